@@ -1,0 +1,27 @@
+"""tempo_trl: token-level credit assignment for RL training of language models, on top of Hugging Face TRL.
+
+`TEMPOTrainer` and `TEMPOConfig` stand in for TRL's `GRPOTrainer` and `GRPOConfig`. The arithmetic behind them lives in
+`tempo_trl.credit` and needs neither TRL nor transformers.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+# The public names and the module of each. Imported on first use: `tempo-trl --help` must not wait for torch and TRL.
+_PUBLIC = {
+    "TEMPOConfig": "tempo_trl.trainers.tempo_config",
+    "TEMPOTrainer": "tempo_trl.trainers.tempo_trainer",
+}
+
+__all__ = ["TEMPOConfig", "TEMPOTrainer", "__version__"]
+
+
+def __getattr__(name: str):
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'tempo_trl' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
