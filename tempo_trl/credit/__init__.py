@@ -1,0 +1,6 @@
+"""Credit assignment as arithmetic: tensors in, tensors out. Nothing here knows TRL, transformers or a trainer."""
+
+from tempo_trl.credit.advantages import prefix_values, td_errors, tempo_advantages
+from tempo_trl.credit.prefix_tree import PrefixTree, build_prefix_tree
+
+__all__ = ["PrefixTree", "build_prefix_tree", "prefix_values", "td_errors", "tempo_advantages"]

@@ -1,0 +1,253 @@
+"""Prefix values, TD errors and TEMPO's token advantages (TEMPO, https://huggingface.co/papers/2509.18314).
+
+Indices: values are (B, T + 1) and column t is the state after t tokens; TD errors and advantages are (B, T) and column
+t is the token that leads from state t to state t + 1. The rows of a group are adjacent.
+"""
+
+import numpy as np
+import torch
+
+from tempo_trl.credit.prefix_tree import PrefixTree, build_prefix_tree
+
+SCALES = ("group", "batch", "none")
+EPSILON = 1e-4  # added to every standard deviation, as TRL does
+
+
+def prefix_values(
+    completion_ids: torch.Tensor, completion_lengths: torch.Tensor, rewards: torch.Tensor, num_generations: int
+) -> torch.Tensor:
+    r"""
+    Value of every prefix of every completion: the mean reward of the group's completions that begin with it.
+
+    $$V(s) = \frac{1}{|D(s)|} \sum_{j \in D(s)} r_j$$
+
+    (section 4.1), where D(s) holds the completions of the group that pass through state s or end there. Duplicates
+    share their last state; so does a completion that is a proper prefix of another. Column 0 is the group's mean.
+    Unscorable completions (reward NaN) have no vote; a state that only they reach has the value of the state before
+    it, and a group of them has 0.
+
+    Args:
+        completion_ids (`torch.Tensor` of shape `(B, T)`, integer):
+            Sampled token ids, right-padded with anything, the EOS id included: padding is never read.
+        completion_lengths (`torch.Tensor` of shape `(B,)`, integer):
+            True lengths in tokens, 0 to T.
+        rewards (`torch.Tensor` of shape `(B,)`):
+            Rewards, in any unit; NaN marks an unscorable completion.
+        num_generations (`int`):
+            Completions in a group.
+
+    Returns:
+        `torch.Tensor` of shape `(B, T + 1)`, float32, on the device of `completion_ids`: column t is the value of the
+        state after t tokens; columns past a row's length repeat its last value.
+
+    Raises:
+        ValueError: if a rank, length, dtype or the number of rows does not fit.
+    """
+    tree = prefix_tree(completion_ids, completion_lengths, num_generations)
+    _check_rewards(rewards, len(completion_ids))
+    return tree_values(tree, rewards, completion_ids.shape[1]).to(completion_ids.device)
+
+
+def td_errors(values: torch.Tensor, completion_lengths: torch.Tensor) -> torch.Tensor:
+    r"""
+    TD error of every token, $\delta_{i,t} = V(s_{i,t+1}) - V(s_{i,t})$ (section 4.2).
+
+    It is 0 unless some completion of the group leaves the path, or ends, at state t. Nothing gates it.
+
+    Args:
+        values (`torch.Tensor` of shape `(B, T + 1)`):
+            Prefix values; column t is the state after t tokens.
+        completion_lengths (`torch.Tensor` of shape `(B,)`, integer):
+            True lengths in tokens.
+
+    Returns:
+        `torch.Tensor` of shape `(B, T)`, dtype and device of `values`, 0 past each row's length.
+    """
+    if values.ndim != 2 or values.shape[1] < 1:
+        raise ValueError(f"`values` must be (B, T + 1), got shape {tuple(values.shape)}.")
+    _check_lengths(completion_lengths, values.shape[0], values.shape[1] - 1)
+    inside = _inside(completion_lengths.to(values.device), values.shape[1] - 1)
+    return values.diff(dim=1).masked_fill_(~inside, 0.0)
+
+
+def tempo_advantages(
+    completion_ids: torch.Tensor,
+    completion_lengths: torch.Tensor,
+    rewards: torch.Tensor,
+    num_generations: int,
+    *,
+    scale_rewards: str = "group",
+    td_coef: float = 1.0,
+) -> torch.Tensor:
+    r"""
+    TEMPO's advantage of every token: the group-relative outcome plus the branch-gated TD error.
+
+    $$A_{i,t} = \frac{r_i - \mathrm{mean}(r) + c \, \delta_{i,t}}{\mathrm{scale}}$$
+
+    (section 4.2; the coefficient c is ours, the paper has c = 1). The scale is std + 1e-4 (ddof 1, as TRL's) over the
+    group or over the batch, or 1. A group whose completions never branch gets GRPO's advantage; a flat group (equal
+    rewards), a group of one and an unscorable completion (reward NaN) get exactly 0.
+
+    Args:
+        completion_ids, completion_lengths, rewards, num_generations:
+            As in [`prefix_values`].
+        scale_rewards (`str`, *optional*, defaults to `"group"`):
+            `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`.
+        td_coef (`float`, *optional*, defaults to `1.0`):
+            Coefficient c of the TD error, at least 0; 0 is GRPO.
+
+    Returns:
+        `torch.Tensor` of shape `(B, T)`, float32, on the device of `completion_ids`, 0 past each row's length.
+
+    Raises:
+        ValueError: as [`prefix_values`]; also for an unknown scale and a negative or non-finite coefficient.
+    """
+    tree = prefix_tree(completion_ids, completion_lengths, num_generations)
+    _check_rewards(rewards, len(completion_ids))
+    outcome = outcome_advantages(rewards, num_generations, scale_rewards)
+    advantages, _ = credit_tokens(tree, outcome, completion_ids.shape[1], td_coef)
+    return advantages.to(completion_ids.device)
+
+
+def outcome_advantages(rewards: torch.Tensor, num_generations: int, scale_rewards: str = "group") -> torch.Tensor:
+    """GRPO's advantage of every completion, (r - mean) / scale: `(B,)`, float64, on the CPU, NaN where `rewards` is."""
+    if scale_rewards not in SCALES:
+        raise ValueError(f"`scale_rewards` must be one of {SCALES}, got {scale_rewards!r}.")
+    groups = rewards.detach().cpu().double().view(-1, num_generations)
+    centred = groups - groups.nanmean(dim=1, keepdim=True)
+    if scale_rewards == "group":
+        centred = centred / (_nanstd(groups) + EPSILON)
+    elif scale_rewards == "batch":
+        centred = centred / (_nanstd(groups.reshape(1, -1)) + EPSILON)
+    return centred.masked_fill(_flat(groups) & ~groups.isnan(), 0.0).view(-1)
+
+
+def credit_tokens(
+    tree: PrefixTree, outcome: torch.Tensor, width: int, td_coef: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""
+    Spread outcome advantages over tokens and add their TD errors: $A_{i,t} = g_i + c \, (V_g(s_{t+1}) - V_g(s_t))$.
+
+    V is a mean, so values of the scaled outcomes g are the scaled values of the rewards: whatever affine map of a
+    group's rewards g is, no mean or standard deviation has to be known here.
+
+    Args:
+        tree ([`PrefixTree`]):
+            Trees of the groups.
+        outcome (`torch.Tensor` of shape `(B,)`):
+            Outcome advantages g, equal within a group exactly where its rewards are equal; NaN where unscorable.
+        width (`int`):
+            Columns T of the result.
+        td_coef (`float`):
+            Coefficient c, at least 0.
+
+    Returns:
+        Advantages and their TD part $c \, \delta$, each `(B, T)`, float32, on the CPU; 0 past each row's length, for
+        unscorable completions and in groups whose outcomes are all equal.
+    """
+    if not 0.0 <= td_coef < float("inf"):
+        raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
+    outcome = outcome.detach().cpu().float()
+    groups = outcome.view(-1, tree.num_generations)
+    silent = (_flat(groups) | groups.isnan()).view(-1)
+    td = tree_values(tree, outcome, width).diff(dim=1).mul_(td_coef)  # 0 past the lengths: there values repeat
+    td[silent] = 0.0
+    advantages = td + outcome.masked_fill(silent, 0.0)[:, None]
+    return advantages.masked_fill_(~_inside(torch.from_numpy(tree.lengths), width), 0.0), td
+
+
+def prefix_tree(completion_ids: torch.Tensor, completion_lengths: torch.Tensor, num_generations: int) -> PrefixTree:
+    """The prefix trees of a batch of tensors, checked: arguments and errors as in [`prefix_values`]."""
+    _check_ids(completion_ids, num_generations)
+    _check_lengths(completion_lengths, *completion_ids.shape)
+    return build_prefix_tree(
+        completion_ids.detach().cpu().numpy(),
+        completion_lengths.detach().cpu().numpy().astype(np.int64),
+        num_generations,
+    )
+
+
+def tree_values(tree: PrefixTree, rewards: torch.Tensor, width: int) -> torch.Tensor:
+    """Prefix values of a tree's rows, `(R, width + 1)`, float32, on the CPU: see [`prefix_values`]."""
+    row, column, value = _value_changes(tree, rewards.detach().cpu().double().numpy())
+    by_row = np.lexsort((column, row))
+    row, column, value = row[by_row], column[by_row], value[by_row].astype(np.float32)
+    until = np.where(np.append(row[1:] == row[:-1], False), np.append(column[1:], 0), width + 1)
+    return torch.from_numpy(np.repeat(value, until - column).reshape(len(tree.order), width + 1))
+
+
+def _value_changes(tree: PrefixTree, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where values change along the rows: (row, column, value from that column on), in no particular order."""
+    sorted_rewards, shared = rewards[tree.order], tree.longest_shared_prefix()
+    alone = np.flatnonzero((tree.lengths[tree.order] > shared) | (shared < 0))
+    size = tree.stop - tree.start
+    first = np.cumsum(size) - size
+    inside_nodes = np.arange(size.sum()) + np.repeat(tree.start - first, size)
+
+    place = np.concatenate([inside_nodes, alone])
+    column = np.concatenate([np.repeat(tree.top, size), shared[alone]]) + 1
+    value = np.concatenate([np.repeat(_node_means(tree, sorted_rewards), size), sorted_rewards[alone]])
+    value = np.where((column == 0) & np.isnan(value), 0.0, value)
+    known = ~np.isnan(value)
+    return tree.order[place[known]], column[known], value[known]
+
+
+def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray) -> np.ndarray:
+    """Mean of the scorable rewards of each node, NaN where it has none. Summed node by node: no cancellation."""
+    if not len(tree.start):
+        return np.zeros(0)
+    scorable = ~np.isnan(sorted_rewards)
+    bounds = np.stack([tree.start, tree.stop], axis=1).ravel()
+    total = np.add.reduceat(np.append(np.where(scorable, sorted_rewards, 0.0), 0.0), bounds)[::2]
+    count = np.add.reduceat(np.append(scorable, False).astype(np.int64), bounds)[::2]
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _inside(lengths: torch.Tensor, width: int) -> torch.Tensor:
+    return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
+def _flat(groups: torch.Tensor) -> torch.Tensor:
+    """Groups (rows) without two different scorable rewards, as a column of bools that spreads over the group."""
+    low = groups.nan_to_num(nan=float("inf")).amin(dim=1, keepdim=True)
+    high = groups.nan_to_num(nan=float("-inf")).amax(dim=1, keepdim=True)
+    return (low >= high).expand_as(groups)
+
+
+def _nanstd(rows: torch.Tensor) -> torch.Tensor:
+    """Standard deviation of each row (ddof 1) over what is not NaN, 0 for fewer than two numbers. Shape `(R, 1)`."""
+    squares = (rows - rows.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
+    count = (~rows.isnan()).sum(dim=1, keepdim=True)
+    return (squares / (count - 1).clamp(min=1)).sqrt()
+
+
+def _check_ids(completion_ids: torch.Tensor, num_generations: int) -> None:
+    if completion_ids.ndim != 2:
+        raise ValueError(f"`completion_ids` must be (B, T), got shape {tuple(completion_ids.shape)}.")
+    if completion_ids.is_floating_point() or completion_ids.is_complex() or completion_ids.dtype == torch.bool:
+        raise ValueError(f"`completion_ids` must hold integer token ids, got dtype {completion_ids.dtype}.")
+    if num_generations < 1 or len(completion_ids) % num_generations:
+        raise ValueError(
+            f"`completion_ids` must hold whole groups of `num_generations` adjacent rows, got {len(completion_ids)} "
+            f"rows and num_generations = {num_generations}."
+        )
+
+
+def _check_lengths(completion_lengths: torch.Tensor, rows: int, width: int) -> None:
+    if completion_lengths.shape != (rows,) or completion_lengths.is_floating_point():
+        raise ValueError(
+            f"`completion_lengths` must be ({rows},) integers, one for each row, got shape "
+            f"{tuple(completion_lengths.shape)} and dtype {completion_lengths.dtype}."
+        )
+    if rows and not (completion_lengths.min() >= 0 and completion_lengths.max() <= width):
+        raise ValueError(
+            f"`completion_lengths` must lie between 0 and T = {width}, got {completion_lengths.min().item()} to "
+            f"{completion_lengths.max().item()}."
+        )
+
+
+def _check_rewards(rewards: torch.Tensor, rows: int) -> None:
+    if rewards.shape != (rows,):
+        raise ValueError(f"`rewards` must be ({rows},), one for each completion, got shape {tuple(rewards.shape)}.")
+    if rewards.isinf().any():
+        raise ValueError("`rewards` must be finite, or NaN where a completion cannot be scored; got an infinite one.")

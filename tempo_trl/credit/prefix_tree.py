@@ -1,0 +1,147 @@
+"""P2T: the completions of a group as a prefix tree (TEMPO, section 4.1, https://huggingface.co/papers/2509.18314).
+
+The tree is never walked token by token. Rows are sorted, so that rows with a common prefix become neighbours; the
+longest common prefixes (LCP) of neighbours then determine the whole tree: each maximal run of places whose LCPs are at
+least d is a node at depth d, and a group of G rows has at most G - 1 of them besides its leaves.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Columns read in the first round of sorting. Most completions have parted by then; those that have not are read
+# WIDENING times as far in the next round, so a row is read about as far as it shares tokens with another.
+FIRST_WINDOW = 64
+WIDENING = 8
+
+
+@dataclass(frozen=True)
+class PrefixTree:
+    """
+    The prefix trees of several groups, in sorted order.
+
+    A place is a position in `order`. Node j holds the rows at places `start[j]` to `stop[j] - 1`: they share their
+    first `depth[j]` tokens, and no other row of the group shares more than `top[j]` tokens with them. So node j stands
+    for the states after `top[j] + 1` to `depth[j]` tokens. States that one row has to itself are not stored.
+
+    Args:
+        num_generations (`int`):
+            Rows in a group.
+        lengths (`np.ndarray` of shape `(R,)`):
+            True length of each row, in tokens.
+        order (`np.ndarray` of shape `(R,)`):
+            Row at each place; the places of group k are kG to (k + 1)G - 1.
+        lcp (`np.ndarray` of shape `(R,)`):
+            Tokens that the row at a place shares with the row at the place before, -1 at the first place of a group.
+        start, stop, top, depth (`np.ndarray` of shape `(N,)`):
+            The nodes that at least two rows share, children before their parents.
+        parting (`np.ndarray` of shape `(R,)`):
+            Node at whose last state the rows at a place and at the place before part, -1 where `lcp` is -1.
+    """
+
+    num_generations: int
+    lengths: np.ndarray
+    order: np.ndarray
+    lcp: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    top: np.ndarray
+    depth: np.ndarray
+    parting: np.ndarray
+
+    def longest_shared_prefix(self) -> np.ndarray:
+        """Tokens that each place's row shares with the closest other row of its group, -1 in a group of one."""
+        return np.maximum(self.lcp, np.append(self.lcp[1:], -1))
+
+    def num_children(self) -> np.ndarray:
+        """Distinct next tokens at each node's last state; a completion that ends there adds none. Shape `(N,)`."""
+        lengths, nodes = self.lengths[self.order], len(self.start)
+        ended = np.flatnonzero((lengths == self.longest_shared_prefix()) & (self.num_generations > 1))
+        last_node = self.parting[np.where(self.lcp[ended] == lengths[ended], ended, ended + 1)]
+        parts = np.bincount(self.parting[self.parting >= 0], minlength=nodes) + 1
+        return parts - np.bincount(last_node, minlength=nodes)
+
+
+def build_prefix_tree(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int) -> PrefixTree:
+    """
+    Build the prefix tree of each group.
+
+    Args:
+        completion_ids (`np.ndarray` of shape `(R, T)`, integer):
+            Token ids, right-padded with anything: only the first `lengths[r]` of row r are read.
+        lengths (`np.ndarray` of shape `(R,)`, integer):
+            True length of each row, 0 to T.
+        num_generations (`int`):
+            Rows in a group; the rows of a group are adjacent.
+
+    Returns:
+        [`PrefixTree`]
+    """
+    order, lcp = _sort_rows(completion_ids, lengths, num_generations)
+    return PrefixTree(num_generations, lengths, order, lcp, *_lcp_intervals(lcp))
+
+
+def _sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted order and neighbours' LCPs, by partition refinement: each round sorts the rows that are still tied."""
+    rows, width = completion_ids.shape
+    group = np.arange(rows) // num_generations
+    # Longest first: among rows with equal windows those that go on stay together, whatever fills a window past the end.
+    order = np.lexsort((-lengths, group))
+    tied = np.append(False, group[1:] == group[:-1])  # with the place before
+    lcp = np.where(tied, 0, -1)
+    begin, end = 0, min(FIRST_WINDOW, width)
+    while begin < width and tied.any():
+        places = np.flatnonzero(tied | np.append(tied[1:], False))
+        block = np.cumsum(~tied)[places]
+        window = _window(completion_ids, lengths, order[places], begin, end)
+        ranks, equal = _sort_within(block, window)
+        order[places] = order[places][ranks]
+
+        same_block = np.append(False, block[1:] == block[:-1])
+        shorter = np.minimum(lengths[order[places]], lengths[order[places - 1]])
+        lcp[places] = np.where(same_block, np.minimum(begin + equal, shorter), lcp[places])
+        tied[places] = same_block & (lcp[places] == end) & (shorter > end)
+        begin, end = end, min(end * WIDENING, width)
+    return order, lcp
+
+
+def _window(completion_ids: np.ndarray, lengths: np.ndarray, rows: np.ndarray, begin: int, end: int) -> np.ndarray:
+    """Columns `begin` to `end` of `rows`, as int32 if that loses nothing, -1 (all bytes 0xff: sorted last) past the end."""
+    window = completion_ids[rows, begin:end]
+    if window.size and -(2**31) <= window.min() and window.max() < 2**31:
+        window = window.astype(np.int32, copy=False)
+    window[np.arange(begin, end) >= lengths[rows, None]] = window.dtype.type(-1)
+    return window
+
+
+def _sort_within(block: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stable order of the rows of `window` inside their block, and the columns each then shares with the row before."""
+    keys = np.empty((len(window), window.shape[1] + 1), dtype=window.dtype)
+    keys[:, 0] = block.astype(window.dtype).astype(window.dtype.newbyteorder(">")).view(window.dtype)
+    keys[:, 1:] = window
+    # As raw bytes a whole row is one sort key. Only the blocks must come in numeric order, hence the big-endian view;
+    # for the tokens any order will do that brings equal prefixes together.
+    ranks = np.argsort(keys.view(f"V{keys.itemsize * keys.shape[1]}").ravel(), kind="stable")
+    window = window[ranks]
+    differs = window[1:] != window[:-1]
+    first = differs.argmax(axis=1)
+    none = ~differs[np.arange(len(first)), first]
+    return ranks, np.append(0, np.where(none, window.shape[1], first))
+
+
+def _lcp_intervals(lcp: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The nodes that the LCPs of neighbours enclose: (start, stop, top, depth, parting), as in [`PrefixTree`]."""
+    nodes, parting = [], np.full(len(lcp), -1)
+    open_nodes = []  # (depth, start, places of its LCPs), deepest last: a node is open until a smaller LCP comes
+    for place, shared in enumerate([*lcp.tolist(), -1]):
+        start = place - 1
+        while open_nodes and open_nodes[-1][0] > shared:
+            depth, start, partings = open_nodes.pop()
+            parting[partings] = len(nodes)
+            parent_depth = open_nodes[-1][0] if open_nodes else -1
+            nodes.append((start, place, max(shared, parent_depth), depth))
+        if shared >= 0 and (not open_nodes or open_nodes[-1][0] < shared):
+            open_nodes.append((shared, start, []))
+        if shared >= 0:
+            open_nodes[-1][2].append(place)
+    return *np.array(nodes, dtype=np.int64).reshape(-1, 4).T, parting

@@ -1,0 +1,206 @@
+"""What follows from the definitions: reductions, equivariances, and the sums over the edges of the tree."""
+
+import math
+from itertools import groupby
+
+import numpy as np
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tempo_trl.credit import build_prefix_tree, prefix_values, td_errors, tempo_advantages
+
+from .groups import as_tensors, groups
+
+FINITE = st.sampled_from([0.0, 1.0, 0.25, -2.0])
+EXACT = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def single_group(**options):
+    return groups(min_size=2, rewards=FINITE, **options).map(
+        lambda case: (case[0][: case[2]], case[1][: case[2]], case[2])
+    )
+
+
+def edges(rows):
+    """Every (prefix s, token a) of a group with the rows that take it."""
+    taken = {}
+    for i, row in enumerate(rows):
+        for t, token in enumerate(row):
+            taken.setdefault((tuple(row[:t]), token), []).append(i)
+    return taken
+
+
+@settings(deadline=None)
+@given(single_group())
+def test_grpo_already_aggregates_on_the_tree_and_tempo_adds_the_td_of_each_edge(case):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    values = prefix_values(ids, lengths, reward_tensor, size)
+    grpo = tempo_advantages(ids, lengths, reward_tensor, size, scale_rewards="none", td_coef=0.0)
+    tempo = tempo_advantages(ids, lengths, reward_tensor, size, scale_rewards="none", td_coef=2.0)
+    for (prefix, _), through in edges(rows).items():
+        t, first = len(prefix), through[0]
+        gain_over_root = values[first, t + 1] - values[first, 0]
+        td = values[first, t + 1] - values[first, t]
+        torch.testing.assert_close(grpo[through, t].sum(), len(through) * gain_over_root, **EXACT)
+        torch.testing.assert_close(tempo[through, t].sum(), len(through) * (gain_over_root + 2.0 * td), **EXACT)
+
+
+@settings(deadline=None)
+@given(single_group(ends_with_eos=True))
+def test_td_errors_telescope_to_the_outcome_of_a_completion_that_ends_alone(case):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    signal = td_errors(prefix_values(ids, lengths, reward_tensor, size), lengths).sum(dim=1)
+    for i, row in enumerate(rows):
+        if rows.count(row) == 1 and not any(other[: len(row)] == row for other in rows if other is not row):
+            assert math.isclose(signal[i], rewards[i] - sum(rewards) / size, abs_tol=1e-5)
+
+
+@settings(deadline=None)
+@given(single_group(ends_with_eos=True))
+def test_a_lambda_return_over_the_tree_adds_nothing(case):
+    rows, rewards, size = case
+    assume(not any(a != b and b[: len(a)] == a for a in rows for b in rows))
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    td = td_errors(prefix_values(ids, lengths, reward_tensor, size), lengths)
+    for (prefix, _), through in edges(rows).items():
+        later = td[through, len(prefix) + 1 :]
+        torch.testing.assert_close(later.sum(dim=0), torch.zeros(later.shape[1]), **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(rewards=FINITE))
+def test_td_errors_are_zero_wherever_nobody_leaves(case):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    td = td_errors(prefix_values(ids, lengths, reward_tensor, size), lengths)
+    for i, row in enumerate(rows):
+        group = rows[i // size * size : (i // size + 1) * size]
+        for t in range(len(row)):
+            if sum(r[:t] == row[:t] for r in group) == sum(r[: t + 1] == row[: t + 1] for r in group):
+                assert td[i, t] == 0.0
+
+
+@settings(deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_completions_that_part_at_once_get_the_outcome_and_one_td_error_of_the_same_size(size, data):
+    rewards = data.draw(st.lists(FINITE, min_size=size, max_size=size))
+    rows = [[i, 0, 0] for i in range(size)]
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    tempo = tempo_advantages(ids, lengths, reward_tensor, size)
+    grpo = tempo_advantages(ids, lengths, reward_tensor, size, td_coef=0.0)
+    torch.testing.assert_close(tempo[:, 1:], grpo[:, 1:], rtol=0, atol=0)
+    torch.testing.assert_close(tempo[:, 0], 2 * grpo[:, 0], **EXACT)
+
+
+@settings(deadline=None)
+@given(st.lists(FINITE, min_size=4, max_size=4))
+def test_identical_completions_get_grpos_advantage_bit_for_bit(rewards):
+    ids, lengths, reward_tensor = as_tensors([[0, 1, 2]] * 4, rewards)
+    tempo = tempo_advantages(ids, lengths, reward_tensor, 4)
+    assert torch.equal(tempo, tempo_advantages(ids, lengths, reward_tensor, 4, td_coef=0.0))
+
+
+@settings(deadline=None)
+@given(groups(min_size=2), st.randoms(use_true_random=False))
+def test_permuting_a_group_permutes_its_advantages(case, random):
+    rows, rewards, size = case
+    order = [k * size + j for k in range(len(rows) // size) for j in random.sample(range(size), size)]
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    permuted = tempo_advantages(ids[order], lengths[order], reward_tensor[order], size)
+    torch.testing.assert_close(permuted, tempo_advantages(ids, lengths, reward_tensor, size)[order], **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(), st.permutations(range(10)))
+def test_renaming_tokens_changes_nothing(case, names):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    renamed = torch.tensor(names)[ids] + 1000
+    assert torch.equal(
+        tempo_advantages(renamed, lengths, reward_tensor, size), tempo_advantages(ids, lengths, reward_tensor, size)
+    )
+
+
+@settings(deadline=None)
+@given(groups(), st.integers(0, 9), st.integers(0, 80))
+def test_padding_changes_nothing(case, pad, extra):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    wider = torch.cat([ids, torch.full((len(rows), extra), pad)], dim=1)
+    wider[torch.arange(wider.shape[1]) >= lengths[:, None]] = pad
+    expected = tempo_advantages(ids, lengths, reward_tensor, size)
+    padded = tempo_advantages(wider, lengths, reward_tensor, size)
+    assert torch.equal(padded[:, : ids.shape[1]], expected)
+    assert padded[:, ids.shape[1] :].count_nonzero() == 0
+
+
+@settings(deadline=None)
+@given(groups(min_size=2), st.sampled_from([0.5, 2.0, 8.0]), st.sampled_from([-1.0, 0.0, 3.0]))
+def test_an_affine_map_of_the_rewards_scales_unscaled_advantages(case, factor, shift):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    mapped = tempo_advantages(ids, lengths, factor * reward_tensor + shift, size, scale_rewards="none")
+    unmapped = tempo_advantages(ids, lengths, reward_tensor, size, scale_rewards="none")
+    torch.testing.assert_close(mapped, factor * unmapped, **EXACT)
+
+
+@settings(deadline=None)
+@given(groups())
+def test_groups_do_not_see_each_other(case):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    together = tempo_advantages(ids, lengths, reward_tensor, size)
+    for start in range(0, len(rows), size):
+        own = slice(start, start + size)
+        alone = tempo_advantages(ids[own], lengths[own], reward_tensor[own], size)
+        torch.testing.assert_close(together[own], alone, **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(rewards=FINITE))
+def test_the_tree_counts_states_branches_and_duplicates(case):
+    rows, _, size = case
+    ids, lengths, _ = as_tensors(rows, [0.0] * len(rows))
+    tree = build_prefix_tree(ids.numpy(), lengths.numpy(), size)
+    groups_of_rows = [rows[start : start + size] for start in range(0, len(rows), size)]
+    states = sum(len({tuple(row[:t]) for row in group for t in range(1, len(row) + 1)}) for group in groups_of_rows)
+    assert lengths.sum() - tree.lcp.clip(min=0).sum() == states
+
+    children = sorted(len(tokens) for group in groups_of_rows for tokens in children_of_states(group).values())
+    assert sorted(n for n in tree.num_children() if n > 1) == [n for n in children if n > 1]
+
+    assert (tree.num_children() > 1).sum() <= len(groups_of_rows) * (size - 1)
+    closest = np.empty(len(rows), dtype=int)
+    closest[tree.order] = tree.longest_shared_prefix()
+    for i, row in enumerate(rows):
+        group = [r for j, r in enumerate(rows) if j // size == i // size and j != i]
+        assert closest[i] == max((len(common_prefix(row, other)) for other in group), default=-1)
+
+
+@settings(deadline=None)
+@given(single_group(ends_with_eos=True))
+def test_the_papers_branch_count_is_the_child_edges_of_branching_nodes(case):
+    rows, _, size = case
+    ids, lengths, _ = as_tensors(rows, [0.0] * size)
+    distinct = {tuple(row) for row in rows}
+    assume(len(distinct) > 1 and not any(a != b and b[: len(a)] == a for a in distinct for b in distinct))
+    children = build_prefix_tree(ids.numpy(), lengths.numpy(), size).num_children()
+    branching = children[children > 1]
+    assert branching.sum() == len(distinct) + len(branching) - 1
+
+
+def children_of_states(group) -> dict[tuple, set]:
+    children = {}
+    for row in group:
+        for t, token in enumerate(row):
+            children.setdefault(tuple(row[:t]), set()).add(token)
+    return children
+
+
+def common_prefix(a: list, b: list) -> list:
+    same = groupby(zip(a, b, strict=False), key=lambda pair: pair[0] == pair[1])
+    equal, run = next(same, (False, []))
+    return [x for x, _ in run] if equal else []
