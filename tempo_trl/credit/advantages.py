@@ -110,16 +110,18 @@ def tempo_advantages(
 
 
 def outcome_advantages(rewards: torch.Tensor, num_generations: int, scale_rewards: str = "group") -> torch.Tensor:
-    """GRPO's advantage of every completion, (r - mean) / scale: `(B,)`, float64, on the CPU, NaN where `rewards` is."""
+    """GRPO's advantage of every completion, (r - mean) / scale: `(B,)`, float64, on the CPU, NaN for NaN rewards."""
     if scale_rewards not in SCALES:
         raise ValueError(f"`scale_rewards` must be one of {SCALES}, got {scale_rewards!r}.")
-    groups = rewards.detach().cpu().double().view(-1, num_generations)
+    rewards = rewards.detach().cpu().double()
+    groups = rewards.view(-1, num_generations)
     centred = groups - groups.nanmean(dim=1, keepdim=True)
     if scale_rewards == "group":
         centred = centred / (_nanstd(groups) + EPSILON)
     elif scale_rewards == "batch":
         centred = centred / (_nanstd(groups.reshape(1, -1)) + EPSILON)
-    return centred.masked_fill(_flat(groups) & ~groups.isnan(), 0.0).view(-1)
+    # Equal rewards may miss their mean by a rounding error, which the epsilon would blow up.
+    return torch.where(flat_groups(rewards, num_generations)[:, None] & ~groups.isnan(), 0.0, centred).view(-1)
 
 
 def credit_tokens(
@@ -142,18 +144,24 @@ def credit_tokens(
             Coefficient c, at least 0.
 
     Returns:
-        Advantages and their TD part $c \, \delta$, each `(B, T)`, float32, on the CPU; 0 past each row's length, for
-        unscorable completions and in groups whose outcomes are all equal.
+        Advantages A and the TD errors of g, without the coefficient, each `(B, T)`, float32, on the CPU; 0 past each
+        row's length, for unscorable completions and in groups whose outcomes are all equal.
     """
     if not 0.0 <= td_coef < float("inf"):
         raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
     outcome = outcome.detach().cpu().float()
-    groups = outcome.view(-1, tree.num_generations)
-    silent = (_flat(groups) | groups.isnan()).view(-1)
-    td = tree_values(tree, outcome, width).diff(dim=1).mul_(td_coef)  # 0 past the lengths: there values repeat
+    silent = flat_groups(outcome, tree.num_generations).repeat_interleave(tree.num_generations) | outcome.isnan()
+    td = tree_values(tree, outcome, width).diff(dim=1)  # 0 past the lengths, where values repeat
     td[silent] = 0.0
-    advantages = td + outcome.masked_fill(silent, 0.0)[:, None]
+    advantages = torch.add(outcome.masked_fill(silent, 0.0)[:, None], td, alpha=td_coef)
     return advantages.masked_fill_(~_inside(torch.from_numpy(tree.lengths), width), 0.0), td
+
+
+def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
+    """Groups without two different scorable rewards: `(groups,)`, bool. A group of one is flat."""
+    groups = rewards.view(-1, num_generations)
+    low, high = groups.nan_to_num(nan=torch.inf).amin(dim=1), groups.nan_to_num(nan=-torch.inf).amax(dim=1)
+    return low >= high
 
 
 def prefix_tree(completion_ids: torch.Tensor, completion_lengths: torch.Tensor, num_generations: int) -> PrefixTree:
@@ -205,13 +213,6 @@ def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray) -> np.ndarray:
 
 def _inside(lengths: torch.Tensor, width: int) -> torch.Tensor:
     return torch.arange(width, device=lengths.device) < lengths[:, None]
-
-
-def _flat(groups: torch.Tensor) -> torch.Tensor:
-    """Groups (rows) without two different scorable rewards, as a column of bools that spreads over the group."""
-    low = groups.nan_to_num(nan=float("inf")).amin(dim=1, keepdim=True)
-    high = groups.nan_to_num(nan=float("-inf")).amax(dim=1, keepdim=True)
-    return (low >= high).expand_as(groups)
 
 
 def _nanstd(rows: torch.Tensor) -> torch.Tensor:

@@ -85,7 +85,7 @@ def _sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations:
     """Sorted order and neighbours' LCPs, by partition refinement: each round sorts the rows that are still tied."""
     rows, width = completion_ids.shape
     group = np.arange(rows) // num_generations
-    # Longest first: among rows with equal windows those that go on stay together, whatever fills a window past the end.
+    # Longest first: among rows with equal windows those that go on stay together, whatever fills it past the end.
     order = np.lexsort((-lengths, group))
     tied = np.append(False, group[1:] == group[:-1])  # with the place before
     lcp = np.where(tied, 0, -1)
@@ -106,16 +106,16 @@ def _sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations:
 
 
 def _window(completion_ids: np.ndarray, lengths: np.ndarray, rows: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """Columns `begin` to `end` of `rows`, as int32 if that loses nothing, -1 (all bytes 0xff: sorted last) past the end."""
+    """Columns `begin` to `end` of `rows`, as int32 if that loses nothing; -1 (all bytes 0xff) past a row's end."""
     window = completion_ids[rows, begin:end]
-    if window.size and -(2**31) <= window.min() and window.max() < 2**31:
+    if window.size and window.min() >= -(2**31) and window.max() < 2**31:
         window = window.astype(np.int32, copy=False)
     window[np.arange(begin, end) >= lengths[rows, None]] = window.dtype.type(-1)
     return window
 
 
 def _sort_within(block: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stable order of the rows of `window` inside their block, and the columns each then shares with the row before."""
+    """Stable order of the rows of `window` inside their block, and the columns each shares with the row before."""
     keys = np.empty((len(window), window.shape[1] + 1), dtype=window.dtype)
     keys[:, 0] = block.astype(window.dtype).astype(window.dtype.newbyteorder(">")).view(window.dtype)
     keys[:, 1:] = window

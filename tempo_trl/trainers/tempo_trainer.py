@@ -1,0 +1,206 @@
+"""TEMPO on TRL: the prefix tree of each group turns GRPO's one advantage a completion into one a token."""
+
+import textwrap
+import warnings
+
+import torch
+from transformers import PreTrainedModel
+from trl import GRPOTrainer
+from trl.trainer.utils import get_config_model_id
+
+from tempo_trl.credit.advantages import credit_tokens, flat_groups, prefix_tree
+from tempo_trl.credit.importance import gspo_token_reference
+from tempo_trl.report.metrics import credit_sums, tree_sums
+from tempo_trl.trainers.tempo_config import TEMPOConfig
+from tempo_trl.trainers.whole_groups import gather_whole_groups
+
+
+class TEMPOTrainer(GRPOTrainer):
+    """
+    Trainer for TEMPO (https://huggingface.co/papers/2509.18314). The only change with respect to
+    [`~trl.GRPOTrainer`] is the advantage: TRL's scalar per completion plus, on every token, the TD error of the prefix
+    values of its group, `(B, T)` instead of `(B,)`. Generation, rewards, loss, logging and saving are TRL's.
+
+    Example:
+
+    ```python
+    from datasets import load_dataset
+    from tempo_trl import TEMPOConfig, TEMPOTrainer
+    from trl.rewards import accuracy_reward
+
+    trainer = TEMPOTrainer(
+        model="Qwen/Qwen3-0.6B",
+        reward_funcs=accuracy_reward,
+        args=TEMPOConfig(output_dir="Qwen3-0.6B-TEMPO"),
+        train_dataset=load_dataset("trl-lib/DeepMath-103K", split="train"),
+    )
+    trainer.train()
+    ```
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`TEMPOConfig`].
+
+    Raises:
+        ValueError: if `args` is not a [`TEMPOConfig`].
+
+    Note:
+        Three things of TRL would lose or bend token credit and are put right here. Sequence-level importance ratios
+        (`importance_sampling_level="sequence"`) become GSPO-token's, which have the same value and keep each token's
+        advantage. The off-policy mask looks at the sign of the outcome, not at that of each token. Groups whose
+        rewards are all equal get exactly 0, not the rounding error of their mean. With `td_coef=0` nothing is
+        touched: training is [`~trl.GRPOTrainer`]'s, bit for bit.
+    """
+
+    _tag_names = ["trl", "tempo"]
+    _name = "TEMPO"
+    _paper = {
+        "title": "Exploiting Tree Structure for Credit Assignment in RL Training of LLMs",
+        "id": "2509.18314",
+        # docstyle-ignore
+        "citation": textwrap.dedent("""\
+            @article{tran2025exploiting,
+                title        = {{Exploiting Tree Structure for Credit Assignment in RL Training of LLMs}},
+                author       = {Hieu Tran and Zonghai Yao and Hong Yu},
+                year         = 2025,
+                eprint       = {arXiv:2509.18314},
+            }"""),
+    }
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel,
+        reward_funcs=None,
+        args: TEMPOConfig | None = None,
+        *positional,
+        **keywords,
+    ):
+        if args is None:
+            model_name = model if isinstance(model, str) else get_config_model_id(model.config)
+            args = TEMPOConfig(f"{model_name.split('/')[-1]}-TEMPO")
+        if not isinstance(args, TEMPOConfig):
+            raise ValueError(
+                f"`args` must be a TEMPOConfig, got {type(args).__name__}. It takes every field of GRPOConfig: change "
+                "the name where you build it."
+            )
+        _warn_of_sampling_without_branches(args)
+        super().__init__(model, reward_funcs, args, *positional, **keywords)
+        _warn_of_saves_between_generations(args)
+        self._scored = None  # (completion ids, rewards) of the batch at hand, between scoring and crediting
+        self._loss_inputs = None  # the micro-batch at hand, while its loss is computed
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._scored = completion_ids_list, rewards_per_func
+        return rewards_per_func
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        lengths, outcome = self._outcome(output["advantages"])
+        num_generations = self.num_generations if self.model.training else self.num_generations_eval
+        groups = gather_whole_groups(self.accelerator, output["completion_ids"], lengths, outcome, num_generations)
+
+        tree = prefix_tree(groups.completion_ids, groups.lengths, num_generations)
+        advantages, td = credit_tokens(tree, groups.outcome, groups.completion_ids.shape[1], self.args.td_coef)
+        own_tokens = groups.own, slice(0, output["completion_ids"].shape[1])
+        if self.args.td_coef > 0:
+            output["outcome_advantages"] = output["advantages"]
+            output["advantages"] = advantages[own_tokens].to(outcome.device)
+
+        flat = flat_groups(groups.outcome, num_generations)[groups.owned]
+        sums = tree_sums(tree, groups.owned) | {"flat_groups": (flat.sum().item(), len(flat))}
+        self._log_credit(output, td[own_tokens].to(outcome.device), sums)
+        return output
+
+    def _outcome(self, advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """True lengths of this rank's completions and TRL's scalar advantages, NaN where no reward function scored."""
+        completion_ids, rewards_per_func = self._scored
+        self._scored = None
+        rank, rows = self.accelerator.process_index, len(completion_ids)
+        unscorable = rewards_per_func.isnan().all(dim=1)[rank * rows : (rank + 1) * rows]
+        lengths = torch.tensor([len(ids) for ids in completion_ids], device=advantages.device)
+        return lengths, advantages.masked_fill(unscorable, torch.nan)
+
+    def _log_credit(self, output: dict, td: torch.Tensor, sums: dict) -> None:
+        """Log the batch's `tempo/*` metrics over all ranks, and what trains into the completions table."""
+        mask = output["completion_mask"] * output.get("tool_mask", 1)
+        credit = credit_sums(output.get("outcome_advantages", output["advantages"]), td, mask)
+        sums = sums | {name: tuple(rows.sum(dim=0).tolist()) for name, rows in credit.items()}
+        totals = self.accelerator.reduce(torch.tensor(list(sums.values()), device=td.device), reduction="sum")
+        metrics = self._metrics["train" if self.model.training else "eval"]
+        for name, (numerator, denominator) in zip(sums, totals.tolist(), strict=True):
+            # NaN where there was nothing to divide (no branch node): TRL leaves it out of its averages.
+            metrics[f"tempo/{name}"].append(numerator / denominator if denominator else float("nan"))
+
+        advantages = output["advantages"].view(len(mask), -1)
+        mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+        shares = [rows[:, 0] / rows[:, 1].where(rows[:, 1] > 0, 1.0) for rows in credit.values()]
+        columns = self.accelerator.gather(torch.stack([mean_advantage, *shares], dim=1)).T.tolist()
+        self._log_columns(dict(zip(["advantage", *credit], columns, strict=True)))
+
+    def _log_columns(self, columns: dict[str, list[float]]) -> None:
+        """Put per-completion columns beside the rows that TRL has just added to its table of completions."""
+        scalar = self._logs["advantages"]  # TRL has logged GRPO's there: replace them by the mean of what trains
+        values = columns.pop("advantage")
+        for _ in range(min(len(values), len(scalar))):
+            scalar.pop()
+        scalar.extend(values)
+        for name, values in columns.items():
+            self._logs["extra"][name].extend(values)
+
+    def _compute_loss(self, model, inputs):
+        if inputs["advantages"].dim() == 1:
+            return super()._compute_loss(model, inputs)
+        level = self.importance_sampling_level
+        if level == "sequence":
+            self.importance_sampling_level = "token"  # of GSPO-token's ratio: see the next method
+        self._loss_inputs = dict(inputs)  # a copy: TRL reuses the buffered micro-batch over num_iterations
+        try:
+            return super()._compute_loss(model, self._loss_inputs)
+        finally:
+            self.importance_sampling_level = level
+            self._loss_inputs = None
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        inputs = self._loss_inputs
+        if (
+            inputs is not None
+            and self.args.importance_sampling_level == "sequence"
+            and "old_per_token_logps" in inputs
+        ):
+            mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+            inputs["old_per_token_logps"] = gspo_token_reference(logps, inputs["old_per_token_logps"], mask)
+        return logps, entropies, aux_loss
+
+    def get_off_policy_mask(self, advantages, *args, **kwargs):
+        """TRL's off-policy sequence mask, `(B, 1)`: decided by the sign of a completion's outcome, as in GRPO."""
+        if self._loss_inputs is not None:
+            advantages = self._loss_inputs["outcome_advantages"].unsqueeze(1)
+        return GRPOTrainer.get_off_policy_mask(advantages, *args, **kwargs)
+
+
+def _warn_of_sampling_without_branches(args: TEMPOConfig) -> None:
+    kwargs = args.generation_kwargs or {}
+    greedy = args.temperature == 0 or args.top_k == 1 or kwargs.get("do_sample") is False or kwargs.get("top_k") == 1
+    if greedy:
+        warnings.warn(
+            "Sampling is greedy (temperature 0, top_k 1 or do_sample False): the completions of a group will be the "
+            "same, their tree has no branch and every advantage is 0. Sample, with temperature 1 say.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_of_saves_between_generations(args: TEMPOConfig) -> None:
+    micro_batches = args.steps_per_generation * args.num_iterations  # from one generation to the next
+    saved_every = args.save_steps * args.gradient_accumulation_steps
+    if args.save_strategy == "steps" and args.save_steps >= 1 and saved_every % micro_batches:
+        warnings.warn(
+            f"save_steps={args.save_steps} saves between two generations: a resumed run loses the completions that "
+            "were being trained on, generates anew and does not repeat the original. For an exact resume make "
+            "save_steps * gradient_accumulation_steps a multiple of steps_per_generation * num_iterations = "
+            f"{micro_batches}.",
+            UserWarning,
+            stacklevel=3,
+        )

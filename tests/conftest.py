@@ -1,0 +1,21 @@
+"""Every test runs offline and on the CPU; torch must learn of its threads before it is imported."""
+
+import os
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import pytest
+
+from .tiny import save_tiny_model
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory) -> str:
+    """Folder of a tiny Qwen3 model with a byte-level tokenizer and Qwen3's chat template."""
+    folder = tmp_path_factory.mktemp("tiny") / "tiny-qwen3"
+    save_tiny_model(folder)
+    return str(folder)

@@ -1,0 +1,88 @@
+"""A TEMPO run small enough for a test, with every batch recorded as it left the trainer."""
+
+from typing import NamedTuple
+
+import torch
+from datasets import Dataset
+
+from tempo_trl import TEMPOConfig, TEMPOTrainer
+
+
+class Batch(NamedTuple):
+    training: bool
+    completion_ids: list[list[int]]
+    rewards_per_func: torch.Tensor
+    output: dict[str, torch.Tensor]
+    prompts: list
+
+
+class RecordingTrainer(TEMPOTrainer):
+    def __init__(self, *args, **kwargs):
+        self.batches: list[Batch] = []
+        super().__init__(*args, **kwargs)
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._last = completion_ids_list, rewards_per_func
+        return rewards_per_func
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        kept = {key: value.clone() for key, value in output.items() if isinstance(value, torch.Tensor)}
+        self.batches.append(Batch(self.model.training, *self._last, kept, [x.get("prompt") for x in inputs]))
+        return output
+
+
+def share_of_threes(completions, completion_ids, **columns) -> list[float]:
+    """A deterministic reward that depends on the tokens."""
+    return [sum(i % 3 == 0 for i in ids) / max(len(ids), 1) for ids in completion_ids]
+
+
+def parity(completions, completion_ids, **columns) -> list[float]:
+    return [float(sum(ids) % 2) for ids in completion_ids]
+
+
+def picky(completions, completion_ids, **columns) -> list[float | None]:
+    """A reward function that scores some completions only."""
+    return [None if len(ids) % 3 == 0 else float(ids[0] % 2) for ids in completion_ids]
+
+
+def questions(n: int = 8, conversational: bool = False) -> Dataset:
+    prompts = [f"What is {a} + {a + 1}?" for a in range(n)]
+    if conversational:
+        prompts = [[{"role": "user", "content": prompt}] for prompt in prompts]
+    return Dataset.from_dict({"prompt": prompts})
+
+
+def config(folder, cls=TEMPOConfig, **overrides):
+    defaults = {
+        "use_cpu": True,
+        "bf16": False,
+        "per_device_train_batch_size": 8,
+        "num_generations": 4,
+        "max_completion_length": 12,
+        "max_steps": 3,
+        "top_k": 3,
+        "learning_rate": 3e-3,
+        "logging_steps": 1,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "gradient_checkpointing": False,
+        "seed": 3,
+    }
+    return cls(output_dir=str(folder), **(defaults | overrides))
+
+
+def train(model, folder, cls=RecordingTrainer, dataset=None, reward_funcs=parity, config_cls=TEMPOConfig, **overrides):
+    """Train a few steps and return the trainer. Keywords of the trainer itself go in `trainer`."""
+    keywords = overrides.pop("trainer", {})
+    args = config(folder, config_cls, **overrides)
+    trainer = cls(model, reward_funcs, args, dataset or questions(), **keywords)
+    trainer.train()
+    return trainer
+
+
+def weights(trainer) -> dict[str, torch.Tensor]:
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
