@@ -1,4 +1,4 @@
-"""Groups of completions for the tests, and the definitions of the paper in plain loops, to hold the fast code against."""
+"""Groups of completions for the tests, and the paper's definitions in plain loops to hold the fast code against."""
 
 import math
 

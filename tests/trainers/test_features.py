@@ -1,0 +1,288 @@
+"""Every GRPO feature, a few real steps each: the advantages that train are those of `credit/` on the same ids."""
+
+import json
+import math
+
+import pytest
+import torch
+from datasets import IterableDataset
+from peft import LoraConfig
+
+from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
+
+from .recording import RecordingTrainer, config, parity, picky, questions, share_of_threes, train
+
+
+def from_credit(trainer, batch) -> torch.Tensor:
+    """What `credit/` makes of a recorded batch, from its rewards alone."""
+    args, rewards = trainer.args, batch.rewards_per_func
+    summed = (rewards * trainer.reward_weights).nansum(dim=1).masked_fill(rewards.isnan().all(dim=1), math.nan)
+    ids, lengths = padded(batch)
+    num_generations = trainer.num_generations if batch.training else trainer.num_generations_eval
+    return tempo_advantages(
+        ids, lengths, summed, num_generations, scale_rewards=args.scale_rewards, td_coef=args.td_coef
+    )
+
+
+def padded(batch) -> tuple[torch.Tensor, torch.Tensor]:
+    lengths = torch.tensor([len(ids) for ids in batch.completion_ids])
+    ids = torch.full(batch.output["completion_ids"].shape, 7)
+    for row, tokens in zip(ids, batch.completion_ids, strict=True):
+        row[: len(tokens)] = torch.tensor(tokens)
+    return ids, lengths
+
+
+def check_credit(trainer, batches=None):
+    batches = batches or trainer.batches
+    assert batches
+    for batch in batches:
+        torch.testing.assert_close(batch.output["advantages"], from_credit(trainer, batch), rtol=1e-4, atol=1e-5)
+    assert any((b.output["advantages"] - b.output["outcome_advantages"][:, None]).any() for b in batches if b.training)
+
+
+CONFIGURATIONS = {
+    **{f"loss_{name}": {"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "dapo", "sapo", "vespo")},
+    "loss_cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
+    "loss_luspo": {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+    "sequence_level_importance": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
+    "steps_per_generation": {"steps_per_generation": 2, "per_device_train_batch_size": 4},
+    "num_iterations": {"num_iterations": 2, "max_steps": 4},
+    "gradient_accumulation": {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
+    "two_updates_a_generation": {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2},
+    "two_sided_clipping": {"delta": 2.0},
+    "beta": {"beta": 0.1},
+    "scale_batch": {"scale_rewards": "batch"},
+    "scale_none": {"scale_rewards": "none"},
+    "scale_bool": {"scale_rewards": False},
+    "td_coef_half": {"td_coef": 0.5},
+    "mask_truncated_completions": {"mask_truncated_completions": True, "max_completion_length": 5},
+    "top_entropy_quantile": {"top_entropy_quantile": 0.2},
+    "entropy_coef": {"entropy_coef": 0.01},
+    "adaptive_entropy": {"use_adaptive_entropy": True},
+    "off_policy_mask": {"off_policy_mask_threshold": 1e-4, "num_iterations": 2},
+    "pad_to_multiple_of": {"pad_to_multiple_of": 16},
+    "bf16": {"bf16": True},
+    "gradient_checkpointing": {"gradient_checkpointing": True},
+    "group_of_two": {"num_generations": 2},
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_advantages_that_train_are_those_of_credit(name, tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, **CONFIGURATIONS[name])
+    check_credit(trainer)
+    assert trainer.state.global_step == trainer.args.max_steps
+
+
+def test_lora(tiny_model, tmp_path):
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    check_credit(train(tiny_model, tmp_path, beta=0.1, trainer={"peft_config": lora}))
+
+
+def test_several_weighted_rewards_of_which_some_are_none(tiny_model, tmp_path):
+    rewards = [share_of_threes, picky]
+    check_credit(train(tiny_model, tmp_path, reward_funcs=rewards, reward_weights=[0.7, 2.0]))
+
+
+def test_completions_that_no_function_scores_train_nothing(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, reward_funcs=picky, max_steps=4)
+    check_credit(trainer)
+    unscorable = [row for b in trainer.batches for row in b.output["advantages"][b.rewards_per_func[:, 0].isnan()]]
+    assert unscorable
+    assert not any(row.any() for row in unscorable)
+
+
+def test_normalize_then_sum_spreads_trls_own_scalar(tiny_model, tmp_path):
+    rewards = [share_of_threes, parity]
+    trainer = train(tiny_model, tmp_path, reward_funcs=rewards, multi_objective_aggregation="normalize_then_sum")
+    for batch in trainer.batches:
+        ids, lengths = padded(batch)
+        outcome = batch.output["outcome_advantages"]
+        expected = outcome[:, None] + td_errors(prefix_values(ids, lengths, outcome, 4), lengths)
+        inside = torch.arange(ids.shape[1]) < lengths[:, None]
+        torch.testing.assert_close(batch.output["advantages"], expected * inside)
+
+
+@pytest.mark.parametrize("reward", [0.7, 1.0])
+def test_flat_groups_get_exactly_zero_where_grpo_leaves_a_rounding_error(reward, tiny_model, tmp_path):
+    def constant(completions, **columns):
+        return [reward] * len(completions)
+
+    trainer = train(
+        tiny_model, tmp_path, reward_funcs=constant, num_generations=7, per_device_train_batch_size=7, max_steps=1
+    )
+    assert not trainer.batches[0].output["advantages"].any()
+    assert trainer.state.log_history[0]["tempo/flat_groups"] == 1.0
+
+
+@pytest.mark.parametrize("num_generations_eval", [1, 2, None])
+def test_evaluation(num_generations_eval, tiny_model, tmp_path):
+    options = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4, "max_steps": 2}
+    trainer = train(
+        tiny_model,
+        tmp_path,
+        num_generations_eval=num_generations_eval,
+        trainer={"eval_dataset": questions(3)},
+        **options,
+    )
+    evaluated = [batch for batch in trainer.batches if not batch.training]
+    check_credit(trainer, trainer.batches)
+    assert sum(len(batch.completion_ids) for batch in evaluated) == 3 * (num_generations_eval or 4)
+    if num_generations_eval == 1:
+        assert not any(batch.output["advantages"].any() for batch in evaluated)
+    logged = next(entry for entry in trainer.state.log_history if "eval_reward" in entry)
+    assert (logged["eval_tempo/branch_tokens"] > 0) == (num_generations_eval != 1)
+
+
+def test_conversational_prompts_with_template_options(tiny_model, tmp_path):
+    options = {"chat_template_kwargs": {"enable_thinking": False}}
+    check_credit(train(tiny_model, tmp_path, dataset=questions(conversational=True), **options))
+
+
+def test_iterable_datasets(tiny_model, tmp_path):
+    stream = IterableDataset.from_generator(lambda: iter(questions()))
+    check_credit(train(tiny_model, tmp_path, dataset=stream))
+
+
+def test_continuous_batching(tiny_model, tmp_path):
+    blocks = {"block_size": 32, "num_blocks": 64, "max_batch_tokens": 512}
+    trainer = train(
+        tiny_model,
+        tmp_path,
+        use_transformers_continuous_batching=True,
+        transformers_continuous_batching_config=blocks,
+        max_steps=2,
+    )
+    check_credit(trainer)
+
+
+def scripted_rollout(prompts, trainer):
+    """Completions with environment tokens (mask 0) in their midst, on which the paths part too."""
+    size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
+    encoded = trainer.processing_class(text=prompts)["input_ids"]
+    tails = [[20, 21], [20, 22], [23, 24, 25], [23, 24, 26]]
+    completion_ids = [[10, 11, 30 + i % size // 2, *tails[i % size]] for i in range(len(prompts))]
+    env_mask = [[1, 1, 0, *[1] * len(tails[i % size])] for i in range(len(prompts))]
+    logprobs = [[-1.0] * len(ids) for ids in completion_ids]
+    return {"prompt_ids": encoded, "completion_ids": completion_ids, "logprobs": logprobs, "env_mask": env_mask}
+
+
+def test_rollout_func_tokens_of_the_environment_split_paths_and_are_not_trained_on(tiny_model, tmp_path):
+    def last_token(completions, completion_ids, **columns):
+        return [float(ids[-1] in (21, 22, 25)) for ids in completion_ids]
+
+    trainer = train(tiny_model, tmp_path, reward_funcs=last_token, trainer={"rollout_func": scripted_rollout})
+    batch = trainer.batches[0]
+    assert batch.output["tool_mask"][0].tolist()[:3] == [1, 1, 0]
+    values = prefix_values(*padded(batch), batch.rewards_per_func[:, 0], 4)
+    assert values[0].tolist() == [0.75, 0.75, 0.75, 1.0, 1.0, 1.0, 1.0]  # the environment's token decided
+    assert values[2].tolist() == [0.75, 0.75, 0.75, 0.5, 0.5, 0.5, 1.0]
+    check_credit(trainer)
+    # Of the 4 + 4 + 5 + 5 tokens that the model wrote, the last ones of rows 2 and 3 have a TD error.
+    assert trainer.state.log_history[0]["tempo/branch_tokens"] == pytest.approx(2 / 18)
+
+
+class ToolTrainer(RecordingTrainer):
+    """The model's turns are scripted: a random tiny model calls no tool."""
+
+    call = '<tool_call>\n{"name": "double", "arguments": {"x": 4}}\n</tool_call><|im_end|>'
+
+    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+        encode = self.processing_class.encode
+        answered = [encode("<tool_response>")[0] in ids for ids in prompt_ids]
+        texts = [f"It is {8 + i % 2}<|im_end|>" if done else self.call for i, done in enumerate(answered)]
+        return [encode(text) for text in texts], None
+
+
+def double(x: int) -> int:
+    """
+    Doubles a number.
+
+    Args:
+        x: The number.
+    """
+    return 2 * x
+
+
+def test_tools(tiny_model, tmp_path):
+    def eight(completions, **columns):
+        return [float("8" in str(completion[-1]["content"])) for completion in completions]
+
+    trainer = train(
+        tiny_model,
+        tmp_path,
+        cls=ToolTrainer,
+        dataset=questions(conversational=True),
+        reward_funcs=eight,
+        max_completion_length=200,
+        max_steps=1,
+        trainer={"tools": [double]},
+    )
+    batch = trainer.batches[0]
+    assert 0 in batch.output["tool_mask"][0]
+    assert batch.rewards_per_func[:, 0].tolist() == [1.0, 0.0] * 4
+    check_credit(trainer)
+    text = trainer.processing_class.decode(batch.completion_ids[0])
+    assert "<tool_response>\n8" in text
+
+
+def test_environment_factory(tiny_model, tmp_path):
+    class Echo:
+        def reset(self, **columns):
+            return None
+
+        def double(self, x: int) -> int:
+            """
+            Doubles a number.
+
+            Args:
+                x: The number.
+            """
+            return 2 * x
+
+    trainer = train(
+        tiny_model,
+        tmp_path,
+        cls=ToolTrainer,
+        dataset=questions(conversational=True),
+        reward_funcs=parity,
+        max_completion_length=200,
+        max_steps=1,
+        trainer={"environment_factory": Echo},
+    )
+    torch.testing.assert_close(trainer.batches[0].output["advantages"], from_credit(trainer, trainer.batches[0]))
+
+
+def test_async_rewards(tiny_model, tmp_path):
+    async def slow_parity(completions, completion_ids, **columns):
+        return parity(completions, completion_ids)
+
+    check_credit(train(tiny_model, tmp_path, reward_funcs=[slow_parity, share_of_threes]))
+
+
+def test_a_trainer_without_a_config_makes_its_own(tiny_model, monkeypatch, tmp_path):
+    class OnCPU(TEMPOConfig):
+        def __init__(self, output_dir):
+            super().__init__(output_dir, use_cpu=True, bf16=False)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempo_trl.trainers.tempo_trainer.TEMPOConfig", OnCPU)
+    trainer = TEMPOTrainer(tiny_model, parity, train_dataset=questions())
+    assert trainer.args.output_dir == "tiny-qwen3-TEMPO"
+    assert (trainer.args.td_coef, trainer.args.epsilon, trainer.args.epsilon_high) == (1.0, 0.2, 0.28)
+
+
+def test_the_model_card_names_tempo_and_its_paper(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, max_steps=1)
+    trainer.create_model_card(model_name="tiny-tempo")
+    card = (tmp_path / "README.md").read_text()
+    header = card.split("---")[1]
+    assert {"- trl", "- tempo"} <= set(header.splitlines())
+    assert "https://huggingface.co/papers/2509.18314" in card
+    assert "tran2025exploiting" in card
+
+
+def test_configs_survive_serialisation(tmp_path):
+    args = config(tmp_path, td_coef=0.5)
+    assert json.loads(args.to_json_string())["td_coef"] == 0.5
