@@ -1,0 +1,146 @@
+"""Each private thing of TRL that this package touches, by name and shape.
+
+A TRL upgrade that moves one fails here first. What to do then: read the new source of the named thing, mend the
+override in `tempo_trl/trainers/`, and only then this file and the range in setup.cfg.
+"""
+
+import inspect
+from collections import deque
+
+import pytest
+import torch
+from trl import GRPOConfig, GRPOTrainer
+
+from .trainers.recording import config, parity, questions, train
+
+OVERRIDDEN = {
+    "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
+    "_generate_and_score_completions": ["self", "inputs"],
+    "_compute_loss": ["self", "model", "inputs"],
+    "get_off_policy_mask": [
+        "advantages",
+        "per_token_logps",
+        "sampling_per_token_logps",
+        "mask",
+        "off_policy_threshold",
+    ],
+}
+
+
+@pytest.mark.parametrize("name", OVERRIDDEN)
+def test_the_methods_we_wrap_have_the_signature_we_wrap(name):
+    assert hasattr(GRPOTrainer, name), f"GRPOTrainer.{name} is gone: TEMPOTrainer wraps it"
+    parameters = list(inspect.signature(getattr(GRPOTrainer, name)).parameters)
+    assert parameters == OVERRIDDEN[name], f"GRPOTrainer.{name} takes {parameters} now: see TEMPOTrainer.{name}"
+
+
+def test_the_constructor_begins_with_model_reward_funcs_args():
+    parameters = list(inspect.signature(GRPOTrainer.__init__).parameters)[:4]
+    assert parameters == ["self", "model", "reward_funcs", "args"], "TEMPOTrainer.__init__ names these three"
+
+
+def test_the_off_policy_mask_is_static_and_called_through_self():
+    assert isinstance(inspect.getattr_static(GRPOTrainer, "get_off_policy_mask"), staticmethod)
+    assert "self.get_off_policy_mask(" in inspect.getsource(GRPOTrainer._compute_loss)
+
+
+def test_the_loss_takes_one_forward_pass_before_it_reads_the_old_logps():
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    forward = "self._get_per_token_logps_and_entropies("
+    assert source.count(forward) == 1, "GSPO-token replaces old_per_token_logps during the one forward of the loss"
+    assert source.index(forward) < source.index('inputs.get("old_per_token_logps")')
+    assert 'self.importance_sampling_level == "token"' in source
+
+
+def test_the_loss_spreads_advantages_of_one_dimension_only():
+    assert "if advantages.dim() == 1:" in inspect.getsource(GRPOTrainer._compute_loss)
+
+
+def test_epsilon_high_and_the_batch_geometry_are_fields_of_the_config(tmp_path):
+    assert config(tmp_path, GRPOConfig).epsilon_high is None, "TRL has a default of its own now: see TEMPOConfig"
+    for name in ("steps_per_generation", "num_iterations", "importance_sampling_level", "generation_kwargs"):
+        assert name in GRPOConfig.__dataclass_fields__, f"GRPOConfig.{name} is gone"
+    assert (config(tmp_path, GRPOConfig).beta, config(tmp_path, GRPOConfig).loss_type) == (0.0, "dapo")
+
+
+class SeenByASubclass(GRPOTrainer):
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self.seen_ids, self.seen_rewards = completion_ids_list, rewards
+        return rewards
+
+    def _generate_and_score_completions(self, inputs):
+        self.logged_before = len(self._logs["advantages"])
+        output = super()._generate_and_score_completions(inputs)
+        self.seen_output, self.seen_rows = output, len(inputs)
+        return output
+
+    def _compute_loss(self, model, inputs):
+        self.seen_inputs = inputs
+        return super()._compute_loss(model, inputs)
+
+
+@pytest.fixture(scope="module")
+def stock(tiny_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("contract")
+    options = {"num_iterations": 2, "max_steps": 1, "config_cls": GRPOConfig}
+    return train(tiny_model, folder, SeenByASubclass, reward_funcs=[parity], **options)
+
+
+def test_rewards_are_scored_on_unpadded_ids_and_returned_for_all_ranks(stock):
+    assert isinstance(stock.seen_ids[0], list)
+    assert len({len(ids) for ids in stock.seen_ids}) > 1
+    assert stock.seen_rewards.shape == (stock.seen_rows, 1)
+
+
+def test_the_scored_batch_is_a_dict_of_padded_tensors_with_scalar_advantages(stock):
+    output, rows = stock.seen_output, stock.seen_rows
+    width = max(map(len, stock.seen_ids))
+    assert output["completion_ids"].shape == output["completion_mask"].shape == (rows, width)
+    assert output["advantages"].shape == (rows,)
+    assert output["old_per_token_logps"].shape == (rows, width)
+    for row, ids in zip(output["completion_ids"], stock.seen_ids, strict=True):
+        assert row[: len(ids)].tolist() == ids
+    assert {"prompt_ids", "prompt_mask", "num_items_in_batch"} <= output.keys()
+
+
+def test_extra_keys_of_the_batch_reach_the_loss_row_by_row(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, gradient_accumulation_steps=2, per_device_train_batch_size=4, max_steps=1)
+    batches = trainer._buffered_inputs
+    assert [batch["outcome_advantages"].shape for batch in batches] == [(4,), (4,)]
+    rows = {tuple(row) for batch in batches for row in batch["advantages"].tolist()}
+    assert rows == {tuple(row) for row in trainer.batches[0].output["advantages"].tolist()}
+
+
+def test_metrics_and_the_completions_table_are_where_we_write_to(stock):
+    assert stock._metrics["train"] is not None
+    assert stock._metrics["eval"] is not None
+    assert isinstance(stock._logs["advantages"], deque)
+    assert len(stock._logs["advantages"]) - stock.logged_before == stock.seen_rows
+    assert stock._logs["extra"]["a new column"].maxlen == stock._logs["advantages"].maxlen
+
+
+def test_the_trainer_has_the_attributes_we_read(stock):
+    for name in ("num_generations", "num_generations_eval", "importance_sampling_level", "model", "accelerator"):
+        assert hasattr(stock, name), f"GRPOTrainer.{name} is gone"
+    assert {"_tag_names", "_name", "_paper"} <= vars(GRPOTrainer).keys()
+
+
+def test_trls_standard_deviation_is_ours(stock):
+    from trl.trainer.utils import nanstd
+
+    from tempo_trl.credit.advantages import EPSILON, outcome_advantages
+
+    rewards = torch.tensor([0.0, 1.0, 0.25, torch.nan, 2.0, 2.5, 1.0, 0.0])
+    groups = rewards.view(2, 4)
+    expected = (groups - groups.nanmean(1, keepdim=True)) / (nanstd(groups, dim=1).unsqueeze(1) + EPSILON)
+    ours = outcome_advantages(rewards, 4).float().view(2, 4)
+    torch.testing.assert_close(ours, expected, equal_nan=True)
+    assert "+ 1e-4)" in inspect.getsource(GRPOTrainer._generate_and_score_completions)
+
+
+def test_the_small_helpers_we_import_exist():
+    from trl import ModelConfig, ScriptArguments, TrlParser, get_peft_config, get_quantization_config  # noqa: F401
+    from trl.trainer.utils import get_config_model_id  # noqa: F401
+
+    assert len(questions(2)) == 2
