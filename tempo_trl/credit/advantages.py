@@ -151,10 +151,15 @@ def credit_tokens(
         raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
     outcome = outcome.detach().cpu().float()
     silent = flat_groups(outcome, tree.num_generations).repeat_interleave(tree.num_generations) | outcome.isnan()
-    td = tree_values(tree, outcome, width).diff(dim=1)  # 0 past the lengths, where values repeat
-    td[silent] = 0.0
-    advantages = torch.add(outcome.masked_fill(silent, 0.0)[:, None], td, alpha=td_coef)
-    return advantages.masked_fill_(~_inside(torch.from_numpy(tree.lengths), width), 0.0), td
+    row, column, value = _value_changes(tree, outcome)
+    branch = (column > 0) & ~silent.numpy()[row]
+    where = row[branch], column[branch] - 1  # a value that holds from column t + 1 on is the doing of token t
+
+    td = np.zeros((len(outcome), width), dtype=np.float32)
+    td[where] = np.diff(value, prepend=0.0)[branch]
+    advantages = _spread(outcome.masked_fill(silent, 0.0).numpy(), tree.lengths, width)
+    advantages[where] += np.float32(td_coef) * td[where]
+    return torch.from_numpy(advantages), torch.from_numpy(td)
 
 
 def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
@@ -177,27 +182,26 @@ def prefix_tree(completion_ids: torch.Tensor, completion_lengths: torch.Tensor, 
 
 def tree_values(tree: PrefixTree, rewards: torch.Tensor, width: int) -> torch.Tensor:
     """Prefix values of a tree's rows, `(R, width + 1)`, float32, on the CPU: see [`prefix_values`]."""
-    row, column, value = _value_changes(tree, rewards.detach().cpu().double().numpy())
-    by_row = np.lexsort((column, row))
-    row, column, value = row[by_row], column[by_row], value[by_row].astype(np.float32)
+    row, column, value = _value_changes(tree, rewards)
     until = np.where(np.append(row[1:] == row[:-1], False), np.append(column[1:], 0), width + 1)
     return torch.from_numpy(np.repeat(value, until - column).reshape(len(tree.order), width + 1))
 
 
-def _value_changes(tree: PrefixTree, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where values change along the rows: (row, column, value from that column on), in no particular order."""
-    sorted_rewards, shared = rewards[tree.order], tree.longest_shared_prefix()
+def _value_changes(tree: PrefixTree, rewards: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the values change along each row: (row, column, float32 value from that column on), in reading order."""
+    sorted_rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix()
     alone = np.flatnonzero((tree.lengths[tree.order] > shared) | (shared < 0))
     size = tree.stop - tree.start
     first = np.cumsum(size) - size
     inside_nodes = np.arange(size.sum()) + np.repeat(tree.start - first, size)
 
-    place = np.concatenate([inside_nodes, alone])
+    row = tree.order[np.concatenate([inside_nodes, alone])]
     column = np.concatenate([np.repeat(tree.top, size), shared[alone]]) + 1
     value = np.concatenate([np.repeat(_node_means(tree, sorted_rewards), size), sorted_rewards[alone]])
     value = np.where((column == 0) & np.isnan(value), 0.0, value)
-    known = ~np.isnan(value)
-    return tree.order[place[known]], column[known], value[known]
+    known = np.flatnonzero(~np.isnan(value))
+    reading = known[np.lexsort((column[known], row[known]))]
+    return row[reading], column[reading], value[reading].astype(np.float32)
 
 
 def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray) -> np.ndarray:
@@ -209,6 +213,12 @@ def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray) -> np.ndarray:
     total = np.add.reduceat(np.append(np.where(scorable, sorted_rewards, 0.0), 0.0), bounds)[::2]
     count = np.add.reduceat(np.append(scorable, False).astype(np.int64), bounds)[::2]
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _spread(scalars: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:
+    """Each row's scalar on its tokens and 0 past its length: `(R, width)`."""
+    both = np.stack([scalars, np.zeros_like(scalars)], axis=1)
+    return np.repeat(both.ravel(), np.stack([lengths, width - lengths], axis=1).ravel()).reshape(len(scalars), width)
 
 
 def _inside(lengths: torch.Tensor, width: int) -> torch.Tensor:

@@ -110,7 +110,8 @@ def _window(completion_ids: np.ndarray, lengths: np.ndarray, rows: np.ndarray, b
     window = completion_ids[rows, begin:end]
     if window.size and window.min() >= -(2**31) and window.max() < 2**31:
         window = window.astype(np.int32, copy=False)
-    window[np.arange(begin, end) >= lengths[rows, None]] = window.dtype.type(-1)
+    if lengths[rows].min() < end:
+        window[np.arange(begin, end) >= lengths[rows, None]] = window.dtype.type(-1)
     return window
 
 
@@ -131,17 +132,18 @@ def _sort_within(block: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.
 
 def _lcp_intervals(lcp: np.ndarray) -> tuple[np.ndarray, ...]:
     """The nodes that the LCPs of neighbours enclose: (start, stop, top, depth, parting), as in [`PrefixTree`]."""
-    nodes, parting = [], np.full(len(lcp), -1)
+    nodes, parting = [], [-1] * len(lcp)
     open_nodes = []  # (depth, start, places of its LCPs), deepest last: a node is open until a smaller LCP comes
     for place, shared in enumerate([*lcp.tolist(), -1]):
         start = place - 1
         while open_nodes and open_nodes[-1][0] > shared:
             depth, start, partings = open_nodes.pop()
-            parting[partings] = len(nodes)
+            for earlier in partings:
+                parting[earlier] = len(nodes)
             parent_depth = open_nodes[-1][0] if open_nodes else -1
             nodes.append((start, place, max(shared, parent_depth), depth))
         if shared >= 0 and (not open_nodes or open_nodes[-1][0] < shared):
             open_nodes.append((shared, start, []))
         if shared >= 0:
             open_nodes[-1][2].append(place)
-    return *np.array(nodes, dtype=np.int64).reshape(-1, 4).T, parting
+    return *np.array(nodes, dtype=np.int64).reshape(-1, 4).T, np.array(parting)

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree, prefix_values, td_errors, tempo_advantages
+from tempo_trl.credit.advantages import credit_tokens, flat_groups
 
 from .groups import as_tensors, groups
 
@@ -190,6 +191,20 @@ def test_the_papers_branch_count_is_the_child_edges_of_branching_nodes(case):
     children = build_prefix_tree(ids.numpy(), lengths.numpy(), size).num_children()
     branching = children[children > 1]
     assert branching.sum() == len(distinct) + len(branching) - 1
+
+
+@settings(deadline=None)
+@given(groups(), st.sampled_from([0.0, 1.0, 2.5]))
+def test_two_routes_to_the_td_errors_agree_bit_for_bit(case, td_coef):
+    rows, rewards, size = case
+    ids, lengths, outcome = as_tensors(rows, rewards)
+    tree = build_prefix_tree(ids.numpy(), lengths.numpy(), size)
+    advantages, td = credit_tokens(tree, outcome, ids.shape[1], td_coef)
+    silent = flat_groups(outcome, size).repeat_interleave(size) | outcome.isnan()
+    dense = td_errors(prefix_values(ids, lengths, outcome, size), lengths).masked_fill(silent[:, None], 0.0)
+    assert torch.equal(td, dense)
+    inside = (torch.arange(ids.shape[1]) < lengths[:, None]) & ~silent[:, None]
+    assert torch.equal(advantages, torch.where(inside, outcome[:, None] + td_coef * dense, 0.0))
 
 
 def children_of_states(group) -> dict[tuple, set]:

@@ -1,0 +1,115 @@
+"""What credit costs: `make bench`, or `python -m benchmarks.credit`.
+
+Every figure is a ratio of two times of the same run on the same data; times alone say more about the machine. The
+data are random tokens in groups of 7: a 256-token stem that the whole group shares, 64 more tokens that pairs share,
+then every completion for itself, with lengths between 3/4 T and T.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.training_step import time_steps
+from tempo_trl.credit import prefix_values, tempo_advantages
+
+STEM, PAIRED = 256, 64
+
+
+def completions(groups: int, num_generations: int, width: int, seed: int = 0) -> tuple[torch.Tensor, ...]:
+    """Random completions as (ids (B, T), lengths (B,), rewards (B,))."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, 150_000, (groups, num_generations, width))
+    ids[:, :, :STEM] = ids[:, :1, :STEM]
+    odd = ids[:, 1::2]
+    odd[:, :, : STEM + PAIRED] = ids[:, : 2 * odd.shape[1] : 2, : STEM + PAIRED]
+    lengths = rng.integers(3 * width // 4, width + 1, groups * num_generations)
+    rewards = rng.integers(0, 2, groups * num_generations).astype(np.float32)
+    return torch.from_numpy(ids.reshape(-1, width)), torch.from_numpy(lengths), torch.from_numpy(rewards)
+
+
+def walk_values(ids: torch.Tensor, lengths: torch.Tensor, rewards: torch.Tensor, num_generations: int) -> np.ndarray:
+    """Prefix values by walking a dictionary of children token by token, as simple implementations do."""
+    values = np.zeros((len(ids), ids.shape[1] + 1), dtype=np.float32)
+    rows = [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)]
+    scores = rewards.tolist()
+    for start in range(0, len(rows), num_generations):
+        group = range(start, start + num_generations)
+        root = {"sum": sum(scores[i] for i in group), "count": num_generations}
+        for i in group:
+            node = root
+            for token in rows[i]:
+                node = node.setdefault(token, {"sum": 0.0, "count": 0})
+                node["sum"] += scores[i]
+                node["count"] += 1
+        for i in group:
+            node, path = root, [root["sum"] / root["count"]]
+            for token in rows[i]:
+                node = node[token]
+                path.append(node["sum"] / node["count"])
+            values[i, : len(path)] = path
+            values[i, len(path) :] = path[-1]
+    return values
+
+
+def seconds(call: Callable[[], object], repeats: int) -> float:
+    """Shortest of `repeats` runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def credit_seconds(groups: int, num_generations: int, width: int) -> float:
+    batch = completions(groups, num_generations, width)
+    return seconds(lambda: tempo_advantages(*batch, num_generations), repeats=20)
+
+
+def rows() -> list[tuple[str, str, str]]:
+    batch = completions(64, 7, 1024)
+    np.testing.assert_allclose(prefix_values(*batch, 7).numpy(), walk_values(*batch, 7), rtol=1e-6)
+    values = seconds(lambda: prefix_values(*batch, 7), repeats=50)
+    advantages = credit_seconds(64, 7, 1024)
+    walk = seconds(lambda: walk_values(*batch, 7), repeats=3)
+    read = seconds(lambda: batch[0].sum(), repeats=50)
+    longer, larger = credit_seconds(64, 7, 16_384), credit_seconds(64, 56, 1024)
+    with tempfile.TemporaryDirectory() as folder:
+        share, step = time_steps(folder)
+    return [
+        ("64 x 7 x 1,024: Python walk / ours, prefix values", f"{walk / values:,.0f}", "at least 100"),
+        (
+            "64 x 7 x 1,024: Python walk / ours, to the advantages",
+            f"{walk / advantages:,.0f}",
+            "at least 100",
+        ),
+        ("16 times the tokens: 64 x 7 x 16,384 / 64 x 7 x 1,024", f"{longer / advantages:.1f}", "at most 20"),
+        ("8 times the group: 64 x 56 x 1,024 / 64 x 7 x 1,024", f"{larger / advantages:.1f}", "at most 12"),
+        ("the floor: advantages / reading the token tensor once", f"{advantages / read:.0f}", ""),
+        (f"share of a training step ({step})", f"{100 * share:.2f} %", ""),
+    ]
+
+
+def main() -> None:
+    table = Table(title="The cost of credit", caption=f"{platform.machine()}, torch {torch.__version__}, one thread")
+    table.add_column("ratio")
+    table.add_column("measured", justify="right")
+    table.add_column("goal", justify="right")
+    for row in rows():
+        table.add_row(*row)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()

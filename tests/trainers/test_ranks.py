@@ -1,0 +1,75 @@
+"""Two real processes: the advantages of all ranks together are those of `credit/` on all completions together."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tempo_trl.credit import tempo_advantages
+
+from .recording import Batch
+
+REPOSITORY = Path(__file__).parents[2]
+EVALUATION = ("eval_strategy='steps'", "eval_steps=1", "per_device_eval_batch_size=6", "num_generations_eval=3")
+
+
+def run_two_ranks(model, folder, *options) -> list[dict]:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    subprocess.run(
+        [*launch, "-m", "tests.trainers.rank", model, str(folder), *options],
+        cwd=REPOSITORY,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=True,
+        timeout=240,
+        capture_output=True,
+    )
+    return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+def together(batches: list[Batch]) -> tuple[list[list[int]], torch.Tensor, torch.Tensor]:
+    """Completion ids, weighted rewards and advantages of all ranks, in sampler order."""
+    ids = [row for batch in batches for row in batch.completion_ids]
+    rewards = batches[0].rewards_per_func
+    summed = rewards.nansum(dim=1).masked_fill(rewards.isnan().all(dim=1), math.nan)
+    width = max(map(len, ids))
+    advantages = [
+        torch.nn.functional.pad(b.output["advantages"], (0, width - b.output["advantages"].shape[1])) for b in batches
+    ]
+    return ids, summed, torch.cat(advantages)
+
+
+@pytest.mark.parametrize(
+    ("layout", "rows", "generations"),
+    [
+        ("groups split over the ranks", 6, 4),
+        ("groups inside the ranks", 8, 4),
+        ("one group larger than a rank", 4, 8),
+    ],
+)
+def test_advantages_of_all_ranks_together_are_those_of_one(layout, rows, generations, tiny_model, tmp_path):
+    geometry = (f"per_device_train_batch_size={rows}", f"num_generations={generations}", "max_steps=2")
+    ranks = run_two_ranks(tiny_model, tmp_path, *geometry, *EVALUATION)
+    steps = list(zip(*[[Batch(*batch) for batch in rank["batches"]] for rank in ranks], strict=True))
+    assert {batches[0].training for batches in steps} == {True, False}
+    for batches in steps:
+        ids, rewards, advantages = together(batches)
+        lengths = torch.tensor([len(row) for row in ids])
+        padded = torch.zeros(len(ids), max(lengths), dtype=torch.long)
+        for row, tokens in zip(padded, ids, strict=True):
+            row[: len(tokens)] = torch.tensor(tokens)
+        expected = tempo_advantages(padded, lengths, rewards, generations if batches[0].training else 3)
+        torch.testing.assert_close(advantages, expected, rtol=1e-4, atol=1e-5)
+        assert all(batch.output["advantages"].shape == batch.output["completion_ids"].shape for batch in batches)
+
+    # The table and the metrics are the same on both ranks: those of all completions.
+    assert ranks[0]["table"] == ranks[1]["table"]
+    first, second = ([h for h in rank["history"] if "tempo/td_share" in h] for rank in ranks)
+    assert first
+    for a, b in zip(first, second, strict=True):
+        assert {k: v for k, v in a.items() if k.startswith("tempo/")} == {
+            k: v for k, v in b.items() if k.startswith("tempo/")
+        }
