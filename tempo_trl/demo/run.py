@@ -1,0 +1,134 @@
+"""The demonstration: TEMPO and GRPO from the same start, as real TRL runs, and what they show.
+
+Each run is the command `python -m tempo_trl.train --config recipes/demo/METHOD.yaml --seed S`, in a process of its own
+with one thread, two at a time. A run that was interrupted goes on from its last checkpoint when the same command is
+given again; one that has finished is not repeated.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tempo_trl.recipe_files import recipe_path
+
+METHODS = ("tempo", "grpo")
+MAX_STEPS, QUICK_STEPS = 50, 10  # two updates a generation: 25 generations, or 5
+PARALLEL = 2  # processes at a time, a core each
+
+
+@dataclass
+class Run:
+    """One training run of the demonstration: its folder holds everything that TRL writes."""
+
+    method: str
+    seed: int
+    folder: Path
+    max_steps: int
+    process: subprocess.Popen | None = None
+
+    def command(self) -> list[str]:
+        overrides = {"seed": self.seed, "output_dir": self.folder, "max_steps": self.max_steps}
+        flags = [text for key, value in overrides.items() for text in (f"--{key}", str(value))]
+        recipe = str(recipe_path(f"demo/{self.method}"))
+        module = [sys.executable, "-m", "tempo_trl.train"]
+        return [*module, "--config", recipe, *flags, "--resume_from_checkpoint", "last"]
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        threads = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        with (self.folder / "run.log").open("a") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=subprocess.STDOUT, env=os.environ | threads
+            )
+
+    def steps_done(self) -> int:
+        """Optimizer steps so far, by the tables of completions that TRL writes at each."""
+        steps = [int(file.stem.split("_")[1]) for file in self.folder.glob("completions/completions_*.parquet")]
+        return max(steps, default=0)
+
+    def finished(self) -> bool:
+        state = self.folder / "trainer_state.json"
+        return state.exists() and json.loads(state.read_text())["global_step"] >= self.max_steps
+
+
+def main(output: str, quick: bool, seeds: int) -> int:
+    """
+    Train, compare and show.
+
+    Args:
+        output (`str`):
+            Folder for the runs, the figures and the numbers.
+        quick (`bool`):
+            5 generations and one seed instead of 25 and `seeds`.
+        seeds (`int`):
+            Paired runs: both methods once with each seed.
+
+    Returns:
+        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed.
+    """
+    console = Console()
+    steps, seeds = (QUICK_STEPS, 1) if quick else (MAX_STEPS, seeds)
+    folder = Path(output) / "quick" if quick else Path(output)
+    runs = [Run(method, seed, folder / f"{method}-seed{seed}", steps) for seed in range(seeds) for method in METHODS]
+    try:
+        _train(runs, console)
+    except KeyboardInterrupt:
+        _stop(runs)
+        console.print(f"\nStopped. What was trained is in {folder}; the same command goes on from there.")
+        return 130
+    failed = [run for run in runs if not run.finished()]
+    if failed:
+        log = failed[0].folder / "run.log"
+        console.print(f"A run failed ({failed[0].method}, seed {failed[0].seed}). The end of {log}:", style="bold")
+        console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
+        return 1
+
+    from tempo_trl.demo.show import show  # torch, pandas and matplotlib: not needed while the runs are training
+
+    show(runs, folder, console)
+    return 0
+
+
+def _train(runs: list[Run], console: Console) -> None:
+    """Start the runs that have not finished, `PARALLEL` at a time, and show how far each is."""
+    waiting, active = [run for run in runs if not run.finished()], []
+    if waiting:
+        console.print(f"Training {len(waiting)} runs, {PARALLEL} at a time, a core each. Ctrl-C stops and keeps them.")
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        bars = {
+            id(run): progress.add_task(f"{run.method:5s} seed {run.seed}", total=run.max_steps, start=False, state="")
+            for run in waiting
+        }
+        while waiting or active:
+            while waiting and len(active) < PARALLEL:
+                run = waiting.pop(0)
+                run.start()
+                progress.start_task(bars[id(run)])
+                active.append(run)
+            time.sleep(0.3)
+            for run in active:
+                done = run.steps_done()
+                progress.update(bars[id(run)], completed=done, state=f"generation {done // 2} of {run.max_steps // 2}")
+            for run in [run for run in active if run.process.poll() is not None]:
+                active.remove(run)
+                progress.stop_task(bars[id(run)])
+                if run.process.returncode:
+                    _stop(active)
+                    return
+
+
+def _stop(runs: list[Run]) -> None:
+    for run in runs:
+        if run.process is not None and run.process.poll() is None:
+            run.process.terminate()
+    for run in runs:
+        if run.process is not None:
+            run.process.wait()

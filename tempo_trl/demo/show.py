@@ -1,0 +1,140 @@
+"""What the demonstration prints and draws. Every number is computed here from what the runs left on disk."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+import tempo_trl
+from tempo_trl.demo.results import UPDATES_PER_GENERATION, Curve, difference, read_curve, time_to, wilson
+from tempo_trl.demo.slips import read_generations, slip_shares, telling_group
+from tempo_trl.report.terminal_tree import terminal_tree
+
+HELD_OUT = 512  # problems of each evaluation
+GROUP, MAX_LENGTH = 8, 48  # num_generations and max_completion_length of the recipes
+LEVELS = (0.6, 0.7, 0.8, 0.9)
+COLOURS = {"tempo": "#0072B2", "grpo": "#D55E00"}  # blue and vermilion of Okabe and Ito: told apart by all eyes
+AXES = {"generations": "generations (32 prompts x 8 completions)", "seconds": "seconds of training, one core"}
+NAMES = {"tempo": "TEMPO", "grpo": "GRPO"}
+
+
+def show(runs: list, folder: Path, console: Console) -> None:
+    """Print the comparison, where credit fell and one group; write curves.png and results.json to `folder`."""
+    curves = {name: [read_curve(name, r.seed, r.folder) for r in runs if r.method == name] for name in NAMES}
+    generations = read_generations(next(r.folder for r in runs if r.method == "tempo"), UPDATES_PER_GENERATION)
+    gain = difference(curves["tempo"], curves["grpo"], HELD_OUT)
+    shares = sum(slip_shares(generation, GROUP, MAX_LENGTH) for generation in generations)
+
+    console.print(comparison(curves))
+    console.print(verdict(gain, len(curves["tempo"])))
+    console.print(slip_sentence(shares))
+    _print_group(generations[0], console)
+    draw(curves, folder / "curves.png")
+    _write(curves, gain, shares, folder / "results.json")
+    console.print(f"\nCurves: {folder / 'curves.png'}   numbers: {folder / 'results.json'}", highlight=False)
+    console.print(f"Completions and metrics of each run: {folder}/*/completions, trainer_state.json", highlight=False)
+
+
+def comparison(curves: dict[str, list[Curve]]) -> Table:
+    """Accuracy before and after, and generations and seconds to given accuracies, a row a method."""
+    seeds, n = len(curves["tempo"]), HELD_OUT * len(curves["tempo"])
+    table = Table(
+        title="Accuracy on held-out problems, sampled at temperature 1",
+        caption=f"{seeds} seed(s), {HELD_OUT} problems each; 95% intervals; generations (seconds) to an accuracy, "
+        "mean of the seeds that reached it",
+    )
+    for heading in ("", "before", "after", *(f"to {level:.0%}" for level in LEVELS)):
+        table.add_column(heading, justify="right")
+    for name, own in curves.items():
+        accuracies = [_with_interval(np.mean([curve.accuracy[i] for curve in own]), n) for i in (0, -1)]
+        table.add_row(NAMES[name], *accuracies, *(_time_cell(own, level) for level in LEVELS))
+    return table
+
+
+def _with_interval(accuracy: float, n: int) -> str:
+    low, high = wilson(float(accuracy), n)
+    return f"{accuracy:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _time_cell(curves: list[Curve], level: float) -> str:
+    times = [(time_to(curve, level, "generations"), time_to(curve, level, "seconds")) for curve in curves]
+    reached = [pair for pair in times if pair[0] is not None]
+    if not reached:
+        return "not reached"
+    generations, seconds = np.mean(reached, axis=0)
+    return f"{generations:.1f} ({seconds:.0f} s)" + (f", {len(reached)} of {len(times)}" * (len(reached) < len(times)))
+
+
+def verdict(gain: tuple[float, float, float], seeds: int) -> str:
+    """The difference between the methods and whether it is more than noise."""
+    mean, low, high = gain
+    kind = "over seeds" if seeds > 1 else "of sampling only: one seed says nothing of how runs differ"
+    sentence = f"TEMPO - GRPO after training: {mean:+.3f} (95% interval {low:+.3f} to {high:+.3f}, {kind})"
+    better = "TEMPO" if low > 0 else "GRPO" if high < 0 else None
+    return sentence + (f": {better} is ahead by more than noise." if better else ": no more than noise.")
+
+
+def slip_sentence(shares: np.ndarray) -> str:
+    """How much of the negative credit fell on the token that first went wrong."""
+    (td_slip, td_all), (outcome_slip, outcome_all) = shares
+    return (
+        f"Of TEMPO's negative TD credit {td_slip / td_all:.0%} fell on the first slip of a wrong solution; of GRPO's "
+        f"outcome credit, spread evenly, {outcome_slip / outcome_all:.0%} does."
+    )
+
+
+def _print_group(generation, console: Console) -> None:
+    group = telling_group(generation, GROUP)
+    pieces = [list(text) for text in generation.completions[group]]
+    console.print(f"\nOne group of the first generation, {GROUP} answers to one problem:")
+    console.print(terminal_tree(pieces, generation.rewards[group].tolist(), generation.prompts[group][0]))
+
+
+def draw(curves: dict[str, list[Curve]], path: Path) -> None:
+    """Accuracy against generations and against seconds: a thin line a seed, the mean bold in its 95% band."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    for axes, unit in zip(figure.subplots(1, 2, sharey=True), AXES, strict=True):
+        for name, own in curves.items():
+            _draw_method(axes, own, unit, COLOURS[name], NAMES[name])
+        label = (
+            "generations (32 prompts x 8 completions)" if unit == "generations" else "seconds of training, one core"
+        )
+        axes.set_xlabel(label)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("accuracy, 512 held-out problems")
+    figure.axes[0].legend(loc="lower right", frameon=False)
+    figure.suptitle("Chained arithmetic with slips: TEMPO and GRPO from the same start")
+    figure.savefig(path, dpi=150)
+
+
+def _draw_method(axes, curves: list[Curve], unit: str, colour: str, name: str) -> None:
+    clock = np.mean([getattr(curve, unit) for curve in curves], axis=0)
+    mean = np.mean([curve.accuracy for curve in curves], axis=0)
+    low, high = np.array([wilson(float(accuracy), HELD_OUT * len(curves)) for accuracy in mean]).T
+    if len(curves) > 1:
+        for curve in curves:
+            axes.plot(getattr(curve, unit), curve.accuracy, color=colour, linewidth=0.7, alpha=0.6)
+    axes.plot(clock, mean, color=colour, linewidth=2.2, label=name)
+    axes.fill_between(clock, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _write(curves: dict, gain: tuple, shares: np.ndarray, path: Path) -> None:
+    """All numbers behind what was printed, for other programs."""
+    (td_slip, td_all), (outcome_slip, outcome_all) = shares
+    runs = [
+        {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(c).items()}
+        for own in curves.values()
+        for c in own
+    ]
+    numbers = {
+        "tempo_trl": tempo_trl.__version__,
+        "runs": runs,
+        "difference": dict(zip(("mean", "low", "high"), gain, strict=True)),
+        "negative_credit_on_first_slips": {"td": td_slip / td_all, "outcome": outcome_slip / outcome_all},
+    }
+    path.write_text(json.dumps(numbers, indent=2, default=np.ndarray.tolist))

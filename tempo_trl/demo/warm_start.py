@@ -1,0 +1,168 @@
+"""Makes the demonstration's starting policy anew, in little more than a minute on two cores:
+
+    python -m tempo_trl.demo.warm_start [--output tempo_trl/demo/start] [--seed 0]
+
+Supervised training on solutions in which each step is wrong with probability 0.15: the policy learns the arithmetic
+and the slips, and starts right on nearly half of the problems. The folder's README.md states what was measured.
+"""
+
+import argparse
+import random
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+from tempo_trl.demo.policy import character_tokenizer, load_policy, policy_path, tiny_policy_config
+from tempo_trl.demo.results import wilson
+from tempo_trl.demo.task import STEPS, correct_answer, draw_problems, first_slip, slipped_solution, worked_solution
+
+SLIP_RATE = 0.15
+TRAIN_STEPS, BATCH_SIZE, LEARNING_RATE = 1000, 32, 2e-3
+HELD_OUT = 512
+_CARD = """\
+---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+tags: [tempo]
+---
+# Starting policy of tempo_trl's demonstration
+
+A Qwen3 of {parameters:,} parameters, one character a token, that solves chained one-digit sums and differences modulo
+10 (`7+5-3?` -> `7+5=2;2-3=9#9`) and slips: it was trained on solutions in which each step is wrong with probability
+{slip_rate}. Stored in float16, declared float32: it loads in float32 unless told otherwise.
+
+Made by `python -m tempo_trl.demo.warm_start --seed {seed}` ({train_steps} batches of {batch_size}, AdamW) with torch
+{torch} and transformers {transformers}. The same seed gives the same weights on one machine at one number of threads.
+
+Measured on {n} held-out problems of {steps} steps, one completion each:
+
+| | |
+|---|---|
+| accuracy, temperature 1 | {accuracy:.3f} (95% Wilson interval {low:.3f} to {high:.3f}) |
+| accuracy, greedy | {greedy:.3f} |
+| wrong results a step, up to the first slip | {wrong_results:.3f} |
+| completions that first slip elsewhere | {elsewhere:.3f} |
+"""
+
+
+def warm_started_policy(
+    seed: int, slip_rate: float = SLIP_RATE, train_steps: int = TRAIN_STEPS, batch_size: int = BATCH_SIZE
+) -> Qwen3ForCausalLM:
+    """A policy trained from random weights, in float32, on slipped solutions of training problems.
+
+    Equal arguments give equal weights on one machine at one number of threads.
+    """
+    torch.manual_seed(seed)
+    model = Qwen3ForCausalLM(tiny_policy_config())
+    # The second moment averages over 50 batches, not AdamW's usual 1,000: that is the whole run.
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, LEARNING_RATE, total_steps=train_steps, pct_start=0.1, cycle_momentum=False
+    )
+    for input_ids, labels in slipped_batches(random.Random(seed), slip_rate, train_steps, batch_size):
+        model(input_ids=input_ids, labels=labels).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    return model.eval()
+
+
+def slipped_batches(
+    rng: random.Random, slip_rate: float, n_batches: int, batch_size: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """`input_ids` and `labels`, each int64 (batch_size, T): problem, slipped solution, EOS; prompts are not labelled.
+
+    All texts have one length: no padding, no mask.
+    """
+    tokenizer = character_tokenizer()
+    for _ in range(n_batches):
+        problems = draw_problems(batch_size, rng)
+        texts = [problem + slipped_solution(problem, rng, slip_rate) + tokenizer.eos_token for problem in problems]
+        input_ids = tokenizer(texts, return_tensors="pt").input_ids
+        labels = input_ids.clone()
+        labels[:, : len(problems[0])] = -100
+        yield input_ids, labels
+
+
+def sampled_completions(
+    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, problems: list[str], seed: int, greedy: bool = False
+) -> list[str]:
+    """One completion a problem, sampled at temperature 1 from the whole vocabulary, or the greedy one."""
+    torch.manual_seed(seed)
+    prompts = tokenizer(problems, return_tensors="pt", padding=True)
+    sampling = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 1.0, "top_k": 0}
+    sequences = model.generate(**prompts, **sampling, max_new_tokens=48)
+    return tokenizer.batch_decode(sequences[:, prompts.input_ids.shape[1] :], skip_special_tokens=True)
+
+
+def accuracy(problems: list[str], completions: list[str]) -> float:
+    """Share of the completions whose final answer is right."""
+    rewards = correct_answer(completions, [worked_solution(problem)[-1] for problem in problems])
+    return sum(rewards) / len(rewards)
+
+
+def slip_rates(problems: list[str], completions: list[str]) -> tuple[float, float]:
+    """Wrong results a step, counting up to the first slip, and share of the completions that first slip elsewhere.
+
+    Elsewhere is a miscopied operand, a malformed character or an answer that is not the last result. The problems
+    have `STEPS` steps.
+    """
+    slips = [first_slip(problem, completion) for problem, completion in zip(problems, completions, strict=True)]
+    width = len("7+5=2;")
+    steps_taken = sum(STEPS if slip is None else min(STEPS, slip // width + 1) for slip in slips)
+    wrong_results = sum(slip is not None and slip % width == "7+5=2;".index("2") for slip in slips)
+    return wrong_results / steps_taken, 1 - (wrong_results + slips.count(None)) / len(slips)
+
+
+def write_policy(model: Qwen3ForCausalLM, folder: Path) -> None:
+    """Saves `model` and its tokenizer to `folder`, the weights in float16."""
+    # Only the file is in half precision, to keep it small: the configuration still says float32, and so it loads.
+    model.save_pretrained(folder, state_dict={name: weight.half() for name, weight in model.state_dict().items()})
+    character_tokenizer().save_pretrained(folder)
+
+
+def write_card(folder: Path, seed: int) -> str:
+    """Measures the policy in `folder`, as it loads, and writes and returns its README.md."""
+    model, tokenizer = load_policy(folder)
+    problems = draw_problems(HELD_OUT, random.Random(seed), split="test")
+    completions = sampled_completions(model, tokenizer, problems, seed)
+    share = accuracy(problems, completions)
+    low, high = wilson(share, HELD_OUT)
+    wrong_results, elsewhere = slip_rates(problems, completions)
+    card = _CARD.format(
+        parameters=model.num_parameters(),
+        slip_rate=SLIP_RATE,
+        seed=seed,
+        train_steps=TRAIN_STEPS,
+        batch_size=BATCH_SIZE,
+        torch=version("torch"),
+        transformers=version("transformers"),
+        n=HELD_OUT,
+        steps=STEPS,
+        accuracy=share,
+        low=low,
+        high=high,
+        greedy=accuracy(problems, sampled_completions(model, tokenizer, problems, seed, greedy=True)),
+        wrong_results=wrong_results,
+        elsewhere=elsewhere,
+    )
+    (folder / "README.md").write_text(card)
+    return card
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=policy_path(), help="folder to write; default: the shipped one")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights, problems and slips; default: 0")
+    arguments = parser.parse_args()
+    write_policy(warm_started_policy(arguments.seed), arguments.output)
+    print(write_card(arguments.output, arguments.seed))
+
+
+if __name__ == "__main__":
+    main()
