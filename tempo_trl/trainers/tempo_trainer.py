@@ -129,8 +129,8 @@ class TEMPOTrainer(GRPOTrainer):
         totals = self.accelerator.reduce(torch.tensor(list(sums.values()), device=td.device), reduction="sum")
         metrics = self._metrics["train" if self.model.training else "eval"]
         for name, (numerator, denominator) in zip(sums, totals.tolist(), strict=True):
-            # NaN where there was nothing to divide (no branch node): TRL leaves it out of its averages.
-            metrics[f"tempo/{name}"].append(numerator / denominator if denominator else float("nan"))
+            if denominator:  # no branch node has no depth, and no credit has no share
+                metrics[f"tempo/{name}"].append(numerator / denominator)
 
         advantages = output["advantages"].view(len(mask), -1)
         mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
