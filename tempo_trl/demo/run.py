@@ -71,9 +71,12 @@ def main(output: str, quick: bool, seeds: int) -> int:
             Paired runs: both methods once with each seed.
 
     Returns:
-        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed.
+        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed, 2 without a seed.
     """
     console = Console()
+    if seeds < 1:
+        console.print(f"--seeds must be at least 1, got {seeds}.")
+        return 2
     steps, seeds = (QUICK_STEPS, 1) if quick else (MAX_STEPS, seeds)
     folder = Path(output) / "quick" if quick else Path(output)
     runs = [Run(method, seed, folder / f"{method}-seed{seed}", steps) for seed in range(seeds) for method in METHODS]
@@ -101,6 +104,8 @@ def _train(runs: list[Run], console: Console) -> None:
     waiting, active = [run for run in runs if not run.finished()], []
     if waiting:
         console.print(f"Training {len(waiting)} runs, {PARALLEL} at a time, a core each. Ctrl-C stops and keeps them.")
+    else:
+        console.print("All runs had finished before. To train anew, remove their folder or give another --output.")
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         bars = {

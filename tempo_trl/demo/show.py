@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -27,7 +28,7 @@ def show(runs: list, folder: Path, console: Console) -> None:
     curves = {name: [read_curve(name, r.seed, r.folder) for r in runs if r.method == name] for name in NAMES}
     generations = read_generations(next(r.folder for r in runs if r.method == "tempo"), UPDATES_PER_GENERATION)
     gain = difference(curves["tempo"], curves["grpo"], HELD_OUT)
-    shares = sum(slip_shares(generation, GROUP, MAX_LENGTH) for generation in generations)
+    shares = np.sum([slip_shares(generation, GROUP, MAX_LENGTH) for generation in generations], axis=0)
 
     console.print(comparison(curves))
     console.print(verdict(gain, len(curves["tempo"])))
@@ -40,24 +41,26 @@ def show(runs: list, folder: Path, console: Console) -> None:
 
 
 def comparison(curves: dict[str, list[Curve]]) -> Table:
-    """Accuracy before and after, and generations and seconds to given accuracies, a row a method."""
-    seeds, n = len(curves["tempo"]), HELD_OUT * len(curves["tempo"])
+    """Accuracy before and after training, and the time to given accuracies, a column a method."""
+    seeds = len(curves["tempo"])
     table = Table(
-        title="Accuracy on held-out problems, sampled at temperature 1",
-        caption=f"{seeds} seed(s), {HELD_OUT} problems each; 95% intervals; generations (seconds) to an accuracy, "
-        "mean of the seeds that reached it",
+        title=f"Accuracy on {HELD_OUT} held-out problems, sampled at temperature 1, {seeds} seed(s)",
+        caption="95% intervals of sampling; times are means over the seeds that got there",
+        box=SIMPLE_HEAD,
     )
-    for heading in ("", "before", "after", *(f"to {level:.0%}" for level in LEVELS)):
+    for heading in ("", *(NAMES[name] for name in curves)):
         table.add_column(heading, justify="right")
-    for name, own in curves.items():
-        accuracies = [_with_interval(np.mean([curve.accuracy[i] for curve in own]), n) for i in (0, -1)]
-        table.add_row(NAMES[name], *accuracies, *(_time_cell(own, level) for level in LEVELS))
+    for label, i in (("before", 0), ("after", -1)):
+        means = (float(np.mean([curve.accuracy[i] for curve in own])) for own in curves.values())
+        table.add_row(label, *(_with_interval(mean, HELD_OUT * seeds) for mean in means))
+    for level in LEVELS:
+        table.add_row(f"to {level:.0%}", *(_time_cell(own, level) for own in curves.values()))
     return table
 
 
 def _with_interval(accuracy: float, n: int) -> str:
-    low, high = wilson(float(accuracy), n)
-    return f"{accuracy:.3f} ({low:.3f} to {high:.3f})"
+    low, high = wilson(accuracy, n)
+    return f"{accuracy:.1%} ({low:.1%} to {high:.1%})"
 
 
 def _time_cell(curves: list[Curve], level: float) -> str:
@@ -66,7 +69,8 @@ def _time_cell(curves: list[Curve], level: float) -> str:
     if not reached:
         return "not reached"
     generations, seconds = np.mean(reached, axis=0)
-    return f"{generations:.1f} ({seconds:.0f} s)" + (f", {len(reached)} of {len(times)}" * (len(reached) < len(times)))
+    some = "" if len(reached) == len(times) else f" ({len(reached)} of {len(times)} seeds)"
+    return f"{generations:.1f} generations, {seconds:.0f} s{some}"
 
 
 def verdict(gain: tuple[float, float, float], seeds: int) -> str:

@@ -1,0 +1,8 @@
+"""`python -m tempo_trl`: the command line of `tempo-trl`."""
+
+import sys
+
+from tempo_trl.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

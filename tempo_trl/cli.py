@@ -1,0 +1,166 @@
+"""The command line, `tempo-trl <verb>`: torch, TRL and accelerate are imported by the verbs that need them."""
+
+import argparse
+import importlib
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from tempo_trl import __version__
+from tempo_trl.recipe_files import accelerate_config_path
+
+DEMO_OUTPUT = "tempo_demo"
+DEMO_SEEDS = 1
+PACKAGES = (
+    "trl",
+    "transformers",
+    "torch",
+    "accelerate",
+    "datasets",
+    "peft",
+    "deepspeed",
+    "vllm",
+    "math-verify",
+)
+
+# Written by hand: the fields themselves are TRL's, and reading them takes seconds.
+TRAIN_HELP = """\
+usage: tempo-trl train --config RECIPE [--accelerate_config NAME] [--FIELD VALUE ...]
+
+Train a model with TEMPO, or with TRL's GRPO, from a recipe: a YAML file of fields. Any field is also a flag, and flags
+override the recipe. Flags of `accelerate launch` (--num_processes 2) are passed on to it.
+
+  --config RECIPE              a file, or a recipe of this package (qwen3-1.7b/math/tempo)
+  --accelerate_config NAME     a file, or single_gpu, ddp, zero2, zero3, or one of TRL's (fsdp2)
+  --method NAME                tempo (default) or grpo
+  --model_name_or_path MODEL   a model on the Hub or a folder
+  --task NAME                  math or demo: built-in prompts; or instead, as in TRL,
+  --dataset_name DATASET       a dataset on the Hub with a `prompt` column
+  --reward_funcs NAME ...      math_reward, accuracy_reward, ... or the dotted path of a function
+  --output_dir FOLDER          where checkpoints, metrics and the model card go
+  --learning_rate, --num_generations, --max_completion_length, --max_steps, --use_vllm, --use_peft, ...
+  --resume_from_checkpoint     last: go on from the last checkpoint in the output folder, if there is one
+  --help-fields                print every field, with its meaning and default
+
+examples:
+  tempo-trl train --config demo/tempo
+  tempo-trl train --config qwen3-1.7b/math/tempo --resume_from_checkpoint last
+  tempo-trl train --config qwen3-1.7b/math/grpo --accelerate_config zero2 --num_processes 2 --learning_rate 2e-6
+
+The same run without this launcher:
+  accelerate launch --config_file recipes/accelerate/zero2.yaml -m tempo_trl.train --config qwen3-1.7b/math/tempo
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the verb that `argv` (by default the process's arguments) asks for, and return the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["train"]:
+        return train(argv[1:])  # its flags are TRL's and accelerate's: no parser of ours can list them
+    arguments = vars(command_parser().parse_args(argv))
+    return arguments.pop("run")(**arguments)
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Parser of the verbs and of their flags, except those of `train`."""
+    parser = argparse.ArgumentParser(
+        prog="tempo-trl", description="Token-level credit assignment for RL of language models, on top of TRL."
+    )
+    parser.add_argument("--version", action="version", version=f"tempo_trl {__version__}")
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+
+    verb = verbs.add_parser("demo", help="train a tiny model with GRPO and TEMPO: no download, no GPU")
+    verb.add_argument("--quick", action="store_true", help="a few steps: shows that it runs, proves nothing")
+    verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
+    verb.add_argument(
+        "--seeds", type=int, default=DEMO_SEEDS, metavar="N", help="seeds to run each method with (%(default)s)"
+    )
+    verb.set_defaults(run=demo)
+
+    verbs.add_parser("train", add_help=False, help="train a model from a recipe (see `tempo-trl train --help`)")
+    verbs.add_parser("env", help="print the versions to put into a bug report").set_defaults(run=env)
+    return parser
+
+
+def demo(output: str, quick: bool, seeds: int) -> int:
+    """Run the demonstration."""
+    return importlib.import_module("tempo_trl.demo.run").main(output=output, quick=quick, seeds=seeds)
+
+
+def env() -> int:
+    """Print versions of Python, of this package, of what it builds on, and the accelerators that torch sees."""
+    print(f"{'platform':<14}{platform.platform()}")
+    print(f"{'python':<14}{platform.python_version()}")
+    print(f"{'tempo_trl':<14}{__version__}")
+    for package in PACKAGES:
+        print(f"{package:<14}{_version(package)}")
+
+    from torch import cuda  # last: a torch that fails to load has its version printed above
+
+    devices = ", ".join(cuda.get_device_name(i) for i in range(cuda.device_count()))
+    print(f"{'cuda':<14}{devices or 'no device'}")
+    return 0
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def train(argv: list[str]) -> int:
+    """Launch `python -m tempo_trl.train` through accelerate, as `trl grpo` does with its script."""
+    if "-h" in argv or "--help" in argv:
+        print(TRAIN_HELP, end="")
+        return 0
+    if "--help-fields" in argv:
+        return importlib.import_module("tempo_trl.train").main(argv)
+    try:
+        arguments = launch_arguments(argv)
+    except ValueError as error:
+        print(f"tempo-trl train: error: {error}", file=sys.stderr)
+        return 2
+
+    from accelerate.commands.launch import launch_command
+
+    try:
+        launch_command(arguments)
+    except subprocess.CalledProcessError as failure:
+        return failure.returncode  # the run has printed its own traceback
+    return 0
+
+
+def launch_arguments(argv: list[str]) -> argparse.Namespace:
+    """Arguments of `accelerate launch` for those of `tempo-trl train`: a flag is the run's if the run knows it.
+
+    Raises:
+        ValueError: neither the run nor accelerate knows a flag; or as [`~tempo_trl.train.recipe_parser`].
+    """
+    from accelerate.commands.launch import launch_command_parser
+
+    from tempo_trl.train import option_names, recipe_parser, refuse_unknown
+
+    own = argparse.ArgumentParser(prog="tempo-trl train", add_help=False, allow_abbrev=False)
+    own.add_argument("--accelerate_config")
+    config, argv = own.parse_known_args(argv)
+    parser, flags = recipe_parser(argv)
+    accelerate = launch_command_parser()
+    not_the_runs = parser.parse_known_args(flags)[1]
+    launch_flags = [flag for flag in not_the_runs if flag.startswith("--")]
+    refuse_unknown(launch_flags, option_names(parser) | option_names(accelerate), parser.method)
+
+    launch = ["--module", *not_the_runs, "tempo_trl.train", *_without(argv, not_the_runs)]
+    if config.accelerate_config:
+        launch = ["--config_file", str(accelerate_config_path(config.accelerate_config)), *launch]
+    arguments = accelerate.parse_args(launch)
+    if arguments.training_script != "tempo_trl.train":
+        raise ValueError(f"{arguments.training_script!r} belongs to no flag: remove it, or name its flag.")
+    return arguments
+
+
+def _without(arguments: list[str], taken: list[str]) -> list[str]:
+    """`arguments` less those in `taken`, which stand among them in the same order."""
+    waiting = list(reversed(taken))
+    return [argument for argument in arguments if not (waiting and argument == waiting[-1] and waiting.pop())]

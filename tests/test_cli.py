@@ -1,0 +1,125 @@
+"""The command line: quick help, and arguments sorted between the run and its launcher."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tempo_trl import __version__, cli
+from tempo_trl.recipe_files import recipes_folder
+
+RECIPE = "qwen3-1.7b/math/tempo"
+LOADED_AFTER_HELP = """
+import contextlib, importlib, io, sys
+main = importlib.import_module({module!r}).main
+for argv in {argvs!r}:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        main(argv)
+print([name for name in {heavy!r} if name in sys.modules])
+"""
+
+
+def loaded_after_help(module: str, argvs: list[list[str]], heavy: list[str]) -> str:
+    code = LOADED_AFTER_HELP.format(module=module, argvs=argvs, heavy=heavy)
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_help_imports_nothing_heavy():
+    argvs = [["--help"], ["--version"], ["demo", "--help"], ["train", "--help"], ["env", "--help"]]
+    heavy = ["torch", "trl", "transformers", "accelerate", "datasets"]
+    assert loaded_after_help("tempo_trl.cli", argvs, heavy) == "[]"
+
+
+def test_help_of_the_training_script_imports_no_torch():
+    assert loaded_after_help("tempo_trl.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
+
+
+def test_python_m_is_the_same_command():
+    command = [sys.executable, "-m", "tempo_trl", "--version"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == f"tempo_trl {__version__}\n"
+
+
+@pytest.mark.parametrize("argv", [[], ["trian"], ["demo", "--qick"], ["env", "--config", "x"]])
+def test_what_no_verb_takes_is_refused(argv, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(argv)
+    assert "tempo-trl" in capsys.readouterr().err
+
+
+def test_help_names_every_verb(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    assert all(verb in text for verb in ("demo", "train", "env"))
+
+
+def test_help_of_train_shows_fields_on_demand(capsys):
+    assert cli.main(["train", "--help"]) == 0
+    assert "--help-fields" in capsys.readouterr().out
+    assert cli.main(["train", "--help-fields"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"--{name}" in text for name in ("td_coef", "reward_funcs", "learning_rate", "lora_r"))
+    assert cli.main(["train", "--method", "grpo", "--help-fields"]) == 0
+    assert "--td_coef" not in capsys.readouterr().out
+
+
+def test_demo_passes_its_flags_on(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tempo_trl.demo.run", SimpleNamespace(main=lambda **flags: flags))
+    assert cli.main(["demo"]) == {"output": cli.DEMO_OUTPUT, "quick": False, "seeds": cli.DEMO_SEEDS}
+    assert cli.main(["demo", "--quick", "--output", "x", "--seeds", "3"]) == {"output": "x", "quick": True, "seeds": 3}
+
+
+def test_env_prints_versions_and_what_is_missing(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "PACKAGES", ("trl", "no-such-one"))
+    assert cli.main(["env"]) == 0
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert lines["tempo_trl"] == __version__
+    assert lines["trl"].startswith("1.")
+    assert lines["no-such-one"] == "not installed"
+    assert lines["cuda"] == "no device"
+
+
+@pytest.mark.parametrize("config", [[], ["--accelerate_config", "ddp"]])
+def test_a_flag_is_the_run_s_if_the_run_knows_it_and_accelerate_s_otherwise(config):
+    argv = f"--seed 2 --num_processes 2 --config {RECIPE} --multi-gpu --learning-rate=2 --max_steps 2".split()
+    arguments = cli.launch_arguments([*argv, *config])
+    assert (arguments.module, arguments.training_script) == (True, "tempo_trl.train")
+    assert (arguments.num_processes, arguments.multi_gpu) == (2, True)
+    assert arguments.training_script_args == f"--seed 2 --config {RECIPE} --learning-rate=2 --max_steps 2".split()
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--num_proceses", "`num_proceses` is unknown, did you mean `num_processes`?"),
+        ("--learning-rat=1", "`learning_rat` is unknown, did you mean `learning_rate`?"),
+        ("--xyzzy", "`xyzzy` is unknown"),
+        ("stray", "'stray' belongs to no flag"),
+    ],
+)
+def test_what_neither_knows_is_refused_before_the_launch(flag, message, monkeypatch, capsys):
+    monkeypatch.setattr("accelerate.commands.launch.launch_command", pytest.fail)
+    assert cli.main(["train", "--config", RECIPE, flag, "--num_processes", "2"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_accelerate_config_is_a_file_or_one_of_ours_or_one_of_trl_s(tmp_path, monkeypatch, capsys):
+    def config_file(name: str) -> str:
+        return cli.launch_arguments(["--accelerate_config", name, "--config", RECIPE]).config_file
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").touch()
+    assert config_file("mine.yaml") == "mine.yaml"
+    assert config_file("zero2") == str(recipes_folder() / "accelerate/zero2.yaml")
+    assert config_file("fsdp2").endswith("trl/accelerate_configs/fsdp2.yaml")
+    assert cli.main(["train", "--config", RECIPE, "--accelerate_config", "zero9"]) == 2
+    assert "ddp, fsdp1, fsdp2" in capsys.readouterr().err
+
+
+def test_the_status_of_a_run_that_failed_is_ours(monkeypatch):
+    def fail(arguments):
+        raise subprocess.CalledProcessError(3, "python")
+
+    monkeypatch.setattr("accelerate.commands.launch.launch_command", fail)
+    assert cli.main(["train", "--config", RECIPE]) == 3

@@ -1,0 +1,178 @@
+"""A training run, from its arguments to what it leaves in its folder."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers.trainer_utils import get_last_checkpoint
+from trl import GRPOTrainer
+
+from tempo_trl import TEMPOTrainer
+from tempo_trl.demo.policy import policy_path
+from tempo_trl.train import build_trainer, checkpoint_to_resume, main, parse
+
+ROOT = Path(__file__).parents[1]
+REAL_ROWS = ROOT.parent / "shared/data/math_train.jsonl"
+PARITY = "tests.trainers.recording.parity"  # pays a random model, too
+ON_CPU = ["--use_cpu", "true", "--bf16", "false"]
+GIVEN = ["--model_name_or_path", "some/model", "--task", "math", "--reward_funcs", "math_reward", *ON_CPU]
+
+
+def recipe(folder: Path, text: str) -> list[str]:
+    """Arguments that read `text` as a recipe."""
+    path = folder / "recipe.yaml"
+    path.write_text(text)
+    return ["--config", str(path)]
+
+
+def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
+    argv = recipe(tmp_path, "learning_rate: 1e-4\nbeta: 0.1\nreward_funcs: math_reward\n")
+    script_args, training_args, model_args = parse([*argv, *GIVEN, "--beta", "0.2"])
+    assert (training_args.learning_rate, training_args.beta, training_args.epsilon_high) == (1e-4, 0.2, 0.28)
+    assert (script_args.reward_funcs, model_args.model_name_or_path) == (["math_reward"], "some/model")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--learning_rat 1", "`learning_rat` is unknown, did you mean `learning_rate`?"),
+        ("--learning_rate fast", "invalid float value: 'fast'"),
+        ("--method grpo --td_coef 1", "`td_coef` belongs to method tempo, and this run's method is grpo"),
+        ("--method ppo", "`method` is 'ppo', expected one of: tempo, grpo"),
+        ("--task maths", "`task` is 'maths', expected one of: math, demo"),
+        ("--reward_funcs math_rewards", "`reward_funcs` is 'math_rewards', expected one of: math_reward"),
+        ("--dataset_name some/dataset", "set one of them"),
+        ("--task demo --train_file rows.jsonl", "train_file: read by task math alone"),
+        ("--td_coef -1", "`td_coef` must be a finite number"),
+        ("--accelerate_config zero2", "a flag of `tempo-trl train`"),
+        ("--config nowhere", "'nowhere' is no file and no recipe"),
+        ("stray", "`stray` is unknown"),
+    ],
+)
+def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
+    assert main([*GIVEN, *flags.split()]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("tempo-trl train: error: ")
+    assert message in error
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learning_rat: 1.0", "`learning_rat` is unknown, did you mean `learning_rate`?"),
+        ("method: grpo\ntd_coef: 1.0", "`td_coef` belongs to method tempo"),
+        ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
+        ("num_generations: six", "invalid int value: 'six'"),
+        ("- seed", "holds a list, expected a mapping"),
+        ("seed: [1", "is not YAML"),
+        ("accelerate_config: zero2", "a flag of `tempo-trl train`"),
+    ],
+)
+def test_a_wrong_recipe_is_refused(text, message, tmp_path):
+    with pytest.raises(ValueError) as caught:
+        parse([*recipe(tmp_path, text), *GIVEN])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--task", "math", "--reward_funcs", "math_reward"], "set `model_name_or_path`"),
+        (["--model_name_or_path", "m", "--reward_funcs", "math_reward"], "set one of them"),
+        (["--model_name_or_path", "m", "--task", "math"], "nothing to reward with"),
+    ],
+)
+def test_a_run_needs_a_model_data_and_a_reward(argv, message):
+    with pytest.raises(ValueError, match=message):
+        parse([*argv, *ON_CPU])
+
+
+def test_last_is_the_last_checkpoint_or_a_fresh_start(tmp_path):
+    def resumed(*flags: str) -> str | None:
+        return checkpoint_to_resume(parse([*GIVEN, "--output_dir", str(tmp_path / "out"), *flags])[1])
+
+    assert resumed("--resume_from_checkpoint", "last") is None
+    for step in (9, 10):
+        (tmp_path / f"out/checkpoint-{step}").mkdir(parents=True)
+    newest = str(tmp_path / "out/checkpoint-10")
+    assert resumed() is None
+    assert resumed("--resume_from_checkpoint", "last") == resumed("--resume_from_checkpoint", "true") == newest
+    assert resumed(*recipe(tmp_path, "resume_from_checkpoint: true")) == newest
+    assert resumed("--resume_from_checkpoint", "elsewhere") == "elsewhere"
+
+
+def test_the_demo_trains_the_built_in_model_on_the_built_in_task(tmp_path):
+    small = (
+        "--num_generations 4 --per_device_train_batch_size 8 --max_steps 2 --eval_strategy no --eval_on_start false"
+    )
+    trainer = build_trainer(*parse(["--config", "demo/tempo", *small.split(), "--output_dir", str(tmp_path)]))
+    trainer.train()
+    assert type(trainer) is TEMPOTrainer
+    assert trainer.model.config.name_or_path == str(policy_path())
+    logged = trainer.state.log_history[0]
+    assert logged["completions/max_length"] > 1
+    assert "rewards/correct_answer/mean" in logged
+
+
+def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    for split in ("train", "test"):
+        rows = [{"prompt": f"{split} {i}?", "solution": "1"} for i in range(4)]
+        (data / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rewards = ["--reward_funcs", "get_soft_overlong_punishment", "think_format_reward", PARITY]
+    argv = ["--method", "grpo", "--dataset_name", str(data), "--model_name_or_path", tiny_model, *rewards, *ON_CPU]
+    trainer = build_trainer(*parse([*argv, "--do_eval", "true", "--output_dir", str(tmp_path / "out")]))
+    assert type(trainer) is GRPOTrainer
+    assert trainer.reward_func_names == ["soft_overlong_punishment_reward", "think_format_reward", "parity"]
+    assert trainer.train_dataset[0]["prompt"] == "train 0?"
+    assert trainer.eval_dataset[0]["prompt"] == "test 0?"
+
+
+def train(launcher: list[str], rows: Path, folder: Path, *flags: str) -> list[dict]:
+    """Run the MATH recipe on the CPU with a tiny model, in a process of its own; what it logged while training."""
+    size = "--per_device_train_batch_size 6 --gradient_accumulation_steps 1 --steps_per_generation 1 --top_k 3"
+    length = "--max_completion_length 16 --logging_steps 1 --save_steps 1 --save_total_limit 5 --use_vllm false"
+    evaluation = f"--do_eval true --num_generations_eval 1 --train_file {rows} --eval_file {rows}"
+    arguments = f"--config recipes/qwen3-1.7b/math/tempo.yaml --output_dir {folder} {size} {length} {evaluation}"
+    command = [sys.executable, "-m", *launcher, *arguments.split(), *ON_CPU, *flags]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    return [logged for logged in history if "reward" in logged]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("rows") / "math.jsonl"
+    row = {"level": "Level 1", "type": "Algebra"}
+    rows = [row | {"problem": f"What is ${a} + 1$?", "solution": rf"It is $\boxed{{{a + 1}}}$."} for a in range(8)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path):
+    flags = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY]
+    logged = train(["tempo_trl", "train"], rows, tmp_path, *flags, "--max_steps", "3")
+    assert len(logged) == 3
+    assert any(entry["tempo/branch_tokens"] > 0 for entry in logged)
+    assert get_last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
+    assert "eval_reward" in json.loads((tmp_path / "eval_results.json").read_text())
+    assert (tmp_path / "model.safetensors").is_file()
+    assert "- tempo\n" in (tmp_path / "README.md").read_text()
+
+    resume = ["--resume_from_checkpoint", "last", "--max_steps", "4"]
+    resumed = train(["tempo_trl.train"], rows, tmp_path, *flags, *resume)
+    assert resumed[:3] == logged
+    assert [entry["step"] for entry in resumed] == [1, 2, 3, 4]
+
+
+@pytest.mark.skipif(not REAL_ROWS.is_file(), reason="MATH rows are not here")
+def test_real_math_rows_are_graded(tiny_model, tmp_path):
+    rows = tmp_path / "math.jsonl"
+    rows.write_text("".join(REAL_ROWS.read_text().splitlines(keepends=True)[:12]))
+    logged = train(["tempo_trl.train"], rows, tmp_path / "out", "--model_name_or_path", tiny_model, "--max_steps", "3")
+    assert [entry["rewards/math_reward/mean"] for entry in logged] == [0.0, 0.0, 0.0]  # a random model has no box
+    assert [entry["math/no_answer"] for entry in logged] == [1.0, 1.0, 1.0]
