@@ -11,7 +11,7 @@ from tempo_trl import __version__
 from tempo_trl.recipe_files import accelerate_config_path
 
 DEMO_OUTPUT = "tempo_demo"
-DEMO_SEEDS = 1
+DEMO_SEEDS = 3
 PACKAGES = (
     "trl",
     "transformers",
@@ -71,10 +71,10 @@ def command_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
 
     verb = verbs.add_parser("demo", help="train a tiny model with GRPO and TEMPO: no download, no GPU")
-    verb.add_argument("--quick", action="store_true", help="a few steps: shows that it runs, proves nothing")
+    verb.add_argument("--quick", action="store_true", help="5 generations, one seed: under a minute")
     verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
     verb.add_argument(
-        "--seeds", type=int, default=DEMO_SEEDS, metavar="N", help="seeds to run each method with (%(default)s)"
+        "--seeds", type=int, default=DEMO_SEEDS, metavar="N", help="paired runs of both methods (%(default)s)"
     )
     verb.set_defaults(run=demo)
 
@@ -136,27 +136,26 @@ def launch_arguments(argv: list[str]) -> argparse.Namespace:
     """Arguments of `accelerate launch` for those of `tempo-trl train`: a flag is the run's if the run knows it.
 
     Raises:
-        ValueError: neither the run nor accelerate knows a flag; or as [`~tempo_trl.train.recipe_parser`].
+        ValueError: neither the run nor accelerate knows a flag; or as
+            [`~tempo_trl.train_arguments.recipe_parser`].
     """
     from accelerate.commands.launch import launch_command_parser
 
-    from tempo_trl.train import option_names, recipe_parser, refuse_unknown
+    from tempo_trl.train_arguments import option_names, recipe_parser, refuse_unknown
 
-    own = argparse.ArgumentParser(prog="tempo-trl train", add_help=False, allow_abbrev=False)
-    own.add_argument("--accelerate_config")
-    config, argv = own.parse_known_args(argv)
-    parser, flags = recipe_parser(argv)
-    accelerate = launch_command_parser()
-    not_the_runs = parser.parse_known_args(flags)[1]
-    launch_flags = [flag for flag in not_the_runs if flag.startswith("--")]
-    refuse_unknown(launch_flags, option_names(parser) | option_names(accelerate), parser.method)
+    parser, flags, recipe_flags = recipe_parser(argv)
+    own_flags = parser.parse_known_args(flags)[1]
+    launcher = launch_command_parser()
+    launcher.add_argument("--accelerate_config")
+    given = [flag for flag in own_flags if flag.startswith("--")]
+    refuse_unknown(given, option_names(parser) | option_names(launcher), parser.method)
 
-    launch = ["--module", *not_the_runs, "tempo_trl.train", *_without(argv, not_the_runs)]
-    if config.accelerate_config:
-        launch = ["--config_file", str(accelerate_config_path(config.accelerate_config)), *launch]
-    arguments = accelerate.parse_args(launch)
+    launch = [*recipe_flags, *own_flags]  # flags come last, and win
+    arguments = launcher.parse_args(["--module", *launch, "tempo_trl.train", *_without(argv, own_flags)])
     if arguments.training_script != "tempo_trl.train":
         raise ValueError(f"{arguments.training_script!r} belongs to no flag: remove it, or name its flag.")
+    if arguments.accelerate_config:
+        arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
     return arguments
 
 

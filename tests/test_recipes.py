@@ -8,7 +8,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 
 from tempo_trl import recipe_files
 from tempo_trl.recipe_files import accelerate_config_path, read_recipe, recipe_names, recipe_path, recipes_folder
-from tempo_trl.train import METHODS, parse
+from tempo_trl.train_arguments import METHODS, parse
 
 OF_THE_METHOD = {"method", "output_dir", "td_coef"}
 MATH = ["qwen3-1.7b/math/tempo", "qwen3-1.7b/math/grpo"]
@@ -18,7 +18,7 @@ ON_CPU = ["--use_cpu", "true"]
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_is_a_run_of_the_method_in_its_name(name):
-    script_args, training_args, _ = parse(["--config", name, *ON_CPU])
+    script_args, training_args, *_ = parse(["--config", name, *ON_CPU])
     assert script_args.method == name.split("/")[-1]
     assert type(training_args).__name__ == METHODS[script_args.method][1] + "Config"
     assert training_args.output_dir == f"runs/{name}"
@@ -26,13 +26,13 @@ def test_a_recipe_is_a_run_of_the_method_in_its_name(name):
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_a_recipe_saves_at_the_end_of_a_generation(name):
-    _, args, _ = parse(["--config", name, *ON_CPU])
+    _, args, *_ = parse(["--config", name, *ON_CPU])
     assert args.save_steps * args.gradient_accumulation_steps % (args.steps_per_generation * args.num_iterations) == 0
 
 
 @pytest.mark.parametrize("name", MATH)
 def test_math_recipes_have_the_values_of_table_2(name):
-    script_args, args, model_args = parse(["--config", name, *ON_CPU])
+    script_args, args, model_args, _ = parse(["--config", name, *ON_CPU])
     assert model_args.model_name_or_path == "Qwen/Qwen3-1.7B"
     assert (script_args.task, script_args.reward_funcs) == ("math", ["math_reward"])
     assert (args.optim.startswith("adamw"), args.adam_beta1, args.adam_beta2) == (True, 0.9, 0.999)
@@ -46,7 +46,7 @@ def test_math_recipes_have_the_values_of_table_2(name):
 
 
 def test_math_recipes_generate_about_220_times():
-    _, args, _ = parse(["--config", MATH[0], *ON_CPU])
+    _, args, *_ = parse(["--config", MATH[0], *ON_CPU])
     generations = args.num_train_epochs * (7500 // (args.generation_batch_size // args.num_generations))
     assert generations == 230
     assert args.save_steps * args.gradient_accumulation_steps == args.steps_per_generation * 23

@@ -1,6 +1,7 @@
 """A training run, from its arguments to what it leaves in its folder."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,11 @@ from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOTrainer
 
 from tempo_trl import TEMPOTrainer
+from tempo_trl.cli import launch_arguments
 from tempo_trl.demo.policy import policy_path
-from tempo_trl.train import build_trainer, checkpoint_to_resume, main, parse
+from tempo_trl.recipe_files import accelerate_config_path
+from tempo_trl.train import build_trainer, checkpoint_to_resume, main
+from tempo_trl.train_arguments import parse
 
 ROOT = Path(__file__).parents[1]
 REAL_ROWS = ROOT.parent / "shared/data/math_train.jsonl"
@@ -29,7 +33,7 @@ def recipe(folder: Path, text: str) -> list[str]:
 
 def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
     argv = recipe(tmp_path, "learning_rate: 1e-4\nbeta: 0.1\nreward_funcs: math_reward\n")
-    script_args, training_args, model_args = parse([*argv, *GIVEN, "--beta", "0.2"])
+    script_args, training_args, model_args, _ = parse([*argv, *GIVEN, "--beta", "0.2"])
     assert (training_args.learning_rate, training_args.beta, training_args.epsilon_high) == (1e-4, 0.2, 0.28)
     assert (script_args.reward_funcs, model_args.model_name_or_path) == (["math_reward"], "some/model")
 
@@ -43,7 +47,7 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
         ("--method ppo", "`method` is 'ppo', expected one of: tempo, grpo"),
         ("--task maths", "`task` is 'maths', expected one of: math, demo"),
         ("--reward_funcs math_rewards", "`reward_funcs` is 'math_rewards', expected one of: math_reward"),
-        ("--dataset_name some/dataset", "set one of them"),
+        ("--dataset_name some/dataset", "got task and dataset_name"),
         ("--task demo --train_file rows.jsonl", "train_file: read by task math alone"),
         ("--td_coef -1", "`td_coef` must be a finite number"),
         ("--accelerate_config zero2", "a flag of `tempo-trl train`"),
@@ -67,7 +71,7 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("num_generations: six", "invalid int value: 'six'"),
         ("- seed", "holds a list, expected a mapping"),
         ("seed: [1", "is not YAML"),
-        ("accelerate_config: zero2", "a flag of `tempo-trl train`"),
+        ("num_proceses: 2", "`num_proceses` is unknown, did you mean `num_processes`?"),
     ],
 )
 def test_a_wrong_recipe_is_refused(text, message, tmp_path):
@@ -80,13 +84,34 @@ def test_a_wrong_recipe_is_refused(text, message, tmp_path):
     ("argv", "message"),
     [
         (["--task", "math", "--reward_funcs", "math_reward"], "set `model_name_or_path`"),
-        (["--model_name_or_path", "m", "--reward_funcs", "math_reward"], "set one of them"),
+        (["--model_name_or_path", "m", "--reward_funcs", "math_reward"], "data come from one of .* got none"),
         (["--model_name_or_path", "m", "--task", "math"], "nothing to reward with"),
     ],
 )
 def test_a_run_needs_a_model_data_and_a_reward(argv, message):
     with pytest.raises(ValueError, match=message):
         parse([*argv, *ON_CPU])
+
+
+def test_a_recipe_may_set_the_environment_and_what_is_the_launchers(tmp_path, monkeypatch):
+    monkeypatch.setenv("TEMPO_TRL_TEST", "old")
+    argv = [*recipe(tmp_path, "accelerate_config: ddp\nnum_processes: 2\nenv: {TEMPO_TRL_TEST: 3}\n"), *GIVEN]
+    assert parse(argv).training.seed == 42
+    assert os.environ["TEMPO_TRL_TEST"] == "3"
+    arguments = launch_arguments([*argv, "--num_processes", "4"])
+    assert arguments.config_file == str(accelerate_config_path("ddp"))
+    assert arguments.num_processes == 4
+
+
+def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "train.jsonl").write_text(f'{{"prompt": "{folder.name}?"}}\n' * 3)
+    mixture = "datasets:\n" + "".join(f"  - path: {folder}\n" for folder in folders)
+    argv = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY, "--output_dir", str(tmp_path / "out")]
+    trainer = build_trainer(parse([*recipe(tmp_path, mixture), *argv, *ON_CPU]))
+    assert sorted(trainer.train_dataset["prompt"]) == ["one?"] * 3 + ["two?"] * 3
 
 
 def test_last_is_the_last_checkpoint_or_a_fresh_start(tmp_path):
@@ -107,7 +132,7 @@ def test_the_demo_trains_the_built_in_model_on_the_built_in_task(tmp_path):
     small = (
         "--num_generations 4 --per_device_train_batch_size 8 --max_steps 2 --eval_strategy no --eval_on_start false"
     )
-    trainer = build_trainer(*parse(["--config", "demo/tempo", *small.split(), "--output_dir", str(tmp_path)]))
+    trainer = build_trainer(parse(["--config", "demo/tempo", *small.split(), "--output_dir", str(tmp_path)]))
     trainer.train()
     assert type(trainer) is TEMPOTrainer
     assert trainer.model.config.name_or_path == str(policy_path())
@@ -124,7 +149,7 @@ def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_pat
         (data / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     rewards = ["--reward_funcs", "get_soft_overlong_punishment", "think_format_reward", PARITY]
     argv = ["--method", "grpo", "--dataset_name", str(data), "--model_name_or_path", tiny_model, *rewards, *ON_CPU]
-    trainer = build_trainer(*parse([*argv, "--do_eval", "true", "--output_dir", str(tmp_path / "out")]))
+    trainer = build_trainer(parse([*argv, "--do_eval", "true", "--output_dir", str(tmp_path / "out")]))
     assert type(trainer) is GRPOTrainer
     assert trainer.reward_func_names == ["soft_overlong_punishment_reward", "think_format_reward", "parity"]
     assert trainer.train_dataset[0]["prompt"] == "train 0?"
