@@ -6,6 +6,7 @@ TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.train_argum
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -139,6 +140,18 @@ def run(arguments: RunArguments) -> None:
         trainer.save_metrics("eval", metrics)
     if training_args.push_to_hub:
         trainer.push_to_hub(dataset_name=dataset_name)
+    end(trainer)
+
+
+def end(trainer: "GRPOTrainer") -> None:
+    """`trainer.end()`, without gloo's deadlock at the end of a process.
+
+    The destructor of a gloo process group waits for its threads with the GIL held, while one of them may want the GIL
+    to drop the tensors of the last collective (https://github.com/pytorch/pytorch/issues/56297). So give them a moment
+    to drop those first.
+    """
+    if trainer.accelerator.num_processes > 1:
+        time.sleep(0.2)
     trainer.end()
 
 

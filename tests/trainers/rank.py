@@ -12,6 +12,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import torch
 
+from tempo_trl.train import end
+
 from .recording import RecordingTrainer, config, picky, questions, share_of_threes
 
 
@@ -27,7 +29,7 @@ def main(model: str, folder: str, *options: str) -> None:
         "history": trainer.state.log_history,
     }
     torch.save(state, f"{folder}/rank{trainer.accelerator.process_index}.pt")
-    trainer.end()
+    end(trainer)
 
 
 if __name__ == "__main__":

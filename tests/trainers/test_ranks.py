@@ -18,15 +18,21 @@ EVALUATION = ("eval_strategy='steps'", "eval_steps=1", "per_device_eval_batch_si
 
 
 def run_two_ranks(model, folder, *options) -> list[dict]:
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    subprocess.run(
-        [*launch, "-m", "tests.trainers.rank", model, str(folder), *options],
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command += ["-m", "tests.trainers.rank", model, str(folder), *options]
+    launcher = subprocess.Popen(
+        command,
         cwd=REPOSITORY,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-        check=True,
-        timeout=240,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
+    try:
+        printed, _ = launcher.communicate(timeout=240)
+    finally:
+        launcher.terminate()  # unlike a kill, it lets torchrun take its ranks along
+    assert launcher.returncode == 0, printed[-5000:]
     return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(2)]
 
 
