@@ -29,4 +29,3 @@ trainer = TEMPOTrainer(  # <-- GRPOTrainer(
     train_dataset=problems(1000, seed=0),
 )
 trainer.train()
-trainer.end()

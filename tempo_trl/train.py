@@ -66,6 +66,8 @@ def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
 def _reward_function(name: str) -> Callable:
     module, _, attribute = REWARDS.get(name, name).rpartition(".")
     function = getattr(import_module(module), attribute)
+    if name == "math_reward":
+        function([], [])  # without math-verify it raises: now, not after the first batch has been sampled
     if name == "get_soft_overlong_punishment":  # makes a reward function; the numbers are those of TRL's script
         return function(max_completion_len=1280, soft_punish_cache=256)
     return function
@@ -144,7 +146,7 @@ def run(arguments: RunArguments) -> None:
 
 
 def end(trainer: "GRPOTrainer") -> None:
-    """`trainer.end()`, without gloo's deadlock at the end of a process.
+    """Finish the trackers and the process group, without gloo's deadlock at the end of a process.
 
     The destructor of a gloo process group waits for its threads with the GIL held, while one of them may want the GIL
     to drop the tensors of the last collective (https://github.com/pytorch/pytorch/issues/56297). So give them a moment
@@ -152,7 +154,7 @@ def end(trainer: "GRPOTrainer") -> None:
     """
     if trainer.accelerator.num_processes > 1:
         time.sleep(0.2)
-    trainer.end()
+    trainer.accelerator.end_training()  # `trainer.end()`, which transformers has from 5.18 on
 
 
 def _dataset_name(script_args: TrainArguments) -> str | None:
