@@ -4,7 +4,8 @@ The script behind `tempo-trl train`, and what `accelerate launch -m tempo_trl.tr
 TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.train_arguments.TrainArguments`].
 """
 
-import os
+import contextlib
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -110,19 +111,29 @@ def _load_as_trl_does(script_args, training_args, mixture):
 
 
 def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
-    """Checkpoint folder that `resume_from_checkpoint` means: `last` (or `true`) is the last one in the output folder.
+    """Checkpoint folder that `resume_from_checkpoint` means: `last` (or `true`) is the last whole one in the output.
 
     None where the run starts afresh, also if `last` finds no checkpoint: a job that is started again and again by its
     scheduler carries one command.
     """
-    from transformers.trainer_utils import get_last_checkpoint
-
     asked = str(training_args.resume_from_checkpoint)
     if asked.lower() in ("none", "false"):
         return None
-    if asked.lower() not in ("last", "true"):
-        return asked
-    return get_last_checkpoint(training_args.output_dir) if os.path.isdir(training_args.output_dir) else None
+    return last_whole_checkpoint(training_args.output_dir) if asked.lower() in ("last", "true") else asked
+
+
+def last_whole_checkpoint(output_dir: str) -> str | None:
+    """The last checkpoint folder that was written to its end; None without one.
+
+    A run that is killed while it saves leaves a folder without `trainer_state.json`, which Trainer writes last.
+    """
+    folders = sorted(Path(output_dir).glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
+    for folder in reversed(folders):
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            json.loads((folder / "trainer_state.json").read_text())
+            return str(folder)
+        print(f"{folder} was not written to its end: it is passed over.", file=sys.stderr)
+    return None
 
 
 def run(arguments: RunArguments) -> None:

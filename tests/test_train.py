@@ -114,13 +114,15 @@ def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):
     assert sorted(trainer.train_dataset["prompt"]) == ["one?"] * 3 + ["two?"] * 3
 
 
-def test_last_is_the_last_checkpoint_or_a_fresh_start(tmp_path):
+def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     def resumed(*flags: str) -> str | None:
         return checkpoint_to_resume(parse([*GIVEN, "--output_dir", str(tmp_path / "out"), *flags])[1])
 
     assert resumed("--resume_from_checkpoint", "last") is None
-    for step in (9, 10):
+    for step in (9, 10, 11, 12):
         (tmp_path / f"out/checkpoint-{step}").mkdir(parents=True)
+    for step, state in ((9, "{}"), (10, "{}"), (11, '{"global_')):  # 11 and 12 were cut short
+        (tmp_path / f"out/checkpoint-{step}/trainer_state.json").write_text(state)
     newest = str(tmp_path / "out/checkpoint-10")
     assert resumed() is None
     assert resumed("--resume_from_checkpoint", "last") == resumed("--resume_from_checkpoint", "true") == newest
@@ -154,6 +156,18 @@ def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_pat
     assert trainer.reward_func_names == ["soft_overlong_punishment_reward", "think_format_reward", "parity"]
     assert trainer.train_dataset[0]["prompt"] == "train 0?"
     assert trainer.eval_dataset[0]["prompt"] == "test 0?"
+
+
+def test_a_run_that_is_asked_to_pushes_model_and_card(monkeypatch, tmp_path):
+    pushed = []
+    monkeypatch.setattr(TEMPOTrainer, "init_hf_repo", lambda trainer, *args, **kwargs: None)
+    monkeypatch.setattr(TEMPOTrainer, "push_to_hub", lambda trainer, **kwargs: pushed.append(kwargs))
+    small = "--num_generations 4 --per_device_train_batch_size 8 --max_steps 1 --save_strategy no"
+    small += " --eval_strategy no --eval_on_start false --push_to_hub true --hub_model_id someone/tempo"
+    assert main(["--config", "demo/tempo", *small.split(), "--output_dir", str(tmp_path / "out")]) == 0
+    assert pushed[-1] == {"dataset_name": None}
+    assert (tmp_path / "out/model.safetensors").exists()
+    assert "# Model Card for tempo" in (tmp_path / "out/README.md").read_text()
 
 
 def train(launcher: list[str], rows: Path, folder: Path, *flags: str) -> list[dict]:
