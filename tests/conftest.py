@@ -9,8 +9,14 @@ os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import pytest
+from hypothesis import settings
 
 from .tiny import save_tiny_model
+
+# On CI the same examples every time; at home new ones.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from tempo_trl.data.math_dataset import INSTRUCTION, MATH_COLUMNS, MATH_HUB_ID, load_math, math_prompt
 from tempo_trl.rewards import math_reward
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REAL_ROWS = ROOT.parent / "shared" / "data"
 
 ROWS = [

@@ -1,0 +1,23 @@
+"""What the tests of rewards share: boxes, deadlines and real rows."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+REAL_ROWS = ROOT.parent / "shared" / "data"
+needs_real_rows = pytest.mark.skipif(not REAL_ROWS.is_dir(), reason="needs the real rows beside the repository")
+
+
+def boxed(answer):
+    return rf"\boxed{{{answer}}}"
+
+
+def read_rows(name):
+    return [json.loads(line) for line in (REAL_ROWS / f"{name}.jsonl").read_text().splitlines()]
+
+
+def soon(seconds=9.0):
+    return time.monotonic() + seconds

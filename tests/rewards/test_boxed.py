@@ -1,0 +1,82 @@
+r"""What a text answers: its last balanced box, outside of thinking."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.rewards.boxed import committed_answer, gold_answer, last_box
+
+
+@pytest.mark.parametrize(
+    "text, content",
+    [
+        (r"\boxed{5}", "5"),
+        (r"\fbox{5}", "5"),
+        (r"\boxed 5$ apples", "5"),
+        (r"\boxed -3.5.", "-3.5"),
+        (r"\boxed {5}", "5"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),
+        (r"first \boxed{3}, then \boxed{4}", "4"),
+        (r"\boxed{x = \boxed{4}}", "4"),
+        (r"a set { and \boxed{5}", "5"),
+        (r"\boxed{3} then \boxed{4", "3"),
+        (r"\boxed{}", ""),
+        (r"\boxed{5", None),
+        (r"write \boxed around it", None),
+        ("5", None),
+        ("", None),
+    ],
+)
+def test_the_last_balanced_box_holds_the_answer(text, content):
+    assert last_box(text) == content
+
+
+def last_box_by_definition(pieces):
+    """From the last opening to the first: the content up to where the braces balance, if they do."""
+    for first in reversed(range(len(pieces))):
+        depth = 0
+        for last in range(first, len(pieces)):
+            depth += (pieces[last] in {r"\boxed{", r"\fbox{", "{"}) - (pieces[last] == "}")
+            if depth == 0:
+                break
+        if pieces[first] in {r"\boxed{", r"\fbox{"} and depth == 0:
+            return "".join(pieces[first + 1 : last])
+    return None
+
+
+@given(st.lists(st.sampled_from([r"\boxed{", r"\fbox{", "{", "}", r"\{", r"\}", r"\\", "5", " "])))
+def test_the_single_pass_finds_the_box_of_the_definition(pieces):
+    assert last_box("".join(pieces)) == last_box_by_definition(pieces)
+
+
+@pytest.mark.parametrize(
+    "completion, answer",
+    [
+        (r"<think>\boxed{3}</think> So \boxed{5}.", "5"),
+        (r"\boxed{3}</think> So \boxed{5}.", "5"),
+        (r"<think>a</think> \boxed{3} <think>b</think> \boxed{5}", "5"),
+        (r"<think>\boxed{5}</think> So 5.", ""),
+        (r"<think>\boxed{5}", ""),
+        (r"\boxed{5} <think> but wait", ""),
+        (r"<think>a</think> \boxed{5} <think> but wait", ""),
+        (r"\boxed{ }", ""),
+    ],
+)
+def test_an_unfinished_thought_is_not_an_answer(completion, answer):
+    assert committed_answer(completion) == answer
+
+
+@pytest.mark.parametrize(
+    "solution, answer",
+    [
+        (r"so $x = \boxed{5}$", "5"),
+        (" 5 ", "5"),
+        (r"\boxed{}", ""),
+        ("", ""),
+        (r"cut \boxed{5", ""),
+    ],
+)
+def test_a_gold_is_a_worked_solution_or_a_bare_answer(solution, answer):
+    assert gold_answer(solution) == answer

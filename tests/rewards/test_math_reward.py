@@ -1,0 +1,180 @@
+r"""The reward of a mathematical answer: what is paid, what is not, and that no answer can stop a training run."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tempo_trl.rewards import math_reward
+from tempo_trl.rewards.boxed import gold_answer
+from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
+
+from .answers import ROOT, boxed, needs_real_rows, read_rows, soon
+
+# The package exports the function under its module's name.
+reward_module = sys.modules["tempo_trl.rewards.math_reward"]
+
+
+# What is paid
+
+
+@pytest.mark.parametrize(
+    "gold, answer",
+    [
+        (r"\frac{1}{2}", r"\frac12"),
+        (r"\frac12", "0.5"),
+        (r"\frac12", "1/2"),
+        (r"\sqrt{3}", r"\sqrt3"),
+        ("5", "x=5"),
+        ("x=5", "5"),
+        ("5", "$5$"),
+        ("5", r"5\text{ cm}"),
+        (r"50\%", "50"),
+        ("1000", "1,000"),
+        (r"\$5", "5"),
+        (r"\{1, 2\}", "2, 1"),
+        ("[1,2)", r"\left[1, 2\right)"),
+        (r"\text{east}", "east"),
+        ("x^2-1", "(x-1)(x+1)"),
+        (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 1 \\ \frac{4}{2} \end{pmatrix}"),
+    ],
+)
+def test_an_equal_answer_is_paid_in_another_form(gold, answer):
+    assert math_reward([boxed(answer), boxed(answer)], [gold, f"Hence {boxed(gold)}."]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "gold, answer",
+    [
+        (r"\frac12", r"\frac13"),
+        ("5", "5,6"),
+        ("5", "5 or 6"),
+        ("(1,2)", "[1,2]"),
+        ("(1,2)", "(2,1)"),
+        (r"\{1, 2\}", "1"),
+        ("x", "y"),
+        ("5", "-5"),
+        (r"\text{east}", "west"),
+    ],
+)
+def test_another_answer_is_not_paid(gold, answer):
+    assert math_reward([boxed(answer)], [gold]) == [0.0]
+
+
+@needs_real_rows
+@pytest.mark.parametrize("name", ["math_train", "math_test", "math500"])
+def test_every_gold_of_math_is_paid_as_a_solution_and_as_a_bare_answer(name):
+    solutions = [row["solution"] for row in read_rows(name)]
+    golds = [row.get("answer", gold_answer(row["solution"])) for row in read_rows(name)]
+    echoes = [f"The answer is ${boxed(gold)}$." for gold in golds]
+    assert math_reward(echoes, golds) == [1.0] * len(golds)
+    assert math_reward(echoes, solutions) == [1.0] * len(golds)
+
+
+@needs_real_rows
+@pytest.mark.parametrize("name", ["math_train", "math_test", "math500"])
+def test_math_verify_itself_pays_every_gold_of_math(name):
+    golds = [gold_answer(row["solution"]) for row in read_rows(name)]
+    assert [gold for gold in golds if not shared_grader.is_equal(gold, gold, soon())] == []
+
+
+# TRL's contract
+
+
+@pytest.mark.parametrize(
+    "completion, reward",
+    [
+        (r"\boxed{5}", 1.0),
+        ([{"role": "assistant", "content": r"\boxed{5}"}], 1.0),
+        ([{"content": r"\boxed{5}"}], 1.0),
+        ([{"role": "assistant", "content": r"\boxed{5}"}, {"role": "tool", "content": r"\boxed{6}"}], 1.0),
+        ([{"role": "assistant", "content": r"\boxed{6}"}, {"role": "assistant", "content": r"\boxed{5}"}], 1.0),
+        ([{"role": "assistant", "content": r"\boxed{5}"}, {"role": "assistant", "content": None}], 0.0),
+        ([{"role": "user", "content": r"\boxed{5}"}], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_the_last_assistant_message_is_graded(completion, reward):
+    assert math_reward([completion], ["5"]) == [reward]
+
+
+def test_a_row_without_a_gold_is_not_rewarded():
+    assert math_reward([boxed(""), boxed("5"), boxed("5")], ["", boxed(""), boxed("5")]) == [None, None, 1.0]
+
+
+def test_the_share_of_completions_without_an_answer_is_logged():
+    metrics = {}
+    columns = {"prompts": ["?"] * 4, "completion_ids": [[1]] * 4, "trainer_state": None, "log_extra": None}
+    completions = [boxed("5"), "5", boxed(""), f"<think>{boxed('5')}"]
+    rewards = math_reward(completions=completions, solution=["5"] * 4, log_metric=metrics.__setitem__, **columns)
+    assert rewards == [1.0, 0.0, 0.0, 0.0]
+    assert metrics == {"math/no_answer": 0.75}
+
+
+def test_an_empty_batch_has_no_rewards():
+    assert math_reward([], [], log_metric=lambda name, share: pytest.fail("no share of nothing")) == []
+
+
+def test_a_solution_is_needed_for_each_completion():
+    with pytest.raises(ValueError, match="got 1 solutions for 2 completions"):
+        math_reward([boxed("5")] * 2, ["5"])
+
+
+def test_without_math_verify_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r'pip install "tempo_trl\[math-verify\]"'):
+        math_reward([boxed("5")], ["5"])
+
+
+def test_importing_the_reward_imports_neither_math_verify_nor_torch():
+    script = "import sys, tempo_trl.rewards; print({'math_verify', 'sympy', 'torch', 'trl'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True, cwd=ROOT) == "set()\n"
+
+
+# Traps
+
+TRAPS = {
+    "a power tower": boxed("2^{2^{2^{49}}}"),
+    "a large binomial": boxed(r"\binom{100000}{50000}"),
+    "a large factorial": boxed("(10^9)!"),
+    "a long sum": boxed(r"\sum_{i=1}^{10^9} i^i"),
+    "a long completion": "x" * 100_000 + boxed("6"),
+    "a long answer": boxed("1+" * 50_000),
+    "an answer just short enough": boxed("1+" * (MAX_ANSWER_CHARS // 2 - 1)),
+    "the right answer, too long": boxed("0" * MAX_ANSWER_CHARS + "5"),
+    "ten thousand braces": boxed("{" * 10_000 + "5" + "}" * 10_000),
+    "nine hundred parentheses": boxed("(" * 900 + "5" + ")" * 900),
+    "boxes that never close": r"\boxed{" * 15_000,
+    "control characters": boxed("5\x00\x07\x1b\n6"),
+    "a lone surrogate": boxed("\ud8005"),
+    "a mathematical digit": boxed("\U0001d7d3"),
+    "a full-width digit": boxed("５"),
+    "a superscript digit": boxed("²"),
+    "no text": "",
+    "no answer": boxed(""),
+    "no closing brace": r"\boxed{5",
+    "a box after the right one": boxed("5") + boxed("6"),
+    "a number without a box": "5",
+}
+
+
+@pytest.mark.parametrize("completion", TRAPS.values(), ids=TRAPS.keys())
+def test_a_trap_is_not_paid_and_ends_in_time(completion):
+    started = time.monotonic()
+    assert math_reward([completion], ["5"]) == [0.0]
+    assert time.monotonic() - started < 10
+
+
+def test_an_answer_is_not_executed(tmp_path):
+    code = f'__import__("os").system("touch {tmp_path}/touched")'
+    assert math_reward([boxed(code), boxed(f"5+{code}")], ["5", "5"]) == [0.0, 0.0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(st.characters(exclude_characters="0123456789"), max_size=30))
+def test_no_text_without_a_digit_raises_or_is_worth_five(text):
+    assert math_reward([boxed(text), text], ["5", "5"]) == [0.0, 0.0]
