@@ -1,39 +1,16 @@
 """Two real processes: the advantages of all ranks together are those of `credit/` on all completions together."""
 
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from tempo_trl.credit import tempo_advantages
 
+from .launching import run_ranks, torchrun
 from .recording import Batch
 
-REPOSITORY = Path(__file__).parents[2]
 EVALUATION = ("eval_strategy='steps'", "eval_steps=1", "per_device_eval_batch_size=6", "num_generations_eval=3")
-
-
-def run_two_ranks(model, folder, *options) -> list[dict]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command += ["-m", "tests.trainers.rank", model, str(folder), *options]
-    launcher = subprocess.Popen(
-        command,
-        cwd=REPOSITORY,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        printed, _ = launcher.communicate(timeout=240)
-    finally:
-        launcher.terminate()  # unlike a kill, it lets torchrun take its ranks along
-    assert launcher.returncode == 0, printed[-5000:]
-    return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(2)]
 
 
 def together(batches: list[Batch]) -> tuple[list[list[int]], torch.Tensor, torch.Tensor]:
@@ -58,7 +35,7 @@ def together(batches: list[Batch]) -> tuple[list[list[int]], torch.Tensor, torch
 )
 def test_advantages_of_all_ranks_together_are_those_of_one(layout, rows, generations, tiny_model, tmp_path):
     geometry = (f"per_device_train_batch_size={rows}", f"num_generations={generations}", "max_steps=2")
-    ranks = run_two_ranks(tiny_model, tmp_path, *geometry, *EVALUATION)
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.rank", tiny_model, tmp_path, *geometry, *EVALUATION)
     steps = list(zip(*[[Batch(*batch) for batch in rank["batches"]] for rank in ranks], strict=True))
     assert {batches[0].training for batches in steps} == {True, False}
     for batches in steps:

@@ -1,0 +1,139 @@
+"""One rank of the matrix: the same scripted completions on any number of ranks, case after case.
+
+`torchrun --nproc_per_node N -m tests.trainers.rank_matrix MODEL FOLDER`, started by test_rank_matrix.py, writes each
+case's advantages, weights, metrics and collectives to FOLDER/rank{r}.pt.
+"""
+
+import os
+import random
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
+
+import torch
+import torch.distributed as dist
+
+from tempo_trl.train import end
+
+from .recording import RecordingTrainer, config, questions, weights
+
+ROWS, EVAL_ROWS, GROUP_EVAL = 24, 12, 3  # of all ranks together, in training and in evaluation
+EVAL_PROMPTS = 5  # 15 completions: the second batch is partial
+
+# Groups of 3 lie inside every rank, groups of 8 are cut unevenly by 4 ranks, a group of 12 is half the batch.
+CASES = {
+    "groups of 3": {"num_generations": 3},
+    "groups of 8": {"num_generations": 8},
+    "groups of 12": {"num_generations": 12},
+    "lengths that differ much between prompts": {"num_generations": 8, "style": "ragged"},
+    "only flat groups on the first ranks": {"num_generations": 8, "style": "flat"},
+    "no branch at all": {"num_generations": 8, "style": "same"},
+    "unscorable completions on the first ranks": {"num_generations": 8, "style": "unscorable"},
+    "tokens of the environment": {"num_generations": 8, "style": "environment"},
+    "batch scaling, two updates a generation": {"num_generations": 4, "scale_rewards": "batch", "num_iterations": 2},
+    "truncated completions masked": {"num_generations": 8, "mask_truncated_completions": True},
+    "beta and sequence-level importance": {
+        "num_generations": 8,
+        "beta": 0.1,
+        "importance_sampling_level": "sequence",
+        "num_iterations": 2,
+    },
+}
+
+
+def completion(prompt: str, place: int, style: str) -> list[int]:
+    """Token ids of the completion at a place of its prompt's group: a tree of a few branches."""
+    rng = random.Random(f"{prompt} {place // 4}")  # fours share a stem
+    number = int(prompt.split()[2])
+    if style == "same":
+        return [40, 41, 42]
+    longest = 40 if style == "ragged" and number % 2 else 3
+    stem = [rng.randrange(30, 40) for _ in range(longest)]
+    return [*stem, *(30 + place % (1 + t) for t in range(2 + place % 3)), 2][: 1 + place % 7 + longest]
+
+
+def scripted(style: str):
+    def rollout(prompts, trainer):
+        size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
+        first = trainer.accelerator.process_index * len(prompts)
+        ids = [completion(prompt, (first + i) % size, style) for i, prompt in enumerate(prompts)]
+        output = {
+            "prompt_ids": trainer.processing_class(text=prompts)["input_ids"],
+            "completion_ids": ids,
+            "logprobs": [[-1.0] * len(row) for row in ids],
+        }
+        if style == "environment":
+            output["env_mask"] = [[int(t % 3 != 1) for t in range(len(row))] for row in ids]
+        return output
+
+    return rollout
+
+
+def reward_of(style: str):
+    def reward(prompts, completion_ids, **columns):
+        numbers = [int(prompt.split()[2]) for prompt in prompts]
+        scores = [(sum(ids) % 5) / 4 for ids in completion_ids]
+        if style == "flat":
+            scores = [0.7 if number < 4 else score for number, score in zip(numbers, scores, strict=True)]
+        if style == "unscorable":
+            drop = [number < 4 and sum(ids) % 2 for number, ids in zip(numbers, completion_ids, strict=True)]
+            scores = [None if dropped else score for dropped, score in zip(drop, scores, strict=True)]
+        return scores
+
+    return reward
+
+
+def record_collectives() -> list[str]:
+    """The names of this process's collectives from now on, in order."""
+    calls = []
+
+    def recording(name, function):
+        def call(*args, **kwargs):
+            calls.append(name)
+            return function(*args, **kwargs)
+
+        return call
+
+    for name in ("all_gather", "all_gather_into_tensor", "all_reduce", "all_gather_object", "broadcast", "barrier"):
+        setattr(dist, name, recording(name, getattr(dist, name)))
+    return calls
+
+
+def run_case(model: str, folder: str, calls: list[str], style: str = "plain", **overrides) -> dict:
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    evaluation = {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": GROUP_EVAL}
+    geometry = {"per_device_train_batch_size": ROWS // ranks, "per_device_eval_batch_size": EVAL_ROWS // ranks}
+    # SGD is linear in the gradient: Adam would blow up the rounding of sums taken in another order.
+    steps = {"max_steps": 2, "max_completion_length": 48, "optim": "sgd", "learning_rate": 0.1}
+    args = config(folder, **steps, **evaluation, **geometry, **overrides)
+    del calls[:]
+    trainer = RecordingTrainer(
+        model,
+        reward_of(style),
+        args,
+        questions(8),
+        eval_dataset=questions(EVAL_PROMPTS),
+        rollout_func=scripted(style),
+    )
+    trainer.train()
+    return {
+        "batches": [(batch.training, batch.completion_ids, batch.output["advantages"]) for batch in trainer.batches],
+        "weights": weights(trainer),
+        "metrics": [{k: v for k, v in e.items() if "tempo/" in k} for e in trainer.state.log_history],
+        "collectives": list(calls),
+        "trainer": trainer,
+    }
+
+
+def main(model: str, folder: str) -> None:
+    calls = record_collectives()
+    results = {name: run_case(model, folder, calls, **case) for name, case in CASES.items()}
+    trainers = [result.pop("trainer") for result in results.values()]
+    torch.save(results, f"{folder}/rank{trainers[-1].accelerator.process_index}.pt")
+    end(trainers[-1])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
