@@ -196,13 +196,18 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     recipe = read_recipe(recipe_path(chosen.config)) if chosen.config else {}
     if chosen.method:
         recipe["method"] = chosen.method
-    os.environ.update({key: str(value) for key, value in recipe.pop("env", {}).items()})
-
+    _set_environment(recipe.pop("env", None) or {})
     parser = TrainParser(recipe.get("method", "tempo"))
     others = {key: value for key, value in recipe.items() if key not in option_names(parser)}
     refuse_unknown([f"--{key}" for key in others], _launch_names() if others else set(), parser.method)
     parser.set_defaults_with_config(**recipe)
     return parser, flags, _as_flags(others)
+
+
+def _set_environment(variables: dict) -> None:
+    if not isinstance(variables, dict):
+        raise ValueError(f"`env` is {variables!r}, expected a mapping of names to values.")
+    os.environ.update({name: str(value) for name, value in variables.items()})
 
 
 def _launch_names() -> set[str]:

@@ -69,6 +69,7 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("method: grpo\ntd_coef: 1.0", "`td_coef` belongs to method tempo"),
         ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
         ("num_generations: six", "invalid int value: 'six'"),
+        ("env: fast", "`env` is 'fast', expected a mapping"),
         ("- seed", "holds a list, expected a mapping"),
         ("seed: [1", "is not YAML"),
         ("num_proceses: 2", "`num_proceses` is unknown, did you mean `num_processes`?"),

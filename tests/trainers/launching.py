@@ -1,6 +1,7 @@
 """Real processes on gloo, bounded in time, and ended with everything that they started."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,12 @@ import torch
 REPOSITORY = Path(__file__).parents[2]
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
 ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "1")
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
 
 
 def torchrun(ranks: int) -> list[str]:

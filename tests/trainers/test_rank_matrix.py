@@ -1,20 +1,12 @@
 """1, 2 and 4 real ranks on the same scripted completions: the same credit, the same metrics, the same weights."""
 
-import socket
-
 import pytest
 import torch
 
-from .launching import accelerate_launch, run_ranks, torchrun
+from .launching import accelerate_launch, free_port, run_ranks, torchrun
 from .rank_matrix import CASES, EVAL_PROMPTS, EVAL_ROWS, GROUP_EVAL
 
 WORLDS = ("2 by torchrun", "2 by accelerate launch", "4 by torchrun")
-
-
-def free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,99 @@
+"""ZeRO-2, sharded ZeRO-3 and ZeRO-3 with CPU offload on two real ranks: the weights that DDP arrives at."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from .launching import accelerate_launch, free_port, run_ranks
+
+pytest.importorskip("deepspeed")
+
+# A tiny model's parameters are all below the default threshold, under which ZeRO-3 shards nothing.
+SHARDED = {"stage": 3, "stage3_param_persistence_threshold": 0, "stage3_gather_16bit_weights_on_model_save": True}
+ENGINES = {
+    "zero2": {"stage": 2},
+    "zero3": SHARDED,
+    "zero3_offload": SHARDED | {"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}},
+}
+SAVED = {"full": "model.safetensors", "lora": "adapter_model.safetensors"}
+
+
+def launcher_of(engine: str, folder) -> list[str]:
+    launcher = accelerate_launch(2, free_port())
+    if engine == "ddp":
+        return launcher
+    auto = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
+    settings = {"zero_optimization": ENGINES[engine], "zero_allow_untested_optimizer": True}
+    settings |= {"zero_force_ds_cpu_optimizer": False} | dict.fromkeys(auto, "auto")
+    (folder / "deepspeed.json").write_text(json.dumps(settings))
+    launcher.remove("--multi_gpu")
+    deepspeed = ["--use_deepspeed", "--deepspeed_config_file", str(folder / "deepspeed.json")]
+    return [*launcher, *deepspeed, "--zero3_init_flag", "true"]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_model, tmp_path_factory):
+    """Run once for each engine and kind of weights: (the run's folder, what each rank wrote)."""
+    done = {}
+
+    def run(engine: str, weights: str, *checkpoint: str):
+        if (engine, weights, *checkpoint) not in done:
+            folder = tmp_path_factory.mktemp(f"{engine}-{weights}")
+            options = (weights, *checkpoint)
+            launcher = launcher_of(engine, folder)
+            ranks = run_ranks(launcher, 2, "tests.trainers.zero", tiny_model, folder, *options)
+            done[engine, weights, *checkpoint] = folder, ranks
+        return done[engine, weights, *checkpoint]
+
+    return run
+
+
+def assert_same_weights(ours: dict, expected: dict):
+    assert ours.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(ours[name], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("weights", SAVED)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_weights_and_the_credit_are_those_of_ddp(engine, weights, run, tiny_model):
+    (folder, ranks), (ddp_folder, ddp_ranks) = run(engine, weights), run("ddp", weights)
+    assert "DEEPSPEED" in ranks[0]["engine"]
+    assert "DEEPSPEED" not in ddp_ranks[0]["engine"]
+    trained, expected = (load_file(f / SAVED[weights]) for f in (folder, ddp_folder))
+    assert_same_weights(trained, expected)
+    for rank, ddp_rank in zip(ranks, ddp_ranks, strict=True):
+        assert rank["evaluated"] == ddp_rank["evaluated"]
+        for ours, theirs in zip(rank["advantages"], ddp_rank["advantages"], strict=True):
+            assert torch.equal(ours, theirs)
+    start = load_file(f"{tiny_model}/model.safetensors")
+    moved = [name for name, value in trained.items() if name not in start or not torch.equal(value, start[name])]
+    assert len(moved) > len(trained) / 2
+
+
+@pytest.mark.parametrize("weights", SAVED)
+@pytest.mark.parametrize("engine", ["zero3", "zero3_offload"])
+def test_zero3_is_really_sharded(engine, weights, run):
+    assert [rank["resident"] for rank in run(engine, weights)[1]] == [0, 0]
+    assert all(rank["resident"] > 10_000 for rank in run("zero2", weights)[1])
+
+
+@pytest.mark.parametrize("weights", SAVED)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_checkpoint_resumes_to_the_same_weights(engine, weights, run):
+    folder, _ = run(engine, weights)
+    resumed, ranks = run(engine, weights, str(folder / "checkpoint-2"))
+    assert len(ranks[0]["evaluated"]) == 2
+    assert len(ranks[0]["advantages"]) < len(run(engine, weights)[1][0]["advantages"])
+    assert_same_weights(load_file(resumed / SAVED[weights]), load_file(folder / SAVED[weights]))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_plain_transformers_loads_what_was_exported(engine, run):
+    folder, _ = run(engine, "full")
+    for exported in (folder, folder / "checkpoint-4"):
+        loaded = AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32)
+        assert_same_weights(dict(loaded.state_dict()), load_file(run("ddp", "full")[0] / "model.safetensors"))
