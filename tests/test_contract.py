@@ -10,6 +10,7 @@ from collections import deque
 import pytest
 import torch
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import RepeatSampler
 
 from .trainers.recording import config, parity, questions, train
 
@@ -17,6 +18,7 @@ OVERRIDDEN = {
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
     "_generate_and_score_completions": ["self", "inputs"],
     "_compute_loss": ["self", "model", "inputs"],
+    "_get_train_sampler": ["self", "dataset"],
     "get_off_policy_mask": [
         "advantages",
         "per_token_logps",
@@ -37,6 +39,15 @@ def test_the_methods_we_wrap_have_the_signature_we_wrap(name):
 def test_the_constructor_begins_with_model_reward_funcs_args():
     parameters = list(inspect.signature(GRPOTrainer.__init__).parameters)[:4]
     assert parameters == ["self", "model", "reward_funcs", "args"], "TEMPOTrainer.__init__ names these three"
+
+
+def test_the_sampler_draws_an_epochs_order_when_its_iteration_begins_from_a_generator_of_its_own():
+    sampler = RepeatSampler(range(20), mini_repeat_count=1, batch_size=20, seed=0)
+    orders = [list(sampler), list(sampler)]
+    assert orders[0] != orders[1], "no generator any more: ResumableSampler may not be needed"
+    again = RepeatSampler(range(20), mini_repeat_count=1, batch_size=20, seed=0)
+    next(iter(again))
+    assert list(again) == orders[1], "ResumableSampler skips an epoch by beginning it"
 
 
 def test_the_off_policy_mask_is_static_and_called_through_self():

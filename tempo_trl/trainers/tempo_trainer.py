@@ -11,6 +11,7 @@ from trl.trainer.utils import get_config_model_id
 from tempo_trl.credit.advantages import credit_tokens, flat_groups, prefix_tree
 from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.report.metrics import credit_sums, tree_sums
+from tempo_trl.trainers.resumable_sampler import ResumableSampler
 from tempo_trl.trainers.tempo_config import TEMPOConfig
 from tempo_trl.trainers.whole_groups import gather_whole_groups
 
@@ -88,6 +89,10 @@ class TEMPOTrainer(GRPOTrainer):
         _warn_of_saves_between_generations(args)
         self._scored = None  # (completion ids, rewards) of the batch at hand, between scoring and crediting
         self._loss_inputs = None  # the micro-batch at hand, while its loss is computed
+
+    def _get_train_sampler(self, dataset=None):
+        # The epoch counts in fractions: 1.9999999 is two whole ones.
+        return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)

@@ -1,5 +1,6 @@
 """A run that stops at a generation boundary and resumes is the run that never stopped."""
 
+import pytest
 import torch
 
 from .recording import RecordingTrainer, config, parity, questions, weights
@@ -7,15 +8,20 @@ from .recording import RecordingTrainer, config, parity, questions, weights
 SCHEDULE = {"steps_per_generation": 2, "num_iterations": 2, "max_steps": 8, "save_strategy": "steps", "save_steps": 4}
 
 
-def test_resuming_at_a_generation_boundary_gives_the_same_weights(tiny_model, tmp_path):
-    args = config(tmp_path, per_device_train_batch_size=4, **SCHEDULE)
-    whole = RecordingTrainer(tiny_model, parity, args, questions())
+@pytest.mark.parametrize("prompts", [8, 6, 2], ids=["first epoch", "next epoch", "fourth epoch"])
+def test_resuming_at_a_generation_boundary_gives_the_same_weights(prompts, tiny_model, tmp_path):
+    """A generation is two prompts and four steps: 8, 6 and 2 prompts are epochs of 16, 12 and 4 steps."""
+    schedule = SCHEDULE | {"max_steps": 16, "save_steps": 12} if prompts < 8 else SCHEDULE
+    args = config(tmp_path, per_device_train_batch_size=4, **schedule)
+    whole = RecordingTrainer(tiny_model, parity, args, questions(prompts))
     whole.train()
 
-    resumed = RecordingTrainer(tiny_model, parity, args, questions())
-    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    assert resumed.state.global_step == 8
+    resumed = RecordingTrainer(tiny_model, parity, args, questions(prompts))
+    checkpoint = tmp_path / f"checkpoint-{schedule['save_steps']}"
+    resumed.train(resume_from_checkpoint=str(checkpoint))
+    assert resumed.state.global_step == schedule["max_steps"]
     assert len(resumed.batches) == 1
-    assert resumed.batches[0].completion_ids == whole.batches[1].completion_ids
+    assert resumed.batches[0].prompts == whole.batches[-1].prompts
+    assert resumed.batches[0].completion_ids == whole.batches[-1].completion_ids
     for name, value in weights(whole).items():
         assert torch.equal(value, weights(resumed)[name]), name

@@ -42,7 +42,7 @@ def main(model: str, folder: str, weights: str, checkpoint: str | None = None) -
         model,
         reward_of("plain"),
         args,
-        questions(24),  # one epoch: TRL's sampler shuffles a later one anew after a resume
+        questions(8),
         eval_dataset=questions(5),
         rollout_func=scripted("plain"),
         peft_config=lora if weights == "lora" else None,
