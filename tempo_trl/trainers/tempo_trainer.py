@@ -50,7 +50,8 @@ class TEMPOTrainer(GRPOTrainer):
         (`importance_sampling_level="sequence"`) become GSPO-token's, which have the same value and keep each token's
         advantage. The off-policy mask looks at the sign of the outcome, not at that of each token. Groups whose
         rewards are all equal get exactly 0, not the rounding error of their mean. With `td_coef=0` nothing is
-        touched: training is [`~trl.GRPOTrainer`]'s, bit for bit.
+        touched: training is [`~trl.GRPOTrainer`]'s, bit for bit. Beside credit, a resumed run goes on with the prompts
+        of the run that never stopped in later epochs too.
     """
 
     _tag_names = ["trl", "tempo"]
