@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-DEMO_TRAIN_PROBLEMS = 8192
-DEMO_TEST_PROBLEMS = 512
-
 
 def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None) -> "GRPOTrainer":
     """Trainer of the run that [`~tempo_trl.train_arguments.parse`] has read: everything loaded, nothing trained."""
@@ -91,11 +88,11 @@ def _load_math(script_args, training_args, _):
 
 
 def _load_demo(script_args, training_args, _):
-    from tempo_trl.demo.task import problems
+    from tempo_trl.demo.task import HELD_OUT, TRAIN_PROBLEMS, problems
 
     # Held-out problems do not depend on the seed: the runs of different seeds are compared on the same ones.
-    held_out = problems(DEMO_TEST_PROBLEMS, seed=0, split="test") if training_args.do_eval else None
-    return problems(DEMO_TRAIN_PROBLEMS, seed=training_args.seed), held_out
+    held_out = problems(HELD_OUT, seed=0, split="test") if training_args.do_eval else None
+    return problems(TRAIN_PROBLEMS, seed=training_args.seed), held_out
 
 
 def _load_as_trl_does(script_args, training_args, mixture):
@@ -127,8 +124,9 @@ def last_whole_checkpoint(output_dir: str) -> str | None:
 
     A run that is killed while it saves leaves a folder without `trainer_state.json`, which Trainer writes last.
     """
-    folders = sorted(Path(output_dir).glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
-    for folder in reversed(folders):
+    steps = [path.name.removeprefix("checkpoint-") for path in Path(output_dir).glob("checkpoint-*")]
+    for step in sorted((int(step) for step in steps if step.isdecimal()), reverse=True):
+        folder = Path(output_dir) / f"checkpoint-{step}"
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             json.loads((folder / "trainer_state.json").read_text())
             return str(folder)

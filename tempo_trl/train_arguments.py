@@ -198,8 +198,10 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
         recipe["method"] = chosen.method
     _set_environment(recipe.pop("env", None) or {})
     parser = TrainParser(recipe.get("method", "tempo"))
-    others = {key: value for key, value in recipe.items() if key not in option_names(parser)}
-    refuse_unknown([f"--{key}" for key in others], _launch_names() if others else set(), parser.method)
+    known = option_names(parser)
+    others = {key: value for key, value in recipe.items() if key not in known}
+    if others:
+        refuse_unknown([f"--{key}" for key in others], known | _launch_names(), parser.method)
     parser.set_defaults_with_config(**recipe)
     return parser, flags, _as_flags(others)
 
@@ -234,7 +236,7 @@ def _name(flag: str) -> str:
 def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
     """Raise ValueError for the flags among `arguments` that are not `known`, or for stray values without a flag."""
     names = [_name(argument) for argument in arguments if argument.startswith("--")] or arguments
-    hints = [_hint(name, known | option_names(TrainParser(method)), method) for name in names if name not in known]
+    hints = [_hint(name, known, method) for name in names if name not in known]
     if hints:
         raise ValueError("; ".join(hints))
 

@@ -124,6 +124,7 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
         (tmp_path / f"out/checkpoint-{step}").mkdir(parents=True)
     for step, state in ((9, "{}"), (10, "{}"), (11, '{"global_')):  # 11 and 12 were cut short
         (tmp_path / f"out/checkpoint-{step}/trainer_state.json").write_text(state)
+    (tmp_path / "out/checkpoint-best").mkdir()  # a name of the user's own
     newest = str(tmp_path / "out/checkpoint-10")
     assert resumed() is None
     assert resumed("--resume_from_checkpoint", "last") == resumed("--resume_from_checkpoint", "true") == newest

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-UPDATES_PER_GENERATION = 2  # steps_per_generation of the recipes
+from tempo_trl.demo.geometry import UPDATES_PER_GENERATION
 
 
 @dataclass(frozen=True)

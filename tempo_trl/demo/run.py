@@ -16,10 +16,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tempo_trl.demo.geometry import MAX_STEPS, UPDATES_PER_GENERATION
 from tempo_trl.recipe_files import recipe_path
 
 METHODS = ("tempo", "grpo")
-MAX_STEPS, QUICK_STEPS = 50, 10  # two updates a generation: 25 generations, or 5
+QUICK_STEPS = 10  # 5 generations
 PARALLEL = 2  # processes at a time, a core each
 
 
@@ -120,8 +121,8 @@ def _train(runs: list[Run], console: Console) -> None:
                 active.append(run)
             time.sleep(0.3)
             for run in active:
-                done = run.steps_done()
-                progress.update(bars[id(run)], completed=done, state=f"generation {done // 2} of {run.max_steps // 2}")
+                done, total = (steps // UPDATES_PER_GENERATION for steps in (run.steps_done(), run.max_steps))
+                progress.update(bars[id(run)], completed=done, total=total, state=f"generation {done} of {total}")
             for run in [run for run in active if run.process.poll() is not None]:
                 active.remove(run)
                 progress.stop_task(bars[id(run)])

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 import tempo_trl
-from tempo_trl.demo.results import UPDATES_PER_GENERATION, Curve, difference, read_curve, time_to, wilson
+from tempo_trl.demo.geometry import GROUP, MAX_LENGTH, UPDATES_PER_GENERATION
+from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
 from tempo_trl.demo.slips import read_generations, slip_shares, telling_group
+from tempo_trl.demo.task import HELD_OUT
 from tempo_trl.report.terminal_tree import terminal_tree
 
-HELD_OUT = 512  # problems of each evaluation
-GROUP, MAX_LENGTH = 8, 48  # num_generations and max_completion_length of the recipes
 LEVELS = (0.6, 0.7, 0.8, 0.9)
 COLOURS = {"tempo": "#0072B2", "grpo": "#D55E00"}  # blue and vermilion of Okabe and Ito: told apart by all eyes
 AXES = {"generations": "generations (32 prompts x 8 completions)", "seconds": "seconds of training, one core"}
@@ -110,7 +110,7 @@ def draw(curves: dict[str, list[Curve]], path: Path) -> None:
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("accuracy, 512 held-out problems")
+    figure.axes[0].set_ylabel(f"accuracy, {HELD_OUT} held-out problems")
     figure.axes[0].legend(loc="lower right", frameon=False)
     figure.suptitle("Chained arithmetic with slips: TEMPO and GRPO from the same start")
     figure.savefig(path, dpi=150)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 STEPS = 5
+TRAIN_PROBLEMS = 8192
+HELD_OUT = 512  # problems of each evaluation
 SPLITS = ("train", "test")
 _PROBLEM = re.compile(r"[0-9]([+-][0-9])+\?")
 

@@ -17,11 +17,18 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from tempo_trl.demo.policy import character_tokenizer, load_policy, policy_path, tiny_policy_config
 from tempo_trl.demo.results import wilson
-from tempo_trl.demo.task import STEPS, correct_answer, draw_problems, first_slip, slipped_solution, worked_solution
+from tempo_trl.demo.task import (
+    HELD_OUT,
+    STEPS,
+    correct_answer,
+    draw_problems,
+    first_slip,
+    slipped_solution,
+    worked_solution,
+)
 
 SLIP_RATE = 0.15
 TRAIN_STEPS, BATCH_SIZE, LEARNING_RATE = 1000, 32, 2e-3
-HELD_OUT = 512
 _CARD = """\
 ---
 license: apache-2.0

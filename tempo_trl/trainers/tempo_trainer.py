@@ -169,12 +169,8 @@ class TEMPOTrainer(GRPOTrainer):
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
         logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        inputs = self._loss_inputs
-        if (
-            inputs is not None
-            and self.args.importance_sampling_level == "sequence"
-            and "old_per_token_logps" in inputs
-        ):
+        inputs = self._loss_inputs or {}
+        if self.args.importance_sampling_level == "sequence" and "old_per_token_logps" in inputs:
             mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
             inputs["old_per_token_logps"] = gspo_token_reference(logps, inputs["old_per_token_logps"], mask)
         return logps, entropies, aux_loss

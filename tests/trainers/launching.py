@@ -30,7 +30,7 @@ def accelerate_launch(ranks: int, port: int) -> list[str]:
 
 
 def run_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:
-    """Run `module` under `launcher` and load what each rank wrote to `folder`."""
+    """Run `module` under `launcher`, offline as the tests are (see conftest), and load what each rank wrote."""
     process = subprocess.Popen(
         [*launcher, "-m", module, model, str(folder), *options],
         cwd=REPOSITORY,

@@ -4,11 +4,7 @@ Writes the rank's recorded batches to FOLDER/rank{r}.pt. Started by test_ranks.p
 """
 
 import ast
-import os
 import sys
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import torch
 

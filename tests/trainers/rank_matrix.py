@@ -8,10 +8,6 @@ import os
 import random
 import sys
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
-
 import torch
 import torch.distributed as dist
 

@@ -7,6 +7,7 @@ import torch
 
 from tempo_trl.credit import tempo_advantages
 
+from ..credit.groups import as_tensors
 from .launching import run_ranks, torchrun
 from .recording import Batch
 
@@ -40,11 +41,8 @@ def test_advantages_of_all_ranks_together_are_those_of_one(layout, rows, generat
     assert {batches[0].training for batches in steps} == {True, False}
     for batches in steps:
         ids, rewards, advantages = together(batches)
-        lengths = torch.tensor([len(row) for row in ids])
-        padded = torch.zeros(len(ids), max(lengths), dtype=torch.long)
-        for row, tokens in zip(padded, ids, strict=True):
-            row[: len(tokens)] = torch.tensor(tokens)
-        expected = tempo_advantages(padded, lengths, rewards, generations if batches[0].training else 3)
+        group = generations if batches[0].training else 3
+        expected = tempo_advantages(*as_tensors(ids, rewards.tolist()), group)
         torch.testing.assert_close(advantages, expected, rtol=1e-4, atol=1e-5)
         assert all(batch.output["advantages"].shape == batch.output["completion_ids"].shape for batch in batches)
 

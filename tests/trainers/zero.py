@@ -4,12 +4,7 @@ Four steps on scripted completions, with a reference model, evaluation and a che
 batches to FOLDER/rank{r}.pt and the consolidated model to FOLDER. Started by test_zero.py.
 """
 
-import os
 import sys
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
-os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 
 import torch
 from peft import LoraConfig

@@ -1,0 +1,10 @@
+"""The numbers of the demonstration's runs, read from their recipe: both methods share them (tests/test_recipes.py)."""
+
+from tempo_trl.recipe_files import read_recipe, recipe_path
+
+_RECIPE = read_recipe(recipe_path("demo/tempo"))
+
+GROUP = _RECIPE["num_generations"]
+MAX_LENGTH = _RECIPE["max_completion_length"]
+MAX_STEPS = _RECIPE["max_steps"]
+UPDATES_PER_GENERATION = _RECIPE["steps_per_generation"] // _RECIPE["gradient_accumulation_steps"]
