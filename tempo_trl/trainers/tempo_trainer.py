@@ -1,7 +1,6 @@
 """TEMPO on TRL: the prefix tree of each group turns GRPO's one advantage a completion into one a token."""
 
 import textwrap
-import warnings
 
 import torch
 from transformers import PreTrainedModel
@@ -11,8 +10,10 @@ from trl.trainer.utils import get_config_model_id
 from tempo_trl.credit.advantages import credit_tokens, flat_groups, prefix_tree
 from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.report.metrics import credit_sums, tree_sums
+from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
 from tempo_trl.trainers.tempo_config import TEMPOConfig
+from tempo_trl.trainers.vllm_server import explain_a_silent_server, wait_for_server
 from tempo_trl.trainers.whole_groups import gather_whole_groups
 
 
@@ -77,17 +78,21 @@ class TEMPOTrainer(GRPOTrainer):
         *positional,
         **keywords,
     ):
+        model_name = model if isinstance(model, str) else get_config_model_id(model.config)
         if args is None:
-            model_name = model if isinstance(model, str) else get_config_model_id(model.config)
             args = TEMPOConfig(f"{model_name.split('/')[-1]}-TEMPO")
         if not isinstance(args, TEMPOConfig):
             raise ValueError(
                 f"`args` must be a TEMPOConfig, got {type(args).__name__}. It takes every field of GRPOConfig: change "
                 "the name where you build it."
             )
-        _warn_of_sampling_without_branches(args)
+        checks.check_settings(args)
+        wait_for_server(args, model_name)
         super().__init__(model, reward_funcs, args, *positional, **keywords)
-        _warn_of_saves_between_generations(args)
+        self._model_name = model_name  # for messages
+        checks.check_trainer(self)
+        self._room = checks.room_for_prompts(self)  # None once a prompt did not fit: that is said once
+        self._told_of_the_disk = False
         self._scored = None  # (completion ids, rewards) of the batch at hand, between scoring and crediting
         self._loss_inputs = None  # the micro-batch at hand, while its loss is computed
 
@@ -95,8 +100,20 @@ class TEMPOTrainer(GRPOTrainer):
         # The epoch counts in fractions: 1.9999999 is two whole ones.
         return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 
+    def _generate_single_turn(self, *args, **kwargs):
+        with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
+            return super()._generate_single_turn(*args, **kwargs)
+
+    def _tokenize_prompts(self, prompts):
+        tokenized = super()._tokenize_prompts(prompts)
+        if self._room is not None and checks.warn_of_long_prompts(tokenized[0], self._room):
+            self._room = None
+        return tokenized
+
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        patience = self.args.ddp_timeout / 2
+        with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
+            rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._scored = completion_ids_list, rewards_per_func
         return rewards_per_func
 
@@ -115,7 +132,8 @@ class TEMPOTrainer(GRPOTrainer):
 
         flat = flat_groups(groups.outcome, num_generations)[groups.owned]
         sums = tree_sums(tree, groups.owned) | {"flat_groups": (flat.sum().item(), len(flat))}
-        self._log_credit(output, td[own_tokens].to(outcome.device), sums)
+        lone = num_generations == 1  # in evaluation only: a completion without a group is no tree
+        self._log_credit(output, td[own_tokens].to(outcome.device), {} if lone else sums)
         return output
 
     def _outcome(self, advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -133,6 +151,8 @@ class TEMPOTrainer(GRPOTrainer):
         credit = credit_sums(output.get("outcome_advantages", output["advantages"]), td, mask)
         sums = sums | {name: tuple(rows.sum(dim=0).tolist()) for name, rows in credit.items()}
         totals = self.accelerator.reduce(torch.tensor(list(sums.values()), device=td.device), reduction="sum")
+        if self.model.training and self.state.global_step == 0 and self.accelerator.is_main_process:
+            checks.warn_of_a_first_batch_without_branches(dict(zip(sums, totals[:, 0].tolist(), strict=True)))
         metrics = self._metrics["train" if self.model.training else "eval"]
         for name, (numerator, denominator) in zip(sums, totals.tolist(), strict=True):
             if denominator:  # no branch node has no depth, and no credit has no share
@@ -153,6 +173,19 @@ class TEMPOTrainer(GRPOTrainer):
         scalar.extend(values)
         for name, values in columns.items():
             self._logs["extra"][name].extend(values)
+
+    def log(self, logs, start_time=None):
+        """Log metrics and the table of completions, as TRL does. A disk that refuses the table does not end a run."""
+        try:
+            super().log(logs, start_time)
+        except OSError as error:
+            if not faults.is_of_the_completions_table(error):
+                raise
+            path = faults.completions_path(self.args, self.state.global_step)
+            faults.remove_if_torn(path)
+            if not self._told_of_the_disk:
+                faults.warn_of_a_refused_table(path, error)
+            self._told_of_the_disk = True
 
     def _compute_loss(self, model, inputs):
         if inputs["advantages"].dim() == 1:
@@ -180,29 +213,3 @@ class TEMPOTrainer(GRPOTrainer):
         if self._loss_inputs is not None:
             advantages = self._loss_inputs["outcome_advantages"].unsqueeze(1)
         return GRPOTrainer.get_off_policy_mask(advantages, *args, **kwargs)
-
-
-def _warn_of_sampling_without_branches(args: TEMPOConfig) -> None:
-    kwargs = args.generation_kwargs or {}
-    greedy = args.temperature == 0 or args.top_k == 1 or kwargs.get("do_sample") is False or kwargs.get("top_k") == 1
-    if greedy:
-        warnings.warn(
-            "Sampling is greedy (temperature 0, top_k 1 or do_sample False): the completions of a group will be the "
-            "same, their tree has no branch and every advantage is 0. Sample, with temperature 1 say.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def _warn_of_saves_between_generations(args: TEMPOConfig) -> None:
-    micro_batches = args.steps_per_generation * args.num_iterations  # from one generation to the next
-    saved_every = args.save_steps * args.gradient_accumulation_steps
-    if args.save_strategy == "steps" and args.save_steps >= 1 and saved_every % micro_batches:
-        warnings.warn(
-            f"save_steps={args.save_steps} saves between two generations: a resumed run loses the completions that "
-            "were being trained on, generates anew and does not repeat the original. For an exact resume make "
-            "save_steps * gradient_accumulation_steps a multiple of steps_per_generation * num_iterations = "
-            f"{micro_batches}.",
-            UserWarning,
-            stacklevel=3,
-        )

@@ -30,7 +30,14 @@ def accelerate_launch(ranks: int, port: int) -> list[str]:
 
 
 def run_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:
-    """Run `module` under `launcher`, offline as the tests are (see conftest), and load what each rank wrote."""
+    """Run `module` under `launcher`, and load what each rank wrote."""
+    status, printed = run_to_its_end(launcher, module, model, folder, *options)
+    assert status == 0, printed[-5000:]
+    return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(ranks)]
+
+
+def run_to_its_end(launcher: list[str], module: str, model: str, folder: Path, *options: str) -> tuple[int, str]:
+    """Exit status and output of `module` under `launcher`, offline as the tests are (see conftest)."""
     process = subprocess.Popen(
         [*launcher, "-m", module, model, str(folder), *options],
         cwd=REPOSITORY,
@@ -43,5 +50,4 @@ def run_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: 
         printed, _ = process.communicate(timeout=240)
     finally:
         process.terminate()  # unlike a kill, it lets the launcher take its ranks along
-    assert process.returncode == 0, printed[-5000:]
-    return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(ranks)]
+    return process.returncode, printed

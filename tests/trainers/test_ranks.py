@@ -26,6 +26,14 @@ def together(batches: list[Batch]) -> tuple[list[list[int]], torch.Tensor, torch
     return ids, summed, torch.cat(advantages)
 
 
+def assert_credit_is_that_of_all_ranks_together(batches: list[Batch], num_generations: int):
+    """The batches of one generation, a rank each, hold the advantages that `credit/` gives to all of their ids."""
+    ids, rewards, advantages = together(batches)
+    expected = tempo_advantages(*as_tensors(ids, rewards.tolist()), num_generations)
+    torch.testing.assert_close(advantages, expected, rtol=1e-4, atol=1e-5)
+    assert all(batch.output["advantages"].shape == batch.output["completion_ids"].shape for batch in batches)
+
+
 @pytest.mark.parametrize(
     ("layout", "rows", "generations"),
     [
@@ -40,11 +48,7 @@ def test_advantages_of_all_ranks_together_are_those_of_one(layout, rows, generat
     steps = list(zip(*[[Batch(*batch) for batch in rank["batches"]] for rank in ranks], strict=True))
     assert {batches[0].training for batches in steps} == {True, False}
     for batches in steps:
-        ids, rewards, advantages = together(batches)
-        group = generations if batches[0].training else 3
-        expected = tempo_advantages(*as_tensors(ids, rewards.tolist()), group)
-        torch.testing.assert_close(advantages, expected, rtol=1e-4, atol=1e-5)
-        assert all(batch.output["advantages"].shape == batch.output["completion_ids"].shape for batch in batches)
+        assert_credit_is_that_of_all_ranks_together(batches, generations if batches[0].training else 3)
 
     # The table and the metrics are the same on both ranks: those of all completions.
     assert ranks[0]["table"] == ranks[1]["table"]

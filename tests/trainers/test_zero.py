@@ -1,6 +1,5 @@
 """ZeRO-2, sharded ZeRO-3 and ZeRO-3 with CPU offload on two real ranks: the weights that DDP arrives at."""
 
-import json
 import shutil
 
 import pytest
@@ -8,33 +7,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from .launching import accelerate_launch, free_port, run_ranks
+from .engines import ZERO, launcher_of
+from .launching import run_ranks
 
 pytest.importorskip("deepspeed")
 if shutil.which("g++") is None:
     pytest.skip("not run here: DeepSpeed compiles its CPU collectives with g++", allow_module_level=True)
 
-# A tiny model's parameters are all below the default threshold, under which ZeRO-3 shards nothing.
-SHARDED = {"stage": 3, "stage3_param_persistence_threshold": 0, "stage3_gather_16bit_weights_on_model_save": True}
-ENGINES = {
-    "zero2": {"stage": 2},
-    "zero3": SHARDED,
-    "zero3_offload": SHARDED | {"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}},
-}
 SAVED = {"full": "model.safetensors", "lora": "adapter_model.safetensors"}
-
-
-def launcher_of(engine: str, folder) -> list[str]:
-    launcher = accelerate_launch(2, free_port())
-    if engine == "ddp":
-        return launcher
-    auto = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
-    settings = {"zero_optimization": ENGINES[engine], "zero_allow_untested_optimizer": True}
-    settings |= {"zero_force_ds_cpu_optimizer": False} | dict.fromkeys(auto, "auto")
-    (folder / "deepspeed.json").write_text(json.dumps(settings))
-    launcher.remove("--multi_gpu")
-    deepspeed = ["--use_deepspeed", "--deepspeed_config_file", str(folder / "deepspeed.json")]
-    return [*launcher, *deepspeed, "--zero3_init_flag", "true"]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +41,7 @@ def assert_same_weights(ours: dict, expected: dict):
 
 
 @pytest.mark.parametrize("weights", SAVED)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ZERO)
 def test_the_weights_and_the_credit_are_those_of_ddp(engine, weights, run, tiny_model):
     (folder, ranks), (ddp_folder, ddp_ranks) = run(engine, weights), run("ddp", weights)
     assert "DEEPSPEED" in ranks[0]["engine"]
@@ -85,7 +65,7 @@ def test_zero3_is_really_sharded(engine, weights, run):
 
 
 @pytest.mark.parametrize("weights", SAVED)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ZERO)
 def test_a_checkpoint_resumes_to_the_same_weights(engine, weights, run):
     folder, _ = run(engine, weights)
     resumed, ranks = run(engine, weights, str(folder / "checkpoint-2"))
@@ -94,7 +74,7 @@ def test_a_checkpoint_resumes_to_the_same_weights(engine, weights, run):
     assert_same_weights(load_file(resumed / SAVED[weights]), load_file(folder / SAVED[weights]))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ZERO)
 def test_plain_transformers_loads_what_was_exported(engine, run):
     folder, _ = run(engine, "full")
     for exported in (folder, folder / "checkpoint-4"):

@@ -1,0 +1,57 @@
+"""A vLLM server that is not there, or dies: a clear error, and a resumed run arrives at the same weights."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ..trainers.launching import free_port, run_ranks, run_to_its_end, torchrun
+
+pytest.importorskip("vllm", reason="not run here: vLLM has an environment of its own, `make test-vllm`")
+
+MODULE = "tests.vllm_server.rank"
+SAVING = ("save_strategy='steps'", "save_steps=1")
+
+
+def batch_of(ranks: int) -> str:
+    return f"per_device_train_batch_size={24 // ranks}"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_without_a_server_the_run_ends_within_its_time_out_and_says_what_to_start(ranks, served_model, tmp_path):
+    url = f"http://127.0.0.1:{free_port()}"
+    status, printed = run_to_its_end(torchrun(ranks), MODULE, served_model, tmp_path, url, "full", batch_of(ranks))
+    assert status != 0
+    assert f"No vLLM server is ready at {url}" in printed
+    assert "vllm_server_timeout=5 seconds" in printed
+    assert "Nothing was lost" in printed
+    assert f"VLLM_SERVER_DEV_MODE=1 vllm serve {served_model}" in printed
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_server_that_dies_ends_the_run_and_the_last_checkpoint_resumes_to_the_same_weights(
+    ranks, served_model, tmp_path
+):
+    from .server import running
+
+    def arguments(name: str, url: str) -> tuple:
+        (tmp_path / name).mkdir(exist_ok=True)
+        return MODULE, served_model, tmp_path / name, url, "full", batch_of(ranks), *SAVING
+
+    with running(served_model, tmp_path) as dying:
+        kill = f"kill_server=({dying.process.pid}, 2)"
+        group = f"vllm_group_port={free_port()}"
+        status, printed = run_to_its_end(torchrun(ranks), *arguments("cut", dying.url), group, kill)
+    last = tmp_path / "cut" / "checkpoint-2"
+    assert status != 0
+    assert f"The vLLM server at {dying.url} stopped answering at step 2" in printed
+    assert f"What was trained up to {last} is safe" in printed
+    assert "--resume_from_checkpoint last" in printed
+
+    with running(served_model, tmp_path) as server:
+        resume = f"resume_from_checkpoint={str(last)!r}"
+        for name, more in (("cut", [resume]), ("whole", [])):
+            module, *rest = arguments(name, server.url)
+            run_ranks(torchrun(ranks), ranks, module, *rest, f"vllm_group_port={free_port()}", *more)
+    resumed, whole = (load_file(tmp_path / name / "model.safetensors") for name in ("cut", "whole"))
+    for name, value in whole.items():
+        torch.testing.assert_close(resumed[name], value, rtol=1e-5, atol=1e-7)

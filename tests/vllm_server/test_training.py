@@ -1,0 +1,115 @@
+"""A real vLLM server samples for real ranks: updated weights reach it, and credit is built from the ids it sends."""
+
+import os
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from ..trainers.engines import launcher_of
+from ..trainers.launching import free_port, run_ranks, torchrun
+from ..trainers.recording import Batch
+from ..trainers.test_ranks import assert_credit_is_that_of_all_ranks_together
+
+pytest.importorskip("vllm", reason="not run here: vLLM has an environment of its own, `make test-vllm`")
+
+STEPS = 4
+ONE_RANK = "per_device_train_batch_size=24"  # as many completions as two ranks of 12
+UNCORRECTED = "vllm_importance_sampling_correction=False"
+# engine (None: one rank, without a launcher), kind of weights, options
+CASES = {
+    "1 rank": (None, "full", ONE_RANK),
+    "1 rank, no importance-sampling correction": (None, "full", ONE_RANK, UNCORRECTED),
+    "2 ranks": ("torchrun", "full"),
+    "2 ranks, no importance-sampling correction": ("torchrun", "full", UNCORRECTED),
+    "ZeRO-2": ("zero2", "full"),
+    "ZeRO-3": ("zero3", "full"),
+    "1 rank, LoRA": (None, "lora", ONE_RANK),
+    "2 ranks, LoRA": ("ddp", "lora"),
+    "ZeRO-2, LoRA": ("zero2", "lora"),
+    "ZeRO-3, LoRA": ("zero3", "lora"),
+}
+SAVED = {"full": "model.safetensors", "lora": "adapter_model.safetensors"}
+
+
+@pytest.fixture(scope="module")
+def run(server, served_model, tmp_path_factory):
+    """Train once for each case: (the weights that were saved, what each rank wrote)."""
+    done = {}
+
+    def train(engine: str | None, weights: str, *options: str):
+        if (engine, weights, *options) not in done:
+            folder = tmp_path_factory.mktemp(f"{engine}-{weights}")
+            launchers = {None: torchrun(1), "torchrun": torchrun(2)}
+            launcher = launchers[engine] if engine in launchers else launcher_of(engine, folder)
+            arguments = (served_model, folder, server.url, weights, f"vllm_group_port={free_port()}", *options)
+            written = run_ranks(launcher, 1 if engine is None else 2, "tests.vllm_server.rank", *arguments)
+            done[engine, weights, *options] = load_file(folder / SAVED[weights]), written
+        return done[engine, weights, *options]
+
+    return train
+
+
+def steps(ranks: list[dict]) -> list[list[Batch]]:
+    return [[Batch(*batch) for batch in batches] for batches in zip(*(rank["batches"] for rank in ranks), strict=True)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_at_every_step_the_server_samples_from_the_weights_of_that_step(case, run):
+    _, ranks = run(*CASES[case])
+    for rank in ranks:
+        assert len(rank["batches"]) == STEPS
+        for batch, own in zip(rank["batches"], rank["own_logps"], strict=True):
+            sampled = Batch(*batch).output["sampling_per_token_logps"]
+            torch.testing.assert_close(sampled, own, rtol=0, atol=2e-5)
+
+
+def test_weights_that_stayed_behind_would_be_seen(run, served_model):
+    """The test above can fail: under the first weights, what is sampled last has other probabilities by far."""
+    _, [rank] = run(*CASES["1 rank"])
+    first = AutoModelForCausalLM.from_pretrained(served_model, dtype=torch.float32)
+    output = Batch(*rank["batches"][-1]).output
+    ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
+    mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+    with torch.no_grad():
+        logits = first(ids, attention_mask=mask).logits[:, -output["completion_ids"].shape[1] - 1 : -1]
+    stale = logits.log_softmax(-1).gather(-1, output["completion_ids"].unsqueeze(-1)).squeeze(-1)
+    difference = (stale - output["sampling_per_token_logps"]) * output["completion_mask"]
+    assert difference.abs().max() > 0.1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_credit_is_that_of_the_ids_that_the_server_sent(case, run):
+    _, ranks = run(*CASES[case])
+    for batches in steps(ranks):
+        assert_credit_is_that_of_all_ranks_together(batches, num_generations=8)
+        assert any((batch.output["advantages"].std(dim=1) > 1e-3).any() for batch in batches)  # token by token
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_ranks_together_arrive_at_the_weights_of_one(case, run):
+    weights, _ = run(*CASES[case])
+    expected, _ = run(None, CASES[case][1], ONE_RANK)
+    assert weights.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_a_truncated_importance_ratio_scales_the_update(run, served_model):
+    """Ratios are 1 up to rounding. Cut at a half, they halve the first update; without the correction nothing is."""
+    start = load_file(os.path.join(served_model, "model.safetensors"))
+    one_step = (ONE_RANK, "max_steps=1", "max_grad_norm=1e9", "learning_rate=1e-4")
+    cut = ("vllm_importance_sampling_mode='token_truncate'", "vllm_importance_sampling_clip_max=0.5")
+    (whole, _), (half, _), (off, _) = (run(None, "full", *one_step, *more) for more in [(), cut, (UNCORRECTED,)])
+    moved = {name: (whole[name] - start[name], half[name] - start[name], off[name] - start[name]) for name in start}
+    for by_whole, by_half, by_off in moved.values():
+        torch.testing.assert_close(by_half, by_whole / 2, rtol=1e-2, atol=1e-6)
+        torch.testing.assert_close(by_off, by_whole, rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("weights", SAVED)
+def test_zero3_is_really_sharded(weights, run):
+    _, ranks = run("zero3", weights)
+    assert [rank["resident"] for rank in ranks] == [0, 0]
+    assert "DEEPSPEED" in ranks[0]["engine"]
