@@ -11,7 +11,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import platform
-import tempfile
 import time
 from collections.abc import Callable
 
@@ -20,7 +19,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.training_step import time_steps
+from benchmarks.training_step import STEP, paired_ratio, share_of_a_step
 from tempo_trl.credit import prefix_values, tempo_advantages
 
 STEM, PAIRED = 256, 64
@@ -85,8 +84,6 @@ def rows() -> list[tuple[str, str, str]]:
     walk = seconds(lambda: walk_values(*batch, 7), repeats=3)
     read = seconds(lambda: batch[0].sum(), repeats=50)
     longer, larger = credit_seconds(64, 7, 16_384), credit_seconds(64, 56, 1024)
-    with tempfile.TemporaryDirectory() as folder:
-        share, step = time_steps(folder)
     return [
         ("64 x 7 x 1,024: Python walk / ours, prefix values", f"{walk / values:,.0f}", "at least 100"),
         (
@@ -97,7 +94,8 @@ def rows() -> list[tuple[str, str, str]]:
         ("16 times the tokens: 64 x 7 x 16,384 / 64 x 7 x 1,024", f"{longer / advantages:.1f}", "at most 20"),
         ("8 times the group: 64 x 56 x 1,024 / 64 x 7 x 1,024", f"{larger / advantages:.1f}", "at most 12"),
         ("the floor: advantages / reading the token tensor once", f"{advantages / read:.0f}", ""),
-        (f"share of a training step ({step})", f"{100 * share:.2f} %", ""),
+        (f"a step of TEMPO / one of GRPO ({STEP})", f"{paired_ratio():.3f}", "at most 1.02"),
+        *((f"share of the step, {ranks} ranks", f"{100 * share_of_a_step(ranks):.2f} %", "") for ranks in (1, 2, 4)),
     ]
 
 

@@ -1,26 +1,40 @@
-"""The share of a real TEMPO step that is ours, on an untrained Qwen3 of the size of the demonstration's."""
+"""What TEMPO adds to real TRL steps, on an untrained Qwen3 of ten million parameters.
 
+`python -m benchmarks.training_step OUTPUT` is one rank of a run that writes the share of its time that is ours; the
+figures for several ranks come from launching it with torchrun.
+"""
+
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
+from statistics import median
 
 import torch
 from datasets import Dataset
-from transformers import Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
+from trl import GRPOTrainer
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
-from tempo_trl.demo.policy import character_tokenizer, tiny_policy_config
+from tempo_trl.demo.policy import character_tokenizer
+from tempo_trl.train import end
 
-COMPLETIONS, TOKENS, STEPS = 64, 256, 3
+COMPLETIONS, TOKENS = 64, 256
+STEP = f"10M parameters, {COMPLETIONS} completions of {TOKENS} tokens, CPU"
+SHARE_STEPS, PAIRS = 2, 4
 
 
 class TimedTrainer(TEMPOTrainer):
-    """Splits the time of scoring a batch into TRL's part and ours."""
+    """Splits the time of scoring a batch into TRL's part and `ours`, in seconds: gather, tree, credit and metrics."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.ours = 0.0
 
-    def _outcome(self, advantages):
-        self.began = time.perf_counter()  # the first thing we do after TRL has scored the batch
+    def _outcome(self, advantages):  # the first thing we do after TRL has scored the batch
+        self.accelerator.wait_for_everyone()  # a rank that samples for longer is waited for in any case
+        self.began = time.perf_counter()
         return super()._outcome(advantages)
 
     def _generate_and_score_completions(self, inputs):
@@ -29,34 +43,85 @@ class TimedTrainer(TEMPOTrainer):
         return output
 
 
+class PairedTrainer(TEMPOTrainer):
+    """A step of TEMPO, then one of GRPO, by turns on the same weights."""
+
+    def _generate_and_score_completions(self, inputs):
+        trainer = GRPOTrainer if self.state.global_step % 2 else TEMPOTrainer
+        return trainer._generate_and_score_completions(self, inputs)
+
+
+class StepTimes(TrainerCallback):
+    """CPU seconds of each optimizer step: with one thread, what else the machine does is not in them."""
+
+    def __init__(self):
+        self.seconds: list[float] = []
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.began = time.process_time()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        self.seconds.append(time.process_time() - self.began)
+
+
 def random_reward(completions, completion_ids, **columns) -> list[float]:
     return [float(sum(ids) % 2) for ids in completion_ids]
 
 
-def time_steps(folder: str) -> tuple[float, str]:
-    """Share of the steps' time that is ours, and what a step was."""
+def policy() -> Qwen3ForCausalLM:
     torch.manual_seed(0)
-    policy_config = tiny_policy_config()
-    policy_config.max_position_embeddings = 2 * TOKENS
-    model = Qwen3ForCausalLM(policy_config)
+    heads = {"num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 64}
+    size = {"hidden_size": 384, "intermediate_size": 1088, "num_hidden_layers": 6, "max_position_embeddings": 512}
+    return Qwen3ForCausalLM(Qwen3Config(vocab_size=len(character_tokenizer()), **size, **heads))
+
+
+def build(trainer: type[TEMPOTrainer], folder: str, ranks: int, steps: int, **keywords) -> TEMPOTrainer:
     args = TEMPOConfig(
         folder,
         use_cpu=True,
         bf16=False,
-        per_device_train_batch_size=COMPLETIONS,
+        per_device_train_batch_size=COMPLETIONS // ranks,
         num_generations=8,
         max_completion_length=TOKENS,
         generation_kwargs={"min_new_tokens": TOKENS},
-        max_steps=STEPS,
+        max_steps=steps,
         report_to="none",
         save_strategy="no",
         disable_tqdm=True,
         logging_steps=1000,
+        gradient_checkpointing=False,
     )
     prompts = Dataset.from_dict({"prompt": [f"{a}+{a}?" for a in range(10)]})
-    trainer = TimedTrainer(model, random_reward, args, prompts, processing_class=character_tokenizer())
+    return trainer(policy(), random_reward, args, prompts, processing_class=character_tokenizer(), **keywords)
+
+
+def paired_ratio() -> float:
+    """TEMPO's step over GRPO's: the median over pairs of neighbouring steps."""
+    times = StepTimes()
+    with tempfile.TemporaryDirectory() as folder:
+        build(PairedTrainer, folder, ranks=1, steps=2 + 2 * PAIRS, callbacks=[times]).train()
+    steady = times.seconds[2:]
+    return median(tempo / grpo for tempo, grpo in zip(steady[::2], steady[1::2], strict=True))
+
+
+def share_of_a_step(ranks: int) -> float:
+    """Share of the steps' time that is ours, on the first of `ranks` processes on this machine."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*launcher, "-m", "benchmarks.training_step", folder]
+        subprocess.run(command, check=True, capture_output=True, cwd=Path(__file__).parents[1])
+        return float((Path(folder) / "share").read_text())
+
+
+def main(folder: str) -> None:
+    ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+    trainer = build(TimedTrainer, folder, ranks, SHARE_STEPS)
     start = time.perf_counter()
     trainer.train()
-    parameters = sum(p.numel() for p in model.parameters()) / 1e6
-    step = f"{parameters:.1f}M parameters, {COMPLETIONS} completions of {TOKENS} tokens, CPU"
-    return trainer.ours / (time.perf_counter() - start), step
+    if trainer.accelerator.is_main_process:
+        (Path(folder) / "share").write_text(str(trainer.ours / (time.perf_counter() - start)))
+    end(trainer)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -32,7 +32,7 @@ Train a model with TEMPO, or with TRL's GRPO, from a recipe: a YAML file of fiel
 override the recipe. Flags of `accelerate launch` (--num_processes 2) are passed on to it.
 
   --config RECIPE              a file, or a recipe of this package (qwen3-1.7b/math/tempo)
-  --accelerate_config NAME     a file, or single_gpu, ddp, zero2, zero3, or one of TRL's (fsdp2)
+  --accelerate_config NAME     a file, or single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node, or TRL's
   --method NAME                tempo (default) or grpo
   --model_name_or_path MODEL   a model on the Hub or a folder
   --task NAME                  math or demo: built-in prompts; or instead, as in TRL,
@@ -40,16 +40,18 @@ override the recipe. Flags of `accelerate launch` (--num_processes 2) are passed
   --reward_funcs NAME ...      math_reward, accuracy_reward, ... or the dotted path of a function
   --output_dir FOLDER          where checkpoints, metrics and the model card go
   --learning_rate, --num_generations, --max_completion_length, --max_steps, --use_vllm, --use_peft, ...
+  --check                      print batches, memory and what is sharded, refuse what cannot be, and start nothing
   --resume_from_checkpoint     last: go on from the last checkpoint in the output folder, if there is one
   --help-fields                print every field, with its meaning and default
 
 examples:
   tempo-trl train --config demo/tempo
   tempo-trl train --config qwen3-1.7b/math/tempo --resume_from_checkpoint last
-  tempo-trl train --config qwen3-1.7b/math/grpo --accelerate_config zero2 --num_processes 2 --learning_rate 2e-6
+  tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2 --check
+  tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2
 
 The same run without this launcher:
-  accelerate launch --config_file recipes/accelerate/zero2.yaml -m tempo_trl.train --config qwen3-1.7b/math/tempo
+  accelerate launch --config_file recipes/accelerate/single_gpu.yaml -m tempo_trl.train --config qwen3-1.7b/math/tempo
 """
 
 
@@ -79,6 +81,13 @@ def command_parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=demo)
 
     verbs.add_parser("train", add_help=False, help="train a model from a recipe (see `tempo-trl train --help`)")
+    verb = verbs.add_parser("publish", help="send a run to the Hub: model, card, recipe, record and curves")
+    verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
+    verb.add_argument("--repo", required=True, metavar="USER/NAME", help="repository, made if it does not exist")
+    verb.add_argument("--private", action="store_true", help="make it private")
+    verb.add_argument("--dry-run", action="store_true", help="print what would be sent, and send nothing")
+    verb.set_defaults(run=publish)
+
     verbs.add_parser("env", help="print the versions to put into a bug report").set_defaults(run=env)
     return parser
 
@@ -86,6 +95,11 @@ def command_parser() -> argparse.ArgumentParser:
 def demo(output: str, quick: bool, seeds: int) -> int:
     """Run the demonstration."""
     return importlib.import_module("tempo_trl.demo.run").main(output=output, quick=quick, seeds=seeds)
+
+
+def publish(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
+    """Send a run to the Hub."""
+    return importlib.import_module("tempo_trl.hub.publish").main(run_dir, repo, private, dry_run)
 
 
 def env() -> int:
@@ -118,6 +132,9 @@ def train(argv: list[str]) -> int:
     if "--help-fields" in argv:
         return importlib.import_module("tempo_trl.train").main(argv)
     try:
+        if "--check" in argv:
+            importlib.import_module("tempo_trl.check").check([flag for flag in argv if flag != "--check"])
+            return 0
         arguments = launch_arguments(argv)
     except ValueError as error:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)

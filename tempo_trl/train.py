@@ -8,7 +8,9 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +18,19 @@ from typing import TYPE_CHECKING
 import trl
 
 from tempo_trl.cli import TRAIN_HELP
+from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
+from tempo_trl.recipe_files import recipe_path
 from tempo_trl.train_arguments import REWARDS, RunArguments, TrainArguments, class_of, parse, recipe_parser
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
+
+CHECK_IS_LATE = (
+    "`--check` comes before a launch, and here it is too late: nothing was trained. Run `tempo-trl train --check` "
+    "with the same flags, and with `--accelerate_config` for the launcher's `--config_file`."
+)
 
 
 def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None) -> "GRPOTrainer":
@@ -36,7 +45,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
         "dtype": model_args.dtype,
     } | (training_args.model_init_kwargs or {})
     return class_of(script_args.method, "Trainer")(
-        model=_model_path(arguments),
+        model=model_path(arguments),
         reward_funcs=reward_funcs,
         args=training_args,
         train_dataset=train_dataset,
@@ -47,7 +56,8 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     )
 
 
-def _model_path(arguments: RunArguments) -> str:
+def model_path(arguments: RunArguments) -> str:
+    """Folder or Hub id of the model to train: the built-in one where task demo names none."""
     if arguments.script.task == "demo" and arguments.model.model_name_or_path in (None, "demo"):
         from tempo_trl.demo.policy import policy_path
 
@@ -73,18 +83,27 @@ def _reward_function(name: str) -> Callable:
 
 def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
     """Prompts to train on, and those to evaluate on if the run evaluates."""
-    load = {"math": _load_math, "demo": _load_demo, None: _load_as_trl_does}[arguments.script.task]
+    load = {"demo": _load_demo, None: _load_as_trl_does}.get(arguments.script.task, _load_benchmark)
     return load(arguments.script, arguments.training, arguments.mixture)
 
 
-def _load_math(script_args, training_args, _):
-    from tempo_trl.data.math_dataset import INSTRUCTION, load_math
-
-    texts = script_args.system_prompt, script_args.instruction or INSTRUCTION
-    train_dataset = load_math(script_args.dataset_train_split, script_args.train_file, *texts)
-    if not training_args.do_eval:
+def _load_benchmark(script_args, training_args, _):
+    words = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
+    train_split = script_args.dataset_train_split
+    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *words)
+    # The Hub has both splits in one download. Local rows to train on are compared with what else is named.
+    compare = not script_args.train_file or script_args.eval_file or script_args.drop_leaked_rows
+    if not (training_args.do_eval or compare):
         return train_dataset, None
-    return train_dataset, load_math(script_args.dataset_test_split, script_args.eval_file, *texts)
+    eval_dataset = load_prompts(script_args.task, _eval_split(script_args), script_args.eval_file, *words)
+    train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
+    return train_dataset, eval_dataset if training_args.do_eval else None
+
+
+def _eval_split(script_args: TrainArguments) -> str:
+    """The split to evaluate on: `dataset_test_split`, or the benchmark's own where that is a default it lacks."""
+    benchmark, split = BENCHMARKS[script_args.task], script_args.dataset_test_split
+    return benchmark.eval_split if split == "test" and split not in benchmark.splits else split
 
 
 def _load_demo(script_args, training_args, _):
@@ -134,23 +153,36 @@ def last_whole_checkpoint(output_dir: str) -> str | None:
     return None
 
 
-def run(arguments: RunArguments) -> None:
-    """Train, save, and evaluate once more at the end if the run evaluates at all; push if `push_to_hub` says so."""
+def run(arguments: RunArguments, argv: Sequence[str] = ()) -> None:
+    """Train, save, and evaluate once more at the end if the run evaluates at all; push if `push_to_hub` says so.
+
+    How the run is made, `argv` among it, is written to `OUTPUT_DIR/tempo` before it trains.
+    """
+    from tempo_trl.hub.provenance import record_run
+    from tempo_trl.hub.pushing import begin_pushing, clear_refusals, push
+    from tempo_trl.hub.redaction import move_token_to_environment
+
     training_args = arguments.training
-    trainer = build_trainer(arguments)
-    result = trainer.train(resume_from_checkpoint=checkpoint_to_resume(training_args))
+    move_token_to_environment(training_args)
+    with clear_refusals(training_args):
+        trainer = build_trainer(arguments)
+    checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
+    settings = {"script": asdict(arguments.script), "model": asdict(arguments.model)}
+    record_run(trainer, argv, _recipe(argv), dataset_name, settings, resumed=checkpoint is not None)
+    if trainer.hub_model_id is not None:  # the main process of a run that pushes
+        begin_pushing(trainer)
+    result = trainer.train(resume_from_checkpoint=checkpoint)
     trainer.log_metrics("train", result.metrics)
     trainer.save_metrics("train", result.metrics)
     trainer.save_state()
-    trainer.save_model()
-    dataset_name = _dataset_name(arguments.script)
+    trainer.save_model(_internal_call=True)  # and do not push it yet, which would end the run where the Hub is away
     trainer.create_model_card(Path(training_args.hub_model_id or training_args.output_dir).name, dataset_name)
     if training_args.do_eval:
         metrics = trainer.evaluate()
         trainer.log_metrics("eval", metrics)
         trainer.save_metrics("eval", metrics)
     if training_args.push_to_hub:
-        trainer.push_to_hub(dataset_name=dataset_name)
+        push(trainer, dataset_name)
     end(trainer)
 
 
@@ -166,11 +198,18 @@ def end(trainer: "GRPOTrainer") -> None:
     trainer.accelerator.end_training()  # `trainer.end()`, which transformers has from 5.18 on
 
 
+def _recipe(argv: Sequence[str]) -> Path | None:
+    """File of the recipe that `argv` names."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    name = parser.parse_known_args(argv)[0].config
+    return recipe_path(name) if name else None
+
+
 def _dataset_name(script_args: TrainArguments) -> str | None:
     """Hub id of the training data, for the model card; None for local rows."""
-    from tempo_trl.data.math_dataset import MATH_HUB_ID
-
-    return MATH_HUB_ID if script_args.task == "math" and not script_args.train_file else script_args.dataset_name
+    is_hubs = script_args.task in BENCHMARKS and not script_args.train_file
+    return BENCHMARKS[script_args.task].hub_id if is_hubs else script_args.dataset_name
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -180,6 +219,8 @@ def main(argv: list[str] | None = None) -> int:
         print(TRAIN_HELP, end="")
         return 0
     try:
+        if "--check" in argv:
+            raise ValueError(CHECK_IS_LATE)
         if "--help-fields" in argv:
             recipe_parser(argv)[0].print_help()
             return 0
@@ -187,7 +228,7 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)
         return 2
-    run(arguments)
+    run(arguments, argv)
     return 0
 
 

@@ -11,14 +11,18 @@ import trl
 from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, TrlParser
 
 import tempo_trl
+from tempo_trl.data import BENCHMARKS
+from tempo_trl.data.prompts import STYLES
 from tempo_trl.recipe_files import read_recipe, recipe_path
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
 
+    from tempo_trl.data import Benchmark
+
 # The package and the prefix of each method's trainer and config. Both packages import them on first use.
 METHODS = {"tempo": (tempo_trl, "TEMPO"), "grpo": (trl, "GRPO")}
-TASKS = ("math", "demo")
+TASKS = (*BENCHMARKS, "demo")
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 REWARDS = {
     "math_reward": "tempo_trl.rewards.math_reward",
@@ -38,16 +42,26 @@ class TrainArguments(ScriptArguments):
         method (`str`, *optional*, defaults to `"tempo"`):
             Picks trainer and config: `"tempo"` ([`TEMPOTrainer`]) or `"grpo"` ([`~trl.GRPOTrainer`]).
         task (`str`, *optional*):
-            Built-in prompts instead of `dataset_name`: `"math"` ([`~tempo_trl.data.math_dataset.load_math`]) or
-            `"demo"` (sums of digits, with a tiny model that takes the place of a missing `model_name_or_path`).
+            Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
+            `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` those that are for testing alone, too:
+            `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`) or `"demo"` (sums of digits, with a tiny model that takes the
+            place of a missing `model_name_or_path`).
         train_file (`str`, *optional*):
-            Local file of the rows of task `"math"` to train on, instead of the Hub's `dataset_train_split`.
+            Local file of a benchmark's rows to train on, instead of the Hub's `dataset_train_split`.
         eval_file (`str`, *optional*):
-            Local file of the rows of task `"math"` to evaluate on, instead of the Hub's `dataset_test_split`.
+            Local file of a benchmark's rows to evaluate on, instead of the Hub's `dataset_test_split` (where that is
+            left at `"test"` and the benchmark has no such split, the one it is evaluated on: MedMCQA's `validation`).
         system_prompt (`str`, *optional*):
-            First message of each prompt of task `"math"`; none if unset.
+            First message of a benchmark's prompts; an empty text for none. The style's own if unset.
         instruction (`str`, *optional*):
-            What closes the user's message in task `"math"`. It has to ask for a box. The task's own if unset.
+            What closes the user's message of a benchmark's prompts. It has to ask for what the reward reads, a box.
+            The style's own if unset.
+        prompt_style (`str`, *optional*):
+            Words and layout of a benchmark's prompts: `"boxed"` (if unset) or `"authors-code"`
+            ([`~tempo_trl.data.prompts`]).
+        drop_leaked_rows (`bool`, *optional*, defaults to `False`):
+            Whether to leave out a benchmark's rows to train on that are rows to evaluate on, too; otherwise they are
+            kept and named in a warning ([`~tempo_trl.data.leaks.check_leaks`]).
         reward_funcs (`list[str]`, *optional*):
             Reward functions: `"math_reward"`, `"accuracy_reward"`, `"reasoning_accuracy_reward"`,
             `"think_format_reward"`, `"get_soft_overlong_punishment"` (with `max_completion_len=1280`,
@@ -56,36 +70,52 @@ class TrainArguments(ScriptArguments):
             Reward model, on the Hub or in a folder; counted before `reward_funcs` in `reward_weights`.
 
     Raises:
-        ValueError: an unknown method, task or reward; no reward; a field of task `"math"` in another.
+        ValueError: an unknown method, task, style or reward; no reward; nothing to train on; a field of the benchmarks
+            without one.
     """
 
     method: str = field(default="tempo", metadata={"help": "Picks trainer and config: `tempo` or `grpo`."})
     task: str | None = field(
         default=None,
         metadata={
-            "help": "Built-in prompts instead of `dataset_name`: `math`, or `demo` (sums of digits, with a tiny model "
-            "that takes the place of a missing `model_name_or_path`)."
+            "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
+            "`medmcqa`; with a `train_file` those that are for testing alone, too: `gsm_hard`, `amc23`, "
+            "`mmlu_medical`), or `demo` (sums of digits, with a tiny model that takes the place of a missing "
+            "`model_name_or_path`)."
         },
     )
     train_file: str | None = field(
         default=None,
-        metadata={
-            "help": "Local file of the rows of task `math` to train on, instead of the Hub's `dataset_train_split`."
-        },
+        metadata={"help": "Local file of a benchmark's rows to train on, instead of the Hub's `dataset_train_split`."},
     )
     eval_file: str | None = field(
         default=None,
         metadata={
-            "help": "Local file of the rows of task `math` to evaluate on, instead of the Hub's `dataset_test_split`."
+            "help": "Local file of a benchmark's rows to evaluate on, instead of the Hub's `dataset_test_split` "
+            "(where that is left at `test` and the benchmark has no such split, the one it is evaluated on: MedMCQA's "
+            "`validation`)."
         },
     )
     system_prompt: str | None = field(
-        default=None, metadata={"help": "First message of each prompt of task `math`; none if unset."}
+        default=None,
+        metadata={"help": "First message of a benchmark's prompts; an empty text for none. The style's own if unset."},
     )
     instruction: str | None = field(
         default=None,
         metadata={
-            "help": "What closes the user's message in task `math`. It has to ask for a box. The task's own if unset."
+            "help": "What closes the user's message of a benchmark's prompts. It has to ask for what the reward "
+            "reads, a box. The style's own if unset."
+        },
+    )
+    prompt_style: str | None = field(
+        default=None,
+        metadata={"help": "Words and layout of a benchmark's prompts: `boxed` (if unset) or `authors-code`."},
+    )
+    drop_leaked_rows: bool = field(
+        default=False,
+        metadata={
+            "help": "Whether to leave out a benchmark's rows to train on that are rows to evaluate on, too; otherwise "
+            "they are kept and named in a warning."
         },
     )
     reward_funcs: list[str] | None = field(
@@ -116,12 +146,24 @@ class TrainArguments(ScriptArguments):
             raise ValueError(
                 "nothing to reward with: set `reward_funcs` (math_reward) or `reward_model_name_or_path`."
             )
-        ignored = [name for name in _MATH_FIELDS if getattr(self, name) is not None and self.task != "math"]
-        if ignored:
-            raise ValueError(f"{', '.join(ignored)}: read by task math alone, and the task is {self.task!r}.")
+        if self.prompt_style is not None:
+            _expect_one_of("prompt_style", self.prompt_style, STYLES)
+        self._check_benchmark(BENCHMARKS.get(self.task))
+
+    def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
+        given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
+        if given and benchmark is None:
+            names = ", ".join(BENCHMARKS)
+            raise ValueError(f"{', '.join(given)}: read by the tasks {names} alone, and the task is {self.task!r}.")
+        if benchmark and benchmark.train_split is None and self.train_file is None:
+            trainable = [name for name, other in BENCHMARKS.items() if other.train_split]
+            raise ValueError(
+                f"`task` {self.task} is for testing alone: train on one of {', '.join(trainable)}, or on rows of your "
+                "own in its columns with `train_file`."
+            )
 
 
-_MATH_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction")
+_BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", "prompt_style", "drop_leaked_rows")
 
 
 def _expect_one_of(name: str, value: str, known: Iterable[str], otherwise: str | None = None) -> None:

@@ -112,7 +112,7 @@ def test_accelerate_config_is_a_file_or_one_of_ours_or_one_of_trl_s(tmp_path, mo
     (tmp_path / "mine.yaml").touch()
     assert config_file("mine.yaml") == "mine.yaml"
     assert config_file("zero2") == str(recipes_folder() / "accelerate/zero2.yaml")
-    assert config_file("fsdp2").endswith("trl/accelerate_configs/fsdp2.yaml")
+    assert config_file("fsdp1").endswith("trl/accelerate_configs/fsdp1.yaml")
     assert cli.main(["train", "--config", RECIPE, "--accelerate_config", "zero9"]) == 2
     assert "ddp, fsdp1, fsdp2" in capsys.readouterr().err
 

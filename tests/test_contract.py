@@ -9,6 +9,7 @@ from collections import deque
 
 import pytest
 import torch
+from transformers import Trainer
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
@@ -19,6 +20,9 @@ OVERRIDDEN = {
     "_generate_and_score_completions": ["self", "inputs"],
     "_compute_loss": ["self", "model", "inputs"],
     "_get_train_sampler": ["self", "dataset"],
+    "_tokenize_prompts": ["self", "prompts"],
+    "_save_rng_state": ["self", "output_dir"],
+    "log": ["self", "logs", "start_time"],
     "_generate_single_turn": [
         "self",
         "prompt_ids",
@@ -142,6 +146,8 @@ def test_metrics_and_the_completions_table_are_where_we_write_to(stock):
 def test_the_trainer_has_the_attributes_we_read(stock):
     for name in ("num_generations", "num_generations_eval", "importance_sampling_level", "model", "accelerator"):
         assert hasattr(stock, name), f"GRPOTrainer.{name} is gone"
+    for name in ("eos_token_ids", "use_vllm", "rollout_func", "reward_func_names"):
+        assert hasattr(stock, name), f"GRPOTrainer.{name} is gone: see trainers/checks.py and faults.py"
     assert {"_tag_names", "_name", "_paper"} <= vars(GRPOTrainer).keys()
 
 
@@ -156,6 +162,24 @@ def test_trls_standard_deviation_is_ours(stock):
     ours = outcome_advantages(rewards, 4).float().view(2, 4)
     torch.testing.assert_close(ours, expected, equal_nan=True)
     assert "+ 1e-4)" in inspect.getsource(GRPOTrainer._generate_and_score_completions)
+
+
+def test_log_writes_the_completions_by_pandas_when_the_metrics_are_logged_and_cleared():
+    source = inspect.getsource(GRPOTrainer.log)
+    assert source.index("super().log(") < source.index("_metrics[mode].clear()") < source.index(".to_parquet(")
+    assert source.count(".to_parquet(") == 1, "faults.is_of_the_completions_table knows of one file"
+    assert 'f"completions_{self.state.global_step:05d}.parquet"' in source, "see faults.completions_path"
+
+
+def test_the_state_that_makes_a_checkpoint_whole_is_written_after_the_generators():
+    source = inspect.getsource(Trainer._save_checkpoint)
+    assert source.index("self._save_rng_state(") < source.index("self.state.save_to_json(")
+
+
+def test_prompts_are_tokenized_once_a_batch_into_unpadded_ids(stock):
+    assert inspect.getsource(GRPOTrainer).count("self._tokenize_prompts(") == 1
+    prompt_ids, *_ = stock._tokenize_prompts(["a", "bcd"])
+    assert [len(ids) for ids in prompt_ids] == [1, 3]
 
 
 def test_the_small_helpers_we_import_exist():

@@ -1,55 +1,189 @@
 """Every recipe is a run that the real parser takes, and says where its values come from."""
 
 import re
+import shlex
+from argparse import Namespace
+from configparser import ConfigParser
 from itertools import groupby
 
 import pytest
 from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command
+from transformers import TrainingArguments
 
-from tempo_trl import recipe_files
+from tempo_trl import cli, recipe_files
 from tempo_trl.recipe_files import accelerate_config_path, read_recipe, recipe_names, recipe_path, recipes_folder
 from tempo_trl.train_arguments import METHODS, parse
 
 OF_THE_METHOD = {"method", "output_dir", "td_coef"}
-MATH = ["qwen3-1.7b/math/tempo", "qwen3-1.7b/math/grpo"]
+# What the shapes of one model may differ in: how the same batch lies on devices, and where vLLM is.
+OF_THE_SHAPE = {
+    "output_dir",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "vllm_mode",
+    "vllm_gpu_memory_utilization",
+    "vllm_enable_sleep_mode",
+    "vllm_server_host",
+}
+MODELS = {"qwen3-1.7b": "Qwen/Qwen3-1.7B", "qwen3-4b": "Qwen/Qwen3-4B"}
+MATH = [name for name in recipe_names() if "/math/" in name]
+TABLE_1 = {  # column MATH: the base model, GRPO and TEMPO
+    "qwen3-1.7b": {"base": "68.5", "grpo": "82.4", "tempo": "87.0"},
+    "qwen3-4b": {"base": "71.3", "grpo": "87.6", "tempo": "91.0"},
+}
+# What starts a server, less the model: `tempo_trl.trainers.vllm_server` needs requests, which only vLLM brings.
+SERVER_FLAGS = [
+    "--max-model-len",
+    "4096",
+    "--weight-transfer-config",
+    '{"backend": "nccl"}',
+    "--logprobs-mode",
+    "processed_logprobs",
+    "--max-logprobs",
+    "-1",
+]
 # A machine without a GPU takes a bf16 recipe only if it is told that it has none.
 ON_CPU = ["--use_cpu", "true"]
 
 
+def header_commands(name: str) -> list[list[str]]:
+    """The indented shell commands of the recipe's first comment, in words."""
+    header = recipe_path(name).read_text().split("\n\n")[0].replace("\\\n#", "")
+    return [shlex.split(line) for line in re.findall(r"^#   +(\S.*)$", header, re.MULTILINE)]
+
+
+def launch_of(name: str) -> Namespace:
+    """What accelerate is told by the command in the recipe's header."""
+    words = header_commands(name)[-1]
+    return cli.launch_arguments(words[words.index("train") + 1 :])
+
+
+def devices_of(name: str) -> int:
+    """Processes that train, one a device, when the recipe is started by the command in its header."""
+    launch = launch_of(name)
+    if launch.config_file is None:
+        return 1
+    return _validate_launch_command(launch)[0].num_processes
+
+
+def arguments_on(devices: int, argv: list[str], monkeypatch):
+    """Arguments of a run as each of `devices` processes reads them: batch sizes depend on their number."""
+    monkeypatch.setattr(TrainingArguments, "world_size", property(lambda self: devices))
+    return parse([*argv, *ON_CPU])
+
+
+@pytest.fixture(params=MATH)
+def math_run(request, monkeypatch):
+    """(name, its arguments, completions of an update) of each recipe, on the devices of its header's command."""
+    devices = devices_of(request.param)
+    arguments = arguments_on(devices, ["--config", request.param], monkeypatch)
+    args = arguments.training
+    return request.param, arguments, devices * args.per_device_train_batch_size * args.gradient_accumulation_steps
+
+
 @pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_is_a_run_of_the_method_in_its_name(name):
-    script_args, training_args, *_ = parse(["--config", name, *ON_CPU])
+def test_a_recipe_is_a_run_of_the_method_in_its_name(name, monkeypatch):
+    script_args, training_args, *_ = arguments_on(devices_of(name), ["--config", name], monkeypatch)
     assert script_args.method == name.split("/")[-1]
     assert type(training_args).__name__ == METHODS[script_args.method][1] + "Config"
     assert training_args.output_dir == f"runs/{name}"
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_saves_at_the_end_of_a_generation(name):
-    _, args, *_ = parse(["--config", name, *ON_CPU])
+def test_a_recipe_saves_at_the_end_of_a_generation(name, monkeypatch):
+    args = arguments_on(devices_of(name), ["--config", name], monkeypatch).training
     assert args.save_steps * args.gradient_accumulation_steps % (args.steps_per_generation * args.num_iterations) == 0
 
 
-@pytest.mark.parametrize("name", MATH)
-def test_math_recipes_have_the_values_of_table_2(name):
-    script_args, args, model_args, _ = parse(["--config", name, *ON_CPU])
-    assert model_args.model_name_or_path == "Qwen/Qwen3-1.7B"
+def test_math_recipes_have_the_values_of_table_2(math_run):
+    name, (script_args, args, model_args, _), completions_of_an_update = math_run
+    assert model_args.model_name_or_path == MODELS[name.split("/")[0]]
     assert (script_args.task, script_args.reward_funcs) == ("math", ["math_reward"])
     assert (args.optim.startswith("adamw"), args.adam_beta1, args.adam_beta2) == (True, 0.9, 0.999)
     assert (args.learning_rate, args.weight_decay, args.warmup_steps) == (1e-6, 0.0, 0)
     assert (args.num_generations, args.max_completion_length, args.beta) == (6, 1024, 0.0)
     assert (args.epsilon, args.epsilon_high, args.loss_type) == (0.2, 0.28, "dapo")
-    completions_of_an_update = args.per_device_train_batch_size * args.gradient_accumulation_steps
     assert completions_of_an_update == 64 * args.num_generations
     assert args.num_train_epochs == 10
     assert args.chat_template_kwargs == {"enable_thinking": False}
 
 
-def test_math_recipes_generate_about_220_times():
-    _, args, *_ = parse(["--config", MATH[0], *ON_CPU])
+def test_math_recipes_generate_about_220_times(math_run):
+    _, (_, args, *_), _ = math_run
     generations = args.num_train_epochs * (7500 // (args.generation_batch_size // args.num_generations))
     assert generations == 230
     assert args.save_steps * args.gradient_accumulation_steps == args.steps_per_generation * 23
+
+
+def test_all_shapes_of_a_model_learn_equally(math_run, monkeypatch):
+    name, (_, args, *_), completions_of_an_update = math_run
+    model, *_, method = name.split("/")
+    plain = arguments_on(1, ["--config", f"{model}/math/{method}"], monkeypatch).training
+    assert completions_of_an_update == plain.per_device_train_batch_size * plain.gradient_accumulation_steps
+    assert args.generation_batch_size == plain.generation_batch_size
+    here, there = (read_recipe(recipe_path(recipe)) for recipe in (name, f"{model}/math/{method}"))
+    differing = {key for key in here.keys() | there.keys() if here.get(key) != there.get(key)}
+    assert differing <= OF_THE_SHAPE
+
+
+def test_each_model_comes_in_every_shape_with_both_methods():
+    shapes = ["eight_gpus/grpo", "eight_gpus/tempo", "grpo", "tempo", "two_gpus/grpo", "two_gpus/tempo"]
+    assert [f"{model}/math/{shape}" for model in MODELS for shape in shapes] == MATH
+
+
+def test_the_arithmetic_in_a_recipe_s_comment_is_that_of_its_values(math_run):
+    name, (_, args, *_), completions_of_an_update = math_run
+    products = r"(\d+) prompts x (\d+) completions = (\d+) devices? x (\d+) x (\d+)"
+    update, generation = re.findall(products, recipe_path(name).read_text().replace("\n#", ""))
+    per_device = args.num_generations, devices_of(name), args.per_device_train_batch_size
+    prompts = completions_of_an_update // args.num_generations
+    assert tuple(map(int, update)) == (prompts, *per_device, args.gradient_accumulation_steps)
+    prompts = args.generation_batch_size // args.num_generations
+    assert tuple(map(int, generation)) == (prompts, *per_device, args.steps_per_generation)
+
+
+@pytest.mark.parametrize("name", MATH)
+def test_a_header_names_the_cell_of_table_1_that_the_recipe_is_after(name):
+    model, *_, method = name.split("/")
+    row, cells = MODELS[model].removeprefix("Qwen/"), TABLE_1[model]
+    line = f"# Reproduces Table 1, row {row}, column MATH: {method.upper()} {cells[method]} "
+    assert f"{line}(the base model has {cells['base']}).\n" in recipe_path(name).read_text()
+    assert re.search(
+        r"# (Hardware: .* )?Time: estimated [\d to]+ hours; not run here\.\n", recipe_path(name).read_text()
+    )
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_command_in_a_header_starts_that_recipe(name):
+    assert f"--config {name} " in " ".join([*launch_of(name).training_script_args, ""])
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_command_in_a_header_passes_its_own_check(name, capsys):
+    words = header_commands(name)[-1]
+    assert cli.main([*words[words.index("train") :], "--check"]) == 0
+    assert "The geometry works" in capsys.readouterr().out
+
+
+def test_servers_start_with_the_flags_that_the_trainer_asks_for():
+    ours = pytest.importorskip("tempo_trl.trainers.vllm_server", exc_type=ImportError).server_command("M", 4096)
+    assert shlex.split(ours) == ["VLLM_SERVER_DEV_MODE=1", "vllm", "serve", "M", *SERVER_FLAGS]
+
+
+@pytest.mark.parametrize("name", [name for name in MATH if "/eight_gpus/" in name])
+def test_trainer_and_server_share_eight_gpus(name):
+    server, train = header_commands(name)
+    recipe = read_recipe(recipe_path(name))
+    model, host = recipe["model_name_or_path"], recipe["vllm_server_host"]
+    assert server[1:-4] == ["VLLM_SERVER_DEV_MODE=1", "vllm", "serve", model, *SERVER_FLAGS]
+    assert server[-2:] == ["--host", host]
+    assert SERVER_FLAGS[:2] == ["--max-model-len", str(recipe["vllm_max_model_length"])]
+    sampling, training = (words[0].removeprefix("CUDA_VISIBLE_DEVICES=").split(",") for words in (server, train))
+    assert len(training) == devices_of(name)
+    assert len(sampling) == int(server[server.index("--tensor-parallel-size") + 1])
+    assert sorted(training + sampling) == [str(gpu) for gpu in range(8)]
 
 
 def test_recipes_of_one_cell_differ_only_in_the_keys_of_the_method():
@@ -79,7 +213,7 @@ def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):
 
 
 def test_an_unknown_recipe_is_answered_with_those_there_are():
-    with pytest.raises(ValueError, match=r"demo/tempo, qwen3-1\.7b/math/grpo"):
+    with pytest.raises(ValueError, match=r"demo/tempo, qwen3-1\.7b/math/eight_gpus/grpo"):
         recipe_path("qwen3-1.7b/math/temp")
 
 
@@ -90,17 +224,51 @@ def test_a_wheel_carries_the_recipes_inside_the_package(tmp_path, monkeypatch):
     assert recipes_folder() == tmp_path / "tempo_trl/recipes"
 
 
-@pytest.mark.parametrize(
-    ("name", "distributed_type", "num_processes"),
-    [("single_gpu", "NO", 1), ("ddp", "MULTI_GPU", 8), ("zero2", "DEEPSPEED", 8), ("zero3", "DEEPSPEED", 8)],
-)
-def test_accelerate_takes_our_configurations(name, distributed_type, num_processes):
+def test_a_wheel_carries_every_file_of_the_recipes():
+    setup = ConfigParser()
+    setup.read(recipes_folder().parent / "setup.cfg")
+    patterns = setup["options.package_data"]["tempo_trl.recipes"].split(",")
+    carried = {path for pattern in patterns for path in recipes_folder().glob(pattern.strip())}
+    assert {path for path in recipes_folder().rglob("*") if path.is_file()} == carried
+
+
+ACCELERATE = {  # distributed type, processes, machines
+    "single_gpu": ("NO", 1, 1),
+    "ddp": ("MULTI_GPU", 8, 1),
+    "zero2": ("DEEPSPEED", 8, 1),
+    "zero3": ("DEEPSPEED", 8, 1),
+    "zero3_offload": ("DEEPSPEED", 8, 1),
+    "fsdp2": ("FSDP", 8, 1),
+    "multi_node": ("DEEPSPEED", 16, 2),
+}
+
+
+def test_every_accelerate_configuration_is_known_to_these_tests():
+    assert {path.stem for path in (recipes_folder() / "accelerate").iterdir()} == set(ACCELERATE)
+
+
+@pytest.mark.parametrize("name", ACCELERATE)
+def test_accelerate_takes_our_configurations(name):
     path = accelerate_config_path(name)
     assert path.parent == recipes_folder() / "accelerate"
     config = load_config_from_file(str(path))
-    assert (config.distributed_type, config.num_processes, config.mixed_precision) == (
-        distributed_type,
-        num_processes,
-        "bf16",
-    )
-    assert getattr(config, "deepspeed_config", {}).get("zero_stage", 0) == {"zero2": 2, "zero3": 3}.get(name, 0)
+    assert (config.distributed_type, config.num_processes, config.num_machines) == ACCELERATE[name]
+    assert config.mixed_precision == "bf16"
+    stages = {"zero2": 2, "zero3": 3, "zero3_offload": 3, "multi_node": 3}
+    deepspeed = getattr(config, "deepspeed_config", {})
+    assert deepspeed.get("zero_stage", 0) == stages.get(name, 0)
+    assert deepspeed.get("offload_optimizer_device", "none") == ("cpu" if name == "zero3_offload" else "none")
+    assert config.fsdp_config.get("fsdp_version") == (2 if name == "fsdp2" else None)
+
+
+@pytest.mark.parametrize("name", ACCELERATE)
+def test_an_accelerate_configuration_says_when_to_pick_it(name):
+    comment = re.match("(#.*\n)+", accelerate_config_path(name).read_text())[0].replace("\n# ", " ")
+    assert "Pick it " in comment
+
+
+def test_flags_win_over_an_accelerate_configuration():
+    flags = ["--num_processes", "1", "--offload_param_device", "cpu"]
+    launch = cli.launch_arguments(["--config", MATH[0], "--accelerate_config", "zero3_offload", *flags])
+    launch = _validate_launch_command(launch)[0]
+    assert (launch.num_processes, launch.offload_param_device, launch.offload_optimizer_device) == (1, "cpu", "cpu")

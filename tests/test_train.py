@@ -7,15 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOTrainer
 
 from tempo_trl import TEMPOTrainer
 from tempo_trl.cli import launch_arguments
+from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.recipe_files import accelerate_config_path
-from tempo_trl.train import build_trainer, checkpoint_to_resume, main
+from tempo_trl.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.train_arguments import parse
+from tests.data.rows import GOLD, HUB_ROWS, write_jsonl
 
 ROOT = Path(__file__).parents[1]
 REAL_ROWS = ROOT.parent / "shared/data/math_train.jsonl"
@@ -45,10 +48,13 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
         ("--learning_rate fast", "invalid float value: 'fast'"),
         ("--method grpo --td_coef 1", "`td_coef` belongs to method tempo, and this run's method is grpo"),
         ("--method ppo", "`method` is 'ppo', expected one of: tempo, grpo"),
-        ("--task maths", "`task` is 'maths', expected one of: math, demo"),
+        ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--reward_funcs math_rewards", "`reward_funcs` is 'math_rewards', expected one of: math_reward"),
         ("--dataset_name some/dataset", "got task and dataset_name"),
-        ("--task demo --train_file rows.jsonl", "train_file: read by task math alone"),
+        ("--task demo --train_file rows.jsonl", "train_file: read by the tasks math, "),
+        ("--task demo --drop_leaked_rows", "drop_leaked_rows: read by the tasks math, "),
+        ("--task gsm_hard", "`task` gsm_hard is for testing alone: train on one of math, medqa, "),
+        ("--prompt_style box", "`prompt_style` is 'box', expected one of: boxed, authors-code"),
         ("--td_coef -1", "`td_coef` must be a finite number"),
         ("--accelerate_config zero2", "a flag of `tempo-trl train`"),
         ("--config nowhere", "'nowhere' is no file and no recipe"),
@@ -102,6 +108,67 @@ def test_a_recipe_may_set_the_environment_and_what_is_the_launchers(tmp_path, mo
     arguments = launch_arguments([*argv, "--num_processes", "4"])
     assert arguments.config_file == str(accelerate_config_path("ddp"))
     assert arguments.num_processes == 4
+
+
+def datasets_of(*flags: str):
+    """Datasets of a run with `flags`; those of `GIVEN` that take a task."""
+    return load_datasets(parse([*GIVEN, "--do_eval", "true", *flags]))
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_benchmark_trains_and_evaluates_on_local_rows(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    path = str(write_jsonl(tmp_path / "rows.jsonl", HUB_ROWS[name]))
+    words = ["--system_prompt", "Be brief.", "--instruction", "Box it."]
+    datasets = datasets_of("--task", name, "--train_file", path, "--eval_file", path, *words)
+    for dataset in datasets:
+        assert dataset["solution"][:] == GOLD[name]
+        system, user = dataset[0]["prompt"]
+        assert (system["content"], user["content"].splitlines()[-1]) == ("Be brief.", "Box it.")
+
+
+def test_a_benchmark_comes_from_its_splits_on_the_hub_and_gives_the_card_its_name(monkeypatch):
+    asked = []
+
+    def load_dataset(name: str, split: str) -> Dataset:
+        asked.append((name, split))
+        return Dataset.from_list(HUB_ROWS["medmcqa"])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    flags = ["--task", "medmcqa", "--prompt_style", "authors-code"]
+    train_dataset, _ = datasets_of(*flags)  # TRL's dataset_test_split is test, where MedMCQA withholds the answers
+    assert asked == [("openlifescienceai/medmcqa", "train"), ("openlifescienceai/medmcqa", "validation")]
+    assert "A: VLDL, B: LDL" in train_dataset[0]["prompt"][-1]["content"]
+    assert _dataset_name(parse([*GIVEN, *flags]).script) == "openlifescienceai/medmcqa"
+    assert _dataset_name(parse([*GIVEN, *flags, "--train_file", "rows.jsonl"]).script) is None
+
+
+def test_rows_that_are_tested_on_are_not_trained_on_where_they_are_to_be_dropped(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    rows = HUB_ROWS["math"] + [HUB_ROWS["math"][0] | {"problem": "$2 + 0$?"}]
+    train_file, eval_file = (write_jsonl(tmp_path / f"{i}.jsonl", rows[i:]) for i in (0, 1))
+    flags = ["--train_file", str(train_file), "--eval_file", str(eval_file)]
+    assert [dataset.num_rows for dataset in datasets_of(*flags)] == [2, 1]
+    assert [dataset["row_id"][:] for dataset in datasets_of(*flags, "--drop_leaked_rows", "true")] == [[0], [0]]
+    verdicts = [record.getMessage() for record in caplog.records if record.name.startswith("tempo_trl")]
+    assert ["kept" in verdicts[0], "dropped" in verdicts[1]] == [True, True]
+
+
+def test_the_hub_s_splits_are_compared_without_an_evaluation_and_local_rows_ask_for_nothing(monkeypatch, caplog):
+    asked = []
+
+    def load_dataset(name: str, split: str, **_) -> Dataset:
+        asked.append((name, split))
+        return Dataset.from_list(HUB_ROWS["math"])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    hub, no_evaluation = "DigitalLearningGmbH/MATH-lighteval", ["--do_eval", "false"]
+    train_dataset, eval_dataset = datasets_of(*no_evaluation)
+    assert (asked, len(train_dataset), eval_dataset) == ([(hub, "train"), (hub, "test")], 1, None)
+    assert "1 rows to train on are rows to test on, too, and are kept" in caplog.text
+    asked.clear()
+    assert datasets_of(*no_evaluation, "--train_file", "rows.jsonl")[1] is None
+    assert asked == [("json", "train")]
 
 
 def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):

@@ -38,6 +38,8 @@ class TEMPOConfig(GRPOConfig):
     )
 
     def __post_init__(self):
+        if self.num_generations == 0:  # TRL refuses 1, and divides by it first
+            raise ValueError("`num_generations` must be at least 2, got 0: TEMPO compares the completions of a group.")
         super().__post_init__()
         if not 0.0 <= self.td_coef < math.inf:
             raise ValueError(

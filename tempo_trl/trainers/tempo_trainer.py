@@ -187,6 +187,11 @@ class TEMPOTrainer(GRPOTrainer):
                 faults.warn_of_a_refused_table(path, error)
             self._told_of_the_disk = True
 
+    def _save_rng_state(self, output_dir):
+        super()._save_rng_state(output_dir)
+        # Rank 0 now writes trainer_state.json, which makes the checkpoint a whole one: only with every rank's files.
+        self.accelerator.wait_for_everyone()
+
     def _compute_loss(self, model, inputs):
         if inputs["advantages"].dim() == 1:
             return super()._compute_loss(model, inputs)

@@ -1,18 +1,14 @@
 r"""MATH rows become TRL prompts, from the files and in the schema that the Hub has."""
 
-import json
 import logging
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tempo_trl.data.math_dataset import INSTRUCTION, MATH_COLUMNS, MATH_HUB_ID, load_math, math_prompt
 from tempo_trl.rewards import math_reward
-
-ROOT = Path(__file__).parents[2]
-REAL_ROWS = ROOT.parent / "shared" / "data"
+from tests.data.rows import REAL_ROWS, ROOT, write_jsonl, write_parquet
 
 ROWS = [
     {
@@ -28,21 +24,6 @@ ROWS = [
         "type": "Geometry",
     },
 ]
-
-
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-
-
-def write_jsonl(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def write_parquet(path, rows):
-    from datasets import Dataset
-
-    Dataset.from_list(rows).to_parquet(path)
 
 
 def test_a_row_becomes_a_conversation_that_ends_with_the_instruction():
@@ -87,7 +68,7 @@ def test_rows_without_an_answer_are_kept_and_named_in_a_warning(tmp_path, caplog
         dataset = load_math(path=tmp_path / "rows.jsonl")
     assert len(dataset) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        "1 rows of MATH have no answer in their solution and earn no reward: [1]"
+        "1 rows of math have no answer to compare with and earn no reward: [1]"
     ]
 
 

@@ -1,14 +1,19 @@
-"""What is refused or warned about before a step is spent."""
+"""What is refused or warned about before a step is spent, or at the first batch."""
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import pytest
-from trl import GRPOConfig
+from datasets import Dataset
+from transformers import BloomConfig, GenerationConfig, Qwen3ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl.trainers import checks
 
-from .recording import config, parity, questions
+from ..tiny import tiny_model_config, tiny_tokenizer
+from .recording import config, parity, questions, train
 
 
 def test_a_grpo_config_is_refused_with_what_to_change(tiny_model, tmp_path):
@@ -56,9 +61,161 @@ def test_saving_between_generations_warns_with_the_arithmetic(save_steps, tiny_m
 
 
 @pytest.mark.parametrize(
-    "saving", [SAVING | {"save_steps": 8}, SAVING | {"save_strategy": "epoch", "save_steps": 3}, {}]
+    "saving",
+    [
+        SAVING | {"save_steps": 8},
+        SAVING | {"save_strategy": "epoch", "save_steps": 3},
+        {"temperature": 0.6, "top_p": 0.9, "min_p": 0.05, "top_k": 20},
+        {},
+    ],
 )
 def test_aligned_saving_and_sampling_do_not_warn(saving, tiny_model, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         TEMPOTrainer(tiny_model, parity, config(tmp_path, **saving), questions())
+
+
+NO_BRANCH = r"Sampling is nearly greedy \({}\).*their tree has no branch"
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.1}, {"top_p": 0.05}, {"min_p": 0.95}])
+def test_nearly_greedy_sampling_warns_with_the_setting(sampling, tiny_model, tmp_path):
+    setting = "=".join(map(str, *sampling.items()))
+    for options in (sampling, {"generation_kwargs": sampling}):
+        with pytest.warns(UserWarning, match=NO_BRANCH.format(setting)):
+            TEMPOTrainer(tiny_model, parity, config(tmp_path, **options), questions())
+
+
+def test_greedy_sampling_that_is_overridden_does_not_warn(tiny_model, tmp_path):
+    overridden = {"top_k": 1, "generation_kwargs": {"top_k": 20}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        TEMPOTrainer(tiny_model, parity, config(tmp_path, **overridden), questions())
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0])
+def test_a_temperature_that_no_loss_divides_by_is_refused(temperature, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"`temperature` must be above 0, got .*Sample, with temperature 1"):
+        TEMPOTrainer(tiny_model, parity, config(tmp_path, temperature=temperature), questions())
+
+
+def test_other_ranks_leave_the_warning_to_the_main_one(tmp_path, monkeypatch):
+    args = config(tmp_path, top_k=1)
+    monkeypatch.setattr(type(args), "process_index", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        checks.check_settings(args)
+
+
+def repeats_itself(prompts, trainer):
+    """Two completions for the prompts of the first batch, one of them the other's beginning, and many later."""
+    first = trainer.state.global_step == 0
+    ids = [[30, 31][: 1 + i % 2] if first else [30 + i] for i in range(len(prompts))]
+    prompt_ids = trainer.processing_class(text=prompts)["input_ids"]
+    return {"prompt_ids": prompt_ids, "completion_ids": ids, "logprobs": [[-1.0] * len(row) for row in ids]}
+
+
+def test_a_first_batch_without_branches_is_told_whatever_sampled_it(tiny_model, tmp_path):
+    def flat(completions, **columns):
+        return [1.0] * len(completions)
+
+    with pytest.warns(UserWarning, match="The first batch has no branch") as told:
+        train(tiny_model, tmp_path, reward_funcs=flat, trainer={"rollout_func": repeats_itself})
+    assert len([warning for warning in told if "no branch" in str(warning.message)]) == 1
+    for rollout, reward in ((None, flat), (repeats_itself, parity)):  # branches; a value that differs after a prefix
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "The first batch")
+            train(tiny_model, tmp_path, reward_funcs=reward, max_steps=1, trainer={"rollout_func": rollout})
+
+
+@pytest.mark.parametrize("size", [1, -1])
+def test_trl_refuses_groups_below_two(size, tmp_path):
+    with pytest.raises(ValueError, match=f"at least 2 generations per prompt.* You provided {size}"):
+        config(tmp_path, num_generations=size)
+
+
+def test_empty_groups_are_refused_before_trl_divides_by_their_size(tmp_path):
+    with pytest.raises(ValueError, match="`num_generations` must be at least 2, got 0"):
+        config(tmp_path, num_generations=0)
+
+
+def test_a_group_in_evaluation_has_at_least_one_completion(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match="`num_generations_eval` must be at least 1, got -2"):
+        TEMPOTrainer(tiny_model, parity, config(tmp_path, num_generations_eval=-2), questions())
+
+
+def test_evaluation_on_one_completion_a_prompt_has_a_reward_and_no_tree(tiny_model, tmp_path):
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "num_generations_eval": 1, "max_steps": 1}
+    logged = train(tiny_model, tmp_path, trainer={"eval_dataset": questions(4)}, **evaluation).state.log_history
+    evaluated = next(entry for entry in logged if "eval_reward" in entry)
+    trees = {"branch_nodes", "branch_depth", "shared_prefix", "unique_tokens", "duplicates", "flat_groups"}
+    assert not {f"eval_tempo/{name}" for name in trees} & evaluated.keys()
+    assert {f"tempo/{name}" for name in trees - {"branch_depth"}} <= logged[0].keys()
+
+
+def without_end(**tokens):
+    """Model and tokenizer without an end-of-sequence token."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.eos_token = None
+    tokenizer.pad_token = tokens.get("pad", "<|endoftext|>")
+    model = Qwen3ForCausalLM(tiny_model_config(len(tokenizer)))
+    model.generation_config = GenerationConfig(eos_token_id=tokens.get("model"))
+    return model, tokenizer
+
+
+@pytest.mark.parametrize(
+    ("tokens", "rollout"), [({}, None), ({"model": 2}, None), ({"pad": None}, None), ({"pad": None}, repeats_itself)]
+)
+def test_a_tokenizer_without_an_end_is_refused_where_trl_would_fail_at_the_first_batch(tokens, rollout, tmp_path):
+    model, tokenizer = without_end(**tokens)
+    keywords = {"processing_class": tokenizer, "rollout_func": rollout}
+    with pytest.raises(ValueError, match=r"must have an end-of-sequence token, got eos_token=None.*Set `eos_token`"):
+        TEMPOTrainer(model, parity, config(tmp_path), questions(), **keywords)
+    with pytest.raises(TypeError):
+        GRPOTrainer(model, parity, config(tmp_path, GRPOConfig), questions(), **keywords).train()
+
+
+def test_a_rollout_may_end_its_completions_itself_and_is_told_what_counts_as_truncated(tmp_path):
+    model, tokenizer = without_end()
+    keywords = {"processing_class": tokenizer, "rollout_func": repeats_itself}
+    with pytest.warns(UserWarning, match="Neither the tokenizer nor the generation config has an end-of-sequence"):
+        trainer = train(model, tmp_path, trainer=keywords)
+    assert trainer.state.log_history[0]["completions/clipped_ratio"] == 1
+
+
+def long_prompts(iterable: bool):
+    dataset = Dataset.from_dict({"prompt": ["Two?", "Four?", "Eight?", "What is one and two and four?"] * 2})
+    return dataset.to_iterable_dataset() if iterable else dataset
+
+
+def of_context(tokens: int) -> Qwen3ForCausalLM:
+    return Qwen3ForCausalLM(tiny_model_config(len(tiny_tokenizer()), max_position_embeddings=tokens))
+
+
+@pytest.mark.parametrize("iterable", [False, True])
+def test_a_prompt_longer_than_the_context_leaves_room_for_is_told_once_and_training_goes_on(iterable, tmp_path):
+    options = {"dataset": long_prompts(iterable), "shuffle_dataset": False}
+    message = r"A prompt of 29 tokens and max_completion_length .* leaves 28 tokens .*Drop longer prompts"
+    with pytest.warns(UserWarning, match=message) as told:
+        tokens = {"processing_class": tiny_tokenizer()}
+        trainer = train(of_context(40), tmp_path, max_steps=4, trainer=tokens, **options)
+    assert len([warning for warning in told if "A prompt of" in str(warning.message)]) == 1
+    assert trainer.state.global_step == 4
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "A prompt of")
+        train(of_context(41), tmp_path, max_steps=4, trainer=tokens, **options)
+
+
+def test_a_completion_as_long_as_the_context_is_told_at_construction(tmp_path):
+    with pytest.warns(UserWarning, match=r"max_completion_length=12 leaves no room .* context of 12 tokens"):
+        TEMPOTrainer(of_context(12), parity, config(tmp_path), questions(), processing_class=tiny_tokenizer())
+
+
+def test_the_context_is_that_of_colocated_vllm_where_it_has_one(tmp_path):
+    trainer = SimpleNamespace(model=of_context(40))
+    vllm = {"use_vllm": True, "vllm_max_model_length": 32}
+    for more, room in (({"vllm_mode": "colocate"}, 20), ({"vllm_mode": "server"}, 28), ({"use_vllm": False}, 28)):
+        trainer.args = config(tmp_path, **(vllm | more))
+        assert checks.room_for_prompts(trainer) == room
+    trainer.model = SimpleNamespace(config=BloomConfig())  # which has no limit
+    assert checks.room_for_prompts(trainer) is None

@@ -14,7 +14,7 @@ import requests
 
 from ..trainers.launching import REPOSITORY, free_port
 
-PATIENCE = 240  # seconds to start; 20 to 45 were seen on two cores
+PATIENCE = 300  # seconds to start; 20 to 45 were seen on two cores
 
 
 class Server(NamedTuple):

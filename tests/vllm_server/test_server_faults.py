@@ -29,7 +29,7 @@ def test_without_a_server_the_run_ends_within_its_time_out_and_says_what_to_star
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_server_that_dies_ends_the_run_and_the_last_checkpoint_resumes_to_the_same_weights(
-    ranks, served_model, tmp_path
+    ranks, server, served_model, tmp_path
 ):
     from .server import running
 
@@ -47,11 +47,9 @@ def test_a_server_that_dies_ends_the_run_and_the_last_checkpoint_resumes_to_the_
     assert f"What was trained up to {last} is safe" in printed
     assert "--resume_from_checkpoint last" in printed
 
-    with running(served_model, tmp_path) as server:
-        resume = f"resume_from_checkpoint={str(last)!r}"
-        for name, more in (("cut", [resume]), ("whole", [])):
-            module, *rest = arguments(name, server.url)
-            run_ranks(torchrun(ranks), ranks, module, *rest, f"vllm_group_port={free_port()}", *more)
+    for name, more in (("cut", [f"resume_from_checkpoint={str(last)!r}"]), ("whole", [])):
+        module, *rest = arguments(name, server.url)
+        run_ranks(torchrun(ranks), ranks, module, *rest, f"vllm_group_port={free_port()}", *more)
     resumed, whole = (load_file(tmp_path / name / "model.safetensors") for name in ("cut", "whole"))
     for name, value in whole.items():
         torch.testing.assert_close(resumed[name], value, rtol=1e-5, atol=1e-7)

@@ -1,0 +1,218 @@
+"""What TEMPO adds to GRPO on a GPU, paired in one run: `python -m benchmarks.gpu`. Not run here: no GPU was at hand.
+
+Steps of TEMPO and of GRPO take turns on the same weights: bf16, transformers' generation, completions of one length,
+an untrained Qwen3 of the size of Qwen3-0.6B (no download). Credit is compared too: of the device's tensors with that
+of the CPU's, and what trained with both. `--device cpu --tiny` is the same run in seconds, which says nothing of time.
+"""
+
+import os
+
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # Trainer would split the batch over all it sees
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import argparse
+import tempfile
+import time
+from statistics import median
+from typing import NamedTuple
+
+import torch
+from datasets import Dataset
+from rich.console import Console
+from rich.table import Table
+from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
+from trl import GRPOTrainer
+
+from benchmarks.training_step import TimedTrainer
+from tempo_trl import TEMPOConfig
+from tempo_trl.credit import tempo_advantages
+from tempo_trl.demo.policy import character_tokenizer
+
+GROUP = 8
+WARM_UP = 2  # steps that are not measured, one of each method
+TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}  # TRL's scalars are float32, ours float64: as in tests/trainers
+
+
+class Size(NamedTuple):
+    """A model, and the completions of a step."""
+
+    completions: int
+    tokens: int
+    model: dict
+
+
+SMALL = Size(
+    64,
+    512,
+    {
+        "vocab_size": 151_936,
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "tie_word_embeddings": True,
+    },
+)
+TINY = Size(
+    16,
+    16,
+    {
+        "vocab_size": len(character_tokenizer()),
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+    },
+)
+
+
+class Batch(NamedTuple):
+    """A batch that TEMPO has scored, as it lay on the device."""
+
+    ids: torch.Tensor
+    lengths: torch.Tensor
+    rewards: torch.Tensor
+    advantages: torch.Tensor
+
+
+class PairedTrainer(TimedTrainer):
+    """A step of TEMPO, then one of GRPO. Keeps TEMPO's batches, and the seconds that were ours after each."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.batches: list[Batch] = []
+        self.ours_after: list[float] = []
+
+    def _outcome(self, advantages):
+        wait_for(advantages.device)  # what is still queued is TRL's
+        completion_ids, rewards_per_func = self._scored
+        lengths = torch.tensor([len(ids) for ids in completion_ids], device=advantages.device)
+        self.scored = lengths, rewards_per_func[:, 0]
+        return super()._outcome(advantages)
+
+    def _generate_and_score_completions(self, inputs):
+        if self.state.global_step % 2:
+            return GRPOTrainer._generate_and_score_completions(self, inputs)
+        output = super()._generate_and_score_completions(inputs)
+        self.batches.append(Batch(output["completion_ids"], *self.scored, output["advantages"]))
+        self.ours_after.append(self.ours)
+        return output
+
+
+class Meter(TrainerCallback):
+    """Seconds and peak bytes of each optimizer step, with what it has queued."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.seconds: list[float] = []
+        self.peak: list[int] = []
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        wait_for(self.device)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        self.began = time.perf_counter()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        wait_for(self.device)
+        self.seconds.append(time.perf_counter() - self.began)
+        self.peak.append(torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0)
+
+
+def wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def odd_or_even(completions, completion_ids, **columns) -> list[float]:
+    return [float(sum(ids) % 2) for ids in completion_ids]
+
+
+def train(device: torch.device, size: Size, pairs: int) -> tuple[PairedTrainer, Meter]:
+    """A run of `pairs` measured pairs of steps."""
+    torch.manual_seed(0)
+    model, meter = Qwen3ForCausalLM(Qwen3Config(max_position_embeddings=1024, **size.model)), Meter(device)
+    prompts = Dataset.from_dict({"prompt": [f"{a}+{b}?" for a in range(10) for b in range(10)]})
+    with tempfile.TemporaryDirectory() as folder:
+        args = TEMPOConfig(
+            folder,
+            use_cpu=device.type == "cpu",
+            bf16=True,
+            per_device_train_batch_size=size.completions,
+            num_generations=GROUP,
+            max_completion_length=size.tokens,
+            top_k=2,  # an untrained model would part at every token
+            generation_kwargs={"min_new_tokens": size.tokens},
+            max_steps=WARM_UP + 2 * pairs,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+            logging_steps=1000,
+        )
+        tokenizer = character_tokenizer()
+        trainer = PairedTrainer(model, odd_or_even, args, prompts, processing_class=tokenizer, callbacks=[meter])
+        trainer.train()
+    return trainer, meter
+
+
+def differences(batches: list[Batch]) -> tuple[float, float]:
+    """Largest difference of credit between device and CPU, and between what trained and the CPU's credit.
+
+    Raises:
+        AssertionError: device and CPU differ at all, or what trained differs by more than `TOLERANCE`.
+    """
+    apart, trained = 0.0, 0.0
+    for batch in batches:
+        there = tempo_advantages(batch.ids, batch.lengths, batch.rewards, GROUP).cpu()
+        here = tempo_advantages(batch.ids.cpu(), batch.lengths.cpu(), batch.rewards.cpu(), GROUP)
+        torch.testing.assert_close(there, here, rtol=0, atol=0)
+        torch.testing.assert_close(batch.advantages.cpu(), here, **TOLERANCE)
+        apart = max(apart, (there - here).abs().max().item())
+        trained = max(trained, (batch.advantages.cpu() - here).abs().max().item())
+    return apart, trained
+
+
+def rows(trainer: PairedTrainer, meter: Meter) -> list[tuple[str, str]]:
+    tempo, grpo = meter.seconds[WARM_UP::2], meter.seconds[WARM_UP + 1 :: 2]
+    apart, trained = differences(trainer.batches)
+    ours = trainer.ours_after[-1] - trainer.ours_after[0]
+    peaks = [max(meter.peak[first::2]) / 2**30 for first in (WARM_UP, WARM_UP + 1)]
+    memory = f"{peaks[0]:.2f} / {peaks[1]:.2f} GiB" if meter.device.type == "cuda" else "not measured on a CPU"
+    ratios = [with_tree / without for with_tree, without in zip(tempo, grpo, strict=True)]
+    name = meter.device.type.upper()
+    return [
+        (f"TEMPO's step / GRPO's, median of {len(ratios)} pairs", f"{median(ratios):.3f}"),
+        ("... least and most", f"{min(ratios):.3f} to {max(ratios):.3f}"),
+        ("share of TEMPO's step that is ours", f"{100 * ours / sum(tempo):.2f} %"),
+        ("peak memory of a step, TEMPO / GRPO", memory),
+        (f"credit of the {name}'s tensors, largest difference to the CPU's", f"{apart:g} (exactly 0 is asked)"),
+        ("what trained, largest difference to the CPU's credit", f"{trained:.1e} (asked: 1e-5 + 1e-4 of it)"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
+    parser.add_argument("--tiny", action="store_true", help="a tiny model: only shows that it runs")
+    parser.add_argument("--pairs", type=int, default=8, help="measured pairs of steps (%(default)s)")
+    asked = parser.parse_args()
+    if asked.device == "cuda" and not torch.cuda.is_available():
+        parser.error("torch sees no GPU. `--device cpu --tiny` runs the same on a CPU.")
+    device, size = torch.device(asked.device), TINY if asked.tiny else SMALL
+    trainer, meter = train(device, size, asked.pairs)
+    where = torch.cuda.get_device_name(device) if asked.device == "cuda" else "CPU"
+    parameters = sum(p.numel() for p in trainer.model.parameters()) / 1e6
+    step = f"{parameters:.2f}M parameters, bf16, {size.completions} completions of {size.tokens} tokens"
+    table = Table("figure", "measured", title=f"TEMPO and GRPO by turns: {step}")
+    table.caption = f"{where}, torch {torch.__version__}"
+    for row in rows(trainer, meter):
+        table.add_row(*row)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()

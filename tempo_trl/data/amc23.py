@@ -1,0 +1,39 @@
+r"""AMC23: the 40 problems of 2023 among 83 problems of the American Mathematics Competitions 12, all for testing.
+
+https://huggingface.co/datasets/AI-MO/aimo-validation-amc, one row of its only split, which is called train:
+
+    id       10
+    problem  What is the product of all solutions to the equation
+             \[\log_{7x}2023\cdot \log_{289x}2023=\log_{2023x}2023\]
+    answer   1.0
+    url      https://artofproblemsolving.com/wiki/index.php/2023_AMC_12A_Problems/Problem_19
+
+The other 43 are of 2022. They are left out by their address, of the Hub's rows and of a local file's; row ids are
+those of the whole file. Answers are whole numbers, written as floats.
+"""
+
+from tempo_trl.data.benchmark import Benchmark
+
+
+def to_row(row: dict, row_id: int) -> dict:
+    """A problem with its answer, `1` for 1.0, and its `url`."""
+    answer = row["answer"]
+    solution = str(int(answer)) if answer == int(answer) else repr(answer)
+    return {"row_id": row_id, "question": row["problem"], "solution": solution, "url": row["url"]}
+
+
+def is_of_2023(row: dict) -> bool:
+    """Whether the problem was set in 2023, by its address."""
+    return "/2023_AMC_" in row["url"]
+
+
+AMC23 = Benchmark(
+    name="amc23",
+    hub_id="AI-MO/aimo-validation-amc",
+    splits=("train",),
+    eval_split="train",
+    columns=("problem", "answer", "url"),
+    domain="math",
+    to_row=to_row,
+    keep=is_of_2023,
+)

@@ -1,0 +1,33 @@
+r"""GSM-Hard (https://huggingface.co/papers/2211.10435): 1,319 problems of GSM8K with larger numbers, all for testing.
+
+https://huggingface.co/datasets/reasoning-machines/gsm-hard, one row of its only split, which is called train:
+
+    input   There are 8043777 roses in the vase. There are 7 more dahlias than roses in the vase. How many flowers are
+            there in the vase in total?
+    code    def solution(): ... return result
+    target  16087561.0
+
+Targets are floats, some negative, some with a fraction, some rounded to as few digits as 2.0107e-06 has: a reward has
+to compare them with a tolerance. Some make no sense as an answer (people with a fraction), and count all the same.
+"""
+
+import math
+
+from tempo_trl.data.benchmark import Benchmark
+
+
+def to_row(row: dict, row_id: int) -> dict:
+    """A problem with its target as the shortest text that reads back as the same float: `-9867630.0`, `2.0107e-06`."""
+    target = float(row["target"])
+    return {"row_id": row_id, "question": row["input"], "solution": repr(target) if math.isfinite(target) else ""}
+
+
+GSM_HARD = Benchmark(
+    name="gsm_hard",
+    hub_id="reasoning-machines/gsm-hard",
+    splits=("train",),
+    eval_split="train",
+    columns=("input", "target"),
+    domain="math",
+    to_row=to_row,
+)

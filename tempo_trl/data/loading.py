@@ -1,0 +1,106 @@
+"""From the Hub or a local file to TRL prompts."""
+
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tempo_trl.data.benchmark import Benchmark
+from tempo_trl.data.prompts import LETTERS, messages
+from tempo_trl.rewards.boxed import gold_answer
+from tempo_trl.rewards.grader import MAX_ANSWER_CHARS
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+logger = logging.getLogger(__name__)
+
+_BUILDERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+
+
+def load(
+    benchmark: Benchmark,
+    split: str | None = None,
+    path: str | os.PathLike | None = None,
+    system_prompt: str | None = None,
+    instruction: str | None = None,
+    style: str = "boxed",
+) -> "Dataset":
+    """The prompts of a benchmark; see [`~tempo_trl.data.load_prompts`]."""
+    rows = _hub_rows(benchmark, split or benchmark.eval_split) if path is None else _file_rows(path)
+    _require_columns(benchmark, rows.column_names)
+    words = {"system_prompt": system_prompt, "instruction": instruction, "style": style}
+    dataset = rows.map(
+        prompt_row,
+        with_indices=True,
+        fn_kwargs={"benchmark": benchmark, **words},
+        remove_columns=rows.column_names,
+        load_from_cache_file=False,  # it knows functions by name, and would keep an old version's words
+    )
+    if benchmark.keep is not None:
+        dataset = dataset.select([row_id for row_id, row in enumerate(rows) if benchmark.keep(row)])
+    _warn(benchmark, ungradable_rows(dataset, benchmark), "have no answer to compare with and earn no reward")
+    _warn(benchmark, ambiguous_rows(dataset), "have the text of the right option twice and are graded by its letter")
+    return dataset
+
+
+def prompt_row(row: dict, row_id: int, benchmark: Benchmark, **words: str | None) -> dict:
+    """A row of the Hub as a row for TRL; `words` are those of [`~tempo_trl.data.prompts.messages`]."""
+    row = benchmark.to_row(row, row_id)
+    columns = {name: value for name, value in row.items() if name not in ("question", "stem")}
+    return {"prompt": messages(row, **words), "source": benchmark.name, **columns}
+
+
+def ungradable_rows(dataset: "Dataset", benchmark: Benchmark) -> list[int]:
+    """Row ids of the prompts that have no answer to compare with: whatever is sampled for them, the reward is None."""
+    pairs = zip(dataset["row_id"], dataset["solution"], strict=True)
+    return [row_id for row_id, solution in pairs if not _is_gradable(benchmark.domain, solution)]
+
+
+def ambiguous_rows(dataset: "Dataset") -> list[int]:
+    """Row ids of the choices that have the text of the right option in another option, too."""
+    if "options" not in dataset.column_names:
+        return []
+    rows = zip(dataset["row_id"], dataset["options"], dataset["solution"], strict=True)
+    return [row_id for row_id, options, letter in rows if letter and options.count(options[LETTERS.index(letter)]) > 1]
+
+
+def _is_gradable(domain: str, solution: str) -> bool:
+    return 0 < len(gold_answer(solution) if domain == "math" else solution) <= MAX_ANSWER_CHARS
+
+
+def _hub_rows(benchmark: Benchmark, split: str) -> "Dataset":
+    from datasets import concatenate_datasets, load_dataset  # costs a second; the command line's help must not wait
+
+    unknown = [name for name in (part.partition("[")[0] for part in split.split("+")) if name not in benchmark.splits]
+    if unknown:
+        raise ValueError(
+            f"{benchmark.name} has no split {unknown[0]!r} with answers, expected {' or '.join(benchmark.splits)}, or "
+            f"a slice such as {benchmark.eval_split}[:100]."
+        )
+    if not benchmark.configs:
+        return load_dataset(benchmark.hub_id, split=split)
+    return concatenate_datasets([load_dataset(benchmark.hub_id, name, split=split) for name in benchmark.configs])
+
+
+def _file_rows(path: str | os.PathLike) -> "Dataset":
+    from datasets import load_dataset
+
+    builder = _BUILDERS.get(Path(path).suffix)
+    if builder is None:
+        raise ValueError(f"path ends in {Path(path).suffix!r}, expected one of {', '.join(_BUILDERS)}: convert {path}")
+    return load_dataset(builder, data_files=os.fspath(path), split="train")  # a lone file is always called train
+
+
+def _require_columns(benchmark: Benchmark, columns: list[str]) -> None:
+    missing = [name for name in benchmark.columns if name not in columns]
+    if missing:
+        raise ValueError(
+            f"rows of {benchmark.name} lack {', '.join(missing)}: got columns {', '.join(columns)}, "
+            f"expected {', '.join(benchmark.columns)}. Rename the file's columns, or load {benchmark.hub_id}."
+        )
+
+
+def _warn(benchmark: Benchmark, row_ids: list[int], what: str) -> None:
+    if row_ids:
+        logger.warning("%d rows of %s %s: %s", len(row_ids), benchmark.name, what, row_ids)

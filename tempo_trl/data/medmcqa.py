@@ -1,0 +1,41 @@
+"""MedMCQA (https://huggingface.co/papers/2203.14371): questions of Indian medical entrance exams, four options each.
+
+https://huggingface.co/datasets/openlifescienceai/medmcqa, one row of the validation split:
+
+    question      Apoprotein B-48 is found in
+    opa           VLDL
+    opb           LDL
+    opc           HDL
+    opd           Chylomicrons
+    cop           3
+    subject_name  Biochemistry
+
+`cop` counts from 0 here, and from 1 in the files that the authors keep on GitHub. The answers of the test split are
+withheld (-1): the 4,183 rows of the validation split are what is evaluated; 182,822 are there to train on, which the
+TEMPO paper does not do. `choice_type: multi` is about the way the question is built: every row has one answer.
+"""
+
+from tempo_trl.data.benchmark import Benchmark, choice_row
+
+
+def to_row(row: dict, row_id: int) -> dict:
+    """A question with the letter of its answer, and its `subject`."""
+    if not -1 <= row["cop"] <= 3:
+        raise ValueError(
+            f"row {row_id} of medmcqa has cop {row['cop']}, expected 0 to 3, or -1 where the answer is withheld: "
+            "subtract 1 from all of them if the file is the one on GitHub, which counts from 1."
+        )
+    options = [row[f"op{letter}"] for letter in "abcd"]
+    return choice_row(row_id, row["question"], options, row["cop"], subject=row["subject_name"])
+
+
+MEDMCQA = Benchmark(
+    name="medmcqa",
+    hub_id="openlifescienceai/medmcqa",
+    splits=("train", "validation"),
+    eval_split="validation",
+    columns=("question", "opa", "opb", "opc", "opd", "cop", "subject_name"),
+    domain="choice",
+    to_row=to_row,
+    train_split="train",
+)

@@ -1,0 +1,40 @@
+"""MedQA (https://huggingface.co/papers/2009.13081): questions of US medical licensing exams, 10,178 and 1,273 to test.
+
+https://huggingface.co/datasets/GBaker/MedQA-USMLE-4-options, one row of the test split:
+
+    question    A 23-year-old woman, gravida 2, para 1, at 28 weeks' gestation comes to the physician for a routine
+                prenatal examination. [...] Administration of which of the following is most appropriate at this time?
+    answer      Anti-D IgG
+    options     {"A": "Anti-A IgG", "B": "Anti-D IgG", "C": "Anti-B IgG", "D": "Anti-D IgM"}
+    meta_info   step1
+    answer_idx  B
+
+The exams had five options. https://huggingface.co/datasets/Neelectric/MedQA-USMLE has the same questions with all five
+in the same columns, and is what the TEMPO authors' code trains on; the paper does not say. Here the four options are
+`medqa`, the five are `medqa_5options`: the questions are the same, so that one's test is no test for the other's train
+split, and figures of the two cannot be compared.
+"""
+
+from tempo_trl.data.benchmark import Benchmark, choice_row, one_line
+
+
+def to_row(row: dict, row_id: int) -> dict:
+    """A question with the letter of its answer; without one where the letter and the text of the answer disagree."""
+    # A file's options are one struct: a letter that only other rows have is there, with None.
+    options = {letter: text for letter, text in sorted(row["options"].items()) if text is not None}
+    letters, letter = list(options), row["answer_idx"]
+    agrees = letter in letters and one_line(options[letter]) == one_line(row["answer"])
+    return choice_row(row_id, row["question"], list(options.values()), letters.index(letter) if agrees else -1)
+
+
+MEDQA = Benchmark(
+    name="medqa",
+    hub_id="GBaker/MedQA-USMLE-4-options",
+    splits=("train", "test"),
+    eval_split="test",
+    columns=("question", "answer", "options", "answer_idx"),
+    domain="choice",
+    to_row=to_row,
+    train_split="train",
+)
+MEDQA_5OPTIONS = MEDQA._replace(name="medqa_5options", hub_id="Neelectric/MedQA-USMLE")

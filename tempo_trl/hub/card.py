@@ -1,0 +1,135 @@
+"""The model card of a run: what was trained on what, what was measured, and how to do it again."""
+
+import shlex
+from pathlib import Path
+
+from huggingface_hub import ModelCard, ModelCardData
+
+from tempo_trl.hub.curves import training_log
+from tempo_trl.hub.evaluations import Result, model_index_results
+from tempo_trl.hub.provenance import FOLDER, RECIPE
+
+TEMPLATE = Path(__file__).parent / "model_card.md"
+# Flags that say where a run goes, not what it is; their values go with them.
+PLACES = ("config", "output_dir", "resume_from_checkpoint", "push_to_hub", "hub_model_id", "hub_token")
+SHOWN = (
+    ("learning rate", "learning_rate"),
+    ("completions a prompt", "num_generations"),
+    ("tokens a completion, at most", "max_completion_length"),
+    ("TD coefficient", "td_coef"),
+    ("clip, upper clip", ("epsilon", "epsilon_high")),
+    ("KL coefficient", "beta"),
+)
+
+
+def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pictures: list[str]) -> str:
+    """
+    The card, metadata included.
+
+    Args:
+        run_dir (`Path`):
+            Folder of the run.
+        repo (`str`):
+            Where the model goes, `user/name`.
+        record (`dict`):
+            What [`~tempo_trl.hub.provenance.record_run`] wrote.
+        results (`list[Result]`):
+            What was measured.
+        pictures (`list[str]`):
+            Paths in the repository of the curves (`tempo/curves.png`) and of the prefix tree, those that exist.
+
+    Returns:
+        `str`: the same for the same run, so that nothing changes when it is published again.
+    """
+    log = training_log(run_dir)
+    recipe = (run_dir / FOLDER / RECIPE).is_file()
+    card = ModelCard.from_template(
+        metadata(repo, record, results),
+        template_path=str(TEMPLATE),
+        name=repo.split("/")[-1],
+        repo=repo,
+        record=record,
+        results=results,
+        adapter=record["model"]["adapter"],
+        base=_linked(record["model"]["hub_id"], "") or f"the local model `{record['model']['name']}`",
+        data=_data(record["dataset"]),
+        training=training_table(record, log),
+        commands=commands(repo, record, recipe),
+        recipe=recipe,
+        logged=bool(log),
+        has_curves=f"{FOLDER}/curves.png" in pictures,
+        tree=next((path for path in pictures if Path(path).stem == "tree"), None),
+    )
+    return str(card)
+
+
+def metadata(repo: str, record: dict, results: list[Result]) -> ModelCardData:
+    """What the Hub files the model under."""
+    base, adapter = record["model"]["hub_id"], record["model"]["adapter"]
+    return ModelCardData(
+        model_name=repo.split("/")[-1],
+        library_name="peft" if adapter else "transformers",
+        pipeline_tag="text-generation",
+        base_model=base,
+        base_model_relation=("adapter" if adapter else "finetune") if base else None,
+        datasets=[record["dataset"]["hub_id"]] if record["dataset"]["hub_id"] else None,
+        tags=record["tags"],
+        eval_results=model_index_results(results) or None,
+    )
+
+
+def _linked(hub_id: str | None, prefix: str) -> str | None:
+    return f"[{hub_id}](https://huggingface.co/{prefix}{hub_id})" if hub_id else None
+
+
+def _data(dataset: dict) -> str:
+    rows = f" ({dataset['rows']:,} prompts)" if dataset["rows"] else ""
+    return (_linked(dataset["hub_id"], "datasets/") or "data that are not on the Hub") + rows
+
+
+def training_table(record: dict, log: list[dict]) -> list[tuple[str, str]]:
+    """What the card shows of the settings and surroundings, as pairs."""
+    settings, git, versions = record["config"]["training"], record["git"], record["versions"]
+    commit = f", commit {git['commit'][:12]}{' with local changes' * git['dirty']}" if git else ""
+    rewards = [entry["reward"] for entry in log if "reward" in entry]
+    table = [("optimizer steps", str(log[-1]["step"]))] if log else []
+    if rewards:
+        table.append(("mean reward of training, first and last logged", f"{rewards[0]:.3f}, {rewards[-1]:.3f}"))
+    table += [(what, text) for what, names in SHOWN if (text := _shown(settings, names))]
+    return [
+        *table,
+        ("seed", str(record["seed"])),
+        ("started", record["started"]),
+        ("processes, devices", f"{record['processes']} ({record['distributed']}), {', '.join(record['devices'])}"),
+        ("tempo_trl", versions["tempo_trl"] + commit),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if name != "tempo_trl")),
+    ]
+
+
+def _shown(settings: dict, names: str | tuple[str, ...]) -> str:
+    names = (names,) if isinstance(names, str) else names
+    return ", ".join(str(settings[name]) for name in names if settings.get(name) is not None)
+
+
+def commands(repo: str, record: dict, recipe: bool) -> list[str]:
+    """Three commands that do the run again; where it had no recipe, what had started it."""
+    git, tempo_trl = record["git"], record["versions"]["tempo_trl"]
+    install = f"git checkout {git['commit']} && pip install ." if git else f"pip install tempo_trl=={tempo_trl}"
+    fetch = f'hf download {repo} --include "tempo/*" --local-dir published'
+    if not recipe:
+        return [install, fetch, shlex.join(record["command"])]
+    flags = without_flags(record["command"], PLACES)
+    if record["processes"] > 1:
+        flags += ["--num_processes", str(record["processes"])]
+    return [install, fetch, shlex.join(["tempo-trl", "train", "--config", "published/tempo/recipe.yaml", *flags])]
+
+
+def without_flags(argv: list[str], names: tuple[str, ...]) -> list[str]:
+    """`argv` less the flags of these names and what follows each up to the next flag."""
+    kept, dropping = [], False
+    for argument in argv:
+        if argument.startswith("--"):
+            dropping = argument[2:].partition("=")[0].replace("-", "_") in names
+        if not dropping:
+            kept.append(argument)
+    return kept

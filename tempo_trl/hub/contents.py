@@ -1,0 +1,64 @@
+"""What of a run goes to the Hub: files of its folder, and those that are made from them."""
+
+from pathlib import Path
+
+from tempo_trl.hub.card import model_card
+from tempo_trl.hub.curves import curves, training_log
+from tempo_trl.hub.evaluations import eval_results_files, read_results
+from tempo_trl.hub.provenance import FOLDER, read_record
+
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
+# Model, tokenizer and Trainer's results lie at the top of the folder. Checkpoints, tables of completions and logs stay
+# at home, and so does training_args.bin: a pickle, which nobody should load and which may hold what is secret.
+PATTERNS = (
+    *WEIGHTS,
+    "*.json",
+    "*.jinja",
+    "*.model",
+    "*.txt",
+    "*.py",
+    "evaluation/*.json",
+    f"{FOLDER}/*.json",
+    f"{FOLDER}/*.yaml",
+)
+TREES = [f"{folder}tree.{suffix}" for folder in (f"{FOLDER}/", "report/", "") for suffix in ("svg", "png")]
+CURVES = f"{FOLDER}/curves.png"
+
+
+def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
+    """
+    Everything to publish, by its path in the repository: files, and as bytes what is made here.
+
+    Raises:
+        ValueError: no folder, no model in it, no record of the run, or results that cannot be read.
+    """
+    if not run_dir.is_dir():
+        raise ValueError(f"{run_dir} is no folder: expected the output folder of a run.")
+    found = (path for pattern in PATTERNS for path in run_dir.glob(pattern))
+    files = {
+        path.relative_to(run_dir).as_posix(): path for path in sorted(found) if not path.name.startswith((".", "_"))
+    }
+    if not _has_weights(run_dir):
+        raise ValueError(
+            f"{run_dir} holds no model, expected one of {', '.join(WEIGHTS)} at its top: train to the end first "
+            "(`--resume_from_checkpoint last` goes on with a run that was interrupted)."
+        )
+    return files | generated(run_dir, repo)
+
+
+def _has_weights(run_dir: Path) -> bool:
+    return any(True for pattern in WEIGHTS for _ in run_dir.glob(pattern))
+
+
+def generated(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
+    """Card, curves, picture of a tree if there is one, and results as the Hub wants them."""
+    record, results = read_record(run_dir), read_results(run_dir)
+    pictures: dict[str, Path | bytes] = {}
+    drawn = curves(training_log(run_dir))
+    if drawn:
+        pictures[CURVES] = drawn
+    tree = next((path for path in TREES if (run_dir / path).is_file()), None)
+    if tree:
+        pictures[tree] = run_dir / tree
+    card = model_card(run_dir, repo, record, results, list(pictures))
+    return {"README.md": card.encode(), **pictures, **eval_results_files(results, repo)}

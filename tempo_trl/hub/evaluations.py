@@ -1,0 +1,130 @@
+"""Measured results, `RUN_DIR/evaluation/*.json`, and the two forms in which the Hub reads them.
+
+A file holds one result or a list of them:
+
+    {"task": "math", "hub_id": "DigitalLearningGmbH/MATH-lighteval", "split": "test", "metric": "accuracy",
+     "value": 0.87, "interval": [0.861, 0.879], "n": 5000, "k": 1, "tempo_trl": "0.1.0", "date": "2026-01-31T12:00:00"}
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
+
+FOLDER = "evaluation"
+NUMBERS = ("value", "n", "k")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured number: fractions of 1, a 95% interval, `n` problems with `k` answers each."""
+
+    task: str
+    metric: str
+    value: float
+    n: int
+    interval: tuple[float, float] | None = None
+    k: int = 1
+    hub_id: str | None = None
+    split: str | None = None
+    date: str | None = None
+    tempo_trl: str | None = None
+    file: str = ""  # relative to the run's folder
+
+    @property
+    def number(self) -> str:
+        """`87.0 % (86.1 to 87.9)`"""
+        low_to_high = (
+            "" if self.interval is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in self.interval))
+        )
+        return f"{100 * self.value:.1f} %{low_to_high}"
+
+    @property
+    def notes(self) -> str:
+        return f"{self.metric} {self.number}; {self.n} problems, {self.k} answer{'s' * (self.k > 1)} each"
+
+
+def read_results(run_dir: Path) -> list[Result]:
+    """All results of a run, in the order of their files' names; none if nothing was evaluated.
+
+    Raises:
+        ValueError: a file that is not as the head of this module says.
+    """
+    return [_result(entry, path) for path in sorted((run_dir / FOLDER).glob("*.json")) for entry in _entries(path)]
+
+
+def _entries(path: Path) -> list:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}. Evaluate again, or remove it.") from error
+    return content if isinstance(content, list) else [content]
+
+
+def _result(entry, path: Path) -> Result:
+    def refuse(problem: str):
+        raise ValueError(f"{path}: {problem}. Evaluate again, or remove the file.")
+
+    if not isinstance(entry, dict):
+        refuse(f"expected results, each a mapping, got a {type(entry).__name__}")
+    missing = [name for name in ("task", "metric", "value", "n") if name not in entry]
+    if missing:
+        refuse(f"a result without {', '.join(missing)}")
+    wrong = [name for name in NUMBERS if name in entry and not _is_number(entry[name])]
+    interval = entry.get("interval")
+    if interval is not None and not (
+        isinstance(interval, list) and len(interval) == 2 and all(map(_is_number, interval))
+    ):
+        wrong.append("interval")
+    if wrong:
+        refuse(f"expected numbers in {', '.join(wrong)}, got {', '.join(repr(entry[name]) for name in wrong)}")
+    known = {name: entry[name] for name in Result.__dataclass_fields__ if name in entry}
+    return Result(
+        **known | {"interval": tuple(interval) if interval else None, "file": f"{FOLDER}/{path.name}"},
+    )
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def model_index_results(results: list[Result]) -> list[EvalResult]:
+    """The results for `model-index`, the card's metadata."""
+    return [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=result.hub_id,
+            dataset_name=result.task,
+            dataset_split=result.split,
+            metric_type=result.metric,
+            metric_name=f"{result.metric}, {result.n} problems, k={result.k}",
+            metric_value=result.value,
+            metric_args={"k": result.k, "n": result.n, "interval_95": list(result.interval or []) or None},
+        )
+        for result in results
+        if result.hub_id
+    ]
+
+
+def eval_results_files(results: list[Result], repo: str) -> dict[str, bytes]:
+    """`.eval_results/*.yaml`, a file a result, which the benchmark's page on the Hub lists; those of local data not."""
+    files = {}
+    for result in results:
+        if not result.hub_id:
+            continue
+        entry = EvalResultEntry(
+            dataset_id=result.hub_id,
+            task_id=result.task,
+            value=result.value,
+            date=result.date,
+            source_url=f"https://huggingface.co/{repo}/blob/main/{result.file}",
+            source_name="tempo_trl",
+            notes=result.notes,
+        )
+        name = re.sub(r"[^\w.-]", "_", "-".join([result.task, result.metric, result.split or "", f"k{result.k}"]))
+        text = yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)
+        files[f".eval_results/{name}.yaml"] = text.encode()
+    return files

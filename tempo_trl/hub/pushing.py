@@ -1,0 +1,73 @@
+"""`push_to_hub` in a run: our card and the record in every commit that Trainer pushes, and nothing lost at the end."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
+from transformers import TrainerCallback
+
+from tempo_trl.hub.access import prepare_repo
+from tempo_trl.hub.contents import generated
+from tempo_trl.hub.patience import may_pass
+from tempo_trl.hub.provenance import write_atomically
+from tempo_trl.hub.publish import publish
+
+
+class OurCard(TrainerCallback):
+    """Puts card, curves and log into the output folder before Trainer pushes it."""
+
+    def __init__(self, repo: str):
+        self.repo = repo
+
+    def on_push_begin(self, args, state, control, **kwargs):
+        if not state.is_world_process_zero:
+            return
+        folder = Path(args.output_dir)
+        try:
+            state.save_to_json(str(folder / "trainer_state.json"))
+            for path, content in generated(folder, self.repo).items():
+                if isinstance(content, bytes):
+                    write_atomically(folder / path, content)
+        except (ValueError, OSError) as error:  # a card is not worth a run
+            print(f"The model card was not written: {error}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def clear_refusals(training_args) -> Iterator[None]:
+    """Say in words why the Hub refuses the repository that Trainer makes when it is built."""
+    try:
+        yield
+    except HfHubHTTPError:
+        if training_args.push_to_hub and "/" in (training_args.hub_model_id or ""):
+            prepare_repo(HfApi(), training_args.hub_model_id, training_args.hub_private_repo)
+        raise
+
+
+def begin_pushing(trainer) -> None:
+    """Check, before training, that its repository can be written to; and see to the cards. Main process only."""
+    prepare_repo(HfApi(), trainer.hub_model_id, trainer.args.hub_private_repo)
+    trainer.add_callback(OurCard(trainer.hub_model_id))
+
+
+def push(trainer, dataset_name: str | None) -> None:
+    """
+    TRL's push, on every process, and then ours on the main one, of whatever that left out.
+
+    Trainer gives up at the first dropped connection, and in silence where it pushes a checkpoint.
+
+    Raises:
+        ValueError, RuntimeError, huggingface_hub.errors.HfHubHTTPError: as [`~tempo_trl.hub.publish.publish`].
+    """
+    try:
+        trainer.push_to_hub(dataset_name=dataset_name)
+    except Exception as error:
+        if not may_pass(error):
+            raise
+        print(f"{type(error).__name__} while pushing: publishing what is missing.", file=sys.stderr)
+    if trainer.hub_model_id is not None:  # of the main process alone
+        publish(
+            trainer.args.output_dir, trainer.hub_model_id, trainer.args.hub_private_repo, trainer.args.hub_revision
+        )

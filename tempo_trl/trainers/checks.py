@@ -1,0 +1,159 @@
+"""What a run is told at construction, or at its first batch: settings that cannot train or leave TEMPO nothing to say.
+
+What TRL can train is trained, with a warning on the main process; a ValueError is for what TRL would fail at later.
+"""
+
+import warnings
+
+from trl import GRPOConfig, GRPOTrainer
+
+# At temperature 0.1 a token one nat ahead is sampled e^10 = 22,026 times as often as the next. Measured on the demo's
+# policy, no branch is left at temperature 0.3, top_p 0.5 or min_p 0.5: what these bounds miss, the first batch shows.
+NEARLY_GREEDY_TEMPERATURE = 0.1
+NEARLY_GREEDY_TOP_P = 0.1
+NEARLY_GREEDY_MIN_P = 0.9
+
+
+def check_settings(args: GRPOConfig) -> None:
+    """Refuse or warn of what the configuration alone gives away, before anything is loaded."""
+    refuse_what_cannot_train(args)
+    if args.process_index == 0:
+        warn_of_sampling_without_branches(args)
+
+
+def check_trainer(trainer: GRPOTrainer) -> None:
+    """Refuse or warn of what only the trainer knows: tokenizer, model and batch geometry."""
+    refuse_a_missing_end_token(trainer)
+    if trainer.accelerator.is_main_process:
+        warn_of_saves_between_generations(trainer.args)
+        warn_of_no_end_token(trainer)
+        warn_of_no_room_for_prompts(trainer)
+
+
+def refuse_what_cannot_train(args: GRPOConfig) -> None:
+    """TRL itself refuses `num_generations` below 2. A group of 1 in evaluation is fine: its reward needs no tree."""
+    if args.temperature <= 0:
+        raise ValueError(
+            f"`temperature` must be above 0, got {args.temperature}: the loss divides the logits by it. Sample, with "
+            "temperature 1 say: greedy completions are all the same, and TEMPO learns from where they part."
+        )
+    if (args.num_generations_eval or 1) < 1:
+        raise ValueError(
+            f"`num_generations_eval` must be at least 1, got {args.num_generations_eval}. Unset it is num_generations."
+        )
+
+
+def warn_of_sampling_without_branches(args: GRPOConfig) -> None:
+    names = ("temperature", "top_k", "top_p", "min_p")
+    sampling = {name: getattr(args, name) for name in names} | (args.generation_kwargs or {})
+    greedy = {"temperature": 0, "top_k": 1, "top_p": 0, "do_sample": False}
+    reasons, kind = [name for name, value in greedy.items() if sampling.get(name) == value], "greedy"
+    if not reasons:
+        reasons, kind = _nearly_greedy(sampling), "nearly greedy"
+    if reasons:
+        settings = ", ".join(f"{name}={sampling[name]}" for name in reasons)
+        warnings.warn(
+            f"Sampling is {kind} ({settings}): the completions of a group will be the same, their tree has no branch "
+            "and every advantage is 0. Sample, with temperature 1 say.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _nearly_greedy(sampling: dict) -> list[str]:
+    """Names of the settings that leave little but the likeliest token."""
+    temperature, top_p, min_p = (sampling[name] for name in ("temperature", "top_p", "min_p"))
+    found = {
+        "temperature": temperature is not None and temperature <= NEARLY_GREEDY_TEMPERATURE,
+        "top_p": top_p is not None and top_p <= NEARLY_GREEDY_TOP_P,
+        "min_p": min_p is not None and min_p >= NEARLY_GREEDY_MIN_P,
+    }
+    return [name for name, is_greedy in found.items() if is_greedy]
+
+
+def warn_of_a_first_batch_without_branches(sums: dict[str, float]) -> None:
+    """Warn where the first batch, on all ranks together, has no branch: a measurement, whatever did the sampling."""
+    if sums["branch_nodes"] == sums["branch_tokens"] == 0:
+        warnings.warn(
+            "The first batch has no branch: no two completions of a group part at any token, so every TD error is 0 "
+            "and TEMPO does what GRPO would. Is the sampling greedy, or does the rollout repeat itself? See "
+            "`tempo/branch_nodes` and `tempo/duplicates`; sample with temperature 1, say.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def warn_of_saves_between_generations(args: GRPOConfig) -> None:
+    micro_batches = args.steps_per_generation * args.num_iterations  # from one generation to the next
+    saved_every = args.save_steps * args.gradient_accumulation_steps
+    if args.save_strategy == "steps" and args.save_steps >= 1 and saved_every % micro_batches:
+        warnings.warn(
+            f"save_steps={args.save_steps} saves between two generations: a resumed run loses the completions that "
+            "were being trained on, generates anew and does not repeat the original. For an exact resume make "
+            "save_steps * gradient_accumulation_steps a multiple of steps_per_generation * num_iterations = "
+            f"{micro_batches}.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def refuse_a_missing_end_token(trainer: GRPOTrainer) -> None:
+    """TRL pads with the padding token, or with EOS for want of one, and stops transformers at the tokenizer's EOS."""
+    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    generates = not trainer.use_vllm and trainer.rollout_func is None
+    if tokenizer.pad_token_id is None or (generates and tokenizer.eos_token_id is None):
+        raise ValueError(
+            f"The tokenizer must have an end-of-sequence token, got eos_token={tokenizer.eos_token} and "
+            f"pad_token={tokenizer.pad_token}: TRL fails without it at the first batch. Set `eos_token` of the "
+            "tokenizer to the token that ends the model's answers, and pass the tokenizer as `processing_class`."
+        )
+
+
+def warn_of_no_end_token(trainer: GRPOTrainer) -> None:
+    if set(trainer.eos_token_ids) == {None}:
+        warnings.warn(
+            "Neither the tokenizer nor the generation config has an end-of-sequence token: completions run to "
+            "max_completion_length unless the rollout ends them, and all count as truncated (`mask_truncated_"
+            "completions` would leave no token to train on). Set `eos_token` of the tokenizer.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def room_for_prompts(trainer: GRPOTrainer) -> int | None:
+    """Tokens that the context leaves for a prompt beside the longest completion; None where no limit is known.
+
+    The context is colocated vLLM's (`vllm_max_model_length`), or what the model was made for
+    (`max_position_embeddings`). A vLLM server may have a shorter one, and refuses longer requests by itself.
+    """
+    args = trainer.args
+    colocated = args.vllm_max_model_length if args.use_vllm and args.vllm_mode == "colocate" else None
+    context = colocated or getattr(trainer.model.config.get_text_config(), "max_position_embeddings", None)
+    return None if context is None else context - (args.max_completion_length or 0)
+
+
+def warn_of_no_room_for_prompts(trainer: GRPOTrainer) -> None:
+    room = room_for_prompts(trainer)
+    if room is not None and room <= 0:
+        longest = trainer.args.max_completion_length
+        warnings.warn(
+            f"max_completion_length={longest} leaves no room for a prompt in the model's context of {room + longest} "
+            "tokens. Lower it, or take a model (or `vllm_max_model_length`) with a longer context.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def warn_of_long_prompts(prompt_ids: list[list[int]], room: int) -> bool:
+    """Warn if a prompt of the batch does not fit into its `room`; whether it did."""
+    longest = max(map(len, prompt_ids))
+    if longest > room:
+        warnings.warn(
+            f"A prompt of {longest} tokens and max_completion_length do not fit into the model's context, which "
+            f"leaves {room} tokens for a prompt. Beyond it learned positions fail, rotary ones get worse, and vLLM "
+            "refuses or cuts short. Drop longer prompts from the dataset (`dataset.filter`), lower "
+            "max_completion_length or take a model with a longer context. This is said once.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return longest > room

@@ -1,0 +1,227 @@
+r"""Every benchmark's rows become TRL prompts with the right answer, from the Hub's schema and from files."""
+
+import json
+import math
+import re
+
+import pytest
+
+from tempo_trl.data import BENCHMARKS, load_prompts
+from tempo_trl.data.loading import prompt_row
+from tempo_trl.rewards.boxed import gold_answer
+from tests.data.rows import (
+    GOLD,
+    HUB_ROWS,
+    OPTIONS,
+    REAL_ROWS,
+    amc_row,
+    gsm_row,
+    medmcqa_row,
+    medqa_row,
+    mmlu_row,
+    write_jsonl,
+    write_parquet,
+)
+
+OWN_COLUMNS = {
+    "math": ["level", "type"],
+    "gsm_hard": [],
+    "amc23": ["url"],
+    "medqa": ["options"],
+    "medqa_5options": ["options"],
+    "medmcqa": ["options", "subject"],
+    "mmlu_medical": ["options", "subject"],
+}
+CHOICES = [name for name, benchmark in BENCHMARKS.items() if benchmark.domain == "choice"]
+
+
+def warnings(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name.startswith("tempo_trl")]
+
+
+def test_the_benchmarks_are_those_of_the_paper_s_table_and_the_five_options():
+    assert list(BENCHMARKS) == ["math", "gsm_hard", "amc23", "medqa", "medqa_5options", "medmcqa", "mmlu_medical"]
+    assert all(benchmark.name == name for name, benchmark in BENCHMARKS.items())
+    assert all(benchmark.eval_split in benchmark.splits for benchmark in BENCHMARKS.values())
+    trainable = [name for name, benchmark in BENCHMARKS.items() if benchmark.train_split]
+    assert trainable == ["math", "medqa", "medqa_5options", "medmcqa"]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_gold_of_a_row_is_its_right_answer(name):
+    rows = [BENCHMARKS[name].to_row(row, i) for i, row in enumerate(HUB_ROWS[name])]
+    assert [row["solution"] for row in rows] == GOLD[name]
+    assert all(row.get("options") == OPTIONS.get(name) for row in rows)
+
+
+@pytest.mark.parametrize("suffix, write", [("jsonl", write_jsonl), ("parquet", write_parquet)])
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_local_file_gives_the_prompts_of_its_rows(name, suffix, write, tmp_path):
+    path = write(tmp_path / f"rows.{suffix}", HUB_ROWS[name])
+    dataset = load_prompts(name, path=path, system_prompt="Be brief.")
+    wanted = [prompt_row(row, i, BENCHMARKS[name], system_prompt="Be brief.") for i, row in enumerate(HUB_ROWS[name])]
+    assert dataset.to_list() == wanted
+    assert set(dataset["source"]) == {name}
+    assert sorted(dataset.column_names) == sorted(["prompt", "solution", "source", "row_id", *OWN_COLUMNS[name]])
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_hub_is_asked_for_the_split_that_is_evaluated(name, monkeypatch):
+    from datasets import Dataset
+
+    benchmark, asked = BENCHMARKS[name], []
+
+    def load_dataset(*address, split):
+        asked.append((*address, split))
+        return Dataset.from_list(HUB_ROWS[name])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    solutions = load_prompts(name)["solution"][:]
+    configs = [(config,) for config in benchmark.configs] or [()]
+    assert asked == [(benchmark.hub_id, *config, benchmark.eval_split) for config in configs]
+    assert solutions == GOLD[name] * len(configs)
+
+
+def test_mmlu_medical_is_six_subjects_one_after_the_other(monkeypatch):
+    from datasets import Dataset
+
+    monkeypatch.setattr("datasets.load_dataset", lambda _, name, split: Dataset.from_list([mmlu_row(1, name)] * 2))
+    dataset = load_prompts("mmlu_medical", "test[:2]")
+    subjects = "anatomy clinical_knowledge college_biology college_medicine medical_genetics professional_medicine"
+    assert dataset["subject"][::2] == subjects.split()
+    assert dataset["row_id"][:] == list(range(12))
+
+
+def test_amc23_leaves_out_2022_and_keeps_the_row_ids_of_the_whole_file(tmp_path):
+    rows = [amc_row(1.0, 2022), amc_row(2.0, 2023), amc_row(3.0, 2022), amc_row(4.0, 2023)]
+    dataset = load_prompts("amc23", path=write_jsonl(tmp_path / "rows.jsonl", rows))
+    assert (dataset["row_id"][:], dataset["solution"][:]) == ([1, 3], ["2", "4"])
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("medqa", medqa_row("no", "A", "yes", "no")),  # letter and text disagree
+        ("medqa", medqa_row("yes", "C", "yes", "no")),  # no such option
+        ("medqa", medqa_row("", "C", "yes", "no")),
+        ("medmcqa", medmcqa_row(-1)),  # withheld
+        ("mmlu_medical", mmlu_row(4)),
+        ("gsm_hard", gsm_row(math.nan)),
+        ("math", HUB_ROWS["math"][0] | {"solution": r"Cut here: $\boxed{2"}),
+    ],
+)
+def test_a_row_without_an_answer_is_kept_and_named(name, row, tmp_path, caplog):
+    path = write_jsonl(tmp_path / "rows.jsonl", [*HUB_ROWS[name], row])
+    dataset, last = load_prompts(name, path=path), len(HUB_ROWS[name])
+    assert len(dataset) == last + 1
+    assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with and earn no reward: [{last}]"]
+
+
+def test_a_choice_with_the_right_text_twice_is_named(tmp_path, caplog):
+    rows = [medqa_row("yes", "A", "yes", "no", "no"), medqa_row("yes", "A", "yes", "no", "yes ")]
+    dataset = load_prompts("medqa", path=write_jsonl(tmp_path / "rows.jsonl", rows))
+    assert dataset["solution"][:] == ["A", "A"]
+    assert [message.endswith("graded by its letter: [1]") for message in warnings(caplog)] == [True]
+
+
+def test_rows_of_one_file_may_have_four_and_five_options(tmp_path):
+    rows = [medqa_row("d", "D", *"abcd"), medqa_row("e", "E", *"abcde")]
+    dataset = load_prompts("medqa_5options", path=write_parquet(tmp_path / "rows.parquet", rows))
+    assert dataset["options"][:] == [list("abcd"), list("abcde")]
+    assert dataset["solution"][:] == ["D", "E"]
+
+
+def test_medmcqa_rows_that_count_from_one_are_refused(tmp_path):
+    path = write_jsonl(tmp_path / "rows.jsonl", [medmcqa_row(1), medmcqa_row(4)])
+    with pytest.raises(ValueError, match=r"row 1 of medmcqa has cop 4, expected 0 to 3.*subtract 1"):
+        load_prompts("medmcqa", path=path)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [(name, column) for name in BENCHMARKS for column in BENCHMARKS[name].columns]
+)
+def test_a_missing_column_is_named(name, column, tmp_path):
+    rows = [{key: value for key, value in row.items() if key != column} for row in HUB_ROWS[name]]
+    with pytest.raises(ValueError, match=f"rows of {name} lack {column}: got columns .*, or load "):
+        load_prompts(name, path=write_jsonl(tmp_path / "rows.jsonl", rows))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("maths",), "benchmark 'maths' is unknown, expected one of: math, gsm_hard"),
+        (("medmcqa", "test"), "medmcqa has no split 'test' with answers, expected train or validation"),
+        (("math", "train[:10]+tests"), "math has no split 'tests'"),
+        (("gsm_hard", None, "rows.csv"), r"'\.csv', expected one of \.jsonl"),
+    ],
+)
+def test_what_is_not_there_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        load_prompts(*arguments)
+
+
+# The real rows
+
+
+def real_file(name: str, benchmark: str, rows: int):
+    path = REAL_ROWS / f"{name}.jsonl"
+    return pytest.param(benchmark, path, rows, id=name, marks=pytest.mark.skipif(not path.is_file(), reason="no rows"))
+
+
+REAL = [
+    real_file("math_train", "math", 300),
+    real_file("math_test", "math", 300),
+    real_file("gsm_hard", "gsm_hard", 300),
+    real_file("amc23", "amc23", 10),
+    real_file("medqa_4options_train", "medqa", 400),
+    real_file("medqa_4options_test", "medqa", 300),
+    real_file("medqa_5options_test", "medqa_5options", 100),
+    real_file("medmcqa_validation", "medmcqa", 400),
+    real_file("mmlu_medical_test", "mmlu_medical", 300),
+]
+
+
+def raw_rows(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def right_text(name: str, row: dict) -> str:
+    """The text of a choice's right option, read from the row by another way than the loader's."""
+    match name:
+        case "medqa" | "medqa_5options":
+            return row["answer"]
+        case "medmcqa":
+            return row[("opa", "opb", "opc", "opd")[row["cop"]]]
+        case "mmlu_medical":
+            return row["choices"][row["answer"]]
+
+
+@pytest.mark.parametrize(("name", "path", "num_rows"), REAL)
+def test_every_real_row_has_a_prompt_and_the_right_gold(name, path, num_rows, caplog):
+    dataset, rows = load_prompts(name, path=path), raw_rows(path)
+    assert dataset["row_id"][:] == list(range(num_rows))
+    # One question of MedMCQA has lost the arrows that told its four options apart.
+    twice = "have the text of the right option twice and are graded by its letter: [118]"
+    assert warnings(caplog) == ([f"1 rows of medmcqa {twice}"] if name == "medmcqa" else [])
+    for row, prompt in zip(rows, dataset, strict=True):
+        user = prompt["prompt"][-1]["content"]
+        if name in CHOICES:
+            lines, letters = user.splitlines(), "ABCDE"[: len(prompt["options"])]
+            text = " ".join(right_text(name, row).split())
+            assert prompt["options"]["ABCDE".index(prompt["solution"])] == text
+            assert f"{prompt['solution']}. {text}" in lines[-1 - len(letters) : -1]
+            assert [line[:3] for line in lines[-1 - len(letters) : -1]] == [f"{letter}. " for letter in letters]
+        elif name == "math":
+            assert gold_answer(prompt["solution"]) in row["solution"]
+        else:
+            assert float(prompt["solution"]) == row["target" if name == "gsm_hard" else "answer"]
+
+
+@pytest.mark.skipif(not (REAL_ROWS / "medmcqa_validation.jsonl").is_file(), reason="no rows")
+def test_medmcqa_s_letters_are_those_that_its_explanations_name():
+    path = REAL_ROWS / "medmcqa_validation.jsonl"
+    golds = load_prompts("medmcqa", path=path)["solution"]
+    named = [re.match(r"(?i)\W*ans[a-z]*\W*(?:is)?\W*([a-d])\b", row["exp"] or "") for row in raw_rows(path)]
+    letters = [(match[1].upper(), gold) for match, gold in zip(named, golds, strict=True) if match]
+    assert len(letters) == 100
+    assert all(explained == gold for explained, gold in letters)

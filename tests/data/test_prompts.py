@@ -1,0 +1,56 @@
+r"""The words around a question, style by style."""
+
+import pytest
+
+from tempo_trl.data import BENCHMARKS
+from tempo_trl.data.prompts import STYLES, messages
+from tests.data.rows import HUB_ROWS
+
+
+def user_text(name: str, **words: str) -> str:
+    [message] = messages(BENCHMARKS[name].to_row(HUB_ROWS[name][0], 0), **words)
+    assert message["role"] == "user"
+    return message["content"]
+
+
+def test_the_question_is_what_the_user_says_before_the_instruction():
+    for name, benchmark in BENCHMARKS.items():
+        row = benchmark.to_row(HUB_ROWS[name][0], 0)
+        assert user_text(name, instruction="Box it.") == f"{row['question']}\nBox it."
+
+
+def test_both_domains_ask_for_a_box_and_options_are_lines():
+    assert user_text("math") == ("$1 + 1$?\nPlease reason step by step, and put your final answer within \\boxed{}.")
+    assert user_text("medqa_5options") == (
+        "Which one is it?\nA. Propranolol\nB. Digoxin\nC. Amiodarone\nD. Warfarin\nE. Diltiazem\n"
+        "Please reason step by step, and put the letter of your answer within \\boxed{}."
+    )
+
+
+def test_the_authors_code_asks_in_one_line_and_for_answer_tags():
+    assert user_text("math", style="authors-code") == (
+        "$1 + 1$? Let's think step by step and output the final answer within \\boxed{}."
+    )
+    row = BENCHMARKS["medqa"].to_row(HUB_ROWS["medqa"][0], 0)
+    system, user = messages(row, style="authors-code")
+    assert (system["role"], "<answer> answer here </answer>" in system["content"]) == ("system", True)
+    assert user == {
+        "role": "user",
+        "content": "Which one is it?A: Anti-A IgG, B: Anti-D IgG, C: Anti-B IgG, D: Anti-D IgM",
+    }
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("name", ["math", "medqa"])
+def test_words_of_one_s_own_take_the_place_of_the_style_s_and_empty_ones_are_none(name, style):
+    row = BENCHMARKS[name].to_row(HUB_ROWS[name][0], 0)
+    system, user = messages(row, "Be brief.", "Answer.", style)
+    assert system == {"role": "system", "content": "Be brief."}
+    assert user["content"].endswith("Answer.")
+    [bare] = messages(row, "", "", style)
+    assert bare["content"] == user["content"].removesuffix("Answer.").rstrip()
+
+
+def test_an_unknown_style_is_refused():
+    with pytest.raises(ValueError, match="'box' is unknown, expected one of: boxed, authors-code"):
+        messages({"question": "Why?"}, style="box")

@@ -1,0 +1,171 @@
+"""The model card: what it says follows from what the run left, and nothing else."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+
+from tempo_trl.cli import launch_arguments
+from tempo_trl.hub.card import commands, without_flags
+from tempo_trl.hub.contents import CURVES, contents, generated
+from tempo_trl.hub.curves import curves, training_log
+from tempo_trl.hub.provenance import write_atomically
+
+from .conftest import LOG, RECORD_OF_A_RUN, RESULT
+
+PNG = b"\x89PNG\r\n"
+
+
+def run(folder: Path, record: dict | None = None, log: list[dict] | None = LOG, results=None, **files: bytes) -> Path:
+    write_atomically(folder / "tempo/run.json", json.dumps(RECORD_OF_A_RUN if record is None else record))
+    if log is not None:
+        write_atomically(folder / "trainer_state.json", json.dumps({"log_history": log}))
+    if results is not None:
+        write_atomically(folder / "evaluation/results.json", json.dumps(results))
+    return folder
+
+
+def card(folder: Path) -> str:
+    return generated(folder, "me/tiny")["README.md"].decode()
+
+
+def changed(**values) -> dict:
+    return copy.deepcopy(RECORD_OF_A_RUN) | values
+
+
+def test_the_card_says_what_was_trained_on_what(tmp_path):
+    text = card(run(tmp_path))
+    metadata = ModelCard(text).data
+    assert metadata.tags == ["trl", "tempo"]
+    assert (metadata.base_model, metadata.base_model_relation) == ("Qwen/Qwen3-1.7B", "finetune")
+    assert metadata.datasets == ["DigitalLearningGmbH/MATH-lighteval"]
+    assert metadata.library_name == "transformers"
+    for said in (
+        "**TEMPO**",
+        "7,500 prompts",
+        "| seed | 7 |",
+        "commit 0123456789ab",
+        "0.510, 0.550",
+        "tran2025exploiting",
+    ):
+        assert said in text
+    assert "Not for clinical decisions" in text
+    assert "earlier part" not in text
+
+
+def test_without_evaluation_the_card_says_that_nothing_was_evaluated(tmp_path):
+    text = card(run(tmp_path))
+    assert "Nothing was evaluated." in text
+    assert "model-index" not in text
+
+
+def test_every_result_is_in_the_card_with_its_interval(tmp_path):
+    other = RESULT | {
+        "task": "gsm8k",
+        "metric": "pass@4",
+        "value": 0.5,
+        "interval": None,
+        "n": 100,
+        "k": 4,
+        "hub_id": None,
+    }
+    folder = run(tmp_path, results=[RESULT, other])
+    text = card(folder)
+    assert "| math | DigitalLearningGmbH/MATH-lighteval | test | accuracy | 87.0 % (86.1 to 87.9) | 5000 | 1 |" in text
+    assert "| gsm8k | local | test | pass@4 | 50.0 % | 100 | 4 |" in text
+    assert [result.dataset_name for result in ModelCard(text).data.eval_results] == ["math"]
+    assert [name for name in generated(folder, "me/tiny") if name.startswith(".eval")] == [
+        ".eval_results/math-accuracy-test-k1.yaml"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        ({"task": "math", "value": 0.5}, "a result without metric, n"),
+        ([RESULT | {"value": "87%"}], "expected numbers in value, got '87%'"),
+        ([RESULT | {"interval": [0.8]}], "expected numbers in interval, got [0.8]"),
+        (["math"], "expected results, each a mapping, got a str"),
+    ],
+)
+def test_results_that_cannot_be_read_are_refused(results, message, tmp_path):
+    with pytest.raises(ValueError) as caught:
+        card(run(tmp_path, results=results))
+    assert message in str(caught.value)
+    assert "results.json" in str(caught.value)
+
+
+def test_an_adapter_names_its_base(tmp_path):
+    text = card(run(tmp_path, changed(model={"hub_id": "Qwen/Qwen3-4B", "name": "Qwen/Qwen3-4B", "adapter": True})))
+    metadata = ModelCard(text).data
+    assert (metadata.library_name, metadata.base_model_relation) == ("peft", "adapter")
+    assert "AutoPeftModelForCausalLM" in text
+
+
+def test_what_is_not_on_the_hub_is_not_linked(tmp_path):
+    local = changed(model={"hub_id": None, "name": "mine", "adapter": False}, dataset={"hub_id": None, "rows": None})
+    text = card(run(tmp_path, local))
+    metadata = ModelCard(text).data
+    assert metadata.base_model is metadata.datasets is None
+    assert "the local model `mine`" in text
+    assert "data that are not on the Hub" in text
+
+
+def test_the_third_command_is_one_that_the_launcher_takes(tmp_path):
+    record = changed(command="--config demo/tempo --max_steps 3 --output_dir x --reward_funcs a.b c.d".split())
+    install, fetch, train = commands("me/tiny", record, recipe=True)
+    assert install.startswith(f"git checkout {record['git']['commit']}")
+    assert fetch == 'hf download me/tiny --include "tempo/*" --local-dir published'
+    assert train == (
+        "tempo-trl train --config published/tempo/recipe.yaml --max_steps 3 --reward_funcs a.b c.d --num_processes 2"
+    )
+    flags = train.replace("published/tempo/recipe.yaml", "demo/tempo").split()[2:]
+    assert launch_arguments(flags).num_processes == 2
+
+
+def test_flags_go_with_their_values():
+    argv = "--seed 1 --output_dir x --hub-token=y --reward_funcs a b --config c".split()
+    assert without_flags(argv, ("output_dir", "hub_token", "config")) == "--seed 1 --reward_funcs a b".split()
+
+
+def test_a_script_s_run_names_its_script(tmp_path):
+    text = card(run(tmp_path, changed(command=["python", "mine.py", "two words"], git=None)))
+    assert "python mine.py 'two words'" in text
+    assert "pip install tempo_trl==0.1.0" in text
+
+
+def test_curves_are_those_that_were_logged_the_same_bytes_every_time(tmp_path):
+    drawn = generated(run(tmp_path), "me/tiny")[CURVES]
+    assert drawn.startswith(PNG)
+    assert drawn == generated(tmp_path, "me/tiny")[CURVES]
+    assert curves([{"step": 1, "reward": 0.5}]).startswith(PNG)
+    assert curves([{"step": 1, "loss": 0.5}]) is None
+
+
+def test_without_a_log_there_are_no_curves_and_the_card_names_none(tmp_path):
+    made = generated(run(tmp_path, log=None), "me/tiny")
+    assert CURVES not in made
+    assert "curves" not in made["README.md"].decode()
+
+
+def test_the_log_of_a_run_that_has_not_ended_is_that_of_its_last_checkpoint(tmp_path):
+    for step in (9, 10):
+        state = {"log_history": [{"step": step, "reward": 0.5}]}
+        write_atomically(tmp_path / f"checkpoint-{step}/trainer_state.json", json.dumps(state))
+    assert training_log(tmp_path) == [{"step": 10, "reward": 0.5}]
+
+
+def test_the_picture_of_a_tree_is_shown_if_there_is_one(tmp_path):
+    folder = run(tmp_path)
+    assert "Prefix tree of one group" not in card(folder)
+    write_atomically(folder / "tempo/tree.svg", "<svg/>")
+    write_atomically(folder / "model.safetensors", b"weights")
+    files = contents(folder, "me/tiny")
+    assert "(tempo/tree.svg)" in files["README.md"].decode()
+    assert files["tempo/tree.svg"].read_text() == "<svg/>"
+
+
+def test_a_resumed_run_says_so(tmp_path):
+    assert "1 earlier part(s)" in card(run(tmp_path, changed(earlier=[RECORD_OF_A_RUN])))

@@ -1,0 +1,156 @@
+"""The record of a run: whole, true and free of secrets."""
+
+import inspect
+import json
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+from huggingface_hub import get_token
+from trl import GRPOTrainer
+
+import tempo_trl
+from tempo_trl import TEMPOConfig
+from tempo_trl.hub import provenance
+from tempo_trl.hub.provenance import commit_of, read_record, record_run, write_atomically
+from tempo_trl.hub.redaction import HIDDEN, hide, move_token_to_environment, without_secrets
+from tempo_trl.trainers.tempo_trainer import TEMPOTrainer
+
+from .conftest import TOKEN
+
+
+def trainer(folder, main_process: bool = True, **settings) -> SimpleNamespace:
+    """What `record_run` reads of a trainer."""
+    return SimpleNamespace(
+        args=TEMPOConfig(output_dir=str(folder), use_cpu=True, bf16=False, report_to="none", **settings),
+        accelerator=SimpleNamespace(num_processes=1, distributed_type=SimpleNamespace(value="NO")),
+        model=SimpleNamespace(config=SimpleNamespace(name_or_path="some/model")),
+        train_dataset=[{}] * 5,
+        reward_func_names=["math_reward"],
+        is_world_process_zero=lambda: main_process,
+        **{name: getattr(TEMPOTrainer, name) for name in ("_name", "_tag_names", "_paper")},
+    )
+
+
+def test_the_record_names_what_the_run_was_made_of(tmp_path):
+    record_run(
+        trainer(tmp_path, seed=3), ["--config", "x"], dataset="some/data", settings={"script": {"task": "math"}}
+    )
+    record = read_record(tmp_path)
+    assert (record["method"], record["seed"], record["command"]) == ("TEMPO", 3, ["--config", "x"])
+    assert record["model"] == {"hub_id": "some/model", "name": "some/model", "adapter": False}
+    assert record["dataset"] == {"hub_id": "some/data", "rows": 5}
+    assert record["config"]["training"]["td_coef"] == 1.0
+    assert record["config"]["script"] == {"task": "math"}
+    assert record["versions"]["tempo_trl"] == tempo_trl.__version__
+    assert record["versions"]["trl"].startswith("1.16")
+
+
+@pytest.mark.parametrize("trainer_class", [TEMPOTrainer, GRPOTrainer])
+def test_what_we_read_of_a_trainer_and_tell_it_is_still_there(trainer_class):
+    assert isinstance(trainer_class._name, str)
+    assert "trl" in trainer_class._tag_names
+    assert {"title", "id", "citation"} <= set(trainer_class._paper)
+    assert "_internal_call" in inspect.signature(trainer_class.save_model).parameters  # or the end of a run pushes
+
+
+def test_other_processes_write_nothing(tmp_path):
+    record_run(trainer(tmp_path / "run", main_process=False))
+    assert not (tmp_path / "run/tempo").exists()
+
+
+def test_local_folders_are_no_names_on_the_hub(tmp_path):
+    local = trainer(tmp_path)
+    local.model.config.name_or_path = str(tmp_path)
+    record_run(local, dataset=str(tmp_path))
+    record = read_record(tmp_path)
+    assert record["model"]["hub_id"] is record["dataset"]["hub_id"] is None
+    assert record["model"]["name"] == tmp_path.name
+
+
+def test_a_resumed_run_keeps_the_records_of_its_parts_and_a_new_one_does_not(tmp_path):
+    for command, resumed in (("first", False), ("second", True), ("third", True)):
+        record_run(trainer(tmp_path), [command], resumed=resumed)
+    record = read_record(tmp_path)
+    assert [part["command"] for part in (*record["earlier"], record)] == [["first"], ["second"], ["third"]]
+    record_run(trainer(tmp_path), ["anew"])
+    assert read_record(tmp_path)["earlier"] == []
+
+
+@pytest.mark.parametrize("where", ["argument", "recipe", "settings", "environment", "flag"])
+def test_no_secret_is_recorded(where, tmp_path, monkeypatch):
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    secret = "s3cret of an unusual shape"
+    if where == "environment":
+        monkeypatch.setenv("WANDB_API_KEY", secret)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"seed: 1\nvllm_key: {secret}\nother: {TOKEN}\n")
+    settings = {"model": {"model_init_kwargs": {"api_key": secret}}} if where == "settings" else {}
+    flagged = trainer(tmp_path / "run", hub_token=secret if where in ("argument", "recipe", "flag") else None)
+    record_run(flagged, ["--hub_token", secret], recipe, settings=settings)
+    for name in ("run.json", "recipe.yaml"):
+        written = (tmp_path / "run/tempo" / name).read_text()
+        assert secret not in written
+        assert TOKEN not in written
+        assert HIDDEN in written
+    assert "hub_token" not in read_record(tmp_path / "run")["config"]["training"]
+
+
+def test_the_home_folder_and_its_owner_are_not_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home/alice"))
+    record_run(trainer(tmp_path), ["--train_file", str(tmp_path / "home/alice/rows.jsonl")])
+    assert read_record(tmp_path)["command"] == ["--train_file", "~/rows.jsonl"]
+
+
+def test_words_of_a_model_s_vocabulary_are_no_secrets():
+    settings = {"eos_token": "<|im_end|>", "pad_token_id": 3, "max_tokens": 5, "keys": ["a"], "hub_token": "x"}
+    assert without_secrets(settings) == {"pad_token_id": 3, "max_tokens": 5, "keys": ["a"]}
+    assert hide("<|im_end|> stays", set()) == "<|im_end|> stays"
+
+
+def test_the_token_moves_to_where_the_client_looks_for_it(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "old")
+    args = SimpleNamespace(hub_token="new")
+    move_token_to_environment(args)
+    assert args.hub_token is None
+    assert get_token() == "new"
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "run.json"
+    write_atomically(path, "old")
+
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(provenance.os, "replace", fail)
+    with pytest.raises(OSError, match="full"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+
+
+def git(folder, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    return subprocess.run(
+        ["git", "-C", str(folder), *identity, *arguments], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_the_commit_is_the_package_s_own_and_changes_are_told(tmp_path):
+    package = tmp_path / "package"
+    write_atomically(package / "__init__.py", "")
+    assert commit_of(package) is None
+    git(tmp_path, "init")
+    assert commit_of(package) is None  # lies in a repository that does not know it, as in a virtual environment
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    clean = {"commit": git(tmp_path, "rev-parse", "HEAD").strip(), "dirty": False}
+    assert commit_of(package) == clean
+    (package / "__init__.py").write_text("changed = True")
+    assert commit_of(package) == clean | {"dirty": True}
+
+
+def test_a_record_that_is_damaged_is_reported(tmp_path):
+    write_atomically(tmp_path / "tempo/run.json", json.dumps({})[:1])
+    with pytest.raises(ValueError, match="is not JSON"):
+        read_record(tmp_path)

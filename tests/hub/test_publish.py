@@ -1,0 +1,218 @@
+"""Publishing a run to a Hub of the test's own, with huggingface_hub's real client."""
+
+import filecmp
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from huggingface_hub import EvalResultEntry, ModelCard, parse_eval_result_entries, snapshot_download
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tempo_trl import cli
+from tempo_trl.hub import patience
+from tempo_trl.hub.publish import publish
+
+from .conftest import READ_ONLY, RESULT, TOKEN, environment
+from .server import Fault, Repo
+
+REPO = "me/tiny-tempo"
+MODEL = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+ABOUT = ["README.md", "trainer_state.json", "tempo/run.json", "tempo/recipe.yaml", "tempo/curves.png"]
+EVALUATION = ["evaluation/math.json", ".eval_results/math-accuracy-test-k1.yaml"]
+PUBLISHED = {*MODEL, "chat_template.jinja", *ABOUT, *EVALUATION}
+
+
+def published(*argv: str) -> int:
+    """Status of the verb."""
+    return cli.main(["publish", *argv])
+
+
+def test_what_comes_back_is_bit_for_bit_what_was_published(client, finished_run, tmp_path):
+    assert published(str(finished_run), "--repo", REPO) == 0
+    assert set(client.model(REPO).files) == PUBLISHED  # no checkpoint, table, pickle, log or .env
+    assert len(client.model(REPO).commits) == 1
+    folder = snapshot_download(REPO, local_dir=tmp_path / "back")
+    on_disk = [path for path in sorted(PUBLISHED) if (finished_run / path).is_file()]
+    assert filecmp.cmpfiles(finished_run, folder, on_disk, shallow=False)[0] == on_disk
+
+    sent, own = (AutoModelForCausalLM.from_pretrained(name, cache_dir=tmp_path) for name in (REPO, finished_run))
+    assert all(weight.equal(own.state_dict()[name]) for name, weight in sent.state_dict().items())
+    tokenizer = AutoTokenizer.from_pretrained(REPO, cache_dir=tmp_path)
+    assert tokenizer("7+5").input_ids == AutoTokenizer.from_pretrained(finished_run)("7+5").input_ids
+
+
+def test_published_again_nothing_is_sent_and_what_is_missing_is(client, finished_run):
+    publish(finished_run, REPO)
+    sent = len(client.sent("PUT", "/lfs/"))
+    publish(finished_run, REPO)
+    assert (len(client.model(REPO).commits), len(client.sent("PUT", "/lfs/"))) == (1, sent)
+    del client.model(REPO).files["tempo/recipe.yaml"]
+    publish(finished_run, REPO)
+    assert client.model(REPO).commits[-1][1] == ["tempo/recipe.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("method", "pattern", "kind"),
+    [
+        ("PUT", "/lfs/", "half"),
+        ("POST", "/commit/", "half"),
+        ("POST", "/commit/", "503"),
+        ("POST", "/preupload/", "no answer"),
+        ("POST", "/validate-yaml", "half"),
+        ("POST", "/repos/create", "no answer"),
+        ("POST", "/paths-info/", "no answer"),
+        ("GET", "/whoami", "no answer"),
+    ],
+)
+def test_nothing_is_lost_where_a_connection_drops(method, pattern, kind, client, finished_run):
+    client.faults.append(Fault(method, pattern, kind))
+    publish(finished_run, REPO)
+    assert client.faults[0].times == 0
+    assert set(client.model(REPO).files) == PUBLISHED
+    assert client.model(REPO).files["model.safetensors"] == (finished_run / "model.safetensors").read_bytes()
+
+
+def test_a_commit_whose_answer_was_lost_is_not_made_twice(client, finished_run):
+    client.faults.append(Fault("POST", "/commit/", "no answer"))
+    publish(finished_run, REPO)
+    assert len(client.model(REPO).commits) == 1
+
+
+def test_attempts_are_bounded_and_the_same_command_sends_what_is_missing(client, finished_run, capsys):
+    client.faults.append(Fault("POST", "/commit/", "half", times=len(patience.WAITS) + 1))
+    assert published(str(finished_run), "--repo", REPO) == 1
+    assert "The same command sends what is missing." in capsys.readouterr().err
+    assert client.model(REPO).files == {}
+    uploads = len(client.sent("PUT", "/lfs/"))
+    assert published(str(finished_run), "--repo", REPO) == 0
+    assert set(client.model(REPO).files) == PUBLISHED
+    assert len(client.sent("PUT", "/lfs/")) == uploads  # weights had arrived the first time
+
+
+def test_a_file_that_the_hub_left_out_is_reported(client, finished_run, capsys):
+    client.repos["model", REPO] = Repo(ignored=("model.safetensors",))
+    assert published(str(finished_run), "--repo", REPO) == 1
+    assert "took the commit without model.safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("repo", "existing", "token", "flags", "message"),
+    [
+        ("tiny", {}, TOKEN, "", "'tiny' is no name of a repository: expected user/name"),
+        ("me/ti ny", {}, TOKEN, "", "'me/ti ny' is no name of a repository"),
+        ("me/a/b", {}, TOKEN, "", "'me/a/b' is no name of a repository"),
+        (REPO, {}, None, "", "no token for http"),
+        (REPO, {}, "hf_wrong", "", "refuses the token: log in"),
+        (REPO, {}, READ_ONLY, "", "the token of me may only read"),
+        ("you/tiny", {}, TOKEN, "", "you is none of me, lab. Publish to me/tiny"),
+        ("you/tiny", {"model": Repo()}, TOKEN, "", "me may not write to you/tiny (the Hub says 403)"),
+        ("you/tiny", {"model": Repo(private=True)}, TOKEN, "", "you is none of me, lab"),
+        ("lab/tiny", {"model": Repo(locked=True)}, TOKEN, "", "me may not write to lab/tiny (the Hub says 403)"),
+        (REPO, {"dataset": Repo()}, TOKEN, "", f"{REPO} is the name of a dataset"),
+        (REPO, {"space": Repo()}, TOKEN, "", f"{REPO} is the name of a space"),
+        (REPO, {"model": Repo()}, TOKEN, "--private", f"{REPO} is public, and --private was asked for"),
+    ],
+)
+def test_what_cannot_be_published_is_refused_before_anything_is_sent(
+    repo, existing, token, flags, message, client, finished_run, monkeypatch, capsys
+):
+    monkeypatch.setenv("HF_TOKEN", token) if token else monkeypatch.delenv("HF_TOKEN")
+    client.repos.update({(kind, repo): found for kind, found in existing.items()})
+    assert published(str(finished_run), "--repo", repo, *flags.split()) == 2
+    assert message in capsys.readouterr().err
+    assert client.sent("POST", "/(commit|preupload)/") + client.sent("PUT", "") == []
+
+
+def test_no_right_to_make_a_repository_is_said_before_anything_is_sent(client, finished_run, capsys):
+    client.faults.append(Fault("POST", "/repos/create", "403"))
+    assert published(str(finished_run), "--repo", REPO) == 2
+    assert f"me may not write to {REPO} (the Hub says 403)" in capsys.readouterr().err
+
+
+def test_a_private_repository_is_made_private(client, finished_run):
+    assert published(str(finished_run), "--repo", "lab/tiny", "--private") == 0
+    assert client.model("lab/tiny").private
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [("model.safetensors", "holds no model"), ("tempo/run.json", "is not there: expected the folder of a run")],
+)
+def test_a_folder_without_model_or_record_is_refused(missing, message, client, finished_run, capsys):
+    (finished_run / missing).unlink()
+    assert published(str(finished_run), "--repo", REPO) == 2
+    assert message in capsys.readouterr().err
+    assert client.requests == []
+
+
+@pytest.mark.parametrize("secret", [TOKEN, "hf_" + "SomebodyElsesTokenOfTheHub" * 2, "the key of a tracker"])
+def test_a_file_with_a_secret_is_refused(secret, client, finished_run, monkeypatch, capsys):
+    monkeypatch.setenv("WANDB_API_KEY", "the key of a tracker")
+    (finished_run / "notes.txt").write_text(f"export TOKEN={secret}")
+    assert published(str(finished_run), "--repo", REPO) == 2
+    error = capsys.readouterr().err
+    assert "notes.txt holds a token" in error
+    assert secret not in error
+    assert client.requests == []
+
+
+def test_a_dry_run_asks_nobody_and_shows_the_card_and_the_files(client, finished_run, monkeypatch, capsys):
+    monkeypatch.delenv("HF_TOKEN")
+    assert published(str(finished_run), "--repo", REPO, "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert all(f"  {path}\n" in printed for path in PUBLISHED)
+    assert "# Model Card for tiny-tempo" in printed
+    assert client.requests == []
+
+
+def test_results_reach_the_hub_in_both_of_its_forms(client, finished_run):
+    publish(finished_run, REPO)
+    files = client.model(REPO).files
+    (result,) = ModelCard(files["README.md"].decode()).data.eval_results
+    assert (result.dataset_type, result.dataset_split, result.metric_value) == (RESULT["hub_id"], "test", 0.87)
+    (entry,) = parse_eval_result_entries(yaml.safe_load(files[".eval_results/math-accuracy-test-k1.yaml"]))
+    assert isinstance(entry, EvalResultEntry)
+    assert (entry.dataset_id, entry.task_id, entry.value) == (RESULT["hub_id"], "math", 0.87)
+    assert entry.source_url.endswith(f"{REPO}/blob/main/evaluation/math.json")
+
+
+def test_help_names_the_flags_and_imports_nothing_heavy():
+    code = "import sys; from tempo_trl.cli import main\ntry: main(['publish', '--help'])\nexcept SystemExit: pass\n"
+    code += "print([name for name in ('huggingface_hub', 'matplotlib', 'torch', 'trl') if name in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert all(flag in printed for flag in ("RUN_DIR", "--repo USER/NAME", "--private", "--dry-run"))
+    assert printed.endswith("[]\n")
+
+
+def test_the_command_keeps_its_token_to_itself(hub, finished_run, tmp_path):
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    command = [sys.executable, "-m", "tempo_trl", "publish", str(finished_run), "--repo", REPO]
+    done = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert f"Published: {hub.url}/{REPO}/commit/" in done.stdout
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path not in before]
+    sent = [*hub.bodies, *hub.model(REPO).files.values(), *hub.blobs.values()]
+    assert not [
+        text for text in (done.stdout.encode(), done.stderr.encode(), *written, *sent) if TOKEN.encode() in text
+    ]
+
+
+def test_the_example_trains_and_publishes(hub, tmp_path):
+    script = Path(__file__).parents[2] / "examples/publish.py"
+    command = [sys.executable, str(script), "me/example"]
+    variables = environment(hub, tmp_path) | {"TOKENIZERS_PARALLELISM": "false", "PATH": os.environ["PATH"]}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    repo = hub.model("me/example")
+    assert repo.private
+    output = tmp_path / "tempo_demo/publish"
+    assert repo.files["model.safetensors"] == (output / "model.safetensors").read_bytes()
+    record = json.loads(repo.files["tempo/run.json"])
+    assert (record["method"], record["rewards"], record["dataset"]["rows"]) == ("TEMPO", ["correct_answer"], 1000)
+    card = repo.files["README.md"].decode()
+    assert "Nothing was evaluated." in card
+    assert "examples/publish.py me/example" in card

@@ -1,0 +1,54 @@
+"""The benchmark for a GPU runs end to end on a CPU, and can fail."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import gpu
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def test_the_run_for_a_gpu_prints_its_figures_on_a_cpu_too():
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--pairs", "2"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    figures = dict(re.findall(r"│ (\S.*?) +│ (\S.*?) +│", done.stdout))
+    assert re.fullmatch(r"\d+\.\d{3}", figures["TEMPO's step / GRPO's, median of 2 pairs"])
+    assert 0 < float(figures["share of TEMPO's step that is ours"].removesuffix(" %")) < 100
+    assert figures["peak memory of a step, TEMPO / GRPO"] == "not measured on a CPU"
+    assert figures["credit of the CPU's tensors, largest difference to the CPU's"].startswith("0 ")
+    assert float(figures["what trained, largest difference to the CPU's credit"].split()[0]) < 1e-4
+    assert "bf16, 16 completions of 16 tokens" in done.stdout
+
+
+def test_without_a_gpu_it_says_what_runs(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["gpu"])
+    with pytest.raises(SystemExit, match="2"):
+        gpu.main()
+    assert "--device cpu --tiny" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[gpu.PairedTrainer, gpu.Meter]:
+    return gpu.train(torch.device("cpu"), gpu.TINY, pairs=2)
+
+
+def test_both_methods_take_every_other_step(trained):
+    trainer, meter = trained
+    assert len(meter.seconds) == gpu.WARM_UP + 4
+    assert len(trainer.batches) == len(trainer.ours_after) == len(meter.seconds) // 2
+    assert all(batch.advantages.shape == (16, 16) for batch in trainer.batches)
+    assert 0 < trainer.ours < sum(meter.seconds)
+
+
+def test_credit_that_did_not_train_is_found_out(trained):
+    batches = trained[0].batches
+    assert gpu.differences(batches)[0] == 0
+    bent = [batch._replace(advantages=batch.advantages + 1e-3) for batch in batches]
+    with pytest.raises(AssertionError, match="not close"):
+        gpu.differences(bent)

@@ -1,0 +1,288 @@
+"""The Slurm scripts, with fakes of what they call: the order of events, the arguments, and that every job ends."""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tempo_trl import cli
+from tempo_trl.recipe_files import read_recipe, recipe_path, recipes_folder
+
+from .test_recipes import SERVER_FLAGS, arguments_on, devices_of
+
+ONE, SEVERAL = "one_node", "several_nodes"
+SCRIPTS = [ONE, SEVERAL]
+# Fakes write at the same time: a line in one write.
+SAY = """#!/bin/bash
+say() { local line; printf -v line '%q ' "$@"; printf '%s\\n' "$line" >>"$LOG"; }
+"""
+FAKES = {
+    # The status of a check is CHECK; training ends with TRAIN, or never.
+    "tempo-trl": """
+trap 'say ended trainer; exit 143' TERM
+say tempo-trl "gpus=${CUDA_VISIBLE_DEVICES:-}" "$@"
+[[ " $* " == *" --check "* ]] && exit "$CHECK"
+[[ $SERVER == dies_later ]] && touch "$STATE/die"
+while [[ $TRAIN == never ]]; do sleep 1; done
+exit "$TRAIN"
+""",
+    # The server is SERVER: healthy (at the third question or later), dead, deaf, dies_later (in training) or stubborn.
+    "vllm": """
+trap 'say ended server; exit 0' TERM
+[[ $SERVER == stubborn ]] && trap '' TERM
+say vllm "gpus=${CUDA_VISIBLE_DEVICES:-}" "VLLM_SERVER_DEV_MODE=$VLLM_SERVER_DEV_MODE" "$@"
+echo "the server's own words"
+touch "$STATE/began"
+[[ $SERVER == dead ]] && exit 1
+while [[ ! -e "$STATE/die" ]]; do sleep 1; done
+""",
+    "curl": """
+say curl "${@: -1}"
+echo >>"$STATE/asked"
+[[ $SERVER != deaf && $SERVER != dead && -e "$STATE/began" && $(wc -l <"$STATE/asked") -ge 3 ]] || exit 7
+""",
+    # A task a node, as Slurm numbers them; what comes after the flags is the command.
+    "srun": """
+say srun "$@"
+tasks=1
+while [[ $1 == --* ]]; do [[ $1 == --ntasks=* ]] && tasks=${1#*=}; shift; done
+trap 'kill $(jobs -p); wait; exit 143' TERM
+for ((rank = 0; rank < tasks; rank++)); do SLURM_PROCID=$rank "$@" & done
+status=0
+for ((rank = 0; rank < tasks; rank++)); do wait -n || status=$?; done
+exit "$status"
+""",
+    "scontrol": 'say scontrol "$@"\n[[ $1 == show ]] && printf "%s\\n" n1 n2 n3\ntrue\n',
+    "sleep": "exec /bin/sleep 0.05\n",
+}
+
+
+class Job:
+    """A started script, what its fakes were called with, and how it ended."""
+
+    def __init__(self, script: str, folder: Path, flags: list[str], **behaviour: str):
+        programs = folder / "bin"
+        programs.mkdir()
+        for name, body in FAKES.items():
+            (programs / name).write_text(SAY + body)
+            (programs / name).chmod(0o755)
+        self.log = folder / "log"
+        self.server_log = folder / "vllm-7.log"
+        environment = {
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "LOG": str(self.log),
+            "STATE": str(folder),
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "n[1-3]",
+            **{"CHECK": "0", "SERVER": "healthy", "TRAIN": "0", "PATIENCE": "30"},
+            **behaviour,
+        }
+        command = ["bash", str(recipes_folder() / f"slurm/{script}.slurm"), *flags]
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
+        )
+
+    def end(self, status: int) -> str:
+        """What the script said as it ended, in time, with `status` and without a process left."""
+        _, said = self.process.communicate(timeout=30)
+        assert self.process.returncode == status, said
+        self.assert_nothing_is_left()
+        return said
+
+    def assert_nothing_is_left(self) -> None:
+        with pytest.raises(ProcessLookupError):
+            for _ in range(100):  # a fake's `sleep` lives a little longer than the fake
+                os.killpg(self.process.pid, 0)
+                time.sleep(0.02)
+
+    def calls(self, program: str | None = None) -> list[list[str]]:
+        """Calls so far in words, the program first; those of one program."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [call for call in map(shlex.split, lines) if program in (None, call[0])]
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a script with `flags` and fakes of some behaviour; whatever is left of it dies with the test."""
+    jobs = []
+
+    def start(script: str, *flags: str, **behaviour: str) -> Job:
+        jobs.append(Job(script, tmp_path, list(flags), **behaviour))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.process.pid, signal.SIGKILL)
+
+
+def run_arguments(call: list[str]) -> list[str]:
+    """The flags of a `tempo-trl train`."""
+    return call[call.index("train") + 1 :]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_bash_reads_the_script(script):
+    subprocess.run(["bash", "-n", str(recipes_folder() / f"slurm/{script}.slurm")], check=True)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_check_then_server_then_its_health_then_training_then_the_end_of_the_server(script, start):
+    job = start(script, "--seed", "3")
+    job.end(0)
+    times = {
+        program: [i for i, call in enumerate(job.calls()) if call[0] == program]
+        for program in ("tempo-trl", "vllm", "curl", "ended")
+    }
+    checked, *trained = times["tempo-trl"]
+    assert len(trained) == {ONE: 1, SEVERAL: 2}[script]
+    assert checked < min(times["vllm"]) < max(times["curl"]) < min(trained) < min(times["ended"])
+    assert checked < min(times["curl"])
+    assert len(times["curl"]) >= 3
+    assert job.calls()[-1] == ["ended", "server"]
+    assert job.server_log.read_text() == "the server's own words\n"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_what_is_checked_is_what_is_trained_from_its_last_checkpoint(script, start):
+    job = start(script, "--seed", "3")
+    job.end(0)
+    checked, *trained = map(run_arguments, job.calls("tempo-trl"))
+    ranks = {ONE: [[]], SEVERAL: [["--machine_rank", "0"], ["--machine_rank", "1"]]}[script]
+    assert sorted(trained) == [[*checked[:-1], *rank] for rank in ranks]
+    assert checked[-5:] == ["--resume_from_checkpoint", "last", "--seed", "3", "--check"]
+
+
+def test_one_node_splits_its_gpus_and_starts_the_server_for_itself_alone(start):
+    job = start(ONE)
+    job.end(0)
+    (server,), train = job.calls("vllm"), job.calls("tempo-trl")[-1]
+    assert server[2:] == ["VLLM_SERVER_DEV_MODE=1", "serve", "Qwen/Qwen3-4B", *SERVER_FLAGS, *server[-6:]]
+    assert server[-6:] == ["--tensor-parallel-size", "2", "--host", "127.0.0.1", "--port", "8000"]
+    assert (train[1], server[1]) == ("gpus=0,1,2,3,4,5", "gpus=6,7")
+    assert set(map(tuple, job.calls("curl"))) == {("curl", "http://127.0.0.1:8000/health")}
+
+
+def test_several_nodes_train_on_all_but_the_last_which_samples(start):
+    job = start(SEVERAL)
+    job.end(0)
+    (server,) = job.calls("vllm")
+    assert server[2:] == ["VLLM_SERVER_DEV_MODE=1", "serve", "Qwen/Qwen3-4B", *SERVER_FLAGS, *server[-4:]]
+    assert server[-4:] == ["--tensor-parallel-size", "8", "--port", "8000"]
+    assert sorted(call[1:4] for call in job.calls("srun")) == [
+        ["--nodes=1", "--ntasks=1", "--nodelist=n3"],
+        ["--nodes=2", "--ntasks=2", "--nodelist=n1,n2"],
+    ]
+    assert job.calls("scontrol") == [["scontrol", "show", "hostnames", "n[1-3]"]]
+    assert set(map(tuple, job.calls("curl"))) == {("curl", "http://n3:8000/health")}
+    launch = cli.launch_arguments(max(map(run_arguments, job.calls("tempo-trl")[1:])))
+    assert (launch.num_machines, launch.num_processes, launch.machine_rank) == (2, 16, 1)
+    assert (launch.main_process_ip, launch.main_process_port) == ("n1", 29500)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_arithmetic_in_the_comment_is_that_of_what_the_script_trains(script, start, monkeypatch):
+    job = start(script)
+    job.end(0)
+    launch = cli.launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
+    _, args, model_args, _ = arguments_on(launch.num_processes, launch.training_script_args, monkeypatch)
+    products = r"#   an? (\w+) +(\d+) prompts x (\d+) generations = (\d+) devices x (\d+) per device x (\d+)\n"
+    comment = re.findall(products, (recipes_folder() / f"slurm/{script}.slurm").read_text())
+    per_device = args.num_generations, launch.num_processes, args.per_device_train_batch_size
+    completions = launch.num_processes * args.per_device_train_batch_size * args.gradient_accumulation_steps
+    prompts = completions // args.num_generations, args.generation_batch_size // args.num_generations
+    steps = args.gradient_accumulation_steps, args.steps_per_generation
+    assert comment == [
+        ("update", *map(str, (prompts[0], *per_device, steps[0]))),
+        ("generation", *map(str, (prompts[1], *per_device, steps[1]))),
+    ]
+    assert model_args.model_name_or_path in job.calls("vllm")[0]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_script_learns_as_its_recipe_does(script, start, monkeypatch):
+    job = start(script)
+    job.end(0)
+    launch = cli.launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
+    ours = arguments_on(launch.num_processes, launch.training_script_args, monkeypatch).training
+    name = "qwen3-4b/math/eight_gpus/tempo"
+    recipe = arguments_on(devices_of(name), ["--config", name], monkeypatch).training
+    assert ours.generation_batch_size * ours.gradient_accumulation_steps == 384 * ours.steps_per_generation
+    assert ours.generation_batch_size == recipe.generation_batch_size
+    host = read_recipe(recipe_path(name))["vllm_server_host"]
+    assert ours.vllm_server_host == {ONE: host, SEVERAL: "n3"}[script]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_real_check_lets_the_script_pass_and_stops_other_sizes(script, start, capsys):
+    job = start(script)
+    job.end(0)
+    checked = run_arguments(job.calls("tempo-trl")[0])
+    assert cli.main(["train", *checked]) == 0
+    assert cli.main(["train", *checked, "--num_generations", "7"]) == 2
+    assert "num_generations" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_sizes_that_cannot_work_end_the_job_before_anything_starts(script, start):
+    job = start(script, CHECK="2")
+    job.end(2)
+    assert len(job.calls("tempo-trl")) == 1
+    assert job.calls("vllm") == job.calls("srun") == job.calls("curl") == []
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(("server", "patience"), [("dead", "30"), ("deaf", "1")])
+def test_a_server_that_does_not_come_up_ends_the_job_in_time(script, server, patience, start):
+    job = start(script, SERVER=server, PATIENCE=patience)
+    began = time.monotonic()
+    said = job.end(1)
+    assert time.monotonic() - began < 15
+    assert {"dead": "ended before it was up", "deaf": "not up after 1 seconds"}[server] in said
+    assert "vllm-7.log" in said
+    assert len(job.calls("tempo-trl")) == 1
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_a_server_that_dies_ends_a_training_that_would_wait_for_ever(script, start):
+    job = start(script, SERVER="dies_later", TRAIN="never")
+    assert "ended while the run went on" in job.end(1)
+    assert job.calls()[-1] == ["ended", "trainer"]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_status_of_a_training_that_fails_is_the_job_s_and_the_server_is_ended(script, start):
+    job = start(script, TRAIN="3")
+    job.end(3)
+    assert job.calls()[-1] == ["ended", "server"]
+
+
+def test_a_server_that_does_not_listen_to_reason_is_killed(start):
+    start(ONE, SERVER="stubborn").end(0)
+
+
+def wait_for_training(job: Job) -> None:
+    deadline = time.monotonic() + 20
+    while len(job.calls("tempo-trl")) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize(("sent", "status", "requeued"), [(signal.SIGUSR1, 0, True), (signal.SIGTERM, 143, False)])
+def test_a_job_out_of_time_goes_back_into_the_queue_and_a_cancelled_one_does_not(
+    script, sent, status, requeued, start
+):
+    job = start(script, TRAIN="never")
+    wait_for_training(job)
+    os.kill(job.process.pid, sent)
+    job.end(status)
+    assert (["scontrol", "requeue", "7"] in job.calls()) == requeued
+    assert ["ended", "server"] in job.calls()
+    assert ["ended", "trainer"] in job.calls()

@@ -1,0 +1,88 @@
+"""One rank of a run that is to go wrong: `torchrun ... -m tests.trainers.faulty MODEL FOLDER FAULT`.
+
+Trains from the last whole checkpoint in FOLDER, if there is one. Each rank writes its process id and the step it is at
+to FOLDER, and at the end its weights to FOLDER/rank{r}.pt. Started by test_faults.py.
+"""
+
+import os
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from transformers import TrainerCallback
+
+from tempo_trl import TEMPOTrainer
+from tempo_trl.train import end, last_whole_checkpoint
+
+from .recording import config, parity, questions, weights
+
+RANK = int(os.environ.get("RANK", "0"))
+STEPS = 12  # three epochs, six on two ranks; a generation is two steps, and each is saved
+PATIENCE = 10  # seconds, the ddp_timeout of the run that hangs
+FOR_EVER = 3600
+
+
+def faulty(trainer_state) -> bool:
+    return RANK == 1 and trainer_state.global_step >= 2  # one rank, after a generation that went well
+
+
+def reward_that_raises(completions, completion_ids, trainer_state, **columns):
+    if faulty(trainer_state):
+        raise ArithmeticError("this grader is out of order")
+    return parity(completions, completion_ids)
+
+
+def reward_too_few(completions, completion_ids, trainer_state, **columns):
+    return parity(completions, completion_ids)[faulty(trainer_state) :]
+
+
+def reward_that_hangs(completions, completion_ids, trainer_state, **columns):
+    if faulty(trainer_state):
+        time.sleep(FOR_EVER)
+    return parity(completions, completion_ids)
+
+
+REWARDS = {f.__name__: f for f in (reward_that_raises, reward_too_few, reward_that_hangs)}
+
+
+class TellsItsStep(TrainerCallback):
+    """Tells the step, and waits at the last one if the run is to be killed before its end."""
+
+    def __init__(self, folder: str, mortal: bool):
+        self.file, self.mortal = Path(folder) / f"rank{RANK}.step", mortal
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        self.file.write_text(str(state.global_step))
+        if self.mortal and state.global_step == STEPS - 1:
+            time.sleep(FOR_EVER)
+
+
+class StopsInTheMiddleOfSaving(TEMPOTrainer):
+    def _save_rng_state(self, output_dir):
+        if self.state.global_step == 4 and self.args.process_index == self.args.world_size - 1:
+            Path(self.args.output_dir, "saving").touch()
+            time.sleep(FOR_EVER)
+        super()._save_rng_state(output_dir)
+
+
+def main(model: str, folder: str, fault: str) -> None:
+    Path(folder, f"rank{RANK}.pid").write_text(str(os.getpid()))
+    hangs = {"ddp_timeout": PATIENCE} if fault == "reward_that_hangs" else {}
+    schedule = {"steps_per_generation": 2, "save_strategy": "steps", "save_steps": 2, "max_steps": STEPS}
+    if hangs:  # transformers hands ddp_timeout to process groups of GPUs only
+        dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
+    args = config(folder, per_device_train_batch_size=4, **schedule, **hangs)
+    cls = StopsInTheMiddleOfSaving if fault == "killed_while_saving" else TEMPOTrainer
+    callbacks = [TellsItsStep(folder, mortal=fault == "killed")]
+    trainer = cls(model, REWARDS.get(fault, parity), args, questions(4), callbacks=callbacks)
+    checkpoint = last_whole_checkpoint(folder)
+    trainer.train(resume_from_checkpoint=checkpoint)
+    torch.save({"weights": weights(trainer), "resumed": checkpoint}, f"{folder}/rank{RANK}.pt")
+    end(trainer)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,254 @@
+"""What the world does to a run: a process killed, a disk that refuses, a reward function that fails or hangs."""
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import warnings
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from tempo_trl.trainers.faults import remove_if_torn
+
+from .faulty import STEPS
+from .launching import REPOSITORY, accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
+from .recording import questions, train
+
+MODULE = "tests.trainers.faulty"
+BOUND = 120  # seconds, on a busy machine
+
+
+@contextlib.contextmanager
+def launched(launcher: list[str], model: str, folder: Path, fault: str):
+    """A run of faulty.py that is to be killed; nothing of it is left behind."""
+    with (folder / "printed").open("w") as printed:
+        process = subprocess.Popen(
+            [*launcher, "-m", MODULE, model, str(folder), fault],
+            cwd=REPOSITORY,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        for rank in living_ranks(folder):
+            kill(rank)
+        process.wait(BOUND)
+
+
+def living_ranks(folder: Path) -> list[int]:
+    pids = [int(file.read_text()) for file in folder.glob("rank*.pid")]
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # a rank leads a process group of its own, under torchrun too
+
+
+def wait_until(happened) -> None:
+    deadline = time.monotonic() + BOUND
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def has_reached(file: Path, step: int) -> bool:
+    return file.exists() and int(file.read_text() or 0) >= step
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tiny_model, tmp_path_factory):
+    """Weights of each rank of a run that nobody killed, for a number of ranks."""
+    done = {}
+
+    def weights_of(ranks: int) -> list[dict]:
+        if ranks not in done:
+            folder = tmp_path_factory.mktemp("uninterrupted")
+            done[ranks] = run_ranks(torchrun(ranks), ranks, MODULE, tiny_model, folder, "nothing")
+        return done[ranks]
+
+    return weights_of
+
+
+def assert_resumes_to_the_same_weights(model: str, folder: Path, expected: list[dict], checkpoint: int):
+    resumed = run_ranks(torchrun(len(expected)), len(expected), MODULE, model, folder, "nothing")
+    for ours, whole in zip(resumed, expected, strict=True):
+        assert whole["resumed"] is None
+        assert Path(ours["resumed"]).name == f"checkpoint-{checkpoint}"
+        for name, value in whole["weights"].items():
+            assert torch.equal(ours["weights"][name], value), name
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_run_killed_at_a_random_step_resumes_to_the_weights_of_the_run_that_never_stopped(
+    ranks, tiny_model, tmp_path, uninterrupted
+):
+    """With two ranks one of them is killed, whichever, and the launcher ends the other."""
+    rng = random.Random(ranks)
+    step, victim = rng.randrange(3, STEPS), rng.randrange(ranks)
+    with launched(torchrun(ranks), tiny_model, tmp_path, "killed") as process:
+        wait_until(lambda: has_reached(tmp_path / f"rank{victim}.step", step))
+        time.sleep(rng.uniform(0, 0.1))  # somewhere in this step, or in the next
+        kill(int((tmp_path / f"rank{victim}.pid").read_text()))
+        assert process.wait(BOUND) != 0
+        assert living_ranks(tmp_path) == []
+    whole = [int(p.parent.name.split("-")[1]) for p in tmp_path.glob("checkpoint-*/trainer_state.json")]
+    assert_resumes_to_the_same_weights(tiny_model, tmp_path, uninterrupted(ranks), max(whole))
+
+
+def test_a_run_of_which_one_rank_is_killed_while_it_saves_resumes_from_the_checkpoint_before(
+    tiny_model, tmp_path, uninterrupted
+):
+    """The other rank waits for it, and does not call a checkpoint whole that lacks the generator of a rank."""
+    with launched(torchrun(2), tiny_model, tmp_path, "killed_while_saving") as process:
+        wait_until((tmp_path / "saving").exists)
+        wait_until((tmp_path / "checkpoint-4" / "model.safetensors").exists)
+        time.sleep(1)  # for the other rank to go on, if it did
+        kill(int((tmp_path / "rank1.pid").read_text()))
+        assert process.wait(BOUND) != 0
+    assert_resumes_to_the_same_weights(tiny_model, tmp_path, uninterrupted(2), checkpoint=2)
+
+
+def ended(launcher: list[str], model: str, folder: Path, fault: str) -> str:
+    """What a run printed that ended by itself, with an error and with all of its ranks."""
+    status, printed = run_to_its_end(launcher, MODULE, model, folder, fault)
+    assert status != 0
+    assert len(list(folder.glob("rank*.pid"))) == 2
+    assert living_ranks(folder) == []
+    return printed
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("reward_that_raises", "ArithmeticError: this grader is out of order"),
+        ("reward_too_few", "ValueError: The reward function 'reward_too_few' returned 7 rewards, but 8 were expected"),
+    ],
+)
+def test_an_error_of_a_reward_function_on_one_rank_ends_the_other_long_before_ddp_timeout(
+    fault, message, tiny_model, tmp_path
+):
+    """The other rank's collective fails with the connection, or the launcher ends that rank: whichever is first.
+
+    Long before: within the 240 seconds of `run_to_its_end`, where gloo waits for 30 minutes.
+    """
+    launcher = accelerate_launch(2, free_port()) if fault == "reward_too_few" else torchrun(2)
+    printed = ended(launcher, tiny_model, tmp_path, fault)
+    assert f"[rank1]: {message}" in printed
+    assert fault in printed
+
+
+def test_a_reward_function_that_hangs_on_one_rank_waits_for_ddp_timeout_and_the_launcher_ends_that_rank(
+    tiny_model, tmp_path
+):
+    """TRL's time-out names the rank that waited. Which rank hangs, and where, we log before it."""
+    printed = ended(torchrun(2), tiny_model, tmp_path, "reward_that_hangs")
+    assert "[rank0]: RuntimeError" in printed
+    assert "Timed out waiting" in printed
+    _, _, told = printed.partition("Rank 1 has spent 5 s on the rewards of one batch (reward_that_hangs)")
+    position, _, _ = told.partition("Timed out waiting")
+    assert "in reward_that_hangs" in position
+    assert "time.sleep(FOR_EVER)" in position
+
+
+COMPLETIONS = {
+    "log_completions": True,
+    "num_completions_to_print": 1,
+    "eval_strategy": "steps",
+    "eval_steps": 2,
+    "per_device_eval_batch_size": 4,
+}
+
+
+def without_times(history: list[dict]) -> list[dict]:
+    clocks = ("runtime", "per_second", "step_time")
+    return [{key: value for key, value in entry.items() if not key.endswith(clocks)} for entry in history]
+
+
+class LosesTheFolder(TrainerCallback):
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 1:
+            shutil.rmtree(Path(args.output_dir) / "completions")
+
+
+@pytest.mark.parametrize("fault", ["the disk is full", "the folder is gone"])
+def test_a_disk_that_refuses_the_completions_costs_their_tables_and_one_warning(fault, tiny_model, tmp_path):
+    if fault == "the disk is full" and not Path("/dev/full").exists():
+        pytest.skip("not run here: no /dev/full")
+    healthy = train(tiny_model, tmp_path / "healthy", trainer={"eval_dataset": questions(2)}, **COMPLETIONS)
+    keywords = {"eval_dataset": questions(2)}
+    if fault == "the disk is full":
+        (tmp_path / "refused" / "completions").mkdir(parents=True)
+        for step in (1, 2, 3):
+            (tmp_path / "refused" / "completions" / f"completions_{step:05d}.parquet").symlink_to("/dev/full")
+    else:
+        keywords["callbacks"] = [LosesTheFolder()]
+    with pytest.warns(UserWarning, match="could not be written") as told:
+        refused = train(tiny_model, tmp_path / "refused", trainer=keywords, **COMPLETIONS)
+
+    told = [str(warning.message) for warning in told if "could not be written" in str(warning.message)]
+    assert len(told) == 1
+    first = 1 if fault == "the disk is full" else 2
+    assert str(tmp_path / "refused" / "completions" / f"completions_{first:05d}.parquet") in told[0]
+    assert ("No space left on device" if fault == "the disk is full" else "non-existent directory") in told[0]
+    assert refused.state.global_step == 3
+    assert without_times(refused.state.log_history) == without_times(healthy.state.log_history)
+
+
+class Unreachable:
+    """A tracker whose socket, or whose own parquet file, fails."""
+
+    def __init__(self, fails: str):
+        self.fails = fails
+
+    def Table(self, dataframe):
+        if self.fails == "file":
+            dataframe.to_parquet("/nowhere/table.parquet")
+        return dataframe
+
+    def log(self, _):
+        raise ConnectionError("the tracker is away")
+
+
+class FailsToLog(TrainerCallback):
+    def on_log(self, *args, **kwargs):
+        raise OSError("the callback's own disk")
+
+
+@pytest.mark.parametrize("fails", ["socket", "file", "callback"])
+def test_the_errors_of_trackers_and_callbacks_still_rise(fails, tiny_model, tmp_path, monkeypatch):
+    expected = {"socket": "the tracker is away", "file": "nowhere", "callback": "the callback's own disk"}[fails]
+    monkeypatch.setattr("trl.trainer.grpo_trainer.trackio", Unreachable(fails), raising=False)
+    callbacks = [FailsToLog()] if fails == "callback" else [ReportsToTrackio()]
+    with warnings.catch_warnings(), pytest.raises(OSError, match=expected):
+        warnings.filterwarnings("error", "The completions could not")
+        train(tiny_model, tmp_path, max_steps=1, trainer={"callbacks": callbacks}, log_completions=True)
+
+
+class ReportsToTrackio(TrainerCallback):
+    """Switched on after the trainer's construction, which would ask for the real package."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        args.report_to = ["trackio"]
+
+
+def test_a_torn_table_is_removed_and_a_whole_one_is_not(tmp_path):
+    whole, torn, missing = (tmp_path / f"completions_{step:05d}.parquet" for step in (1, 2, 3))
+    pd.DataFrame({"completion": ["a", "b"]}).to_parquet(whole)
+    torn.write_bytes(whole.read_bytes()[:-20])
+    for path in (whole, torn, missing):
+        remove_if_torn(path)
+    assert whole.exists()
+    assert not torn.exists()
