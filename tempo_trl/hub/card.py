@@ -51,8 +51,8 @@ def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pi
         record=record,
         results=results,
         adapter=record["model"]["adapter"],
-        base=_linked(record["model"]["hub_id"], "") or f"the local model `{record['model']['name']}`",
-        data=_data(record["dataset"]),
+        base=_linked(record["model"]["hub_id"], "") or f"a local model (`{record['model']['name']}`)",
+        data=_data(record),
         training=training_table(record, log),
         commands=commands(repo, record, recipe),
         recipe=recipe,
@@ -82,9 +82,11 @@ def _linked(hub_id: str | None, prefix: str) -> str | None:
     return f"[{hub_id}](https://huggingface.co/{prefix}{hub_id})" if hub_id else None
 
 
-def _data(dataset: dict) -> str:
+def _data(record: dict) -> str:
+    dataset, task = record["dataset"], record["config"].get("script", {}).get("task")
+    local = f"local data of task `{task}`" if task else "data that are not on the Hub"
     rows = f" ({dataset['rows']:,} prompts)" if dataset["rows"] else ""
-    return (_linked(dataset["hub_id"], "datasets/") or "data that are not on the Hub") + rows
+    return (_linked(dataset["hub_id"], "datasets/") or local) + rows
 
 
 def training_table(record: dict, log: list[dict]) -> list[tuple[str, str]]:
@@ -119,6 +121,8 @@ def commands(repo: str, record: dict, recipe: bool) -> list[str]:
     if not recipe:
         return [install, fetch, shlex.join(record["command"])]
     flags = without_flags(record["command"], PLACES)
+    if record["config"]["training"].get("push_to_hub") and "--push_to_hub" not in record["command"]:
+        flags += ["--push_to_hub", "false"]  # the recipe says true, and its repository is not the reader's
     if record["processes"] > 1:
         flags += ["--num_processes", str(record["processes"])]
     return [install, fetch, shlex.join(["tempo-trl", "train", "--config", "published/tempo/recipe.yaml", *flags])]

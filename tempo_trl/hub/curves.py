@@ -14,7 +14,7 @@ BLUE = "#0072B2"  # of Okabe and Ito, as the demonstration's
 
 
 def training_log(run_dir: Path) -> list[dict]:
-    """What Trainer logged: of the whole run, or up to the last checkpoint of one that has not ended; [] without either.
+    """What Trainer logged: of the whole run, or up to the last checkpoint of one that has not ended; else [].
 
     Raises:
         ValueError: a log that is not JSON.

@@ -37,10 +37,8 @@ class Result:
     @property
     def number(self) -> str:
         """`87.0 % (86.1 to 87.9)`"""
-        low_to_high = (
-            "" if self.interval is None else " ({:.1f} to {:.1f})".format(*(100 * end for end in self.interval))
-        )
-        return f"{100 * self.value:.1f} %{low_to_high}"
+        low, high = (100 * end for end in self.interval or (0, 0))
+        return f"{100 * self.value:.1f} %" + (f" ({low:.1f} to {high:.1f})" if self.interval else "")
 
     @property
     def notes(self) -> str:
@@ -110,7 +108,7 @@ def model_index_results(results: list[Result]) -> list[EvalResult]:
 
 
 def eval_results_files(results: list[Result], repo: str) -> dict[str, bytes]:
-    """`.eval_results/*.yaml`, a file a result, which the benchmark's page on the Hub lists; those of local data not."""
+    """`.eval_results/*.yaml`, a file a result, which the Hub shows with the benchmark; not those on local data."""
     files = {}
     for result in results:
         if not result.hub_id:

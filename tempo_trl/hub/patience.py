@@ -22,7 +22,7 @@ def persist(action: Callable[[], Value]) -> Value:
         try:
             return action()
         except Exception as error:
-            if not may_pass(error):
+            if not may_pass(error) and type(error) is not RuntimeError:  # as hf_xet says most things
                 raise
             print(f"{_in_a_line(error)} Trying again in {wait} s.", file=sys.stderr)
         time.sleep(wait)
@@ -34,11 +34,10 @@ def may_pass(error: BaseException) -> bool:
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         return status in PASSING or status >= 500
-    if isinstance(error, RuntimeError):  # how huggingface_hub and hf_xet wrap what befell the upload of one file
-        return error.__cause__ is None or may_pass(error.__cause__)
-    return isinstance(error, HTTPError | ConnectionError | TimeoutError) and not isinstance(
-        error, OfflineModeIsEnabled
-    )
+    if isinstance(error, RuntimeError) and error.__cause__:  # how huggingface_hub wraps the upload of one file
+        return may_pass(error.__cause__)
+    no_answer = isinstance(error, HTTPError | ConnectionError | TimeoutError)
+    return no_answer and not isinstance(error, OfflineModeIsEnabled)
 
 
 def _in_a_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import tempo_trl
-from tempo_trl.hub.redaction import hide, known_secrets, without_secrets
+from tempo_trl.hub.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, without_secrets
 
 FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
 PACKAGES = (
@@ -69,8 +69,15 @@ def record_run(
         "earlier": _earlier(folder.parent) if resumed else [],
     }
     if recipe is not None:
-        write_atomically(folder / RECIPE, hide(Path(recipe).read_text(encoding="utf-8"), secrets))
+        write_atomically(folder / RECIPE, hide(without_secret_lines(Path(recipe)), secrets))
     write_atomically(folder / RECORD, hide(json.dumps(record, indent=2, default=str), secrets))
+
+
+def without_secret_lines(recipe: Path) -> str:
+    """A recipe that still is one: `hub_token: ...` becomes a comment."""
+    lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
+    secret = [bool(SECRET_NAME.search(line.partition(":")[0].strip())) for line in lines]
+    return "".join(f"# {HIDDEN}\n" if hidden else line for line, hidden in zip(lines, secret, strict=True))
 
 
 def _facts(trainer, dataset: str | None) -> dict:

@@ -68,6 +68,5 @@ def push(trainer, dataset_name: str | None) -> None:
             raise
         print(f"{type(error).__name__} while pushing: publishing what is missing.", file=sys.stderr)
     if trainer.hub_model_id is not None:  # of the main process alone
-        publish(
-            trainer.args.output_dir, trainer.hub_model_id, trainer.args.hub_private_repo, trainer.args.hub_revision
-        )
+        args = trainer.args
+        publish(args.output_dir, trainer.hub_model_id, args.hub_private_repo, args.hub_revision)

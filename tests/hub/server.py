@@ -43,7 +43,7 @@ class Repo:
 
 @dataclass
 class Fault:
-    """The next `times` requests that match go wrong: dropped in the middle of their body, or after they were served."""
+    """The next `times` requests that match go wrong: dropped in the middle of the body, or after they were served."""
 
     method: str
     pattern: str

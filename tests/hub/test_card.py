@@ -109,12 +109,14 @@ def test_what_is_not_on_the_hub_is_not_linked(tmp_path):
     text = card(run(tmp_path, local))
     metadata = ModelCard(text).data
     assert metadata.base_model is metadata.datasets is None
-    assert "the local model `mine`" in text
+    assert "a local model (`mine`)" in text
     assert "data that are not on the Hub" in text
 
 
 def test_the_third_command_is_one_that_the_launcher_takes(tmp_path):
-    record = changed(command="--config demo/tempo --max_steps 3 --output_dir x --reward_funcs a.b c.d".split())
+    record = changed(
+        command=["--config", "demo/tempo", "--max_steps", "3", "--output_dir", "x", "--reward_funcs", "a.b", "c.d"]
+    )
     install, fetch, train = commands("me/tiny", record, recipe=True)
     assert install.startswith(f"git checkout {record['git']['commit']}")
     assert fetch == 'hf download me/tiny --include "tempo/*" --local-dir published'
@@ -126,8 +128,8 @@ def test_the_third_command_is_one_that_the_launcher_takes(tmp_path):
 
 
 def test_flags_go_with_their_values():
-    argv = "--seed 1 --output_dir x --hub-token=y --reward_funcs a b --config c".split()
-    assert without_flags(argv, ("output_dir", "hub_token", "config")) == "--seed 1 --reward_funcs a b".split()
+    argv = ["--seed", "1", "--output_dir", "x", "--hub-token=y", "--reward_funcs", "a", "b", "--config", "c"]
+    assert without_flags(argv, ("output_dir", "hub_token", "config")) == ["--seed", "1", "--reward_funcs", "a", "b"]
 
 
 def test_a_script_s_run_names_its_script(tmp_path):

@@ -1,6 +1,7 @@
 """`push_to_hub` in a recipe: real TEMPO runs of the built-in model, pushed to a Hub of the test's own."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,10 @@ from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from tempo_trl.hub.provenance import write_atomically
 from tempo_trl.hub.redaction import HIDDEN
 from tempo_trl.train import main
+from tempo_trl.train_arguments import parse
 
 from .conftest import TOKEN, environment
 from .server import Fault, Repo
@@ -34,7 +37,17 @@ def arguments(folder: Path, repo: str, flags: str) -> list[str]:
     ]
 
 
-def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path):
+def assert_the_card_reproduces(card: str, repo: Repo, folder: Path, monkeypatch) -> None:
+    """Its third command is a run of the same settings that pushes nowhere."""
+    for path in ("tempo/recipe.yaml", "tempo/run.json"):
+        write_atomically(folder / path, repo.files[path])
+    monkeypatch.chdir(folder.parent)
+    (command,) = [line for line in card.splitlines() if line.startswith("tempo-trl train ")]
+    again = parse(shlex.split(command)[2:]).training
+    assert (again.max_steps, again.save_steps, again.push_to_hub, again.hub_token) == (3, 1, False, None)
+
+
+def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path, monkeypatch):
     hub.faults.append(Fault("POST", "/commit/", "half"))  # of the first checkpoint: Trainer says nothing
     recipe = tmp_path / "mine.yaml"
     recipe.write_text((ROOT / "recipes/demo/tempo.yaml").read_text() + f"hub_token: {TOKEN}\n")
@@ -67,7 +80,8 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path)
     record = json.loads(repo.files["tempo/run.json"])
     assert record["config"]["training"]["max_steps"] == 3
     assert record["config"]["script"]["task"] == "demo"
-    assert f"hub_token: {HIDDEN}" in repo.files["tempo/recipe.yaml"].decode()
+    assert HIDDEN in repo.files["tempo/recipe.yaml"].decode()
+    assert_the_card_reproduces(card, repo, tmp_path / "published", monkeypatch)
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path != recipe]
     everything = [done.stdout.encode(), done.stderr.encode(), *written, *hub.bodies, *repo.files.values()]
     assert not [content for content in everything if TOKEN.encode() in content]
@@ -87,7 +101,7 @@ def test_a_run_whose_last_push_drops_is_published_all_the_same(peft, client, tmp
         loaded = AutoPeftModelForCausalLM.from_pretrained("me/run", cache_dir=tmp_path)
         weights = {name: weight for name, weight in loaded.state_dict().items() if "lora_B" in name}
         assert any(weight.abs().sum() > 0 for weight in weights.values())
-        assert "An adapter for" in card
+        assert "an adapter for" in card
 
 
 def test_a_run_that_may_not_push_does_not_begin(client, tmp_path):
