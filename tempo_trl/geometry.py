@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
     from tempo_trl.train_arguments import TrainArguments
 
-MATH_TRAIN_PROMPTS = 7500  # rows of the Hub's train split
+# Rows of the Hub's train splits. Sources: papers 2103.03874 (MATH), 2009.13081 (MedQA), 2203.14371 (MedMCQA) on
+# https://huggingface.co/papers.
+TRAIN_PROMPTS = {"math": 7500, "medqa": 10_178, "medqa_5options": 10_178, "medmcqa": 182_822}
 SIZES = (
     "per_device_train_batch_size",
     "per_device_eval_batch_size",
@@ -100,8 +102,8 @@ def known_prompts(script_args: "TrainArguments") -> int | None:
         from tempo_trl.demo.task import TRAIN_PROBLEMS
 
         return TRAIN_PROBLEMS
-    whole = script_args.task == "math" and script_args.train_file is None
-    return MATH_TRAIN_PROMPTS if whole and script_args.dataset_train_split == "train" else None
+    whole = script_args.train_file is None and script_args.dataset_train_split == "train"
+    return TRAIN_PROMPTS.get(script_args.task) if whole and not script_args.drop_leaked_rows else None
 
 
 def verdict(geometry: Geometry) -> str:

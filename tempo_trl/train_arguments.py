@@ -26,6 +26,8 @@ TASKS = (*BENCHMARKS, "demo")
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 REWARDS = {
     "math_reward": "tempo_trl.rewards.math_reward",
+    "choice_reward": "tempo_trl.rewards.choice_reward",
+    "format_reward": "tempo_trl.rewards.format_reward",
     "accuracy_reward": "trl.rewards.accuracy_reward",
     "reasoning_accuracy_reward": "trl.rewards.reasoning_accuracy_reward",
     "think_format_reward": "trl.rewards.think_format_reward",
@@ -63,9 +65,10 @@ class TrainArguments(ScriptArguments):
             Whether to leave out a benchmark's rows to train on that are rows to evaluate on, too; otherwise they are
             kept and named in a warning ([`~tempo_trl.data.leaks.check_leaks`]).
         reward_funcs (`list[str]`, *optional*):
-            Reward functions: `"math_reward"`, `"accuracy_reward"`, `"reasoning_accuracy_reward"`,
-            `"think_format_reward"`, `"get_soft_overlong_punishment"` (with `max_completion_len=1280`,
-            `soft_punish_cache=256`, as in TRL's script), or the dotted path of a function.
+            Reward functions: `"math_reward"`, `"choice_reward"`, `"format_reward"` (to watch, at a weight of 0 in
+            `reward_weights`), `"accuracy_reward"`, `"reasoning_accuracy_reward"`, `"think_format_reward"`,
+            `"get_soft_overlong_punishment"` (with `max_completion_len=1280`, `soft_punish_cache=256`, as in TRL's
+            script), or the dotted path of a function.
         reward_model_name_or_path (`str`, *optional*):
             Reward model, on the Hub or in a folder; counted before `reward_funcs` in `reward_weights`.
 
@@ -121,8 +124,9 @@ class TrainArguments(ScriptArguments):
     reward_funcs: list[str] | None = field(
         default=None,
         metadata={
-            "help": "Reward functions: `math_reward`, `accuracy_reward`, `reasoning_accuracy_reward`, "
-            "`think_format_reward`, `get_soft_overlong_punishment` (with `max_completion_len=1280`, "
+            "help": "Reward functions: `math_reward`, `choice_reward`, `format_reward` (to watch, at a weight of 0 in "
+            "`reward_weights`), `accuracy_reward`, `reasoning_accuracy_reward`, `think_format_reward`, "
+            "`get_soft_overlong_punishment` (with `max_completion_len=1280`, "
             "`soft_punish_cache=256`, as in TRL's script), or the dotted path of a function."
         },
     )

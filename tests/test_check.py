@@ -12,6 +12,8 @@ from trl import GRPOConfig
 
 from tempo_trl import cli, train
 from tempo_trl.check import parse_as_launched
+from tempo_trl.data import BENCHMARKS
+from tempo_trl.geometry import TRAIN_PROMPTS
 from tempo_trl.launch_plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan, launch_plan
 from tempo_trl.recipe_files import recipe_names, recipe_path
 from tempo_trl.train_arguments import parse
@@ -189,7 +191,28 @@ def test_groups_that_lie_on_two_devices_are_told_from_whole_ones(tiny_model, cap
     assert line_of(whole, "groups") == "each on one device"
 
 
-@pytest.mark.parametrize("flags", ["--train_file rows.jsonl", "--dataset_train_split train[:100]"])
+@pytest.mark.parametrize(
+    ("task", "epoch"),
+    [
+        ("math", "7,500 prompts: 23 generations; 140"),  # 23 x 320 + 140
+        ("medqa", "10,178 prompts: 31 generations; 258"),  # 31 x 320 + 258
+        ("medqa_5options", "10,178 prompts: 31 generations; 258"),
+        ("medmcqa", "182,822 prompts: 571 generations; 102"),  # 571 x 320 + 102
+    ],
+)
+def test_an_epoch_of_each_benchmark_that_has_rows_to_train_on_is_known(task, epoch, tiny_model, capsys):
+    output = checked(f"--config {RECIPE} --model_name_or_path {tiny_model} --task {task}", capsys)
+    assert line_of(output, "epoch") == f"{epoch} prompts are left out, others each time"
+
+
+def test_no_benchmark_to_train_on_is_forgotten():
+    assert set(TRAIN_PROMPTS) == {name for name, benchmark in BENCHMARKS.items() if benchmark.train_split == "train"}
+    assert all(benchmark.train_split in (None, "train") for benchmark in BENCHMARKS.values())
+
+
+@pytest.mark.parametrize(
+    "flags", ["--train_file rows.jsonl", "--dataset_train_split train[:100]", "--drop_leaked_rows true"]
+)
 def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, tiny_model, capsys):
     output = checked(f"--config {RECIPE} --model_name_or_path {tiny_model} {flags}", capsys)
     assert not re.search(r"^(epoch|run) ", output, re.MULTILINE)

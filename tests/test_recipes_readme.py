@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from tempo_trl.cli import launch_arguments
+from tempo_trl.geometry import geometry_of, known_prompts
 from tempo_trl.recipe_files import read_recipe, recipe_names, recipe_path, recipes_folder
 
 from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of
 
+METHODS = ("tempo", "grpo", "hepo")  # in the order of the grid
 README = (recipes_folder() / "README.md").read_text()
 
 
@@ -25,21 +27,56 @@ def commands() -> list[list[str]]:
     return [shlex.split(line) for block in blocks for line in block.replace("\\\n", "").splitlines()]
 
 
-def test_the_grid_is_that_of_the_files():
-    cells = {name.rpartition("/")[0] for name in recipe_names()}
-    assert sorted(row[0].strip("`") for row in rows_under("recipe")) == sorted(cells)
+def grid_row(cell: str, monkeypatch) -> str:
+    """The row of the grid for the recipes of a folder, from its files."""
+    methods = [method for method in METHODS if f"{cell}/{method}" in recipe_names()]
+    first = f"{cell}/{methods[0]}"
+    recipe, header = read_recipe(recipe_path(first)), recipe_path(first).read_text().split("\n\n")[0]
+    devices = devices_of(first)
+    script_args, args, *_ = arguments_on(devices, ["--config", first], monkeypatch)
+    prompts = 1000 if script_args.dataset_train_split == "train[:1000]" else known_prompts(script_args)
+    geometry = geometry_of(args, devices, prompts)
+    an_epoch = prompts // geometry.prompts
+    columns = [
+        f"`{cell}`",
+        ", ".join(methods),
+        re.search("Reproduces (Table 1|Figure 5|no table)", header)[1],
+        f"{args.max_steps / geometry.steps if args.max_steps > 0 else an_epoch * args.num_train_epochs:g}",
+        re.search(r"Time: (?:estimated|about) (.*?)(?: hours)?[;.]", header)[1],
+        str(devices),
+        f"{geometry.per_device} x {geometry.accumulation}, {geometry.steps_per_generation}",
+        recipe.get("vllm_mode", "none"),
+        f"`{Path(launch_of(first).config_file or 'none').stem}`".replace("`none`", "none"),
+    ]
+    return f"| {' | '.join(columns)} |"
 
 
-@pytest.mark.parametrize("row", rows_under("recipe"), ids=lambda row: row[0].strip("`"))
-def test_a_row_of_the_grid_holds_the_values_of_its_recipes(row):
-    cell, devices, batches, vllm, engine = (text.strip("`") for text in row)
-    for method in ("tempo", "grpo"):
-        recipe = read_recipe(recipe_path(f"{cell}/{method}"))
-        sizes = ("per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation")
-        assert tuple(map(int, re.findall(r"\d+", batches))) == tuple(recipe[key] for key in sizes)
-        assert recipe.get("vllm_mode", "none") == vllm
-        assert devices_of(f"{cell}/{method}") == int(devices)
-        assert Path(launch_of(f"{cell}/{method}").config_file or "none").stem == engine
+def test_the_grid_is_what_the_files_say(monkeypatch):
+    cells = sorted({name.rpartition("/")[0] for name in recipe_names()})
+    rows = "\n".join(grid_row(cell, monkeypatch) for cell in cells)
+    print(f"The rows of the grid, to be pasted into recipes/README.md:\n\n{rows}")
+    assert rows in README
+    assert len(rows_under("recipe")) == len(cells)
+
+
+@pytest.mark.parametrize(("column", "dataset", "paper"), [(1, "math", 220), (2, "medqa", 420)])
+def test_the_arithmetic_of_the_paper_s_experiment_is_that_of_its_recipes(column, dataset, paper, monkeypatch):
+    script_args, args, *_ = arguments_on(1, ["--config", f"qwen3-4b/{dataset}/tempo"], monkeypatch)
+    questions = known_prompts(script_args)
+    run = geometry_of(args, 1, questions)
+    epochs, an_epoch = args.num_train_epochs, questions // run.prompts
+    cells = [row[column] for row in rows_under("| MATH | MedQA")]
+    assert cells[0].startswith(f"{questions:,}")
+    assert rows_under("| MATH | MedQA")[1][1] == f"64 questions x 6 = {run.step_completions} completions"
+    assert cells[2] == f"{run.steps:g} updates: {run.prompts} questions, {run.completions:,} completions"
+    assert cells[3] == f"{an_epoch} generations, {an_epoch * run.steps:g} updates"
+    assert cells[4] == f"{an_epoch * epochs:g}; {paper}"
+
+
+def test_the_methods_of_a_folder_lie_alike_on_devices():
+    for name in recipe_names():
+        first = next(other for other in recipe_names() if other.rpartition("/")[0] == name.rpartition("/")[0])
+        assert (devices_of(name), launch_of(name).config_file) == (devices_of(first), launch_of(first).config_file)
 
 
 def test_the_guide_names_what_is_there():

@@ -1,5 +1,7 @@
 """Reward functions in TRL's form: `reward(completions, **columns) -> list[float | None]`."""
 
+from tempo_trl.rewards.choice_reward import choice_reward
+from tempo_trl.rewards.format_reward import format_reward
 from tempo_trl.rewards.math_reward import math_reward
 
-__all__ = ["math_reward"]
+__all__ = ["choice_reward", "format_reward", "math_reward"]

@@ -16,23 +16,37 @@ _TOKEN = re.compile(
 )
 
 
-def last_box(text: str) -> str | None:
-    r"""Content of the balanced `\boxed{...}`, `\fbox{...}` or `\boxed 5` that opens last in `text`; None without one.
+def boxes(text: str) -> list[tuple[int, int]]:
+    r"""Spans of what stands in the balanced `\boxed{...}`, `\fbox{...}` and `\boxed 5` of `text`, as they open.
 
     One pass over the text, so that a hundred thousand braces cost milliseconds.
     """
-    boxes, opened = [], []
+    spans, opened = [], []
     for token in _TOKEN.finditer(text):
         match token.lastgroup:
             case "number":
-                boxes.append(token.span("number"))
+                spans.append(token.span("number"))
             case "box" | "brace" as kind:
                 opened.append((kind, token.end()))
             case "close" if opened:
                 kind, start = opened.pop()
                 if kind == "box":
-                    boxes.append((start, token.start()))
-    return text[slice(*max(boxes))] if boxes else None
+                    spans.append((start, token.start()))
+    return sorted(spans)
+
+
+def last_box(text: str) -> str | None:
+    """Content of the balanced box that opens last in `text`; None without one."""
+    spans = boxes(text)
+    return text[slice(*spans[-1])] if spans else None
+
+
+def completion_text(completion: list[dict] | str) -> str:
+    """Text of a completion; empty where an assistant said nothing, as with a tool call alone."""
+    if isinstance(completion, str):
+        return completion
+    said = [message.get("content") for message in completion if message.get("role", "assistant") == "assistant"]
+    return said[-1] if said and isinstance(said[-1], str) else ""
 
 
 def after_thinking(completion: str) -> str:

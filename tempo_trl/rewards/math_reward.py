@@ -4,8 +4,10 @@ import importlib.util
 import logging
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
-from tempo_trl.rewards.boxed import committed_answer, gold_answer
+from tempo_trl.rewards.boxed import committed_answer, completion_text, gold_answer
+from tempo_trl.rewards.float_gold import FloatGold, float_gold, number_readings
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
 
 logger = logging.getLogger(__name__)
@@ -33,7 +35,8 @@ def math_reward(
 
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
-        solution: Gold of each completion: a worked solution with `\boxed{...}`, or a bare answer.
+        solution: Gold of each completion: a worked solution with `\boxed{...}`, or a bare answer, which may be a
+            number instead of a text.
         log_metric: TRL's callback. Receives `math/no_answer`, the share of completions without an answer.
         **columns: What else TRL passes; ignored.
 
@@ -46,6 +49,9 @@ def math_reward(
         ValueError: `completions` and `solution` differ in length.
 
     Note:
+        An answer to a float with more than two decimals has to be a number: `\sqrt{2}` earns 0.0 against
+        `1.4142135624`. Whole floats and those of one or two decimals leave such answers to math-verify.
+
         A chat template that opens `<think>` in the prompt hides it from the completion: a box in thinking that was cut
         is then taken for the answer. Qwen3's own template leaves the tag to the model.
     """
@@ -53,40 +59,42 @@ def math_reward(
     if len(solution) != len(completions):
         raise ValueError(f"got {len(solution)} solutions for {len(completions)} completions, expected one for each")
     deadline = time.monotonic() + CALL_SECONDS + COMPLETION_SECONDS * len(completions)
-    answers = [committed_answer(_content(completion)) for completion in completions]
+    answers = [committed_answer(completion_text(completion)) for completion in completions]
     if log_metric is not None and answers:
         log_metric("math/no_answer", answers.count("") / len(answers))
     pairs = list(zip(map(_gold, solution), answers, strict=True))
     # The completions of a group often agree: each distinct answer is compared once.
     rewards = {pair: _reward(*pair, deadline) for pair in dict.fromkeys(pairs)}
-    _warn_of_ungraded(sum(rewards[pair] is None and pair[0] != "" for pair in pairs), len(pairs))
+    _warn_of_ungraded(sum(rewards[pair] is None and pair[0].text != "" for pair in pairs), len(pairs))
     return [rewards[pair] for pair in pairs]
 
 
-def _reward(gold: str, answer: str, deadline: float) -> float | None:
-    """Reward of one answer, the child asked only where the texts leave a doubt."""
-    if not gold:
+class _Gold(NamedTuple):
+    text: str  # empty where the row has no answer, and where it is too long to be one
+    number: FloatGold | None
+
+
+def _gold(solution: str | float | None) -> _Gold:
+    if not isinstance(solution, str):  # AMC's and GSM-Hard's own columns hold floats
+        solution = "" if solution is None or solution != solution else str(solution)
+    text = gold_answer(solution)
+    return _Gold(text, float_gold(solution)) if len(text) <= MAX_ANSWER_CHARS else _Gold("", None)
+
+
+def _reward(gold: _Gold, answer: str, deadline: float) -> float | None:
+    """Reward of one answer, the child asked only where the texts, or the numbers, leave a doubt."""
+    if not gold.text:
         return None
-    if answer == gold:
+    if answer == gold.text:
         return 1.0
     if not answer or len(answer) > MAX_ANSWER_CHARS:
         return 0.0
-    verdict = shared_grader.is_equal(gold, answer, deadline)
+    if gold.number is not None:
+        readings = number_readings(answer)
+        if readings or gold.number.rounded:
+            return float(gold.number.equals(readings))
+    verdict = shared_grader.is_equal(gold.number.text() if gold.number else gold.text, answer, deadline)
     return None if verdict is None else float(verdict)
-
-
-def _content(completion: list[dict] | str) -> str:
-    """Text of a completion; empty where an assistant said nothing, as with a tool call alone."""
-    if isinstance(completion, str):
-        return completion
-    said = [message.get("content") for message in completion if message.get("role", "assistant") == "assistant"]
-    return said[-1] if said and isinstance(said[-1], str) else ""
-
-
-def _gold(solution: str) -> str:
-    """Answer of a gold; empty where it has none, and where it is a text too long to be an answer."""
-    gold = gold_answer(solution)
-    return gold if len(gold) <= MAX_ANSWER_CHARS else ""
 
 
 def _require_math_verify() -> None:

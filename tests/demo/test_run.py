@@ -75,7 +75,7 @@ def test_a_finished_demonstration_is_not_repeated(finished, monkeypatch, capsys)
 
 
 def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(tmp_path):
-    run = demo.Run("tempo", 0, tmp_path / "tempo-seed0", max_steps=14)
+    run = demo.Run("tempo", 0, tmp_path / "tempo-seed0", max_steps=1000)  # still runs when the signal arrives
     run.start()
     deadline = time.monotonic() + 200
     while not (run.folder / "checkpoint-10" / "trainer_state.json").exists() and time.monotonic() < deadline:
@@ -84,6 +84,7 @@ def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(tmp_path):
     assert run.process.wait(timeout=60) != 0
     assert not run.finished()
 
+    run = demo.Run("tempo", 0, run.folder, max_steps=14)
     run.start()
     assert run.process.wait(timeout=200) == 0
     assert run.finished()

@@ -1,4 +1,4 @@
-"""What the tests of rewards share: boxes, deadlines and real rows."""
+"""What the tests of rewards share: options, boxes, deadlines and real rows."""
 
 import json
 import time
@@ -9,6 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 REAL_ROWS = ROOT.parent / "shared" / "data"
 needs_real_rows = pytest.mark.skipif(not REAL_ROWS.is_dir(), reason="needs the real rows beside the repository")
+
+DRUGS = ["Propranolol", "Digoxin", "Amiodarone", "Warfarin", "Diltiazem"]
 
 
 def boxed(answer):

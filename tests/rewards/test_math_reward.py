@@ -103,6 +103,7 @@ def test_the_last_assistant_message_is_graded(completion, reward):
 
 def test_a_row_without_a_gold_is_not_rewarded():
     assert math_reward([boxed(""), boxed("5"), boxed("5")], ["", boxed(""), boxed("5")]) == [None, None, 1.0]
+    assert math_reward([boxed("5"), boxed("nan"), boxed("5")], [None, float("nan"), 5.0]) == [None, None, 1.0]
 
 
 def test_the_share_of_completions_without_an_answer_is_logged():

@@ -1,0 +1,239 @@
+r"""Which option a statement names: by letter, by text, by both if they agree; and what names none."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.rewards.choice_answer import chosen_letter
+
+from .answers import DRUGS
+
+
+def check(options, completion, letter):
+    assert chosen_letter(completion, options) == letter
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        (r"\boxed{Digoxin}", "B"),
+        (r"\boxed{\text{digoxin.}}", "B"),
+        (r"\boxed{B. Digoxin}", "B"),
+        (r"\boxed{B) Digoxin}", "B"),
+        (r"\boxed{\text{(B) Digoxin}}", "B"),
+        (r"\boxed{B: Digoxin}", "B"),
+        (r"\boxed{B - Digoxin}", "B"),
+        (r"\boxed{B — Digoxin}", "B"),
+        (r"\boxed{B Digoxin}", "B"),
+        (r"\boxed{B (Digoxin)}", "B"),
+        (r"\boxed{\textbf{B}.~\text{Digoxin}}", "B"),
+        (r"\boxed{Option B: Digoxin, a cardiac glycoside}", "B"),
+        (r"\boxed{B. Warfarin}", ""),
+        (r"\boxed{B) Warfarin}", ""),
+        (r"\boxed{B: warfarin}", ""),
+        (r"\boxed{B (Warfarin)}", ""),
+        (r"\boxed{Digoxin or Warfarin}", ""),
+        (r"\boxed{Digoxin 5 mg}", ""),
+        (r"\boxed{Digoxine}", ""),
+        (r"\boxed{Digox}", ""),
+        (r"\boxed{a cardiac glycoside}", ""),
+    ],
+)
+def test_an_options_text_counts_if_it_is_exact_and_agrees_with_the_letter(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        r"\boxed{A, B}",
+        r"\boxed{A and B}",
+        r"\boxed{A \text{ or } B}",
+        r"\boxed{A/B}",
+        r"\boxed{AB}",
+        r"\boxed{A-B}",
+        r"\boxed{A B}",
+        r"\boxed{(A)(B)}",
+        r"\boxed{A) Propranolol, B) Digoxin}",
+        r"\boxed{A. Propranolol and B. Digoxin}",
+        r"\boxed{A} or \boxed{B}",
+        r"$\boxed{A}$, $\boxed{B}$",
+        r"\boxed{A}\boxed{B}",
+        r"\boxed{A \boxed{B}}",
+        r"\boxed{not B}",
+        r"\boxed{\neg B}",
+        r"\boxed{B?}",
+        r"The answer is not \boxed{B}.",
+        r"It isn't $\boxed{B}$.",
+    ],
+)
+def test_two_letters_or_a_negated_one_are_no_answer(completion):
+    check(DRUGS, completion, "")
+
+
+def test_b_not_d_is_b():
+    for completion in (r"\boxed{B, not D}", r"\boxed{\text{B (not D)}}", r"\boxed{B and not A, C or D}"):
+        check(DRUGS, completion, "B")
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        r"\boxed{A 45-year-old}",
+        r"\boxed{\text{A 45-year-old man}}",
+        "The answer is A 45-year-old man.",
+        r"\boxed{hepatitis B}",
+        "The answer is hepatitis B.",
+        r"\boxed{vitamin D}",
+        "The answer is vitamin D deficiency.",
+        r"\boxed{E. coli}",
+        "The answer is E. coli.",
+        "The answer is C. difficile colitis.",
+        r"\boxed{C-peptide}",
+        r"\boxed{B-cell lymphoma}",
+        r"\boxed{B cells}",
+        r"\boxed{D5W}",
+        r"\boxed{B12}",
+        r"\boxed{B_{12}}",
+        r"\boxed{A1c}",
+        r"\boxed{B^{+}}",
+        r"\boxed{A's}",
+        r"\boxed{F}",
+        r"\boxed{Z}",
+        r"\boxed{1}",
+        r"\boxed{2}",
+        r"\boxed{}",
+        r"\boxed{ }",
+        r"\boxed{\text{}}",
+        r"\boxed{?}",
+        r"\boxed{None}",
+        r"\boxed{\frac{A}{B}}",
+        r"\boxed{B",
+        "The answer is \\boxed{B",
+        r"boxed{B}",
+        r"\boxed{Ｂ}",  # full width
+        r"\boxed{В}",  # Cyrillic
+        r"\boxed{𝐁}",
+        r"\boxed{Ⓑ}",
+        r"\boxed{ß}",
+        "\\boxed{B\x00}",
+        "\\boxed{\ud800}",
+        r"\boxed{__import__('os')}",
+        r"\boxed{(?P<letter>B)}",
+        r"\boxed{.*}",
+        r"\boxed{[A-E]}",
+        r"\boxed{<answer>B</answer>}",
+    ],
+)
+def test_what_only_looks_like_a_letter_is_no_answer(completion):
+    check(DRUGS, completion, "")
+
+
+@pytest.mark.parametrize(
+    "options, completion, letter",
+    [
+        # A capital is a letter, even if it is an option's text.
+        (["B", "A", "AB", "O"], r"\boxed{A}", "A"),
+        (["B", "A", "AB", "O"], r"\boxed{AB}", "C"),
+        (["B", "A", "AB", "O"], r"\boxed{O}", "D"),
+        (["B", "A", "AB", "O"], r"\boxed{A. B}", "A"),
+        (["B", "A", "AB", "O"], r"\boxed{B. B}", ""),
+        (["ac", "a", "ad", "ab"], r"\boxed{a}", ""),
+        (["ac", "a", "ad", "ab"], r"\boxed{ad}", "C"),
+        (["XII", "IX", "V", "X"], r"\boxed{V}", "C"),
+        (["7", "9", "11", "13"], r"\boxed{9}", "B"),
+        (["1%", "10%", "25%", "100%"], r"\boxed{10\%}", "B"),
+        (["1%", "10%", "25%", "100%"], r"\boxed{10}", ""),
+        (["-5", "5", "0.5", "5.5"], r"\boxed{5}", "B"),
+        (["-5", "5", "0.5", "5.5"], "The answer is 5.5.", "D"),
+        (["-5", "5", "0.5", "5.5"], "The answer is 0.5.", "C"),
+        (["A", "B", "C", "D"], r"\boxed{B}", "B"),
+        (["A. Yes", "B. No"], r"\boxed{B. No}", "B"),
+        (["A. Yes", "B. No"], r"\boxed{B. B. No}", "B"),
+        (["B>A>D>C", "B>D>C>A"], r"\boxed{B>D>C>A}", "B"),
+        # The longest option that fits is meant.
+        (["Hepatitis", "Hepatitis B"], r"\boxed{Hepatitis B}", "B"),
+        (["Hepatitis", "Hepatitis B"], "The answer is hepatitis B.", "B"),
+        (["Hepatitis", "Hepatitis B"], "The answer is A. Hepatitis B.", ""),
+        (["Hepatitis", "Hepatitis B"], "The answer is hepatitis C.", ""),
+        (["Aspirin", "Aspirin and heparin"], "The answer is aspirin and heparin.", "B"),
+        (["Aspirin", "Aspirin and heparin"], "The answer is aspirin, then heparin.", ""),
+        (["Vitamin A", "Vitamin B", "Vitamin D"], r"\boxed{\text{Vitamin D}}", "C"),
+        (["Vitamin A", "Vitamin B", "Vitamin D"], r"\boxed{B. Vitamin B}", "B"),
+        (["Vitamin A", "Vitamin B", "Vitamin D"], r"\boxed{B. Vitamin D}", ""),
+        (["A 45-year-old man", "A 30-year-old man"], r"\boxed{A 30-year-old man}", "B"),
+        (["A 45-year-old man", "A 30-year-old man"], "The answer is A 30-year-old man.", "B"),
+        (["A 45-year-old man", "A 30-year-old man"], "The answer is A. A 45-year-old man.", "A"),
+        (["E. coli", "S. aureus", "K. oxytoca", "P. mirabilis", "None"], r"\boxed{E. coli}", "A"),
+        (["E. coli", "S. aureus", "K. oxytoca", "P. mirabilis", "None"], "The answer is E. coli.", "A"),
+        (["E. coli", "S. aureus", "K. oxytoca", "P. mirabilis", "None"], r"\boxed{E. None}", "E"),
+        (["Escherichia coli", "S. aureus", "K. oxytoca", "P. mirabilis", "None"], "The answer is E. Coli.", ""),
+        (["Digoxin 0.25 mg", "Warfarin 5 mg"], "The answer is B. Digoxin.", ""),
+        (["Both A and B", "A and B", "All", "None"], r"\boxed{A and B}", "B"),
+        (["Yes", "Yes"], r"\boxed{Yes}", ""),
+        (["Yes", "Yes"], r"\boxed{B. Yes}", "B"),
+        (["Yes", "No"], r"\boxed{C}", ""),
+        (["A [x](y) (z", "B.*"], r"\boxed{B.*}", "B"),
+        (["", None, "x"], r"\boxed{}", ""),
+        (["", None, "x"], r"\boxed{B}", "B"),
+        ([], r"\boxed{A}", ""),
+    ],
+)
+def test_letters_and_texts_are_those_of_the_row(options, completion, letter):
+    check(options, completion, letter)
+
+
+# No raise, no hang
+
+
+LONG = {
+    "letters": "B " * 50_000,
+    "boxes": r"\boxed{B}" * 11_000 + r"\boxed{A B}",
+    "boxes that never close": r"\boxed{" * 15_000,
+    "nested boxes": r"\boxed{" * 7_000 + "B C" + "}" * 7_000,
+    "braces": "{" * 50_000 + "}" * 50_000,
+    "deep fonts in a box": r"\boxed{" + r"\text{" * 300 + "B C" + "}" * 301,
+    "a box of a hundred thousand letters": rf"\boxed{{{'B' * 100_000}}}",
+    "a box of commas": rf"\boxed{{B{',' * 1_900}C}}",
+    "a box of spaces": rf"\boxed{{B{' ' * 1_900}C}}",
+    "a box of nots": rf"\boxed{{{'not A or ' * 200}}}",
+    "answers": "the answer is " * 7_000,
+    "answers and spaces": "answer" + " " * 100_000 + "B",
+    "stars": "answer" + "*" * 100_000 + "B",
+    "colons": "answer:" * 14_000,
+    "tags": "<answer>" * 12_000,
+    "closing tags": "</answer>" * 11_000,
+    "lines": "\n" * 100_000,
+    "items": "A.\nB.\n" * 16_000,
+    "first items": "A. so\n" * 16_000,
+    "spaces": " " * 100_000,
+    "thoughts": "<think>" * 14_000,
+    "backslashes": "\\" * 100_000,
+    "unicode": "\u202e\U0001d401" * 50_000,
+    "digits": rf"\boxed{{{'9' * 100_000}}}",
+}
+
+
+@pytest.mark.parametrize("completion", LONG.values(), ids=LONG.keys())
+def test_a_hundred_thousand_characters_cost_less_than_a_second_and_are_no_answer(completion):
+    started = time.monotonic()
+    check(DRUGS, completion, "")
+    assert time.monotonic() - started < 1.0
+
+
+PIECES = [r"\boxed{", "}", "A", "B", "b", " ", ".", ",", "(", ")", "not ", " or ", "answer is ", "Answer: ", "\n", "$"]
+PIECES += ["<think>", "</think>", "<answer>", "</answer>", "Digoxin", "Warfarin", r"\text{", "\\", "E. coli", "F"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_any_text_names_one_of_the_rows_letters_that_it_holds_or_nothing(completion):
+    letter = chosen_letter(completion, DRUGS)
+    named = {"A": "Aa", "B": "BbD", "C": "C", "D": "DW", "E": "E"}
+    assert letter == "" or any(sign in completion for sign in named[letter])
+
+
+@given(st.text(st.characters(exclude_characters="ABCDEabcde")))
+def test_a_text_without_the_letters_names_nothing(completion):
+    assert chosen_letter(completion, DRUGS) == chosen_letter(rf"\boxed{{{completion}}}", DRUGS) == ""

@@ -1,0 +1,192 @@
+r"""The reward of a multiple-choice answer: what is paid, what is not, and what TRL and its user get to see."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tempo_trl.rewards import choice_reward
+
+from .answers import DRUGS, ROOT, boxed, needs_real_rows, read_rows
+
+OPTIONS = DRUGS[:4]
+
+
+def rewards_of(completions, letter="B", options=OPTIONS, **columns):
+    return choice_reward(completions, [letter] * len(completions), [options] * len(completions), **columns)
+
+
+def test_the_golds_letter_is_paid_and_no_other():
+    completions = [boxed(letter) for letter in "ABCDEF"]
+    for letter in "ABCD":
+        assert rewards_of(completions, letter) == [float(other == letter) for other in "ABCDEF"]
+
+
+def test_a_constant_answer_is_paid_where_it_is_gold():
+    golds = list("ABCDABCA")
+    for letter in "ABCD":
+        rewards = choice_reward([boxed(letter)] * 8, golds, [OPTIONS] * 8)
+        assert rewards == [float(gold == letter) for gold in golds]
+
+
+def test_no_answer_is_never_paid_whatever_is_gold():
+    silent = [
+        "",
+        " ",
+        "I do not know.",
+        boxed(""),
+        boxed("?"),
+        f"<think>{boxed('A')}",
+        "A patient",
+        boxed("A, B, C, D"),
+    ]
+    for letter in "ABCD":
+        assert rewards_of(silent, letter) == [0.0] * len(silent)
+
+
+def test_a_letter_beyond_the_rows_options_is_no_answer():
+    completions = [boxed("D")] * 2
+    assert choice_reward(completions, ["D", "A"], [OPTIONS, OPTIONS[:3]]) == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("gold", ["B", boxed("B"), " B ", rf"So it is {boxed('B')}."])
+def test_a_gold_is_a_letter_bare_or_in_a_box(gold):
+    assert rewards_of([boxed("B"), boxed("A")], gold) == [1.0, 0.0]
+
+
+def test_a_row_without_options_or_without_a_gold_is_not_rewarded(caplog):
+    completions, options = [boxed("5"), boxed("B"), boxed("B"), boxed("B")], [None, [], OPTIONS, OPTIONS]
+    assert choice_reward(completions, ["5", "B", "", None], options) == [None] * 4
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("gold", ["Digoxin", "E", "b", "AB", "1", 1])
+def test_a_gold_that_is_no_letter_of_the_row_is_not_rewarded_with_one_warning(gold, caplog):
+    assert rewards_of([boxed("B"), boxed(gold)], gold) == [None, None]
+    assert [record.getMessage()[:73] for record in caplog.records] == [
+        f"choice_reward: 2 of 2 solutions are not a letter of their options, such as {gold!r}"[:73]
+    ]
+
+
+# TRL's contract
+
+
+@pytest.mark.parametrize(
+    "completion, reward",
+    [
+        (boxed("B"), 1.0),
+        ([{"role": "assistant", "content": boxed("B")}], 1.0),
+        ([{"role": "assistant", "content": boxed("B")}, {"role": "tool", "content": boxed("A")}], 1.0),
+        ([{"role": "assistant", "content": boxed("A")}, {"role": "assistant", "content": boxed("B")}], 1.0),
+        ([{"role": "assistant", "content": boxed("B")}, {"role": "assistant", "content": None}], 0.0),
+        ([{"role": "user", "content": boxed("B")}], 0.0),
+        ([], 0.0),
+    ],
+)
+def test_the_last_assistant_message_is_graded(completion, reward):
+    assert rewards_of([completion]) == [reward]
+
+
+def test_the_share_without_an_answer_is_logged_over_the_rows_that_have_options():
+    metrics = {}
+    completions = [boxed("B"), boxed("A"), "B or not", boxed("A, B"), boxed("5"), "nothing"]
+    options = [OPTIONS] * 4 + [None, []]
+    columns = {"prompts": ["?"] * 6, "completion_ids": [[1]] * 6, "trainer_state": None, "log_extra": None}
+    rewards = choice_reward(
+        completions, ["B"] * 6, options, log_metric=metrics.__setitem__, source=["x"] * 6, **columns
+    )
+    assert rewards == [1.0, 0.0, 0.0, 0.0, None, None]
+    assert metrics == {"choice/no_answer": 0.5}
+
+
+def test_an_empty_batch_has_no_rewards():
+    assert choice_reward([], [], [], log_metric=lambda name, share: pytest.fail("no share of nothing")) == []
+
+
+@pytest.mark.parametrize("golds, options", [(1, 2), (2, 1)])
+def test_a_solution_and_options_are_needed_for_each_completion(golds, options):
+    with pytest.raises(ValueError, match=f"got {golds} solutions and {options} lists of options for 2 completions"):
+        choice_reward([boxed("B")] * 2, ["B"] * golds, [OPTIONS] * options)
+
+
+def test_an_answer_is_not_executed_and_no_child_is_started(tmp_path, monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: pytest.fail("a child process"))
+    code = f'__import__("os").system("touch {tmp_path}/touched")'
+    assert rewards_of([boxed(code), f"The answer is {code}", f"<answer>{code}</answer>"]) == [0.0] * 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_importing_the_rewards_imports_neither_torch_nor_trl():
+    script = "import sys, tempo_trl.rewards; print({'torch', 'trl', 'transformers', 'sympy'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True, cwd=ROOT) == "set()\n"
+
+
+# Real rows
+
+
+def real_choices(name):
+    """Options and gold letter of each row, from the columns of the Hub's data set."""
+    for row in read_rows(name):
+        if name.startswith("medqa"):
+            yield list(row["options"].values()), row["answer_idx"]
+        elif name.startswith("medmcqa"):
+            yield [row[f"op{letter}"] for letter in "abcd"], "ABCD"[row["cop"]]
+        else:
+            yield row["choices"], "ABCD"[row["answer"]]
+
+
+NAMES = [
+    "medqa_4options_train",
+    "medqa_4options_test",
+    "medqa_5options_test",
+    "medmcqa_validation",
+    "mmlu_medical_test",
+]
+SHAPES = {
+    "a letter": "\\boxed{{{letter}}}",
+    "a letter and the text": "\\boxed{{{letter}. {text}}}",
+    "both in LaTeX": "$\\boxed{{\\text{{({letter}) {text}}}}}$",
+    "a colon, as the authors' prompts have it": "<answer>{letter}: {text}</answer>",
+    "prose": "The answer is **{letter}. {text}**\n\nThe others are wrong.",
+    "prose with a reason": "The correct answer is {letter}, because A and B are wrong.",
+    "a letter alone": "{letter}\n\nThe others are wrong.",
+}
+
+
+@needs_real_rows
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_of_the_real_rows_is_paid_exactly_where_it_is_gold(name, shape):
+    for options, gold in real_choices(name):
+        options = [" ".join(text.split()) for text in options]
+        said = [shape.format(letter=x, text=text) for x, text in zip("ABCDE", options, strict=False)]
+        assert rewards_of(said, gold, options) == [float(letter == gold) for letter in "ABCDE"[: len(options)]]
+
+
+@needs_real_rows
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_letter_with_another_options_text_is_never_paid(name):
+    for options, gold in real_choices(name):
+        others = [text for text in options if text.casefold() != options["ABCDE".index(gold)].casefold()]
+        said = [form.format(gold, text) for text in others for form in ("\\boxed{{{}. {}}}", "The answer is {}) {}")]
+        assert rewards_of(said, gold, options) == [0.0] * len(said)
+
+
+@needs_real_rows
+@pytest.mark.parametrize("name", NAMES)
+def test_the_text_of_a_real_option_names_it_unless_it_is_there_twice_or_another_letter(name):
+    unnamed = 0
+    for options, gold in real_choices(name):
+        text = options["ABCDE".index(gold)]
+        rewards = rewards_of([boxed(text)], gold, options)
+        unnamed += rewards != [1.0]
+    assert unnamed == {"medmcqa_validation": 1}.get(name, 0)
+
+
+@needs_real_rows
+@pytest.mark.parametrize("name", NAMES)
+def test_questions_and_lists_of_real_options_are_no_answers(name):
+    for options, gold in real_choices(name):
+        lines = [f"{letter}. {text}" for letter, text in zip("ABCDE", options, strict=False)]
+        said = ["\n".join(lines), "Answer:\n" + "\n".join(lines), boxed(", ".join(lines)), *lines]
+        assert rewards_of(said, gold, options) == [0.0] * len(said)

@@ -1,0 +1,205 @@
+r"""Which words of a completion commit it to an answer: a table of shapes and the letter that each commits to."""
+
+import pytest
+
+from tempo_trl.rewards.choice_answer import chosen_letter
+
+from .answers import DRUGS
+
+
+def check(options, completion, letter):
+    assert chosen_letter(completion, options) == letter
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        (r"\boxed{B}", "B"),
+        (r"Hence $\boxed{B}$.", "B"),
+        (r"\boxed{\text{B}}", "B"),
+        (r"\boxed{\textbf{(B)}}", "B"),
+        (r"\boxed{\mathrm{B}}", "B"),
+        (r"\boxed{(B)}", "B"),
+        (r"\boxed{\left(B\right)}", "B"),
+        (r"\boxed{\underline{B}}", "B"),
+        (r"\boxed{[B]}", "B"),
+        (r"\boxed{B.}", "B"),
+        (r"\boxed{B)}", "B"),
+        (r"\boxed{ B }", "B"),
+        (r"\boxed{$B$}", "B"),
+        (r"\boxed{**B**}", "B"),
+        (r"\boxed{b}", "B"),
+        (r"\boxed{(b)}", "B"),
+        (r"\boxed{\text{Option B}}", "B"),
+        (r"\boxed{\text{Answer: B}}", "B"),
+        (r"\boxed{\text{The answer is B}}", "B"),
+        (r"\fbox{B}", "B"),
+        (r"\boxed{\boxed{B}}", "B"),
+        (r"\boxed{A} No, wait: Amiodarone would be wrong. \boxed{B}", "B"),
+        (r"\boxed{A} or rather, after another look, \boxed{B}", "B"),
+        (r"\boxed{B}, that is, \boxed{B}", "B"),
+        (r"\boxed{B} Check: not A, not C. A is wrong.", "B"),
+        (r"The answer is A. \boxed{B}", "B"),
+        (r"\boxed{B} The answer is A.", "B"),
+        (r"A: no. C: no. D: no. \boxed{B}", "B"),
+        ("\\boxed{B}\n\n**Explanation:** Digoxin is a cardiac glycoside.", "B"),
+    ],
+)
+def test_the_last_box_decides(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        ("<answer>B</answer>", "B"),
+        ("<answer> (B) </answer>", "B"),
+        ("<ANSWER>B: Digoxin</ANSWER>", "B"),
+        ("<answer>Digoxin</answer>", "B"),
+        ("<answer>A</answer> Hm. <answer>B</answer>", "B"),
+        ("<think>A</think><answer>B</answer>", "B"),
+        ("The answer is A. <answer>B</answer>", "B"),
+        (r"<answer>A</answer> \boxed{B}", "B"),
+        ("<answer>B", ""),
+        ("B</answer>", ""),
+        ("<answer></answer> The answer is B.", ""),
+        ("<answer>B or C</answer>", ""),
+    ],
+)
+def test_without_a_box_the_last_closed_answer_tag_decides(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        ("The answer is B.", "B"),
+        ("The answer is B", "B"),
+        ("the correct answer is: B", "B"),
+        ("Answer: B", "B"),
+        ("**Answer:** B", "B"),
+        ("**Answer**: (B)", "B"),
+        ("The answer is **B. Digoxin**.", "B"),
+        ("Answer:\n\nB", "B"),
+        ("The best answer choice is B.", "B"),
+        ("The answer is option B.", "B"),
+        ("The answer is therefore $B$.", "B"),
+        ("The answer is B. This is because A, C and D slow the heart.", "B"),
+        ("The answer is B because A is wrong.", "B"),
+        ("The answer is B, since A is wrong.", "B"),
+        ("The answer is B, not D.", "B"),
+        ("The answer is B (not D or E).", "B"),
+        ("The answer is B rather than D.", "B"),
+        ("The answer is B rather than D or E, or is it A?", ""),
+        ("The answer is Digoxin.", "B"),
+        ("The answer is Digoxin because it slows conduction.", "B"),
+        ("The answer is digoxin, which slows conduction.", "B"),
+        ("The answer is B) Digoxin, given once a day.", "B"),
+        ("The answer is A. Sorry, the answer is B.", "B"),
+        ("The answer is A.\nAnswer: B", "B"),
+        ("If A were given, the heart would stop, so the answer is B.", "B"),
+        ("The answer is B. Warfarin.", ""),
+        ("The answer is B. Warfarin because of the stroke.", ""),
+        ("The answer is B: Warfarin", ""),
+        ("The answer is Digoxin and Warfarin.", ""),
+        ("The answer is B or C.", ""),
+        ("The answer is B, or maybe C.", ""),
+        ("The answer is either B or C.", ""),
+        ("The answer is B and C.", ""),
+        ("The answer is B/C.", ""),
+        ("The answer is B, C.", ""),
+        ("The answer is B?", ""),
+        ("The answer is not B.", ""),
+        ("The answer isn't B.", ""),
+        ("I do not think that the answer is B.", ""),
+        ("I don't think the answer is B.", ""),
+        ("If the answer is B", ""),
+        ("The incorrect answer is B.", ""),
+        ("The answer is B. Or not. The answer is unknown.", ""),
+        ("The answer is B. No: the answer is not B.", ""),
+        ("The answer is one of A, B, C and D.", ""),
+        ("The answer is a drug.", ""),
+        ("The answer is a", ""),
+        ("Answer choices: B", ""),
+    ],
+)
+def test_without_both_what_follows_answer_is_decides(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        ("B", "B"),
+        ("(B)", "B"),
+        ("**B**", "B"),
+        ("B.", "B"),
+        ("B\n\nDigoxin slows conduction.", "B"),
+        ("Digoxin slows conduction.\n\nB", "B"),
+        ("### Answer\nB", "B"),
+        ("b", ""),
+        ("F", ""),
+        ("B\nso\nC", ""),
+        ("First\nB\nlast", ""),
+        ("B is right.", ""),
+        ("Digoxin", ""),
+        ("I would give B here.", ""),
+        ("A patient with these symptoms needs Digoxin.", ""),
+        ("Because the pulse is irregular.", ""),
+        ("", ""),
+        ("   \n ", ""),
+    ],
+)
+def test_without_all_that_a_letter_alone_on_the_first_or_last_line_decides(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+LIST = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCDE", DRUGS, strict=True))
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        (LIST, ""),
+        (f"Answer:\n{LIST}", ""),
+        (f"Answer choices:\n{LIST}", ""),
+        (f"The answer is one of\n{LIST}", ""),
+        ("Answer: " + LIST.replace("\n", " "), ""),
+        ("Answer: " + LIST.replace(". ", ": ").replace("\n", ", "), ""),
+        ("A\nB\nC\nD\nE", ""),
+        ("A)\n\nB)\n\nC)", ""),
+        (f"Answer: {LIST}", ""),
+        ("Answer: A. Propranolol. B. Digoxin.", ""),
+        ("Answer: A. B.", ""),
+        ("Answer: A, B, C, D or E", ""),
+        ("Answer: A/B/C/D/E", ""),
+        ("Answer: ABCDE", ""),
+        (rf"\boxed{{{LIST}}}", ""),
+        (r"\boxed{A, B, C, D, E}", ""),
+        (f"{LIST}\n\nB", "B"),
+        (f"{LIST}\nThe answer is B.", "B"),
+        (f"{LIST}\n\\boxed{{B}}", "B"),
+    ],
+)
+def test_a_list_of_the_options_is_no_statement(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        (r"<think>\boxed{A}</think>\boxed{B}", "B"),
+        (r"<think></think>\boxed{B}", "B"),
+        (r"\boxed{A}</think>\boxed{B}", "B"),
+        ("<think>The answer is A.</think>The answer is B.", "B"),
+        (r"<think>\boxed{B}</think>", ""),
+        (r"<think>\boxed{B}", ""),
+        (r"\boxed{B}<think>", ""),
+        ("<think>The answer is B.", ""),
+        ("<think>\nB", ""),
+        (r"<think>a</think>\boxed{A}<think>\boxed{B}", ""),
+        (r"<think><think>\boxed{B}</think>so it is</think>", ""),
+    ],
+)
+def test_thinking_is_no_answer(completion, letter):
+    check(DRUGS, completion, letter)

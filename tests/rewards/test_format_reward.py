@@ -1,0 +1,86 @@
+r"""The reward of a form: one box, closed and not empty, outside of thinking, and nothing about what is in it."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.rewards import format_reward
+
+from .answers import boxed
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        boxed("5"),
+        r"\fbox{5}",
+        r"\boxed 5",
+        r"\boxed{\frac{1}{2}}",
+        r"\boxed{\{1, 2\}}",
+        r"\boxed{\pi}",
+        "So it is $\\boxed{B}$.\n\nThe others are wrong.",
+        f"<think>{boxed('1')} or {boxed('2')}</think> {boxed('3')}",
+        f"{boxed('1')}</think>{boxed('3')}",
+        boxed("wrong, but said once"),
+    ],
+)
+def test_one_answer_in_one_box_is_paid_whatever_it_is(completion):
+    assert format_reward([completion]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        "",
+        "5",
+        "The answer is 5.",
+        "<answer>5</answer>",
+        boxed(""),
+        boxed(" "),
+        boxed("{}"),
+        boxed(r"\text{ }"),
+        boxed(r"\,"),
+        boxed("5") + boxed("6"),
+        boxed("5") * 2,
+        boxed(boxed("5")),
+        boxed("") + boxed("5"),
+        r"\boxed{5",
+        r"\boxed{3} then \boxed{4",
+        r"\boxed",
+        "boxed{5}",
+        f"<think>{boxed('5')}",
+        f"<think>{boxed('5')}</think>",
+        f"{boxed('5')}<think>",
+        f"<think>a</think>{boxed('5')}<think>b",
+        r"\boxed" * 15_000,
+        boxed("5") * 10_000,
+        r"\boxed{" * 15_000,
+        "{" * 50_000 + boxed("") + "}" * 50_000,
+        "\ud800",
+    ],
+)
+def test_no_answer_two_answers_and_cut_ones_are_not_paid(completion):
+    started = time.monotonic()
+    assert format_reward([completion]) == [0.0]
+    assert time.monotonic() - started < 1.0
+
+
+def test_the_last_assistant_message_is_graded_and_the_share_without_an_answer_logged():
+    metrics = {}
+    messages = [{"role": "assistant", "content": boxed("5")}, {"role": "tool", "content": boxed("6")}]
+    completions = [messages, [], boxed("5") * 2, "5"]
+    assert format_reward(completions, log_metric=metrics.__setitem__, solution=["5"] * 4) == [1.0, 0.0, 0.0, 0.0]
+    assert metrics == {"format/no_answer": 0.5}
+
+
+def test_an_empty_batch_has_no_rewards():
+    assert format_reward([], log_metric=lambda name, share: pytest.fail("no share of nothing")) == []
+
+
+@given(st.text())
+def test_any_text_is_paid_nothing_by_itself_and_one_in_a_box_beside_it(text):
+    assert format_reward([text]) == [0.0]
+    if "<think>" not in text and "\\" not in text:
+        assert format_reward([f"{text} {boxed('5')} {text}"]) == [1.0]

@@ -1,0 +1,294 @@
+"""The recipes of the TEMPO paper (https://huggingface.co/papers/2509.18314): its values, the arithmetic, the sources.
+
+`model/dataset/method` is a cell of Table 1 on one GPU, `model/dataset/variant/method` the same run but for what the
+variant is about.
+"""
+
+import json
+import re
+from typing import NamedTuple
+
+import pytest
+
+from tempo_trl import cli
+from tempo_trl.geometry import TRAIN_PROMPTS
+from tempo_trl.recipe_files import read_recipe, recipe_path, recipes_folder
+from tempo_trl.train_arguments import RunArguments
+
+from .test_recipes import OF_THE_METHOD, PAPER, arguments_on, devices_of, header_commands
+
+MODELS = {"qwen3-1.7b": "Qwen/Qwen3-1.7B", "qwen3-4b": "Qwen/Qwen3-4B"}
+COLUMNS = {"math": "MATH", "medqa": "MedQA"}
+TABLE_1 = {  # the base model, then each method
+    "qwen3-1.7b/math": {"base": "68.5", "grpo": "82.4", "hepo": "81.7", "tempo": "87.0"},
+    "qwen3-1.7b/medqa": {"base": "46.11", "grpo": "56.24", "hepo": "54.28", "tempo": "59.15"},
+    "qwen3-4b/math": {"base": "71.3", "grpo": "87.6", "hepo": "88.2", "tempo": "91.0"},
+    "qwen3-4b/medqa": {"base": "65.36", "grpo": "76.12", "hepo": "74.31", "tempo": "79.18"},
+}
+ALL, TWO = ("grpo", "hepo", "tempo"), ("grpo", "tempo")
+GROUPS = {f"group_{size}": size for size in (3, 5, 7, 9)}  # Figure 5
+GRID = {
+    "qwen3-1.7b/math": {"": ALL, "two_gpus": TWO, "eight_gpus": TWO, "lora": TWO, **dict.fromkeys(GROUPS, TWO)},
+    "qwen3-1.7b/medqa": {"": ALL, "lora": TWO, "authors-code": ("tempo",)},
+    "qwen3-4b/math": {"": ALL, "two_gpus": ALL, "eight_gpus": TWO},
+    "qwen3-4b/medqa": {"": ALL, "two_gpus": ALL},
+}
+# What a variant may differ in from the plain recipe of its cell, the output folder aside.
+BATCHES = {"per_device_train_batch_size", "gradient_accumulation_steps", "steps_per_generation"}
+SHAPE = {*BATCHES, "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enable_sleep_mode", "vllm_server_host"}
+LORA = {"use_peft", "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "learning_rate", "save_total_limit"}
+OF_THE_VARIANT = {
+    "": set(),
+    "two_gpus": SHAPE,
+    "eight_gpus": SHAPE,
+    "lora": BATCHES | LORA | {"vllm_gpu_memory_utilization"},
+    **dict.fromkeys(GROUPS, BATCHES | {"num_generations"}),
+}
+OF_THE_DATASET = {"task", "reward_funcs", "steps_per_generation", "logging_steps", "save_steps"}
+AUTHORS = "qwen3-1.7b/medqa/authors-code/tempo"
+PLAIN = [name for name in PAPER if name != AUTHORS]
+SIZES = {  # of the models' config.json: hidden, layers, heads, feed-forward
+    "qwen3-1.7b": (2048, 28, 16, 6144),
+    "qwen3-4b": (2560, 36, 32, 9728),
+}
+GIB = 1024**3
+
+
+class Run(NamedTuple):
+    """A recipe on the devices of its header's command; `prompts` are those of an epoch."""
+
+    name: str
+    arguments: RunArguments
+    devices: int
+    prompts: int
+
+    @property
+    def args(self):
+        return self.arguments.training
+
+    @property
+    def update(self) -> int:
+        """Completions of an optimizer step."""
+        return self.devices * self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
+
+    @property
+    def generations(self) -> int:
+        an_epoch = self.prompts // (self.args.generation_batch_size // self.args.num_generations)
+        return round(an_epoch * self.args.num_train_epochs)
+
+    @property
+    def updates(self) -> int:
+        return self.generations * self.args.generation_batch_size // self.update
+
+    @property
+    def episodes(self) -> int:
+        """Completions of a question, as the paper counts them: an epoch leaves out what fills no generation."""
+        return round(self.args.num_generations * self.args.num_train_epochs)
+
+
+def parts(name: str) -> tuple[str, str, str]:
+    """`qwen3-4b/math/two_gpus/tempo` as `qwen3-4b/math`, `two_gpus`, `tempo`; a plain recipe has no variant."""
+    model, dataset, *variant, method = name.split("/")
+    return f"{model}/{dataset}", "".join(variant), method
+
+
+def text_of(name: str) -> str:
+    return recipe_path(name).read_text()
+
+
+def header_of(name: str) -> str:
+    """The recipe's first comment, on one line."""
+    return text_of(name).split("\n\n")[0].replace("\n#", "")
+
+
+@pytest.fixture
+def run_of(monkeypatch):
+    def run_of(name: str) -> Run:
+        devices = devices_of(name)
+        arguments = arguments_on(devices, ["--config", name], monkeypatch)
+        prompts = 1000 if name == AUTHORS else TRAIN_PROMPTS[arguments.script.task]
+        return Run(name, arguments, devices, prompts)
+
+    return run_of
+
+
+@pytest.fixture
+def check_of(tmp_path, capsys):
+    """What `--check` estimates of a recipe's memory, in GiB, for the shape of its model."""
+
+    def check_of(name: str, *flags: str) -> float:
+        hidden, layers, heads, inner = SIZES[name.split("/")[0]]
+        config = {"model_type": "qwen3", "vocab_size": 151936, "head_dim": 128, "num_key_value_heads": 8}
+        config |= {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+        config |= {"intermediate_size": inner, "tie_word_embeddings": True, "max_position_embeddings": 40960}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        words = header_commands(name)[-1]
+        flags = [*words[words.index("train") :], "--model_name_or_path", str(tmp_path), *flags, "--check"]
+        assert cli.main(flags) == 0
+        return float(re.search(r"at least\s+([\d.]+)\s+GiB", capsys.readouterr().out)[1])
+
+    return check_of
+
+
+def test_the_grid_holds_what_the_paper_has_and_no_more():
+    names = [
+        "/".join(filter(None, (cell, variant, method)))
+        for cell, variants in GRID.items()
+        for variant, methods in variants.items()
+        for method in methods
+    ]
+    assert sorted(names) == PAPER
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_values_are_those_of_table_2(name, run_of):
+    run, (cell, variant, _) = run_of(name), parts(name)
+    model, dataset = cell.split("/")
+    script_args, args, model_args, _ = run.arguments
+    assert model_args.model_name_or_path == MODELS[model]
+    assert (script_args.task, script_args.reward_funcs) == {
+        "math": ("math", ["math_reward"]),
+        "medqa": ("medqa", ["choice_reward"]),
+    }[dataset]
+    assert (args.optim.startswith("adamw"), args.adam_beta1, args.adam_beta2) == (True, 0.9, 0.999)
+    assert (args.weight_decay, args.warmup_steps, args.max_completion_length, args.beta) == (0.0, 0, 1024, 0.0)
+    assert (args.epsilon, args.epsilon_high, args.loss_type, args.num_iterations) == (0.2, 0.28, "dapo", 1)
+    assert args.learning_rate == (1e-5 if variant == "lora" else 1e-6)
+    assert args.num_generations == GROUPS.get(variant, 6)
+    assert run.update == 64 * args.num_generations
+    assert args.chat_template_kwargs == {"enable_thinking": False}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_method_sees_60_episodes_of_a_question(name, run_of):
+    run, size = run_of(name), GROUPS.get(parts(name)[1])
+    assert run.args.num_train_epochs == 10
+    assert run.episodes == (60 if size is None else 10 * size)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_steps_are_about_the_paper_s(name, run_of):
+    run = run_of(name)
+    # MATH: 10 x floor(7,500 / 320) = 230 for 220. MedQA: 10 x floor(10,178 / 256) = 390 for 420.
+    assert run.generations == (230 if run.arguments.script.task == "math" else 390)
+    assert run.args.save_steps * 10 == run.updates
+    assert run.args.logging_steps * run.generations == run.updates
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_variant_differs_from_the_plain_recipe_in_what_it_is_about(name):
+    cell, variant, method = parts(name)
+    assert differing(name, f"{cell}/{method}") - {"output_dir"} <= OF_THE_VARIANT[variant]
+
+
+def differing(name: str, other: str) -> set[str]:
+    here, there = (read_recipe(recipe_path(recipe)) for recipe in (name, other))
+    return {key for key in here.keys() | there.keys() if here.get(key) != there.get(key)}
+
+
+@pytest.mark.parametrize("name", [name for name in PAPER if "/two_gpus/" in name or "/eight_gpus/" in name])
+def test_all_shapes_of_a_model_learn_equally(name, run_of):
+    cell, _, method = parts(name)
+    run, plain = run_of(name), run_of(f"{cell}/{method}")
+    assert (run.update, run.args.generation_batch_size) == (plain.update, plain.args.generation_batch_size)
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_models_and_datasets_differ_in_what_they_have_to(method):
+    # 32 of 80 GB for vLLM instead of 24: its own weights take 8.
+    of_the_model = {"model_name_or_path", "vllm_gpu_memory_utilization", "output_dir"}
+    for dataset in COLUMNS:
+        assert differing(f"qwen3-1.7b/{dataset}/{method}", f"qwen3-4b/{dataset}/{method}") == of_the_model
+    for model in MODELS:
+        assert differing(f"{model}/math/{method}", f"{model}/medqa/{method}") == OF_THE_DATASET | {"output_dir"}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_arithmetic_in_a_recipe_s_comment_is_that_of_its_values(name, run_of):
+    run, text = run_of(name), text_of(name).replace("\n#", "")
+    products = r"(\d+) prompts x (\d+) completions = (\d+) devices? x (\d+) x (\d+)"
+    update, generation = (tuple(map(int, numbers)) for numbers in re.findall(products, text))
+    size = run.args.num_generations
+    per_device = size, run.devices, run.args.per_device_train_batch_size
+    assert update == (run.update // size, *per_device, run.args.gradient_accumulation_steps)
+    assert generation == (run.args.generation_batch_size // size, *per_device, run.args.steps_per_generation)
+    assert f"A generation serves {run.updates // run.generations} updates" in text
+    an_epoch = run.generations // run.args.num_train_epochs
+    assert re.search(rf"; {an_epoch:g} generations? an epoch, {run.generations} in all", text)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_header_tells_the_steps_and_the_hours(name, run_of):
+    run, header = run_of(name), header_of(name)
+    completions = run.generations * run.args.generation_batch_size  # for 1,000 questions, 512 of them an epoch
+    episodes = f"about {completions / run.prompts:.0f}" if name == AUTHORS else run.episodes
+    steps = f"Steps: {run.generations} generations, {run.updates:,} updates; {episodes} episodes a question"
+    assert steps in header
+    assert (f"{steps} (Appendix A.3)." in header) == (run.episodes == 60)
+    assert re.search(r"Time: estimated \d+ to \d+ hours; not run here\. ", header)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_header_names_what_the_recipe_is_after(name):
+    cell, variant, method = parts(name)
+    model, dataset = cell.split("/")
+    row = f"Table 1, row {MODELS[model].removeprefix('Qwen/')}, column {COLUMNS[dataset]}: {method.upper()} "
+    of_the_cell = f"{row}{TABLE_1[cell][method]} (the base model has {TABLE_1[cell]['base']})."
+    after = {"lora": f"Reproduces no table: the paper trains whole models. Compare with {of_the_cell}"}
+    after |= {group: f"Reproduces Figure 5, group size {size}, {method.upper()}." for group, size in GROUPS.items()}
+    assert after.get(variant, f"Reproduces {of_the_cell}") in header_of(name)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_the_paper_s_hardware_is_one_h100_for_the_small_model_and_two_for_the_large(name):
+    cell, variant, _ = parts(name)
+    one = cell.startswith("qwen3-1.7b/") and variant in ("", *GROUPS)
+    two = cell.startswith("qwen3-4b/") and variant == "two_gpus"
+    ours = {True: "one H100 80 GB, as in the paper", False: "two H100 80 GB, as in the paper"}
+    assert ("as in the paper (Appendix A.5)" in header_of(name)) == (one or two)
+    assert not (one or two) or ours[one] in header_of(name)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_a_recipe_fits_its_hardware_by_the_estimate(name, check_of):
+    estimate = check_of(name)
+    if parts(name)[1] == "lora":
+        assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
+        assert estimate < 0.8 * 24  # what CUDA, vLLM asleep and fragmentation take is not estimated
+    else:
+        assert estimate * GIB < 0.8 * 80e9
+
+
+def test_the_large_model_s_float32_weights_do_not_fit_24_gb_by_lora(check_of):
+    lora = recipe_path("qwen3-1.7b/math/lora/tempo")
+    flags = ["--config", str(lora), "--accelerate_config", "single_gpu", "--vllm_gpu_memory_utilization", "0.45"]
+    assert check_of("qwen3-4b/math/tempo", *flags) == 28.1 > 24e9 / GIB
+    assert "at least 28.1 GiB" in (recipes_folder() / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_every_value_says_whose_it_is(name):
+    source = "ours|medqa.py|train_med_tempo.sh|verl's default|Section" if name == AUTHORS else "ours|Table|Section|App"
+    values = re.findall(r"^(\w+):(.*)$", text_of(name), re.MULTILINE)
+    silent = {key for key, rest in values if not re.search(f"# ({source})", rest)}
+    assert silent <= {"method", "output_dir"} <= {key for key, _ in values}
+
+
+def test_the_authors_code_s_values(run_of):
+    run = run_of(AUTHORS)
+    script_args, args, *_ = run.arguments
+    assert (script_args.task, script_args.dataset_train_split) == ("medqa_5options", "train[:1000]")
+    assert (script_args.dataset_test_split, script_args.prompt_style) == ("test[:100]", "authors-code")
+    assert (args.num_generations, args.max_completion_length, args.num_train_epochs) == (7, 8192, 15)
+    assert (args.learning_rate, args.weight_decay, args.beta) == (1e-6, 0.01, 0.0)
+    assert (args.epsilon, args.epsilon_high, args.delta, args.loss_type) == (0.2, 0.28, 3.0, "bnpo")
+    assert args.chat_template_kwargs == {"enable_thinking": True}
+    assert (run.update, args.generation_batch_size) == (64 * 7, 512 * 7)
+    assert (run.generations, run.updates) == (15, 120)
+
+
+def test_methods_are_told_apart_by_their_own_keys():
+    for cell in GRID:
+        tempo, grpo, hepo = (f"{cell}/{method}" for method in ("tempo", "grpo", "hepo"))
+        assert differing(tempo, grpo) == {"method", "td_coef", "output_dir"} < OF_THE_METHOD
+        assert differing(grpo, hepo) == {"top_entropy_quantile", "output_dir"} < OF_THE_METHOD
