@@ -8,9 +8,11 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from tempo_trl import __version__
+from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.recipe_files import accelerate_config_path
 
 DEMO_OUTPUT = "tempo_demo"
+COMPARE_OUTPUT = "tempo_compare"
 DEMO_SEEDS = 3
 PACKAGES = (
     "trl",
@@ -35,9 +37,9 @@ override the recipe. Flags of `accelerate launch` (--num_processes 2) are passed
   --accelerate_config NAME     a file, or single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node, or TRL's
   --method NAME                tempo (default) or grpo
   --model_name_or_path MODEL   a model on the Hub or a folder
-  --task NAME                  math or demo: built-in prompts; or instead, as in TRL,
+  --task NAME                  math, medqa, medmcqa or demo: built-in prompts; or instead, as in TRL,
   --dataset_name DATASET       a dataset on the Hub with a `prompt` column
-  --reward_funcs NAME ...      math_reward, accuracy_reward, ... or the dotted path of a function
+  --reward_funcs NAME ...      math_reward, choice_reward, ... or the dotted path of a function
   --output_dir FOLDER          where checkpoints, metrics and the model card go
   --learning_rate, --num_generations, --max_completion_length, --max_steps, --use_vllm, --use_peft, ...
   --check                      print batches, memory and what is sharded, refuse what cannot be, and start nothing
@@ -81,6 +83,21 @@ def command_parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=demo)
 
     verbs.add_parser("train", add_help=False, help="train a model from a recipe (see `tempo-trl train --help`)")
+    verb = verbs.add_parser(
+        "evaluate",
+        help="answer and grade benchmarks: accuracy, avg@n, pass@k, maj@n with intervals",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_flags(verb)
+    verb.set_defaults(run=evaluate)
+
+    verb = verbs.add_parser("compare", help="compare runs: the paper's Table 1 with ours in it, and learning curves")
+    verb.add_argument("runs", nargs="+", metavar="RUN", help="output folders of training, of evaluation, or of both")
+    verb.add_argument("-o", "--output", default=COMPARE_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
+    verb.add_argument("--label", nargs="+", metavar="NAME", help="the method of each run, in their order")
+    verb.set_defaults(run=compare)
+
     verb = verbs.add_parser("publish", help="send a run to the Hub: model, card, recipe, record and curves")
     verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
     verb.add_argument("--repo", required=True, metavar="USER/NAME", help="repository, made if it does not exist")
@@ -95,6 +112,16 @@ def command_parser() -> argparse.ArgumentParser:
 def demo(output: str, quick: bool, seeds: int) -> int:
     """Run the demonstration."""
     return importlib.import_module("tempo_trl.demo.run").main(output=output, quick=quick, seeds=seeds)
+
+
+def evaluate(**flags) -> int:
+    """Evaluate a model."""
+    return importlib.import_module("tempo_trl.evaluation.evaluate").main(**flags)
+
+
+def compare(runs: list[str], output: str, label: list[str] | None) -> int:
+    """Compare runs."""
+    return importlib.import_module("tempo_trl.evaluation.compare").main(runs, output, label)
 
 
 def publish(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:

@@ -14,6 +14,7 @@ from tempo_trl.recipe_files import accelerate_config_path, recipe_path
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
+VERBS = ("tempo-trl evaluate ", "tempo-trl compare ", "tempo-trl publish ")
 
 
 def commands() -> list[str]:
@@ -48,8 +49,15 @@ def test_training_commands_name_recipes_and_flags_that_are_there(command):
         assert accelerate_config_path(words[words.index("--config_file") + 1]).is_file()
 
 
+@pytest.mark.parametrize("command", [c for c in commands() if c.startswith(VERBS)])
+def test_commands_of_the_other_verbs_are_parsed(command):
+    from tempo_trl.cli import command_parser
+
+    command_parser().parse_args(shlex.split(command)[1:])
+
+
 def test_every_command_is_one_that_these_tests_know():
-    known = ("make ", "tempo-trl train ", "accelerate launch ")
+    known = ("make ", "tempo-trl train ", "accelerate launch ", *VERBS)
     assert [c for c in commands() if not c.startswith(known)] == []
 
 

@@ -1,0 +1,167 @@
+"""Evaluate a model on the paper's benchmarks: the verb `tempo-trl evaluate`."""
+
+import importlib.util
+import logging
+import os
+import sys
+from datetime import UTC, datetime
+from hashlib import sha256
+from importlib.metadata import version
+from typing import TYPE_CHECKING, NamedTuple
+
+from tqdm import tqdm
+
+import tempo_trl
+from tempo_trl.data import BENCHMARKS
+from tempo_trl.evaluation import models
+from tempo_trl.evaluation.generation import answered, chunks, questions_per_chunk
+from tempo_trl.evaluation.harness import Question, load_tasks, questions
+from tempo_trl.evaluation.records import Record, records_of, remove
+from tempo_trl.evaluation.results import table, write_results
+from tempo_trl.evaluation.settings import Decoding, Settings
+
+if TYPE_CHECKING:
+    from lm_eval.api.model import TemplateLM
+
+
+def evaluate(model: str, **settings) -> list[dict]:
+    """
+    Ask a model the questions of benchmarks, grade its answers, and write both down.
+
+    What is there already is not asked again: the same call goes on with an evaluation that was interrupted, at the
+    chunk where it stopped, and comes to the same result.
+
+    Args:
+        model (`str`):
+            Folder of a model or of a PEFT adapter, or its name on the Hub.
+        **settings:
+            The other fields of [`~tempo_trl.evaluation.settings.Settings`].
+
+    Returns:
+        `list[dict]`: the results of these tasks, as [`~tempo_trl.evaluation.results`] describes them.
+
+    Raises:
+        ValueError: a setting that cannot be, or what is in the output folder belongs to other settings.
+        FileNotFoundError: no such model, or no such local rows.
+        ImportError: lm-eval, the backend or math-verify is not installed.
+    """
+    settings = Settings(model=model, **settings)
+    lm, jobs = prepare(settings)
+    return run(lm, jobs, settings)
+
+
+class Job(NamedTuple):
+    """A task and decoding: its record, and its questions in chunks."""
+
+    record: Record
+    decoding: Decoding
+    chunks: list[list[Question]]
+
+
+def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
+    """The model and what to ask it; all that is wrong with what was asked for is found here, before it answers."""
+    require_packages(settings)
+    source = models.find(settings.model)
+    tasks = load_tasks(settings)
+    lm = models.load(settings, source)
+    identity = {"model": models.fingerprint(source), "name": source.name}
+    template = models.chat_template(lm, settings.thinking)
+    asked = {name: questions(task, template, settings.limit) for name, task in tasks.items()}
+    if settings.overwrite:
+        for name in tasks:
+            remove(settings.folder, name)
+    return lm, [
+        Job(
+            begin(name, decoding, asked[name], identity, settings),
+            decoding,
+            chunks(lm, asked[name], questions_per_chunk(settings, decoding), settings.tokens),
+        )
+        for name in tasks
+        for decoding in settings.decodings
+    ]
+
+
+def run(lm: "TemplateLM", jobs: list[Job], settings: Settings) -> list[dict]:
+    """Answer what was not answered yet; results are written whenever a job is done."""
+    results = {}
+    for job in jobs:
+        if not job.record.is_finished:
+            answer(lm, job, settings)
+        results[job.record.task] = write_results(settings.folder, job.record.task)
+    return [result for of_task in results.values() for result in of_task]
+
+
+def require_packages(settings: Settings) -> None:
+    """Say what is missing before a model is loaded for it."""
+    needed = [("lm_eval", "eval"), *([("vllm", "vllm")] if settings.backend == "vllm" else [])]
+    if any(BENCHMARKS[name].domain == "math" for name in settings.task_names):
+        needed.append(("math_verify", "math-verify"))
+    for package, extra in needed:
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(f'{package.replace("_", "-")} is not installed: pip install "tempo_trl[{extra}]"')
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError(
+            "started as several processes, expected one: for several GPUs use --backend vllm --model_args "
+            "tensor_parallel_size=2, or data_parallel_size=2."
+        )
+
+
+def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, settings: Settings) -> Record:
+    """The record of a task and decoding: a new one, or one that is of the same evaluation."""
+    common = {
+        "model": identity["model"],
+        "questions": sha256("".join(f"{each.row['row_id']} {each.sha256}\n" for each in asked).encode()).hexdigest(),
+        "limit": settings.limit,
+        "thinking": settings.thinking,
+        "max_tokens": settings.tokens,
+        "backend": settings.backend,
+        "batch_size": settings.batch,
+        "model_args": settings.model_args,
+    }
+    for other in records_of(settings.folder, task):
+        other.require(common)  # results of one file are of one model
+    is_whole = settings.limit is None and settings.data_dir is None
+    entry = {
+        "hub_id": BENCHMARKS[task].hub_id if is_whole else None,
+        "split": BENCHMARKS[task].eval_split,
+        **{name: getattr(decoding, name) for name in ("temperature", "top_p", "top_k")},
+        **{name: common[name] for name in ("thinking", "max_tokens", "backend")},
+        "tempo_trl": tempo_trl.__version__,
+        "lm_eval": version("lm_eval"),
+        "model": identity["name"],
+        "seed": settings.seed,
+    }
+    record = Record(settings.folder, task, decoding.name)
+    record.begin({**common, **decoding._asdict(), "seed": settings.seed}, entry)
+    return record
+
+
+def answer(lm: "TemplateLM", job: Job, settings: Settings) -> None:
+    """Answer the questions of a job chunk by chunk, from where it stopped, and finish its record."""
+    record, total, per_chunk = job.record, sum(map(len, job.chunks)), len(job.chunks[0])
+    done = record.resume(per_chunk, total)
+    with tqdm(total=total, initial=done, desc=f"{record.task} {job.decoding.name}", unit="question") as bar:
+        for index, chunk in enumerate(job.chunks):
+            if index * per_chunk >= done:
+                record.append(answered(lm, chunk, job.decoding, settings))
+                bar.update(len(chunk))
+    record.finish(datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def main(**flags) -> int:
+    """The verb: 0, 2 if something is wrong with what was asked for, 130 if it was interrupted."""
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it explains flags of its own command
+    try:
+        settings = Settings(**flags)
+        lm, jobs = prepare(settings)
+    except (ValueError, FileNotFoundError, ConnectionError, ImportError) as error:
+        hint = ". Local rows do without: --data_dir" if isinstance(error, ConnectionError) else ""
+        print(f"tempo-trl evaluate: error: {error}{hint}", file=sys.stderr)
+        return 2
+    try:
+        results = run(lm, jobs, settings)
+    except KeyboardInterrupt:
+        print("\ntempo-trl evaluate: interrupted; the same command goes on from here.", file=sys.stderr)
+        return 130
+    print(f"{table(results)}\nAnswers, a line a question, and results: {settings.folder}")
+    return 0

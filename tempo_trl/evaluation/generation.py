@@ -1,0 +1,99 @@
+"""Answers to questions, a chunk at a time: chunks are what is kept, and what an interrupted evaluation goes on from.
+
+Which questions make a chunk depends on the questions and the batch size alone, and each chunk, or with vLLM each
+answer, has a seed of its own. So a chunk comes out the same whether the ones before it ran in this process or not.
+"""
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from tempo_trl.evaluation.grading import gold_of, grade
+from tempo_trl.evaluation.harness import Question
+
+if TYPE_CHECKING:
+    from lm_eval.api.model import TemplateLM
+
+    from tempo_trl.evaluation.settings import Decoding, Settings
+
+
+def chunks(lm: "TemplateLM", asked: list[Question], per_chunk: int, max_tokens: int) -> list[list[Question]]:
+    """Questions in chunks, the longest first: what does not fit into memory fails at once.
+
+    Raises:
+        ValueError: a prompt leaves no room for an answer; lm-eval would cut its beginning.
+    """
+    lengths = {question.prompt: len(lm.tok_encode(question.prompt)) for question in asked}
+    longest = max(lengths.values(), default=0)
+    room = lm.max_length - longest
+    if max_tokens > room:
+        raise ValueError(
+            f"max_tokens is {max_tokens} and the longest prompt of {asked[0].row['source']} has {longest} tokens, but "
+            f"the model reads at most {lm.max_length}: expected "
+            + (f"max_tokens of at most {room}." if room > 0 else "a model that reads more.")
+        )
+    ordered = sorted(asked, key=lambda question: (-lengths[question.prompt], question.row["row_id"]))
+    return [ordered[start : start + per_chunk] for start in range(0, len(ordered), per_chunk)]
+
+
+def questions_per_chunk(settings: "Settings", decoding: "Decoding") -> int:
+    """As many as have all their answers in one batch, at least one."""
+    return max(1, settings.batch // decoding.n)
+
+
+def answered(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", settings: "Settings") -> list[dict]:
+    """A record for each question of a chunk: what was said, what it answers, and whether that is right."""
+    texts = iter(_generate(lm, chunk, decoding, settings))
+    completions = [[_said(question, next(texts)) for _ in range(decoding.n)] for question in chunk]
+    grades = grade([question.row for question in chunk], completions)
+    return [
+        {
+            "task": question.row["source"],
+            "row_id": question.row["row_id"],
+            "source": question.row["source"],
+            "prompt_sha256": question.sha256,
+            "gold": gold_of(question.row),
+            "completions": said,
+            "answers": answers,
+            "correct": correct,
+        }
+        for question, said, answers, correct in zip(chunk, completions, *grades, strict=True)
+    ]
+
+
+def _generate(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", settings: "Settings") -> list[str]:
+    """The texts of a chunk, `decoding.n` for each question in turn."""
+    import torch
+    from lm_eval.api.instance import Instance
+
+    torch.manual_seed(_seed(settings, chunk[0], decoding))
+    requests = []
+    for question in chunk:
+        for sample in range(decoding.n):
+            arguments = generation_arguments(decoding, settings)
+            if settings.backend == "vllm" and decoding.temperature:
+                arguments["seed"] = _seed(settings, question, decoding, sample)
+            requests.append(Instance("generate_until", question.row, (question.prompt, arguments), sample))
+    return lm.generate_until(requests, disable_tqdm=True)
+
+
+def generation_arguments(decoding: "Decoding", settings: "Settings") -> dict:
+    """lm-eval's `gen_kwargs`: all of them, or hf would take what is left out from the model's generation config."""
+    arguments = {"until": [], "max_gen_toks": settings.tokens, "repetition_penalty": 1.0}
+    if settings.backend == "vllm":
+        arguments["skip_special_tokens"] = True  # as hf does
+    if not decoding.temperature:
+        return arguments | {"do_sample": False, "temperature": 0.0}
+    sampling = {"temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": decoding.top_k}
+    return arguments | {"do_sample": True, **sampling}
+
+
+def _seed(settings: "Settings", question: Question, decoding: "Decoding", sample: int = 0) -> int:
+    """Of 32 bits; no two tasks, questions or samples have the same but by chance."""
+    place = (settings.seed, question.row["source"], decoding.name, question.row["row_id"], sample)
+    return int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:4])
+
+
+def _said(question: Question, text: str) -> str:
+    """A completion with the `<think>` that some templates open in the prompt: graders have to see it."""
+    opened = question.prompt.rstrip().endswith("<think>")
+    return f"<think>\n{text}" if opened else text

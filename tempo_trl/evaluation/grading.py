@@ -1,0 +1,65 @@
+"""Grades and final answers of completions, by the reward functions of training."""
+
+from typing import NamedTuple
+
+from tempo_trl.data import BENCHMARKS
+from tempo_trl.rewards import choice_reward, math_reward
+from tempo_trl.rewards.boxed import committed_answer, gold_answer
+from tempo_trl.rewards.choice_answer import chosen_letter
+
+# A reward gives an answer up when a whole call takes too long. In training that is one sample less; here it would be a
+# number that depends on how busy the machine was.
+TRIES = 3
+
+
+class Grades(NamedTuple):
+    """Of Q questions with n completions each: final answers, empty if there is none, and 1.0, 0.0 or None."""
+
+    answers: list[list[str]]
+    correct: list[list[float | None]]
+
+
+def grade(rows: list[dict], completions: list[list[str]]) -> Grades:
+    """Grade the completions of rows of one benchmark; None where the row has no answer to compare with.
+
+    Args:
+        rows: As [`~tempo_trl.data.load_prompts`] returns them.
+        completions: Texts, n for each row.
+    """
+    flat = [(row, text) for row, texts in zip(rows, completions, strict=True) for text in texts]
+    correct = _rewards(flat)
+    for _ in range(TRIES):
+        late = [i for i, value in enumerate(correct) if value is None and _is_gradable(flat[i][0])]
+        for i in late:
+            correct[i] = _rewards([flat[i]])[0]
+    answers = [_answer(row, text) for row, text in flat]
+    return Grades(_by_row(answers, completions), _by_row(correct, completions))
+
+
+def gold_of(row: dict) -> str:
+    """The right answer of a row, without the solution around it; empty where there is none."""
+    return gold_answer(row["solution"]) if _is_math(row) else row["solution"]
+
+
+def _rewards(flat: list[tuple[dict, str]]) -> list[float | None]:
+    texts, solution = [text for _, text in flat], [row["solution"] for row, _ in flat]
+    if flat and _is_math(flat[0][0]):
+        return math_reward(texts, solution=solution)
+    return choice_reward(texts, solution=solution, options=[row["options"] for row, _ in flat])
+
+
+def _is_math(row: dict) -> bool:
+    return BENCHMARKS[row["source"]].domain == "math"
+
+
+def _is_gradable(row: dict) -> bool:
+    return _rewards([(row, "")])[0] is not None  # nothing is compared with an empty answer
+
+
+def _answer(row: dict, text: str) -> str:
+    return committed_answer(text) if _is_math(row) else chosen_letter(text, row["options"])
+
+
+def _by_row(values: list, completions: list[list[str]]) -> list[list]:
+    remaining = iter(values)
+    return [[next(remaining) for _ in texts] for texts in completions]

@@ -1,0 +1,142 @@
+"""The model that is evaluated: where it lies, which one it is, and lm-eval's class around it."""
+
+import hashlib
+import importlib.util
+import json
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lm_eval.api.model import TemplateLM
+
+    from tempo_trl.evaluation.settings import Settings
+
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
+# What changes a model's answers, beside its weights.
+DESCRIPTIONS = ("config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+class Source(NamedTuple):
+    """Where a model comes from: the folder or name of its weights, and of the PEFT adapter on them, if any."""
+
+    pretrained: str
+    adapter: str | None = None
+
+    @property
+    def name(self) -> str:
+        """To show: a folder's own name, without the way to it."""
+        model = self.adapter or self.pretrained
+        return Path(model).resolve().name if Path(model).is_dir() else model
+
+
+def find(model: str) -> Source:
+    """The source of a model folder, of a folder of a PEFT adapter, or of either on the Hub.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or no model in it.
+        ValueError: neither a folder nor a name on the Hub.
+    """
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        model = _checked_folder(folder)
+    elif folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
+        raise FileNotFoundError(
+            f"model: {model} does not exist, expected the folder of a model, or its name on the Hub."
+        )
+    elif not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", model):
+        raise ValueError(f"model: {model!r} is neither a folder nor a name on the Hub, such as Qwen/Qwen3-1.7B.")
+    from transformers.utils.peft_utils import find_adapter_config_file
+
+    adapter_config = find_adapter_config_file(model)
+    if adapter_config is None:
+        return Source(model)
+    if importlib.util.find_spec("peft") is None:
+        raise ImportError(f'model: {model} is a PEFT adapter: pip install "tempo_trl[peft]"')
+    return Source(json.loads(Path(adapter_config).read_text())["base_model_name_or_path"], adapter=model)
+
+
+def _checked_folder(folder: Path) -> str:
+    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+        steps = sorted(folder.glob("checkpoint-*"), key=lambda path: path.stat().st_mtime)
+        hint = f": the last checkpoint in it is {steps[-1]}" if steps else ""
+        raise FileNotFoundError(f"model: {folder} holds neither config.json nor adapter_config.json{hint}.")
+    return str(folder)
+
+
+def fingerprint(source: Source) -> str:
+    """Which model it is: a hash of the files of a folder, the commit of one on the Hub."""
+    return "+".join(map(_fingerprint, filter(None, source)))
+
+
+def _fingerprint(model: str) -> str:
+    if not Path(model).is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = [try_to_load_from_cache(model, name) for name in DESCRIPTIONS]
+        commits = [Path(path).parent.name for path in cached if isinstance(path, str)]
+        return f"{model}@{commits[0]}" if commits else model
+    found = {path for pattern in (*WEIGHTS, *DESCRIPTIONS) for path in Path(model).glob(pattern)}
+    total = hashlib.sha256()
+    for path in sorted(found):
+        with path.open("rb") as file:
+            total.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()
+
+
+def load(settings: "Settings", source: Source) -> "TemplateLM":
+    """lm-eval's model of the backend.
+
+    Raises:
+        ValueError: the model cannot be loaded, or has no chat template.
+    """
+    from lm_eval.api.registry import get_model
+    from lm_eval.utils import simple_parse_args_string
+
+    arguments = _hf_arguments(source) if settings.backend == "hf" else _vllm_arguments(source, settings)
+    given = simple_parse_args_string(settings.model_args)
+    try:
+        lm = get_model(settings.backend)(**arguments | {"batch_size": settings.batch} | given)
+    except OSError as error:
+        raise ValueError(f"model: {settings.model} could not be loaded: {error}") from error
+    if not lm.tokenizer.chat_template:
+        raise ValueError(
+            f"model: the tokenizer of {source.name} has no chat template: save the one that it was trained with into "
+            "the folder, as chat_template.jinja."
+        )
+    return lm
+
+
+def _hf_arguments(source: Source) -> dict:
+    import torch
+
+    arguments = {"pretrained": source.pretrained, "device": "cuda" if torch.cuda.is_available() else "cpu"}
+    return arguments | ({"peft": source.adapter, "tokenizer": _tokenizer(source)} if source.adapter else {})
+
+
+def _vllm_arguments(source: Source, settings: "Settings") -> dict:
+    arguments = {"pretrained": source.pretrained, "seed": settings.seed}
+    if not source.adapter:
+        return arguments
+    from peft import PeftConfig
+
+    rank = PeftConfig.from_pretrained(source.adapter).r
+    lora = {"lora_local_path": source.adapter, "max_lora_rank": max(8, 1 << (rank - 1).bit_length())}
+    return arguments | lora | {"tokenizer": _tokenizer(source)}
+
+
+def _tokenizer(source: Source) -> str:
+    """A trainer saves its tokenizer beside the adapter."""
+    from transformers.utils import cached_file
+
+    own = cached_file(source.adapter, "tokenizer_config.json", _raise_exceptions_for_missing_entries=False)
+    return source.adapter if own else source.pretrained
+
+
+def chat_template(lm: "TemplateLM", thinking: bool) -> "Callable[..., str]":
+    """A function from messages to the text that the model reads; lm-eval's own for vllm loses `enable_thinking`."""
+    words = {"tokenize": False, "enable_thinking": thinking}
+    return partial(lm.tokenizer.apply_chat_template, **words)

@@ -1,0 +1,68 @@
+"""From graded answers to numbers, `{task}.json`: a list of results, each with its interval and how it was made.
+
+    {"task": "math", "hub_id": "DigitalLearningGmbH/MATH-lighteval", "split": "test", "metric": "accuracy",
+     "value": 0.87, "interval": [0.861, 0.879], "n": 5000, "k": 1, "temperature": 0.0, ...}
+
+`n` counts questions and `k` the answers to each. Values are fractions of 1, intervals 95 %. `hub_id` is null where
+rows were local or only some of the benchmark's: such a number is not the benchmark's.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from tempo_trl.evaluation.records import Record, records_of
+from tempo_trl.evaluation.statistics import avg_at_n, bootstrap_interval, maj_at_n, pass_at_k
+from tempo_trl.hub.provenance import write_atomically
+
+
+def write_results(folder: Path, task: str) -> list[dict]:
+    """Results of a task, from its finished records and nothing else; they are written to `{task}.json`."""
+    finished = [record for record in records_of(folder, task) if record.is_finished]
+    results = [result for record in finished for result in results_of(record)]
+    write_atomically(folder / f"{task}.json", json.dumps(results, indent=2))
+    return results
+
+
+def results_of(record: Record) -> list[dict]:
+    """Results of one finished record: accuracy of greedy answers, or avg@n, pass@k and maj@n."""
+    rows, state = record.rows(), record.read_state()
+    correct = np.array([[np.nan if value is None else value for value in row["correct"]] for row in rows])
+    measured = _measured(record.decoding, correct, [row["answers"] for row in rows])
+    return [
+        {
+            "task": record.task,
+            "hub_id": state["entry"]["hub_id"],
+            "split": state["entry"]["split"],
+            "metric": metric,
+            "value": float(values.mean()),
+            "interval": list(bootstrap_interval(values)),
+            "n": len(rows),
+            "k": correct.shape[1],
+            "ungradable": int(np.isnan(correct).any(axis=1).sum()),
+            **{name: value for name, value in state["entry"].items() if name not in ("hub_id", "split")},
+            "date": state["date"],
+        }
+        for metric, values in measured.items()
+    ]
+
+
+def _measured(decoding: str, correct: np.ndarray, answers: list[list[str]]) -> dict[str, np.ndarray]:
+    """A number a question for each metric."""
+    if decoding == "greedy":
+        return {"accuracy": avg_at_n(correct)}
+    n = correct.shape[1]
+    powers = [1 << i for i in range(n.bit_length())]  # 1, 2, 4, ... up to n
+    pass_at = {f"pass@{k}": pass_at_k(correct, k) for k in dict.fromkeys([*powers, n])}
+    return {f"avg@{n}": avg_at_n(correct), **pass_at, f"maj@{n}": maj_at_n(answers, correct)}
+
+
+def table(results: list[dict]) -> str:
+    """Results, a line each: `math  accuracy  87.0 % (86.1 to 87.9)  5,000 questions`."""
+    lines = []
+    for result in results:
+        low, high = (100 * end for end in result["interval"])
+        number = f"{100 * result['value']:.1f} % ({low:.1f} to {high:.1f})"
+        lines.append(f"{result['task']:<16}{result['metric']:<10}{number:>24}{result['n']:>8,} questions")
+    return "\n".join(lines)

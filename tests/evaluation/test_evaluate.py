@@ -1,0 +1,261 @@
+"""Evaluations from end to end, of a tiny model on local rows: files, numbers, resuming, seeds, adapters."""
+
+import itertools
+import json
+import os
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tempo_trl import cli
+from tempo_trl.data import BENCHMARKS, load_prompts
+from tempo_trl.evaluation.evaluate import evaluate
+from tempo_trl.hub.evaluations import read_results
+
+from ..data.rows import GOLD, ROOT
+from .evaluating import SHORT, SIX, everything_but_dates, let_the_model_say, lines, right, write_rows
+
+KEYS = ["task", "row_id", "source", "prompt_sha256", "gold", "completions", "answers", "correct"]
+LONG = {"tasks": "gsm_hard,medqa", "n": 2, "batch_size": 4, **SHORT}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def private_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory) -> str:
+    return write_rows(tmp_path_factory.mktemp("rows"))
+
+
+@pytest.fixture(scope="module")
+def many_rows(tmp_path_factory) -> str:
+    return write_rows(tmp_path_factory.mktemp("many_rows"), repeats=8)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tiny_model, many_rows, tmp_path_factory) -> dict:
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    evaluate(tiny_model, data_dir=many_rows, output=str(folder), **LONG)
+    return everything_but_dates(folder)
+
+
+@pytest.fixture(scope="module")
+def six(tiny_model, rows, tmp_path_factory) -> Path:
+    """A run's folder whose model sometimes says the right thing, evaluated with 4 samples by the command."""
+    run = tmp_path_factory.mktemp("run")
+    shutil.copytree(tiny_model, run, dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        let_the_model_say(patch, lambda row, sample: right(row) if (row["row_id"] + sample) % 3 else r"\boxed{-7}")
+        assert cli.main(["evaluate", "--model", str(run), "--data_dir", rows, "--n", "4"]) == 0
+    return run
+
+
+def test_each_of_the_six_tasks_has_its_answers_a_line_a_question(six):
+    for task in SIX:
+        for name, n in (("greedy", 1), ("n4", 4)):
+            questions = lines(six / "evaluation" / f"{task}.{name}.jsonl")
+            assert [question["row_id"] for question in questions] == list(range(len(GOLD[task])))
+            assert all(list(question) == KEYS for question in questions)
+            assert all(question["task"] == question["source"] == task for question in questions)
+            assert all(len(question[key]) == n for question in questions for key in KEYS[5:])
+    golds = [question["gold"] for question in lines(six / "evaluation/math.greedy.jsonl")]
+    assert golds == ["2"]  # of the box in the worked solution
+
+
+def test_answers_that_are_right_are_graded_as_right_and_others_not(six):
+    for task in SIX:
+        for question in lines(six / "evaluation" / f"{task}.n4.jsonl"):
+            expected = [float((question["row_id"] + sample) % 3 > 0) for sample in range(4)]
+            assert question["correct"] == expected
+            found = [answer == question["gold"] for answer in question["answers"]]
+            assert found == [bool(grade) for grade in expected]
+
+
+def test_every_number_can_be_recomputed_from_the_lines(six):
+    for task in SIX:
+        entries = {entry["metric"]: entry for entry in json.loads((six / f"evaluation/{task}.json").read_text())}
+        greedy = lines(six / "evaluation" / f"{task}.greedy.jsonl")
+        sampled = lines(six / "evaluation" / f"{task}.n4.jsonl")
+        expected = {
+            "accuracy": mean(sum(question["correct"]) for question in greedy),
+            "avg@4": mean(sum(question["correct"]) / 4 for question in sampled),
+            "maj@4": mean(majority(question) for question in sampled),
+            **{f"pass@{k}": mean(chance(question["correct"], k) for question in sampled) for k in (1, 2, 4)},
+        }
+        assert {name: entry["value"] for name, entry in entries.items()} == pytest.approx(expected)
+        assert all(low <= entry["value"] <= high for entry in entries.values() for low, high in [entry["interval"]])
+
+
+def mean(values) -> float:
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def chance(correct: list[float], k: int) -> float:
+    """pass@k by its definition: the share of the draws of k that hold a right one."""
+    return mean(max(draw) for draw in itertools.combinations(correct, k))
+
+
+def majority(question: dict) -> float:
+    """The grade of the most frequent answer that is one; of one drawn from them where several are."""
+    votes = Counter(filter(None, question["answers"]))
+    first = [answer for answer in votes if votes[answer] == max(votes.values())]
+    return mean(question["correct"][question["answers"].index(answer)] for answer in first)
+
+
+def test_results_are_what_the_hub_s_metadata_is_made_from(six):
+    results = {(result.task, result.metric): result for result in read_results(six)}
+    assert {task for task, _ in results} == set(SIX)
+    assert (results["math", "accuracy"].n, results["math", "accuracy"].k) == (1, 1)
+    assert (results["gsm_hard", "pass@2"].n, results["gsm_hard", "pass@2"].k) == (3, 4)
+    assert all(result.hub_id is None for result in results.values())  # local rows are not the benchmark
+    entry = json.loads((six / "evaluation/medqa.json").read_text())[-1]
+    expected = {"split": "test", "temperature": 1.0, "model": six.name, "lm_eval": version("lm_eval"), "seed": 0}
+    assert {key: entry[key] for key in expected} == expected
+
+
+def test_the_model_reads_the_prompts_of_training_through_its_chat_template(tiny_model, rows, tmp_path, monkeypatch):
+    from transformers import AutoTokenizer
+
+    read = []
+    monkeypatch.setattr(
+        "lm_eval.models.huggingface.HFLM.generate_until",
+        lambda lm, requests, disable_tqdm: [read.append(request.args[0]) or "" for request in requests],
+    )
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    for thinking, style in itertools.product((False, True), ("boxed", "authors-code")):
+        read.clear()
+        output = str(tmp_path / f"{thinking}-{style}")
+        evaluate(tiny_model, tasks=",".join(SIX), data_dir=rows, output=output, thinking=thinking, prompt_style=style,
+                 max_tokens=64, batch_size=1)  # fmt: skip
+        trained_on = [
+            tokenizer.apply_chat_template(row, tokenize=False, add_generation_prompt=True, enable_thinking=thinking)
+            for task in SIX
+            for row in load_prompts(task, path=f"{rows}/{task}.jsonl", style=style)["prompt"]
+        ]
+        assert sorted(read) == sorted(trained_on)
+
+
+def test_the_same_seed_gives_the_same_answers_and_another_seed_others(tiny_model, many_rows, uninterrupted, tmp_path):
+    evaluate(tiny_model, data_dir=many_rows, output=str(tmp_path / "again"), **LONG)
+    assert everything_but_dates(tmp_path / "again") == uninterrupted
+    evaluate(tiny_model, data_dir=many_rows, output=str(tmp_path / "other"), seed=1, **LONG)
+    other = everything_but_dates(tmp_path / "other")
+    assert other["gsm_hard.greedy.jsonl"] == uninterrupted["gsm_hard.greedy.jsonl"]
+    assert other["gsm_hard.n2.jsonl"] != uninterrupted["gsm_hard.n2.jsonl"]
+
+
+@pytest.mark.parametrize("chunks_done", [0, 3, 7])
+def test_an_evaluation_that_was_interrupted_comes_to_the_same_result(
+    chunks_done, tiny_model, many_rows, uninterrupted, tmp_path, monkeypatch
+):
+    from lm_eval.models.huggingface import HFLM
+
+    generate_until, calls = HFLM.generate_until, []
+
+    def fail_later(lm, requests, **others):
+        calls.append(len(requests))
+        if len(calls) > chunks_done:
+            raise RuntimeError("CUDA out of memory")
+        return generate_until(lm, requests, **others)
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="memory"):
+        patch.setattr(HFLM, "generate_until", fail_later)
+        evaluate(tiny_model, data_dir=many_rows, output=str(tmp_path), **LONG)
+    for partial in (tmp_path / "state").glob("*.jsonl"):
+        with partial.open("a") as file:
+            file.write('{"task": "gsm_hard", "row_')  # as a full disk leaves it
+    evaluate(tiny_model, data_dir=many_rows, output=str(tmp_path), **LONG)
+    assert everything_but_dates(tmp_path) == uninterrupted
+
+
+def test_a_killed_command_goes_on_where_it_stopped(tiny_model, many_rows, uninterrupted, tmp_path):
+    output, partial = tmp_path / "out", tmp_path / "out/state/gsm_hard.n2.jsonl"
+    flags = [f"--{name}={value}" for name, value in LONG.items()]
+    command = [sys.executable, "-m", "tempo_trl", "evaluate", "--model", tiny_model, "--data_dir", many_rows]
+    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen([*command, "--output", str(output), *flags], stderr=log, env=environment)
+        deadline = time.monotonic() + 80
+        while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    assert not (output / "medqa.n2.jsonl").exists()
+    evaluate(tiny_model, data_dir=many_rows, output=str(output), **LONG)
+    assert everything_but_dates(output) == uninterrupted
+
+
+def test_what_is_finished_is_not_asked_again_and_sampling_can_follow(tiny_model, rows, tmp_path, monkeypatch):
+    asked = []
+    let_the_model_say(monkeypatch, lambda row, sample: asked.append(sample) or right(row))
+    common = {"tasks": "medmcqa", "data_dir": rows, "output": str(tmp_path), "max_tokens": 8}
+    assert [entry["metric"] for entry in evaluate(tiny_model, **common)] == ["accuracy"]
+    assert [entry["metric"] for entry in evaluate(tiny_model, n=2, **common)] == [
+        "accuracy", "avg@2", "pass@1", "pass@2", "maj@2",
+    ]  # fmt: skip
+    assert asked == [0, 0, *[0, 1] * 2]
+    (tmp_path / "medmcqa.json").unlink()
+    assert {entry["value"] for entry in evaluate(tiny_model, **common)} == {1.0}
+    assert len(asked) == 6
+
+
+def test_an_adapter_is_evaluated_on_its_base_model(tiny_model, rows, tmp_path):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    base = AutoModelForCausalLM.from_pretrained(tiny_model)
+    adapted = get_peft_model(base, LoraConfig(r=4, init_lora_weights=False, target_modules=["q_proj", "down_proj"]))
+    adapted.save_pretrained(tmp_path / "adapter")
+    shutil.copytree(tiny_model, tmp_path / "merged")
+    adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
+    common = {"tasks": "gsm_hard,medqa", "data_dir": rows, **SHORT}
+    said = {}
+    for model in (tiny_model, str(tmp_path / "adapter"), str(tmp_path / "merged")):
+        entries = evaluate(model, output=str(tmp_path / "out" / Path(model).name), **common)
+        assert entries[0]["model"] == Path(model).name
+        said[Path(model).name] = everything_but_dates(tmp_path / "out" / Path(model).name)["gsm_hard.greedy.jsonl"]
+    assert said["adapter"] == said["merged"] != said[Path(tiny_model).name]
+
+
+def test_the_benchmark_s_name_stands_for_all_of_its_rows_on_the_hub(tiny_model, rows, tmp_path, monkeypatch):
+    let_the_model_say(monkeypatch, lambda row, sample: right(row))
+    monkeypatch.setattr(
+        "tempo_trl.evaluation.harness.load_prompts",
+        lambda name, split, path, *words: load_prompts(name, split, f"{rows}/{name}.jsonl", *words),
+    )
+    whole = evaluate(tiny_model, tasks="gsm_hard,medmcqa", output=str(tmp_path / "whole"))
+    assert [(entry["hub_id"], entry["split"], entry["n"]) for entry in whole] == [
+        (BENCHMARKS["gsm_hard"].hub_id, "train", 3),
+        (BENCHMARKS["medmcqa"].hub_id, "validation", 2),
+    ]
+    part = evaluate(tiny_model, tasks="gsm_hard", output=str(tmp_path / "part"), limit=2)
+    assert [(entry["hub_id"], entry["n"]) for entry in part] == [(None, 2)]
+
+
+def test_the_example_evaluates_a_checkpoint_and_reads_its_answers(tiny_model, rows, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("lm_eval.models.huggingface.HFLM.generate_until", _greedy_wrong)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["evaluate_checkpoint.py", tiny_model, rows])
+    runpy.run_path(str(ROOT / "examples/evaluate_checkpoint.py"), run_name="__main__")
+    text = capsys.readouterr().out
+    assert "accuracy  0.0%" in text
+    assert "pass@4    100.0%" in text
+    assert "row 0: said 3, expected 2" in text
+
+
+def _greedy_wrong(lm, requests, disable_tqdm):
+    return [right(request.doc) if request.args[1]["do_sample"] else r"\boxed{3}" for request in requests]

@@ -1,0 +1,215 @@
+"""What cannot be evaluated is said before a model is loaded, or before it answers; and how answers are asked for."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tempo_trl import cli
+from tempo_trl.evaluation.evaluate import evaluate
+from tempo_trl.evaluation.generation import answered, chunks
+from tempo_trl.evaluation.grading import grade
+from tempo_trl.evaluation.harness import Question
+from tempo_trl.evaluation.settings import Settings
+
+from .evaluating import let_the_model_say, right, write_rows
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture
+def rows(tmp_path) -> str:
+    return write_rows(tmp_path / "rows")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"tasks": "math,aime"}, "tasks: 'aime' is unknown, expected one of: math, gsm_hard"),
+        ({"backend": "sglang"}, "backend: 'sglang' is unknown, expected one of: hf, vllm"),
+        ({"prompt_style": "box"}, "prompt_style: 'box' is unknown"),
+        ({"n": -1}, "n is -1, expected at least 0"),
+        ({"limit": 0}, "limit is 0, expected at least 1"),
+        ({"n": 4, "temperature": 0.0}, "expected more than 0: the greedy answer is evaluated anyway"),
+        ({"n": 4, "top_p": 0.0}, "top_p is 0.0"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(flags, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(model="x", **flags)
+
+
+def test_a_model_that_is_not_there_is_refused_by_name(tmp_path, capsys):
+    (tmp_path / "run/checkpoint-10").mkdir(parents=True)
+    missing = {
+        str(tmp_path / "nowhere"): "does not exist, expected the folder of a model",
+        "./nowhere": "does not exist",
+        "runs/a/b": "does not exist",
+        str(tmp_path / "run"): "the last checkpoint in it is",
+        "what is this": "neither a folder nor a name on the Hub",
+    }
+    for model, message in missing.items():
+        assert cli.main(["evaluate", "--model", model]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_name_that_is_not_on_the_hub_is_refused(rows, tmp_path, capsys):
+    flags = ["--data_dir", rows, "--output", str(tmp_path / "out")]
+    assert cli.main(["evaluate", "--model", "nobody/nothing", *flags]) == 2
+    assert "model: nobody/nothing could not be loaded" in capsys.readouterr().err
+
+
+def test_a_benchmark_that_cannot_be_reached_may_come_from_local_rows(tiny_model, tmp_path, capsys):
+    assert cli.main(["evaluate", "--model", tiny_model, "--tasks", "amc23", "--output", str(tmp_path)]) == 2
+    assert "Couldn't reach 'AI-MO/aimo-validation-amc'" in (error := capsys.readouterr().err)
+    assert "--data_dir" in error
+
+
+@pytest.mark.parametrize(
+    ("missing", "backend", "extra"),
+    [("lm_eval", "hf", "eval"), ("vllm", "vllm", "vllm"), ("math_verify", "hf", "math-verify")],
+)
+def test_what_is_not_installed_is_named_with_its_extra(missing, backend, extra, monkeypatch, capsys):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find_spec(name))
+    assert cli.main(["evaluate", "--model", "x", "--backend", backend]) == 2
+    assert f'pip install "tempo_trl[{extra}]"' in capsys.readouterr().err
+
+
+def test_several_processes_are_refused(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert cli.main(["evaluate", "--model", "x"]) == 2
+    assert "tensor_parallel_size=2" in capsys.readouterr().err
+
+
+def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, capsys):
+    (Path(rows) / "amc23.jsonl").unlink()
+    assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
+    assert "expected one of amc23.jsonl, amc23.json, amc23.parquet, got none of them" in capsys.readouterr().err
+    shutil.copy(Path(rows) / "math.jsonl", Path(rows) / "math.json")
+    assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
+    assert "got math.jsonl and math.json" in capsys.readouterr().err
+
+
+def test_an_answer_that_does_not_fit_behind_its_prompt_is_refused(tiny_model, rows, tmp_path, capsys):
+    flags = ["--data_dir", rows, "--tasks", "medqa", "--output", str(tmp_path / "out")]
+    assert cli.main(["evaluate", "--model", tiny_model, *flags, "--max_tokens", "4000"]) == 2
+    assert "the longest prompt of medqa has" in capsys.readouterr().err
+
+
+def test_a_model_without_a_chat_template_is_refused(tiny_model, rows, tmp_path, capsys):
+    shutil.copytree(tiny_model, tmp_path / "base")
+    (tmp_path / "base/chat_template.jinja").unlink()
+    assert cli.main(["evaluate", "--model", str(tmp_path / "base"), "--data_dir", rows]) == 2
+    assert "the tokenizer of base has no chat template" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_tokens": 9}, "max_tokens was 8 and is 9"),
+        ({"thinking": True}, "thinking was False and is True"),
+        ({"limit": 1}, "limit was None and is 1"),
+        ({"instruction": "Box it."}, "questions was"),
+        ({"n": 2, "seed": 3}, "seed was 0 and is 3"),
+        ({"n": 2, "temperature": 0.5}, "temperature was 1.0 and is 0.5"),
+    ],
+)
+def test_answers_to_other_settings_are_not_mixed(change, message, tiny_model, rows, tmp_path, monkeypatch):
+    let_the_model_say(monkeypatch, lambda row, sample: right(row))
+    given = {"tasks": "gsm_hard", "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8, "n": 2}
+    evaluate(tiny_model, **given)
+    with pytest.raises(ValueError, match=f"{message}.*--overwrite"):
+        evaluate(tiny_model, **given | change)
+
+
+def test_a_batch_that_does_not_fit_into_memory_can_be_made_smaller(tiny_model, rows, tmp_path, monkeypatch):
+    def say(row, sample):
+        raise RuntimeError("CUDA out of memory")
+
+    given = {"tasks": "gsm_hard", "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8}
+    let_the_model_say(monkeypatch, say)
+    with pytest.raises(RuntimeError, match="memory"):
+        evaluate(tiny_model, **given)
+    let_the_model_say(monkeypatch, lambda row, sample: right(row))
+    assert evaluate(tiny_model, batch_size=2, **given)[0]["value"] == 1.0
+
+
+def test_another_model_in_the_same_folder_is_refused_until_it_may_overwrite(tiny_model, rows, tmp_path, monkeypatch):
+    shutil.copytree(tiny_model, tmp_path / "run")
+    given = {"tasks": "gsm_hard", "data_dir": rows, "max_tokens": 8}
+    let_the_model_say(monkeypatch, lambda row, sample: right(row))
+    evaluate(str(tmp_path / "run"), n=2, **given)
+    weights = tmp_path / "run/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")  # it was trained on
+    let_the_model_say(monkeypatch, lambda row, sample: "")
+    with pytest.raises(ValueError, match=r"model was .* and is"):
+        evaluate(str(tmp_path / "run"), **given)
+    (entry,) = evaluate(str(tmp_path / "run"), overwrite=True, **given)
+    assert entry["value"] == 0.0
+    assert not (tmp_path / "run/evaluation/gsm_hard.n2.jsonl").exists()
+
+
+def test_rows_without_an_answer_count_as_wrong_and_are_counted(tiny_model, tmp_path, monkeypatch):
+    rows = write_rows(tmp_path / "rows")
+    row = json.loads((tmp_path / "rows/medmcqa.jsonl").read_text().splitlines()[0])
+    (tmp_path / "rows/medmcqa.jsonl").write_text(json.dumps(row) + "\n" + json.dumps(row | {"cop": -1}) + "\n")
+    let_the_model_say(monkeypatch, lambda row, sample: r"\boxed{D}")
+    (entry,) = evaluate(tiny_model, tasks="medmcqa", data_dir=rows, output=str(tmp_path / "out"))
+    assert (entry["value"], entry["n"], entry["ungradable"]) == (0.5, 2, 1)
+
+
+def test_what_a_reward_had_no_time_for_is_graded_again(monkeypatch):
+    calls = []
+
+    def in_a_hurry(completions, solution):
+        calls.append(len(completions))
+        pairs = zip(completions, solution, strict=True)
+        return [None if len(calls) < 3 and text else float(text == gold) for text, gold in pairs]
+
+    monkeypatch.setattr("tempo_trl.evaluation.grading.math_reward", in_a_hurry)
+    row = {"source": "math", "solution": "1"}
+    assert grade([row], [["1", "2"]]).correct == [[1.0, 0.0]]
+
+
+def test_a_think_that_the_prompt_opens_is_seen_by_the_grader():
+    row = {"source": "medqa", "row_id": 0, "solution": "B", "options": ["x", "y"], "prompt": []}
+
+    class Cut:
+        def generate_until(self, requests, disable_tqdm):
+            return [r"It may be \boxed{B}, or", r"It may be \boxed{A}, or</think>\boxed{B}"]
+
+    settings = Settings(model="x", n=2)
+    (record,) = answered(Cut(), [Question(row, "Which?<think>\n")], settings.decodings[1], settings)
+    assert (record["answers"], record["correct"]) == (["", "B"], [0.0, 1.0])
+    assert record["completions"][0].startswith("<think>")
+
+
+def test_every_sample_of_vllm_has_a_seed_of_its_own_that_does_not_depend_on_its_chunk():
+    seeds = []
+
+    class Recorder:
+        max_length = 100
+
+        def tok_encode(self, text):
+            return list(text)
+
+        def generate_until(self, requests, disable_tqdm):
+            seeds.append({(request.doc["row_id"], request.idx): request.args[1]["seed"] for request in requests})
+            return [""] * len(requests)
+
+    settings = Settings(model="x", backend="vllm", n=4)
+    row = {"source": "gsm_hard", "solution": "1", "prompt": []}
+    asked = [Question(row | {"row_id": row_id}, "x" * length) for row_id, length in enumerate((3, 9, 9, 1, 4))]
+    for per_chunk in (2, 5):
+        for chunk in chunks(Recorder(), asked, per_chunk, max_tokens=10):
+            answered(Recorder(), chunk, settings.decodings[1], settings)
+    in_twos = seeds[0] | seeds[1] | seeds[2]
+    assert in_twos == seeds[3]
+    assert len(set(in_twos.values())) == 20
+    assert [list(dict.fromkeys(row_id for row_id, _ in chunk)) for chunk in seeds[:3]] == [[1, 2], [4, 0], [3]]

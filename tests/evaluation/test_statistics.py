@@ -1,0 +1,204 @@
+"""avg@n, pass@k, maj@n and the bootstrap: against their definitions, enumerated, and against scipy's."""
+
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from tempo_trl.evaluation.statistics import avg_at_n, bootstrap_interval, maj_at_n, paired_difference, pass_at_k
+
+NAN = float("nan")
+grades = hnp.arrays(float, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=st.sampled_from([0.0, 1.0, NAN]))
+
+
+@st.composite
+def answered(draw):
+    """Answers of which a text decides the grade, as a grader's do."""
+    correct = draw(grades)
+    texts = [[draw(st.sampled_from(["", "1", "2", "3"])) for _ in row] for row in correct]
+    right = draw(st.sampled_from(["1", "2", "3"]))
+    return texts, np.array([[float(text == right) for text in row] for row in texts])
+
+
+@given(grades, st.data())
+def test_pass_at_k_is_the_share_of_subsets_of_k_answers_with_a_right_one(correct, data):
+    k = data.draw(st.integers(1, correct.shape[1]))
+    shares = [np.mean([any(grade == 1 for grade in subset) for subset in combinations(row, k)]) for row in correct]
+    assert pass_at_k(correct, k) == pytest.approx(np.array(shares))
+
+
+@given(grades)
+def test_pass_at_1_is_avg_at_n_and_pass_at_k_grows_with_k(correct):
+    passed = [pass_at_k(correct, k) for k in range(1, correct.shape[1] + 1)]
+    assert passed[0] == pytest.approx(avg_at_n(correct))
+    assert (np.diff(passed, axis=0) >= 0).all()
+    assert passed[-1].tolist() == (np.nan_to_num(correct).max(axis=1)).tolist()
+
+
+@given(grades)
+def test_what_could_not_be_graded_counts_as_wrong(correct):
+    filled = np.nan_to_num(correct)
+    assert avg_at_n(correct).tolist() == avg_at_n(filled).tolist() == filled.mean(axis=1).tolist()
+    assert pass_at_k(correct, 1).tolist() == pass_at_k(filled, 1).tolist()
+
+
+def test_pass_at_k_of_a_thousand_answers_neither_overflows_nor_loses_digits():
+    correct = np.zeros((1, 1000))
+    correct[0, 0] = 1
+    assert pass_at_k(correct, 500) == pytest.approx(0.5, abs=1e-12)  # the right one is in half of the subsets
+
+
+@pytest.mark.parametrize("k", [0, -1, 4])
+def test_k_answers_cannot_be_drawn_from_fewer(k):
+    with pytest.raises(ValueError, match=rf"pass@{k} of 3 answers .* expected k from 1 to 3"):
+        pass_at_k(np.ones((2, 3)), k)
+
+
+@pytest.mark.parametrize(
+    ("correct", "message"),
+    [(np.ones(3), "shape"), (np.ones((3, 0)), "shape"), (np.array([[0.5, 1]]), r"got 0\.5: a partial reward")],
+)
+def test_what_is_no_grade_is_refused(correct, message):
+    with pytest.raises(ValueError, match=message):
+        avg_at_n(correct)
+
+
+@pytest.mark.parametrize(
+    ("answers", "correct", "expected"),
+    [
+        (["7", "7", "8"], [1, 1, 0], 1),
+        (["7", "8", "8"], [1, 0, 0], 0),
+        (["7", "8"], [1, 0], 1 / 2),  # a tie
+        (["7", "7", "8", "8", "9", "9"], [1, 1, 0, 0, 0, 0], 1 / 3),
+        (["", "", "7"], [0, 0, 1], 1),  # the empty do not vote
+        (["", ""], [0, 0], 0),
+        (["1/2", "0.5", "3", "3", "3"], [1, 1, 0, 0, 0], 0),  # two texts of one number are two answers
+        (["7", "7"], [1, NAN], 1 / 2),  # the grader saw more than the answer
+    ],
+)
+def test_the_majority_of_hand_worked_answers(answers, correct, expected):
+    assert maj_at_n([answers], np.array([correct])) == pytest.approx([expected])
+
+
+@given(answered())
+def test_the_majority_of_one_answer_is_the_accuracy(pair):
+    texts, correct = pair
+    first = correct[:, :1]
+    assert maj_at_n([row[:1] for row in texts], first).tolist() == avg_at_n(first).tolist()
+
+
+@given(answered())
+def test_the_majority_is_the_mean_over_the_answers_that_no_other_outvotes(pair):
+    texts, correct = pair
+    for row, row_grades, majority in zip(texts, correct, maj_at_n(texts, correct), strict=True):
+        voting = {text for text in row if text}
+        winners = [text for text in voting if all(row.count(text) >= row.count(other) for other in voting)]
+        grade_of = dict(zip(row, row_grades, strict=True))
+        assert majority == pytest.approx(np.mean([grade_of[text] for text in winners]) if winners else 0)
+
+
+def test_answers_and_grades_are_of_the_same_questions():
+    for answers in ([["1"]], [["1", "2"], ["1"]]):
+        with pytest.raises(ValueError, match="expected 2 questions of 2 answers"):
+            maj_at_n(answers, np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("shape", [(0.5,), (0.2,), (0.9,)])
+def test_the_interval_is_scipy_s(shape):
+    values = np.random.default_rng(1).beta(shape[0], 0.7, size=120)
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=20_000, batch=2_000, method="BCa", random_state=0)
+    ours = bootstrap_interval(values, resamples=20_000)
+    width = ours[1] - ours[0]
+    assert ours == pytest.approx(tuple(theirs.confidence_interval), abs=0.03 * width)
+
+
+@pytest.mark.parametrize("answers", [1, 4])
+def test_the_interval_holds_the_truth_as_often_as_it_says(answers):
+    """Simulated benchmarks: what a question is worth varies, and so does what is sampled for it."""
+    rng, trials, held = np.random.default_rng(0), 600, 0
+    for trial in range(trials):
+        worth = rng.beta(2, 1, size=100)  # mean 2/3
+        low, high = bootstrap_interval(rng.binomial(answers, worth) / answers, resamples=1_000, seed=trial)
+        held += low <= 2 / 3 <= high
+    # 99.9% of binomial draws at a coverage of 0.95; a coverage of 0.90 or 0.99 would fall outside.
+    assert stats.binom.ppf(0.0005, trials, 0.95) <= held <= stats.binom.ppf(0.9995, trials, 0.95)
+
+
+def test_the_paired_interval_holds_the_truth_and_is_narrower_than_an_unpaired_one():
+    rng, trials, held, widths, apart = np.random.default_rng(0), 400, 0, [], []
+    for trial in range(trials):
+        worth = rng.beta(0.5, 0.5, size=100)  # easy and hard questions, the same for both
+        a, b = rng.binomial(8, 0.1 + 0.9 * worth) / 8, rng.binomial(8, worth) / 8  # truth: 0.1 - 0.1 / 2
+        _, low, high = paired_difference(a, b, resamples=1_000, seed=trial)
+        held += low <= 0.05 <= high
+        widths.append(high - low)
+        apart.append(np.hypot(*(np.subtract(*bootstrap_interval(x, resamples=200)) for x in (a, b))))
+    assert stats.binom.ppf(0.0005, trials, 0.95) <= held <= stats.binom.ppf(0.9995, trials, 0.95)
+    assert np.mean(widths) < 0.5 * np.mean(apart)
+
+
+@given(hnp.arrays(float, st.integers(1, 12), elements=st.sampled_from(np.arange(17) / 16)), st.floats(0.5, 0.999))
+def test_the_interval_lies_around_the_mean_within_0_and_1(values, confidence):
+    low, high = bootstrap_interval(values, confidence, resamples=200)
+    assert 0 <= low <= values.mean() <= high <= 1
+    assert (low, high) == bootstrap_interval(values, confidence, resamples=200)
+
+
+def test_a_higher_confidence_is_a_wider_interval():
+    values = np.random.default_rng(0).random(50)
+    intervals = [bootstrap_interval(values, confidence) for confidence in (0.5, 0.8, 0.95, 0.99)]
+    for (inner_low, inner_high), (low, high) in pairwise(intervals):
+        assert low < inner_low < inner_high < high
+
+
+def test_equal_values_have_the_interval_of_a_binomial_not_certainty():
+    assert bootstrap_interval(np.ones(40)) == pytest.approx((0.025 ** (1 / 40), 1))  # p^40 = 0.025
+    assert bootstrap_interval(np.zeros(40)) == pytest.approx((0, 1 - 0.025 ** (1 / 40)))
+    assert bootstrap_interval(np.ones(1)) == pytest.approx((0.025, 1))
+    half = bootstrap_interval(np.full(10, 0.5))
+    assert half == pytest.approx(tuple(stats.binomtest(5, 10).proportion_ci(method="exact")))
+
+
+@given(hnp.arrays(float, st.integers(2, 12), elements=st.sampled_from(np.arange(17) / 16)))
+def test_a_model_does_not_differ_from_itself(values):
+    assert paired_difference(values, values) == (0, 0, 0)
+
+
+@given(st.lists(st.tuples(*[st.sampled_from([0, 0.25, 0.5, 1])] * 2), min_size=2, max_size=10), st.randoms())
+def test_differences_change_sign_with_the_order_and_not_with_the_order_of_questions(pairs, random):
+    a, b = np.array(pairs, dtype=float).T
+    difference, low, high = paired_difference(a, b, resamples=500)
+    assert difference == pytest.approx(a.mean() - b.mean())
+    assert low <= difference <= high
+    assert paired_difference(b, a, resamples=500)[0] == pytest.approx(-difference)
+    random.shuffle(pairs)
+    assert paired_difference(*np.array(pairs, dtype=float).T, resamples=500) == pytest.approx((difference, low, high))
+
+
+def test_one_question_tells_nothing_of_a_difference():
+    assert paired_difference(np.ones(1), np.zeros(1)) == (1, -1, 1)
+
+
+@pytest.mark.parametrize("values", [np.array([]), np.ones((2, 2)), np.array([0.5, NAN]), np.array([0.5, 1.5])])
+def test_an_interval_of_what_is_no_share_a_question_is_refused(values):
+    with pytest.raises(ValueError, match="expected"):
+        bootstrap_interval(values)
+
+
+def test_levels_and_pairs_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match=r"between 0 and 1, such as 0\.95, got 95"):
+        bootstrap_interval(np.ones(3), confidence=95)
+    with pytest.raises(ValueError, match="the same questions, got 3 and 2"):
+        paired_difference(np.ones(3), np.ones(2))
+
+
+def test_the_expectation_of_pass_at_k_is_the_chance_of_k_fresh_samples():
+    """Unbiased: over all outcomes of n samples of a question with chance p."""
+    p, n, k = 0.3, 5, 3
+    outcomes = np.array(list(product([0.0, 1.0], repeat=n)))
+    weights = np.prod(np.where(outcomes == 1, p, 1 - p), axis=1)
+    assert weights @ pass_at_k(outcomes, k) == pytest.approx(1 - (1 - p) ** k)
