@@ -60,6 +60,13 @@ class TellsItsStep(TrainerCallback):
             time.sleep(FOR_EVER)
 
 
+def know_the_cpu_by_its_number() -> None:
+    """On several ranks, transformers 5.17 loads the optimizer to `cpu:0`, a place that torch knows as `cpu` alone."""
+    torch.serialization.register_package(
+        30, lambda storage: None, lambda storage, place: storage if place.startswith("cpu:") else None
+    )
+
+
 class StopsInTheMiddleOfSaving(TEMPOTrainer):
     def _save_rng_state(self, output_dir):
         if self.state.global_step == 4 and self.args.process_index == self.args.world_size - 1:
@@ -79,6 +86,7 @@ def main(model: str, folder: str, fault: str) -> None:
     callbacks = [TellsItsStep(folder, mortal=fault == "killed")]
     trainer = cls(model, REWARDS.get(fault, parity), args, questions(4), callbacks=callbacks)
     checkpoint = last_whole_checkpoint(folder)
+    know_the_cpu_by_its_number()
     trainer.train(resume_from_checkpoint=checkpoint)
     torch.save({"weights": weights(trainer), "resumed": checkpoint}, f"{folder}/rank{RANK}.pt")
     end(trainer)
