@@ -95,7 +95,10 @@ def rows() -> list[tuple[str, str, str]]:
         ("8 times the group: 64 x 56 x 1,024 / 64 x 7 x 1,024", f"{larger / advantages:.1f}", "at most 12"),
         ("the floor: advantages / reading the token tensor once", f"{advantages / read:.0f}", ""),
         (f"a step of TEMPO / one of GRPO ({STEP})", f"{paired_ratio():.3f}", "at most 1.02"),
-        *((f"share of the step, {ranks} ranks", f"{100 * share_of_a_step(ranks):.2f} %", "") for ranks in (1, 2, 4)),
+        *(
+            (f"share of such a step, processes: {ranks}", f"{100 * share_of_a_step(ranks):.3f} %", "")
+            for ranks in (1, 2, 4)
+        ),
     ]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tempo_trl.evaluation.statistics import avg_at_n, maj_at_n, paired_difference, pass_at_k
-from tempo_trl.hub.evaluations import FOLDER, Result
+from tempo_trl.hub.evaluations import Result, evaluation_folder
 
 Numbers = dict[tuple, float]  # a number a question, by (row_id, source, prompt_sha256)
 
@@ -35,7 +35,7 @@ def numbers_by_question(folder: Path, result: Result) -> Numbers | None:
     Raises:
         ValueError: a file with a line that is no graded question, with a question twice, or without questions.
     """
-    path = _answers_file(folder / FOLDER, result)
+    path = _answers_file(evaluation_folder(folder), result)
     if path is None:
         return None
     questions = _read(path)

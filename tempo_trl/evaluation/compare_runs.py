@@ -75,7 +75,7 @@ def _read_run(folder: Path, label: str | None) -> ComparedRun:
         what = "no run" if folder.is_dir() else "no folder" if folder.exists() else "not there"
         raise ValueError(
             f"{folder} is {what}: expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "
-            f"{RECORD_FOLDER}/{RECORD}. Give the output folder of `tempo-trl train`, or what has `{FOLDER}` in it."
+            f"{RECORD_FOLDER}/{RECORD}. Give the output folder of `tempo-trl train`, or of `tempo-trl evaluate`."
         )
     record = read_record(folder) if has_record else {}
     told = _of_record(record) if record else _of_path(folder)
@@ -108,8 +108,9 @@ def _of_path(folder: Path) -> dict:
     parts = [part.lower() for part in reversed(folder.resolve().parts)]
     methods = [m for part in parts for m in sorted(METHODS, key=len, reverse=True) if re.match(rf"{m}($|[-_.])", part)]
     seeds = [match[1] for part in parts if (match := re.search(r"seed[-_=]?(\d+)", part))]
+    name = folder.resolve().name
     return {
-        "method": methods[0] if methods else folder.resolve().name,
+        "method": methods[0] if methods else "base" if name.lower() in paper.MODELS else name,  # as it is on the Hub
         "model": next((part for part in parts if part in paper.MODELS), None),
         "trained_on": next((part for part in parts if part in BENCHMARKS), None),
         "seed": int(seeds[0]) if seeds else None,

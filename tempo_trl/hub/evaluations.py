@@ -14,6 +14,8 @@ from pathlib import Path
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
 
+from tempo_trl.data import BENCHMARKS
+
 FOLDER = "evaluation"
 NUMBERS = ("value", "n", "k")
 
@@ -45,13 +47,21 @@ class Result:
         return f"{self.metric} {self.number}; {self.n} problems, {self.k} answer{'s' * (self.k > 1)} each"
 
 
+def evaluation_folder(run_dir: Path) -> Path:
+    """Where the results of a run lie: in `evaluation`, or in `run_dir` itself if it is such a folder."""
+    is_one = any((run_dir / f"{task}.json").is_file() for task in BENCHMARKS)
+    return run_dir if is_one else run_dir / FOLDER
+
+
 def read_results(run_dir: Path) -> list[Result]:
     """All results of a run, in the order of their files' names; none if nothing was evaluated.
 
     Raises:
         ValueError: a file that is not as the head of this module says.
     """
-    return [_result(entry, path) for path in sorted((run_dir / FOLDER).glob("*.json")) for entry in _entries(path)]
+    return [
+        _result(entry, path) for path in sorted(evaluation_folder(run_dir).glob("*.json")) for entry in _entries(path)
+    ]
 
 
 def _entries(path: Path) -> list:
