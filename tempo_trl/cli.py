@@ -20,6 +20,7 @@ PACKAGES = (
     "torch",
     "accelerate",
     "datasets",
+    "huggingface_hub",
     "peft",
     "deepspeed",
     "vllm",
@@ -131,16 +132,16 @@ def publish(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
 
 def env() -> int:
     """Print versions of Python, of this package, of what it builds on, and the accelerators that torch sees."""
-    print(f"{'platform':<14}{platform.platform()}")
-    print(f"{'python':<14}{platform.python_version()}")
-    print(f"{'tempo_trl':<14}{__version__}")
+    print(f"{'platform':<16}{platform.platform()}")
+    print(f"{'python':<16}{platform.python_version()}")
+    print(f"{'tempo_trl':<16}{__version__}")
     for package in PACKAGES:
-        print(f"{package:<14}{_version(package)}")
+        print(f"{package:<16}{_version(package)}")
 
     from torch import cuda  # last: a torch that fails to load has its version printed above
 
     devices = ", ".join(cuda.get_device_name(i) for i in range(cuda.device_count()))
-    print(f"{'cuda':<14}{devices or 'no device'}")
+    print(f"{'cuda':<16}{devices or 'no device'}")
     return 0
 
 

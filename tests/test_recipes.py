@@ -16,21 +16,12 @@ from transformers import TrainingArguments
 from tempo_trl import cli, recipe_files
 from tempo_trl.recipe_files import accelerate_config_path, read_recipe, recipe_names, recipe_path, recipes_folder
 from tempo_trl.train_arguments import METHODS, parse
+from tempo_trl.trainers import vllm_server
 
 OF_THE_METHOD = {"method", "output_dir", "td_coef", "top_entropy_quantile"}
 HEPO = 0.2  # the share of tokens of the TEMPO paper's HEPO, which is GRPO otherwise
 PAPER = [name for name in recipe_names() if not name.startswith("demo/")]
-# What starts a server, less the model: `tempo_trl.trainers.vllm_server` needs requests, which only vLLM brings.
-SERVER_FLAGS = [
-    "--max-model-len",
-    "4096",
-    "--weight-transfer-config",
-    '{"backend": "nccl"}',
-    "--logprobs-mode",
-    "processed_logprobs",
-    "--max-logprobs",
-    "-1",
-]
+SERVER_FLAGS = ["--max-model-len", "4096", *vllm_server.SERVER_FLAGS]
 # A machine without a GPU takes a bf16 recipe only if it is told that it has none.
 ON_CPU = ["--use_cpu", "true"]
 
@@ -90,7 +81,7 @@ def test_the_command_in_a_header_passes_its_own_check(name, capsys):
 
 
 def test_servers_start_with_the_flags_that_the_trainer_asks_for():
-    ours = pytest.importorskip("tempo_trl.trainers.vllm_server", exc_type=ImportError).server_command("M", 4096)
+    ours = vllm_server.server_command("M", 4096)
     assert shlex.split(ours) == ["VLLM_SERVER_DEV_MODE=1", "vllm", "serve", "M", *SERVER_FLAGS]
 
 

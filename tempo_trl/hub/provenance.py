@@ -11,21 +11,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import tempo_trl
+from tempo_trl.cli import PACKAGES
 from tempo_trl.hub.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, without_secrets
 
 FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
-PACKAGES = (
-    "trl",
-    "transformers",
-    "torch",
-    "accelerate",
-    "datasets",
-    "huggingface_hub",
-    "peft",
-    "deepspeed",
-    "vllm",
-    "math-verify",
-)
 
 
 def record_run(
