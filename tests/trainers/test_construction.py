@@ -5,7 +5,9 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
+import torch
 from datasets import Dataset
+from peft import LoraConfig, get_peft_model
 from transformers import BloomConfig, GenerationConfig, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
@@ -219,3 +221,22 @@ def test_the_context_is_that_of_colocated_vllm_where_it_has_one(tmp_path):
         assert checks.room_for_prompts(trainer) == room
     trainer.model = SimpleNamespace(config=BloomConfig())  # which has no limit
     assert checks.room_for_prompts(trainer) is None
+
+
+@pytest.mark.parametrize(
+    ("use_vllm", "dtype", "adapted", "warned"),
+    [
+        (True, torch.bfloat16, True, True),
+        (True, torch.float32, True, False),
+        (False, torch.bfloat16, True, False),
+        (True, torch.bfloat16, False, False),
+    ],
+)
+def test_adapters_that_vllm_would_merge_into_half_precision_weights_are_told(use_vllm, dtype, adapted, warned):
+    model = Qwen3ForCausalLM(tiny_model_config(32)).to(dtype)
+    if adapted:
+        model = get_peft_model(model, LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        checks.warn_of_merging_into_half_precision(SimpleNamespace(use_vllm=use_vllm, model=model))
+    assert any("dtype: float32" in str(warning.message) for warning in caught) == warned
