@@ -74,6 +74,15 @@ def test_a_finished_demonstration_is_not_repeated(finished, monkeypatch, capsys)
     assert "had finished before" in capsys.readouterr().out
 
 
+@pytest.fixture
+def heeds_ctrl_c():
+    """What a shell starts in the background ignores SIGINT, and so do its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(tmp_path):
     run = demo.Run("tempo", 0, tmp_path / "tempo-seed0", max_steps=1000)  # still runs when the signal arrives
     run.start()
