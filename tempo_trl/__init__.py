@@ -10,11 +10,13 @@ __version__ = "0.1.0"
 
 # The public names and the module of each. Imported on first use: `tempo-trl --help` must not wait for torch and TRL.
 _PUBLIC = {
+    "GRPOLambdaConfig": "tempo_trl.trainers.grpo_lambda_config",
+    "GRPOLambdaTrainer": "tempo_trl.trainers.grpo_lambda_trainer",
     "TEMPOConfig": "tempo_trl.trainers.tempo_config",
     "TEMPOTrainer": "tempo_trl.trainers.tempo_trainer",
 }
 
-__all__ = ["TEMPOConfig", "TEMPOTrainer", "__version__"]
+__all__ = ["GRPOLambdaConfig", "GRPOLambdaTrainer", "TEMPOConfig", "TEMPOTrainer", "__version__"]
 
 
 def __getattr__(name: str):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
 
 # The package and the prefix of each method's trainer and config. Both packages import them on first use.
-METHODS = {"tempo": (tempo_trl, "TEMPO"), "grpo": (trl, "GRPO")}
+METHODS = {"tempo": (tempo_trl, "TEMPO"), "grpo": (trl, "GRPO"), "grpo_lambda": (tempo_trl, "GRPOLambda")}
 TASKS = (*BENCHMARKS, "demo")
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 REWARDS = {
@@ -42,7 +42,8 @@ class TrainArguments(ScriptArguments):
 
     Args:
         method (`str`, *optional*, defaults to `"tempo"`):
-            Picks trainer and config: `"tempo"` ([`TEMPOTrainer`]) or `"grpo"` ([`~trl.GRPOTrainer`]).
+            Picks trainer and config: `"tempo"` ([`TEMPOTrainer`]), `"grpo"` ([`~trl.GRPOTrainer`]) or `"grpo_lambda"`
+            ([`GRPOLambdaTrainer`]).
         task (`str`, *optional*):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
             `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` those that are for testing alone, too:
@@ -77,7 +78,7 @@ class TrainArguments(ScriptArguments):
             without one.
     """
 
-    method: str = field(default="tempo", metadata={"help": "Picks trainer and config: `tempo` or `grpo`."})
+    method: str = field(default="tempo", metadata={"help": "Trainer and config: `tempo`, `grpo` or `grpo_lambda`."})
     task: str | None = field(
         default=None,
         metadata={
@@ -207,7 +208,7 @@ def class_of(method: str, kind: str) -> type:
 def parse(argv: list[str]) -> RunArguments:
     """The arguments of a run: flags over the recipe that `--config` names over defaults.
 
-    The config is a [`TEMPOConfig`] or a [`~trl.GRPOConfig`], as `method` says. What the recipe holds for
+    The config is that of the `method`, a [`~trl.GRPOConfig`] or a subclass. What the recipe holds for
     `accelerate launch` is passed over: the launcher has read it. Its `env` is set in this process, as TRL does.
 
     Raises:

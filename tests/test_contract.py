@@ -5,6 +5,7 @@ override in `tempo_trl/trainers/`, and only then this file and the range in setu
 """
 
 import inspect
+import re
 from collections import deque
 
 import pytest
@@ -75,6 +76,27 @@ def test_the_loss_takes_one_forward_pass_before_it_reads_the_old_logps():
     assert 'self.importance_sampling_level == "token"' in source
 
 
+def test_the_loss_reads_the_old_logps_for_the_ratio_and_the_off_policy_mask_alone():
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    used = [line.strip() for line in source.splitlines() if re.search(r"[^_]old_per_token_logps\b", line)]
+    used = [line for line in used if not line.startswith("#")]
+    assert used == [
+        'old_per_token_logps = inputs.get("old_per_token_logps")',
+        "old_per_token_logps = per_token_logps.detach() if old_per_token_logps is None else old_per_token_logps",
+        'sampling_per_token_logps = inputs.get("sampling_per_token_logps", old_per_token_logps)',
+        "log_ratio = per_token_logps - old_per_token_logps",
+    ], "GRPOLambdaTrainer replaces the old log-probabilities by what makes this log_ratio the traced one"
+    assert source.count('inputs.get("sampling_per_token_logps"') == 1, "... and hands the mask the plain ones by it"
+
+
+def test_the_losses_without_a_gradient_through_the_ratio_are_those_that_epsilon_trace_refuses():
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    assert "clamped_ratios = torch.clamp(coef_1, max=self.epsilon_high).detach()" in source
+    assert "per_token_kl = per_token_kl * coef_1" in source, "use_bias_correction_kl: see GRPOLambdaConfig"
+    losses = set(re.findall(r'"(\w+)"', "".join(re.findall(r"self\.loss_type (?:==|in) (.*):", source))))
+    assert losses == {"grpo", "bnpo", "dr_grpo", "dapo", "luspo", "sapo", "cispo", "vespo"}, "a loss is new or gone"
+
+
 def test_the_loss_spreads_advantages_of_one_dimension_only():
     assert "if advantages.dim() == 1:" in inspect.getsource(GRPOTrainer._compute_loss)
 
@@ -83,6 +105,7 @@ def test_epsilon_high_and_the_batch_geometry_are_fields_of_the_config(tmp_path):
     assert config(tmp_path, GRPOConfig).epsilon_high is None, "TRL has a default of its own now: see TEMPOConfig"
     for name in ("steps_per_generation", "num_iterations", "importance_sampling_level", "generation_kwargs"):
         assert name in GRPOConfig.__dataclass_fields__, f"GRPOConfig.{name} is gone"
+    assert "use_bias_correction_kl" in GRPOConfig.__dataclass_fields__, "see GRPOLambdaConfig"
     assert (config(tmp_path, GRPOConfig).beta, config(tmp_path, GRPOConfig).loss_type) == (0.0, "dapo")
 
 

@@ -15,7 +15,7 @@ from tempo_trl.geometry import TRAIN_PROMPTS
 from tempo_trl.recipe_files import read_recipe, recipe_path, recipes_folder
 from tempo_trl.train_arguments import RunArguments
 
-from .test_recipes import OF_THE_METHOD, PAPER, arguments_on, devices_of, header_commands
+from .test_recipes import OF_THE_METHOD, PAPER, TRACES, arguments_on, devices_of, header_commands
 
 MODELS = {"qwen3-1.7b": "Qwen/Qwen3-1.7B", "qwen3-4b": "Qwen/Qwen3-4B"}
 COLUMNS = {"math": "MATH", "medqa": "MedQA"}
@@ -26,9 +26,10 @@ TABLE_1 = {  # the base model, then each method
     "qwen3-4b/medqa": {"base": "65.36", "grpo": "76.12", "hepo": "74.31", "tempo": "79.18"},
 }
 ALL, TWO = ("grpo", "hepo", "tempo"), ("grpo", "tempo")
+FOUR = (*ALL, "grpo_lambda")
 GROUPS = {f"group_{size}": size for size in (3, 5, 7, 9)}  # Figure 5
 GRID = {
-    "qwen3-1.7b/math": {"": ALL, "two_gpus": TWO, "eight_gpus": TWO, "lora": TWO, **dict.fromkeys(GROUPS, TWO)},
+    "qwen3-1.7b/math": {"": FOUR, "two_gpus": TWO, "eight_gpus": TWO, "lora": TWO, **dict.fromkeys(GROUPS, TWO)},
     "qwen3-1.7b/medqa": {"": ALL, "lora": TWO, "authors-code": ("tempo",)},
     "qwen3-4b/math": {"": ALL, "two_gpus": ALL, "eight_gpus": TWO},
     "qwen3-4b/medqa": {"": ALL, "two_gpus": ALL},
@@ -232,10 +233,13 @@ def test_a_header_tells_the_steps_and_the_hours(name, run_of):
 def test_a_header_names_what_the_recipe_is_after(name):
     cell, variant, method = parts(name)
     model, dataset = cell.split("/")
-    row = f"Table 1, row {MODELS[model].removeprefix('Qwen/')}, column {COLUMNS[dataset]}: {method.upper()} "
-    of_the_cell = f"{row}{TABLE_1[cell][method]} (the base model has {TABLE_1[cell]['base']})."
+    compared = "grpo" if method == "grpo_lambda" else method
+    row = f"Table 1, row {MODELS[model].removeprefix('Qwen/')}, column {COLUMNS[dataset]}: {compared.upper()} "
+    of_the_cell = f"{row}{TABLE_1[cell][compared]} (the base model has {TABLE_1[cell]['base']})."
     after = {"lora": f"Reproduces no table: the paper trains whole models. Compare with {of_the_cell}"}
     after |= {group: f"Reproduces Figure 5, group size {size}, {method.upper()}." for group, size in GROUPS.items()}
+    if method == "grpo_lambda":
+        after = {"": f"Reproduces no table: the paper does not have this method. Compare with {of_the_cell}"}
     assert after.get(variant, f"Reproduces {of_the_cell}") in header_of(name)
 
 
@@ -292,3 +296,4 @@ def test_methods_are_told_apart_by_their_own_keys():
         tempo, grpo, hepo = (f"{cell}/{method}" for method in ("tempo", "grpo", "hepo"))
         assert differing(tempo, grpo) == {"method", "td_coef", "output_dir"} < OF_THE_METHOD
         assert differing(grpo, hepo) == {"top_entropy_quantile", "output_dir"} < OF_THE_METHOD
+    assert differing("qwen3-1.7b/math/grpo", "qwen3-1.7b/math/grpo_lambda") == {"method", "output_dir"} | TRACES

@@ -18,7 +18,8 @@ from tempo_trl.recipe_files import accelerate_config_path, read_recipe, recipe_n
 from tempo_trl.train_arguments import METHODS, parse
 from tempo_trl.trainers import vllm_server
 
-OF_THE_METHOD = {"method", "output_dir", "td_coef", "top_entropy_quantile"}
+TRACES = {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "min_advantage"}  # of GRPO-lambda
+OF_THE_METHOD = {"method", "output_dir", "td_coef", "top_entropy_quantile"} | TRACES
 HEPO = 0.2  # the share of tokens of the TEMPO paper's HEPO, which is GRPO otherwise
 PAPER = [name for name in recipe_names() if not name.startswith("demo/")]
 SERVER_FLAGS = ["--max-model-len", "4096", *vllm_server.SERVER_FLAGS]

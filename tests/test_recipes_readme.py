@@ -12,7 +12,7 @@ from tempo_trl.recipe_files import read_recipe, recipe_names, recipe_path, recip
 
 from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of
 
-METHODS = ("tempo", "grpo", "hepo")  # in the order of the grid
+METHODS = ("tempo", "grpo", "hepo", "grpo_lambda")  # in the order of the grid
 README = (recipes_folder() / "README.md").read_text()
 
 

@@ -1,0 +1,120 @@
+"""Eligibility traces on log-probabilities (GRPO-lambda, https://huggingface.co/papers/2510.00194).
+
+Indices: everything is (B, T), rows are right-padded completions, and token t is reached by the tokens 0 to t.
+"""
+
+import torch
+from torch.nn.functional import pad
+
+STYLES = ("recent", "both")
+LARGEST_LOG_RATIO = 80.0  # exp(88.8) is infinite in float32, and the gradient of a clipped infinite ratio is NaN
+
+
+def eligibility_trace(x: torch.Tensor, decay: float, style: str = "recent") -> torch.Tensor:
+    r"""
+    Decayed sum over each token and those before it: $y_t = \sum_{l=0}^{t} \mathrm{tr}(t, l) \, x_{t-l}$.
+
+    tr(t, l) is $(\gamma\lambda)^l$ in style "recent" (equation 1). In style "both" (equation 2) it is
+    $\max((\gamma\lambda)^l, (\gamma\lambda)^{t-l})$: the first tokens count as much as the last. Linear in T, in time
+    and memory: for T = 16,384 all the tensors that a float32 row ever makes, most of them freed at once, come to under
+    1.25 MiB for "recent" and 4.5 MiB for "both". The T x T matrix of weights would take 1 GiB.
+
+    Args:
+        x (`torch.Tensor` of shape `(B, T)`, floating point):
+            What is summed; gradients flow back to it.
+        decay (`float`):
+            $\gamma\lambda$, from 0 to 1. At 0 "recent" is x itself; "both" adds the first token's to every other.
+        style (`str`, *optional*, defaults to `"recent"`):
+            `"recent"` or `"both"`.
+
+    Returns:
+        `torch.Tensor` of shape `(B, T)`, dtype and device of `x`.
+
+    Raises:
+        ValueError: if the rank, the decay or the style does not fit.
+    """
+    if x.ndim != 2 or not x.is_floating_point():
+        raise ValueError(f"`x` must be (B, T) of floating point, got shape {tuple(x.shape)} and dtype {x.dtype}.")
+    if not 0.0 <= decay <= 1.0:
+        raise ValueError(f"`decay`, gamma times lambda, must lie between 0 and 1, got {decay!r}.")
+    if style not in STYLES:
+        raise ValueError(f"`style` must be one of {STYLES}, got {style!r}.")
+    return _recent(x, decay) if style == "recent" else _both(x, decay)
+
+
+def _recent(x: torch.Tensor, decay: float) -> torch.Tensor:
+    """y[t] = x[t] + decay * y[t - 1]: the same recurrence over half as many pairs, log2(T) calls deep.
+
+    Element by element on purpose: a product of matrices would be rounded to bf16 under autocast, or to TF32.
+    """
+    width = x.shape[1]
+    if width <= 1:
+        return x
+    even, odd = x[:, ::2], x[:, 1::2]
+    odd = _recent(odd + decay * even[:, : odd.shape[1]], decay * decay)
+    even = even + decay * pad(odd, (1, 0))[:, : even.shape[1]]
+    return torch.stack([even, pad(odd, (0, width % 2))], dim=2).flatten(1)[:, :width]
+
+
+def _both(x: torch.Tensor, decay: float) -> torch.Tensor:
+    """The nearer half of the tokens 0 to t counts by its distance to t, the earlier half by its distance to 0."""
+    width = x.shape[1]
+    step = torch.arange(width + 1, device=x.device)
+    decays = (decay ** step.to(torch.promote_types(x.dtype, torch.float32))).to(x.dtype)
+
+    def before_half(y: torch.Tensor) -> torch.Tensor:  # column t holds y[ceil(t / 2) - 1], and 0 for t = 0
+        return pad(y.repeat_interleave(2, dim=1), (1, 0))[:, :width]
+
+    recent, early = _recent(x, decay), _recent(x * decays[:width], 1.0)
+    return recent - decays[step[:width] // 2 + 1] * before_half(recent) + before_half(early)
+
+
+def traced_reference(
+    logps: torch.Tensor, old_logps: torch.Tensor, mask: torch.Tensor, decay: float, style: str = "recent"
+) -> torch.Tensor:
+    r"""
+    Old log-probabilities that turn a token's importance ratio into GRPO-lambda's (epsilon-trace, section 3).
+
+    GRPO-lambda's ratio of token t is the exponential of the traced log-ratios, $\exp(\sum_l \mathrm{tr}(t, l) \,
+    (\log \pi_{t-l} - \log \pi^{old}_{t-l}))$. A loss that forms $\exp(\log \pi_t - x_t)$ computes just that for
+    $x_t = \log \pi_t$ - trace, which is what this function returns: its gradient takes that of $\log \pi_t$ away and
+    puts the trace's in its place, while everything else in the loss still sees the plain log-probabilities.
+
+    Tokens outside the mask add nothing to later ones and still count as a step of time. Traced log-ratios are kept
+    within +-80, where float32 has an exponential.
+
+    Args:
+        logps (`torch.Tensor` of shape `(B, T)`):
+            Log-probabilities of the tokens under the policy being trained.
+        old_logps (`torch.Tensor` of shape `(B, T)`):
+            Log-probabilities under the policy that sampled them, without gradient.
+        mask (`torch.Tensor` of shape `(B, T)`):
+            1 on the tokens of the loss.
+        decay, style:
+            As in [`eligibility_trace`].
+
+    Returns:
+        `torch.Tensor` of shape `(B, T)`, float32, with gradient; `logps` itself outside the mask.
+    """
+    outside = mask == 0
+    log_ratio = (logps.float() - old_logps.float()).masked_fill(outside, 0.0)
+    traced = eligibility_trace(log_ratio, decay, style).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+    return logps.float() - traced.masked_fill(outside, 0.0)
+
+
+def trace_weights(mask: torch.Tensor, decay: float, style: str = "recent") -> torch.Tensor:
+    r"""
+    Weights of epsilon-weight (section 3.2): $w_t = \sum_{l=0}^{t} \mathrm{tr}(t, l)$ over the tokens of the mask.
+
+    A positive factor commutes with the clipped minimum: on the advantage it is a factor on the token's loss.
+
+    Args:
+        mask (`torch.Tensor` of shape `(B, T)`):
+            1 on the tokens of the loss.
+        decay, style:
+            As in [`eligibility_trace`].
+
+    Returns:
+        `torch.Tensor` of shape `(B, T)`, float32, at least 1 inside the mask and 0 outside.
+    """
+    return eligibility_trace(mask.float(), decay, style) * mask

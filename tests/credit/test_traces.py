@@ -1,0 +1,140 @@
+"""Eligibility traces against their definition in loops, and what they cost at T = 16,384."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tempo_trl.credit.traces import LARGEST_LOG_RATIO, STYLES, eligibility_trace, trace_weights, traced_reference
+
+DECAYS = st.sampled_from([0.0, 0.3, 0.9, 0.99, 1.0])
+MASK = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0]])  # a tool token in the first row, padding in the second
+
+
+def decay_of(t: int, lag: int, decay: float, style: str) -> float:
+    """tr(t, l), equations 1 and 2 of the paper."""
+    return decay**lag if style == "recent" else max(decay**lag, decay ** (t - lag))
+
+
+def trace_in_loops(x: torch.Tensor, decay: float, style: str) -> torch.Tensor:
+    y = torch.zeros_like(x)
+    for t in range(x.shape[1]):
+        for lag in range(t + 1):
+            y[:, t] += decay_of(t, lag, decay, style) * x[:, t - lag]
+    return y
+
+
+@settings(deadline=None)
+@given(st.integers(0, 19), DECAYS, st.sampled_from(STYLES), st.integers(0, 99))
+def test_the_trace_is_its_definition(width, decay, style, seed):
+    x = torch.randn(2, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(eligibility_trace(x, decay, style), trace_in_loops(x, decay, style))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_hand_worked_trace(style):
+    y = eligibility_trace(torch.tensor([[1.0, 10.0, 100.0, 1000.0]]), 0.5, style)
+    expected = {"recent": [1.0, 10.5, 105.25, 1052.625], "both": [1.0, 11.0, 106.0, 1056.0]}
+    assert y.tolist() == [expected[style]]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("width", [1, 6, 7])
+def test_the_gradient_is_the_trace_transposed(width, style):
+    x = torch.randn(1, width, dtype=torch.float64, requires_grad=True)
+    upstream = torch.randn(1, width, dtype=torch.float64)
+    eligibility_trace(x, 0.9, style).backward(upstream)
+    for j in range(width):
+        expected = sum(decay_of(t, t - j, 0.9, style) * upstream[0, t] for t in range(j, width))
+        torch.testing.assert_close(x.grad[0, j], expected)
+
+
+class Cost(TorchDispatchMode):
+    """Counts operations, and the bytes of all that they return, views included."""
+
+    operations = size = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        self.operations += 1
+        self.size += result.numel() * result.element_size() if isinstance(result, torch.Tensor) else 0
+        return result
+
+
+def cost_of(width: int, style: str) -> tuple[int, int]:
+    with Cost() as cost:
+        eligibility_trace(torch.ones(1, width), 0.99, style)
+    return cost.operations, cost.size
+
+
+@pytest.mark.parametrize(("style", "mebibytes"), [("recent", 1.25), ("both", 4.5)])
+def test_the_trace_is_linear_in_bytes_and_logarithmic_in_operations(style, mebibytes):
+    operations, size = cost_of(16384, style)
+    shorter_operations, shorter_size = cost_of(8192, style)
+    print(f"{style}: {operations} operations, {size / 2**20:.2f} MiB")
+    assert size < mebibytes * 2**20 < 16384 * 16384 * 4 / 100
+    assert size < 2.02 * shorter_size
+    assert operations - shorter_operations <= 30 < operations  # one more level, whatever T
+    assert operations < 500
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_long_trace_is_exact_in_float32(style):
+    x = torch.randn(1, 4097, generator=torch.Generator().manual_seed(0))
+    lag = torch.arange(4097)[:, None] - torch.arange(4097)
+    weights = 0.99 ** lag.clamp(min=0).double()
+    if style == "both":
+        weights = torch.maximum(weights, 0.99 ** torch.arange(4097).double())
+    expected = x.double() @ weights.masked_fill(lag < 0, 0.0).T
+    torch.testing.assert_close(eligibility_trace(x, 0.99, style).double(), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_autocast_leaves_the_trace_in_float32(style):
+    x = torch.randn(2, 33)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = eligibility_trace(x, 0.9, style)
+    assert torch.equal(inside, eligibility_trace(x, 0.9, style))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_the_reference_makes_the_ratio_the_traced_one_and_skips_what_is_masked(style):
+    logps = torch.randn(2, 5)
+    old = logps + 0.1 * torch.randn(2, 5)
+    logps[MASK == 0] = torch.nan
+    log_ratio = (logps - old).masked_fill(MASK == 0, 0.0)
+    ours = (logps - traced_reference(logps, old, MASK, 0.9, style))[MASK == 1]
+    torch.testing.assert_close(ours, trace_in_loops(log_ratio, 0.9, style)[MASK == 1], rtol=1e-4, atol=1e-5)
+
+
+def test_a_ratio_that_exp_cannot_hold_has_a_finite_gradient():
+    logps = torch.zeros(1, 3, requires_grad=True)
+    reference = traced_reference(logps, torch.full((1, 3), -50.0), torch.ones(1, 3), 0.99)
+    ratio = (logps - reference).exp()
+    torch.min(ratio, ratio.clamp(max=1.2)).sum().backward()
+    assert ratio.max().log().item() == pytest.approx(LARGEST_LOG_RATIO)
+    assert logps.grad.isfinite().all()
+
+
+def test_the_weights_are_the_sums_of_the_decays():
+    for style in STYLES:
+        expected = [sum(decay_of(t, lag, 0.9, style) for lag in range(t + 1)) for t in range(5)]
+        torch.testing.assert_close(trace_weights(torch.ones(1, 5), 0.9, style), torch.tensor([expected]))
+    torch.testing.assert_close(
+        trace_weights(MASK, 0.5), torch.tensor([[1.0, 1.5, 0.0, 1.375, 1.6875], [1.0, 1.5, 1.75, 0.0, 0.0]])
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((torch.ones(3), 0.5), r"`x` must be \(B, T\) of floating point, got shape \(3,\)"),
+        ((torch.ones(1, 3, dtype=torch.long), 0.5), "dtype torch.int64"),
+        ((torch.ones(1, 3), 1.5), "must lie between 0 and 1, got 1.5"),
+        ((torch.ones(1, 3), 0.5, "early"), "`style` must be one of .*, got 'early'"),
+    ],
+)
+def test_what_is_no_trace_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        eligibility_trace(*arguments)

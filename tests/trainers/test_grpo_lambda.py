@@ -1,0 +1,277 @@
+"""GRPO-lambda by gradients and weights: where it is GRPO, and TRL's real loss against objectives written out here."""
+
+import pytest
+import torch
+from trl import GRPOConfig, GRPOTrainer
+
+from tempo_trl import GRPOLambdaConfig, GRPOLambdaTrainer
+
+from .recording import config, questions, share_of_threes, train, weights
+from .test_equivalence import OFF_POLICY, assert_same_gradients, assert_same_weights
+
+STYLES = ("recent", "both")
+LAMBDA = 0.9
+MASK = torch.tensor([[1.0, 1.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])  # a tool token, and padding
+ADVANTAGES = torch.tensor([1.5, -0.8])
+# Traced, these leave the trust region above and below, on both rows: see `clipped`.
+DRIFT = torch.tensor([[0.3, -0.05, 0.7, 0.1], [-0.4, 0.02, 0.3, 9.0]])
+
+
+def decay_of(t: int, j: int, style: str) -> float:
+    """What token j counts for in the trace of token t."""
+    return LAMBDA ** (t - j) if style == "recent" else max(LAMBDA ** (t - j), LAMBDA**j)
+
+
+def traced(log_ratio: torch.Tensor, style: str) -> torch.Tensor:
+    log_ratio = log_ratio * MASK
+    columns = [sum(decay_of(t, j, style) * log_ratio[:, j] for j in range(t + 1)) for t in range(4)]
+    return torch.stack(columns, dim=1)
+
+
+class LossProbe(GRPOLambdaTrainer):
+    """Computes the loss and gradient of a batch of its own making."""
+
+    def gradient(self, old_logps=None, **extra):
+        inputs = {
+            "prompt_ids": torch.tensor([[5, 6], [7, 8]]),
+            "prompt_mask": torch.ones(2, 2, dtype=torch.long),
+            "completion_ids": torch.tensor([[40, 41, 42, 43], [50, 51, 52, 0]]),
+            "completion_mask": torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]),
+            "tool_mask": torch.tensor([[1, 1, 0, 1], [1, 1, 1, 1]]),
+            "advantages": ADVANTAGES,
+            "num_items_in_batch": torch.tensor(6),
+        } | extra
+        if old_logps is not None:
+            inputs["old_per_token_logps"] = old_logps
+        before = dict(inputs)
+        self.model.train()
+        self.model.zero_grad()
+        self.current_gradient_accumulation_steps = 1
+        self._compute_loss(self.model, inputs).backward()
+        assert inputs.keys() == before.keys()  # the buffered micro-batch is left alone
+        assert all(inputs[key] is before[key] for key in inputs)
+        return self._gradients()
+
+    def gradient_of(self, objective):
+        """Gradient of minus an objective of the (2, 4) log-probabilities, averaged as loss_type "grpo" does."""
+        self.model.zero_grad()
+        per_token = objective(self.logps()) * MASK
+        (-(per_token.sum(1) / MASK.sum(1)).mean()).backward()
+        return self._gradients()
+
+    def _gradients(self):
+        return {name: p.grad.clone() for name, p in self.model.named_parameters()}
+
+    def logps(self):
+        ids = torch.tensor([[5, 6, 40, 41, 42, 43], [7, 8, 50, 51, 52, 0]])
+        mask = torch.tensor([[1] * 6, [1] * 5 + [0]])
+        return self._get_per_token_logps_and_entropies(self.model, ids, mask, 4)[0]
+
+
+def probe(model, folder, cls=LossProbe, **options):
+    defaults = {"loss_type": "grpo", "beta": 0.0, "trace_lambda": LAMBDA, "min_advantage": None}
+    return cls(model, share_of_threes, config(folder, GRPOLambdaConfig, **(defaults | options)), questions())
+
+
+def clipped(ratio, advantages):
+    """The clipped objective of a token; asserts that the case at hand clips above and below."""
+    inside = MASK == 1
+    assert ((ratio > 1.2) & (advantages > 0) & inside).any()
+    assert ((ratio < 0.8) & (advantages < 0) & inside).any()
+    return torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
+
+
+@pytest.mark.parametrize("zero", ["trace_lambda", "trace_gamma"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"trace_update": "trace"},
+        {"trace_update": "weight", "trace_style": "both", "beta": 0.1, "use_bias_correction_kl": True},
+        {"trace_style": "both", "importance_sampling_level": "sequence", "loss_type": "grpo"},
+    ],
+)
+def test_lambda_or_gamma_zero_is_stock_grpo_bit_for_bit(zero, options, tiny_model, tmp_path):
+    shared = {"reward_funcs": share_of_threes, "beta": 0.0} | OFF_POLICY
+    shared |= {name: value for name, value in options.items() if not name.startswith("trace")}
+    ours = {name: value for name, value in options.items() if name.startswith("trace")} | {zero: 0.0}
+    stock = train(tiny_model, tmp_path / "grpo", GRPOTrainer, config_cls=GRPOConfig, **shared)
+    traces = train(tiny_model, tmp_path / "ours", GRPOLambdaTrainer, config_cls=GRPOLambdaConfig, **shared, **ours)
+    assert_same_weights(stock, traces, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("update", ["trace", "weight"])
+@pytest.mark.parametrize("style", STYLES)
+def test_traces_change_the_weights_and_are_logged(style, update, tiny_model, tmp_path):
+    shared = {"reward_funcs": share_of_threes, "config_cls": GRPOLambdaConfig, "min_advantage": None} | OFF_POLICY
+    shared |= {"trace_style": style, "trace_update": update}
+    grpo = train(tiny_model, tmp_path / "grpo", GRPOLambdaTrainer, trace_lambda=0.0, **shared)
+    ours = train(tiny_model, tmp_path / "ours", GRPOLambdaTrainer, **shared)
+    with pytest.raises(AssertionError):
+        assert_same_weights(grpo, ours, rtol=0, atol=0)
+    assert all(value.isfinite().all() for value in weights(ours).values())
+    last = ours.state.log_history[-2]
+    if update == "trace":
+        assert 0 < last["grpo_lambda/log_ratio"] < last["grpo_lambda/traced_log_ratio"]
+
+
+@pytest.mark.parametrize("old_logps_are_given", [True, False])
+@pytest.mark.parametrize("loss_type", ["grpo", "sapo"])
+@pytest.mark.parametrize("style", STYLES)
+def test_on_policy_the_gradient_is_policy_gradient_with_trace_summed_advantages(
+    style, loss_type, old_logps_are_given, tiny_model, tmp_path
+):
+    temperatures = {"sapo_temperature_neg": 1.0} if loss_type == "sapo" else {}
+    trainer = probe(tiny_model, tmp_path, trace_style=style, loss_type=loss_type, **temperatures)
+    computed = trainer.gradient(trainer.logps().detach() if old_logps_are_given else None)
+    summed = torch.zeros(2, 4)
+    for j in range(4):
+        for t in range(j, 4):
+            summed[:, j] += decay_of(t, j, style) * ADVANTAGES * MASK[:, t]
+    assert_same_gradients(computed, trainer.gradient_of(lambda logps: summed * logps))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_off_policy_epsilon_trace_is_the_clipped_objective_of_traced_ratios(style, tiny_model, tmp_path):
+    trainer = probe(tiny_model, tmp_path, trace_style=style)
+    old = trainer.logps().detach() - DRIFT
+    computed = trainer.gradient(old)
+
+    def objective(logps):
+        return clipped(traced(logps - old, style).exp(), ADVANTAGES[:, None])
+
+    assert_same_gradients(computed, trainer.gradient_of(objective))
+
+
+def test_off_policy_epsilon_trace_without_clipping_scales_by_the_traced_ratio(tiny_model, tmp_path):
+    trainer = probe(tiny_model, tmp_path, epsilon=0.99, epsilon_high=99.0)
+    old = trainer.logps().detach() - DRIFT
+    computed = trainer.gradient(old)
+    expected = trainer.gradient_of(lambda logps: traced(logps - old, "recent").exp() * ADVANTAGES[:, None])
+    assert_same_gradients(computed, expected)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_off_policy_epsilon_weight_weighs_each_tokens_clipped_loss(style, tiny_model, tmp_path):
+    trainer = probe(tiny_model, tmp_path, trace_style=style, trace_update="weight")
+    old = trainer.logps().detach() - DRIFT
+    computed = trainer.gradient(old)
+    weight = traced(torch.ones(2, 4), style)
+    expected = trainer.gradient_of(lambda logps: weight * clipped((logps - old).exp(), ADVANTAGES[:, None]))
+    assert_same_gradients(computed, expected)
+
+
+@pytest.mark.parametrize("update", ["trace", "weight"])
+def test_the_kl_term_sees_the_plain_log_probabilities(update, tiny_model, tmp_path):
+    trainer = probe(tiny_model, tmp_path, beta=0.3, trace_update=update)
+    old = trainer.logps().detach() - DRIFT
+    reference = old - 0.2
+    with_kl = trainer.gradient(old, ref_per_token_logps=reference)
+    trainer.beta = 0.0
+    without = trainer.gradient(old)
+
+    def minus_kl(logps):
+        return -0.3 * ((reference - logps).exp() - (reference - logps) - 1)
+
+    kl = trainer.gradient_of(minus_kl)
+    assert_same_gradients(with_kl, {name: without[name] + kl[name] for name in kl})
+
+
+def test_vllms_importance_sampling_correction_multiplies_the_traced_loss(tiny_model, tmp_path):
+    trainer = probe(tiny_model, tmp_path)
+    trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
+    old, correction = trainer.logps().detach() - DRIFT, torch.tensor([[0.5], [2.0]])
+    computed = trainer.gradient(old, importance_sampling_ratio=correction)
+
+    def objective(logps):
+        return correction * clipped(traced(logps - old, "recent").exp(), ADVANTAGES[:, None])
+
+    assert_same_gradients(computed, trainer.gradient_of(objective))
+
+
+class MaskProbe(LossProbe):
+    def get_off_policy_mask(self, **arguments):
+        self.seen = arguments["sampling_per_token_logps"]
+        return GRPOTrainer.get_off_policy_mask(**arguments)
+
+
+def test_the_off_policy_mask_sees_the_plain_log_probabilities(tiny_model, tmp_path):
+    trainer = probe(tiny_model, tmp_path, MaskProbe, off_policy_mask_threshold=0.5)
+    old = trainer.logps().detach() - DRIFT
+    trainer.gradient(old)
+    assert trainer.seen is old
+    trainer.gradient(old, sampling_per_token_logps=old + 1)
+    assert torch.equal(trainer.seen, old + 1)
+
+
+@pytest.mark.parametrize("update", ["trace", "weight"])
+def test_negative_advantages_are_clamped_and_positive_ones_are_not(update, tiny_model, tmp_path):
+    clamping = probe(tiny_model, tmp_path, min_advantage=-0.1, trace_update=update)
+    plain = probe(tiny_model, tmp_path, trace_update=update)
+    old = plain.logps().detach() - DRIFT
+    computed = clamping.gradient(old)
+    assert_same_gradients(computed, plain.gradient(old, advantages=torch.tensor([1.5, -0.1])))
+    with pytest.raises(AssertionError):
+        assert_same_gradients(computed, plain.gradient(old))
+
+
+def test_the_config_is_grpos_but_for_the_papers_kl(tmp_path):
+    ours, stock = (cls(str(tmp_path), use_cpu=True, bf16=False) for cls in (GRPOLambdaConfig, GRPOConfig))
+    own = {"trace_lambda": 0.99, "trace_gamma": 1.0, "trace_style": "recent", "trace_update": "trace"}
+    own |= {"min_advantage": -0.1}
+    assert {name: getattr(ours, name) for name in own} == own
+    ours, stock = ours.to_dict(), stock.to_dict()
+    assert {key for key in stock if ours[key] != stock[key]} - {"logging_dir"} == {"beta", "use_bias_correction_kl"}
+    assert (ours["beta"], ours["use_bias_correction_kl"]) == (0.04, False)
+    assert ours.keys() - stock.keys() == own.keys()
+    for name in (*own, "beta", "use_bias_correction_kl"):
+        assert f"        {name} (`" in GRPOLambdaConfig.__doc__
+        assert GRPOLambdaConfig.__dataclass_fields__[name].metadata["help"]
+
+
+REFUSED = [
+    ({"trace_lambda": 1.01}, "`trace_lambda` must lie between 0 and 1, got 1.01"),
+    ({"trace_gamma": float("nan")}, "`trace_gamma` must lie between 0 and 1, got nan"),
+    ({"trace_style": "late"}, r"`trace_style` must be one of .*, got 'late'"),
+    ({"trace_update": "both"}, r"`trace_update` must be one of .*, got 'both'"),
+    ({"min_advantage": 0.5}, "`min_advantage` must be at most 0, or None"),
+    ({"importance_sampling_level": "sequence"}, "would average the traces.*Leave it at 'token'"),
+    ({"importance_sampling_level": "sequence", "trace_update": "weight"}, "would average the traces"),
+    ({"loss_type": "cispo"}, "no gradient through the importance ratio.*or trace_update='weight'"),
+    ({"loss_type": "vespo"}, "no gradient through the importance ratio"),
+    ({"use_bias_correction_kl": True}, "the KL term must keep the plain one"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_traces_cannot_go_with_is_refused_with_what_to_do(options, message, tmp_path, tiny_model):
+    with pytest.raises(ValueError, match=message):
+        config(tmp_path, GRPOLambdaConfig, **options)
+    args = config(tmp_path, GRPOLambdaConfig)
+    for name, value in options.items():
+        setattr(args, name, value)
+    with pytest.raises(ValueError, match=message):
+        GRPOLambdaTrainer(tiny_model, share_of_threes, args, questions())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss_type": "cispo", "trace_update": "weight", "epsilon_high": 5.0},
+        {"loss_type": "vespo", "trace_update": "weight"},
+        {"use_bias_correction_kl": True, "trace_update": "weight"},
+        {"loss_type": "bnpo", "delta": 3.0, "gradient_accumulation_steps": 2, "steps_per_generation": 4},
+        {"loss_type": "dr_grpo", "top_entropy_quantile": 0.5, "num_iterations": 2},
+        {"loss_type": "luspo", "mask_truncated_completions": True},
+        {"bf16": True, "entropy_coef": 0.01, "gradient_checkpointing": True},
+        {"eval_strategy": "steps", "eval_steps": 1, "trainer": {"eval_dataset": questions(4)}},
+    ],
+)
+def test_what_traces_can_go_with_trains(options, tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, GRPOLambdaTrainer, config_cls=GRPOLambdaConfig, max_steps=2, **options)
+    assert trainer.state.global_step == 2
+    assert all(value.isfinite().all() for value in weights(trainer).values())
+
+
+def test_another_methods_config_is_refused_with_what_to_change(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"must be a GRPOLambdaConfig, got GRPOConfig.*change the name"):
+        GRPOLambdaTrainer(tiny_model, share_of_threes, config(tmp_path, GRPOConfig), questions())
