@@ -4,6 +4,7 @@
 figures for several ranks come from launching it with torchrun.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -120,7 +121,7 @@ def share_of_a_step(ranks: int) -> float:
 
 
 def main(folder: str) -> None:
-    ranks = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))  # the process group begins with the trainer's configuration
     trainer = build(TimedTrainer, folder, ranks, SHARE_STEPS)
     start = time.perf_counter()
     trainer.train()
