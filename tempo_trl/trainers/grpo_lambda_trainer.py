@@ -3,15 +3,14 @@
 import textwrap
 
 import torch
-from transformers import PreTrainedModel
-from trl import GRPOTrainer
-from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.credit.traces import trace_weights, traced_reference
+from tempo_trl.trainers.base_trainer import BaseTrainer
 from tempo_trl.trainers.grpo_lambda_config import GRPOLambdaConfig
+from tempo_trl.trainers.token_credit_trainer import loss_mask
 
 
-class GRPOLambdaTrainer(GRPOTrainer):
+class GRPOLambdaTrainer(BaseTrainer):
     """
     Trainer for GRPO-lambda (https://huggingface.co/papers/2510.00194). With respect to [`~trl.GRPOTrainer`] negative
     advantages are clamped, and a token's log importance ratio becomes a decayed sum over the token and those before
@@ -62,25 +61,13 @@ class GRPOLambdaTrainer(GRPOTrainer):
             }"""),
     }
 
-    def __init__(
-        self,
-        model: str | PreTrainedModel,
-        reward_funcs=None,
-        args: GRPOLambdaConfig | None = None,
-        *positional,
-        **keywords,
-    ):
-        if args is None:
-            model_name = model if isinstance(model, str) else get_config_model_id(model.config)
-            args = GRPOLambdaConfig(f"{model_name.split('/')[-1]}-GRPO-lambda")
-        if not isinstance(args, GRPOLambdaConfig):
-            raise ValueError(
-                f"`args` must be a GRPOLambdaConfig, got {type(args).__name__}. It takes every field of GRPOConfig: "
-                "change the name where you build it."
-            )
+    _config_cls = GRPOLambdaConfig
+    _traced_inputs = None  # the micro-batch at hand, while its epsilon-trace loss is computed
+
+    def _checked_config(self, args, model_name):
+        args = super()._checked_config(args, model_name)
         args.check_traces()  # again: fields can be set after the configuration was built
-        super().__init__(model, reward_funcs, args, *positional, **keywords)
-        self._traced_inputs = None  # the micro-batch at hand, while its epsilon-trace loss is computed
+        return args
 
     def _compute_loss(self, model, inputs):
         args = self.args
@@ -90,7 +77,7 @@ class GRPOLambdaTrainer(GRPOTrainer):
         if args.min_advantage is not None:
             inputs["advantages"] = inputs["advantages"].clamp(min=args.min_advantage)
         if args.trace_update == "weight":
-            weights = trace_weights(_loss_mask(inputs), args.trace_decay, args.trace_style)
+            weights = trace_weights(loss_mask(inputs), args.trace_decay, args.trace_style)
             inputs["advantages"] = inputs["advantages"].view(len(weights), -1) * weights
             return super()._compute_loss(model, inputs)
         self._traced_inputs = inputs
@@ -107,7 +94,7 @@ class GRPOLambdaTrainer(GRPOTrainer):
 
     def _trace(self, inputs: dict, logps: torch.Tensor) -> None:
         """Put the old log-probabilities in place that make the ratios of TRL's loss the traced ones."""
-        mask, old = _loss_mask(inputs), inputs.get("old_per_token_logps")
+        mask, old = loss_mask(inputs), inputs.get("old_per_token_logps")
         old = logps.detach() if old is None else old
         reference = traced_reference(logps, old, mask, self.args.trace_decay, self.args.trace_style)
         inputs["old_per_token_logps"] = reference
@@ -120,7 +107,3 @@ class GRPOLambdaTrainer(GRPOTrainer):
         metrics = self._metrics["train" if self.model.training else "eval"]
         for name, total in zip(("log_ratio", "traced_log_ratio"), totals[:2], strict=True):
             metrics[f"grpo_lambda/{name}"].append(total / max(totals[2], 1.0))
-
-
-def _loss_mask(inputs: dict) -> torch.Tensor:
-    return inputs["completion_mask"] * inputs.get("tool_mask", 1)

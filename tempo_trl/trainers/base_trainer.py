@@ -1,0 +1,96 @@
+"""What every trainer here adds to TRL's `GRPOTrainer`, whatever its method: checks, clear faults, an exact resume."""
+
+from transformers import PreTrainedModel
+from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import get_config_model_id
+
+from tempo_trl.trainers import checks, faults
+from tempo_trl.trainers.resumable_sampler import ResumableSampler
+from tempo_trl.trainers.vllm_server import explain_a_silent_server, wait_for_server
+
+
+class BaseTrainer(GRPOTrainer):
+    """
+    [`~trl.GRPOTrainer`] that says early what cannot train, outlives a full disk, names a reward function that hangs
+    and a vLLM server that is gone, and goes on after a resume with the prompts of the run that never stopped.
+
+    A subclass sets `_config_cls`, its configuration, and `_name`, which also ends a default `output_dir`.
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is an instance of `_config_cls`.
+
+    Raises:
+        ValueError: if `args` is not one.
+    """
+
+    _config_cls = GRPOConfig
+
+    def __init__(
+        self,
+        model: str | PreTrainedModel,
+        reward_funcs=None,
+        args: GRPOConfig | None = None,
+        *positional,
+        **keywords,
+    ):
+        model_name = model if isinstance(model, str) else get_config_model_id(model.config)
+        args = self._checked_config(args, model_name)
+        wait_for_server(args, model_name)
+        super().__init__(model, reward_funcs, args, *positional, **keywords)
+        self._model_name = model_name  # for messages
+        checks.check_trainer(self)
+        self._room = checks.room_for_prompts(self)  # None once a prompt did not fit: that is said once
+        self._told_of_the_disk = False
+        self._scored = None  # (completion ids, rewards) of the batch at hand, as `_calculate_rewards` saw them
+
+    def _checked_config(self, args: GRPOConfig | None, model_name: str) -> GRPOConfig:
+        if args is None:
+            method = self._name.replace("_", "-")
+            args = self._config_cls(f"{model_name.split('/')[-1]}-{method}")
+        if not isinstance(args, self._config_cls):
+            raise ValueError(
+                f"`args` must be a {self._config_cls.__name__}, got {type(args).__name__}. It takes every field of "
+                "GRPOConfig: change the name where you build it."
+            )
+        checks.check_settings(args)
+        return args
+
+    def _get_train_sampler(self, dataset=None):
+        # The epoch counts in fractions: 1.9999999 is two whole ones.
+        return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
+
+    def _generate_single_turn(self, *args, **kwargs):
+        with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
+            return super()._generate_single_turn(*args, **kwargs)
+
+    def _tokenize_prompts(self, prompts):
+        tokenized = super()._tokenize_prompts(prompts)
+        if self._room is not None and checks.warn_of_long_prompts(tokenized[0], self._room):
+            self._room = None
+        return tokenized
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        patience = self.args.ddp_timeout / 2
+        with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
+            rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._scored = completion_ids_list, rewards_per_func
+        return rewards_per_func
+
+    def log(self, logs, start_time=None):
+        """Log metrics and the table of completions, as TRL does. A disk that refuses the table does not end a run."""
+        try:
+            super().log(logs, start_time)
+        except OSError as error:
+            if not faults.is_of_the_completions_table(error):
+                raise
+            path = faults.completions_path(self.args, self.state.global_step)
+            faults.remove_if_torn(path)
+            if not self._told_of_the_disk:
+                faults.warn_of_a_refused_table(path, error)
+            self._told_of_the_disk = True
+
+    def _save_rng_state(self, output_dir):
+        super()._save_rng_state(output_dir)
+        # Rank 0 now writes trainer_state.json, which makes the checkpoint a whole one: only with every rank's files.
+        self.accelerator.wait_for_everyone()
