@@ -1,0 +1,1 @@
+"""Growing trees of completions, for TRL's `rollout_func`."""

@@ -1,0 +1,149 @@
+"""The tree that a rollout grew for one prompt: segments of tokens, and the completions that lead through them."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+LEAF_WEIGHTS = ("uniform", "by_branch")
+
+
+@dataclass
+class Segment:
+    """
+    Tokens that were grown in one piece; a node of the tree.
+
+    Args:
+        parent (`int`):
+            Index of the segment that it continues, -1 where it continues the prompt.
+        token_ids (`list[int]`):
+            Its tokens, at least one.
+        logprobs (`list[float]`, *optional*):
+            The sampler's log-probability of each token under the distribution it samples from; None if not known.
+        forced (`bool`):
+            Whether its first token was chosen to differ from a sibling's instead of sampled.
+    """
+
+    parent: int
+    token_ids: list[int]
+    logprobs: list[float] | None = None
+    forced: bool = False
+
+
+@dataclass
+class GrownTree:
+    """
+    What was grown for one prompt. A parent stands before its children.
+
+    Args:
+        segments (`list[Segment]`):
+            The nodes. A segment without children is a leaf: it ends a completion.
+        rows (`list[int]`):
+            Leaf of each completion that is handed to the trainer, as an index of `segments`. Every leaf occurs; one
+            that occurs several times stands for as many completions.
+    """
+
+    segments: list[Segment] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def children(self) -> list[list[int]]:
+        """Children of each segment, and last those of the prompt (index -1)."""
+        children = [[] for _ in range(len(self.segments) + 1)]
+        for index, segment in enumerate(self.segments):
+            children[segment.parent].append(index)
+        return children
+
+    def leaves(self) -> list[int]:
+        """Segments without children."""
+        return [index for index, below in enumerate(self.children()[:-1]) if not below]
+
+    def path(self, segment: int) -> list[int]:
+        """Segments from the prompt to this one, itself included."""
+        path = []
+        while segment >= 0:
+            path.append(segment)
+            segment = self.segments[segment].parent
+        return path[::-1]
+
+    def completion_ids(self, leaf: int) -> list[int]:
+        """Token ids of the completion that ends in a leaf."""
+        return [token for index in self.path(leaf) for token in self.segments[index].token_ids]
+
+    def logprobs(self, leaf: int) -> list[float] | None:
+        """The sampler's log-probabilities of that completion's tokens; None if a segment has none."""
+        segments = [self.segments[index] for index in self.path(leaf)]
+        if any(segment.logprobs is None for segment in segments):
+            return None
+        return [logprob for segment in segments for logprob in segment.logprobs]
+
+    def num_tokens(self) -> int:
+        """Tokens that were generated for the tree: a shared one once."""
+        return sum(len(segment.token_ids) for segment in self.segments)
+
+    def leaf_weights(self, kind: str = "by_branch") -> torch.Tensor:
+        r"""
+        Weight of each completion in its group, `(rows,)`, float64, adding up to 1.
+
+        `"by_branch"` gives every child of a node equal say, so a leaf below nodes of $c_1, c_2, \dots$ children weighs
+        $\prod_d 1 / c_d$; `"uniform"` gives every leaf equal say. Completions of the same leaf share its weight.
+        """
+        if kind not in LEAF_WEIGHTS:
+            raise ValueError(f"`leaf_weights` must be one of {LEAF_WEIGHTS}, got {kind!r}.")
+        children = self.children()
+        leaves = [i for i, below in enumerate(children[:-1]) if not below]
+        weight = dict.fromkeys(leaves, 1.0 / max(len(leaves), 1))
+        if kind == "by_branch":
+            share = {-1: 1.0}
+            for index, segment in enumerate(self.segments):
+                share[index] = share[segment.parent] / len(children[segment.parent])
+            weight = {leaf: share[leaf] for leaf in leaves}
+        return torch.tensor([weight[leaf] / self.rows.count(leaf) for leaf in self.rows], dtype=torch.float64)
+
+
+@dataclass
+class Branches:
+    """
+    The grown trees of a batch as tensors, one row a completion; rows of a tree are adjacent.
+
+    Args:
+        segment (`torch.Tensor` of shape `(B, T)`, int64):
+            Segment of each token, numbered through the batch; -1 past a row's end.
+        forced (`torch.Tensor` of shape `(B, T)`, bool):
+            Tokens that were chosen and not sampled.
+        first (`torch.Tensor` of shape `(B, T)`, bool):
+            True on each token of the tree once: in the first row that holds it.
+        parent (`torch.Tensor` of shape `(N,)`, int64):
+            Parent of each segment. The prompts are numbered N, N + 1, ... in the order of the trees.
+        leaf (`torch.Tensor` of shape `(B,)`, int64):
+            Segment in which each row ends.
+    """
+
+    segment: torch.Tensor
+    forced: torch.Tensor
+    first: torch.Tensor
+    parent: torch.Tensor
+    leaf: torch.Tensor
+
+
+def branches(trees: list[GrownTree], width: int) -> Branches:
+    """The trees of a batch as tensors of `width` columns."""
+    rows = sum(len(tree.rows) for tree in trees)
+    total = sum(len(tree.segments) for tree in trees)
+    segment = torch.full((rows, width), -1)
+    forced, first = torch.zeros(rows, width, dtype=torch.bool), torch.zeros(rows, width, dtype=torch.bool)
+    parent, leaf, row, offset = [], [], 0, 0
+    for prompt, tree in enumerate(trees):
+        parent += [total + prompt if s.parent < 0 else offset + s.parent for s in tree.segments]
+        seen = set()
+        for end in tree.rows:
+            column = 0
+            for index in tree.path(end):
+                until = column + len(tree.segments[index].token_ids)
+                segment[row, column:until] = offset + index
+                forced[row, column] = tree.segments[index].forced
+                first[row, column:until] = index not in seen
+                seen.add(index)
+                column = until
+            leaf.append(offset + end)
+            row += 1
+        offset += len(tree.segments)
+    return Branches(segment, forced, first, torch.tensor(parent), torch.tensor(leaf))
