@@ -12,11 +12,29 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "GRPOLambdaConfig": "tempo_trl.trainers.grpo_lambda_config",
     "GRPOLambdaTrainer": "tempo_trl.trainers.grpo_lambda_trainer",
+    "PPOConfig": "tempo_trl.trainers.ppo_config",
+    "PPOTrainer": "tempo_trl.trainers.ppo_trainer",
     "TEMPOConfig": "tempo_trl.trainers.tempo_config",
     "TEMPOTrainer": "tempo_trl.trainers.tempo_trainer",
+    "TreeRPOConfig": "tempo_trl.trainers.treerpo_config",
+    "TreeRPOEntropyConfig": "tempo_trl.trainers.treerpo_config",
+    "TreeRPOEntropyTrainer": "tempo_trl.trainers.treerpo_trainer",
+    "TreeRPOTrainer": "tempo_trl.trainers.treerpo_trainer",
 }
 
-__all__ = ["GRPOLambdaConfig", "GRPOLambdaTrainer", "TEMPOConfig", "TEMPOTrainer", "__version__"]
+__all__ = [
+    "GRPOLambdaConfig",
+    "GRPOLambdaTrainer",
+    "PPOConfig",
+    "PPOTrainer",
+    "TEMPOConfig",
+    "TEMPOTrainer",
+    "TreeRPOConfig",
+    "TreeRPOEntropyConfig",
+    "TreeRPOEntropyTrainer",
+    "TreeRPOTrainer",
+    "__version__",
+]
 
 
 def __getattr__(name: str):

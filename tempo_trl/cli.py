@@ -79,8 +79,9 @@ def command_parser() -> argparse.ArgumentParser:
     verb.add_argument("--quick", action="store_true", help="5 generations, one seed: under a minute")
     verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
     verb.add_argument(
-        "--seeds", type=int, default=DEMO_SEEDS, metavar="N", help="paired runs of both methods (%(default)s)"
+        "--seeds", type=int, default=DEMO_SEEDS, metavar="N", help="paired runs of each method (%(default)s)"
     )
+    verb.add_argument("--methods", metavar="A,B", help="methods to compare at equal numbers of sampled tokens, or all")
     verb.set_defaults(run=demo)
 
     verbs.add_parser("train", add_help=False, help="train a model from a recipe (see `tempo-trl train --help`)")
@@ -110,9 +111,9 @@ def command_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def demo(output: str, quick: bool, seeds: int) -> int:
+def demo(output: str, quick: bool, seeds: int, methods: str | None) -> int:
     """Run the demonstration."""
-    return importlib.import_module("tempo_trl.demo.run").main(output=output, quick=quick, seeds=seeds)
+    return importlib.import_module("tempo_trl.demo.run").main(output, quick, seeds, methods)
 
 
 def evaluate(**flags) -> int:

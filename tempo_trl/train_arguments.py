@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import trl
@@ -20,8 +21,26 @@ if TYPE_CHECKING:
 
     from tempo_trl.data import Benchmark
 
-# The package and the prefix of each method's trainer and config. Both packages import them on first use.
-METHODS = {"tempo": (tempo_trl, "TEMPO"), "grpo": (trl, "GRPO"), "grpo_lambda": (tempo_trl, "GRPOLambda")}
+
+
+class Method(NamedTuple):
+    """Package and prefix of a method's trainer and config, imported on first use, and the defaults that make it one."""
+
+    package: ModuleType
+    prefix: str
+    defaults: dict = {}
+
+
+METHODS = {
+    "tempo": Method(tempo_trl, "TEMPO"),
+    "prefix_baseline": Method(tempo_trl, "TEMPO", {"advantage_estimator": "prefix_baseline"}),
+    "grpo": Method(trl, "GRPO"),
+    "hepo": Method(trl, "GRPO", {"top_entropy_quantile": 0.2}),
+    "grpo_lambda": Method(tempo_trl, "GRPOLambda"),
+    "treerpo": Method(tempo_trl, "TreeRPO"),
+    "treerpo_entropy": Method(tempo_trl, "TreeRPOEntropy"),
+    "ppo": Method(tempo_trl, "PPO"),
+}
 TASKS = (*BENCHMARKS, "demo")
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 REWARDS = {
@@ -42,8 +61,9 @@ class TrainArguments(ScriptArguments):
 
     Args:
         method (`str`, *optional*, defaults to `"tempo"`):
-            Picks trainer and config: `"tempo"` ([`TEMPOTrainer`]), `"grpo"` ([`~trl.GRPOTrainer`]) or `"grpo_lambda"`
-            ([`GRPOLambdaTrainer`]).
+            Picks trainer and config: `"tempo"` and `"prefix_baseline"` ([`TEMPOTrainer`]), `"grpo"` and `"hepo"`
+            ([`~trl.GRPOTrainer`]), `"grpo_lambda"` ([`GRPOLambdaTrainer`]), `"treerpo"` ([`TreeRPOTrainer`]),
+            `"treerpo_entropy"` ([`TreeRPOEntropyTrainer`]) or `"ppo"` ([`PPOTrainer`]).
         task (`str`, *optional*):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
             `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` those that are for testing alone, too:
@@ -78,7 +98,7 @@ class TrainArguments(ScriptArguments):
             without one.
     """
 
-    method: str = field(default="tempo", metadata={"help": "Trainer and config: `tempo`, `grpo` or `grpo_lambda`."})
+    method: str = field(default="tempo", metadata={"help": f"Trainer and config, one of: {', '.join(METHODS)}."})
     task: str | None = field(
         default=None,
         metadata={
@@ -192,6 +212,7 @@ class TrainParser(TrlParser):
     def __init__(self, method: str):
         types = [TrainArguments, class_of(method, "Config"), ModelConfig, DatasetMixtureConfig]
         super().__init__(types, prog="tempo-trl train", allow_abbrev=False)
+        self.set_defaults(**METHODS[method].defaults)
         self.method = method
 
     def error(self, message: str):
@@ -201,8 +222,7 @@ class TrainParser(TrlParser):
 def class_of(method: str, kind: str) -> type:
     """The `Trainer` or the `Config` of a method."""
     _expect_one_of("method", method, METHODS)
-    package, prefix = METHODS[method]
-    return getattr(package, prefix + kind)
+    return getattr(METHODS[method].package, METHODS[method].prefix + kind)
 
 
 def parse(argv: list[str]) -> RunArguments:

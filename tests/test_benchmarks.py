@@ -52,3 +52,13 @@ def test_credit_that_did_not_train_is_found_out(trained):
     bent = [batch._replace(advantages=batch.advantages + 1e-3) for batch in batches]
     with pytest.raises(AssertionError, match="not close"):
         gpu.differences(bent)
+
+
+def test_the_comparison_of_baselines_prints_its_tables():
+    command = [sys.executable, "-m", "benchmarks.baselines", "--quick"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    tasks = [line for line in done.stdout.splitlines() if " ± 0." in line]
+    assert len(tasks) == 9
+    assert all(len(re.findall(r"\d\.\d{3} ± \d\.\d{3}", line)) == 5 for line in tasks)
+    assert len(re.findall(r"2 x 8 x 512: baselines, .* / prefix values │ +\d+\.\d │", done.stdout)) == 2

@@ -125,7 +125,7 @@ def outcome_advantages(rewards: torch.Tensor, num_generations: int, scale_reward
 
 
 def credit_tokens(
-    tree: PrefixTree, outcome: torch.Tensor, width: int, td_coef: float
+    tree: PrefixTree, outcome: torch.Tensor, width: int, td_coef: float, weights: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     r"""
     Spread outcome advantages over tokens and add their TD errors: $A_{i,t} = g_i + c \, (V_g(s_{t+1}) - V_g(s_t))$.
@@ -142,6 +142,10 @@ def credit_tokens(
             Columns T of the result.
         td_coef (`float`):
             Coefficient c, at least 0.
+        weights (`torch.Tensor` of shape `(B,)`, *optional*):
+            Weights of the completions w, adding up to 1 in each group, for groups that were not sampled independently
+            ([`~tempo_trl.rollout.tree.GrownTree.leaf_weights`]): values are weighted means, the outcome is relative to
+            that of the group, and a completion's whole advantage counts G w times. All 1 / G if unset.
 
     Returns:
         Advantages A and the TD errors of g, without the coefficient, each `(B, T)`, float32, on the CPU; 0 past each
@@ -151,14 +155,18 @@ def credit_tokens(
         raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
     outcome = outcome.detach().cpu().float()
     silent = flat_groups(outcome, tree.num_generations).repeat_interleave(tree.num_generations) | outcome.isnan()
-    row, column, value = _value_changes(tree, outcome)
+    row, column, value = _value_changes(tree, outcome, weights)
     branch = (column > 0) & ~silent.numpy()[row]
     where = row[branch], column[branch] - 1  # a value that holds from column t + 1 on is the doing of token t
 
     td = np.zeros((len(outcome), width), dtype=np.float32)
     td[where] = np.diff(value, prepend=0.0)[branch]
+    if weights is not None:
+        outcome = outcome - torch.from_numpy(_value_of_prompt(row, column, value, len(outcome)))
     advantages = _spread(outcome.masked_fill(silent, 0.0).numpy(), tree.lengths, width)
     advantages[where] += np.float32(td_coef) * td[where]
+    if weights is not None:
+        advantages *= (tree.num_generations * weights.cpu().float().numpy())[:, None]
     return torch.from_numpy(advantages), torch.from_numpy(td)
 
 
@@ -187,9 +195,12 @@ def tree_values(tree: PrefixTree, rewards: torch.Tensor, width: int) -> torch.Te
     return torch.from_numpy(np.repeat(value, until - column).reshape(len(tree.order), width + 1))
 
 
-def _value_changes(tree: PrefixTree, rewards: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _value_changes(
+    tree: PrefixTree, rewards: torch.Tensor, weights: torch.Tensor | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where the values change along each row: (row, column, float32 value from that column on), in reading order."""
     sorted_rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix()
+    sorted_weights = None if weights is None else weights.cpu().double().numpy()[tree.order]
     alone = np.flatnonzero((tree.lengths[tree.order] > shared) | (shared < 0))
     size = tree.stop - tree.start
     first = np.cumsum(size) - size
@@ -197,22 +208,32 @@ def _value_changes(tree: PrefixTree, rewards: torch.Tensor) -> tuple[np.ndarray,
 
     row = tree.order[np.concatenate([inside_nodes, alone])]
     column = np.concatenate([np.repeat(tree.top, size), shared[alone]]) + 1
-    value = np.concatenate([np.repeat(_node_means(tree, sorted_rewards), size), sorted_rewards[alone]])
+    value = np.concatenate([np.repeat(_node_means(tree, sorted_rewards, sorted_weights), size), sorted_rewards[alone]])
     value = np.where((column == 0) & np.isnan(value), 0.0, value)
     known = np.flatnonzero(~np.isnan(value))
     reading = known[np.lexsort((column[known], row[known]))]
     return row[reading], column[reading], value[reading].astype(np.float32)
 
 
-def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray) -> np.ndarray:
+def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray, sorted_weights: np.ndarray | None) -> np.ndarray:
     """Mean of the scorable rewards of each node, NaN where it has none. Summed node by node: no cancellation."""
     if not len(tree.start):
         return np.zeros(0)
-    scorable = ~np.isnan(sorted_rewards)
+    weight = np.where(np.isnan(sorted_rewards), 0.0, 1.0 if sorted_weights is None else sorted_weights)
     bounds = np.stack([tree.start, tree.stop], axis=1).ravel()
-    total = np.add.reduceat(np.append(np.where(scorable, sorted_rewards, 0.0), 0.0), bounds)[::2]
-    count = np.add.reduceat(np.append(scorable, False).astype(np.int64), bounds)[::2]
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    weighted = np.where(weight > 0, weight * np.nan_to_num(sorted_rewards), 0.0)
+    total = np.add.reduceat(np.append(weighted, 0.0), bounds)[::2]
+    count = np.add.reduceat(np.append(weight, 0.0), bounds)[::2]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(count > 0, total / count, np.nan)
+
+
+def _value_of_prompt(row: np.ndarray, column: np.ndarray, value: np.ndarray, rows: int) -> np.ndarray:
+    """Value of the state before the first token, `(rows,)`."""
+    at_prompt = column == 0
+    values = np.zeros(rows, dtype=np.float32)
+    values[row[at_prompt]] = value[at_prompt]
+    return values
 
 
 def _spread(scalars: np.ndarray, lengths: np.ndarray, width: int) -> np.ndarray:

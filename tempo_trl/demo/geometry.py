@@ -1,4 +1,4 @@
-"""The numbers of the demonstration's runs, read from their recipe: both methods share them (tests/test_recipes.py)."""
+"""The numbers of the demonstration's runs, read from their recipe: all methods share them (tests/test_recipes.py)."""
 
 from tempo_trl.recipe_files import read_recipe, recipe_path
 
@@ -8,3 +8,4 @@ GROUP = _RECIPE["num_generations"]
 MAX_LENGTH = _RECIPE["max_completion_length"]
 MAX_STEPS = _RECIPE["max_steps"]
 UPDATES_PER_GENERATION = _RECIPE["steps_per_generation"] // _RECIPE["gradient_accumulation_steps"]
+ROWS = _RECIPE["per_device_train_batch_size"] * _RECIPE["steps_per_generation"]  # completions of a generation

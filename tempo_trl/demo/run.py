@@ -1,4 +1,4 @@
-"""The demonstration: TEMPO and GRPO from the same start, as real TRL runs, and what they show.
+"""The demonstration: methods from the same start, TEMPO and GRPO if not asked otherwise, and what they show.
 
 Each run is the command `python -m tempo_trl.train --config recipes/demo/METHOD.yaml --seed S`, in a process of its own
 with one thread, two at a time. A run that was interrupted goes on from its last checkpoint when the same command is
@@ -17,11 +17,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tempo_trl.demo.geometry import MAX_STEPS, UPDATES_PER_GENERATION
-from tempo_trl.recipe_files import recipe_path
+from tempo_trl.recipe_files import recipe_names, recipe_path
 
 METHODS = ("tempo", "grpo")
+TREES = ("treerpo", "treerpo_entropy")
 QUICK_STEPS = 10  # 5 generations
 PARALLEL = 2  # processes at a time, a core each
+TREE_STEPS = 2  # times as many: a tree of eight completions samples little more than half of eight completions' tokens
 
 
 @dataclass
@@ -59,7 +61,7 @@ class Run:
         return state.exists() and json.loads(state.read_text())["global_step"] >= self.max_steps
 
 
-def main(output: str, quick: bool, seeds: int) -> int:
+def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> int:
     """
     Train, compare and show.
 
@@ -69,18 +71,26 @@ def main(output: str, quick: bool, seeds: int) -> int:
         quick (`bool`):
             5 generations and one seed instead of 25 and `seeds`.
         seeds (`int`):
-            Paired runs: both methods once with each seed.
+            Paired runs: each method once with each seed.
+        methods (`str`, *optional*):
+            Names of methods with a comma between them, or `"all"`: one table of them at equal numbers of sampled
+            tokens, instead of TEMPO and GRPO and where their credit fell.
 
     Returns:
-        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed, 2 without a seed.
+        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed, 2 without a seed or for an unknown method.
     """
     console = Console()
     if seeds < 1:
         console.print(f"--seeds must be at least 1, got {seeds}.")
         return 2
+    names = _method_names(methods)
+    unknown = [name for name in names if name not in demo_methods()]
+    if unknown:
+        console.print(f"--methods: {unknown[0]!r} is none of all, {', '.join(demo_methods())}.", highlight=False)
+        return 2
     steps, seeds = (QUICK_STEPS, 1) if quick else (MAX_STEPS, seeds)
     folder = Path(output) / "quick" if quick else Path(output)
-    runs = [Run(method, seed, folder / f"{method}-seed{seed}", steps) for seed in range(seeds) for method in METHODS]
+    runs = [_run(method, seed, folder, steps, methods is not None) for seed in range(seeds) for method in names]
     try:
         _train(runs, console)
     except KeyboardInterrupt:
@@ -94,10 +104,30 @@ def main(output: str, quick: bool, seeds: int) -> int:
         console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
         return 1
 
-    from tempo_trl.demo.show import show  # torch, pandas and matplotlib: not needed while the runs are training
+    # torch, pandas and matplotlib: not needed while the runs are training
+    if methods is None:
+        from tempo_trl.demo.show import show
+    else:
+        from tempo_trl.demo.methods import show_methods as show
 
     show(runs, folder, console)
     return 0
+
+
+def demo_methods() -> list[str]:
+    """Methods that have a recipe for the demonstration."""
+    return sorted(name.removeprefix("demo/") for name in recipe_names() if name.startswith("demo/"))
+
+
+def _method_names(methods: str | None) -> list[str]:
+    if methods is None:
+        return list(METHODS)
+    return demo_methods() if methods == "all" else [name.strip() for name in methods.split(",")]
+
+
+def _run(method: str, seed: int, folder: Path, steps: int, equal_tokens: bool) -> Run:
+    longer = TREE_STEPS if equal_tokens and method in TREES else 1
+    return Run(method, seed, folder / f"{method}-seed{seed}", longer * steps)
 
 
 def _train(runs: list[Run], console: Console) -> None:
@@ -110,7 +140,7 @@ def _train(runs: list[Run], console: Console) -> None:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         bars = {
-            id(run): progress.add_task(f"{run.method:5s} seed {run.seed}", total=run.max_steps, start=False, state="")
+            id(run): progress.add_task(f"{run.method:15s} seed {run.seed}", total=run.max_steps, start=False, state="")
             for run in waiting
         }
         while waiting or active:

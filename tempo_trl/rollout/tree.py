@@ -1,6 +1,8 @@
 """The tree that a rollout grew for one prompt: segments of tokens, and the completions that lead through them."""
 
+import math
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
 
@@ -79,6 +81,17 @@ class GrownTree:
         """Tokens that were generated for the tree: a shared one once."""
         return sum(len(segment.token_ids) for segment in self.segments)
 
+    def forced_ratio(self, index: int) -> float:
+        """Importance ratio of a forced first token: one minus the probability of the sibling's that it differs from.
+
+        Exact where the tokens it was drawn from are all that the policy could sample; NaN without log-probabilities.
+        """
+        parent = self.segments[index].parent
+        sampled = [s for s in self.segments if s.parent == parent and not s.forced]
+        if not sampled or sampled[0].logprobs is None:
+            return math.nan
+        return -math.expm1(sampled[0].logprobs[0])
+
     def leaf_weights(self, kind: str = "by_branch") -> torch.Tensor:
         r"""
         Weight of each completion in its group, `(rows,)`, float64, adding up to 1.
@@ -107,10 +120,10 @@ class Branches:
     Args:
         segment (`torch.Tensor` of shape `(B, T)`, int64):
             Segment of each token, numbered through the batch; -1 past a row's end.
-        forced (`torch.Tensor` of shape `(B, T)`, bool):
-            Tokens that were chosen and not sampled.
-        first (`torch.Tensor` of shape `(B, T)`, bool):
-            True on each token of the tree once: in the first row that holds it.
+        forced_ratio (`torch.Tensor` of shape `(B, T)`, float32):
+            1 on sampled tokens. On a forced one the importance ratio of the policy over how it was drawn,
+            $\\pi(a) / \\mu(a) = 1 - \\pi(a')$ for the sibling's first token a' that it had to differ from; NaN where
+            the sampler's log-probabilities are not known.
         parent (`torch.Tensor` of shape `(N,)`, int64):
             Parent of each segment. The prompts are numbered N, N + 1, ... in the order of the trees.
         leaf (`torch.Tensor` of shape `(B,)`, int64):
@@ -118,32 +131,27 @@ class Branches:
     """
 
     segment: torch.Tensor
-    forced: torch.Tensor
-    first: torch.Tensor
+    forced_ratio: torch.Tensor
     parent: torch.Tensor
     leaf: torch.Tensor
 
 
 def branches(trees: list[GrownTree], width: int) -> Branches:
     """The trees of a batch as tensors of `width` columns."""
-    rows = sum(len(tree.rows) for tree in trees)
-    total = sum(len(tree.segments) for tree in trees)
-    segment = torch.full((rows, width), -1)
-    forced, first = torch.zeros(rows, width, dtype=torch.bool), torch.zeros(rows, width, dtype=torch.bool)
-    parent, leaf, row, offset = [], [], 0, 0
-    for prompt, tree in enumerate(trees):
-        parent += [total + prompt if s.parent < 0 else offset + s.parent for s in tree.segments]
-        seen = set()
-        for end in tree.rows:
-            column = 0
-            for index in tree.path(end):
-                until = column + len(tree.segments[index].token_ids)
-                segment[row, column:until] = offset + index
-                forced[row, column] = tree.segments[index].forced
-                first[row, column:until] = index not in seen
-                seen.add(index)
-                column = until
-            leaf.append(offset + end)
-            row += 1
-        offset += len(tree.segments)
-    return Branches(segment, forced, first, torch.tensor(parent), torch.tensor(leaf))
+    offsets = [0, *accumulate(len(tree.segments) for tree in trees)]
+    rows = [(tree, offset, leaf) for tree, offset in zip(trees, offsets, strict=False) for leaf in tree.rows]
+    segments, ratio = torch.full((len(rows), width), -1), torch.ones(len(rows), width)
+    for row, (tree, offset, leaf) in enumerate(rows):
+        column = 0
+        for index in tree.path(leaf):
+            until = column + len(tree.segments[index].token_ids)
+            segments[row, column:until] = offset + index
+            if tree.segments[index].forced:
+                ratio[row, column] = tree.forced_ratio(index)
+            column = until
+    parent = [
+        offsets[-1] + prompt if segment.parent < 0 else offsets[prompt] + segment.parent
+        for prompt, tree in enumerate(trees)
+        for segment in tree.segments
+    ]
+    return Branches(segments, ratio, torch.tensor(parent), torch.tensor([offset + leaf for _, offset, leaf in rows]))

@@ -1,9 +1,12 @@
 """What every trainer here adds to TRL's `GRPOTrainer`, whatever its method: checks, clear faults, an exact resume."""
 
+import warnings
+
 from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
+from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
 from tempo_trl.trainers.vllm_server import explain_a_silent_server, wait_for_server
@@ -36,8 +39,15 @@ class BaseTrainer(GRPOTrainer):
     ):
         model_name = model if isinstance(model, str) else get_config_model_id(model.config)
         args = self._checked_config(args, model_name)
+        if (rollout := self._tree_rollout(args)) is not None:
+            keywords["rollout_func"] = _only_rollout(rollout, keywords.get("rollout_func"))
         wait_for_server(args, model_name)
-        super().__init__(model, reward_funcs, args, *positional, **keywords)
+        with warnings.catch_warnings():
+            if rollout is not None:  # TRL warns of an experimental feature that the user did not ask for
+                warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
+            super().__init__(model, reward_funcs, args, *positional, **keywords)
+        if rollout is not None:
+            check_trees_can_grow(self)
         self._model_name = model_name  # for messages
         checks.check_trainer(self)
         self._room = checks.room_for_prompts(self)  # None once a prompt did not fit: that is said once
@@ -55,6 +65,10 @@ class BaseTrainer(GRPOTrainer):
             )
         checks.check_settings(args)
         return args
+
+    def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:
+        """The rollout of a method whose completions are grown as trees; None where TRL samples them."""
+        return None
 
     def _get_train_sampler(self, dataset=None):
         # The epoch counts in fractions: 1.9999999 is two whole ones.
@@ -94,3 +108,12 @@ class BaseTrainer(GRPOTrainer):
         super()._save_rng_state(output_dir)
         # Rank 0 now writes trainer_state.json, which makes the checkpoint a whole one: only with every rank's files.
         self.accelerator.wait_for_everyone()
+
+
+def _only_rollout(grows_trees: TreeRollout, given: object) -> TreeRollout:
+    if given is not None:
+        raise ValueError(
+            "`rollout_func` must be None: this method grows its completions as trees by one of its own. Leave it out, "
+            "or take a method that samples them independently (TEMPOTrainer with rollout='iid')."
+        )
+    return grows_trees

@@ -1,15 +1,26 @@
 """TEMPO on TRL: the prefix tree of each group turns GRPO's one advantage a completion into one a token."""
 
+import json
 import textwrap
+from pathlib import Path
 
+import numpy as np
 import torch
+from accelerate.utils import gather_object
 
 from tempo_trl.credit.advantages import credit_tokens, flat_groups, prefix_tree
+from tempo_trl.credit.prefix_baseline import baseline_tokens
+from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import PrefixTree
 from tempo_trl.report.metrics import credit_sums, tree_sums
-from tempo_trl.trainers import checks
+from tempo_trl.rollout.tree import GrownTree, branches
+from tempo_trl.trainers import checks, grown_trees
 from tempo_trl.trainers.tempo_config import TEMPOConfig
 from tempo_trl.trainers.token_credit_trainer import TokenCreditTrainer, loss_mask
-from tempo_trl.trainers.whole_groups import gather_whole_groups
+from tempo_trl.trainers.whole_groups import WholeGroups, gather_whole_groups
+
+COVARIANCE_DEPTHS = np.array([1, 4, 16, 64, 256])  # tokens at which the covariance of the prefix baseline is logged
+COVARIANCE_FILE = "prefix_covariance.json"  # in a checkpoint
 
 
 class TEMPOTrainer(TokenCreditTrainer):
@@ -67,21 +78,74 @@ class TEMPOTrainer(TokenCreditTrainer):
 
     _config_cls = TEMPOConfig
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        learns = self.args.advantage_estimator == "prefix_baseline" and self.args.prefix_shrinkage == "auto"
+        self._covariance = PrefixCovariance() if learns else None
+
+    def _checked_config(self, args, model_name):
+        args = super()._checked_config(args, model_name)
+        args.check_credit()  # again: fields can be set after the configuration was built
+        return args
+
+    def _tree_rollout(self, args):
+        grow = {"fixed": grown_trees.fixed, "entropy": grown_trees.entropy}.get(args.rollout)
+        return grow and grow(args)
+
+    @property
+    def _trees(self) -> list[GrownTree] | None:
+        """The trees of the batch at hand; None where completions were sampled independently, as in evaluation."""
+        return None if self.args.rollout == "iid" else self.rollout_func.trees
+
     def _credit(self, output: dict) -> None:
         lengths, outcome = self._outcome(output["advantages"])
-        num_generations = self._group_size
+        num_generations, width = self._group_size, output["completion_ids"].shape[1]
         groups = gather_whole_groups(self.accelerator, output["completion_ids"], lengths, outcome, num_generations)
-
         tree = prefix_tree(groups.completion_ids, groups.lengths, num_generations)
-        advantages, td = credit_tokens(tree, groups.outcome, groups.completion_ids.shape[1], self.args.td_coef)
-        own_tokens = groups.own, slice(0, output["completion_ids"].shape[1])
-        if self.args.td_coef > 0:
+        weights = None if self._trees is None else grown_trees.row_weights(self._trees, self.args.leaf_weights)
+        columns = groups.completion_ids.shape[1]
+        advantages, td = credit_tokens(tree, groups.outcome, columns, self.args.td_coef, weights)
+        own_tokens = groups.own, slice(0, width)
+        if self.args.advantage_estimator == "prefix_baseline":
+            self._use_advantages(output, self._over_baseline(tree, groups, weights)[own_tokens])
+        elif self.args.td_coef > 0 or weights is not None:
             self._use_advantages(output, advantages[own_tokens])
+        self._treat_trees(output)
 
         flat = flat_groups(groups.outcome, num_generations)[groups.owned]
         sums = tree_sums(tree, groups.owned) | {"flat_groups": (flat.sum().item(), len(flat))}
         lone = num_generations == 1  # in evaluation only: a completion without a group is no tree
         self._log_credit(output, td[own_tokens].to(outcome.device), {} if lone else sums)
+
+    def _over_baseline(self, tree: PrefixTree, groups: WholeGroups, weights: torch.Tensor | None) -> torch.Tensor:
+        """Advantages over the prefix baseline; the covariance learns from the batch after its use, never before."""
+        columns = groups.completion_ids.shape[1]
+        shrinkage = self._covariance if self._covariance is not None else self.args.prefix_shrinkage
+        segments = None if self._trees is None else branches(self._trees, columns).segment
+        advantages = baseline_tokens(tree, groups.outcome, columns, shrinkage, segments)
+        if self._covariance is not None and self.model.training:
+            self._learn_covariance(tree, groups)
+        return advantages if weights is None else advantages * (tree.num_generations * weights.float())[:, None]
+
+    def _learn_covariance(self, tree: PrefixTree, groups: WholeGroups) -> None:
+        owned = torch.full_like(groups.outcome, torch.nan)  # a group that lies on several ranks counts once
+        rows = slice(groups.owned.start * tree.num_generations, groups.owned.stop * tree.num_generations)
+        owned[rows] = groups.outcome[rows]
+        if self._trees is not None:
+            owned[grown_trees.repeated_rows(self._trees)] = torch.nan  # one sample twice: no pair
+        statistics = gather_object([pair_statistics(tree, owned)])
+        self._covariance.update(sum(statistics, PairStatistics()))
+        metrics = self._metrics["train"]
+        metrics["tempo/prefix_explained"].append(self._covariance.explained)
+        for depth, covariance in zip(COVARIANCE_DEPTHS, self._covariance(COVARIANCE_DEPTHS).tolist(), strict=True):
+            metrics[f"tempo/prefix_covariance_{depth}"].append(covariance)
+
+    def _treat_trees(self, output: dict) -> None:
+        if self._trees is not None:
+            grown = branches(self._trees, output["completion_ids"].shape[1])
+            grown_trees.treat_forced_tokens(output, grown, self.args.forced_tokens)
+            self._count_loss_tokens(output)
+            self._log_sums("rollout", self.rollout_func.statistics())
 
     def _outcome(self, advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """True lengths of this rank's completions and TRL's scalar advantages, NaN where no reward function scored."""
@@ -99,3 +163,14 @@ class TEMPOTrainer(TokenCreditTrainer):
         if self.model.training and self.state.global_step == 0 and self.accelerator.is_main_process:
             checks.warn_of_a_first_batch_without_branches(totals)
         self._log_table(output, {n: rows[:, 0] / rows[:, 1].where(rows[:, 1] > 0, 1.0) for n, rows in credit.items()})
+
+    def _save_rng_state(self, output_dir):
+        if self._covariance is not None and self.args.should_save:
+            Path(output_dir, COVARIANCE_FILE).write_text(json.dumps(self._covariance.state_dict()))
+        super()._save_rng_state(output_dir)
+
+    def _load_rng_state(self, checkpoint):
+        super()._load_rng_state(checkpoint)
+        saved = Path(checkpoint, COVARIANCE_FILE) if checkpoint is not None else None
+        if self._covariance is not None and saved is not None and saved.exists():
+            self._covariance.load_state_dict(json.loads(saved.read_text()))

@@ -34,6 +34,18 @@ class TokenCreditTrainer(BaseTrainer):
         output["outcome_advantages"] = output["advantages"]
         output["advantages"] = advantages.to(output["advantages"].device)
 
+    def _own_rewards(self) -> torch.Tensor:
+        """TRL's weighted sum of the rewards of this rank's completions, `(B,)`, NaN where no function scored one."""
+        completion_ids, rewards_per_func = self._scored
+        begin = self.accelerator.process_index * len(completion_ids)
+        own = rewards_per_func[begin : begin + len(completion_ids)]
+        rewards = (own * self.reward_weights.to(own.device)).nansum(dim=1)
+        return rewards.masked_fill(own.isnan().all(dim=1), torch.nan)
+
+    def _count_loss_tokens(self, output: dict) -> None:
+        """Tell TRL's loss how many tokens the batch has, on all ranks, after some were taken out by `tool_mask`."""
+        output["num_items_in_batch"] = self.accelerator.gather(loss_mask(output).sum()).sum()
+
     @property
     def _mode(self) -> str:
         return "train" if self.model.training else "eval"

@@ -1,0 +1,149 @@
+"""Generalised advantage estimation and the critic's loss, as in PPO (https://huggingface.co/papers/1707.06347).
+
+Indices: everything is (B, T), rows are right-padded completions, `values[t]` is the value of the state that token t is
+chosen in: the prompt and the tokens before t. `mask` is 1 on the tokens that the policy chose.
+"""
+
+import torch
+from torch.nn.functional import pad
+
+from tempo_trl.credit.traces import eligibility_trace
+
+SMALLEST_VARIANCE = 1e-8  # added to the variance, so that advantages that are all the same become 0
+
+
+def gae(
+    rewards: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, gamma: float, lam: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    r"""
+    Generalised advantages and returns (https://huggingface.co/papers/1506.02438, equation 16).
+
+    $A_t = \sum_{l \ge 0} (\gamma\lambda)^l \, \delta_{t+l}$ with $\delta_t = r_t + \gamma V_{t+1} - V_t$; the return,
+    which the critic learns, is $A_t + V_t$. Time counts chosen tokens: one outside the mask inside a row (a tool's) is
+    part of the states after it and takes no step, so $t + 1$ is the row's next token in the mask. After the last one
+    the value is 0, as the episode is over. That holds for truncated completions too: their reward is final, and
+    nothing that would be sampled beyond the length limit is worth anything.
+
+    Linear in T, in time and memory, without a loop over tokens.
+
+    Args:
+        rewards (`torch.Tensor` of shape `(B, T)`, floating point):
+            Reward of each token; outside the mask it is not read.
+        values (`torch.Tensor` of shape `(B, T)`, floating point):
+            Value of the state before each token; outside the mask it is not read.
+        mask (`torch.Tensor` of shape `(B, T)`):
+            1 on the tokens of the loss.
+        gamma (`float`):
+            Discount of a step, from 0 to 1.
+        lam (`float`):
+            Lambda, from 0 to 1: 0 gives one-step TD errors, 1 the discounted sum of rewards minus the value.
+
+    Returns:
+        `tuple[torch.Tensor, torch.Tensor]`: advantages and returns, each `(B, T)`, dtype and device of `values`, 0
+        outside the mask.
+
+    Raises:
+        ValueError: if the shapes differ, or gamma or lambda does not lie between 0 and 1.
+    """
+    if not rewards.shape == values.shape == mask.shape or values.ndim != 2:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (rewards, values, mask))
+        raise ValueError(f"`rewards`, `values` and `mask` must all be (B, T), got the shapes {shapes}.")
+    for name, number in {"gamma": gamma, "lam": lam}.items():
+        if not 0.0 <= number <= 1.0:
+            raise ValueError(f"`{name}` must lie between 0 and 1, got {number!r}.")
+    inside = mask != 0
+    reward, value = _packed(rewards.to(values.dtype), inside), _packed(values, inside)
+    td_error = reward + gamma * pad(value, (0, 1))[:, 1:] - value
+    advantages = _unpacked(eligibility_trace(td_error.flip(1), gamma * lam).flip(1), inside)
+    return advantages, (advantages + values).masked_fill(~inside, 0.0)
+
+
+def _places(inside: torch.Tensor) -> torch.Tensor:
+    """Where each token goes if a row's tokens of the mask move together to its start; the others to column T."""
+    return (inside.cumsum(dim=1) - 1).masked_fill(~inside, inside.shape[1])
+
+
+def _packed(x: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """The tokens of the mask at the start of each row, zeros behind them."""
+    start = x.new_zeros(len(x), x.shape[1] + 1)
+    return start.scatter(1, _places(inside), x)[:, : x.shape[1]]
+
+
+def _unpacked(x: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    return pad(x, (0, 1)).gather(1, _places(inside))
+
+
+def at_last_token(rewards: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """
+    Put the reward of a completion, `(B,)`, on its last token of the mask: `(B, T)`, zero elsewhere.
+
+    A row without such a token has no reward.
+    """
+    inside = mask != 0
+    is_last = inside & (inside.cumsum(dim=1) == inside.sum(dim=1, keepdim=True))
+    return torch.where(is_last, rewards.unsqueeze(1), 0.0)
+
+
+def moments(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """
+    Number, sum and sum of squares of `x` over the mask, `(3,)` of float64: sums over ranks are sums of these.
+    """
+    inside = x.double().masked_fill(mask == 0, 0.0)
+    return torch.stack([(mask != 0).sum().double(), inside.sum(), inside.square().sum()])
+
+
+def mean_and_variance(moments: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and unbiased variance, 0-dim float64, of what has these [`moments`]. Both 0 where there is nothing."""
+    number, total, squares = moments
+    mean = total / number.clamp(min=1)
+    return mean, ((squares - number * mean.square()) / (number - 1).clamp(min=1)).clamp(min=0)
+
+
+def whiten(advantages: torch.Tensor, mask: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+    r"""
+    $(A - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$ on the mask, 0 outside of it.
+
+    Args:
+        advantages, mask (`torch.Tensor` of shape `(B, T)`):
+            Advantages, and 1 on the tokens of the loss.
+        mean, variance (`torch.Tensor`, 0-dim):
+            Of all the advantages that train together, those of other ranks too: see [`mean_and_variance`].
+
+    Returns:
+        `torch.Tensor` of shape `(B, T)`, dtype and device of `advantages`.
+    """
+    whitened = (advantages - mean) * (variance + SMALLEST_VARIANCE).rsqrt()
+    return whitened.to(advantages.dtype).masked_fill(mask == 0, 0.0)
+
+
+def value_loss(
+    values: torch.Tensor,
+    returns: torch.Tensor,
+    old_values: torch.Tensor,
+    mask: torch.Tensor,
+    clip_range: float | None = None,
+) -> torch.Tensor:
+    r"""
+    The critic's loss of each token, $\frac{1}{2} \max((V - R)^2, (V^{clip} - R)^2)$.
+
+    $V^{clip}$ is V kept within `clip_range` of the value at the time of sampling, so that a larger change earns
+    nothing. That is how PPO's first implementation had it; the paper's is the plain $\frac{1}{2} (V - R)^2$.
+
+    Args:
+        values (`torch.Tensor` of shape `(B, T)`):
+            What the critic says now; gradients flow back to it.
+        returns, old_values (`torch.Tensor` of shape `(B, T)`):
+            Its target, and what it said when the completions were sampled.
+        mask (`torch.Tensor` of shape `(B, T)`):
+            1 on the tokens of the loss.
+        clip_range (`float`, *optional*):
+            Above 0; `None` for no clipping.
+
+    Returns:
+        `torch.Tensor` of shape `(B, T)`, 0 outside the mask.
+    """
+    loss = (values - returns).square()
+    if clip_range is not None:
+        clipped = old_values + (values - old_values).clamp(-clip_range, clip_range)
+        loss = torch.max(loss, (clipped - returns).square())
+    return 0.5 * loss.masked_fill(mask == 0, 0.0)

@@ -1,0 +1,155 @@
+"""Values up an explicit tree, and advantages among siblings: the credit of both methods called TreeRPO.
+
+A tree is given by its segments (nodes): `parent` is (N,), the parent of each segment, where the prompts are numbered
+N, N + 1, ...; `leaf` is (B,), the segment in which each completion ends; `segment` is (B, T), the segment of each
+token, -1 past a row's end. Several trees lie in one such numbering.
+"""
+
+import torch
+
+from tempo_trl.credit.advantages import EPSILON
+
+AVERAGES = ("children", "leaves")
+SIBLING_SCALES = ("none", "std", "bernoulli")
+
+
+def sibling_advantages(
+    segment: torch.Tensor,
+    parent: torch.Tensor,
+    leaf: torch.Tensor,
+    rewards: torch.Tensor,
+    *,
+    average: str = "children",
+    scale: str = "none",
+) -> torch.Tensor:
+    r"""
+    Advantage of every token: the value of its segment relative to those of the segment's siblings.
+
+    $$A_n = \frac{V(n) - \mathrm{mean}_{m \in \mathrm{sib}(n)} V(m)}{\mathrm{scale}}$$
+
+    where sib(n) holds the children of n's parent, n itself included. TreeRPO (https://huggingface.co/papers/2506.05183)
+    takes `average="children"`; hierarchical TreeRPO `average="leaves"` and `scale="none"` (sections 3.1.2 and 3.1.3).
+    Siblings of equal value, or a lone child, get exactly 0.
+
+    Args:
+        segment (`torch.Tensor` of shape `(B, T)`, integer):
+            Segment of each token, -1 past a row's end.
+        parent (`torch.Tensor` of shape `(N,)`, integer):
+            Parent of each segment, N or more for a prompt.
+        leaf (`torch.Tensor` of shape `(B,)`, integer):
+            Segment in which each completion ends.
+        rewards (`torch.Tensor` of shape `(B,)`):
+            Rewards, NaN where a completion is unscorable: it has no say, and what only it reaches gets 0.
+        average (`str`, *optional*, defaults to `"children"`):
+            As in [`segment_values`].
+        scale (`str`, *optional*, defaults to `"none"`):
+            `"none"` for 1, `"std"` for the siblings' standard deviation (ddof 1, + 1e-4, as TRL's), `"bernoulli"` for
+            $\sqrt{m (1 - m)}$ of their mean m, which asks for rewards between 0 and 1.
+
+    Returns:
+        `torch.Tensor` of shape `(B, T)`, float32, on the device of `segment`.
+
+    Raises:
+        ValueError: for an unknown average or scale, or rewards outside of 0 to 1 with `"bernoulli"`.
+    """
+    values = segment_values(parent.cpu(), leaf.cpu(), rewards.detach().cpu(), average)
+    advantages = _relative_to_siblings(parent.cpu(), values, scale)
+    padded = torch.cat([advantages, torch.zeros(1, dtype=advantages.dtype)])  # -1 is the last: 0 past a row's end
+    return padded.float().to(segment.device)[segment]
+
+
+def segment_values(
+    parent: torch.Tensor, leaf: torch.Tensor, rewards: torch.Tensor, average: str = "children"
+) -> torch.Tensor:
+    r"""
+    Value of the state at the end of every segment, and of the prompts.
+
+    A leaf's is the mean reward of the completions that end there. Above, `"children"` takes the mean of the children's
+    values, $V(n) = \frac{1}{|C(n)|} \sum_{c \in C(n)} V(c)$, and `"leaves"` that of all the leaves below. They differ
+    where branches have unequal numbers of leaves.
+
+    Args:
+        parent (`torch.Tensor` of shape `(N,)`, integer):
+            Parent of each segment, N or more for a prompt.
+        leaf (`torch.Tensor` of shape `(B,)`, integer):
+            Segment in which each completion ends.
+        rewards (`torch.Tensor` of shape `(B,)`):
+            Rewards; NaN has no say.
+        average (`str`, *optional*, defaults to `"children"`):
+            `"children"` or `"leaves"`.
+
+    Returns:
+        `torch.Tensor` of shape `(N + P,)`, float64, the P prompts last; NaN where no completion below is scorable.
+    """
+    if average not in AVERAGES:
+        raise ValueError(f"`average` must be one of {AVERAGES}, got {average!r}.")
+    segments = len(parent)
+    total = torch.zeros(max(segments, int(parent.max()) + 1 if segments else 0), dtype=torch.float64)
+    count = torch.zeros_like(total)
+    scorable = ~rewards.isnan()
+    total.index_add_(0, leaf[scorable], rewards[scorable].double())
+    count.index_add_(0, leaf[scorable], torch.ones_like(rewards[scorable], dtype=torch.float64))
+    total, count = total / count.clamp(min=1), (count > 0).double()  # a leaf has one say, however many rows end in it
+    for level in _levels_bottom_up(parent):
+        value = total[level] if average == "leaves" else total[level] / count[level].clamp(min=1)
+        weight = count[level] if average == "leaves" else (count[level] > 0).double()
+        total.index_add_(0, parent[level], value)
+        count.index_add_(0, parent[level], weight)
+    return torch.where(count > 0, total / count.clamp(min=1), torch.nan)
+
+
+def count_once(segment: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """True on each token of a tree in one row only: the first that holds it under the mask. `(B, T)`, bool.
+
+    Args:
+        segment (`torch.Tensor` of shape `(B, T)`, integer):
+            Segment of each token, -1 past a row's end.
+        mask (`torch.Tensor` of shape `(B, T)`):
+            Non-zero on the tokens of the loss; a row without any leaves its segments to the next.
+    """
+    inside = (segment >= 0) & (mask > 0)
+    row = torch.arange(len(segment), device=segment.device)[:, None].expand_as(segment)
+    first = torch.full((int(segment.max()) + 1,), len(segment), device=segment.device)
+    first.scatter_reduce_(0, segment[inside], row[inside], "amin")
+    return inside & (first[segment.clamp(min=0)] == row)
+
+
+def _levels_bottom_up(parent: torch.Tensor) -> list[torch.Tensor]:
+    """Segments of each depth, the deepest first."""
+    if not len(parent):
+        return []
+    depth = torch.zeros(len(parent), dtype=torch.int64)
+    ancestor = parent
+    while (inside := ancestor < len(parent)).any():
+        depth += inside
+        ancestor = torch.where(inside, parent[ancestor.clamp(max=len(parent) - 1)], ancestor)
+    return (
+        [torch.nonzero(depth == level).flatten() for level in range(int(depth.max()), -1, -1)] if len(parent) else []
+    )
+
+
+def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, scale: str) -> torch.Tensor:
+    """Advantage of each segment among the children of its parent: `(N,)`, 0 where nothing differs or is unscorable."""
+    if scale not in SIBLING_SCALES:
+        raise ValueError(f"`scale` must be one of {SIBLING_SCALES}, got {scale!r}.")
+    own = values[: len(parent)]
+    scorable = ~own.isnan()
+    own, above = own[scorable], parent[scorable]
+    count = torch.bincount(above, minlength=len(values)).double()
+    mean = torch.bincount(above, own, len(values)) / count.clamp(min=1)
+    centred = own - mean[above]
+    low, high = (mean.scatter_reduce(0, above, own, kind, include_self=False) for kind in ("amin", "amax"))
+    if scale == "std":
+        squares = torch.bincount(above, centred.square(), len(values))
+        centred = centred / ((squares / (count - 1).clamp(min=1)).sqrt() + EPSILON)[above]
+    elif scale == "bernoulli":
+        if len(own) and not (own.min() >= 0 and own.max() <= 1):
+            raise ValueError(
+                f"`bernoulli` needs rewards between 0 and 1, got values of {own.min():g} to {own.max():g}. Take "
+                "`std`, or a reward that is 0 or 1."
+            )
+        centred = centred / (mean * (1 - mean)).sqrt()[above]
+    advantages = torch.zeros(len(parent), dtype=torch.float64)
+    # Equal values may miss their mean by a rounding error, which a small scale would blow up.
+    advantages[scorable] = torch.where(low[above] >= high[above], 0.0, centred)
+    return advantages

@@ -1,0 +1,102 @@
+"""All methods side by side: accuracy at equal numbers of sampled tokens, with its spread over seeds."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+import tempo_trl
+from tempo_trl.demo.geometry import GROUP, ROWS
+from tempo_trl.demo.results import Curve, difference, read_curve
+from tempo_trl.demo.task import HELD_OUT
+
+BASELINE = "grpo"
+
+
+@dataclass(frozen=True)
+class TokenCurve:
+    """A run's accuracy curve, and the tokens it had sampled to train on at each evaluation, a shared one once."""
+
+    curve: Curve
+    tokens: np.ndarray
+
+    def at(self, tokens: float) -> Curve:
+        """The curve up to a number of sampled tokens; its last point lies between two evaluations."""
+        kept = self.tokens < tokens
+        columns = (self.curve.generations, self.curve.seconds, self.curve.accuracy)
+        cut = [np.append(c[kept], np.interp(tokens, self.tokens, c)) for c in columns]
+        return Curve(self.curve.method, self.curve.seed, *cut)
+
+
+def read_token_curve(method: str, seed: int, folder: Path) -> TokenCurve:
+    """The curve that a run's `trainer_state.json` holds, resumed or not."""
+    sampled = {}
+    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    for entry in history:
+        if "rollout/generated_tokens" in entry:
+            sampled[entry["step"]] = ROWS // GROUP * entry["rollout/generated_tokens"]
+        elif "completions/mean_length" in entry:
+            sampled[entry["step"]] = ROWS * entry["completions/mean_length"]
+    evaluated = dict.fromkeys(entry["step"] for entry in history if "eval_reward" in entry)
+    tokens = [sum(count for at, count in sampled.items() if at <= step) for step in evaluated]
+    return TokenCurve(read_curve(method, seed, folder), np.array(tokens))
+
+
+def show_methods(runs: list, folder: Path, console: Console) -> None:
+    """Print the table of methods and write its numbers to methods.json in `folder`."""
+    methods = list(dict.fromkeys(run.method for run in runs))
+    curves = {m: [read_token_curve(m, run.seed, run.folder) for run in runs if run.method == m] for m in methods}
+    budget = min(curve.tokens[-1] for own in curves.values() for curve in own)
+    rows = {method: [curve.at(budget) for curve in own] for method, own in curves.items()}
+    console.print(method_table(rows, budget))
+    _write(curves, rows, budget, folder / "methods.json")
+    console.print(f"Numbers: {folder / 'methods.json'}", highlight=False)
+
+
+def method_table(rows: dict[str, list[Curve]], budget: float) -> Table:
+    """A row a method, at `budget` sampled tokens: mean over the seeds, their range, and the paired difference."""
+    seeds = len(next(iter(rows.values())))
+    table = Table(
+        title=f"After {budget / 1000:,.0f} thousand sampled tokens: accuracy on {HELD_OUT} held-out problems, "
+        f"{seeds} seed(s)",
+        caption="range over the seeds; difference paired over them, with its 95% interval",
+        box=SIMPLE_HEAD,
+    )
+    for heading in ("method", "accuracy", "range", f"- {BASELINE}", "generations", "seconds"):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    for method, own in rows.items():
+        table.add_row(method, *_cells(own, rows.get(BASELINE)))
+    return table
+
+
+def _cells(own: list[Curve], baseline: list[Curve] | None) -> tuple[str, ...]:
+    final = [curve.accuracy[-1] for curve in own]
+    versus = ""
+    if baseline is not None and own is not baseline:
+        mean, low, high = (100 * number for number in difference(own, baseline, HELD_OUT))
+        versus = f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+    generations, seconds = (np.mean([getattr(c, unit)[-1] for c in own]) for unit in ("generations", "seconds"))
+    spread = f"{min(final):.1%} to {max(final):.1%}"
+    return f"{np.mean(final):.1%}", spread, versus, f"{generations:.1f}", f"{seconds:.0f}"
+
+
+def _write(curves: dict[str, list[TokenCurve]], rows: dict[str, list[Curve]], budget: float, path: Path) -> None:
+    """All numbers behind the table, for other programs."""
+    runs = [
+        {
+            "method": method,
+            "seed": curve.curve.seed,
+            "tokens": curve.tokens.tolist(),
+            "accuracy": curve.curve.accuracy.tolist(),
+            "seconds": curve.curve.seconds.tolist(),
+            "accuracy_at_budget": float(at.accuracy[-1]),
+        }
+        for method, own in curves.items()
+        for curve, at in zip(own, rows[method], strict=True)
+    ]
+    numbers = {"tempo_trl": tempo_trl.__version__, "sampled_tokens": float(budget), "runs": runs}
+    path.write_text(json.dumps(numbers, indent=2))

@@ -1,0 +1,253 @@
+"""Trees that split where the policy is uncertain what comes next."""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from tempo_trl.rollout.growth import Continuation, Plant, Request, Rules, Top
+from tempo_trl.rollout.tree import Segment
+
+
+class EntropyTree:
+    """
+    The tree of hierarchical TreeRPO (Tree Relative Policy Optimization, section 3.2): completions are sampled to
+    their end, and split in two where they pass a gate. The sampled tokens after the gate stay as one child; the other
+    begins with another token and is sampled to its end in the next round.
+
+    A segment has a gate after its first token that ends with a delimiter, is at least its `min_segment_tokens`-th and
+    is followed by a token from a distribution of entropy above `entropy_threshold`. Before the first token there is
+    always a split, whose second child is a plain second sample where no other token has a positive probability.
+
+    A group of `num_generations` completions holds at most as many leaves. Splits go breadth-first by rounds, and
+    within a round the gate with the fewest tokens before it comes first, until there are enough leaves. Once a tree
+    splits no more, every leaf segment longer than `coverage_tokens` gets an extra sibling, the longest first, as far
+    as the group has room. If there are fewer leaves than completions, leaves are repeated in turn.
+
+    Args:
+        num_generations (`int`):
+            Completions of a group, at least 2.
+        max_depth (`int`):
+            Deepest segment; children of the prompt have depth 1.
+        min_segment_tokens (`int`):
+            Shortest segment that splits, in tokens.
+        entropy_threshold (`float`):
+            Entropy above which a segment splits, in nats, at least 0.
+        entropy_top_k (`int`):
+            The entropy is of this many likeliest tokens of the distribution sampled from, made to add up to 1.
+        delimiters (`Sequence[str]`):
+            A token of which the text, without trailing spaces, ends with one of these ends a thought.
+        coverage_tokens (`int`, *optional*):
+            Longest leaf segment, in tokens, that gets no extra sibling; without it none does.
+
+    Raises:
+        ValueError: if one of them is too small.
+    """
+
+    def __init__(
+        self,
+        num_generations: int,
+        max_depth: int = 7,
+        min_segment_tokens: int = 150,
+        entropy_threshold: float = 1.0,
+        entropy_top_k: int = 20,
+        delimiters: Sequence[str] = (".", "\n", "!", "?", ";", ":"),
+        coverage_tokens: int | None = None,
+    ):
+        least = {"num_generations": 2, "max_depth": 1, "min_segment_tokens": 1, "entropy_top_k": 2}
+        least |= {"entropy_threshold": 0, "coverage_tokens": 1}
+        given = {name: value for name, value in locals().items() if name in least and value is not None}
+        for name, value in given.items():
+            if value < least[name]:
+                raise ValueError(f"`{name}` of an entropy tree must be at least {least[name]}, got {value}.")
+        self.num_generations, self.max_depth, self.top_k = num_generations, max_depth, entropy_top_k
+        self.min_segment_tokens, self.entropy_threshold = min_segment_tokens, entropy_threshold
+        self.delimiters, self.coverage_tokens = tuple(delimiters), coverage_tokens
+        self._ends_thought: dict[int, bool] = {}  # token: whether its text ends with a delimiter
+
+    def plant(self, prompt_ids: list[int], rules: Rules) -> "EntropyPlant":
+        """A tree of nothing but its prompt. Its choices are drawn from a seed of torch's own generator."""
+        generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
+        return EntropyPlant(self, prompt_ids, rules, generator)
+
+    def gates(self, token_ids: list[int], top: Top, rules: Rules) -> list[int]:
+        """Lengths at which a segment of these tokens could split, shortest first."""
+        uncertain = torch.nonzero(entropies(top, self.top_k) > self.entropy_threshold).flatten().tolist()
+        return [
+            length  # of the segment before the uncertain token
+            for length in uncertain
+            if length >= self.min_segment_tokens and self._ends_a_thought(token_ids[length - 1], rules)
+        ]
+
+    def _ends_a_thought(self, token: int, rules: Rules) -> bool:
+        if token not in self._ends_thought:
+            text = rules.tokenizer.decode([token], skip_special_tokens=False)
+            self._ends_thought[token] = text.rstrip(" ").endswith(self.delimiters)
+        return self._ends_thought[token]
+
+
+def entropies(top: Top, top_k: int) -> torch.Tensor:
+    """Entropy of the `top_k` likeliest tokens, renormalised, at each position, in nats, `(T,)`."""
+    return torch.special.entr(top.logprobs[:, :top_k].double().softmax(dim=-1)).sum(dim=-1)
+
+
+def alternative(
+    top: Top, taken: int, top_k: int, greedy: bool, generator: torch.Generator
+) -> tuple[int, float] | None:
+    """
+    Another token than `taken` for the first position of `top`, and its log-probability there.
+
+    It is drawn from the `top_k` likeliest, renormalised without `taken`, or the likeliest of them if `greedy`. None if
+    no other has a positive probability.
+    """
+    ids, logprobs = top.token_ids[0, :top_k], top.logprobs[0, :top_k]
+    probabilities = logprobs.double().exp() * (ids != taken)
+    if not probabilities.any():
+        return None
+    choice = probabilities.argmax() if greedy else torch.multinomial(probabilities, 1, generator=generator)
+    return int(ids[choice]), float(logprobs[choice])
+
+
+@dataclass
+class Node:
+    """What the grower knows of a segment beside its tokens.
+
+    Args:
+        depth (`int`):
+            Segments from the prompt to it, itself included.
+        start (`int`):
+            Tokens of the completion before it.
+        top ([`Top`]):
+            The likeliest tokens at each of its positions; those of a forced token say nothing.
+        splits (`bool`):
+            Whether it may be split: not if it is there for coverage.
+    """
+
+    depth: int
+    start: int
+    top: Top
+    splits: bool = True
+
+
+@dataclass
+class Branch:
+    """A child to be grown below `parent`, with its first token and that token's log-probability where it is forced."""
+
+    parent: int
+    forced: tuple[int, float] | None = None
+    splits: bool = True
+
+
+class EntropyPlant(Plant):
+    """One tree of [`EntropyTree`] while it grows."""
+
+    def __init__(self, shape: EntropyTree, prompt_ids: list[int], rules: Rules, generator: torch.Generator):
+        super().__init__(prompt_ids, rules)
+        self.shape, self.generator = shape, generator
+        self.nodes: list[Node] = []  # of each segment
+        self.waiting = [Branch(-1)]  # asked for in the next round
+        self.covered = False
+
+    def requests(self) -> list[Request]:
+        paths = [self._path(branch) for branch in self.waiting]
+        return [Request(self.prompt_ids, path, 1, self.rules.max_tokens - len(path)) for path in paths]
+
+    def take(self, answers: list[list[Continuation]]) -> None:
+        grown, self.waiting = self.waiting, []
+        fresh = [self._add(branch, answer) for branch, (answer,) in zip(grown, answers, strict=True)]
+        if len(self.nodes) == 1:
+            self._split_root()
+        self._split(fresh)
+        if not self.waiting and not self.covered:
+            self._cover()
+
+    def rows(self) -> list[int]:
+        leaves = self.tree.leaves()
+        return sorted(leaves[row % len(leaves)] for row in range(self.shape.num_generations))
+
+    def _path(self, branch: Branch) -> list[int]:
+        path = self.tree.completion_ids(branch.parent)
+        return path if branch.forced is None else [*path, branch.forced[0]]
+
+    def _has_room(self) -> bool:
+        return len(self.tree.leaves()) + len(self.waiting) < self.shape.num_generations
+
+    def _grow_below(self, parent: int, forced: tuple[int, float] | None, splits: bool = True) -> None:
+        """Ask for a child in the next round, unless its forced token ends the completion."""
+        branch = Branch(parent, forced, splits)
+        if forced is not None and self.rules.is_over(self._path(branch)):
+            self._add(branch, Continuation([], []))
+        else:
+            self.waiting.append(branch)
+
+    def _add(self, branch: Branch, continuation: Continuation) -> int:
+        """The segment of a grown branch."""
+        token_ids, logprobs, top = continuation.token_ids, continuation.logprobs, continuation.top
+        if branch.forced is not None:
+            token, logprob = branch.forced
+            token_ids = [token, *token_ids]
+            logprobs = logprobs if logprobs is None else [logprob, *logprobs]
+            top = _behind_a_forced_token(top, self.shape.top_k)
+        above = self.nodes[branch.parent] if branch.parent >= 0 else None
+        depth = above.depth + 1 if above else 1
+        start = len(self.tree.completion_ids(branch.parent))
+        self.tree.segments.append(Segment(branch.parent, token_ids, logprobs, branch.forced is not None))
+        self.nodes.append(Node(depth, start, top, branch.splits))
+        return len(self.nodes) - 1
+
+    def _alternative(self, top: Top, taken: int) -> tuple[int, float] | None:
+        return alternative(top, taken, self.shape.top_k, self.rules.greedy, self.generator)
+
+    def _split_root(self) -> None:
+        first = self.tree.segments[0]
+        self._grow_below(-1, self._alternative(self.nodes[0].top, first.token_ids[0]))
+
+    def _split(self, fresh: list[int]) -> None:
+        """Split segments at their gates, in the order of the tokens before the gate, while there is room."""
+        gates = [gate for index in fresh if (gate := self._gate(index))]
+        heapq.heapify(gates)
+        while gates and self._has_room():
+            _, index, length = heapq.heappop(gates)
+            if gate := self._gate(self._split_at(index, length)):
+                heapq.heappush(gates, gate)
+
+    def _gate(self, index: int) -> tuple[int, int, int] | None:
+        """First gate of a segment as (tokens of the completion before it, segment, length of the segment there)."""
+        node, segment = self.nodes[index], self.tree.segments[index]
+        if not node.splits or node.depth >= self.shape.max_depth:
+            return None
+        lengths = self.shape.gates(segment.token_ids, node.top, self.rules)
+        return (node.start + lengths[0], index, lengths[0]) if lengths else None
+
+    def _split_at(self, index: int, length: int) -> int:
+        """Cut a segment; what was sampled after the cut becomes its first child, which is returned."""
+        node, segment = self.nodes[index], self.tree.segments[index]
+        after = Continuation(segment.token_ids[length:], segment.logprobs and segment.logprobs[length:])
+        after.top = node.top[length:]
+        segment.token_ids = segment.token_ids[:length]
+        segment.logprobs = segment.logprobs and segment.logprobs[:length]
+        node.top = node.top[:length]
+        child = self._add(Branch(index), after)
+        self._grow_below(index, self._alternative(after.top, after.token_ids[0]))
+        return child
+
+    def _cover(self) -> None:
+        """Give long leaf segments an extra sibling each, the longest first, while there is room."""
+        self.covered = True
+        if self.shape.coverage_tokens is None:
+            return
+        length = {leaf: len(self.tree.segments[leaf].token_ids) for leaf in self.tree.leaves()}
+        for leaf in sorted(length, key=length.get, reverse=True):
+            if length[leaf] > self.shape.coverage_tokens and self._has_room():
+                self._grow_below(self.tree.segments[leaf].parent, None, splits=False)
+
+
+def _behind_a_forced_token(top: Top | None, top_k: int) -> Top:
+    """The likeliest tokens of a segment that begins with a forced token: a row that says nothing, then `top`."""
+    width = top_k if top is None else top.token_ids.shape[1]
+    ids, logprobs = torch.zeros(1, width, dtype=torch.int64), torch.full((1, width), -torch.inf)
+    logprobs[0, 0] = 0.0
+    if top is None:
+        return Top(ids, logprobs)
+    return Top(torch.cat([ids, top.token_ids]), torch.cat([logprobs, top.logprobs]))

@@ -1,0 +1,76 @@
+"""Trees of a fixed shape: as many children at every node, in steps of as many tokens."""
+
+from tempo_trl.rollout.growth import Continuation, Plant, Request, Rules
+from tempo_trl.rollout.tree import Segment
+
+
+class FixedTree:
+    """
+    The N-ary tree of TreeRPO (https://huggingface.co/papers/2506.05183): every node is continued `children` times by
+    at most `step_tokens` tokens, `depth` times over. A leaf ends at an end-of-sequence token, a stop string, the
+    longest completion or the last step.
+
+    A leaf that ends above the last step stands for all leaves that it closes: at depth d it fills
+    `children ** (depth - d)` completions. The uniform mean over completions is then the paper's mean of children.
+
+    Args:
+        children (`int`):
+            Continuations of a node, N, at least 2.
+        depth (`int`):
+            Steps from the prompt to a leaf, D, at least 1. A group has N ** D completions.
+        step_tokens (`int`):
+            Longest step, in tokens. No completion is longer than `depth * step_tokens`.
+
+    Raises:
+        ValueError: if one of them is too small.
+    """
+
+    top_k = 0
+
+    def __init__(self, children: int, depth: int, step_tokens: int):
+        for name, value, least in (("children", children, 2), ("depth", depth, 1), ("step_tokens", step_tokens, 1)):
+            if value < least:
+                raise ValueError(f"`{name}` of a fixed tree must be at least {least}, got {value}.")
+        self.children, self.depth, self.step_tokens = children, depth, step_tokens
+        self.num_generations = children**depth
+
+    def plant(self, prompt_ids: list[int], rules: Rules) -> "FixedPlant":
+        """A tree of nothing but its prompt."""
+        return FixedPlant(self, prompt_ids, rules)
+
+
+class FixedPlant(Plant):
+    """One tree of [`FixedTree`] while it grows, a level a round."""
+
+    def __init__(self, shape: FixedTree, prompt_ids: list[int], rules: Rules):
+        super().__init__(prompt_ids, rules)
+        self.shape = shape
+        self.level = 0  # depth of the open nodes
+        self.open = {-1: []}  # node: token ids of the path to it
+
+    def requests(self) -> list[Request]:
+        step, longest = self.shape.step_tokens, self.rules.max_tokens
+        return [
+            Request(self.prompt_ids, path, self.shape.children, min(step, longest - len(path)))
+            for path in self.open.values()
+        ]
+
+    def take(self, answers: list[list[Continuation]]) -> None:
+        self.level += 1
+        above, self.open = self.open, {}
+        for (parent, path), continuations in zip(above.items(), answers, strict=True):
+            for continuation in continuations:
+                self._add(parent, path, continuation)
+
+    def _add(self, parent: int, path: list[int], continuation: Continuation) -> None:
+        self.tree.segments.append(Segment(parent, continuation.token_ids, continuation.logprobs))
+        path = path + continuation.token_ids
+        if not continuation.stopped and self.level < self.shape.depth and len(path) < self.rules.max_tokens:
+            self.open[len(self.tree.segments) - 1] = path
+
+    def rows(self) -> list[int]:
+        depth = [0]  # last: of the prompt, which is segment -1
+        for segment in self.tree.segments:
+            depth.insert(-1, depth[segment.parent] + 1)
+        closed = {leaf: self.shape.children ** (self.shape.depth - depth[leaf]) for leaf in self.tree.leaves()}
+        return [leaf for leaf, stands_for in closed.items() for _ in range(stands_for)]

@@ -1,0 +1,218 @@
+"""Growing trees in rounds: each round asks a sampler for the continuations of all open nodes at once."""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from tempo_trl.rollout.tree import GrownTree
+
+
+class Request(NamedTuple):
+    """
+    Continuations that a node asks for.
+
+    Args:
+        prompt_ids (`list[int]`):
+            Token ids of the prompt.
+        path_ids (`list[int]`):
+            Token ids of the completion up to the node.
+        n (`int`):
+            Number of continuations.
+        max_tokens (`int`):
+            Longest continuation, in tokens, at least 1.
+    """
+
+    prompt_ids: list[int]
+    path_ids: list[int]
+    n: int
+    max_tokens: int
+
+    @property
+    def prefix_ids(self) -> list[int]:
+        """What is continued."""
+        return [*self.prompt_ids, *self.path_ids]
+
+
+class Top(NamedTuple):
+    """The likeliest tokens at each position of a continuation, most likely first.
+
+    Args:
+        token_ids (`torch.Tensor` of shape `(T, K)`, int64):
+            The tokens.
+        logprobs (`torch.Tensor` of shape `(T, K)`, float32):
+            Their log-probabilities under the distribution sampled from: minus infinity, or very low, for a token that
+            it leaves out.
+    """
+
+    token_ids: torch.Tensor
+    logprobs: torch.Tensor
+
+    def __getitem__(self, positions: slice) -> "Top":
+        return Top(self.token_ids[positions], self.logprobs[positions])
+
+
+@dataclass
+class Continuation:
+    """
+    One continuation of a prefix.
+
+    Args:
+        token_ids (`list[int]`):
+            Its T >= 1 tokens, with the end-of-sequence token if one was sampled.
+        logprobs (`list[float]`, *optional*):
+            Log-probability of each under the distribution sampled from, after temperature and truncation.
+        stopped (`bool`):
+            Whether the completion ends here, by an end-of-sequence token or a stop string, instead of at the limit.
+        top ([`Top`], *optional*):
+            The likeliest tokens at each of the T positions, where they were asked for.
+    """
+
+    token_ids: list[int]
+    logprobs: list[float] | None = None
+    stopped: bool = False
+    top: Top | None = None
+
+
+class Sampler(Protocol):
+    """Continues prefixes. Every rank takes part in every call, with an empty list where it has nothing."""
+
+    def sample(self, requests: Sequence[Request], top_k: int = 0) -> list[list[Continuation]]:
+        """The continuations of each request, with the `top_k` likeliest tokens of each position if above 0."""
+        ...
+
+
+@dataclass
+class Rules:
+    """
+    What holds for every completion of a run.
+
+    Args:
+        max_tokens (`int`):
+            Longest completion, in tokens.
+        eos_token_ids (`Sequence[int]`):
+            Tokens that end a completion.
+        stop_strings (`Sequence[str]`):
+            Texts that end a completion as soon as its tokens, special ones included, spell one.
+        tokenizer ([`~transformers.PreTrainedTokenizerBase`], *optional*):
+            Spells them.
+        greedy (`bool`):
+            Whether the likeliest token is taken instead of a drawn one.
+    """
+
+    max_tokens: int
+    eos_token_ids: Sequence[int] = ()
+    stop_strings: Sequence[str] = ()
+    tokenizer: PreTrainedTokenizerBase | None = None
+    greedy: bool = False
+
+    def is_over(self, path_ids: list[int]) -> bool:
+        """Whether a completion of these tokens ends with the last of them."""
+        ended = path_ids[-1] in self.eos_token_ids or self._has_stop_string(path_ids)
+        return ended or len(path_ids) >= self.max_tokens
+
+    def cut(self, request: Request, continuation: Continuation) -> Continuation:
+        """The continuation up to its first stop string, which may begin in the path: a server sees one piece only."""
+        path, new = request.path_ids, continuation.token_ids
+        if not self._has_stop_string(path + new):
+            return continuation
+        end = bisect_left(range(len(new)), True, key=lambda last: self._has_stop_string(path + new[: last + 1])) + 1
+        logprobs, top = continuation.logprobs, continuation.top
+        return replace(
+            continuation,
+            token_ids=new[:end],
+            logprobs=logprobs and logprobs[:end],
+            stopped=True,
+            top=top and top[:end],
+        )
+
+    def _has_stop_string(self, token_ids: list[int]) -> bool:
+        if not self.stop_strings:
+            return False
+        text = self.tokenizer.decode(token_ids, skip_special_tokens=False)
+        return any(stop in text for stop in self.stop_strings)
+
+
+class Plant(ABC):
+    """A tree while it grows. A grower's subclass decides what to ask for and what to do with the answers."""
+
+    def __init__(self, prompt_ids: list[int], rules: Rules):
+        self.prompt_ids, self.rules = prompt_ids, rules
+        self.tree = GrownTree()
+
+    @abstractmethod
+    def requests(self) -> list[Request]:
+        """What this round has to ask for; nothing once the tree is grown."""
+
+    @abstractmethod
+    def take(self, answers: list[list[Continuation]]) -> None:
+        """Add the continuations of this round's requests, in their order."""
+
+    @abstractmethod
+    def rows(self) -> list[int]:
+        """Leaf of each completion for the trainer, `num_generations` of them."""
+
+
+class Grower(Protocol):
+    """
+    A way to grow trees.
+
+    Args:
+        num_generations (`int`):
+            Completions of a tree: the size of a group.
+        top_k (`int`):
+            Likeliest tokens that it wants to see at each position.
+    """
+
+    num_generations: int
+    top_k: int
+
+    def plant(self, prompt_ids: list[int], rules: Rules) -> Plant:
+        """A tree of nothing but its prompt."""
+        ...
+
+
+def grow(
+    grower: Grower,
+    prompts: Sequence[list[int]],
+    rules: Rules,
+    sampler: Sampler,
+    anywhere: Callable[[bool], bool] = bool,
+) -> list[GrownTree]:
+    """
+    Grow one tree for each prompt.
+
+    Args:
+        grower ([`Grower`]):
+            Decides the shape.
+        prompts (`Sequence[list[int]]`):
+            Token ids of this rank's prompts.
+        rules ([`Rules`]):
+            When a completion ends.
+        sampler ([`Sampler`]):
+            Continues prefixes: one call a round, for all open nodes of all trees.
+        anywhere (`Callable[[bool], bool]`):
+            Whether its argument is true on any rank. Called once a round on every rank, so that all make the same
+            number of rounds.
+
+    Returns:
+        `list[GrownTree]`: the trees, in the order of their prompts.
+    """
+    plants = [grower.plant(prompt_ids, rules) for prompt_ids in prompts]
+    while True:
+        asked = [plant.requests() for plant in plants]
+        requests = [request for of_tree in asked for request in of_tree]
+        if not anywhere(bool(requests)):
+            return [_finished(plant) for plant in plants]
+        answers = iter(sampler.sample(requests, grower.top_k))
+        for plant, of_tree in zip(plants, asked, strict=True):
+            plant.take([[rules.cut(request, continuation) for continuation in next(answers)] for request in of_tree])
+
+
+def _finished(plant: Plant) -> GrownTree:
+    plant.tree.rows = plant.rows()
+    return plant.tree

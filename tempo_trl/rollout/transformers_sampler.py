@@ -1,0 +1,174 @@
+"""Continuations from transformers' own `generate`, each prefix read once for all of its siblings."""
+
+import contextlib
+import copy
+from collections.abc import Iterator, Sequence
+
+import torch
+from transformers import Cache, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.generation import StoppingCriteria, StoppingCriteriaList, StopStringCriteria
+from trl import GRPOTrainer
+from trl.extras.profiling import profiling_context
+from trl.models.utils import unwrap_model_for_generation
+
+from tempo_trl.rollout.growth import Continuation, Request, Top
+
+
+class TransformersSampler:
+    """
+    Continues prefixes with a transformers model: one forward pass over the distinct prefixes, then one `generate` for
+    all continuations, on copies of the prefixes' cache. What is sampled, how and until when is transformers'.
+
+    Args:
+        model ([`~transformers.PreTrainedModel`]):
+            The policy, ready for generation, or the same in PEFT's wrapper.
+        generation_config ([`~transformers.GenerationConfig`]):
+            How to sample. Its `max_new_tokens` gives way to the requests', its `cache_implementation` to a dynamic
+            cache, which can be copied.
+        tokenizer ([`~transformers.PreTrainedTokenizerBase`]):
+            Gives the pad token, and spells stop strings.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, generation_config: GenerationConfig, tokenizer: PreTrainedTokenizerBase
+    ):
+        self.model, self.pad_token_id = model, tokenizer.pad_token_id
+        self.config = copy.deepcopy(generation_config)
+        stop_strings, self.config.stop_strings = self.config.stop_strings, None
+        self.stop_strings = StopStringCriteria(tokenizer, stop_strings) if stop_strings else None
+        self.config.cache_implementation = None
+        self.config.use_cache = True
+        self.config.return_dict_in_generate = self.config.output_scores = True
+
+    @torch.no_grad()
+    def sample(self, requests: Sequence[Request], top_k: int = 0) -> list[list[Continuation]]:
+        """
+        The continuations of each request.
+
+        Every call makes one prefill and one `generate`, even for no request: under ZeRO-3 and FSDP a forward pass is
+        a collective.
+        """
+        if not requests:
+            self.sample([Request([self.pad_token_id], [], 1, 1)])
+            return []
+        input_ids, attention_mask, rows = self._distinct(requests)
+        cache = self._prefill(input_ids[:, :-1], attention_mask[:, :-1])
+        cache.reorder_cache(rows)  # a copy of its prefix's cache for each continuation
+        limits = torch.tensor([request.max_tokens for request in requests for _ in range(request.n)])
+        watch = Watch(input_ids.shape[1], limits.to(input_ids.device), self.stop_strings, top_k)
+        self.config.max_new_tokens = int(limits.max())
+        output = self.model.generate(
+            input_ids=input_ids[rows],
+            attention_mask=attention_mask[rows],
+            past_key_values=cache,
+            generation_config=self.config,
+            stopping_criteria=StoppingCriteriaList([watch]),
+        )
+        found = iter(watch.continuations(output.sequences, self._eos_token_ids()))
+        return [[next(found) for _ in range(request.n)] for request in requests]
+
+    def _distinct(self, requests: Sequence[Request]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Distinct prefixes, left-padded, their mask, and the prefix of each continuation."""
+        prefixes = {tuple(request.prefix_ids): None for request in requests}
+        row = {prefix: index for index, prefix in enumerate(prefixes)}
+        width = max(2, *map(len, prefixes))  # there is always something to prefill, and so a cache
+        padding = [width - len(prefix) for prefix in prefixes]
+        ids = [[self.pad_token_id] * left + [*prefix] for left, prefix in zip(padding, prefixes, strict=True)]
+        mask = [[0] * left + [1] * (width - left) for left in padding]
+        rows = [row[tuple(request.prefix_ids)] for request in requests for _ in range(request.n)]
+        return tuple(torch.tensor(x, device=self.model.device) for x in (ids, mask, rows))
+
+    def _prefill(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Cache:
+        positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
+        keep = {"logits_to_keep": 1} if self.model._supports_logits_to_keep() else {}
+        output = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, position_ids=positions, use_cache=True, **keep
+        )
+        return output.past_key_values
+
+    def _eos_token_ids(self) -> list[int]:
+        eos = self.config.eos_token_id
+        return [eos] if isinstance(eos, int) else list(eos or ())
+
+
+class Watch(StoppingCriteria):
+    """
+    Looks on while `generate` runs: ends each row at its own limit or at a stop string, and keeps of each step's
+    distribution what was asked for. `output_scores` alone would keep (B, V) numbers a step.
+
+    Args:
+        width (`int`):
+            Tokens before the continuations.
+        limits (`torch.Tensor` of shape `(B,)`):
+            Longest continuation of each row, in tokens.
+        stop_strings ([`~transformers.StopStringCriteria`], *optional*):
+            Tells which rows have just spelled a stop string.
+        top_k (`int`):
+            How many of the likeliest tokens to keep at each position.
+    """
+
+    def __init__(self, width: int, limits: torch.Tensor, stop_strings: StopStringCriteria | None, top_k: int):
+        self.width, self.limits, self.stop_strings, self.top_k = width, limits, stop_strings, top_k
+        self.never = torch.full_like(limits, torch.iinfo(limits.dtype).max)
+        self.stop_string_at = self.never  # tokens of a continuation up to its first stop string
+        self.logprobs, self.top_logprobs, self.top_ids = [], [], []
+
+    def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
+        self._keep(input_ids[:, -1:], scores[-1])
+        length = input_ids.shape[1] - self.width
+        if self.stop_strings is not None:
+            spelled = self.stop_strings(input_ids, scores)
+            here = torch.where(spelled, length, self.never)
+            self.stop_string_at = torch.minimum(self.stop_string_at, here)
+        return length >= torch.minimum(self.limits, self.stop_string_at)
+
+    def _keep(self, sampled: torch.Tensor, scores: torch.Tensor) -> None:
+        logprobs = scores.log_softmax(dim=-1)
+        self.logprobs.append(logprobs.gather(1, sampled))
+        if self.top_k:
+            top = logprobs.topk(min(self.top_k, logprobs.shape[1]))
+            self.top_logprobs.append(top.values)
+            self.top_ids.append(top.indices)
+        scores.data = scores.new_empty(0)  # `generate` keeps the tensors of all steps: let go of what is in them
+
+    def continuations(self, sequences: torch.Tensor, eos_token_ids: list[int]) -> list[Continuation]:
+        """Each row of what `generate` returned, up to where it ended."""
+        new = sequences[:, self.width :]
+        is_eos = torch.isin(new, torch.tensor(eos_token_ids, device=new.device, dtype=new.dtype))
+        eos_at = torch.where(is_eos.any(dim=1), is_eos.int().argmax(dim=1) + 1, self.never)
+        stops = torch.minimum(eos_at, self.stop_string_at)
+        lengths = torch.minimum(stops, self.limits)
+        logprobs = torch.cat(self.logprobs, dim=1)
+        columns = [x.tolist() for x in (new, logprobs, lengths, stops <= self.limits)]
+        tops = self._tops(lengths.tolist())
+        return [
+            Continuation(ids[:length], row_logprobs[:length], stopped, top)
+            for ids, row_logprobs, length, stopped, top in zip(*columns, tops, strict=True)
+        ]
+
+    def _tops(self, lengths: list[int]) -> list[Top | None]:
+        if not self.top_k:
+            return [None] * len(lengths)
+        ids, logprobs = torch.stack(self.top_ids, dim=1).cpu(), torch.stack(self.top_logprobs, dim=1).cpu()
+        return [Top(ids[row, :length], logprobs[row, :length]) for row, length in enumerate(lengths)]
+
+
+@contextlib.contextmanager
+def transformers_sampler(trainer: GRPOTrainer) -> Iterator[TransformersSampler]:
+    """A sampler of the trainer's policy, ready inside the block as in TRL's own generation.
+
+    ZeRO-3 gathers the weights once for all rounds.
+    """
+    with (
+        profiling_context(trainer, "transformers.generate"),
+        unwrap_model_for_generation(
+            trainer.model_wrapped,
+            trainer.accelerator,
+            gather_deepspeed3_params=trainer.args.ds3_gather_for_generation,
+            generation_kwargs=trainer.generation_kwargs,
+            gradient_checkpointing_kwargs=trainer.args.gradient_checkpointing_kwargs,
+        ) as model,
+        torch.no_grad(),
+        trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False),
+    ):
+        yield TransformersSampler(model, trainer.generation_config, trainer._tokenizer)

@@ -1,0 +1,134 @@
+"""Continuations from TRL's vLLM server: token ids in, token ids and log-probabilities out."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import torch
+from accelerate.utils import broadcast_object_list, gather_object
+from trl import GRPOTrainer
+from trl.extras.profiling import profiling_context
+from trl.trainer.utils import get_config_model_id
+
+from tempo_trl.rollout.growth import Continuation, Request, Top
+from tempo_trl.trainers.vllm_server import explain_a_silent_server
+
+CONNECTIONS = 64  # calls at a time, as in TRL's client: the server batches what they ask for
+_GREEDY = 1e-5  # vLLM takes the likeliest token below this temperature
+
+
+class VLLMSampler:
+    """
+    Continues prefixes on the vLLM server of a trainer. The main process asks for all ranks, one call for all requests
+    of the same number and length, all calls at once.
+
+    A fixed `seed` in `generation_kwargs` would give the same random numbers to every request of every round, and
+    siblings grown in different rounds would be alike. Each request then goes in a call of its own, with a seed drawn
+    from the given one, the optimizer step, the round and its place in the round: a run with the same seed and the same
+    number of ranks samples the same trees.
+
+    Args:
+        trainer ([`~trl.GRPOTrainer`]):
+            Its `vllm_generation` has the server and how to sample.
+    """
+
+    def __init__(self, trainer: GRPOTrainer):
+        self.trainer, self.vllm = trainer, trainer.vllm_generation
+        self.options = dict(self.vllm.generation_kwargs or {})
+        self.rounds = 0
+
+    def sample(self, requests: Sequence[Request], top_k: int = 0) -> list[list[Continuation]]:
+        """
+        The continuations of each request. A collective: every rank calls it in every round.
+
+        Raises:
+            ConnectionError: if the server does not answer, with what to do.
+        """
+        accelerator = self.trainer.accelerator
+        of_ranks = gather_object([list(requests)])
+        answers = [None]
+        if accelerator.is_main_process:
+            everything = [request for of_rank in of_ranks for request in of_rank]
+            found = iter(self._ask(everything, top_k))
+            answers = [[[next(found) for _ in of_rank] for of_rank in of_ranks]]
+        self.rounds += 1
+        broadcast_object_list(answers, from_process=0)
+        return answers[0][accelerator.process_index]
+
+    def _ask(self, requests: list[Request], top_k: int) -> list[list[Continuation]]:
+        def ask(call: list[int]) -> list[list[Continuation]]:
+            return self._call([requests[index] for index in call], call[0], top_k)
+
+        calls = self._calls(requests)
+        name = getattr(self.trainer, "_model_name", None) or get_config_model_id(self.trainer.model.config)
+        with (
+            explain_a_silent_server(self.trainer.args, name, self.trainer.state.global_step),
+            profiling_context(self.trainer, "vLLM.generate"),
+            ThreadPoolExecutor(max_workers=CONNECTIONS) as executor,
+        ):
+            found = [answer for answers in executor.map(ask, calls) for answer in answers]
+        order = [index for call in calls for index in call]
+        return [answer for _, answer in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
+
+    def _calls(self, requests: list[Request]) -> list[list[int]]:
+        """Requests that go in one call: those of the same number and length, or each alone if they have seeds."""
+        alike = {}
+        for index, request in enumerate(requests):
+            seeded = index if self.options.get("seed") is not None else None
+            alike.setdefault((request.n, request.max_tokens, seeded), []).append(index)
+        return list(alike.values())
+
+    def _call(self, requests: list[Request], place: int, top_k: int) -> list[list[Continuation]]:
+        temperature = self.options.get("temperature", self.vllm.temperature)
+        greedy = temperature < _GREEDY  # vLLM takes no n above 1 then: they would all be the same
+        n, max_tokens = requests[0].n, requests[0].max_tokens
+        asked = 1 if greedy else n
+        answer = self.vllm.vllm_client.generate(
+            prompts=[request.prefix_ids for request in requests],
+            n=asked,
+            repetition_penalty=self.vllm.repetition_penalty,
+            temperature=self.vllm.temperature,
+            top_p=self.vllm.top_p,
+            top_k=self.vllm.top_k,
+            min_p=self.vllm.min_p or 0.0,
+            max_tokens=max_tokens,
+            logprobs=top_k,
+            generation_kwargs=self.options | self._seed(place),
+        )
+        columns = answer["completion_ids"], answer["logprobs"], answer["logprob_token_ids"]
+        found = [self._continuation(*row, max_tokens, top_k) for row in zip(*columns, strict=True)]
+        if greedy:
+            return [[replace(continuation) for _ in range(n)] for continuation in found]
+        return [found[start : start + n] for start in range(0, len(found), n)]
+
+    def _seed(self, place: int) -> dict[str, int]:
+        seed = self.options.get("seed")
+        if seed is None:
+            return {}
+        origin = np.random.SeedSequence([seed, self.trainer.state.global_step, self.rounds, place])
+        return {"seed": int(origin.generate_state(1)[0] >> 1)}
+
+    def _continuation(
+        self,
+        token_ids: list[int],
+        logprobs: list[list[float]],
+        candidates: list[list[int]],
+        max_tokens: int,
+        top_k: int,
+    ) -> Continuation:
+        """One completion of the server. At each position it has the likeliest tokens, and in any case the sampled."""
+        ends = () if self.options.get("ignore_eos") else self.trainer.eos_token_ids
+        ends = {*ends, *(self.options.get("stop_token_ids") or ())}
+        return Continuation(
+            token_ids,
+            [of_step[ids.index(token)] for token, of_step, ids in zip(token_ids, logprobs, candidates, strict=True)],
+            stopped=len(token_ids) < max_tokens or token_ids[-1] in ends,
+            top=_top(candidates, logprobs, top_k) if top_k else None,
+        )
+
+
+def _top(candidates: list[list[int]], logprobs: list[list[float]], top_k: int) -> Top:
+    """The `top_k` likeliest of each position: they come sorted, the sampled one possibly behind them."""
+    width = min(top_k, *map(len, logprobs))
+    return Top(torch.tensor([ids[:width] for ids in candidates]), torch.tensor([x[:width] for x in logprobs]))

@@ -1,0 +1,239 @@
+"""PPO's critic: a value function with an optimizer of its own, whole and the same on every rank.
+
+It is no part of the policy: TRL, DDP, DeepSpeed and vLLM never see it, and the policy's files do not hold it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_model, save_model
+from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel, get_scheduler
+from trl import GRPOTrainer
+from trl.trainer.utils import disable_dropout_in_model, get_config_model_id
+
+MODEL, OPTIMIZER, SCHEDULER = "model.safetensors", "optimizer.pt", "scheduler.pt"
+CLASSIFIER = "AutoModelForTokenClassification"  # what a model with code of its own calls it
+
+
+class Critic:
+    """
+    The parameters of a value function, and how they learn: AdamW, schedule and clipping as the actor's.
+
+    Parameters are float32, whatever the actor's: at learning rates of 1e-6 to 1e-5 a step is lost in bfloat16's
+    rounding. Their gradients are views of one flat tensor, which is all that ranks exchange.
+
+    Args:
+        module (`torch.nn.Module`):
+            What is trained, on its device.
+        trainer ([`~trl.GRPOTrainer`]):
+            Whose arguments it is trained with.
+    """
+
+    def __init__(self, module: torch.nn.Module, trainer: GRPOTrainer):
+        self.module, self.args = module.train(), trainer.args
+        decayed = trainer.get_decay_parameter_names(module)
+        named = list(module.named_parameters())
+        self._groups = [
+            {"params": [p for n, p in named if n in decayed], "weight_decay": self.args.weight_decay},
+            {"params": [p for n, p in named if n not in decayed], "weight_decay": 0.0},
+        ]
+        self._gradients = torch.zeros(sum(p.numel() for _, p in named), device=trainer.accelerator.device)
+        for (_, parameter), gradient in zip(named, self._gradients.split([p.numel() for _, p in named]), strict=True):
+            parameter.grad = gradient.view_as(parameter)
+        self.optimizer = self.scheduler = None
+
+    def start(self, max_steps: int) -> None:
+        """Begin a run of so many steps, with a fresh optimizer and schedule."""
+        args = self.args
+        betas = args.adam_beta1, args.adam_beta2
+        groups = [dict(group) for group in self._groups if group["params"]]  # copies: the optimizer adds to them
+        self.optimizer = torch.optim.AdamW(groups, args.critic_learning_rate, betas, args.adam_epsilon)
+        self.scheduler = get_scheduler(
+            args.lr_scheduler_type,
+            self.optimizer,
+            num_warmup_steps=args.get_warmup_steps(max_steps),
+            num_training_steps=max_steps,
+            scheduler_specific_kwargs=args.lr_scheduler_kwargs,
+        )
+
+    def step(self) -> float:
+        """Average the gathered gradients over all ranks, clip them, step, clear; the norm before clipping."""
+        gradients = self._gradients
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(gradients)
+            gradients /= dist.get_world_size()
+        norm = torch.linalg.vector_norm(gradients)
+        if self.args.max_grad_norm > 0:
+            gradients *= (self.args.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        self.optimizer.step()
+        self.scheduler.step()
+        gradients.zero_()
+        return norm.item()
+
+    def save(self, folder: Path, only_model: bool) -> None:
+        """Write the critic, and unless `only_model` what it needs to go on exactly, into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        save_model(self.module, str(folder / MODEL), metadata={"format": "pt"})
+        if isinstance(self.module, PreTrainedModel):
+            self.module.config.save_pretrained(folder)
+        if not only_model:
+            torch.save(self.optimizer.state_dict(), folder / OPTIMIZER)
+            torch.save(self.scheduler.state_dict(), folder / SCHEDULER)
+
+    def load(self, folder: Path) -> None:
+        """Go on from what `save` wrote.
+
+        Raises:
+            ValueError: if there is no critic in `folder`, or another one.
+        """
+        if not (folder / MODEL).is_file():
+            raise ValueError(
+                f"The checkpoint has no critic, expected {folder / MODEL}: it is not of a PPO run, or its critic was "
+                "deleted. Take another checkpoint, or start anew with it as the `model`."
+            )
+        try:
+            load_model(self.module, folder / MODEL, device=str(self._gradients.device))
+        except RuntimeError as error:
+            raise ValueError(
+                f"The critic in {folder} is another one than this run's: are `shared_trunk` and "
+                f"`critic_model_name_or_path` those of the checkpoint? {error}"
+            ) from error
+        for part, file in ((self.optimizer, OPTIMIZER), (self.scheduler, SCHEDULER)):
+            if (folder / file).is_file():  # not with `save_only_model`
+                part.load_state_dict(torch.load(folder / file, map_location="cpu", weights_only=True))
+
+
+class SeparateCritic(Critic):
+    """A model of its own with a value for each token: a token classifier of one label."""
+
+    def __init__(self, trainer: GRPOTrainer):
+        path = trainer.args.critic_model_name_or_path or get_config_model_id(trainer.model.config)
+        model = critic_model(path, trainer).to(trainer.accelerator.device)
+        if trainer.args.gradient_checkpointing:
+            model.gradient_checkpointing_enable(trainer.args.gradient_checkpointing_kwargs)
+        super().__init__(model, trainer)
+
+    def values(self, inputs: dict) -> torch.Tensor:
+        """Value of the state before each token of the completions, `(B, T)` in float32."""
+        width = inputs["completion_ids"].shape[1]
+        input_ids, attention_mask = (
+            torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], dim=1) for kind in ("ids", "mask")
+        )
+        # Not accelerate's autocast, which is off with DeepSpeed: that engine has its own, for the policy alone.
+        with torch.autocast(input_ids.device.type, torch.bfloat16, enabled=self.args.bf16):
+            logits = self.module(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
+        return logits[:, -width - 1 : -1, 0].float()
+
+
+class SharedTrunkCritic(Critic):
+    """A linear value head on the policy's last hidden state. Its loss is part of the policy's."""
+
+    def __init__(self, trainer: GRPOTrainer):
+        model = (
+            trainer.model.get_base_model() if hasattr(trainer.model, "get_base_model") else trainer.model
+        )  # of LoRA
+        self._trunk = model.base_model
+        head = torch.nn.Linear(model.config.get_text_config().hidden_size, 1, device=trainer.accelerator.device)
+        for parameter in head.parameters():
+            torch.nn.init.zeros_(parameter)
+        super().__init__(head, trainer)
+
+    @contextmanager
+    def watch(self) -> Iterator[list[torch.Tensor]]:
+        """The values of every position, `(B, P + T)` in float32, one tensor for each forward pass of the policy."""
+        seen = []
+        handle = self._trunk.register_forward_hook(lambda module, args, output: seen.append(self._of(output)))
+        try:
+            yield seen
+        finally:
+            handle.remove()
+
+    def _of(self, output) -> torch.Tensor:
+        hidden = output.last_hidden_state
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.module(hidden.float()).squeeze(2)
+
+
+def critic_model(path: str, trainer: GRPOTrainer) -> PreTrainedModel:
+    """
+    The token classifier of one label at `path`, in float32, without dropout and with a new value head of zeros.
+
+    Raises:
+        ValueError: if there is no path, the model is quantized, has no token classifier, or not all of its weights.
+    """
+    init, args = trainer.args.model_init_kwargs or {}, trainer.args
+    if not path:
+        raise ValueError(
+            "The policy does not say which model it was loaded from, so its critic cannot be: set "
+            "`critic_model_name_or_path`, or `shared_trunk=True`."
+        )
+    shared = {"trust_remote_code": init.get("trust_remote_code", args.trust_remote_code)}
+    if args.critic_model_name_or_path is None:
+        shared["revision"] = init.get("revision", "main")
+    config = AutoConfig.from_pretrained(path, num_labels=1, **shared)
+    _refuse_what_is_no_critic(config, path)
+    for name, value in vars(config).items():
+        if name.endswith(("dropout", "_pdrop")) and isinstance(value, float):
+            setattr(config, name, 0.0)
+    config.classifier_dropout = 0.0  # unset it would be 0.1
+    attention = trainer.model.config._attn_implementation
+    model, info = AutoModelForTokenClassification.from_pretrained(
+        path, config=config, dtype=torch.float32, attn_implementation=attention, output_loading_info=True, **shared
+    )
+    disable_dropout_in_model(model)
+    _refuse_a_smaller_vocabulary(model, trainer.model, path)
+    _start_the_head_at_zero(model, set(info["missing_keys"]), path)
+    return model
+
+
+def _refuse_what_is_no_critic(config, path: str) -> None:
+    if getattr(config, "quantization_config", None) is not None:
+        raise ValueError(
+            f"The critic is trained in full, and {path} is quantized: set `critic_model_name_or_path` to the model "
+            "before quantization, or `shared_trunk=True`."
+        )
+    remote = getattr(config, "auto_map", None) or {}
+    if type(config) not in AutoModelForTokenClassification._model_mapping and CLASSIFIER not in remote:
+        raise ValueError(
+            f"transformers has no token classifier for {path} ({config.model_type}), which the critic is: set "
+            "`critic_model_name_or_path` to a model that has, with the same tokenizer, or `shared_trunk=True`."
+        )
+
+
+def _refuse_a_smaller_vocabulary(critic: PreTrainedModel, policy: PreTrainedModel, path: str) -> None:
+    known, needed = (model.get_input_embeddings().weight.shape[0] for model in (critic, policy))
+    if known < needed:
+        raise ValueError(
+            f"The critic of {path} knows {known} tokens and the policy {needed}: it must read what the policy writes. "
+            "Save the policy and its tokenizer and set `critic_model_name_or_path` to that folder, or "
+            "`shared_trunk=True`."
+        )
+
+
+def _start_the_head_at_zero(model: PreTrainedModel, missing: set[str], path: str) -> None:
+    lost = sorted(name for name in missing if name.startswith(f"{model.base_model_prefix}."))
+    if lost:
+        raise ValueError(f"{path} lacks weights of the critic, {', '.join(lost[:3])} and so on: is it a whole model?")
+    for name, parameter in model.named_parameters():
+        if name in missing:
+            torch.nn.init.zeros_(parameter)
+
+
+def refuse_engines_without_a_critic(trainer: GRPOTrainer) -> None:
+    """Raise ValueError where the critic could not be whole on every rank, or could not see what the policy sees."""
+    plugin = trainer.accelerator.state.deepspeed_plugin
+    if plugin is not None and plugin.zero_stage == 3:
+        raise ValueError(
+            "PPO's critic is kept whole on every rank and ZeRO-3 would shard it out of our hands: use ZeRO-2 "
+            "(zero_stage: 2) or DDP, `shared_trunk=True` with either if memory is short."
+        )
+    if trainer.is_fsdp_enabled:
+        raise ValueError(
+            "PPO's critic is kept whole on every rank and FSDP's policy is not: use DDP or DeepSpeed ZeRO-2, "
+            "`shared_trunk=True` with either if memory is short."
+        )
+    if trainer._is_vlm:
+        raise ValueError("PPO's critic reads text only, and the policy reads images: take a text-only model.")

@@ -1,0 +1,168 @@
+"""Generalised advantage estimation against its definition in loops, its closed forms, and the critic's loss."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
+
+FACTORS = st.sampled_from([0.0, 0.3, 0.95, 1.0])
+MASK = torch.tensor([[1, 1, 0, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]])  # a tool token; padding; nothing
+
+
+def random_rows(width: int, seed: int, rows: int = 3) -> tuple[torch.Tensor, ...]:
+    """Rewards, values and a mask with holes and padding."""
+    generator = torch.Generator().manual_seed(seed)
+    rewards, values = torch.randn(2, rows, width, dtype=torch.float64, generator=generator)
+    lengths = torch.randint(0, width + 1, (rows, 1), generator=generator)
+    mask = (torch.arange(width) < lengths) & (torch.rand(rows, width, generator=generator) < 0.8)
+    return rewards, values, mask.long()
+
+
+def gae_in_loops(rewards, values, mask, gamma, lam) -> tuple[torch.Tensor, torch.Tensor]:
+    """Equation 16 row by row: backwards over the tokens of the mask."""
+    advantages, returns = torch.zeros_like(values), torch.zeros_like(values)
+    for row in range(len(values)):
+        next_value = next_advantage = 0.0
+        for t in reversed(range(values.shape[1])):
+            if mask[row, t]:
+                td_error = rewards[row, t] + gamma * next_value - values[row, t]
+                advantages[row, t] = next_advantage = td_error + gamma * lam * next_advantage
+                returns[row, t] = next_advantage + values[row, t]
+                next_value = values[row, t]
+    return advantages, returns
+
+
+@settings(deadline=None)
+@given(st.integers(0, 19), FACTORS, FACTORS, st.integers(0, 99))
+def test_gae_is_its_definition(width, gamma, lam, seed):
+    rows = random_rows(width, seed)
+    for ours, expected in zip(gae(*rows, gamma, lam), gae_in_loops(*rows, gamma, lam), strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def test_a_hand_worked_row_with_a_tools_token():
+    rewards, values = torch.tensor([[0.0, 9.0, 1.0]]), torch.tensor([[0.5, 9.0, 0.25]])
+    advantages, returns = gae(rewards, values, torch.tensor([[1, 0, 1]]), 0.5, 0.5)
+    # delta = 0 + 0.5 * 0.25 - 0.5 and 1 - 0.25; the tool's token is no step between the two.
+    assert advantages.tolist() == [[-0.375 + 0.25 * 0.75, 0.0, 0.75]]
+    assert returns.tolist() == [[-0.375 + 0.25 * 0.75 + 0.5, 0.0, 1.0]]
+
+
+@given(st.integers(1, 12), st.integers(0, 99))
+def test_lambda_zero_is_the_one_step_td_error(width, seed):
+    rewards, values, _ = random_rows(width, seed)
+    following = torch.cat([values[:, 1:], torch.zeros(len(values), 1)], dim=1)
+    advantages, _ = gae(rewards, values, torch.ones_like(values), 0.9, 0.0)
+    torch.testing.assert_close(advantages, rewards + 0.9 * following - values)
+
+
+@given(st.integers(1, 12), FACTORS, st.integers(0, 99))
+def test_lambda_one_is_the_discounted_return_minus_the_value(width, gamma, seed):
+    rewards, values, _ = random_rows(width, seed)
+    discounts = torch.tensor([[gamma ** (s - t) if s >= t else 0.0 for s in range(width)] for t in range(width)])
+    advantages, returns = gae(rewards, values, torch.ones_like(values), gamma, 1.0)
+    torch.testing.assert_close(returns, rewards @ discounts.double().T)
+    torch.testing.assert_close(advantages, returns - values)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), FACTORS, FACTORS, st.integers(0, 99))
+def test_tokens_outside_the_mask_are_passed_over_whatever_they_hold(width, gamma, lam, seed):
+    rewards, values, mask = random_rows(width, seed)
+    advantages, returns = gae(rewards, values, mask, gamma, lam)
+    for row in range(len(mask)):
+        inside = mask[row] == 1
+        alone = [x[row][inside].unsqueeze(0) for x in (rewards, values, mask)]
+        expected = gae(*alone, gamma, lam)
+        torch.testing.assert_close(advantages[row][inside], expected[0][0])
+        torch.testing.assert_close(returns[row][inside], expected[1][0])
+        assert not advantages[row][~inside].any()
+        assert not returns[row][~inside].any()
+
+
+@given(st.integers(0, 12), st.integers(0, 5), st.integers(0, 99))
+def test_padding_changes_nothing(width, padding, seed):
+    rows = random_rows(width, seed)
+    padded = [torch.nn.functional.pad(x, (0, padding)) for x in rows]
+    for wide, narrow in zip(gae(*padded, 0.9, 0.8), gae(*rows, 0.9, 0.8), strict=True):
+        torch.testing.assert_close(wide, torch.nn.functional.pad(narrow, (0, padding)))
+
+
+def test_true_values_have_td_errors_of_mean_zero():
+    """A fair coin is tossed three times, heads in the end pays 1: the value is 1/2 until the last toss."""
+    tosses = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 3)
+    rewards = at_last_token(tosses[:, 2], torch.ones(8, 3))
+    for lam in (0.0, 0.7, 1.0):
+        advantages, _ = gae(rewards, torch.full((8, 3), 0.5), torch.ones(8, 3), 1.0, lam)
+        assert advantages.sum(dim=0).abs().max() < 1e-6
+        assert advantages[:, 2].tolist() == (tosses[:, 2] - 0.5).tolist()
+        assert (advantages[:, 0].abs() > 0).all() == (lam > 0)
+
+
+def test_the_reward_stands_on_the_last_token_of_the_mask():
+    rewards = at_last_token(torch.tensor([2.0, 3.0, 5.0]), MASK)
+    assert rewards.tolist() == [[0, 0, 0, 0, 2.0], [0, 0, 3.0, 0, 0], [0.0] * 5]
+    unscored = at_last_token(torch.tensor([2.0, torch.nan]), torch.tensor([[1, 1], [0, 0]]))
+    assert unscored.tolist() == [[0.0, 2.0], [0.0, 0.0]]
+
+
+@given(st.integers(1, 12), st.integers(0, 99))
+def test_whitened_advantages_have_mean_zero_and_variance_one_over_the_mask(width, seed):
+    x, _, mask = random_rows(width, seed, rows=6)
+    inside = x[mask == 1]
+    mean, variance = mean_and_variance(moments(x, mask))
+    if len(inside) > 1:
+        torch.testing.assert_close(mean, inside.mean())
+        torch.testing.assert_close(variance, inside.var())
+        whitened = whiten(x, mask, mean, variance)
+        assert not whitened[mask == 0].any()
+        torch.testing.assert_close(whitened[mask == 1].var(), torch.tensor(1.0, dtype=x.dtype))
+        assert whitened[mask == 1].mean().abs() < 1e-9
+
+
+def test_moments_of_two_halves_add_up_to_those_of_the_whole():
+    x, _, mask = random_rows(9, 0, rows=4)
+    halves = moments(x[:2], mask[:2]) + moments(x[2:], mask[2:])
+    torch.testing.assert_close(halves, moments(x, mask))
+
+
+def test_advantages_that_are_all_the_same_whiten_to_zero_and_none_at_all_to_nothing():
+    same = torch.full(MASK.shape, 0.7)
+    assert whiten(same, MASK, *mean_and_variance(moments(same, MASK))).abs().max() < 1e-6
+    nothing = torch.zeros_like(MASK)
+    assert not whiten(same, nothing, *mean_and_variance(moments(same, nothing))).any()
+
+
+@pytest.mark.parametrize("clip_range", [None, 0.2, 10.0])
+def test_the_value_loss_is_its_definition(clip_range):
+    values, returns, old = torch.randn(3, *MASK.shape, generator=torch.Generator().manual_seed(0))
+    values.requires_grad_()
+    expected = torch.zeros(MASK.shape)
+    for row in range(len(MASK)):
+        for t in range(MASK.shape[1]):
+            v, r, o = values[row, t].item(), returns[row, t].item(), old[row, t].item()
+            clipped = v if clip_range is None else o + min(max(v - o, -clip_range), clip_range)
+            expected[row, t] = 0.5 * max((v - r) ** 2, (clipped - r) ** 2) * MASK[row, t]
+    loss = value_loss(values, returns, old, MASK, clip_range)
+    torch.testing.assert_close(loss, expected)
+    loss.sum().backward()
+    if clip_range != 0.2:
+        torch.testing.assert_close(values.grad, (values - returns).detach() * MASK)
+    else:  # a value that has left the range towards its return earns nothing
+        assert (values.grad == 0)[MASK == 1].any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gamma": 1.1}, "`gamma` must lie between 0 and 1, got 1.1"),
+        ({"lam": -0.1}, "`lam` must lie between 0 and 1, got -0.1"),
+        ({"rewards": torch.zeros(3)}, r"must all be \(B, T\), got the shapes \(3,\), \(3, 5\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, message):
+    arguments = {"rewards": torch.zeros(3, 5), "values": torch.zeros(3, 5), "mask": MASK, "gamma": 1.0, "lam": 1.0}
+    with pytest.raises(ValueError, match=message):
+        gae(**(arguments | change))

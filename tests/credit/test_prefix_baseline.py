@@ -1,0 +1,439 @@
+"""Prefix baselines: the definition in loops, reductions, equivariances, and unbiasedness by exact expectation."""
+
+import math
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tempo_trl.credit import build_prefix_tree, tempo_advantages
+from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages, prefix_baselines, tree_baselines
+from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance
+
+from .groups import PAD, as_tensors, groups, padded, std
+
+EXACT = {"rtol": 0, "atol": 1e-10}
+FINITE = st.sampled_from([0.0, 1.0, 0.25, -2.0])
+
+
+def covariance(*levels: float, variance: float = 1.0) -> PrefixCovariance:
+    """C(l) = levels[l], as an estimator that has seen just that."""
+    fitted, lengths = PrefixCovariance(), np.arange(len(levels))
+    ones = np.ones_like(lengths)
+    fitted.update(PairStatistics(lengths, np.array(levels, dtype=float), ones, ones, variance, 1))
+    return fitted
+
+
+NOTHING, RISING = covariance(), covariance(0.0, 0.1, 0.1, 0.4, 0.7, 2.0)
+SHRINKAGES = st.sampled_from([0.0, 0.5, 2.0, 8.0, math.inf, NOTHING, RISING])
+FIXED_OR_LEARNED = pytest.mark.parametrize("shrinkage", [0.0, 2.0, math.inf, NOTHING, RISING])
+
+
+def common(a: list, b: list) -> int:
+    return next((t for t, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def baselines_by_definition(rows, rewards, num_generations, shrinkage, branches=None) -> list[list[float]]:
+    """b(i, t) token by token, the walk from the root redone for each; the own reward (0 for NaN) without others."""
+    shared = np.array([[common(a, b) for b in rows] for a in rows])
+    result = []
+    for i, row in enumerate(rows):
+        start = i // num_generations * num_generations
+        group = [j for j in range(start, start + num_generations) if not math.isnan(rewards[j])]
+        baselines = []
+        for t in range(len(row)):
+            others = [j for j in group if (j != i if branches is None else branches[i][t] not in branches[j])]
+            votes = np.array([rewards[j] for j in others])
+            if not others:
+                baselines.append(0.0 if math.isnan(rewards[i]) else rewards[i])
+            elif isinstance(shrinkage, PrefixCovariance):
+                baselines.append(
+                    predicted_by_definition(shared[np.ix_(others, others)], shared[i, others], t, votes, shrinkage)
+                )
+            else:
+                baselines.append(walked_by_definition(shared[i, others], t, votes, shrinkage))
+        result.append(baselines)
+    return result
+
+
+def walked_by_definition(shared, t, rewards, shrinkage) -> float:
+    """`shared`: tokens that the row shares with each of the others."""
+    baseline = rewards.mean()
+    for state in range(1, t + 1):
+        through = rewards[shared >= state]
+        if math.isfinite(shrinkage) and len(through) + shrinkage > 0:
+            baseline = (through.sum() + shrinkage * baseline) / (len(through) + shrinkage)
+    return baseline
+
+
+def predicted_by_definition(among, shared, t, rewards, covariance) -> float:
+    """`among`: tokens that the others share with each other."""
+    matrix, one = covariance(among), np.ones(len(rewards))
+    np.fill_diagonal(matrix, covariance.variance or 1.0)
+    inverse = np.linalg.inv(matrix)
+    mean = one @ inverse @ rewards / (one @ inverse @ one)
+    return mean + covariance(np.minimum(shared, t)) @ inverse @ (rewards - mean)
+
+
+def in_double(rows, rewards, num_generations, shrinkage, branches=None) -> np.ndarray:
+    ids, lengths, _ = as_tensors(rows, rewards)
+    tree = build_prefix_tree(ids.numpy(), lengths.numpy(), num_generations)
+    branches = None if branches is None else right_padded(branches, ids.shape[1])
+    return tree_baselines(tree, torch.tensor(rewards, dtype=torch.float64), ids.shape[1], shrinkage, branches)
+
+
+def right_padded(segments: list[list[int]], width: int) -> torch.Tensor:
+    rows = [[*row, *[-1] * (width - len(row))] for row in segments]
+    return torch.tensor(rows, dtype=torch.long).reshape(len(rows), width)
+
+
+def by_definition(rows, *case) -> np.ndarray:
+    width = max(map(len, rows))
+    baselines = [row + [0.0] * (width - len(row)) for row in baselines_by_definition(rows, *case)]
+    return np.array(baselines).reshape(len(rows), width)
+
+
+@settings(max_examples=300, deadline=None)
+@given(groups(), SHRINKAGES)
+def test_baselines_are_those_of_the_definition(case, shrinkage):
+    rows, rewards, num_generations = case
+    computed = in_double(rows, rewards, num_generations, shrinkage)
+    np.testing.assert_allclose(computed, by_definition(rows, rewards, num_generations, shrinkage), **EXACT)
+
+
+@pytest.mark.parametrize("size", [2, 3, 64])
+@FIXED_OR_LEARNED
+def test_groups_of_any_size_follow_the_definition(size, shrinkage):
+    rng = np.random.default_rng(size)
+    rows = [rng.integers(0, 2, rng.integers(0, 8)).tolist() for _ in range(2 * size)]
+    rewards = rng.integers(0, 8, 2 * size).astype(float).tolist()
+    computed = in_double(rows, rewards, size, shrinkage)
+    np.testing.assert_allclose(computed, by_definition(rows, rewards, size, shrinkage), **EXACT)
+
+
+# Two trees of one prompt each, as (rows, the segment of each token): a stem of two that parts after two tokens, one
+# branch of which parts again; samples that repeat another's tokens; segments of one token; an early end.
+GROWN = [
+    ([[0, 1, 2], [0, 1, 3], [0, 2, 2], [1, 1, 1]], [[0, 0, 1], [0, 0, 2], [3, 3, 4], [5, 5, 6]]),
+    ([[0, 1, 2], [0, 1, 2], [0, 1], [0, 1, 2]], [[7, 8, 9], [7, 8, 10], [7, 11], [12, 13, 13]]),
+]
+GROWN_ROWS, SEGMENTS = [[*first, *second] for first, second in zip(*GROWN, strict=True)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([0.0, 1.0, 0.25, math.nan]), min_size=8, max_size=8), SHRINKAGES)
+def test_on_grown_trees_the_whole_branch_is_left_out(rewards, shrinkage):
+    computed = in_double(GROWN_ROWS, rewards, 4, shrinkage, SEGMENTS)
+    expected = by_definition(GROWN_ROWS, rewards, 4, shrinkage, SEGMENTS)
+    np.testing.assert_allclose(computed, expected, **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(), SHRINKAGES)
+def test_segments_of_one_row_each_are_leave_one_out(case, shrinkage):
+    rows, rewards, num_generations = case
+    own = [[i] * len(row) for i, row in enumerate(rows)]
+    computed = in_double(rows, rewards, num_generations, shrinkage, own)
+    np.testing.assert_array_equal(computed, in_double(rows, rewards, num_generations, shrinkage))
+
+
+def test_a_hand_worked_walk():
+    # The first row's others have 0, 1, 1. Of these the last leaves at once, and the one before after two tokens.
+    ids, lengths, rewards = as_tensors([[0, 1, 2, 3], [0, 1, 2, 4], [0, 1, 3], [1]], [1.0, 0.0, 1.0, 1.0])
+    root = (0 + 1 + 1) / 3
+    two_are_left = (0 + 1 + 2 * root) / (2 + 2)
+    still_two = (0 + 1 + 2 * two_are_left) / (2 + 2)
+    one_is_left = (0 + 2 * still_two) / (1 + 2)
+    baselines = prefix_baselines(ids, lengths, rewards, 4, shrinkage=2.0)
+    torch.testing.assert_close(baselines[0], torch.tensor([root, two_are_left, still_two, one_is_left]))
+    # Without shrinkage it is the mean of those who are left, then the last one known.
+    unshrunk = prefix_baselines(ids, lengths, rewards, 4, shrinkage=0.0)
+    torch.testing.assert_close(unshrunk[0], torch.tensor([2 / 3, 1 / 2, 1 / 2, 0.0]))
+    torch.testing.assert_close(unshrunk[3], torch.tensor([2 / 3, 0.0, 0.0, 0.0]))  # one token, the rest is padding
+
+
+@settings(deadline=None)
+@given(groups(min_size=2, rewards=FINITE), st.sampled_from([math.inf, NOTHING]))
+def test_infinite_shrinkage_and_prefixes_that_tell_nothing_are_rloo(case, shrinkage):
+    rows, rewards, size = case
+    means = [
+        (sum(rewards[i // size * size : (i // size + 1) * size]) - rewards[i]) / (size - 1) for i in range(len(rows))
+    ]
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    rloo = padded([[mean] * len(row) for mean, row in zip(means, rows, strict=True)], ids.shape[1])
+    assert torch.equal(prefix_baselines(ids, lengths, reward_tensor, size, shrinkage), rloo)
+    unscaled = prefix_baseline_advantages(ids, lengths, reward_tensor, size, shrinkage=shrinkage, scale_rewards="none")
+    grpo = tempo_advantages(ids, lengths, reward_tensor, size, scale_rewards="none", td_coef=0.0)
+    torch.testing.assert_close(unscaled, grpo * size / (size - 1))
+
+
+@settings(deadline=None)
+@given(groups(min_size=2), SHRINKAGES, st.sampled_from([math.pi, -1e6, 0.1]), st.data())
+def test_no_baseline_looks_at_its_own_reward(case, shrinkage, reward, data):
+    rows, rewards, size = case
+    i = data.draw(st.integers(0, len(rows) - 1))
+    start = i // size * size
+    if all(math.isnan(r) for j, r in enumerate(rewards[start : start + size], start) if j != i):
+        return  # nobody else: the baseline is the own reward
+    changed = [reward if j == i else r for j, r in enumerate(rewards)]
+    before, after = in_double(rows, rewards, size, shrinkage), in_double(rows, changed, size, shrinkage)
+    assert before[i].tobytes() == after[i].tobytes()
+
+
+@settings(deadline=None)
+@given(st.lists(FINITE, min_size=8, max_size=8), SHRINKAGES, st.integers(0, 7), st.sampled_from([math.pi, -1e6]))
+def test_no_baseline_looks_into_its_branch(rewards, shrinkage, i, reward):
+    changed = [reward if j == i else r for j, r in enumerate(rewards)]
+    before, after = (in_double(GROWN_ROWS, r, 4, shrinkage, SEGMENTS) for r in (rewards, changed))
+    # Row i passes through the segments of its own tokens, and no token of these may see its reward.
+    for j, row in enumerate(GROWN_ROWS):
+        through = [t for t in range(len(row)) if SEGMENTS[j][t] in SEGMENTS[i]]
+        assert before[j, through].tobytes() == after[j, through].tobytes()
+
+
+@settings(deadline=None)
+@given(groups(min_size=2), SHRINKAGES, st.sampled_from([0.5, 3.0, -2.0]), st.sampled_from([-1.0, 0.0, 3.0]))
+def test_an_affine_map_of_the_rewards_maps_the_baselines_alike(case, shrinkage, factor, shift):
+    rows, rewards, size = case
+    scorable = [0.0 if math.isnan(r) else r for r in rewards]
+    mapped = in_double(rows, [factor * r + shift for r in scorable], size, shrinkage)
+    inside = padded([[1.0] * len(row) for row in rows], mapped.shape[1]).numpy()
+    unmapped = in_double(rows, scorable, size, shrinkage)
+    np.testing.assert_allclose(mapped, factor * unmapped + shift * inside, **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(min_size=2, rewards=FINITE), SHRINKAGES, st.data())
+def test_baselines_are_linear_in_the_rewards(case, shrinkage, data):
+    rows, rewards, size = case
+    more = data.draw(st.lists(FINITE, min_size=len(rows), max_size=len(rows)))
+    total = in_double(rows, [a + b for a, b in zip(rewards, more, strict=True)], size, shrinkage)
+    apart = in_double(rows, rewards, size, shrinkage) + in_double(rows, more, size, shrinkage)
+    np.testing.assert_allclose(total, apart, **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(min_size=2), SHRINKAGES, st.randoms(use_true_random=False))
+def test_permuting_a_group_permutes_its_baselines(case, shrinkage, random):
+    rows, rewards, size = case
+    order = [k * size + j for k in range(len(rows) // size) for j in random.sample(range(size), size)]
+    permuted = in_double([rows[i] for i in order], [rewards[i] for i in order], size, shrinkage)
+    np.testing.assert_allclose(permuted, in_double(rows, rewards, size, shrinkage)[order], **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(), SHRINKAGES, st.integers(0, 9), st.integers(0, 80))
+def test_padding_is_never_read(case, shrinkage, pad, extra):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    wider = torch.cat([ids, torch.full((len(rows), extra), pad)], dim=1)
+    past = torch.arange(wider.shape[1]) >= lengths[:, None]
+    wider[past] = pad
+    segments = torch.arange(len(rows))[:, None].expand_as(wider).masked_fill(past, -1)
+    expected = prefix_baselines(ids, lengths, reward_tensor, size, shrinkage)
+    computed = prefix_baselines(wider, lengths, reward_tensor, size, shrinkage, segments)
+    assert torch.equal(computed[:, : ids.shape[1]], expected)
+    assert computed[past].count_nonzero() == 0
+    advantages = prefix_baseline_advantages(wider, lengths, reward_tensor, size, shrinkage=shrinkage)
+    assert advantages[past].count_nonzero() == 0
+
+
+@settings(deadline=None)
+@given(groups(), SHRINKAGES)
+def test_groups_do_not_see_each_other(case, shrinkage):
+    rows, rewards, size = case
+    together = in_double(rows, rewards, size, shrinkage)
+    for start in range(0, len(rows), size):
+        own = slice(start, start + size)
+        alone = in_double(rows[own], rewards[own], size, shrinkage)
+        np.testing.assert_allclose(together[own, : alone.shape[1]], alone, **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(), SHRINKAGES)
+def test_unscorable_completions_change_nothing_for_the_others(case, shrinkage):
+    rows, rewards, size = case
+    kept = [i for i in range(size) if not math.isnan(rewards[i])]
+    if kept:
+        with_them = in_double(rows[:size], rewards[:size], size, shrinkage)
+        without = in_double([rows[i] for i in kept], [rewards[i] for i in kept], len(kept), shrinkage)
+        np.testing.assert_allclose(with_them[kept][:, : without.shape[1]], without, **EXACT)
+
+
+@settings(deadline=None)
+@given(groups(), SHRINKAGES, st.sampled_from(["group", "batch", "none"]))
+def test_advantages_are_the_scaled_rewards_less_their_baselines(case, shrinkage, scale_rewards):
+    rows, rewards, size = case
+    ids, lengths, reward_tensor = as_tensors(rows, rewards)
+    advantages = prefix_baseline_advantages(
+        ids, lengths, reward_tensor, size, shrinkage=shrinkage, scale_rewards=scale_rewards
+    )
+    baselines = prefix_baselines(ids, lengths, reward_tensor, size, shrinkage)
+    batch = [r for r in rewards if not math.isnan(r)]
+    for i, row in enumerate(rows):
+        votes = [r for r in rewards[i // size * size : (i // size + 1) * size] if not math.isnan(r)]
+        if math.isnan(rewards[i]) or len(set(votes)) < 2:
+            assert advantages[i].count_nonzero() == 0
+            continue
+        scale = {"group": std(votes) + 1e-4, "batch": std(batch) + 1e-4, "none": 1.0}[scale_rewards]
+        expected = (reward_tensor[i] - baselines[i, : len(row)]) / scale
+        torch.testing.assert_close(advantages[i, : len(row)], expected, rtol=1e-5, atol=1e-5)
+
+
+@FIXED_OR_LEARNED
+def test_where_nobody_else_was_grown_the_tokens_are_not_trained(shrinkage):
+    ids, lengths, rewards = as_tensors([[0, 1, 2], [0, 1, 3], [4, 5]], [1.0, 0.0, math.nan])
+    stem = torch.tensor([[0, 0, 1], [0, 0, 2], [3, 3, -1]])
+    baselines = prefix_baselines(ids, lengths, rewards, 3, shrinkage, stem)
+    assert baselines[:, 0].tolist() == [1.0, 0.0, 0.5]
+    advantages = prefix_baseline_advantages(
+        ids, lengths, rewards, 3, shrinkage=shrinkage, scale_rewards="none", branches=stem
+    )
+    assert advantages.tolist() == [[0.0, 0.0, 1.0], [0.0, 0.0, -1.0], [0.0, 0.0, 0.0]]
+
+
+@FIXED_OR_LEARNED
+@pytest.mark.parametrize("size", [1, 3])
+def test_groups_without_two_scorable_completions_get_exactly_zero(size, shrinkage):
+    ids, lengths, rewards = as_tensors([[0, 1], [0, 2], []], [0.7, math.nan, math.nan])
+    baselines = prefix_baselines(ids, lengths, rewards, size, shrinkage)
+    assert torch.equal(baselines[0], rewards[[0, 0]])
+    assert prefix_baseline_advantages(ids, lengths, rewards, size, shrinkage=shrinkage).count_nonzero() == 0
+
+
+@FIXED_OR_LEARNED
+def test_a_flat_group_gets_exactly_zero(shrinkage):
+    ids, lengths, rewards = as_tensors([[0], [0, 2], [0, 2, 1], [1], [1], []], [0.7] * 6)
+    assert prefix_baseline_advantages(ids, lengths, rewards, 6, shrinkage=shrinkage).count_nonzero() == 0
+
+
+@FIXED_OR_LEARNED
+def test_empty_completions_have_no_baselines(shrinkage):
+    ids, lengths, rewards = as_tensors([[], []], [1.0, 0.0])
+    assert prefix_baselines(ids, lengths, rewards, 2, shrinkage).shape == (2, 0)
+    assert prefix_baselines(ids, lengths, rewards, 2, shrinkage, ids).shape == (2, 0)
+
+
+@FIXED_OR_LEARNED
+def test_duplicates_of_long_completions_are_solved_without_loss(shrinkage):
+    ids = torch.zeros(64, 300, dtype=torch.long)
+    baselines = prefix_baselines(ids, torch.full((64,), 300), torch.arange(64.0), 64, shrinkage)
+    means = (64 * 63 / 2 - torch.arange(64.0)) / 63  # all alike: nobody's reward says more than another's
+    torch.testing.assert_close(baselines, means[:, None].expand(64, 300))
+
+
+# Unbiasedness, on a policy over two tokens whose every state has a logit of its own. A completion has `DEPTH` tokens,
+# or ends with a 1 after its first token: completions of different lengths. All rewards differ.
+DEPTH = 3
+STATES = [state for depth in range(DEPTH) for state in product((0, 1), repeat=depth)]
+ENDS = [(1,), *(end for end in product((0, 1), repeat=DEPTH) if end[0] == 0)]
+PROBABILITY = dict(zip(STATES, np.random.default_rng(1).uniform(0.2, 0.8, len(STATES)), strict=True))
+REWARD = dict(zip([*product((0, 1), repeat=DEPTH), (1,)], np.random.default_rng(2).normal(size=9), strict=True))
+
+
+def probability(tokens: tuple, start: int = 0) -> float:
+    """Of the tokens from column `start` on."""
+    chances = [PROBABILITY[tokens[:t]] for t in range(start, len(tokens))]
+    return math.prod(p if token else 1 - p for p, token in zip(chances, tokens[start:], strict=True))
+
+
+def score(tokens: tuple, t: int) -> float:
+    """Derivative of the log-probability of token t by its state's logit."""
+    return tokens[t] - PROBABILITY[tokens[:t]]
+
+
+def true_gradient(ends: list[tuple]) -> np.ndarray:
+    gradient = dict.fromkeys(STATES, 0.0)
+    for end in ends:
+        for t in range(len(end)):
+            gradient[end[:t]] += probability(end) * REWARD[end] * score(end, t)
+    return np.array(list(gradient.values()))
+
+
+def expected_gradient(samples: list[list[tuple]], chances: list[float], shrinkage, segments=None) -> np.ndarray:
+    """Of sum over rows and tokens of (r - b) score / G, over all groups that may be sampled."""
+    rows, size = [list(row) for group in samples for row in group], len(samples[0])
+    rewards = [REWARD[tuple(row)] for row in rows]
+    ids, lengths, _ = as_tensors(rows, rewards)
+    tree = build_prefix_tree(ids.numpy(), lengths.numpy(), size)
+    branches = None if segments is None else torch.tensor(segments * len(samples))
+    baselines = tree_baselines(tree, torch.tensor(rewards, dtype=torch.float64), ids.shape[1], shrinkage, branches)
+    gradient, index = np.zeros(len(STATES)), {state: k for k, state in enumerate(STATES)}
+    for i, row in enumerate(map(tuple, rows)):
+        for t in range(len(row)):
+            gradient[index[row[:t]]] += chances[i // size] * (rewards[i] - baselines[i, t]) * score(row, t) / size
+    return gradient
+
+
+@FIXED_OR_LEARNED
+@pytest.mark.parametrize("size", [2, 3])
+def test_the_expected_gradient_over_all_groups_is_the_true_one(size, shrinkage):
+    samples = [list(group) for group in product(ENDS, repeat=size)]
+    chances = [math.prod(map(probability, group)) for group in samples]
+    assert math.isclose(sum(chances), 1.0)
+    np.testing.assert_allclose(expected_gradient(samples, chances, shrinkage), true_gradient(ENDS), **EXACT)
+
+
+@cache
+def all_trees() -> tuple[list[list[tuple]], list[float], list[list[int]]]:
+    """All trees of two first tokens, each continued twice: (groups of four rows, their chances, segments)."""
+    tails = list(product((0, 1), repeat=DEPTH - 1))
+    samples, chances = [], []
+    for heads in product([(0,), (1,)], repeat=2):
+        for ends in product(tails, repeat=4):
+            rows = [heads[k // 2] + end for k, end in enumerate(ends)]
+            samples.append(rows)
+            chances.append(math.prod(map(probability, heads)) * math.prod(probability(row, 1) for row in rows))
+    return samples, chances, [[0, 1, 1], [0, 2, 2], [3, 4, 4], [3, 5, 5]]
+
+
+@FIXED_OR_LEARNED
+def test_on_grown_trees_leaving_the_branch_out_is_unbiased_and_leaving_one_out_is_not(shrinkage):
+    samples, chances, segments = all_trees()
+    assert math.isclose(sum(chances), 1.0)
+    true = true_gradient(list(product((0, 1), repeat=DEPTH)))
+    np.testing.assert_allclose(expected_gradient(samples, chances, shrinkage, segments), true, **EXACT)
+    assert np.abs(expected_gradient(samples, chances, shrinkage) - true).max() > 1e-3
+
+
+IDS, LENGTHS, SCORES = torch.zeros(4, 3, dtype=torch.long), torch.tensor([3, 2, 1, 0]), torch.zeros(4)
+OWN = torch.tensor([[0, 0, 0], [1, 1, -1], [2, -1, -1], [-1, -1, -1]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((IDS[0], LENGTHS, SCORES, 2, 1.0), r"must be \(B, T\), got shape \(3,\)"),
+        ((IDS, LENGTHS, SCORES[:2], 2, 1.0), r"must be \(4,\).*got shape \(2,\)"),
+        ((IDS, LENGTHS, SCORES + math.inf, 2, 1.0), "must be finite"),
+        ((IDS, LENGTHS, SCORES, 2, -1.0), "at least 0 or a PrefixCovariance, got -1.0"),
+        ((IDS, LENGTHS, SCORES, 2, math.nan), "at least 0 or a PrefixCovariance, got nan"),
+        ((IDS, LENGTHS, SCORES, 2, "auto"), "at least 0 or a PrefixCovariance, got 'auto'"),
+        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN[:2]), r"must be \(4, 3\) integers.*got shape \(2, 3\)"),
+        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN.float()), "integers.*got.*torch.float32"),
+        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN - 1), "at least 0 on every token.*got a negative id"),
+        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN * 0), "rows 0 and 1 do not"),  # of different lengths
+        ((IDS, LENGTHS, SCORES, 2, 1.0, torch.tensor([[0, 1, 0], *OWN[1:].tolist()])), "rows 0 and 0 do not"),
+        ((torch.arange(12).view(4, 3), LENGTHS * 0 + 3, SCORES, 2, 1.0, OWN * 0), "rows 0 and 1 do not"),
+    ],
+)
+def test_bad_input_is_named_with_what_was_got_and_expected(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        prefix_baselines(*arguments)
+
+
+def test_an_unknown_scale_is_refused():
+    with pytest.raises(ValueError, match=r"must be one of.*got 'std'"):
+        prefix_baseline_advantages(IDS, LENGTHS, SCORES, 2, shrinkage=1.0, scale_rewards="std")
+
+
+def test_any_integer_dtype_gives_the_same_baselines():
+    ids, lengths, rewards = as_tensors([[0, 1, PAD], [0, 1], [0, PAD], [0, 1, PAD, PAD]], [1.0, 0.0, 0.0, 1.0])
+    expected = prefix_baselines(ids, lengths, rewards, 4, 2.0)
+    assert expected.dtype == torch.float32
+    for dtype in (torch.uint8, torch.int16, torch.int32):
+        assert torch.equal(prefix_baselines(ids.to(dtype), lengths.to(torch.int32), rewards.half(), 4, 2), expected)

@@ -1,0 +1,239 @@
+"""The covariance of rewards over shared prefixes: its definition in loops, what adds up, and what it must recover."""
+
+import json
+import math
+import pickle
+from functools import reduce
+from itertools import combinations
+from operator import add
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tempo_trl.credit import build_prefix_tree
+from tempo_trl.credit.prefix_covariance import (
+    PairStatistics,
+    PrefixCovariance,
+    pair_statistics,
+    pairwise_lcp,
+    predictor,
+)
+
+from .groups import as_tensors, groups, std
+from .test_theorems import common_prefix
+
+
+def statistics_of(rows, rewards, num_generations) -> PairStatistics:
+    ids, lengths, _ = as_tensors(rows, rewards)
+    tree = build_prefix_tree(ids.numpy(), lengths.numpy(), num_generations)
+    return pair_statistics(tree, torch.tensor(rewards, dtype=torch.float64))
+
+
+def fitted(*batches, **options) -> PrefixCovariance:
+    covariance = PrefixCovariance(**options)
+    for batch in batches:
+        covariance.update(statistics_of(*batch))
+    return covariance
+
+
+def scorable_groups(rows, rewards, size):
+    """(rows, rewards) of the scorable completions of each group that is not flat."""
+    for start in range(0, len(rows), size):
+        kept = [j for j in range(start, start + size) if not math.isnan(rewards[j])]
+        if len({rewards[j] for j in kept}) > 1:
+            yield [rows[j] for j in kept], [rewards[j] for j in kept]
+
+
+def products_by_definition(rows, rewards, size) -> dict[int, list[float]]:
+    """The centred products of all pairs of completions, by the tokens that they share."""
+    products = {}
+    for group, scores in scorable_groups(rows, rewards, size):
+        n, mean = len(group), sum(scores) / len(group)
+        for j, k in combinations(range(n), 2):
+            product = (scores[j] - mean) * (scores[k] - mean) * n / (n - 1) + std(scores) ** 2 / n
+            products.setdefault(len(common_prefix(group[j], group[k])), []).append(product)
+    return products
+
+
+def pooled_adjacent_violators(values: list[float], weights: list[int]) -> list[float]:
+    blocks = []
+    for value, weight in zip(values, weights, strict=True):
+        blocks.append((value, weight, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (a, m, i), (b, n, j) = blocks.pop(), blocks.pop()
+            blocks.append(((a * m + b * n) / (m + n), m + n, i + j))
+    return [value for value, _, count in blocks for _ in range(count)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(groups())
+def test_statistics_are_those_of_the_definition(case):
+    products, statistics = products_by_definition(*case), statistics_of(*case)
+    assert statistics.shared.tolist() == sorted(products)
+    assert statistics.pairs.tolist() == [len(products[shared]) for shared in sorted(products)]
+    np.testing.assert_allclose(statistics.products, [sum(products[k]) for k in sorted(products)], atol=1e-9)
+    spread = list(scorable_groups(*case))
+    assert statistics.groups == len(spread)
+    assert statistics.variances == pytest.approx(sum(std(scores) ** 2 for _, scores in spread))
+    closest = [
+        max(len(common_prefix(row, other)) for k, other in enumerate(group) if k != j)
+        for group, _ in spread
+        for j, row in enumerate(group)
+    ]
+    assert statistics.rows.tolist() == [closest.count(shared) for shared in sorted(products)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(groups())
+def test_the_curve_is_the_isotonic_mean_shifted_to_zero_and_capped(case):
+    products, covariance = products_by_definition(*case), fitted(case)
+    if not products:
+        assert covariance(np.arange(5)).tolist() == [0.0] * 5
+        return
+    lengths = sorted(products)
+    means = [sum(products[shared]) / len(products[shared]) for shared in lengths]
+    rising = pooled_adjacent_violators(means, [len(products[shared]) for shared in lengths])
+    variances = [std(scores) ** 2 for _, scores in scorable_groups(*case)]
+    v = sum(variances) / len(variances)
+    assert covariance.variance == pytest.approx(v)
+    expected = [min(level - rising[0], 0.98 * v) for level in rising]
+    np.testing.assert_allclose(covariance(np.array(lengths)), expected, atol=1e-9)
+    np.testing.assert_allclose(covariance.correlation(np.array(lengths)), np.array(expected) / v, atol=1e-9)
+
+
+@settings(deadline=None)
+@given(groups())
+def test_the_shared_tokens_of_all_pairs_are_their_common_prefixes(case):
+    rows, rewards, size = case
+    ids, lengths, _ = as_tensors(rows, rewards)
+    shared = pairwise_lcp(build_prefix_tree(ids.numpy(), lengths.numpy(), size))
+    for group, start in enumerate(range(0, len(rows), size)):
+        mates = rows[start : start + size]
+        assert shared[group].tolist() == [[len(common_prefix(a, b)) for b in mates] for a in mates]
+
+
+def test_a_hand_worked_curve():
+    # Pairs (0, 1) and (2, 3) share a token, the other four none. Mean 1/2, so deviations are +-1/2; variance 1/3.
+    rows, rewards = [[0, 1], [0, 2], [1, 1], [1, 2]], [1.0, 1.0, 0.0, 0.0]
+    covariance = fitted((rows, rewards, 4))
+    alike, unlike = 1 / 4 * 4 / 3 + 1 / 3 / 4, -1 / 4 * 4 / 3 + 1 / 3 / 4
+    assert covariance.variance == pytest.approx(1 / 3)
+    # alike - unlike is 2/3, twice the variance: capped.
+    assert alike - unlike > 0.98 / 3
+    np.testing.assert_allclose(covariance(np.arange(-1, 4)), [0, 0, 0.98 / 3, 0.98 / 3, 0.98 / 3])
+    assert covariance.explained == pytest.approx(0.98)  # every completion's closest mate shares a token
+
+
+def test_between_the_lengths_seen_the_curve_keeps_the_value_of_the_shorter():
+    ones = np.ones(3, dtype=np.int64)
+    covariance = PrefixCovariance()
+    covariance.update(PairStatistics(np.array([2, 5, 9]), np.array([0.1, 0.3, 0.2]), ones, ones * 2, 2.0, 2))
+    # 0.3 and 0.2 are out of order: both 0.25. Shifted by 0.1.
+    np.testing.assert_allclose(covariance(np.array([0, 1, 2, 4, 5, 8, 9, 99])), [0, 0, 0, 0, 0.15, 0.15, 0.15, 0.15])
+    assert covariance.variance == 1.0
+    assert covariance.explained == pytest.approx((0 + 0.15 + 0.15) / 3)
+
+
+@settings(deadline=None)
+@given(groups(), st.data())
+def test_statistics_add_up_over_the_parts_of_a_batch(case, data):
+    rows, rewards, size = case
+    cut = size * data.draw(st.integers(0, len(rows) // size))
+    parts = [(rows[:cut], rewards[:cut], size), (rows[cut:], rewards[cut:], size)]
+    total = reduce(add, [statistics_of(*part) for part in parts if part[0]], PairStatistics())
+    whole = statistics_of(*case)
+    for name in ("shared", "pairs", "rows", "groups"):
+        np.testing.assert_array_equal(getattr(total, name), getattr(whole, name))
+        assert np.asarray(getattr(total, name)).dtype == np.int64
+    np.testing.assert_allclose(total.products, whole.products, atol=1e-9)
+    assert total.variances == pytest.approx(whole.variances)
+
+
+@settings(deadline=None)
+@given(groups(), st.sampled_from([0.5, -3.0]), st.sampled_from([-1.0, 2.0]))
+def test_an_affine_map_of_the_rewards_scales_the_curve_and_keeps_what_is_explained(case, factor, shift):
+    rows, rewards, size = case
+    mapped, unmapped = fitted((rows, [factor * r + shift for r in rewards], size)), fitted(case)
+    lengths = np.arange(8)
+    np.testing.assert_allclose(mapped(lengths), factor**2 * unmapped(lengths), atol=1e-9)
+    np.testing.assert_allclose(mapped.explained, unmapped.explained, atol=1e-9)
+
+
+@settings(deadline=None)
+@given(groups(), groups())
+def test_the_curve_rises_from_zero_and_stays_below_the_variance(one, other):
+    covariance = fitted(one, other)
+    levels = covariance(np.arange(-1, 10))
+    assert levels[0] == 0.0
+    assert (np.diff(levels) >= 0).all()
+    assert levels[-1] <= 0.98 * covariance.variance
+    assert 0.0 <= covariance.explained <= 0.98 + 1e-12
+
+
+TELLING = ([[0, 1], [0, 2], [1, 1], [1, 2]], [1.0, 1.0, 0.0, 0.0], 4)
+IDLE = ([[0, 1], [0, 2], [1, 1], [1, 2]], [1.0, 0.0, 1.0, 0.0], 4)
+FLAT = (TELLING[0], [1.0] * 4, 4)
+
+
+def test_only_the_last_batches_count():
+    assert fitted(TELLING, TELLING, IDLE, batches=1)(np.array([1])) == 0.0
+    assert fitted(TELLING, TELLING, IDLE, batches=3)(np.array([1])) > 0.0
+
+
+@pytest.mark.parametrize("covariance", [PrefixCovariance(), fitted(FLAT)])
+def test_before_anything_was_seen_prefixes_tell_nothing(covariance):
+    assert covariance(np.arange(4)).tolist() == [0.0] * 4
+    assert covariance.correlation(np.arange(4)).tolist() == [0.0] * 4
+    assert covariance.variance == covariance.explained == 0.0
+
+
+@pytest.mark.parametrize("batches", [[], [FLAT], [TELLING, IDLE, FLAT]])
+@pytest.mark.parametrize("carry", [lambda state: state, lambda state: json.loads(json.dumps(state))])
+def test_a_loaded_state_goes_on_as_if_nothing_had_happened(carry, batches):
+    ours, theirs = fitted(*batches, batches=3), fitted(IDLE, IDLE, batches=3)
+    theirs.load_state_dict(carry(ours.state_dict()))
+    for _ in range(4):
+        assert theirs(np.arange(5)).tobytes() == ours(np.arange(5)).tobytes()
+        assert (theirs.variance, theirs.explained) == (ours.variance, ours.explained)
+        for covariance in (ours, theirs):
+            covariance.update(statistics_of(*IDLE))
+
+
+def test_a_pickled_estimator_is_the_same():
+    covariance = fitted(TELLING, IDLE)
+    copy = pickle.loads(pickle.dumps(covariance))
+    assert copy(np.arange(5)).tobytes() == covariance(np.arange(5)).tobytes()
+    assert pickle.loads(pickle.dumps(statistics_of(*TELLING))).pairs.tolist() == [4, 2]
+
+
+def test_the_curve_shows_where_rewards_are_decided():
+    # Ten tokens of eight kinds; the reward is the kind of one of them, or of two.
+    rows = np.random.default_rng(0).integers(0, 8, (64 * 32, 10))
+
+    def told_after(*deciding) -> list[float]:
+        rewards = rows[:, deciding].sum(axis=1).astype(float)
+        return fitted((rows.tolist(), rewards.tolist(), 32)).correlation(np.arange(1, 4)).tolist()
+
+    assert told_after(0) == pytest.approx([0.98, 0.98, 0.98])
+    assert told_after(9) == pytest.approx([0.0, 0.0, 0.0], abs=0.1)
+    # A pair that shares no token has different first ones: 1/7 of the variance that these decide lies below 0.
+    assert told_after(0, 2) == pytest.approx([0.5 + 0.5 / 7, 0.5 + 0.5 / 7, 0.98], abs=0.1)
+
+
+def test_a_prediction_from_many_systems_is_that_of_each_alone(monkeypatch):
+    rng = np.random.default_rng(0)
+    correlations, group = np.full((3, 5, 5), 0.4), np.array([0, 2, 1, 1])
+    others = rng.random((4, 5)) < 0.7
+    rewards = np.where(others, rng.normal(size=(4, 5)), 0.0)
+    together = predictor(correlations, group, others, rewards)
+    monkeypatch.setattr("tempo_trl.credit.prefix_covariance.SOLVED_AT_ONCE", 1)
+    for ours, theirs in zip(together, predictor(correlations, group, others, rewards), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_estimator_needs_a_batch():
+    with pytest.raises(ValueError, match="`batches` must be at least 1, got 0"):
+        PrefixCovariance(0)

@@ -1,0 +1,243 @@
+"""The transformers sampler against loops without a cache: same tokens, same log-probabilities, same distribution."""
+
+import copy
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3ForCausalLM
+
+from tempo_trl.rollout.entropy import EntropyTree
+from tempo_trl.rollout.fixed import FixedTree
+from tempo_trl.rollout.growth import Continuation, Request, Rules, Top, grow
+from tempo_trl.rollout.transformers_sampler import TransformersSampler
+
+from ..tiny import tiny_model_config
+
+PROMPTS = [[30, 40, 50, 60, 70], [33], [44, 55]]  # of unequal length
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model):
+    return AutoTokenizer.from_pretrained(tiny_model)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_model):
+    """Sharp enough that rounding does not decide between tokens."""
+    model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float32).eval()
+    with torch.no_grad():
+        model.lm_head.weight *= 30
+    model.generation_config.eos_token_id = None  # it would stand in where a test has none
+    return model
+
+
+def settings(tokenizer, **options) -> GenerationConfig:
+    defaults = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 1}
+    ends = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    return GenerationConfig(**(defaults | ends | options), disable_compile=True)
+
+
+def sampler(model, tokenizer, **options) -> TransformersSampler:
+    return TransformersSampler(model, settings(tokenizer, **options), tokenizer)
+
+
+def rules(tokenizer, max_tokens: int = 24, eos=(), **options) -> Rules:
+    return Rules(max_tokens, (tokenizer.eos_token_id, *eos), tokenizer=tokenizer, **options)
+
+
+class NaiveGreedySampler:
+    """One forward pass over everything for every token, one prefix at a time."""
+
+    def __init__(self, model, eos_token_ids):
+        self.model, self.eos_token_ids = model, eos_token_ids
+
+    @torch.no_grad()
+    def sample(self, requests, top_k=0):
+        return [[self._continue(request, top_k) for _ in range(request.n)] for request in requests]
+
+    def _continue(self, request: Request, top_k: int) -> Continuation:
+        ids, logprobs, tops = [], [], []
+        while len(ids) < request.max_tokens and not (ids and ids[-1] in self.eos_token_ids):
+            logits = self.model(torch.tensor([request.prefix_ids + ids])).logits[0, -1]
+            step = logits.float().log_softmax(dim=-1)
+            ids.append(int(step.argmax()))
+            logprobs.append(float(step.max()))
+            tops.append(step.topk(max(top_k, 1)))
+        top = Top(torch.stack([t.indices for t in tops]), torch.stack([t.values for t in tops]))
+        return Continuation(ids, logprobs, ids[-1] in self.eos_token_ids, top)
+
+
+GROWERS = {
+    "fixed": FixedTree(2, 3, 5),
+    "entropy": EntropyTree(
+        8, min_segment_tokens=2, entropy_threshold=0.3, delimiters=[chr(c) for c in range(33, 126)]
+    ),
+}
+
+
+def assert_equal(trees, expected):
+    for tree, other in zip(trees, expected, strict=True):
+        assert tree.rows == other.rows
+        for segment, wanted in zip(tree.segments, other.segments, strict=True):
+            assert (segment.parent, segment.token_ids, segment.forced) == (
+                wanted.parent,
+                wanted.token_ids,
+                wanted.forced,
+            )
+            torch.testing.assert_close(segment.logprobs, wanted.logprobs, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("eos", [(), tuple(range(20, 100, 3))], ids=["one EOS", "several EOS"])
+@pytest.mark.parametrize("name", GROWERS)
+def test_greedy_trees_are_those_of_a_loop_without_a_cache(name, eos, model, tokenizer):
+    ends = rules(tokenizer, eos=eos, greedy=True)
+    greedy = sampler(model, tokenizer, do_sample=False, eos_token_id=[tokenizer.eos_token_id, *eos])
+    trees = grow(GROWERS[name], PROMPTS, ends, greedy)
+    assert_equal(trees, grow(GROWERS[name], PROMPTS, ends, NaiveGreedySampler(model, ends.eos_token_ids)))
+    assert any(len(tree.segments) > 4 for tree in trees)
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.6}], ids=["T = 1", "T = 0.6"])
+def test_log_probabilities_are_those_of_a_fresh_forward_pass(options, model, tokenizer):
+    torch.manual_seed(0)
+    requests = [Request(prompt, [90, 91], 4, 12) for prompt in PROMPTS]
+    answers = sampler(model, tokenizer, **options).sample(requests, top_k=20)
+    for request, continuations in zip(requests, answers, strict=True):
+        for continuation in continuations:
+            ids = torch.tensor([request.prefix_ids + continuation.token_ids])
+            with torch.no_grad():
+                logits = model(ids).logits[0, len(request.prefix_ids) - 1 : -1] / options.get("temperature", 1.0)
+            logps = logits.log_softmax(dim=-1)
+            own = logps.gather(1, torch.tensor(continuation.token_ids)[:, None])[:, 0]
+            torch.testing.assert_close(torch.tensor(continuation.logprobs), own, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(continuation.top.logprobs, logps.topk(20).values, atol=1e-4, rtol=1e-4)
+            assert continuation.top.token_ids.shape == (len(continuation.token_ids), 20)
+
+
+def test_truncated_sampling_is_described_after_truncation(model, tokenizer):
+    answers = sampler(model, tokenizer, top_k=3).sample([Request([30, 31], [], 5, 6)], top_k=20)
+    for continuation in answers[0]:
+        probabilities = continuation.top.logprobs.exp()
+        torch.testing.assert_close(probabilities[:, :3].sum(dim=1), torch.ones(len(continuation.token_ids)))
+        assert (probabilities[:, 3:] == 0).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"repetition_penalty": 1.3, "top_k": 25, "top_p": 0.95, "temperature": 0.6}])
+def test_siblings_are_independent_samples_of_the_policy(options, tokenizer):
+    """Pairs of siblings against the products of probabilities that a loop enumerates: chi-square at 0.1%."""
+    torch.manual_seed(0)
+    small = Qwen3ForCausalLM(tiny_model_config(6)).eval()
+    with torch.no_grad():
+        small.lm_head.weight *= 8
+    drawing = TransformersSampler(small, settings(tokenizer, eos_token_id=None, pad_token_id=0, **options), Padded)
+    torch.manual_seed(1)
+    prefixes, pairs = [[3, 1, 4, 1], [5, 2, 5, 5]], 3000
+    answers = drawing.sample([Request(prefix, [], 2 * pairs, 2) for prefix in prefixes])
+    for prefix, continuations in zip(prefixes, answers, strict=True):
+        expected = {}
+        whole = settings(tokenizer, eos_token_id=None, pad_token_id=0, **options)
+        for token, first in enumerate(step(small, prefix, whole)):
+            if first > 0:
+                second = step(small, [*prefix, token], whole)
+                expected |= {(token, after): float(first) * p for after, p in enumerate(second.tolist()) if p > 0}
+        drawn = [tuple(continuation.token_ids) for continuation in continuations]
+        joint = {(a, b): expected[a] * expected[b] * pairs for a in expected for b in expected}
+        assert len(joint) >= 9, "nothing to tell apart"
+        seen = dict.fromkeys(joint, 0)
+        for pair in zip(drawn[::2], drawn[1::2], strict=True):
+            seen[pair] += 1
+        assert chi_square_p(list(seen.values()), list(joint.values())) > 1e-3
+
+
+class Padded:
+    pad_token_id = 0
+
+
+@torch.no_grad()
+def step(model, prefix: list[int], config: GenerationConfig) -> torch.Tensor:
+    """Next-token probabilities as transformers processes them, without a cache."""
+    config = copy.deepcopy(config)
+    config.update(max_new_tokens=1, return_dict_in_generate=True, output_scores=True, use_cache=False)
+    ids = torch.tensor([prefix])
+    output = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
+    return output.scores[0][0].double().softmax(dim=-1)
+
+
+def chi_square_p(seen: list[int], expected: list[float]) -> float:
+    """P-value of Pearson's test; cells that expect less than 5 are one."""
+    from scipy.stats import chi2
+
+    cells = [(s, e) for s, e in zip(seen, expected, strict=True) if e >= 5]
+    rest = sum(seen) - sum(s for s, _ in cells), sum(expected) - sum(e for _, e in cells)
+    cells += [rest] if rest[1] > 1 else []
+    statistic = sum((s - e) ** 2 / e for s, e in cells)
+    return float(chi2.sf(statistic, len(cells) - 1))
+
+
+@pytest.mark.parametrize("name", GROWERS)
+def test_the_other_prompts_of_a_batch_change_nothing(name, model, tokenizer):
+    ends = rules(tokenizer, greedy=True)
+    greedy = sampler(model, tokenizer, do_sample=False)
+    alone = [grow(GROWERS[name], [prompt], ends, greedy)[0] for prompt in PROMPTS]
+    assert_equal(grow(GROWERS[name], PROMPTS, ends, greedy), alone)
+
+
+def test_each_distinct_prefix_is_read_once_whatever_the_number_of_its_continuations(model, tokenizer):
+    shapes = []
+    hook = model.get_input_embeddings().register_forward_hook(lambda _, args, __: shapes.append(tuple(args[0].shape)))
+    requests = [Request(list(range(30, 50)), [], 8, 3), Request(list(range(50, 60)), [], 8, 3)]
+    try:
+        sampler(model, tokenizer, eos_token_id=None).sample(requests + requests[:1])
+    finally:
+        hook.remove()
+    assert shapes == [(2, 19), (24, 1), (24, 1), (24, 1)]
+
+
+def test_an_empty_round_makes_as_many_calls_as_any_other(model, tokenizer):
+    calls = []
+    hook = model.register_forward_hook(lambda *_: calls.append(1))
+    try:
+        assert sampler(model, tokenizer).sample([]) == []
+        empty = len(calls)
+        sampler(model, tokenizer).sample([Request([30], [], 2, 1)])
+    finally:
+        hook.remove()
+    assert empty == 2 == len(calls) - empty
+
+
+def test_every_request_ends_at_its_own_limit(model, tokenizer):
+    limits = [1, 4, 9]
+    answers = sampler(model, tokenizer, eos_token_id=None).sample([Request([30], [], 2, most) for most in limits])
+    assert [[len(c.token_ids) for c in of_request] for of_request in answers] == [[most, most] for most in limits]
+    assert not any(c.stopped for of_request in answers for c in of_request)
+
+
+def test_a_stop_string_ends_a_continuation_and_leaves_no_padding(model, tokenizer):
+    greedy = sampler(model, tokenizer, do_sample=False, eos_token_id=None)
+    ((whole,),) = greedy.sample([Request([30, 31], [], 1, 12)])
+    stop = tokenizer.decode(whole.token_ids[4:6])
+    end = next(n for n in range(1, 13) if stop in tokenizer.decode(whole.token_ids[:n]))
+    options = {"do_sample": False, "eos_token_id": tokenizer.eos_token_id, "stop_strings": stop}
+    requests = [Request([30, 31], [], 2, 12), Request([40], [], 1, 12)]
+    answers = sampler(model, tokenizer, **options).sample(requests)
+    assert all(c.stopped and c.token_ids == whole.token_ids[:end] for c in answers[0])
+    assert all(len(c.logprobs) == end for c in answers[0])
+
+
+def test_adapters_are_part_of_the_policy(model, tokenizer):
+    torch.manual_seed(0)
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "o_proj"], init_lora_weights=False)
+    adapted = get_peft_model(copy.deepcopy(model), lora).eval()
+    ends = rules(tokenizer, greedy=True)
+    trees = grow(GROWERS["fixed"], PROMPTS, ends, sampler(adapted, tokenizer, do_sample=False))
+    assert_equal(trees, grow(GROWERS["fixed"], PROMPTS, ends, NaiveGreedySampler(adapted, ends.eos_token_ids)))
+    plain = grow(GROWERS["fixed"], PROMPTS, ends, sampler(model, tokenizer, do_sample=False))
+    assert [s.token_ids for s in plain[0].segments] != [s.token_ids for s in trees[0].segments]
+
+
+def test_the_settings_of_the_trainer_are_not_touched(model, tokenizer):
+    config = settings(tokenizer, max_new_tokens=77, stop_strings=["END"])
+    before = config.to_dict()
+    TransformersSampler(model, config, tokenizer).sample([Request([30, 31], [], 2, 3)])
+    assert config.to_dict() == before

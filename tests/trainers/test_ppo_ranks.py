@@ -1,0 +1,98 @@
+"""PPO on two real ranks, DDP and ZeRO-2: the policy and the critic that one process arrives at.
+
+One rank: `accelerate launch ... -m tests.trainers.test_ppo_ranks MODEL FOLDER`.
+"""
+
+import os
+import shutil
+import sys
+
+import pytest
+import torch
+
+from tempo_trl.train import end
+from tempo_trl.trainers.ppo_config import PPOConfig
+
+from .engines import launcher_of
+from .launching import run_ranks, run_to_its_end
+from .rank_matrix import reward_of, scripted
+from .recording import config, questions, weights
+from .test_ppo import KINDS, LINEAR, RecordingPPO, critic_weights
+
+ROWS = 16  # of all ranks together in a micro-batch
+
+
+def train_case(model: str, folder: str, **options) -> RecordingPPO:
+    """Two generations of two epochs, of two micro-batches each, with ragged lengths and rows that nothing scored."""
+    args = config(
+        folder,
+        PPOConfig,
+        per_device_train_batch_size=ROWS // int(os.environ.get("WORLD_SIZE", "1")),
+        gradient_accumulation_steps=2,
+        num_generations=8,
+        max_steps=4,
+        max_completion_length=48,
+        beta=0.1,
+        gae_lambda=0.9,
+        **(LINEAR | {"max_grad_norm": 0.5} | options),
+    )
+    trainer = RecordingPPO(model, reward_of("unscorable"), args, questions(8), rollout_func=scripted("unscorable"))
+    trainer.train()
+    return trainer
+
+
+def result_of(trainer) -> dict:
+    logged = [{k: v for k, v in e.items() if "ppo/" in k and "time" not in k} for e in trainer.state.log_history]
+    return {
+        "engine": str(trainer.accelerator.distributed_type),
+        "weights": weights(trainer),
+        "critic": critic_weights(trainer),
+        "advantages": [batch["advantages"] for batch in trainer.batches],
+        "logged": [entry for entry in logged if entry],
+    }
+
+
+def main(model: str, folder: str, kind: str) -> None:
+    trainer = train_case(model, folder, **KINDS[kind])
+    torch.save(result_of(trainer), f"{folder}/rank{trainer.accelerator.process_index}.pt")
+    end(trainer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["ddp", "zero2"])
+def test_two_ranks_arrive_at_the_policy_and_the_critic_of_one(engine, kind, tiny_model, tmp_path):
+    if engine == "zero2":
+        pytest.importorskip("deepspeed")
+        if shutil.which("g++") is None:
+            pytest.skip("not run here: DeepSpeed compiles its CPU collectives with g++")
+    launcher = launcher_of(engine, tmp_path)
+    ranks = run_ranks(launcher, 2, "tests.trainers.test_ppo_ranks", tiny_model, tmp_path, kind)
+    alone = result_of(train_case(tiny_model, str(tmp_path / "alone"), **KINDS[kind]))
+    assert ("DEEPSPEED" in ranks[0]["engine"]) == (engine == "zero2")
+    for part in ("weights", "critic"):
+        for name, value in alone[part].items():
+            torch.testing.assert_close(ranks[0][part][name], value, rtol=1e-4, atol=1e-5)
+            assert torch.equal(ranks[0][part][name], ranks[1][part][name])
+    # Whitened over both ranks: together they are those of one, and neither has a mean of its own of 0.
+    for batch, halves in zip(alone["advantages"], zip(*[r["advantages"] for r in ranks], strict=True), strict=True):
+        for half, rows in zip(halves, batch.split(len(batch) // 2), strict=True):
+            torch.testing.assert_close(half, rows[:, : half.shape[1]], rtol=1e-3, atol=1e-4)
+            assert half.sum().abs() > 0.1
+    assert ranks[0]["logged"] == ranks[1]["logged"]
+    for ours, expected in zip(ranks[0]["logged"], alone["logged"], strict=True):
+        assert ours == pytest.approx(expected, rel=1e-3, abs=1e-4)
+
+
+def test_zero3_is_refused_with_what_to_do(tiny_model, tmp_path):
+    pytest.importorskip("deepspeed")
+    if shutil.which("g++") is None:
+        pytest.skip("not run here: DeepSpeed compiles its CPU collectives with g++")
+    launcher = launcher_of("zero3", tmp_path)
+    status, printed = run_to_its_end(launcher, "tests.trainers.test_ppo_ranks", tiny_model, tmp_path, "separate")
+    assert status != 0
+    assert "ValueError: PPO's critic is kept whole on every rank" in printed
+    assert "use ZeRO-2" in printed
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
