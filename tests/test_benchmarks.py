@@ -61,4 +61,4 @@ def test_the_comparison_of_baselines_prints_its_tables():
     tasks = [line for line in done.stdout.splitlines() if " ± 0." in line]
     assert len(tasks) == 9
     assert all(len(re.findall(r"\d\.\d{3} ± \d\.\d{3}", line)) == 5 for line in tasks)
-    assert len(re.findall(r"2 x 8 x 512: baselines, .* / prefix values │ +\d+\.\d │", done.stdout)) == 2
+    assert len(re.findall(r"2 x 8 x 512: baselines, .* / prefix values +│ +\d+\.\d │", done.stdout)) == 2

@@ -147,8 +147,8 @@ class PrefixCovariance:
         r"""
         Share of the variance of rewards that prefixes explain, 0 to 0.98: the mean of C(l) / v over completions.
 
-        l is the number of tokens that the completion shares with the closest other one of its group: where that one
-        leaves, it had told this share of the variance. 0 means that the adaptive baseline is RLOO's.
+        l is the number of tokens that the completion shares with the closest other one of its group: the longest
+        prefix of it that is told by another completion's reward. 0 means that the adaptive baseline is RLOO's.
         """
         return self._explained
 

@@ -49,8 +49,11 @@ class TransformersSampler:
         a collective.
         """
         if not requests:
-            self.sample([Request([self.pad_token_id], [], 1, 1)])
+            self._continue([Request([self.pad_token_id], [], 1, 1)], top_k=0)
             return []
+        return self._continue(requests, top_k)
+
+    def _continue(self, requests: Sequence[Request], top_k: int) -> list[list[Continuation]]:
         input_ids, attention_mask, rows = self._distinct(requests)
         cache = self._prefill(input_ids[:, :-1], attention_mask[:, :-1])
         cache.reorder_cache(rows)  # a copy of its prefix's cache for each continuation

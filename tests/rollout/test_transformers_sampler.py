@@ -9,10 +9,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from tempo_trl.rollout.entropy import EntropyTree
 from tempo_trl.rollout.fixed import FixedTree
-from tempo_trl.rollout.growth import Continuation, Request, Rules, Top, grow
+from tempo_trl.rollout.growth import Request, Rules, grow
 from tempo_trl.rollout.transformers_sampler import TransformersSampler
 
 from ..tiny import tiny_model_config
+from .naive import NaiveGreedySampler, assert_same_trees
 
 PROMPTS = [[30, 40, 50, 60, 70], [33], [44, 55]]  # of unequal length
 
@@ -46,28 +47,6 @@ def rules(tokenizer, max_tokens: int = 24, eos=(), **options) -> Rules:
     return Rules(max_tokens, (tokenizer.eos_token_id, *eos), tokenizer=tokenizer, **options)
 
 
-class NaiveGreedySampler:
-    """One forward pass over everything for every token, one prefix at a time."""
-
-    def __init__(self, model, eos_token_ids):
-        self.model, self.eos_token_ids = model, eos_token_ids
-
-    @torch.no_grad()
-    def sample(self, requests, top_k=0):
-        return [[self._continue(request, top_k) for _ in range(request.n)] for request in requests]
-
-    def _continue(self, request: Request, top_k: int) -> Continuation:
-        ids, logprobs, tops = [], [], []
-        while len(ids) < request.max_tokens and not (ids and ids[-1] in self.eos_token_ids):
-            logits = self.model(torch.tensor([request.prefix_ids + ids])).logits[0, -1]
-            step = logits.float().log_softmax(dim=-1)
-            ids.append(int(step.argmax()))
-            logprobs.append(float(step.max()))
-            tops.append(step.topk(max(top_k, 1)))
-        top = Top(torch.stack([t.indices for t in tops]), torch.stack([t.values for t in tops]))
-        return Continuation(ids, logprobs, ids[-1] in self.eos_token_ids, top)
-
-
 GROWERS = {
     "fixed": FixedTree(2, 3, 5),
     "entropy": EntropyTree(
@@ -76,25 +55,13 @@ GROWERS = {
 }
 
 
-def assert_equal(trees, expected):
-    for tree, other in zip(trees, expected, strict=True):
-        assert tree.rows == other.rows
-        for segment, wanted in zip(tree.segments, other.segments, strict=True):
-            assert (segment.parent, segment.token_ids, segment.forced) == (
-                wanted.parent,
-                wanted.token_ids,
-                wanted.forced,
-            )
-            torch.testing.assert_close(segment.logprobs, wanted.logprobs, atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize("eos", [(), tuple(range(20, 100, 3))], ids=["one EOS", "several EOS"])
 @pytest.mark.parametrize("name", GROWERS)
 def test_greedy_trees_are_those_of_a_loop_without_a_cache(name, eos, model, tokenizer):
     ends = rules(tokenizer, eos=eos, greedy=True)
     greedy = sampler(model, tokenizer, do_sample=False, eos_token_id=[tokenizer.eos_token_id, *eos])
     trees = grow(GROWERS[name], PROMPTS, ends, greedy)
-    assert_equal(trees, grow(GROWERS[name], PROMPTS, ends, NaiveGreedySampler(model, ends.eos_token_ids)))
+    assert_same_trees(trees, grow(GROWERS[name], PROMPTS, ends, NaiveGreedySampler(model, ends.eos_token_ids)))
     assert any(len(tree.segments) > 4 for tree in trees)
 
 
@@ -180,7 +147,7 @@ def test_the_other_prompts_of_a_batch_change_nothing(name, model, tokenizer):
     ends = rules(tokenizer, greedy=True)
     greedy = sampler(model, tokenizer, do_sample=False)
     alone = [grow(GROWERS[name], [prompt], ends, greedy)[0] for prompt in PROMPTS]
-    assert_equal(grow(GROWERS[name], PROMPTS, ends, greedy), alone)
+    assert_same_trees(grow(GROWERS[name], PROMPTS, ends, greedy), alone)
 
 
 def test_each_distinct_prefix_is_read_once_whatever_the_number_of_its_continuations(model, tokenizer):
@@ -231,7 +198,7 @@ def test_adapters_are_part_of_the_policy(model, tokenizer):
     adapted = get_peft_model(copy.deepcopy(model), lora).eval()
     ends = rules(tokenizer, greedy=True)
     trees = grow(GROWERS["fixed"], PROMPTS, ends, sampler(adapted, tokenizer, do_sample=False))
-    assert_equal(trees, grow(GROWERS["fixed"], PROMPTS, ends, NaiveGreedySampler(adapted, ends.eos_token_ids)))
+    assert_same_trees(trees, grow(GROWERS["fixed"], PROMPTS, ends, NaiveGreedySampler(adapted, ends.eos_token_ids)))
     plain = grow(GROWERS["fixed"], PROMPTS, ends, sampler(model, tokenizer, do_sample=False))
     assert [s.token_ids for s in plain[0].segments] != [s.token_ids for s in trees[0].segments]
 

@@ -1,6 +1,6 @@
 """PPO on two real ranks, DDP and ZeRO-2: the policy and the critic that one process arrives at.
 
-One rank: `accelerate launch ... -m tests.trainers.test_ppo_ranks MODEL FOLDER`.
+One rank: `accelerate launch ... -m tests.trainers.test_ppo_ranks MODEL FOLDER KIND [CHECKPOINT]`.
 """
 
 import os
@@ -22,7 +22,7 @@ from .test_ppo import KINDS, LINEAR, RecordingPPO, critic_weights
 ROWS = 16  # of all ranks together in a micro-batch
 
 
-def train_case(model: str, folder: str, **options) -> RecordingPPO:
+def train_case(model: str, folder: str, kind: str, checkpoint: str | None = None) -> RecordingPPO:
     """Two generations of two epochs, of two micro-batches each, with ragged lengths and rows that nothing scored."""
     args = config(
         folder,
@@ -34,10 +34,12 @@ def train_case(model: str, folder: str, **options) -> RecordingPPO:
         max_completion_length=48,
         beta=0.1,
         gae_lambda=0.9,
-        **(LINEAR | {"max_grad_norm": 0.5} | options),
+        save_strategy="steps",
+        save_steps=2,
+        **(LINEAR | {"max_grad_norm": 0.5} | KINDS[kind]),
     )
     trainer = RecordingPPO(model, reward_of("unscorable"), args, questions(8), rollout_func=scripted("unscorable"))
-    trainer.train()
+    trainer.train(resume_from_checkpoint=checkpoint)
     return trainer
 
 
@@ -52,22 +54,41 @@ def result_of(trainer) -> dict:
     }
 
 
-def main(model: str, folder: str, kind: str) -> None:
-    trainer = train_case(model, folder, **KINDS[kind])
+def main(model: str, folder: str, kind: str, *checkpoint: str) -> None:
+    trainer = train_case(model, folder, kind, *checkpoint)
     torch.save(result_of(trainer), f"{folder}/rank{trainer.accelerator.process_index}.pt")
     end(trainer)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("engine", ["ddp", "zero2"])
-def test_two_ranks_arrive_at_the_policy_and_the_critic_of_one(engine, kind, tiny_model, tmp_path):
-    if engine == "zero2":
+@pytest.fixture(scope="module")
+def run(tiny_model, tmp_path_factory):
+    """Run once for each engine and kind of critic: (the run's folder, what each rank wrote)."""
+    done = {}
+
+    def run(engine: str, kind: str, *checkpoint: str):
+        need_a_compiler(engine)
+        if (engine, kind, *checkpoint) not in done:
+            folder = tmp_path_factory.mktemp(f"{engine}-{kind}")
+            launcher = launcher_of(engine, folder)
+            ranks = run_ranks(launcher, 2, "tests.trainers.test_ppo_ranks", tiny_model, folder, kind, *checkpoint)
+            done[engine, kind, *checkpoint] = folder, ranks
+        return done[engine, kind, *checkpoint]
+
+    return run
+
+
+def need_a_compiler(engine: str) -> None:
+    if engine != "ddp":
         pytest.importorskip("deepspeed")
         if shutil.which("g++") is None:
             pytest.skip("not run here: DeepSpeed compiles its CPU collectives with g++")
-    launcher = launcher_of(engine, tmp_path)
-    ranks = run_ranks(launcher, 2, "tests.trainers.test_ppo_ranks", tiny_model, tmp_path, kind)
-    alone = result_of(train_case(tiny_model, str(tmp_path / "alone"), **KINDS[kind]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["ddp", "zero2"])
+def test_two_ranks_arrive_at_the_policy_and_the_critic_of_one(engine, kind, run, tiny_model, tmp_path):
+    _, ranks = run(engine, kind)
+    alone = result_of(train_case(tiny_model, str(tmp_path), kind))
     assert ("DEEPSPEED" in ranks[0]["engine"]) == (engine == "zero2")
     for part in ("weights", "critic"):
         for name, value in alone[part].items():
@@ -83,10 +104,17 @@ def test_two_ranks_arrive_at_the_policy_and_the_critic_of_one(engine, kind, tiny
         assert ours == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
+def test_a_checkpoint_of_two_ranks_resumes_to_the_same_policy_and_critic(run):
+    folder, ranks = run("zero2", "separate")
+    _, resumed = run("zero2", "separate", str(folder / "checkpoint-2"))
+    assert len(resumed[0]["advantages"]) == 1
+    for part in ("weights", "critic"):
+        for name, value in ranks[0][part].items():
+            torch.testing.assert_close(resumed[0][part][name], value, rtol=1e-5, atol=1e-6)
+
+
 def test_zero3_is_refused_with_what_to_do(tiny_model, tmp_path):
-    pytest.importorskip("deepspeed")
-    if shutil.which("g++") is None:
-        pytest.skip("not run here: DeepSpeed compiles its CPU collectives with g++")
+    need_a_compiler("zero3")
     launcher = launcher_of("zero3", tmp_path)
     status, printed = run_to_its_end(launcher, "tests.trainers.test_ppo_ranks", tiny_model, tmp_path, "separate")
     assert status != 0

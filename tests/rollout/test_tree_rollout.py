@@ -1,0 +1,158 @@
+"""Grown trees inside TRL's trainer: its completions are the tree's, its weights the sampler's, and what is refused."""
+
+import copy
+
+import pytest
+import torch
+from peft import LoraConfig
+from trl import GRPOConfig, GRPOTrainer
+
+from tempo_trl.rollout.fixed import FixedTree
+from tempo_trl.rollout.growth import grow
+from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, rules_of
+
+from ..trainers.recording import config, parity, questions
+from .naive import NaiveGreedySampler, assert_same_trees
+from .rank import GROWERS, take_the_likeliest
+
+
+class Recording(GRPOTrainer):
+    """Keeps the completions of each scored batch, and the trees of that moment."""
+
+    def __init__(self, *args, **kwargs):
+        self.seen = []
+        super().__init__(*args, **kwargs)
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        trees = getattr(self.rollout_func, "trees", None)
+        self.seen.append((self.model.training, completion_ids_list, copy.deepcopy(trees)))
+        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+
+def build(model, folder, rollout, cls=Recording, conversational=False, trainer=None, **overrides):
+    args = config(folder, GRPOConfig, **({"max_steps": 2} | overrides))
+    dataset = questions(conversational=conversational)
+    return cls(model, parity, args, dataset, rollout_func=rollout, **(trainer or {}))
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["", "gradient checkpointing"])
+@pytest.mark.parametrize("conversational", [False, True], ids=["text", "messages"])
+@pytest.mark.parametrize("name", GROWERS)
+def test_plain_grpo_trains_on_the_completions_of_the_trees(name, conversational, checkpointing, tiny_model, tmp_path):
+    rollout = TreeRollout(GROWERS[name])
+    options = {"conversational": conversational, "gradient_checkpointing": checkpointing}
+    trainer = build(tiny_model, tmp_path, rollout, **options)
+    before = [parameter.clone() for parameter in trainer.model.parameters()]
+    trainer.train()
+    assert len(trainer.seen) == 2
+    for _, completion_ids, trees in trainer.seen:
+        assert completion_ids == [tree.completion_ids(leaf) for tree in trees for leaf in tree.rows]
+        assert [len(tree.rows) for tree in trees] == [4, 4]
+    assert any(not torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("weights", ["full", "lora"])
+@pytest.mark.parametrize("name", GROWERS)
+def test_trees_grow_from_the_weights_of_that_step(name, weights, tiny_model, tmp_path):
+    class Learning(Recording):
+        def _generate(self, prompts):
+            state = self.model.state_dict()
+            self.steps.append((prompts[::4], {name: tensor.clone() for name, tensor in state.items()}))
+            if self.state.global_step == 1:
+                take_the_likeliest(self)
+            return super()._generate(prompts)
+
+        steps = []
+
+    rollout = TreeRollout(GROWERS[name])
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "o_proj"], init_lora_weights=False)
+    extra = {"trainer": {"peft_config": lora}} if weights == "lora" else {}
+    large = {"top_k": 0, "learning_rate": 1.0, "optim": "adamw_torch", "lr_scheduler_type": "constant"}
+    trainer = build(tiny_model, tmp_path, rollout, Learning, **large, **extra)
+    trainer.train()
+
+    def greedy_trees(step: int):
+        trainer.model.load_state_dict(trainer.steps[step][1])
+        prompts = [trainer._tokenizer(prompt)["input_ids"] for prompt in trainer.steps[1][0]]
+        oracle = NaiveGreedySampler(trainer.model, trainer.eos_token_ids)
+        return grow(GROWERS[name], prompts, rules_of(trainer), oracle)
+
+    trees = trainer.seen[1][2]
+    assert_same_trees(trees, greedy_trees(1))
+    old = greedy_trees(0)
+    assert [segment.token_ids for segment in trees[0].segments] != [segment.token_ids for segment in old[0].segments]
+
+
+def test_evaluation_samples_independently_as_trl_does(tiny_model, tmp_path):
+    def evaluated(rollout):
+        torch.manual_seed(5)
+        trainer = build(tiny_model, tmp_path, rollout, per_device_eval_batch_size=8, num_generations_eval=2)
+        torch.manual_seed(7)
+        trainer.evaluate(questions(8))
+        return [completion_ids for _, completion_ids, _ in trainer.seen]
+
+    rollout = TreeRollout(GROWERS["fixed"])
+    rollout.trees = ["of an earlier step"]
+    assert evaluated(rollout) == evaluated(None)
+    assert rollout.trees is None
+    assert all(total == (0, 0) for total in rollout.statistics().values())
+
+
+def test_statistics_are_those_of_the_last_trees():
+    from tempo_trl.rollout.tree import GrownTree, Segment
+
+    rollout = TreeRollout(FixedTree(2, 2, 2))
+    assert set(rollout.statistics()) == set(TreeRollout(GROWERS["entropy"]).statistics())
+    segments = [Segment(-1, [1, 2]), Segment(-1, [3]), Segment(0, [4]), Segment(0, [5, 6], forced=True)]
+    rollout.trees = [GrownTree(segments, [1, 1, 2, 3])]
+    assert rollout.statistics() == {
+        "generated_tokens": (6, 1),
+        "generated_share": (6, 1 + 1 + 3 + 4),
+        "leaves": (3, 1),
+        "depth": (1 + 2 + 2, 3),
+        "forced_tokens": (1, 1),
+        "repeated_rows": (1, 4),
+    }
+
+
+def test_a_rank_with_less_than_whole_groups_is_told_so(tiny_model, tmp_path):
+    trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS["fixed"]))
+    trainer.model.train()
+    for prompts in (["a"] * 6, ["a"] * 3 + ["b"] * 5):
+        with pytest.raises(RuntimeError, match="not groups of 4 equal ones"):
+            trainer.rollout_func(prompts, trainer)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"use_transformers_continuous_batching": True}, "Continuous batching"),
+        ({"max_completion_length": None}, "max_completion_length"),
+        ({"generation_kwargs": {"min_new_tokens": 3}}, "min_new_tokens"),
+        ({"num_generations": 2}, "groups of 4: set num_generations to that, got 2"),
+        ({"use_vllm": True, "vllm_mode": "colocate"}, "vllm_mode='server'"),
+        ({"use_vllm": True, "vllm_mode": "server", "vllm_structured_outputs_regex": "a"}, "regular expression"),
+        ({"use_vllm": True, "vllm_mode": "server", "generation_kwargs": {"presence_penalty": 1}}, "presence_penalty"),
+    ],
+)
+def test_what_cannot_grow_trees_is_refused(overrides, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        check_trees_can_grow(config(tmp_path, GRPOConfig, **overrides), FixedTree(2, 2, 3))
+
+
+def test_groups_over_two_ranks_are_refused_with_the_arithmetic(tmp_path):
+    args = config(tmp_path, GRPOConfig)
+    args.per_device_train_batch_size, args.steps_per_generation = 3, 2
+    with pytest.raises(ValueError, match=r"3 \* 2 = 6 is none of 4"):
+        check_trees_can_grow(args)
+
+
+def test_what_goes_with_trees_is_not_refused(tmp_path):
+    check_trees_can_grow(config(tmp_path, GRPOConfig, generation_kwargs={"stop_strings": ["END"]}), FixedTree(2, 2, 3))
+
+
+def test_tools_are_refused_at_the_first_call(tiny_model, tmp_path):
+    trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS["fixed"]))
+    trainer.tools = [print]
+    with pytest.raises(ValueError, match="Tools and environments"):
+        trainer.rollout_func(["a"] * 4, trainer)

@@ -1,0 +1,79 @@
+"""Every method, small: its trainer with all that moves at once. As a module it is one rank of a run of all of them.
+
+`torchrun --nproc_per_node 2 -m tests.trainers.every_method MODEL FOLDER [key=value ...]` trains each method in turn
+and writes what the rank saw to FOLDER/rank{r}.pt.
+"""
+
+import ast
+import sys
+
+import torch
+from peft import LoraConfig
+
+from tempo_trl.train import end
+from tempo_trl.train_arguments import METHODS, class_of
+
+from .recording import config, parity, questions, share_of_threes, weights
+
+TREES = ("treerpo", "treerpo_entropy", "tempo on fixed trees", "tempo on entropy trees", "baseline on entropy trees")
+EVERY_METHOD = (*METHODS, *TREES[2:])
+LETTERS = [chr(code) for code in range(33, 127)]
+ENTROPY = {
+    "tree_min_segment_tokens": 2,
+    "tree_entropy_threshold": 0.1,
+    "tree_coverage_tokens": 6,
+    "tree_delimiters": LETTERS,
+}
+OPTIONS = {
+    "treerpo": {"tree_depth": 2},
+    "treerpo_entropy": ENTROPY,
+    "tempo on fixed trees": {"rollout": "fixed", "tree_depth": 2},
+    "tempo on entropy trees": {"rollout": "entropy", **ENTROPY},
+    "baseline on entropy trees": {"rollout": "entropy", "advantage_estimator": "prefix_baseline", **ENTROPY},
+}
+
+
+def trainer_of(method: str, model: str, folder, lora: bool = False, reward=parity, dataset=None, **overrides):
+    """Trainer of a method that records each scored batch in `batches`."""
+    registered = method if method in METHODS else "tempo"
+    defaults = METHODS[registered].defaults | OPTIONS.get(method, {})
+    args = config(folder, class_of(registered, "Config"), **(defaults | overrides))
+
+    class Recording(class_of(registered, "Trainer")):
+        def __init__(self, *positional, **keywords):
+            self.batches = []
+            super().__init__(*positional, **keywords)
+
+        def _calculate_rewards(self, *inputs):
+            rewards_per_func = super()._calculate_rewards(*inputs)
+            self._seen = inputs[-1], rewards_per_func
+            return rewards_per_func
+
+        def _generate_and_score_completions(self, inputs):
+            output = super()._generate_and_score_completions(inputs)
+            kept = {key: value.clone() for key, value in output.items() if isinstance(value, torch.Tensor)}
+            trees = getattr(self.rollout_func, "trees", None)
+            self.batches.append({"ids": self._seen[0], "rewards": self._seen[1], "output": kept, "trees": trees})
+            return output
+
+    peft_config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights="gaussian") if lora else None
+    torch.manual_seed(0)
+    return Recording(model, reward, args, dataset or questions(), peft_config=peft_config)
+
+
+def main(model: str, folder: str, *options: str) -> None:
+    overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
+    seen = {}
+    for method in EVERY_METHOD:
+        rows = 4 if method in TREES else 2  # trees need a whole group of four on a rank, the others split it
+        options = overrides | {"per_device_train_batch_size": rows, "reward": share_of_threes}
+        trainer = trainer_of(method, model, f"{folder}/{method}", **options)
+        trainer.train()
+        history = [entry for entry in trainer.state.log_history if "reward" in entry]
+        seen[method] = {"batches": trainer.batches, "weights": weights(trainer), "history": history}
+    torch.save(seen, f"{folder}/rank{trainer.accelerator.process_index}.pt")
+    end(trainer)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,114 @@
+"""The matrix: every method with LoRA, a KL term, several iterations, a resume, and two ranks."""
+
+import pytest
+import torch
+
+from tempo_trl.credit import tempo_advantages
+from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefix_tree
+from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
+from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.siblings import sibling_advantages
+from tempo_trl.rollout.tree import branches
+
+from ..credit.groups import as_tensors
+from .every_method import EVERY_METHOD, TREES, trainer_of
+from .launching import run_ranks, torchrun
+from .recording import weights
+
+EVERYTHING = {"lora": True, "beta": 0.04, "num_iterations": 2, "steps_per_generation": 2, "max_steps": 8}
+PREFIXES = ("tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
+SPLIT = [method for method in EVERY_METHOD if method not in TREES]
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_with_lora_a_kl_term_and_iterations_a_resumed_run_is_the_run_that_never_stopped(method, tiny_model, tmp_path):
+    saves = EVERYTHING | {"save_strategy": "steps", "save_steps": 4}
+    whole = trainer_of(method, tiny_model, tmp_path, **saves)
+    before = weights(whole)
+    whole.train()
+    moved = [name for name, value in weights(whole).items() if not torch.equal(value, before[name])]
+    assert moved
+    assert all("lora" in name for name in moved)
+    assert any("kl" in entry for entry in whole.state.log_history)
+
+    resumed = trainer_of(method, tiny_model, tmp_path, **saves)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert [batch["ids"] for batch in resumed.batches] == [whole.batches[-1]["ids"]]
+    assert torch.equal(resumed.batches[-1]["output"]["advantages"], whole.batches[-1]["output"]["advantages"])
+    for name, value in weights(whole).items():
+        assert torch.equal(value, weights(resumed)[name]), name
+
+
+@pytest.fixture(scope="module")
+def ranks(tiny_model, tmp_path_factory):
+    """What two ranks saw of a run of each method, with a KL term and two iterations."""
+    options = ("beta=0.04", "num_iterations=2", "max_steps=4")
+    return run_ranks(torchrun(2), 2, "tests.trainers.every_method", tiny_model, tmp_path_factory.mktemp("r"), *options)
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_two_ranks_hold_the_same_weights_and_log_the_same_credit(method, ranks, tiny_model, tmp_path):
+    first, second = (rank[method] for rank in ranks)
+    start = weights(trainer_of(method, tiny_model, tmp_path))
+    assert any(not torch.equal(value, start[name]) for name, value in first["weights"].items())
+    for name, value in first["weights"].items():
+        assert torch.equal(value, second["weights"][name]), name
+    for a, b in zip(first["history"], second["history"], strict=True):
+        ours = [key for key in a if key.split("/")[0] in PREFIXES and not key.endswith("_time")]
+        assert {key: a[key] for key in ours} == {key: b[key] for key in ours}
+
+
+@pytest.mark.parametrize("method", SPLIT)
+def test_a_group_split_over_two_ranks_gets_the_credit_of_a_whole_one(method, ranks):
+    if method == "ppo":
+        pytest.skip("its advantages come from a critic, not from the group: tests/trainers/test_ppo.py")
+    covariance = PrefixCovariance()
+    for batches in zip(*(rank[method]["batches"] for rank in ranks), strict=True):
+        ids, rewards = [row for batch in batches for row in batch["ids"]], batches[0]["rewards"][:, 0]
+        inputs = *as_tensors(ids, rewards.tolist()), 4
+        width = inputs[0].shape[1]
+        advantages = torch.cat([spread(batch["output"], width) for batch in batches])
+        torch.testing.assert_close(advantages, expected_credit(method, inputs, covariance), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", TREES)
+def test_a_rank_credits_its_own_trees_with_its_own_rewards(method, ranks):
+    for number, rank in enumerate(ranks):
+        for batch in rank[method]["batches"]:
+            trees, rewards = batch["trees"], batch["rewards"][4 * number : 4 * number + 4, 0]
+            assert [tree.completion_ids(leaf) for tree in trees for leaf in tree.rows] == batch["ids"]
+            inputs = *as_tensors(batch["ids"], rewards.tolist()), 4
+            expected = credit_of_trees(method, trees, inputs)
+            torch.testing.assert_close(spread(batch["output"], expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
+
+
+def credit_of_trees(method: str, trees: list, inputs: tuple) -> torch.Tensor:
+    ids, lengths, rewards, size = inputs
+    grown, inside = branches(trees, ids.shape[1]), torch.arange(ids.shape[1]) < lengths[:, None]
+    if method.startswith("treerpo"):
+        kind = {"average": "leaves"} if method.endswith("entropy") else {"scale": "std"}
+        return sibling_advantages(grown.segment, grown.parent, grown.leaf, rewards, **kind) * inside
+    outcome = outcome_advantages(rewards, size)
+    weights = torch.cat([tree.leaf_weights() for tree in trees])
+    if method.startswith("tempo"):
+        return credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 1.0, weights)[0]
+    pytest.skip("its baseline learns from all ranks: checked on one process in test_grown_trees.py")
+
+
+def spread(output: dict, width: int) -> torch.Tensor:
+    """A rank's advantages on the tokens of its completions, `(B, width)`."""
+    mask = output["completion_mask"]
+    advantages = output["advantages"].view(len(mask), -1) * mask
+    return torch.nn.functional.pad(advantages, (0, width - advantages.shape[1]))
+
+
+def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) -> torch.Tensor:
+    ids, lengths, rewards, size = inputs
+    if method == "tempo":
+        return tempo_advantages(*inputs)
+    if method == "prefix_baseline":
+        advantages = prefix_baseline_advantages(*inputs, shrinkage=covariance)
+        covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
+        return advantages
+    inside = torch.arange(ids.shape[1]) < lengths[:, None]
+    return outcome_advantages(rewards, size).float()[:, None] * inside

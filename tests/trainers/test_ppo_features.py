@@ -1,0 +1,188 @@
+"""PPO with the features of GRPOTrainer: what trains, what is refused with what to do, and the configuration."""
+
+import pytest
+import torch
+from peft import LoraConfig
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen3ForCausalLM
+from trl import GRPOConfig
+
+from tempo_trl.trainers.critic import refuse_engines_without_a_critic
+from tempo_trl.trainers.ppo_config import PPOConfig
+from tempo_trl.trainers.ppo_trainer import PPOTrainer
+
+from .recording import config, questions, share_of_threes, weights
+from .test_equivalence import assert_same_weights
+from .test_ppo import KINDS, LINEAR, build, critic_weights, run
+
+TRAINS = {
+    "bf16": {"bf16": True},
+    "bf16_shared": {"bf16": True, "shared_trunk": True},
+    "gradient_checkpointing": {"gradient_checkpointing": True},
+    "gradient_checkpointing_shared": {"gradient_checkpointing": True, "shared_trunk": True},
+    "sequence_level_importance": {"importance_sampling_level": "sequence", "loss_type": "grpo"},
+    "cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
+    "vespo": {"loss_type": "vespo"},
+    "off_policy_mask": {"off_policy_mask_threshold": 1e-4},
+    "top_entropy_quantile": {"top_entropy_quantile": 0.2},
+    "value_clip_range": {"value_clip_range": 0.2},
+    "two_updates_a_generation": {"per_device_train_batch_size": 4, "steps_per_generation": 2},
+    "gamma_and_lambda": {"gae_gamma": 0.99, "gae_lambda": 0.95},
+    "kl_in_reward_shared": {"kl_in": "reward", "shared_trunk": True, "beta": 0.1},
+    "warmup": {"warmup_steps": 1, "lr_scheduler_type": "cosine"},
+}
+
+
+@pytest.mark.parametrize("name", TRAINS)
+def test_what_ppo_can_go_with_trains(name, tiny_model, tmp_path):
+    trainer = run(tiny_model, tmp_path, max_steps=4, **TRAINS[name])
+    assert trainer.state.global_step == 4
+    start = critic_weights(build(tiny_model, tmp_path, shared_trunk=trainer.args.shared_trunk))
+    trained = critic_weights(trainer)
+    assert all(value.isfinite().all() for value in (weights(trainer) | trained).values())
+    assert all(not torch.equal(value, start[name]) for name, value in trained.items() if "embed" not in name)
+
+
+def test_gradient_checkpointing_changes_no_weight(tiny_model, tmp_path):
+    plain, checkpointed = (run(tiny_model, tmp_path, gradient_checkpointing=on, **LINEAR) for on in (False, True))
+    assert checkpointed.critic.module.is_gradient_checkpointing
+    assert_same_weights(plain, checkpointed)
+    for name, value in critic_weights(plain).items():
+        torch.testing.assert_close(critic_weights(checkpointed)[name], value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_with_adapters_the_policys_own_weights_stay_and_the_critic_learns(kind, tiny_model, tmp_path):
+    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    trainer = run(tiny_model, tmp_path, **KINDS[kind], beta=0.1, max_steps=4, trainer={"peft_config": lora})
+    start = Qwen3ForCausalLM.from_pretrained(tiny_model).state_dict()
+    for name, value in trainer.model.get_base_model().state_dict().items():
+        if "lora" not in name:
+            assert torch.equal(value, start[name.replace(".base_layer", "")])
+    assert any(value.any() for name, value in weights(trainer).items() if "lora_B" in name)
+    fresh = critic_weights(build(tiny_model, tmp_path, **KINDS[kind]))
+    assert all(not torch.equal(v, fresh[n]) for n, v in critic_weights(trainer).items() if "embed" not in n)
+    assert trainer.state.log_history[2]["ppo/kl"] != 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_evaluation_trains_nothing_and_keeps_trls_advantages(kind, tiny_model, tmp_path):
+    trainer = build(tiny_model, tmp_path, **KINDS[kind])
+    trainer.eval_dataset = questions(4)
+    start = weights(trainer) | critic_weights(trainer)
+    metrics = trainer.evaluate()
+    assert metrics["eval_reward"] > 0
+    assert not any("ppo/" in name for name in metrics)
+    assert all(torch.equal(start[name], value) for name, value in (weights(trainer) | critic_weights(trainer)).items())
+    assert not trainer.critic._gradients.any()
+    assert all(batch["advantages"].dim() == 1 for batch in trainer.batches)
+
+    evaluating = run(
+        tiny_model,
+        tmp_path,
+        **KINDS[kind],
+        eval_strategy="steps",
+        eval_steps=1,
+        trainer={"eval_dataset": questions(4)},
+    )
+    plain = run(tiny_model, tmp_path, **KINDS[kind])
+    assert len(evaluating.gradients) == len(plain.gradients) == 3
+
+
+def test_the_config_is_grpos_but_for_the_papers_kl_and_epochs(tmp_path):
+    ours, stock = (cls(str(tmp_path), use_cpu=True, bf16=False) for cls in (PPOConfig, GRPOConfig))
+    own = {"gae_gamma": 1.0, "gae_lambda": 1.0, "whiten_advantages": True, "critic_model_name_or_path": None}
+    own |= {"shared_trunk": False, "critic_learning_rate": 1e-5, "value_coef": 0.1, "value_clip_range": None}
+    own |= {"kl_in": "loss"}
+    assert {name: getattr(ours, name) for name in own} == own
+    ours, stock = ours.to_dict(), stock.to_dict()
+    assert {key for key in stock if ours[key] != stock[key]} - {"logging_dir"} == {"beta", "num_iterations"}
+    assert (ours["beta"], ours["num_iterations"]) == (1e-4, 2)
+    assert ours.keys() - stock.keys() == own.keys()
+    for name in (*own, "beta", "num_iterations"):
+        assert f"        {name} (`" in PPOConfig.__doc__
+        assert PPOConfig.__dataclass_fields__[name].metadata["help"]
+
+
+REFUSED = [
+    ({"gae_gamma": 1.1}, "`gae_gamma` must lie between 0 and 1, got 1.1"),
+    ({"gae_lambda": float("nan")}, "`gae_lambda` must lie between 0 and 1, got nan"),
+    ({"critic_learning_rate": -1e-5}, "`critic_learning_rate` must be a finite number of at least 0"),
+    ({"value_coef": float("inf")}, "`value_coef` must be a finite number of at least 0, got inf"),
+    ({"value_clip_range": 0.0}, "`value_clip_range` must be above 0, or None, got 0.0"),
+    ({"kl_in": "both"}, r"`kl_in` must be one of \('loss', 'reward'\), got 'both'"),
+    ({"shared_trunk": True, "critic_model_name_or_path": "x"}, "would not be read. Unset one of the two"),
+    ({"scale_rewards": "batch"}, "`scale_rewards`='batch' would do nothing.*`whiten_advantages` is PPO's scaling"),
+    ({"scale_rewards": "none"}, "`scale_rewards`='none' would do nothing"),
+    ({"multi_objective_aggregation": "normalize_then_sum"}, "normalizes rewards within groups.*Leave it unset"),
+    ({"fp16": True}, "`fp16` scales the policy's loss.*Take `bf16=True`, or neither"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_is_no_ppo_is_refused_with_what_to_do(options, message, tmp_path, tiny_model):
+    with pytest.raises(ValueError, match=message):
+        config(tmp_path, PPOConfig, **options)
+    args = config(tmp_path, PPOConfig)
+    for name, value in options.items():
+        setattr(args, name, value)
+    with pytest.raises(ValueError, match=message):
+        PPOTrainer(tiny_model, share_of_threes, args, questions())
+
+
+def test_another_methods_config_is_refused_with_what_to_change(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"must be a PPOConfig, got GRPOConfig.*change the name"):
+        PPOTrainer(tiny_model, share_of_threes, config(tmp_path, GRPOConfig), questions())
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [("is_fsdp_enabled", "FSDP's policy is not: use DDP or DeepSpeed ZeRO-2"), ("_is_vlm", "take a text-only model")],
+)
+def test_fsdp_and_images_are_refused(attribute, message, tiny_model, tmp_path):
+    trainer = build(tiny_model, tmp_path)
+    refuse_engines_without_a_critic(trainer)
+    setattr(trainer, attribute, True)
+    with pytest.raises(ValueError, match=message):
+        refuse_engines_without_a_critic(trainer)
+
+
+def test_a_policy_from_nowhere_has_no_critic_but_its_own_trunk(tiny_model, tmp_path):
+    tokenizer = build(tiny_model, tmp_path).processing_class
+
+    def from_nowhere(**options):
+        policy = Qwen3ForCausalLM(AutoConfig.from_pretrained(tiny_model))
+        policy.config._name_or_path = ""
+        args = config(tmp_path, PPOConfig, beta=0.0, **options)
+        return PPOTrainer(policy, share_of_threes, args, questions(), processing_class=tokenizer)
+
+    with pytest.raises(ValueError, match=r"does not say which model it was loaded from.*`shared_trunk=True`"):
+        from_nowhere()
+    from_nowhere(shared_trunk=True)
+    from_nowhere(critic_model_name_or_path=tiny_model)
+
+
+def test_a_critic_that_cannot_read_what_the_policy_writes_is_refused(tiny_model, tmp_path):
+    small = Qwen3ForCausalLM.from_pretrained(tiny_model)
+    small.resize_token_embeddings(100)
+    small.save_pretrained(tmp_path / "small")
+    with pytest.raises(ValueError, match=r"knows 100 tokens and the policy 2.*must read what the policy writes"):
+        build(tiny_model, tmp_path, critic_model_name_or_path=str(tmp_path / "small"))
+
+
+def test_a_quantized_critic_a_half_one_and_one_without_a_classifier_are_refused(tiny_model, tmp_path):
+    policy = AutoModelForCausalLM.from_pretrained(tiny_model)
+    quantized = AutoConfig.from_pretrained(tiny_model)
+    quantized.quantization_config = {"quant_method": "gptq", "bits": 4}
+    quantized.save_pretrained(tmp_path / "quantized")
+    half = {name: value for name, value in policy.state_dict().items() if "layers.1" not in name}
+    policy.save_pretrained(tmp_path / "half", state_dict=half)
+    without = AutoConfig.for_model("cohere", num_hidden_layers=1, hidden_size=16, num_attention_heads=2)
+    without.save_pretrained(tmp_path / "without")
+    messages = {
+        "quantized": "is quantized: set `critic_model_name_or_path` to the model before quantization",
+        "half": "lacks weights of the critic, model.layers.1",
+        "without": "has no token classifier for .*shared_trunk=True",
+    }
+    for name, message in messages.items():
+        with pytest.raises(ValueError, match=message):
+            build(tiny_model, tmp_path, critic_model_name_or_path=str(tmp_path / name))
