@@ -77,12 +77,19 @@ def build_prefix_tree(completion_ids: np.ndarray, lengths: np.ndarray, num_gener
     Returns:
         [`PrefixTree`]
     """
-    order, lcp = _sort_rows(completion_ids, lengths, num_generations)
+    order, lcp = sort_rows(completion_ids, lengths, num_generations)
     return PrefixTree(num_generations, lengths, order, lcp, *_lcp_intervals(lcp))
 
 
-def _sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted order and neighbours' LCPs, by partition refinement: each round sorts the rows that are still tied."""
+def sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Sort the rows of each group so that equal prefixes become neighbours: all that a tree has to be built from.
+
+    By partition refinement: each round sorts the rows that are still tied. Arguments as in [`build_prefix_tree`].
+
+    Returns:
+        `order` and `lcp`, each of shape `(R,)`, as in [`PrefixTree`].
+    """
     rows, width = completion_ids.shape
     group = np.arange(rows) // num_generations
     # Longest first: among rows with equal windows those that go on stay together, whatever fills it past the end.

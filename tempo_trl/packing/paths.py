@@ -1,0 +1,78 @@
+"""Where the rows of a packed stream lie in it: a row's own tail, behind pieces that belong to rows before it."""
+
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+
+import torch
+
+Run = tuple[int, int]  # packed positions, from the first number to before the second
+
+
+@dataclass(frozen=True)
+class Paths:
+    """
+    The paths of R rows through a packed stream of N tokens, which is the concatenation of their tails.
+
+    Row r's path is its tokens from the first to the last: some pieces of the tails of rows before it, then its own
+    tail. A piece is never cut by a path, so that a tensor of the stream, split into pieces once, holds all of them.
+
+    Args:
+        tail_sizes (`list[int]`):
+            Tokens of each row's tail, at least 1; they add up to N.
+        piece_sizes (`list[int]`):
+            Tokens of each piece, in the order of the stream; they add up to N.
+        pieces (`list[list[int]]`):
+            Indices of the pieces of each row's path, in reading order.
+        lengths (`list[int]`):
+            Tokens of each row's path.
+        masks (`dict`):
+            What attention has made of these sizes, kept for the next layer.
+        windows (`list`):
+            The window of every attention call over these paths: what a model really asked for.
+    """
+
+    tail_sizes: list[int]
+    piece_sizes: list[int]
+    pieces: list[list[int]]
+    lengths: list[int]
+    masks: dict = field(default_factory=dict, repr=False)
+    windows: list[int | None] = field(default_factory=list, repr=False)
+
+    def gather(self, stream: torch.Tensor, dim: int) -> list[torch.Tensor]:
+        """The path of each row out of a tensor of the stream, along `dim`: R tensors of `lengths[r]` tokens."""
+        split = stream.split(self.piece_sizes, dim=dim)  # once: the gradient of a slice is as long as the stream
+        return [torch.cat([split[i] for i in row], dim=dim) for row in self.pieces]
+
+
+def lay_paths(starts: list[int], lengths: list[int]) -> tuple[Paths, list[list[Run]]]:
+    """
+    Lay out rows of which row r begins with the first `starts[r]` tokens of row r - 1.
+
+    Args:
+        starts (`list[int]`):
+            Tokens that each row takes from the row before it; 0 for the first, less than the row's length.
+        lengths (`list[int]`):
+            Tokens of each row, at least 1.
+
+    Returns:
+        The [`Paths`], and each row's path as runs of packed positions.
+    """
+    tail_sizes = [length - start for start, length in zip(starts, lengths, strict=True)]
+    runs: list[list[Run]] = []
+    for start, tail in zip(starts, pairwise(accumulate(tail_sizes, initial=0)), strict=True):
+        runs.append([*_first(start, runs[-1] if runs else []), tail])
+    cuts = sorted({cut for row in runs for run in row for cut in run})
+    index = {cut: i for i, cut in enumerate(cuts)}
+    pieces = [[i for begin, end in row for i in range(index[begin], index[end])] for row in runs]
+    return Paths(tail_sizes, [end - begin for begin, end in pairwise(cuts)], pieces, lengths), runs
+
+
+def _first(tokens: int, runs: list[Run]) -> list[Run]:
+    """The first `tokens` positions of `runs`, as runs."""
+    taken = []
+    for begin, end in runs:
+        if tokens <= 0:
+            break
+        taken.append((begin, min(end, begin + tokens)))
+        tokens -= end - begin
+    return taken
