@@ -29,7 +29,7 @@ def register_tree_attention() -> None:
 
 
 def attention(module, query, key, value, attention_mask, tree: Paths | None = None, **options):
-    """What transformers calls in each layer, with its arguments and those of the model's call that it does not know."""
+    """What transformers calls in each layer, with those arguments of the model's call that the model does not know."""
     if tree is None:
         return _plain(module, query, key, value, attention_mask, **options)
     return tree_attention(query, key, value, tree, **options), None

@@ -9,10 +9,11 @@ from trl.trainer.utils import get_config_model_id
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
+from tempo_trl.trainers.tree_forward import TreeForward
 from tempo_trl.trainers.vllm_server import explain_a_silent_server, wait_for_server
 
 
-class BaseTrainer(GRPOTrainer):
+class BaseTrainer(TreeForward, GRPOTrainer):
     """
     [`~trl.GRPOTrainer`] that says early what cannot train, outlives a full disk, names a reward function that hangs
     and a vLLM server that is gone, and goes on after a resume with the prompts of the run that never stopped.

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from trl import GRPOConfig
 
 from tempo_trl.credit.traces import STYLES
+from tempo_trl.trainers.tree_forward_config import TreeForwardFields
 
 UPDATES = ("trace", "weight")
 
 
 @dataclass
-class GRPOLambdaConfig(GRPOConfig):
+class GRPOLambdaConfig(TreeForwardFields, GRPOConfig):
     r"""
     Configuration class for the [`GRPOLambdaTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and
     default, except for those below. Sections and tables are those of https://huggingface.co/papers/2510.00194.

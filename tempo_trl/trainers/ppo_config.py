@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 
 from trl import GRPOConfig
 
+from tempo_trl.trainers.tree_forward_config import TreeForwardFields
+
 KL_PLACES = ("loss", "reward")
 
 
 @dataclass
-class PPOConfig(GRPOConfig):
+class PPOConfig(TreeForwardFields, GRPOConfig):
     r"""
     Configuration class for the [`PPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
     except for those below. Tables are those of the TEMPO paper (https://huggingface.co/papers/2509.18314), whose

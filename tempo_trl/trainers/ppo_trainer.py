@@ -89,6 +89,11 @@ class PPOTrainer(TokenCreditTrainer):
         args.check_ppo()  # again: fields can be set after the configuration was built
         return args
 
+    def _tree_obstacle(self):
+        if self.args.shared_trunk:
+            return "with shared_trunk the critic reads the policy's hidden states row by row (shared_trunk=False)"
+        return super()._tree_obstacle()
+
     # Credit: when a batch has been sampled and scored
 
     def _credit(self, output: dict) -> None:

@@ -7,13 +7,14 @@ from trl import GRPOConfig
 
 from tempo_trl.rollout.tree import LEAF_WEIGHTS
 from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.trainers.tree_forward_config import TreeForwardFields
 
 ESTIMATORS = ("tempo", "prefix_baseline")
 ROLLOUTS = ("iid", "fixed", "entropy")
 
 
 @dataclass
-class TEMPOConfig(FixedTreeFields, EntropyTreeFields, GRPOConfig):
+class TEMPOConfig(FixedTreeFields, EntropyTreeFields, TreeForwardFields, GRPOConfig):
     r"""
     Configuration class for the [`TEMPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
     except for those below. beta 0 and the token-mean (DAPO) loss of the paper are TRL's own defaults.

@@ -6,6 +6,7 @@ from trl import GRPOConfig
 
 from tempo_trl.credit.siblings import SIBLING_SCALES
 from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.trainers.tree_forward_config import TreeForwardFields
 
 SHARED_TOKENS = ("once", "per_leaf")
 
@@ -43,7 +44,7 @@ class SiblingCreditFields:
 
 
 @dataclass
-class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, GRPOConfig):
+class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, TreeForwardFields, GRPOConfig):
     r"""
     Configuration class for the [`TreeRPOTrainer`] (https://huggingface.co/papers/2506.05183): every field of
     [`~trl.GRPOConfig`], with its meaning and default, those of [`~tempo_trl.trainers.tree_config.FixedTreeFields`],
@@ -77,7 +78,7 @@ class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, GRPOConfig):
 
 
 @dataclass
-class TreeRPOEntropyConfig(SiblingCreditFields, EntropyTreeFields, GRPOConfig):
+class TreeRPOEntropyConfig(SiblingCreditFields, EntropyTreeFields, TreeForwardFields, GRPOConfig):
     """
     Configuration class for the [`TreeRPOEntropyTrainer`] (hierarchical TreeRPO): every field of
     [`~trl.GRPOConfig`], those of [`~tempo_trl.trainers.tree_config.EntropyTreeFields`], and these. `num_generations`

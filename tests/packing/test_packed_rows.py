@@ -1,5 +1,7 @@
 """Rows to the packed stream and back, against brute force on the trie."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -35,7 +37,7 @@ def test_each_node_of_the_trie_stands_once_and_a_last_shared_token_again_for_eac
     ids, mask, width = batch
     packed = pack_rows(ids, mask, width)
     rows = sorted(rows_of(ids, mask))
-    repeated = sum(a[:1] == b[:1] for a, b in zip(rows, rows[1:], strict=False))
+    repeated = sum(a[:1] == b[:1] for a, b in pairwise(rows))
     assert packed.input_ids.shape[1] == len(prefixes(rows)) + repeated
     assert packed.num_tokens == sum(map(len, rows))
     assert sum(packed.paths.piece_sizes) == sum(packed.paths.tail_sizes) == packed.input_ids.shape[1]
