@@ -15,7 +15,7 @@ from .models import model_of
 
 
 def seen(packed, window: int | None) -> torch.Tensor:
-    """Which positions of the stream each one sees, `(N, N)`: on its row's path, not after it, not before the window."""
+    """Which positions of the stream each one sees, `(N, N)`: of its row, up to itself, and inside the window."""
     number = packed.input_ids.shape[1]
     visible = torch.zeros(number, number, dtype=torch.bool)
     row_paths = packed.paths.gather(torch.arange(number), dim=0)

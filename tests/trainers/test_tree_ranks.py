@@ -1,0 +1,62 @@
+"""On two real ranks, with DDP, ZeRO-2 and sharded ZeRO-3, the tree arrives at the weights of the stock run."""
+
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from .engines import launcher_of
+from .launching import run_ranks
+
+without_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="not run here: DeepSpeed compiles with g++")
+ENGINES = ["ddp", pytest.param("zero2", marks=without_compiler), pytest.param("zero3", marks=without_compiler)]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_model, tmp_path_factory):
+    """Run once for each engine and setting: (the weights, what each rank wrote)."""
+    done = {}
+
+    def run(engine: str, tree_forward: str):
+        if (engine, tree_forward) not in done:
+            folder = tmp_path_factory.mktemp(f"{engine}-{tree_forward}")
+            launcher = launcher_of(engine, folder)
+            ranks = run_ranks(launcher, 2, "tests.trainers.tree_rank", tiny_model, folder, tree_forward)
+            done[engine, tree_forward] = load_file(folder / "model.safetensors"), ranks
+        return done[engine, tree_forward]
+
+    return run
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_weights_and_the_evaluation_are_those_of_the_stock_run(engine, run, tiny_model):
+    (ours, ranks), (expected, stock_ranks) = run(engine, "on"), run("ddp", "off")
+    assert [rank["state"] for rank in (*ranks, *stock_ranks)] == ["IN_USE", "IN_USE", "OFF", "OFF"]
+    assert ours.keys() == expected.keys()
+    start = load_file(f"{tiny_model}/model.safetensors")
+    for name, value in expected.items():
+        torch.testing.assert_close(ours[name], value, rtol=1e-5, atol=1e-6)
+    assert sum(not torch.equal(value, start[name]) for name, value in ours.items()) > len(ours) / 2
+    for key in ("eval_loss", "eval_entropy", "grad_norm"):
+        theirs = [entry[key] for entry in stock_ranks[0]["history"] if key in entry]
+        assert [entry[key] for entry in ranks[0]["history"] if key in entry] == pytest.approx(theirs, 1e-3, 1e-5)
+
+
+@without_compiler
+def test_zero3_is_really_sharded(run):
+    assert [rank["resident"] for rank in run("zero3", "on")[1]] == [0, 0]
+
+
+def test_the_packing_ratio_is_that_of_all_ranks(run):
+    logged = [[entry.get("tempo/packing_ratio") for entry in rank["history"]] for rank in run("ddp", "on")[1]]
+    assert logged[0] == logged[1]
+    assert all(ratio > 2 for ratio in logged[0] if ratio is not None)
+
+
+def test_the_first_rank_tells_of_groups_that_are_cut_and_the_others_do_not(run):
+    """A micro-batch of 12 rows holds three quarters of a group of 16, which is told when the trainer is made."""
+    told = [rank["told"] for rank in run("ddp", "on")[1]]
+    assert len(told[0]) == 1
+    assert "rows do not hold whole groups" in told[0][0]
+    assert told[1] == []

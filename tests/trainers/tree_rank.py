@@ -1,0 +1,57 @@
+"""One rank of a run on the tree: `accelerate launch ... -m tests.trainers.tree_rank MODEL FOLDER off|auto|on`.
+
+Four steps of two micro-batches on scripted completions, with a reference model, two iterations, checkpointed layers
+and evaluation. Writes what the rank logged to FOLDER/rank{r}.pt and the consolidated model to FOLDER. Started by
+test_tree_ranks.py.
+"""
+
+import sys
+import warnings
+
+import torch
+
+from tempo_trl.train import end
+
+from ..packing.models import TreeGRPOConfig, TreeGRPOTrainer
+from .rank_matrix import reward_of, scripted
+from .recording import config, questions
+
+
+def main(model: str, folder: str, tree_forward: str) -> None:
+    args = config(
+        folder,
+        TreeGRPOConfig,
+        tree_forward=tree_forward,
+        max_steps=4,
+        max_completion_length=48,
+        per_device_train_batch_size=12,
+        gradient_accumulation_steps=2,
+        num_generations=16,  # the 24 rows of a rank are a group and a half
+        num_iterations=2,
+        beta=0.1,
+        gradient_checkpointing=True,
+        optim="sgd",  # linear in the gradient: see rank_matrix.py
+        learning_rate=0.1,
+        eval_strategy="steps",
+        eval_steps=2,
+        per_device_eval_batch_size=6,
+        num_generations_eval=3,
+    )
+    keywords = {"eval_dataset": questions(5), "rollout_func": scripted("plain")}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        trainer = TreeGRPOTrainer(model, reward_of("plain"), args, questions(8), **keywords)
+        trainer.train()
+    trainer.save_model(folder)
+    state = {
+        "state": trainer._tree_state.name,
+        "history": trainer.state.log_history,
+        "resident": sum(p.numel() for p in trainer.accelerator.unwrap_model(trainer.model).parameters()),
+        "told": [str(warning.message) for warning in told if "tree_forward" in str(warning.message)],
+    }
+    torch.save(state, f"{folder}/rank{trainer.accelerator.process_index}.pt")
+    end(trainer)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
