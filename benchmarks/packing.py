@@ -1,0 +1,192 @@
+"""What computing on the tree saves of an update: `make bench`, or `python -m benchmarks.packing`.
+
+An update is TRL's loss and its gradient on one group of completions, on an untrained Qwen3 of 4 million parameters in
+float32. Stock and tree take it by turns in one run, on the same weights and data; a figure is the median of the ratios
+of their CPU times. Activation memory is what the loss keeps for its backward pass, weights not counted. "prompt":
+random completions that part at their first token. "tree": half of the group shares a quarter of the completion, pairs
+share a second quarter, then each goes on alone. Completions have their full length, so nothing is gained on padding.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import argparse
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+import torch
+from datasets import Dataset
+from rich.console import Console
+from rich.table import Table
+from transformers import Qwen3Config, Qwen3ForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+
+from tempo_trl.demo.policy import character_tokenizer
+from tempo_trl.packing import pack_rows
+from tempo_trl.trainers.tree_check import PAYING_RATIO
+from tempo_trl.trainers.tree_forward import State, TreeForward
+from tempo_trl.trainers.tree_forward_config import TreeForwardFields
+
+VOCABULARY = 1024
+PAIRS = 3
+
+
+class Shape(NamedTuple):
+    """Tokens of the prompt and of each completion, completions in the group, and the goal for shared prompts."""
+
+    prompt: int
+    completion: int
+    group: int
+    goal: float
+
+    def __str__(self) -> str:
+        return f"{self.prompt:,} / {self.completion:,} / {self.group}"
+
+
+SHAPES = (Shape(512, 128, 8, 2.5), Shape(256, 256, 8, 1.4), Shape(128, 512, 8, 1.0), Shape(1024, 128, 16, 4.0))
+QUICK = (Shape(32, 16, 8, 1.0),)
+
+
+@dataclass
+class TreeGRPOConfig(TreeForwardFields, GRPOConfig):
+    pass
+
+
+class TreeGRPOTrainer(TreeForward, GRPOTrainer):
+    pass
+
+
+def policy() -> Qwen3ForCausalLM:
+    torch.manual_seed(0)
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+    size = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "max_position_embeddings": 2048}
+    return Qwen3ForCausalLM(Qwen3Config(vocab_size=VOCABULARY, **size, **heads))
+
+
+def build(folder: str) -> TreeGRPOTrainer:
+    options = {"use_cpu": True, "bf16": False, "report_to": "none", "gradient_checkpointing": False}
+    args = TreeGRPOConfig(folder, per_device_train_batch_size=8, tree_forward="on", **options)
+    prompts = Dataset.from_dict({"prompt": ["1+1?"]})
+    return TreeGRPOTrainer(policy(), len, args, prompts, processing_class=character_tokenizer())
+
+
+def completions(shape: Shape, sharing: str) -> torch.Tensor:
+    """Token ids of a group, `(G, T)`."""
+    ids = torch.randint(3, VOCABULARY, (shape.group, shape.completion))
+    if sharing == "tree":
+        quarter, half = shape.completion // 4, shape.group // 2
+        for begin in (0, half):
+            ids[begin : begin + half, :quarter] = ids[begin, :quarter]
+        ids[1::2, : 2 * quarter] = ids[::2, : 2 * quarter]
+    else:
+        ids[:, 0] = 3 + torch.arange(shape.group)
+    return ids
+
+
+def scored_group(shape: Shape, sharing: str) -> dict[str, torch.Tensor]:
+    """What TRL's loss takes: a group with random advantages, on policy."""
+    torch.manual_seed(1)
+    completion_ids = completions(shape, sharing)
+    prompt_ids = torch.randint(3, VOCABULARY, (1, shape.prompt)).expand(shape.group, -1)
+    return {
+        "prompt_ids": prompt_ids,
+        "prompt_mask": torch.ones_like(prompt_ids),
+        "completion_ids": completion_ids,
+        "completion_mask": torch.ones_like(completion_ids),
+        "advantages": torch.randn(shape.group),
+        "num_items_in_batch": torch.tensor(completion_ids.numel()),
+    }
+
+
+def token_ratio(batch: dict[str, torch.Tensor]) -> float:
+    """Tokens over packed tokens: what the update would gain if it cost the same for every token."""
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    return ids.numel() / pack_rows(ids, torch.ones_like(ids), batch["completion_ids"].shape[1]).input_ids.shape[1]
+
+
+def loss_of(trainer: TreeGRPOTrainer, batch: dict, state: State) -> torch.Tensor:
+    trainer._tree_state = state
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    trainer.model.zero_grad()
+    return trainer._compute_loss(trainer.model, batch)
+
+
+def cpu_seconds(call: Callable[[], object]) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def time_ratio(trainer: TreeGRPOTrainer, batch: dict, pairs: int) -> float:
+    """CPU time of the stock update over the tree's, the median of pairs that begin with the one and the other."""
+
+    def update(state: State) -> float:
+        return cpu_seconds(lambda: loss_of(trainer, batch, state).backward())
+
+    update(State.OFF), update(State.IN_USE)  # warm up
+    ratios = []
+    for pair in range(pairs):
+        order = (State.OFF, State.IN_USE) if pair % 2 else (State.IN_USE, State.OFF)
+        seconds = {state: update(state) for state in order}
+        ratios.append(seconds[State.OFF] / seconds[State.IN_USE])
+    return median(ratios)
+
+
+def kept_bytes(trainer: TreeGRPOTrainer, batch: dict, state: State) -> int:
+    """Bytes that the loss keeps for its backward pass, each storage once, without the weights."""
+    storages = {p.untyped_storage().data_ptr(): 0 for p in trainer.model.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storages.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage().nbytes())
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        loss = loss_of(trainer, batch, state)  # holds what was kept, so that no address is given out twice
+    kept = sum(storages.values())
+    loss.backward()
+    return kept
+
+
+def row(trainer: TreeGRPOTrainer, shape: Shape, sharing: str, pairs: int) -> tuple[str, ...]:
+    batch = scored_group(shape, sharing)
+    ratio = token_ratio(batch)
+    stock, tree = (kept_bytes(trainer, batch, state) for state in (State.OFF, State.IN_USE))
+    return (
+        str(shape),
+        sharing,
+        f"{ratio:.2f}",
+        f"x{time_ratio(trainer, batch, pairs):.2f}",
+        f"x{shape.goal:.1f}" if sharing == "prompt" else "",
+        f"{100 * (tree / stock - 1):+.0f} %",
+        "the tree" if ratio >= PAYING_RATIO else "TRL's way",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a small shape, twice: that it runs, not what it saves")
+    quick = parser.parse_args().quick
+    caption = f"{platform.machine()}, torch {torch.__version__}, one thread, CPU time"
+    table = Table(title="An update on the tree against TRL's", caption=caption)
+    table.add_column("prompt / completion / G")
+    table.add_column("shared")
+    for name in ("tokens / packed", "update", "goal", "activations", "auto takes"):
+        table.add_column(name, justify="right")
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = build(folder)
+        for sharing in ("prompt", "tree"):
+            for shape in QUICK if quick else SHAPES:
+                table.add_row(*row(trainer, shape, sharing, pairs=2 if quick else PAIRS))
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
