@@ -105,8 +105,8 @@ def tempo_advantages(
     tree = prefix_tree(completion_ids, completion_lengths, num_generations)
     _check_rewards(rewards, len(completion_ids))
     outcome = outcome_advantages(rewards, num_generations, scale_rewards)
-    advantages, _ = credit_tokens(tree, outcome, completion_ids.shape[1], td_coef)
-    return advantages.to(completion_ids.device)
+    advantages, _, _ = _credit(tree, outcome, completion_ids.shape[1], td_coef)
+    return torch.from_numpy(advantages).to(completion_ids.device)
 
 
 def outcome_advantages(rewards: torch.Tensor, num_generations: int, scale_rewards: str = "group") -> torch.Tensor:
@@ -151,6 +151,16 @@ def credit_tokens(
         Advantages A and the TD errors of g, without the coefficient, each `(B, T)`, float32, on the CPU; 0 past each
         row's length, for unscorable completions and in groups whose outcomes are all equal.
     """
+    advantages, where, steps = _credit(tree, outcome, width, td_coef, weights)
+    td = np.zeros_like(advantages)
+    td[where] = steps
+    return torch.from_numpy(advantages), torch.from_numpy(td)
+
+
+def _credit(
+    tree: PrefixTree, outcome: torch.Tensor, width: int, td_coef: float, weights: torch.Tensor | None = None
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray]:
+    """The advantages of [`credit_tokens`], where TD errors are not 0, as (rows, columns), and what they are there."""
     if not 0.0 <= td_coef < float("inf"):
         raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
     outcome = outcome.detach().cpu().float()
@@ -159,15 +169,14 @@ def credit_tokens(
     branch = (column > 0) & ~silent.numpy()[row]
     where = row[branch], column[branch] - 1  # a value that holds from column t + 1 on is the doing of token t
 
-    td = np.zeros((len(outcome), width), dtype=np.float32)
-    td[where] = np.diff(value, prepend=0.0)[branch]
+    steps = np.diff(value, prepend=np.float32(0.0))[branch]
     if weights is not None:
         outcome = outcome - torch.from_numpy(_value_of_prompt(row, column, value, len(outcome)))
     advantages = _spread(outcome.masked_fill(silent, 0.0).numpy(), tree.lengths, width)
-    advantages[where] += np.float32(td_coef) * td[where]
+    advantages[where] += np.float32(td_coef) * steps
     if weights is not None:
         advantages *= (tree.num_generations * weights.cpu().float().numpy())[:, None]
-    return torch.from_numpy(advantages), torch.from_numpy(td)
+    return advantages, where, steps
 
 
 def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:

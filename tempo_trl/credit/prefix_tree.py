@@ -14,6 +14,9 @@ import numpy as np
 FIRST_WINDOW = 64
 WIDENING = 8
 
+# Up to this size the nodes of all groups are found at once, comparing each LCP of a group with each other one.
+SMALL_GROUP = 64
+
 
 @dataclass(frozen=True)
 class PrefixTree:
@@ -78,7 +81,8 @@ def build_prefix_tree(completion_ids: np.ndarray, lengths: np.ndarray, num_gener
         [`PrefixTree`]
     """
     order, lcp = sort_rows(completion_ids, lengths, num_generations)
-    return PrefixTree(num_generations, lengths, order, lcp, *_lcp_intervals(lcp))
+    intervals = _intervals_of_small_groups if num_generations <= SMALL_GROUP else _intervals
+    return PrefixTree(num_generations, lengths, order, lcp, *intervals(lcp, num_generations))
 
 
 def sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,32 +117,56 @@ def sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: 
 
 
 def _window(completion_ids: np.ndarray, lengths: np.ndarray, rows: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """Columns `begin` to `end` of `rows`, as int32 if that loses nothing; -1 (all bytes 0xff) past a row's end."""
-    window = completion_ids[rows, begin:end]
-    if window.size and window.min() >= -(2**31) and window.max() < 2**31:
-        window = window.astype(np.int32, copy=False)
+    """Columns `begin` to `end` of `rows` behind a free one, as int32 if that loses nothing; all -1 past an end."""
+    ids = completion_ids[rows, begin:end]
+    bits = np.bitwise_or.reduce(ids, axis=None) if ids.size else 0
+    keys = np.empty((len(rows), end - begin + 1), dtype=np.int32 if 0 <= bits < 2**31 else ids.dtype)
+    keys[:, 1:] = ids
     if lengths[rows].min() < end:
-        window[np.arange(begin, end) >= lengths[rows, None]] = window.dtype.type(-1)
-    return window
+        keys[:, 1:][np.arange(begin, end) >= lengths[rows, None]] = -1
+    return keys
 
 
-def _sort_within(block: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stable order of the rows of `window` inside their block, and the columns each shares with the row before."""
-    keys = np.empty((len(window), window.shape[1] + 1), dtype=window.dtype)
-    keys[:, 0] = block.astype(window.dtype).astype(window.dtype.newbyteorder(">")).view(window.dtype)
-    keys[:, 1:] = window
+def _sort_within(block: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Stable order of the rows of a window inside their block, and the columns each shares with the row before."""
+    keys[:, 0] = block.astype(keys.dtype).astype(keys.dtype.newbyteorder(">")).view(keys.dtype)
     # As raw bytes a whole row is one sort key. Only the blocks must come in numeric order, hence the big-endian view;
     # for the tokens any order will do that brings equal prefixes together.
     ranks = np.argsort(keys.view(f"V{keys.itemsize * keys.shape[1]}").ravel(), kind="stable")
-    window = window[ranks]
+    window = keys[ranks, 1:]
     differs = window[1:] != window[:-1]
     first = differs.argmax(axis=1)
     none = ~differs[np.arange(len(first)), first]
     return ranks, np.append(0, np.where(none, window.shape[1], first))
 
 
-def _lcp_intervals(lcp: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The nodes that the LCPs of neighbours enclose: (start, stop, top, depth, parting), as in [`PrefixTree`]."""
+def _intervals_of_small_groups(lcp: np.ndarray, num_generations: int) -> tuple[np.ndarray, ...]:
+    """
+    The nodes that the LCPs of neighbours enclose: (start, stop, top, depth, parting), as in [`PrefixTree`].
+
+    The LCP at a place is the depth of a node that begins at the last smaller LCP before it and ends at the next
+    smaller one after it. The first of the LCPs that have a node in common stands for it.
+    """
+    groups, place = lcp.reshape(-1, num_generations), np.arange(num_generations)
+    own, other = groups[:, :, None], groups[:, None, :]
+    smaller, before = other < own, place < place[:, None]
+    start = np.where(smaller & before, place, 0).max(axis=2, initial=0)
+    stop = np.where(smaller & ~before, place, num_generations).min(axis=2, initial=num_generations)
+    speaker = ((other == own) & (place > start[:, :, None])).argmax(axis=2)
+
+    first_place = np.arange(len(groups))[:, None] * num_generations
+    nodes = np.flatnonzero((speaker == place) & (groups >= 0))
+    nodes = nodes[np.lexsort((-lcp[nodes], nodes // num_generations))]  # children are deeper than their parents
+    number = np.full(len(lcp), -1)
+    number[nodes] = np.arange(len(nodes))
+    start, stop = (first_place + start).ravel()[nodes], (first_place + stop).ravel()[nodes]
+    after = np.append(lcp, -1)[stop]  # the next group begins with -1 too
+    parting = number[(first_place + speaker).ravel()]
+    return start, stop, np.maximum(lcp[start], after), lcp[nodes], np.where(lcp >= 0, parting, -1)
+
+
+def _intervals(lcp: np.ndarray, num_generations: int) -> tuple[np.ndarray, ...]:
+    """The same by a stack of open nodes, linear in the number of rows whatever the size of the groups."""
     nodes, parting = [], [-1] * len(lcp)
     open_nodes = []  # (depth, start, places of its LCPs), deepest last: a node is open until a smaller LCP comes
     for place, shared in enumerate([*lcp.tolist(), -1]):
