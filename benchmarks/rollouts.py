@@ -113,18 +113,18 @@ def growers(tokens: int) -> dict[str, Grower]:
 def rows(quick: bool) -> Iterator[tuple[str, ...]]:
     models = {"demo policy, 0.8M": (load_policy()[0], 96)}
     if not quick:
-        models["random Qwen3, 10M"] = (ten_million(), 384)
+        models["random Qwen3, 10M"] = (ten_million(), 192)
     for name, (model, tokens) in models.items():
         for shape, grower in growers(tokens).items():
             with tempfile.TemporaryDirectory() as folder:
                 torch.manual_seed(0)
-                leaves, *over = compare(trainer_of(model, folder, grower, tokens), 2 if quick else 4)
+                leaves, *over = compare(trainer_of(model, folder, grower, tokens), turns=2)
             yield f"{name}, {tokens} tokens: {shape}", f"{leaves:.1f}", *(f"{ratio:.2f}" for ratio in over)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="the demo's policy only, and fewer turns")
+    parser.add_argument("--quick", action="store_true", help="the demo's policy only")
     quick = parser.parse_args().quick
     caption = f"{platform.machine()}, torch {torch.__version__}, one thread"
     table = Table(title="Trees over as many independent completions", caption=caption)

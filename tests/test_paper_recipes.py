@@ -11,25 +11,36 @@ from typing import NamedTuple
 import pytest
 
 from tempo_trl import cli
-from tempo_trl.geometry import TRAIN_PROMPTS
+from tempo_trl.geometry import TRAIN_PROMPTS, tree_kind
 from tempo_trl.recipe_files import read_recipe, recipe_path, recipes_folder
 from tempo_trl.train_arguments import RunArguments
 
-from .test_recipes import OF_THE_METHOD, PAPER, TRACES, arguments_on, devices_of, header_commands
+from .test_recipes import PAPER, arguments_on, devices_of, differing, header_commands, of_the_method
 
 MODELS = {"qwen3-1.7b": "Qwen/Qwen3-1.7B", "qwen3-4b": "Qwen/Qwen3-4B"}
 COLUMNS = {"math": "MATH", "medqa": "MedQA"}
 TABLE_1 = {  # the base model, then each method
-    "qwen3-1.7b/math": {"base": "68.5", "grpo": "82.4", "hepo": "81.7", "tempo": "87.0"},
+    "qwen3-1.7b/math": {"base": "68.5", "ppo": "81.6", "grpo": "82.4", "hepo": "81.7", "tempo": "87.0"},
     "qwen3-1.7b/medqa": {"base": "46.11", "grpo": "56.24", "hepo": "54.28", "tempo": "59.15"},
     "qwen3-4b/math": {"base": "71.3", "grpo": "87.6", "hepo": "88.2", "tempo": "91.0"},
     "qwen3-4b/medqa": {"base": "65.36", "grpo": "76.12", "hepo": "74.31", "tempo": "79.18"},
 }
 ALL, TWO = ("grpo", "hepo", "tempo"), ("grpo", "tempo")
-FOUR = (*ALL, "grpo_lambda")
+TREES = ("grpo", "tempo", "treerpo", "treerpo_entropy")
+# Methods that the paper does not have, and why.
+ABSENT = dict.fromkeys(("grpo_lambda", "treerpo", "treerpo_entropy"), "the paper does not have this method")
+ABSENT["prefix_baseline"] = "the method is ours"
 GROUPS = {f"group_{size}": size for size in (3, 5, 7, 9)}  # Figure 5
+COMPLETIONS = {**GROUPS, "trees": 8}  # of a prompt, where they are not the paper's 6
 GRID = {
-    "qwen3-1.7b/math": {"": FOUR, "two_gpus": TWO, "eight_gpus": TWO, "lora": TWO, **dict.fromkeys(GROUPS, TWO)},
+    "qwen3-1.7b/math": {
+        "": (*ALL, "grpo_lambda", "prefix_baseline"),
+        "two_gpus": (*TWO, "ppo"),
+        "eight_gpus": TWO,
+        "lora": TWO,
+        "trees": TREES,
+        **dict.fromkeys(GROUPS, TWO),
+    },
     "qwen3-1.7b/medqa": {"": ALL, "lora": TWO, "authors-code": ("tempo",)},
     "qwen3-4b/math": {"": ALL, "two_gpus": ALL, "eight_gpus": TWO},
     "qwen3-4b/medqa": {"": ALL, "two_gpus": ALL},
@@ -43,6 +54,7 @@ OF_THE_VARIANT = {
     "two_gpus": SHAPE,
     "eight_gpus": SHAPE,
     "lora": BATCHES | LORA | {"vllm_gpu_memory_utilization"},
+    "trees": BATCHES | SHAPE | {"num_generations"},
     **dict.fromkeys(GROUPS, BATCHES | {"num_generations"}),
 }
 OF_THE_DATASET = {"task", "reward_funcs", "steps_per_generation", "logging_steps", "save_steps"}
@@ -53,6 +65,7 @@ SIZES = {  # of the models' config.json: hidden, layers, heads, feed-forward
     "qwen3-4b": (2560, 36, 32, 9728),
 }
 GIB = 1024**3
+README = (recipes_folder() / "README.md").read_text()
 
 
 class Run(NamedTuple):
@@ -79,7 +92,7 @@ class Run(NamedTuple):
 
     @property
     def updates(self) -> int:
-        return self.generations * self.args.generation_batch_size // self.update
+        return self.generations * self.args.num_iterations * self.args.generation_batch_size // self.update
 
     @property
     def episodes(self) -> int:
@@ -143,7 +156,7 @@ def test_the_grid_holds_what_the_paper_has_and_no_more():
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_values_are_those_of_table_2(name, run_of):
-    run, (cell, variant, _) = run_of(name), parts(name)
+    run, (cell, variant, method) = run_of(name), parts(name)
     model, dataset = cell.split("/")
     script_args, args, model_args, _ = run.arguments
     assert model_args.model_name_or_path == MODELS[model]
@@ -152,19 +165,21 @@ def test_the_values_are_those_of_table_2(name, run_of):
         "medqa": ("medqa", ["choice_reward"]),
     }[dataset]
     assert (args.optim.startswith("adamw"), args.adam_beta1, args.adam_beta2) == (True, 0.9, 0.999)
-    assert (args.weight_decay, args.warmup_steps, args.max_completion_length, args.beta) == (0.0, 0, 1024, 0.0)
-    assert (args.epsilon, args.epsilon_high, args.loss_type, args.num_iterations) == (0.2, 0.28, "dapo", 1)
+    assert (args.weight_decay, args.warmup_steps, args.max_completion_length) == (0.0, 0, 1024)
+    of_ppo = method == "ppo"
+    assert (args.beta, args.num_iterations) == ((1e-4, 2) if of_ppo else (0.0, 1))
+    assert (args.epsilon, args.epsilon_high, args.loss_type) == (0.2, 0.2 if of_ppo else 0.28, "dapo")
     assert args.learning_rate == (1e-5 if variant == "lora" else 1e-6)
-    assert args.num_generations == GROUPS.get(variant, 6)
+    assert args.num_generations == COMPLETIONS.get(variant, 6)
     assert run.update == 64 * args.num_generations
     assert args.chat_template_kwargs == {"enable_thinking": False}
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_method_sees_60_episodes_of_a_question(name, run_of):
-    run, size = run_of(name), GROUPS.get(parts(name)[1])
+    run = run_of(name)
     assert run.args.num_train_epochs == 10
-    assert run.episodes == (60 if size is None else 10 * size)
+    assert run.episodes == 10 * COMPLETIONS.get(parts(name)[1], 6)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -179,18 +194,16 @@ def test_the_steps_are_about_the_paper_s(name, run_of):
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_variant_differs_from_the_plain_recipe_in_what_it_is_about(name):
     cell, variant, method = parts(name)
-    assert differing(name, f"{cell}/{method}") - {"output_dir"} <= OF_THE_VARIANT[variant]
-
-
-def differing(name: str, other: str) -> set[str]:
-    here, there = (read_recipe(recipe_path(recipe)) for recipe in (name, other))
-    return {key for key in here.keys() | there.keys() if here.get(key) != there.get(key)}
+    if f"{cell}/{method}" in PAPER and variant != "trees":
+        assert differing(name, f"{cell}/{method}") - {"output_dir"} <= OF_THE_VARIANT[variant]
+    else:
+        assert differing(name, f"{cell}/grpo") - of_the_method(name) <= OF_THE_VARIANT[variant]
 
 
 @pytest.mark.parametrize("name", [name for name in PAPER if "/two_gpus/" in name or "/eight_gpus/" in name])
 def test_all_shapes_of_a_model_learn_equally(name, run_of):
     cell, _, method = parts(name)
-    run, plain = run_of(name), run_of(f"{cell}/{method}")
+    run, plain = run_of(name), run_of(f"{cell}/{method}" if f"{cell}/{method}" in PAPER else f"{cell}/grpo")
     assert (run.update, run.args.generation_batch_size) == (plain.update, plain.args.generation_batch_size)
 
 
@@ -223,6 +236,7 @@ def test_a_header_tells_the_steps_and_the_hours(name, run_of):
     run, header = run_of(name), header_of(name)
     completions = run.generations * run.args.generation_batch_size  # for 1,000 questions, 512 of them an epoch
     episodes = f"about {completions / run.prompts:.0f}" if name == AUTHORS else run.episodes
+    assert ("80 episodes a question, where the paper has 60." in header) == (parts(name)[1] == "trees")
     steps = f"Steps: {run.generations} generations, {run.updates:,} updates; {episodes} episodes a question"
     assert steps in header
     assert (f"{steps} (Appendix A.3)." in header) == (run.episodes == 60)
@@ -233,13 +247,15 @@ def test_a_header_tells_the_steps_and_the_hours(name, run_of):
 def test_a_header_names_what_the_recipe_is_after(name):
     cell, variant, method = parts(name)
     model, dataset = cell.split("/")
-    compared = "grpo" if method == "grpo_lambda" else method
+    compared = "grpo" if method in ABSENT else method
     row = f"Table 1, row {MODELS[model].removeprefix('Qwen/')}, column {COLUMNS[dataset]}: {compared.upper()} "
     of_the_cell = f"{row}{TABLE_1[cell][compared]} (the base model has {TABLE_1[cell]['base']})."
     after = {"lora": f"Reproduces no table: the paper trains whole models. Compare with {of_the_cell}"}
     after |= {group: f"Reproduces Figure 5, group size {size}, {method.upper()}." for group, size in GROUPS.items()}
-    if method == "grpo_lambda":
-        after = {"": f"Reproduces no table: the paper does not have this method. Compare with {of_the_cell}"}
+    independent = "samples independently, and 6" if method == "tempo" else "samples 6"
+    after["trees"] = f"Reproduces no table: the paper {independent} completions a prompt. Compare with {of_the_cell}"
+    if method in ABSENT:
+        after = {variant: f"Reproduces no table: {ABSENT[method]}. Compare with {of_the_cell}"}
     assert after.get(variant, f"Reproduces {of_the_cell}") in header_of(name)
 
 
@@ -256,6 +272,8 @@ def test_the_paper_s_hardware_is_one_h100_for_the_small_model_and_two_for_the_la
 @pytest.mark.parametrize("name", PAPER)
 def test_a_recipe_fits_its_hardware_by_the_estimate(name, check_of):
     estimate = check_of(name)
+    if parts(name)[2] == "ppo":
+        assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
     if parts(name)[1] == "lora":
         assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
         assert estimate < 0.8 * 24  # what CUDA, vLLM asleep and fragmentation take is not estimated
@@ -267,7 +285,21 @@ def test_the_large_model_s_float32_weights_do_not_fit_24_gb_by_lora(check_of):
     lora = recipe_path("qwen3-1.7b/math/lora/tempo")
     flags = ["--config", str(lora), "--accelerate_config", "single_gpu", "--vllm_gpu_memory_utilization", "0.45"]
     assert check_of("qwen3-4b/math/tempo", *flags) == 28.1 > 24e9 / GIB
-    assert "at least 28.1 GiB" in (recipes_folder() / "README.md").read_text()
+    assert "at least 28.1 GiB" in README
+
+
+def test_actor_and_critic_fit_one_device_only_with_adam_in_main_memory(check_of):
+    ppo = "qwen3-1.7b/math/two_gpus/ppo"
+    batches = ["--gradient_accumulation_steps", "24", "--steps_per_generation", "120", "--num_processes", "1"]
+    offload = ["--accelerate_config", "zero2", "--offload_optimizer_device", "cpu"]
+    takes = {
+        "one device": check_of(ppo, *batches, *offload),
+        "ddp": check_of(ppo, "--accelerate_config", "ddp", "--num_processes", "2"),
+        "zero2": check_of(ppo),
+    }
+    assert takes == {"one device": 43.1, "ddp": 80.1, "zero2": 54.3}
+    told = re.search(r"critic.*?54\.3 GiB.*?80\.1.*?43\.1", README, re.DOTALL)
+    assert told and takes["ddp"] > 80e9 / GIB
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -294,6 +326,34 @@ def test_the_authors_code_s_values(run_of):
 def test_methods_are_told_apart_by_their_own_keys():
     for cell in GRID:
         tempo, grpo, hepo = (f"{cell}/{method}" for method in ("tempo", "grpo", "hepo"))
-        assert differing(tempo, grpo) == {"method", "td_coef", "output_dir"} < OF_THE_METHOD
-        assert differing(grpo, hepo) == {"top_entropy_quantile", "output_dir"} < OF_THE_METHOD
-    assert differing("qwen3-1.7b/math/grpo", "qwen3-1.7b/math/grpo_lambda") == {"method", "output_dir"} | TRACES
+        assert differing(tempo, grpo) == {"method", "td_coef", "output_dir"}
+        assert differing(grpo, hepo) == {"method", "top_entropy_quantile", "output_dir"}
+    for other in ("grpo_lambda", "prefix_baseline", "trees/tempo", "trees/treerpo", "two_gpus/ppo"):
+        name = f"qwen3-1.7b/math/{other}"
+        assert differing(name, f"{name.rpartition('/')[0]}/grpo") == of_the_method(name)
+    name = "qwen3-1.7b/math/trees/treerpo_entropy"  # the delimiters are the text's, which are the default
+    assert differing(name, "qwen3-1.7b/math/trees/grpo") == of_the_method(name) - {"tree_delimiters"}
+
+
+def test_ppo_is_table_2_s(run_of):
+    args = run_of("qwen3-1.7b/math/two_gpus/ppo").args
+    assert (args.gae_gamma, args.gae_lambda, args.kl_in, args.whiten_advantages) == (1.0, 1.0, "loss", True)
+    assert (args.critic_model_name_or_path, args.shared_trunk) == (None, False)  # "matched in size to the actor"
+    assert (args.learning_rate, args.critic_learning_rate) == (1e-6, 1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in PAPER if "/trees/" in name])
+def test_a_tree_has_as_many_leaves_as_a_group_and_lies_on_one_rank(name, run_of):
+    args, method = run_of(name).args, parts(name)[2]
+    assert tree_kind(args) == {"tempo": "fixed", "treerpo": "fixed", "treerpo_entropy": "entropy"}.get(method)
+    assert args.per_device_train_batch_size * args.steps_per_generation % args.num_generations == 0
+    if tree_kind(args) == "fixed":
+        assert args.tree_children**args.tree_depth == args.num_generations
+        assert args.tree_depth * args.tree_step_tokens >= args.max_completion_length
+
+
+def test_the_entropy_tree_is_its_text_s(run_of):
+    args = run_of("qwen3-1.7b/math/trees/treerpo_entropy").args
+    assert (args.tree_max_depth, args.tree_min_segment_tokens, args.tree_entropy_threshold) == (7, 150, 1.0)
+    assert (args.temperature, args.top_p, args.top_k, args.repetition_penalty) == (0.6, 0.85, 25, 1.1)
+    assert not args.vllm_importance_sampling_correction
