@@ -75,3 +75,18 @@ def test_the_critic_begins_with_the_schedule_and_is_saved_and_loaded_with_the_ch
         "inputs",
         "num_items_in_batch",
     ]
+
+
+def test_the_critic_steps_when_the_policy_does():
+    source = inspect.getsource(Trainer)
+    assert "self.accelerator.gradient_state._set_sync_gradients(do_sync_step)" in source, "PPOTrainer.training_step"
+    assert source.index("_set_sync_gradients(do_sync_step)") < source.index("self.training_step(model, inputs")
+    assert "self.current_gradient_accumulation_steps" in source
+
+
+def test_the_critic_reads_what_it_is_made_from():
+    from transformers import AutoModelForTokenClassification
+
+    assert AutoModelForTokenClassification._model_mapping, "critic.py asks it whether an architecture has a critic"
+    for name in ("_get_output_dir", "get_decay_parameter_names"):
+        assert hasattr(Trainer, name), f"Trainer.{name} is gone: see PPOTrainer and critic.py"

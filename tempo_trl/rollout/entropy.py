@@ -55,12 +55,15 @@ class EntropyTree:
         delimiters: Sequence[str] = (".", "\n", "!", "?", ";", ":"),
         coverage_tokens: int | None = None,
     ):
-        least = {"num_generations": 2, "max_depth": 1, "min_segment_tokens": 1, "entropy_top_k": 2}
-        least |= {"entropy_threshold": 0, "coverage_tokens": 1}
-        given = {name: value for name, value in locals().items() if name in least and value is not None}
-        for name, value in given.items():
-            if value < least[name]:
-                raise ValueError(f"`{name}` of an entropy tree must be at least {least[name]}, got {value}.")
+        given = [("num_generations", num_generations, 2), ("max_depth", max_depth, 1)]
+        given += [("min_segment_tokens", min_segment_tokens, 1), ("entropy_threshold", entropy_threshold, 0)]
+        given += [
+            ("entropy_top_k", entropy_top_k, 2),
+            ("coverage_tokens", 1 if coverage_tokens is None else coverage_tokens, 1),
+        ]
+        for name, value, least in given:
+            if value < least:
+                raise ValueError(f"`{name}` of an entropy tree must be at least {least}, got {value}.")
         self.num_generations, self.max_depth, self.top_k = num_generations, max_depth, entropy_top_k
         self.min_segment_tokens, self.entropy_threshold = min_segment_tokens, entropy_threshold
         self.delimiters, self.coverage_tokens = tuple(delimiters), coverage_tokens

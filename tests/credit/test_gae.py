@@ -61,9 +61,9 @@ def test_lambda_zero_is_the_one_step_td_error(width, seed):
 @given(st.integers(1, 12), FACTORS, st.integers(0, 99))
 def test_lambda_one_is_the_discounted_return_minus_the_value(width, gamma, seed):
     rewards, values, _ = random_rows(width, seed)
-    discounts = torch.tensor([[gamma ** (s - t) if s >= t else 0.0 for s in range(width)] for t in range(width)])
+    discounts = [[gamma ** (s - t) if s >= t else 0.0 for s in range(width)] for t in range(width)]
     advantages, returns = gae(rewards, values, torch.ones_like(values), gamma, 1.0)
-    torch.testing.assert_close(returns, rewards @ discounts.double().T)
+    torch.testing.assert_close(returns, rewards @ torch.tensor(discounts, dtype=torch.float64).T)
     torch.testing.assert_close(advantages, returns - values)
 
 

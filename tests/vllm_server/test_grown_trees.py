@@ -6,12 +6,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tempo_trl.rollout.growth import Rules, grow
+from tempo_trl.rollout.growth import Request, Rules, grow
 
 from ..rollout.naive import NaiveGreedySampler, assert_same_trees
 from ..rollout.rank import GROWERS
 from ..tiny import tiny_tokenizer
 from ..trainers.launching import free_port, run_ranks, torchrun
+from ..trainers.recording import questions
 
 pytest.importorskip("vllm", reason="not run here: vLLM has an environment of its own, `make test-vllm`")
 
@@ -82,26 +83,29 @@ def test_a_fixed_seed_makes_the_same_trees_again_and_no_two_requests_alike(run):
     assert len(set(pieces)) > 0.8 * len(pieces)
 
 
-def test_a_stop_string_ends_a_completion(run, server, served_model, tmp_path):
-    stops = frequent_characters(run[1][0])
-    options = (f"vllm_group_port={free_port()}", f"generation_kwargs={ {'stop': list(stops)} }")
+def test_a_stop_string_ends_a_completion(server, served_model, tmp_path):
+    stops = frequent_characters(served_model)
+    options = f"generation_kwargs={ {'stop': list(stops)} }", "learning_rate=0.0", f"vllm_group_port={free_port()}"
     (rank,) = run_ranks(torchrun(1), 1, "tests.rollout.server_rank", served_model, tmp_path, server.url, *options)
-    model = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
     grown = rank["grown"]["fixed", "greedy"]
-    oracle = NaiveGreedySampler(model, rank["eos_token_ids"])
+    oracle = NaiveGreedySampler(AutoModelForCausalLM.from_pretrained(served_model), rank["eos_token_ids"])
     expected = grow(GROWERS["fixed"], grown["prompt_ids"], rules(rank, stop_strings=stops), oracle)
     assert_same_trees(grown["trees"], expected, 1e-3)
-    written = [text for sampling in ("sampled", "greedy") for text in texts(rank, sampling)]
-    assert any(text.endswith(stops) for text in written)
-    assert not any(stop in text[:-1] for text in written for stop in stops)
+    trees = [tree for sampling in ("greedy", "sampled") for tree in rank["grown"]["fixed", sampling]["trees"]]
+    completions = [tree.completion_ids(leaf) for tree in trees for leaf in tree.leaves()]
+    assert any(has(stops, ids) for ids in completions)
+    assert not any(has(stops, ids[:-1]) for ids in completions)
 
 
-def frequent_characters(rank: dict) -> tuple[str, ...]:
+def has(stops: tuple[str, ...], token_ids: list[int]) -> bool:
+    return any(stop in tiny_tokenizer().decode(token_ids) for stop in stops)
+
+
+def frequent_characters(served_model: str) -> tuple[str, ...]:
     """Those that the policy writes most, as many as the server takes for stop strings."""
-    counts = Counter(c for text in texts(rank, "sampled") for c in text if c.isascii() and c.isalnum())
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(served_model), tiny_tokenizer()
+    prompts = [Request(tokenizer(prompt)["input_ids"], [], 1, LENGTH) for prompt in questions(2)["prompt"]]
+    answers = NaiveGreedySampler(model, [tokenizer.eos_token_id]).sample(prompts)
+    texts = [tokenizer.decode(continuation.token_ids) for (continuation,) in answers]
+    counts = Counter(c for text in texts for c in text if c.isascii() and c.isalnum())
     return tuple(character for character, _ in counts.most_common(4))
-
-
-def texts(rank: dict, sampling: str) -> list[str]:
-    trees = rank["grown"]["fixed", sampling]["trees"]
-    return [tiny_tokenizer().decode(tree.completion_ids(leaf)) for tree in trees for leaf in tree.leaves()]
