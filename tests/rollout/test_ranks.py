@@ -25,8 +25,8 @@ def test_ranks_grow_the_trees_of_the_trained_weights(engine, grower, weights, ti
     cls = AutoPeftModelForCausalLM if weights == "lora" else AutoModelForCausalLM
     oracle = NaiveGreedySampler(cls.from_pretrained(tmp_path), ranks[0]["eos_token_ids"])
     rules = Rules(12, ranks[0]["eos_token_ids"], tokenizer=tiny_tokenizer(), greedy=True)
-    for rank, growers in zip(ranks, (GROWERS, FLAT), strict=True):
-        assert_same_trees(rank["trees"], grow(growers[grower], rank["prompt_ids"], rules, oracle))
+    for rank, shape in zip(ranks, (GROWERS[grower], FLAT), strict=True):
+        assert_same_trees(rank["trees"], grow(shape, rank["prompt_ids"], rules, oracle))
     assert len(ranks[0]["sizes"]) == len(ranks[1]["sizes"])
     assert ranks[1]["sizes"][-1] == 0 < ranks[0]["sizes"][-1], "the second rank has not waited for the first"
     if engine == "zero3":

@@ -1,5 +1,6 @@
 """The matrix: every method with LoRA, a KL term, several iterations, a resume, and two ranks."""
 
+import re
 import shutil
 
 import pytest
@@ -13,6 +14,7 @@ from tempo_trl.credit.siblings import sibling_advantages
 from tempo_trl.rollout.tree import branches
 
 from ..credit.groups import as_tensors
+from ..test_readme import glossary
 from .engines import launcher_of
 from .every_method import EVERY_METHOD, TREES, trainer_of
 from .launching import run_ranks, torchrun
@@ -116,6 +118,12 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) ->
         return advantages
     inside = torch.arange(ids.shape[1]) < lengths[:, None]
     return outcome_advantages(rewards, size).float()[:, None] * inside
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_every_metric_of_ours_is_explained_in_the_readme(method, ranks):
+    logged = {name for entry in ranks[0][method]["history"] for name in entry if name.split("/")[0] in PREFIXES}
+    assert {re.sub(r"_\d+$", "_L", name) for name in logged} <= glossary()
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="not run here: DeepSpeed compiles with g++")
