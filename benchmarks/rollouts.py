@@ -101,11 +101,11 @@ def compare(trainer: GRPOTrainer, turns: int) -> tuple[float, ...]:
 
 
 def growers(tokens: int) -> dict[str, Grower]:
-    """Shapes of 8 and 64 leaves. Any character ends a thought here: the demo's texts have no sentences."""
+    """Shapes of 8 and 16 leaves. Any character ends a thought here: the demo's texts have no sentences."""
     uncertain = {"entropy_threshold": 0.0, "delimiters": tuple(CHARACTERS), "min_segment_tokens": tokens // 6}
     return {
         "fixed, 2 children, depth 3": FixedTree(2, 3, -(-tokens // 3)),
-        "fixed, 8 children, depth 2": FixedTree(8, 2, tokens // 2),
+        "fixed, 4 children, depth 2": FixedTree(4, 2, tokens // 2),
         "entropy, 8 completions": EntropyTree(8, **uncertain),
     }
 
@@ -113,7 +113,7 @@ def growers(tokens: int) -> dict[str, Grower]:
 def rows(quick: bool) -> Iterator[tuple[str, ...]]:
     models = {"demo policy, 0.8M": (load_policy()[0], 96)}
     if not quick:
-        models["random Qwen3, 10M"] = (ten_million(), 192)
+        models["random Qwen3, 10M"] = (ten_million(), 128)
     for name, (model, tokens) in models.items():
         for shape, grower in growers(tokens).items():
             with tempfile.TemporaryDirectory() as folder:

@@ -23,7 +23,7 @@ def test_trl_warns_of_an_experimental_rollout_func_in_these_words():
 
 def test_a_single_turn_without_images_samples_as_trl_does():
     parameters = list(inspect.signature(GRPOTrainer._generate_single_turn).parameters)[1:5]
-    assert parameters == ["prompt_ids", "images", "multimodal_fields", "num_generations"], "TreeRollout evaluates by it"
+    assert parameters == ["prompt_ids", "images", "multimodal_fields", "num_generations"], "TreeRollout calls it"
 
 
 def test_generation_enters_the_contexts_that_the_tree_s_sampler_enters():

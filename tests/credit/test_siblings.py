@@ -15,7 +15,7 @@ REWARDS = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0])
 
 
 def tree_of(shape) -> GrownTree:
-    """A tree from nested lists: `[[], [[], []]]` is a leaf and a node of two leaves. Segments have one to three tokens."""
+    """A tree from nested lists, `[[], [[], []]]`: a leaf, and a node of two leaves. Segments vary in length."""
     tree = GrownTree()
 
     def grow(children, parent):
