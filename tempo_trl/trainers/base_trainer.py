@@ -17,7 +17,8 @@ class BaseTrainer(GRPOTrainer):
     [`~trl.GRPOTrainer`] that says early what cannot train, outlives a full disk, names a reward function that hangs
     and a vLLM server that is gone, and goes on after a resume with the prompts of the run that never stopped.
 
-    A subclass sets `_config_cls`, its configuration, and `_name`, which also ends a default `output_dir`.
+    A subclass sets `_config_cls`, its configuration, which has a method `check()` that raises ValueError for what
+    cannot be, and `_name`, which also ends a default `output_dir`.
 
     Args:
         model, reward_funcs, args, ...:
@@ -64,6 +65,8 @@ class BaseTrainer(GRPOTrainer):
                 "GRPOConfig: change the name where you build it."
             )
         checks.check_settings(args)
+        if self._config_cls is not GRPOConfig:
+            args.check()  # again: fields can be set after the configuration was built
         return args
 
     def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:

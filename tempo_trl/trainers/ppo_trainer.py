@@ -85,11 +85,6 @@ class PPOTrainer(TokenCreditTrainer):
         self._loss_sums = torch.zeros(2, device=self.accelerator.device)  # value loss and tokens since the last step
         self._critic_time = 0.0
 
-    def _checked_config(self, args, model_name):
-        args = super()._checked_config(args, model_name)
-        args.check_ppo()  # again: fields can be set after the configuration was built
-        return args
-
     # Credit: when a batch has been sampled and scored
 
     def _credit(self, output: dict) -> None:

@@ -83,11 +83,6 @@ class TEMPOTrainer(TokenCreditTrainer):
         learns = self.args.advantage_estimator == "prefix_baseline" and self.args.prefix_shrinkage == "auto"
         self._covariance = PrefixCovariance() if learns else None
 
-    def _checked_config(self, args, model_name):
-        args = super()._checked_config(args, model_name)
-        args.check_credit()  # again: fields can be set after the configuration was built
-        return args
-
     def _tree_rollout(self, args):
         grow = {"fixed": grown_trees.fixed, "entropy": grown_trees.entropy}.get(args.rollout)
         return grow and grow(args)

@@ -66,9 +66,9 @@ class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, GRPOConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_tree()
+        self.check()
 
-    def check_tree(self) -> None:
+    def check(self) -> None:
         """Raise ValueError for a tree or a credit that is none."""
         self.check_fixed_tree()
         self.check_credit()
@@ -107,9 +107,9 @@ class TreeRPOEntropyConfig(SiblingCreditFields, EntropyTreeFields, GRPOConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_tree()
+        self.check()
 
-    def check_tree(self) -> None:
+    def check(self) -> None:
         """Raise ValueError for a tree or a credit that is none."""
         self.check_entropy_tree()
         self.check_credit()
