@@ -2,8 +2,10 @@
 
 import inspect
 
-from transformers import DynamicCache, Trainer
+from transformers import DynamicCache, PreTrainedModel, Trainer
 from trl import GRPOTrainer
+from trl.generation.vllm_client import VLLMClient
+from trl.generation.vllm_generation import VLLMGeneration
 
 from .trainers.recording import train
 
@@ -40,8 +42,18 @@ def test_generation_enters_the_contexts_that_the_tree_s_sampler_enters():
         assert entered in regular, f"{entered} is gone or new: see rollout/transformers_sampler.py"
 
 
-def test_a_cache_can_be_expanded_to_siblings():
-    assert hasattr(DynamicCache, "batch_repeat_interleave"), "see rollout/transformers_sampler.py"
+def test_a_cache_can_be_copied_for_siblings():
+    assert hasattr(DynamicCache, "reorder_cache"), "see rollout/transformers_sampler.py"
+    assert hasattr(PreTrainedModel, "_supports_logits_to_keep"), "see rollout/transformers_sampler.py"
+
+
+def test_the_server_s_sampling_settings_are_where_the_tree_s_sampler_reads_them():
+    source = inspect.getsource(VLLMGeneration)
+    for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "generation_kwargs", "vllm_client"):
+        assert f"self.{name} = " in source, f"VLLMGeneration.{name} is gone: see rollout/vllm_sampler.py"
+    parameters = inspect.signature(VLLMClient.generate).parameters
+    assert {"prompts", "n", "max_tokens", "logprobs", "generation_kwargs"} <= parameters.keys()
+    assert '"logprob_token_ids": logprob_token_ids' in inspect.getsource(VLLMClient.generate)
 
 
 def test_the_loss_counts_its_tokens_by_the_batch_s_own_number_and_mask():

@@ -81,6 +81,12 @@ class BaseTrainer(GRPOTrainer):
         with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
             return super()._generate_single_turn(*args, **kwargs)
 
+    def _generate(self, prompts):
+        if not isinstance(self.rollout_func, TreeRollout):
+            return super()._generate(prompts)
+        with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
+            return super()._generate(prompts)  # sends the weights before trees grow, outside of a single turn
+
     def _tokenize_prompts(self, prompts):
         tokenized = super()._tokenize_prompts(prompts)
         if self._room is not None and checks.warn_of_long_prompts(tokenized[0], self._room):

@@ -181,12 +181,9 @@ def test_the_tensors_of_a_batch_name_each_token_s_segment(forest):
     assert grown.parent.max() < len(grown.parent) + len(forest)
 
 
-def test_a_forced_token_carries_what_the_policy_gives_it_over_how_it_was_drawn():
-    sampled = Segment(-1, [4, 5], [torch.tensor(0.75).log().item(), -1.0])
-    tree = GrownTree([sampled, Segment(-1, [6], [-2.0], forced=True)], [0, 1])
-    assert branches([tree], 2).forced_ratio.tolist() == [[1.0, 1.0], [pytest.approx(0.25), 1.0]]
-    sampled.logprobs = None
-    assert branches([tree], 2).forced_ratio[1, 0].isnan()
+def test_the_first_token_of_a_forced_segment_carries_its_ratio():
+    tree = GrownTree([Segment(-1, [4, 5]), Segment(-1, [6, 7], forced=True, forced_ratio=0.25)], [0, 1])
+    assert branches([tree], 2).forced_ratio.tolist() == [[1.0, 1.0], [0.25, 1.0]]
 
 
 def test_an_unknown_weighting_is_refused():
