@@ -2,7 +2,7 @@
 
 import inspect
 
-from transformers import DynamicCache, PreTrainedModel, Trainer
+from transformers import DynamicCache, GenerationMixin, Trainer
 from trl import GRPOTrainer
 from trl.generation.vllm_client import VLLMClient
 from trl.generation.vllm_generation import VLLMGeneration
@@ -44,7 +44,7 @@ def test_generation_enters_the_contexts_that_the_tree_s_sampler_enters():
 
 def test_a_cache_can_be_copied_for_siblings():
     assert hasattr(DynamicCache, "reorder_cache"), "see rollout/transformers_sampler.py"
-    assert hasattr(PreTrainedModel, "_supports_logits_to_keep"), "see rollout/transformers_sampler.py"
+    assert hasattr(GenerationMixin, "_supports_logits_to_keep"), "see rollout/transformers_sampler.py"
 
 
 def test_the_server_s_sampling_settings_are_where_the_tree_s_sampler_reads_them():
