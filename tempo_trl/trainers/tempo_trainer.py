@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -87,10 +88,11 @@ class TEMPOTrainer(TokenCreditTrainer):
 
     _config_cls = TEMPOConfig
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    @cached_property
+    def _covariance(self) -> PrefixCovariance | None:
+        """What a prefix baseline has learned about its shrinkage; None where it does not learn."""
         learns = self.args.advantage_estimator == "prefix_baseline" and self.args.prefix_shrinkage == "auto"
-        self._covariance = PrefixCovariance() if learns else None
+        return PrefixCovariance() if learns else None
 
     def _tree_rollout(self, args):
         grow = {"fixed": grown_trees.fixed, "entropy": grown_trees.entropy}.get(args.rollout)
