@@ -114,7 +114,7 @@ class TEMPOTrainer(TokenCreditTrainer):
         own_tokens = groups.own, slice(0, width)
         if self.args.advantage_estimator == "prefix_baseline":
             self._use_advantages(output, self._over_baseline(tree, groups, weights)[own_tokens])
-        elif self.args.td_coef > 0 or weights is not None:
+        elif self.args.td_coef > 0 or self._trees is not None:
             self._use_advantages(output, advantages[own_tokens])
         self._treat_trees(output)
 

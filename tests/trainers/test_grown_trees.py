@@ -88,6 +88,16 @@ def test_forced_tokens_of_a_tree_are_treated_as_asked(forced_tokens, tiny_model,
         assert torch.equal(treated["output"]["tool_mask"], (ratio == 1).long())
 
 
+def test_without_the_td_term_a_tree_s_weights_and_forced_tokens_are_heeded_all_the_same(tiny_model, tmp_path):
+    batch = run(ROLLOUTS[1], tiny_model, tmp_path, max_steps=1, td_coef=0.0, forced_tokens="reweight").batches[0]
+    ids, lengths, rewards, size = inputs_of(batch)
+    weights = torch.cat([tree.leaf_weights() for tree in batch["trees"]])
+    outcome = outcome_advantages(rewards, size)
+    expected, _ = credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 0.0, weights)
+    expected = expected * branches(batch["trees"], ids.shape[1]).forced_ratio
+    torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("shrinkage", ["auto", 2.0, "inf"])
 def test_advantages_over_a_prefix_baseline_are_those_of_credit(shrinkage, tiny_model, tmp_path):
     """The covariance is that of the batches before: the first batch is RLOO's."""
