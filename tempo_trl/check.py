@@ -7,24 +7,29 @@ from unittest.mock import patch
 
 from rich.console import Console
 from rich.table import Table
+from transformers import AutoConfig, PretrainedConfig
 from trl import GRPOConfig, get_peft_config
 
 from tempo_trl.cli import launch_arguments
+from tempo_trl.critic_memory import critic_rows
 from tempo_trl.geometry import (
     Geometry,
     advice_on_evaluation,
     advice_on_training,
+    advice_on_trees,
     expect_positive,
     geometry_of,
     geometry_rows,
     known_prompts,
+    tree_kind,
     verdict,
 )
-from tempo_trl.launch_plan import LaunchPlan, launch_plan
+from tempo_trl.launch_plan import WEIGHTS, Engine, LaunchPlan, launch_plan
 from tempo_trl.memory import Load, Row, estimate, load_of, needs, readable
-from tempo_trl.model_shape import model_shape
+from tempo_trl.model_shape import ModelShape, model_shape
 from tempo_trl.train import model_path
 from tempo_trl.train_arguments import RunArguments, parse, recipe_parser
+from tempo_trl.trainers.ppo_config import PPOConfig
 
 COLUMNS = 100  # of output that is no terminal's
 
@@ -72,12 +77,33 @@ def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
     """Raise ValueError for what TRL and Trainer would find once the run is launched, or at its end."""
     for message in advice_on_evaluation(args, plan.num_processes):  # TRL looks only if `eval_strategy` is set
         raise ValueError(message)
+    if tree_kind(args):
+        _refuse_trees(args)
     if args.use_vllm:
         _refuse_sampling(args, plan.num_processes, use_cpu)
+    if isinstance(args, PPOConfig):
+        _refuse_critic(plan.engine)
     if plan.engine.activation_checkpointing and args.gradient_checkpointing:
         raise ValueError(
             "`gradient_checkpointing` and accelerate's `fsdp_activation_checkpointing` are both on, expected one of "
             "them: `--gradient_checkpointing false`, or false in the accelerate configuration."
+        )
+
+
+def _refuse_trees(args: GRPOConfig) -> None:
+    from tempo_trl.rollout.tree_rollout import check_trees_can_grow
+
+    try:
+        check_trees_can_grow(args)
+    except ValueError as error:
+        raise ValueError(" ".join([str(error), *advice_on_trees(args)])) from error
+
+
+def _refuse_critic(engine: Engine) -> None:
+    if engine.kind == "FSDP" or (engine.kind == "DeepSpeed" and WEIGHTS in engine.sharded):
+        raise ValueError(
+            f"PPO's critic is whole on every rank and {engine.name} splits the policy's weights, expected ZeRO-2, DDP "
+            "or one process: `--accelerate_config zero2`."
         )
 
 
@@ -139,15 +165,23 @@ def _print_memory(console: Console, plan: LaunchPlan, arguments: RunArguments) -
 
 def memory_rows(plan: LaunchPlan, arguments: RunArguments) -> tuple[Load, list[Row]]:
     """The estimate of a run. The model's config.json is read, from its folder or the Hub; its weights are not."""
-    from transformers import AutoConfig
-
     _, args, model_args, _ = arguments
     trust = args.trust_remote_code
     config = AutoConfig.from_pretrained(
         model_path(arguments), revision=model_args.model_revision, trust_remote_code=trust
     )
     load = load_of(plan, args, model_args, config)
-    return load, estimate(model_shape(config, get_peft_config(model_args), trust), load, args)
+    rows = estimate(model_shape(config, get_peft_config(model_args), trust), load, args)
+    if isinstance(args, PPOConfig):
+        rows += critic_rows(_critic_shape(args, config), load, args)
+    return load, rows
+
+
+def _critic_shape(args: PPOConfig, config: PretrainedConfig) -> ModelShape:
+    """Sizes of the model that the critic starts from; the policy's adapters are not the critic's."""
+    if args.critic_model_name_or_path is not None:
+        config = AutoConfig.from_pretrained(args.critic_model_name_or_path, trust_remote_code=args.trust_remote_code)
+    return model_shape(config, trust_remote_code=args.trust_remote_code)
 
 
 def _table(rows: list[tuple]) -> Table:
@@ -165,7 +199,20 @@ def _notes(arguments: RunArguments) -> list[str]:
         notes.append("some optimizer steps take completions of two generations.")
     if script_args.reward_model_name_or_path:
         notes.append("the reward model's memory is not counted.")
-    return notes
+    return [*notes, *_notes_on_sampling(args)]
+
+
+def _notes_on_sampling(args: GRPOConfig) -> list[str]:
+    """A nucleus makes its tokens likelier than the policy does, and a product over a completion leaves nothing."""
+    cut = args.top_p < 1.0 or args.top_k > 0 or bool(args.min_p) or args.repetition_penalty != 1.0
+    weighed = args.use_vllm and args.vllm_importance_sampling_correction
+    if not (cut and weighed and args.vllm_importance_sampling_mode.startswith("sequence")):
+        return []
+    return [
+        "vLLM samples with top_p, top_k, min_p or repetition_penalty, of which the loss knows nothing, and TRL weighs "
+        "a completion by the policy's probability over vLLM's: nearly 0 over hundreds of tokens. "
+        "`--vllm_importance_sampling_correction false` leaves that out."
+    ]
 
 
 def _print_server(console: Console, arguments: RunArguments) -> None:

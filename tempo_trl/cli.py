@@ -113,7 +113,7 @@ def command_parser() -> argparse.ArgumentParser:
 
 def demo(output: str, quick: bool, seeds: int, methods: str | None) -> int:
     """Run the demonstration."""
-    return importlib.import_module("tempo_trl.demo.run").main(output, quick, seeds, methods)
+    return importlib.import_module("tempo_trl.demo.run").main(output=output, quick=quick, seeds=seeds, methods=methods)
 
 
 def evaluate(**flags) -> int:

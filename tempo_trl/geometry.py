@@ -4,6 +4,7 @@ from math import gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from tempo_trl.launch_plan import Engine, LaunchPlan
+from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -127,6 +128,7 @@ def geometry_rows(geometry: Geometry, plan: LaunchPlan, args: "GRPOConfig") -> l
         ("generation", f"{geometry.completions:,} completions of {geometry.prompts:,} prompts, for {serves}"),
         ("optimizer step", f"{step} = {geometry.step_completions:,} completions, {_number(worth)} prompts' worth"),
         ("groups", "each on one device" if geometry.whole_groups else _SPLIT),
+        *_tree_rows(args),
         *_length_rows(geometry, args),
         ("evaluation", _evaluation(args, geometry.devices)),
     ]
@@ -139,6 +141,26 @@ def _engine_rows(engine: Engine) -> list[tuple[str, str]]:
 
 
 _SPLIT = "some begin on one device and end on the next, which changes no credit"
+
+
+def tree_kind(args: "GRPOConfig") -> str | None:
+    """`"fixed"` or `"entropy"` where completions are grown as trees that split so, else None."""
+    kinds = {"fixed": FixedTreeFields, "entropy": EntropyTreeFields}
+    rollout = getattr(args, "rollout", None)  # TEMPO's, which has the fields of both
+    return next((kind for kind, fields in kinds.items() if isinstance(args, fields) and rollout in (None, kind)), None)
+
+
+def _tree_rows(args: "GRPOConfig") -> list[tuple[str, str]]:
+    kind, limit = tree_kind(args), args.max_completion_length
+    if kind is None:
+        return []
+    if kind == "fixed":
+        step, depth = args.tree_step_tokens or -(-limit // args.tree_depth), args.tree_depth
+        longest = min(limit or depth * step, depth * step)
+        shape = f"{args.tree_children} ** {depth} = {args.num_generations} completions, segments of at most {step:,}"
+        return [("trees", f"{shape} tokens, completions of at most {longest:,}")]
+    shortest = f"segments that split of at least {args.tree_min_segment_tokens:,} tokens"
+    return [("trees", f"at most {args.num_generations} leaves, {args.tree_max_depth} segments deep, {shortest}")]
 
 
 def _length_rows(geometry: Geometry, args: "GRPOConfig") -> list[tuple[str, str]]:
@@ -202,6 +224,18 @@ def advice_on_training(asked: "Namespace", devices: int) -> list[str]:
         f"Expected whole groups: {_several(devices, 'device')} x {asked.per_device_train_batch_size} completions x "
         f"steps_per_generation have to be prompts x {group} generations. `--{change}` works."
     ]
+
+
+def advice_on_trees(args: "GRPOConfig") -> list[str]:
+    """What to change where a device would be given a part of a tree; nothing where each holds whole ones."""
+    group, rows = args.num_generations, args.per_device_train_batch_size
+    steps, accumulation = args.steps_per_generation, args.gradient_accumulation_steps
+    if rows * steps % group == 0:
+        return []
+    multiple = group // gcd(rows, group)
+    if steps % accumulation == 0:  # whole updates stay whole
+        multiple = lcm(multiple, accumulation)
+    return [f"A `steps_per_generation` of {_next(steps, multiple)} works."]
 
 
 def advice_on_evaluation(asked: "Namespace | GRPOConfig", devices: int) -> list[str]:

@@ -33,7 +33,8 @@ DEEPSPEED_BUCKET = 500_000_000  # numbers: reduce_bucket_size
 DEEPSPEED_LIVE = 1_000_000_000  # parameters: stage3_max_live_parameters
 HEAD_TILE = (4096, 32768)  # tokens and vocabulary of one tile of logits in TRL's fused head
 
-ALWAYS, UPDATING, SAMPLING = "always", "updating", "sampling"
+# CRITIC: the update of a critic of its own, which comes when the activations of the policy's are gone.
+ALWAYS, UPDATING, CRITIC, SAMPLING = "always", "updating", "critic", "sampling"
 VLLM = "vLLM"
 
 
@@ -140,8 +141,10 @@ def needs(rows: list[Row], args: "GRPOConfig") -> tuple[float, float]:
 
     An asleep vLLM holds nothing during an update. When it samples, its own weights have to fit into its share.
     """
-    updating = sum(row.size for row in rows if row.when in (ALWAYS, UPDATING))
-    sampling = sum(row.size for row in rows if row.when in (ALWAYS, SAMPLING))
+    policy, critic, sampling = (
+        sum(row.size for row in rows if row.when in (ALWAYS, phase)) for phase in (UPDATING, CRITIC, SAMPLING)
+    )
+    updating = max(policy, critic)
     own = sum(row.size for row in rows if row.name == VLLM)
     if not own:
         return updating, sampling
@@ -163,11 +166,11 @@ def _placed(load: Load, part: str, name: str, whole: float, formula: str, when: 
 
 def _weights(shape: ModelShape, load: Load) -> list[Row]:
     if not load.adapters:
-        return [_placed(load, WEIGHTS, "weights", load.trained * shape.total, _product(load.trained, shape.total))]
+        return [_placed(load, WEIGHTS, "weights", load.trained * shape.total, product(load.trained, shape.total))]
     rest = shape.total - shape.linear
     whole = load.linear * shape.linear + load.frozen * rest
-    formula = f"{_product(load.linear, shape.linear)} + {_product(load.frozen, rest)}"
-    adapters = _placed(load, WEIGHTS, "LoRA", load.trained * shape.trained, _product(load.trained, shape.trained))
+    formula = f"{product(load.linear, shape.linear)} + {product(load.frozen, rest)}"
+    adapters = _placed(load, WEIGHTS, "LoRA", load.trained * shape.trained, product(load.trained, shape.trained))
     return [_placed(load, WEIGHTS, "frozen weights", whole, formula), adapters]
 
 
@@ -175,16 +178,16 @@ def _training_state(shape: ModelShape, load: Load, optim: str) -> list[Row]:
     """Gradients (DDP reduces them in buckets as large again), the optimizer's numbers, DeepSpeed's float32 weights."""
     deepspeed, count = load.engine.kind == "DeepSpeed", shape.trained
     times = 2 if load.engine.kind == "DDP" else 1
-    formula = ("with DDP's buckets 2 x " if times == 2 else "") + _product(load.trained, count)
+    formula = ("with DDP's buckets 2 x " if times == 2 else "") + product(load.trained, count)
     rows = [_placed(load, GRADIENTS, "gradients", times * load.trained * count, formula)]
     if deepspeed and (load.engine.sharded or load.compute == HALF):
-        rows.append(_placed(load, OPTIMIZER, "float32 weights", FLOAT * count, _product(FLOAT, count)))
+        rows.append(_placed(load, OPTIMIZER, "float32 weights", FLOAT * count, product(FLOAT, count)))
     name = str(getattr(optim, "value", optim))
     if name not in OPTIMIZER_STATES:
         return [*rows, Row("optimizer state", 0.0, "unknown", f"not counted: no formula for optim {name}")]
     numbers, size = OPTIMIZER_STATES[name]
     size = size or (FLOAT if deepspeed else load.trained)
-    formula = f"{name}: {numbers} x {_product(size, count)}"
+    formula = f"{name}: {numbers} x {product(size, count)}"
     return [*rows, _placed(load, OPTIMIZER, "optimizer state", numbers * size * count, formula)]
 
 
@@ -193,17 +196,17 @@ def _other_weights(shape: ModelShape, load: Load, args: "GRPOConfig") -> list[Ro
     rows, engine = [], load.engine
     if args.beta and not load.adapters:  # with adapters, the reference is the model without them
         rows.append(
-            _placed(load, WEIGHTS, "reference model", load.frozen * shape.total, _product(load.frozen, shape.total))
+            _placed(load, WEIGHTS, "reference model", load.frozen * shape.total, product(load.frozen, shape.total))
         )
     if load.copied:  # frozen weights are not cached: a recomputed layer drops its copies
         count = shape.layer if load.adapters and load.checkpointing else shape.linear
-        rows.append(_whole("autocast's copies", HALF * count, _product(HALF, count)))
+        rows.append(whole_row("autocast's copies", HALF * count, product(HALF, count)))
     if engine.kind == "DeepSpeed" and engine.sharded:
         count = min(shape.trained, DEEPSPEED_BUCKET)
-        rows.append(_whole("bucket to reduce", load.compute * count, _product(load.compute, count)))
+        rows.append(whole_row("bucket to reduce", load.compute * count, product(load.compute, count)))
     if WEIGHTS in engine.sharded + engine.offloaded:
         count = _gathered(shape, engine)
-        rows.append(_whole("gathered weights", load.compute * count, _product(load.compute, count)))
+        rows.append(whole_row("gathered weights", load.compute * count, product(load.compute, count)))
     return rows
 
 
@@ -231,18 +234,22 @@ def activation_bytes(shape: ModelShape, load: Load) -> float:
 
 def _work_of_an_update(shape: ModelShape, load: Load) -> list[Row]:
     """Activations, and the output head: TRL's works on tiles of the logits, and its gradients are float32."""
-    tokens, layer = load.rows * (load.prompt + load.completion), activation_bytes(shape, load)
-    a_token = layer * shape.layers
-    formula = f"{shape.layers} layers x {layer:,} B x {tokens:,} tokens"
-    if load.checkpointing:
-        a_token = load.residual * shape.hidden * shape.layers + layer
-        formula = f"({load.residual} B x {shape.hidden} x {shape.layers} layers + {layer:,} B) x {tokens:,} tokens"
     scored = load.rows * load.completion
     tile = min(scored, HEAD_TILE[0]) * HEAD_TILE[1]
     gradients = scored * shape.hidden + (0 if load.adapters else shape.vocabulary * shape.hidden)
     head = load.compute * tile + FLOAT * gradients
-    formulas = f"{_product(load.compute, tile)} logits + {_product(FLOAT, gradients)}"
-    return [_whole("activations", a_token * tokens, formula), _whole("output head", head, formulas)]
+    formulas = f"{product(load.compute, tile)} logits + {product(FLOAT, gradients)}"
+    return [whole_row("activations", *activations(shape, load)), whole_row("output head", head, formulas)]
+
+
+def activations(shape: ModelShape, load: Load) -> tuple[float, str]:
+    """Bytes that the decoder layers keep of a micro-batch, and how they are counted."""
+    tokens, layer = load.rows * (load.prompt + load.completion), activation_bytes(shape, load)
+    if not load.checkpointing:
+        return layer * shape.layers * tokens, f"{shape.layers} layers x {layer:,} B x {tokens:,} tokens"
+    a_token = load.residual * shape.hidden * shape.layers + layer
+    formula = f"({load.residual} B x {shape.hidden} x {shape.layers} layers + {layer:,} B) x {tokens:,} tokens"
+    return a_token * tokens, formula
 
 
 def _sampling(shape: ModelShape, load: Load, args: "GRPOConfig") -> list[Row]:
@@ -251,7 +258,7 @@ def _sampling(shape: ModelShape, load: Load, args: "GRPOConfig") -> list[Row]:
         if args.vllm_mode == "server":
             return []
         split = args.vllm_tensor_parallel_size
-        own = _product(HALF, shape.total) + (f" / {split}" if split > 1 else "")
+        own = product(HALF, shape.total) + (f" / {split}" if split > 1 else "")
         asleep = "; asleep in updates" if args.vllm_enable_sleep_mode else ""
         when = SAMPLING if args.vllm_enable_sleep_mode else ALWAYS
         where = f"{args.vllm_gpu_memory_utilization:.0%} of the device"
@@ -260,20 +267,22 @@ def _sampling(shape: ModelShape, load: Load, args: "GRPOConfig") -> list[Row]:
     tokens = load.sampled * (load.prompt + load.completion)
     logits = load.sampled * shape.vocabulary
     rows = [
-        _whole("cache to sample", cache * tokens, f"{cache:,} B x {tokens:,} tokens", SAMPLING),
-        _whole("next logits", FLOAT * logits, _product(FLOAT, logits), SAMPLING),
+        whole_row("cache to sample", cache * tokens, f"{cache:,} B x {tokens:,} tokens", SAMPLING),
+        whole_row("next logits", FLOAT * logits, product(FLOAT, logits), SAMPLING),
     ]
     if WEIGHTS in load.engine.sharded and load.engine.kind == "DeepSpeed" and args.ds3_gather_for_generation:
-        whole = _product(load.compute, shape.total)
-        rows.append(_whole("gathered to sample", load.compute * shape.total, whole, SAMPLING))
+        formula = product(load.compute, shape.total)
+        rows.append(whole_row("gathered to sample", load.compute * shape.total, formula, SAMPLING))
     return rows
 
 
-def _whole(name: str, size: float, formula: str, when: str = UPDATING) -> Row:
+def whole_row(name: str, size: float, formula: str, when: str = UPDATING) -> Row:
+    """A row of something that is neither split nor offloaded."""
     return Row(name, size, "whole on each", formula, when)
 
 
-def _product(size: float, count: int) -> str:
+def product(size: float, count: int) -> str:
+    """`4 B x 1,720.6 M`: so many bytes a number."""
     return f"{size:g} B x {f'{count / 1e6:,.1f} M' if count >= 1e5 else f'{count:,}'}"
 
 

@@ -62,3 +62,11 @@ def test_the_comparison_of_baselines_prints_its_tables():
     assert len(tasks) == 9
     assert all(len(re.findall(r"\d\.\d{3} ± \d\.\d{3}", line)) == 5 for line in tasks)
     assert len(re.findall(r"2 x 8 x 512: baselines, .* / prefix values +│ +\d+\.\d │", done.stdout)) == 2
+
+
+@pytest.mark.parametrize("name", ["rollouts", "grown_trees"])
+def test_the_short_forms_of_the_tree_benchmarks_print_a_table(name):
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--quick"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"fixed.*\d\.\d\d", done.stdout, re.DOTALL)

@@ -66,8 +66,10 @@ def test_help_of_train_shows_fields_on_demand(capsys):
 
 def test_demo_passes_its_flags_on(monkeypatch):
     monkeypatch.setitem(sys.modules, "tempo_trl.demo.run", SimpleNamespace(main=lambda **flags: flags))
-    assert cli.main(["demo"]) == {"output": cli.DEMO_OUTPUT, "quick": False, "seeds": cli.DEMO_SEEDS}
-    assert cli.main(["demo", "--quick", "--output", "x", "--seeds", "3"]) == {"output": "x", "quick": True, "seeds": 3}
+    defaults = {"output": cli.DEMO_OUTPUT, "quick": False, "seeds": cli.DEMO_SEEDS, "methods": None}
+    assert cli.main(["demo"]) == defaults
+    given = ["--quick", "--output", "x", "--seeds", "3", "--methods", "all"]
+    assert cli.main(["demo", *given]) == {"output": "x", "quick": True, "seeds": 3, "methods": "all"}
 
 
 def test_env_prints_versions_and_what_is_missing(monkeypatch, capsys):

@@ -22,6 +22,7 @@ OVERRIDDEN = {
     "_compute_loss": ["self", "model", "inputs"],
     "_get_train_sampler": ["self", "dataset"],
     "_tokenize_prompts": ["self", "prompts"],
+    "_generate": ["self", "prompts"],
     "_save_rng_state": ["self", "output_dir"],
     "log": ["self", "logs", "start_time"],
     "_generate_single_turn": [

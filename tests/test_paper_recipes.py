@@ -6,30 +6,42 @@ variant is about.
 
 import json
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tempo_trl import cli
 from tempo_trl.geometry import TRAIN_PROMPTS
-from tempo_trl.recipe_files import read_recipe, recipe_path, recipes_folder
+from tempo_trl.recipe_files import recipe_path, recipes_folder
 from tempo_trl.train_arguments import RunArguments
 
-from .test_recipes import OF_THE_METHOD, PAPER, TRACES, arguments_on, devices_of, header_commands
+from .test_recipes import PAPER, arguments_on, devices_of, differing, header_commands, of_the_method
 
 MODELS = {"qwen3-1.7b": "Qwen/Qwen3-1.7B", "qwen3-4b": "Qwen/Qwen3-4B"}
 COLUMNS = {"math": "MATH", "medqa": "MedQA"}
 TABLE_1 = {  # the base model, then each method
-    "qwen3-1.7b/math": {"base": "68.5", "grpo": "82.4", "hepo": "81.7", "tempo": "87.0"},
+    "qwen3-1.7b/math": {"base": "68.5", "ppo": "81.6", "grpo": "82.4", "hepo": "81.7", "tempo": "87.0"},
     "qwen3-1.7b/medqa": {"base": "46.11", "grpo": "56.24", "hepo": "54.28", "tempo": "59.15"},
     "qwen3-4b/math": {"base": "71.3", "grpo": "87.6", "hepo": "88.2", "tempo": "91.0"},
     "qwen3-4b/medqa": {"base": "65.36", "grpo": "76.12", "hepo": "74.31", "tempo": "79.18"},
 }
 ALL, TWO = ("grpo", "hepo", "tempo"), ("grpo", "tempo")
-FOUR = (*ALL, "grpo_lambda")
+TREES = ("grpo", "tempo", "treerpo", "treerpo_entropy")
+# Methods that the paper does not have, and why.
+ABSENT = dict.fromkeys(("grpo_lambda", "treerpo", "treerpo_entropy"), "the paper does not have this method")
+ABSENT["prefix_baseline"] = "the method is ours"
 GROUPS = {f"group_{size}": size for size in (3, 5, 7, 9)}  # Figure 5
+COMPLETIONS = {**GROUPS, "trees": 8}  # of a prompt, where they are not the paper's 6
 GRID = {
-    "qwen3-1.7b/math": {"": FOUR, "two_gpus": TWO, "eight_gpus": TWO, "lora": TWO, **dict.fromkeys(GROUPS, TWO)},
+    "qwen3-1.7b/math": {
+        "": (*ALL, "grpo_lambda", "prefix_baseline"),
+        "two_gpus": (*TWO, "ppo"),
+        "eight_gpus": TWO,
+        "lora": TWO,
+        "trees": TREES,
+        **dict.fromkeys(GROUPS, TWO),
+    },
     "qwen3-1.7b/medqa": {"": ALL, "lora": TWO, "authors-code": ("tempo",)},
     "qwen3-4b/math": {"": ALL, "two_gpus": ALL, "eight_gpus": TWO},
     "qwen3-4b/medqa": {"": ALL, "two_gpus": ALL},
@@ -43,6 +55,7 @@ OF_THE_VARIANT = {
     "two_gpus": SHAPE,
     "eight_gpus": SHAPE,
     "lora": BATCHES | LORA | {"vllm_gpu_memory_utilization"},
+    "trees": BATCHES | SHAPE | {"num_generations"},
     **dict.fromkeys(GROUPS, BATCHES | {"num_generations"}),
 }
 OF_THE_DATASET = {"task", "reward_funcs", "steps_per_generation", "logging_steps", "save_steps"}
@@ -79,7 +92,7 @@ class Run(NamedTuple):
 
     @property
     def updates(self) -> int:
-        return self.generations * self.args.generation_batch_size // self.update
+        return self.generations * self.args.num_iterations * self.args.generation_batch_size // self.update
 
     @property
     def episodes(self) -> int:
@@ -116,19 +129,19 @@ def run_of(monkeypatch):
 @pytest.fixture
 def check_of(tmp_path, capsys):
     """What `--check` estimates of a recipe's memory, in GiB, for the shape of its model."""
+    return lambda name, *flags: estimate_of(name, flags, tmp_path, capsys)
 
-    def check_of(name: str, *flags: str) -> float:
-        hidden, layers, heads, inner = SIZES[name.split("/")[0]]
-        config = {"model_type": "qwen3", "vocab_size": 151936, "head_dim": 128, "num_key_value_heads": 8}
-        config |= {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
-        config |= {"intermediate_size": inner, "tie_word_embeddings": True, "max_position_embeddings": 40960}
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        words = header_commands(name)[-1]
-        flags = [*words[words.index("train") :], "--model_name_or_path", str(tmp_path), *flags, "--check"]
-        assert cli.main(flags) == 0
-        return float(re.search(r"at least\s+([\d.]+)\s+GiB", capsys.readouterr().out)[1])
 
-    return check_of
+def estimate_of(name: str, flags: tuple[str, ...], folder: Path, capsys) -> float:
+    hidden, layers, heads, inner = SIZES[name.split("/")[0]]
+    config = {"model_type": "qwen3", "vocab_size": 151936, "head_dim": 128, "num_key_value_heads": 8}
+    config |= {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+    config |= {"intermediate_size": inner, "tie_word_embeddings": True, "max_position_embeddings": 40960}
+    (folder / "config.json").write_text(json.dumps(config))
+    words = header_commands(name)[-1]
+    arguments = [*words[words.index("train") :], "--model_name_or_path", str(folder), *flags, "--check"]
+    assert cli.main(arguments) == 0
+    return float(re.search(r"at least\s+([\d.]+)\s+GiB", capsys.readouterr().out)[1])
 
 
 def test_the_grid_holds_what_the_paper_has_and_no_more():
@@ -143,7 +156,7 @@ def test_the_grid_holds_what_the_paper_has_and_no_more():
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_values_are_those_of_table_2(name, run_of):
-    run, (cell, variant, _) = run_of(name), parts(name)
+    run, (cell, variant, method) = run_of(name), parts(name)
     model, dataset = cell.split("/")
     script_args, args, model_args, _ = run.arguments
     assert model_args.model_name_or_path == MODELS[model]
@@ -152,19 +165,21 @@ def test_the_values_are_those_of_table_2(name, run_of):
         "medqa": ("medqa", ["choice_reward"]),
     }[dataset]
     assert (args.optim.startswith("adamw"), args.adam_beta1, args.adam_beta2) == (True, 0.9, 0.999)
-    assert (args.weight_decay, args.warmup_steps, args.max_completion_length, args.beta) == (0.0, 0, 1024, 0.0)
-    assert (args.epsilon, args.epsilon_high, args.loss_type, args.num_iterations) == (0.2, 0.28, "dapo", 1)
+    assert (args.weight_decay, args.warmup_steps, args.max_completion_length) == (0.0, 0, 1024)
+    of_ppo = method == "ppo"
+    assert (args.beta, args.num_iterations) == ((1e-4, 2) if of_ppo else (0.0, 1))
+    assert (args.epsilon, args.epsilon_high, args.loss_type) == (0.2, 0.2 if of_ppo else 0.28, "dapo")
     assert args.learning_rate == (1e-5 if variant == "lora" else 1e-6)
-    assert args.num_generations == GROUPS.get(variant, 6)
+    assert args.num_generations == COMPLETIONS.get(variant, 6)
     assert run.update == 64 * args.num_generations
     assert args.chat_template_kwargs == {"enable_thinking": False}
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_method_sees_60_episodes_of_a_question(name, run_of):
-    run, size = run_of(name), GROUPS.get(parts(name)[1])
+    run = run_of(name)
     assert run.args.num_train_epochs == 10
-    assert run.episodes == (60 if size is None else 10 * size)
+    assert run.episodes == 10 * COMPLETIONS.get(parts(name)[1], 6)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -179,29 +194,17 @@ def test_the_steps_are_about_the_paper_s(name, run_of):
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_variant_differs_from_the_plain_recipe_in_what_it_is_about(name):
     cell, variant, method = parts(name)
-    assert differing(name, f"{cell}/{method}") - {"output_dir"} <= OF_THE_VARIANT[variant]
-
-
-def differing(name: str, other: str) -> set[str]:
-    here, there = (read_recipe(recipe_path(recipe)) for recipe in (name, other))
-    return {key for key in here.keys() | there.keys() if here.get(key) != there.get(key)}
+    if f"{cell}/{method}" in PAPER and variant != "trees":
+        assert differing(name, f"{cell}/{method}") - {"output_dir"} <= OF_THE_VARIANT[variant]
+    else:
+        assert differing(name, f"{cell}/grpo") - of_the_method(name) <= OF_THE_VARIANT[variant]
 
 
 @pytest.mark.parametrize("name", [name for name in PAPER if "/two_gpus/" in name or "/eight_gpus/" in name])
 def test_all_shapes_of_a_model_learn_equally(name, run_of):
     cell, _, method = parts(name)
-    run, plain = run_of(name), run_of(f"{cell}/{method}")
+    run, plain = run_of(name), run_of(f"{cell}/{method}" if f"{cell}/{method}" in PAPER else f"{cell}/grpo")
     assert (run.update, run.args.generation_batch_size) == (plain.update, plain.args.generation_batch_size)
-
-
-@pytest.mark.parametrize("method", ALL)
-def test_models_and_datasets_differ_in_what_they_have_to(method):
-    # 32 of 80 GB for vLLM instead of 24: its own weights take 8.
-    of_the_model = {"model_name_or_path", "vllm_gpu_memory_utilization", "output_dir"}
-    for dataset in COLUMNS:
-        assert differing(f"qwen3-1.7b/{dataset}/{method}", f"qwen3-4b/{dataset}/{method}") == of_the_model
-    for model in MODELS:
-        assert differing(f"{model}/math/{method}", f"{model}/medqa/{method}") == OF_THE_DATASET | {"output_dir"}
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -223,6 +226,7 @@ def test_a_header_tells_the_steps_and_the_hours(name, run_of):
     run, header = run_of(name), header_of(name)
     completions = run.generations * run.args.generation_batch_size  # for 1,000 questions, 512 of them an epoch
     episodes = f"about {completions / run.prompts:.0f}" if name == AUTHORS else run.episodes
+    assert ("80 episodes a question, where the paper has 60." in header) == (parts(name)[1] == "trees")
     steps = f"Steps: {run.generations} generations, {run.updates:,} updates; {episodes} episodes a question"
     assert steps in header
     assert (f"{steps} (Appendix A.3)." in header) == (run.episodes == 60)
@@ -233,13 +237,15 @@ def test_a_header_tells_the_steps_and_the_hours(name, run_of):
 def test_a_header_names_what_the_recipe_is_after(name):
     cell, variant, method = parts(name)
     model, dataset = cell.split("/")
-    compared = "grpo" if method == "grpo_lambda" else method
+    compared = "grpo" if method in ABSENT else method
     row = f"Table 1, row {MODELS[model].removeprefix('Qwen/')}, column {COLUMNS[dataset]}: {compared.upper()} "
     of_the_cell = f"{row}{TABLE_1[cell][compared]} (the base model has {TABLE_1[cell]['base']})."
     after = {"lora": f"Reproduces no table: the paper trains whole models. Compare with {of_the_cell}"}
     after |= {group: f"Reproduces Figure 5, group size {size}, {method.upper()}." for group, size in GROUPS.items()}
-    if method == "grpo_lambda":
-        after = {"": f"Reproduces no table: the paper does not have this method. Compare with {of_the_cell}"}
+    independent = "samples independently, and 6" if method == "tempo" else "samples 6"
+    after["trees"] = f"Reproduces no table: the paper {independent} completions a prompt. Compare with {of_the_cell}"
+    if method in ABSENT:
+        after = {variant: f"Reproduces no table: {ABSENT[method]}. Compare with {of_the_cell}"}
     assert after.get(variant, f"Reproduces {of_the_cell}") in header_of(name)
 
 
@@ -256,6 +262,8 @@ def test_the_paper_s_hardware_is_one_h100_for_the_small_model_and_two_for_the_la
 @pytest.mark.parametrize("name", PAPER)
 def test_a_recipe_fits_its_hardware_by_the_estimate(name, check_of):
     estimate = check_of(name)
+    if parts(name)[2] == "ppo":
+        assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
     if parts(name)[1] == "lora":
         assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
         assert estimate < 0.8 * 24  # what CUDA, vLLM asleep and fragmentation take is not estimated
@@ -289,11 +297,3 @@ def test_the_authors_code_s_values(run_of):
     assert args.chat_template_kwargs == {"enable_thinking": True}
     assert (run.update, args.generation_batch_size) == (64 * 7, 512 * 7)
     assert (run.generations, run.updates) == (15, 120)
-
-
-def test_methods_are_told_apart_by_their_own_keys():
-    for cell in GRID:
-        tempo, grpo, hepo = (f"{cell}/{method}" for method in ("tempo", "grpo", "hepo"))
-        assert differing(tempo, grpo) == {"method", "td_coef", "output_dir"} < OF_THE_METHOD
-        assert differing(grpo, hepo) == {"top_entropy_quantile", "output_dir"} < OF_THE_METHOD
-    assert differing("qwen3-1.7b/math/grpo", "qwen3-1.7b/math/grpo_lambda") == {"method", "output_dir"} | TRACES

@@ -78,7 +78,14 @@ def test_files_that_are_linked_or_named_exist():
 def test_the_metrics_glossary_lists_the_metrics_that_are_logged():
     from .trainers.test_logging import METRICS
 
-    assert set(re.findall(r"^\| `tempo/(\w+)`", README, re.MULTILINE)) == METRICS
+    assert {name.removeprefix("tempo/") for name in glossary() if "/prefix_" not in name} >= METRICS
+
+
+def glossary() -> set[str]:
+    """Metrics that the README explains, each with its prefix; `..._L` stands for a number of tokens."""
+    cells = re.findall(r"^\| (`\w+/\w+`(?:, `\w+`)*) \|", README, re.MULTILINE)
+    names = [re.findall(r"`([\w/]+)`", cell) for cell in cells]
+    return {row[0] for row in names} | {f"{row[0].split('/')[0]}/{name}" for row in names for name in row[1:]}
 
 
 def test_the_numbers_of_the_hand_worked_group_are_those_of_the_code(capsys):
@@ -101,6 +108,14 @@ def test_the_drop_in_example_runs(tmp_path):
         "trainer = TEMPOTrainer(  # <-- GRPOTrainer(",
     ]
     subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True, timeout=300, capture_output=True)
+
+
+def test_the_example_of_grown_trees_prints_a_tree_s_completions(tmp_path):
+    command = [sys.executable, str(REPOSITORY / "examples" / "grow_trees.py")]
+    printed = subprocess.run(command, cwd=tmp_path, check=True, timeout=300, capture_output=True, text=True).stdout
+    completions = printed.split("tokens for 8 completions.\n")[1].splitlines()
+    assert len(completions) == 8
+    assert all(completion.count(" | ") == 2 for completion in completions)
 
 
 def test_versions_agree():

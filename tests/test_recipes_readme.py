@@ -12,7 +12,7 @@ from tempo_trl.recipe_files import read_recipe, recipe_names, recipe_path, recip
 
 from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of
 
-METHODS = ("tempo", "grpo", "hepo", "grpo_lambda")  # in the order of the grid
+METHODS = ("tempo", "grpo", "hepo", "ppo", "prefix_baseline", "grpo_lambda", "treerpo", "treerpo_entropy")
 README = (recipes_folder() / "README.md").read_text()
 
 
@@ -27,36 +27,46 @@ def commands() -> list[list[str]]:
     return [shlex.split(line) for block in blocks for line in block.replace("\\\n", "").splitlines()]
 
 
-def grid_row(cell: str, monkeypatch) -> str:
-    """The row of the grid for the recipes of a folder, from its files."""
-    methods = [method for method in METHODS if f"{cell}/{method}" in recipe_names()]
-    first = f"{cell}/{methods[0]}"
-    recipe, header = read_recipe(recipe_path(first)), recipe_path(first).read_text().split("\n\n")[0]
-    devices = devices_of(first)
-    script_args, args, *_ = arguments_on(devices, ["--config", first], monkeypatch)
+def grid_rows(cell: str, monkeypatch) -> list[str]:
+    """The rows of the grid for the recipes of a folder, from its files: methods of which all is the same share one."""
+    rows = {}
+    for method in METHODS:
+        if f"{cell}/{method}" in recipe_names():
+            rows.setdefault(grid_columns(f"{cell}/{method}", monkeypatch), []).append(method)
+    return [f"| `{cell}` | {', '.join(methods)} | {columns} |" for columns, methods in rows.items()]
+
+
+def grid_columns(name: str, monkeypatch) -> str:
+    """The columns of the grid, but for folder and method, of a recipe."""
+    recipe, header = read_recipe(recipe_path(name)), recipe_path(name).read_text().split("\n\n")[0]
+    devices = devices_of(name)
+    script_args, args, *_ = arguments_on(devices, ["--config", name], monkeypatch)
     prompts = 1000 if script_args.dataset_train_split == "train[:1000]" else known_prompts(script_args)
     geometry = geometry_of(args, devices, prompts)
     an_epoch = prompts // geometry.prompts
     columns = [
-        f"`{cell}`",
-        ", ".join(methods),
         re.search("Reproduces (Table 1|Figure 5|no table)", header)[1],
         f"{args.max_steps / geometry.steps if args.max_steps > 0 else an_epoch * args.num_train_epochs:g}",
         re.search(r"Time: (?:estimated|about) (.*?)(?: hours)?[;.]", header)[1],
         str(devices),
         f"{geometry.per_device} x {geometry.accumulation}, {geometry.steps_per_generation}",
         recipe.get("vllm_mode", "none"),
-        f"`{Path(launch_of(first).config_file or 'none').stem}`".replace("`none`", "none"),
+        f"`{Path(launch_of(name).config_file or 'none').stem}`".replace("`none`", "none"),
     ]
-    return f"| {' | '.join(columns)} |"
+    return " | ".join(columns)
 
 
 def test_the_grid_is_what_the_files_say(monkeypatch):
     cells = sorted({name.rpartition("/")[0] for name in recipe_names()})
-    rows = "\n".join(grid_row(cell, monkeypatch) for cell in cells)
-    print(f"The rows of the grid, to be pasted into recipes/README.md:\n\n{rows}")
-    assert rows in README
-    assert len(rows_under("recipe")) == len(cells)
+    rows = [row for cell in cells for row in grid_rows(cell, monkeypatch)]
+    told = "\n".join(rows)
+    print(f"The rows of the grid, to be pasted into recipes/README.md:\n\n{told}")
+    assert told in README
+    assert len(rows_under("recipe")) == len(rows)
+
+
+def test_the_grid_knows_every_method():
+    assert {name.rpartition("/")[2] for name in recipe_names()} == set(METHODS)
 
 
 @pytest.mark.parametrize(("column", "dataset", "paper"), [(1, "math", 220), (2, "medqa", 420)])
@@ -73,8 +83,10 @@ def test_the_arithmetic_of_the_paper_s_experiment_is_that_of_its_recipes(column,
     assert cells[4] == f"{an_epoch * epochs:g}; {paper}"
 
 
-def test_the_methods_of_a_folder_lie_alike_on_devices():
+def test_the_methods_of_a_folder_lie_alike_on_devices_but_for_ppo_whose_critic_takes_room():
     for name in recipe_names():
+        if name == "qwen3-1.7b/math/two_gpus/ppo":
+            continue
         first = next(other for other in recipe_names() if other.rpartition("/")[0] == name.rpartition("/")[0])
         assert (devices_of(name), launch_of(name).config_file) == (devices_of(first), launch_of(first).config_file)
 

@@ -14,7 +14,12 @@ EPSILON = 1e-4  # added to every standard deviation, as TRL does
 
 
 def prefix_values(
-    completion_ids: torch.Tensor, completion_lengths: torch.Tensor, rewards: torch.Tensor, num_generations: int
+    completion_ids: torch.Tensor,
+    completion_lengths: torch.Tensor,
+    rewards: torch.Tensor,
+    num_generations: int,
+    *,
+    weights: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     Value of every prefix of every completion: the mean reward of the group's completions that begin with it.
@@ -35,6 +40,9 @@ def prefix_values(
             Rewards, in any unit; NaN marks an unscorable completion.
         num_generations (`int`):
             Completions in a group.
+        weights (`torch.Tensor` of shape `(B,)`, *optional*):
+            Positive weights of the completions, for means over completions that were not sampled independently
+            ([`~tempo_trl.rollout.tree.GrownTree.leaf_weights`]). All alike if unset.
 
     Returns:
         `torch.Tensor` of shape `(B, T + 1)`, float32, on the device of `completion_ids`: column t is the value of the
@@ -45,7 +53,7 @@ def prefix_values(
     """
     tree = prefix_tree(completion_ids, completion_lengths, num_generations)
     _check_rewards(rewards, len(completion_ids))
-    return tree_values(tree, rewards, completion_ids.shape[1]).to(completion_ids.device)
+    return tree_values(tree, rewards, completion_ids.shape[1], weights).to(completion_ids.device)
 
 
 def td_errors(values: torch.Tensor, completion_lengths: torch.Tensor) -> torch.Tensor:
@@ -197,9 +205,11 @@ def prefix_tree(completion_ids: torch.Tensor, completion_lengths: torch.Tensor, 
     )
 
 
-def tree_values(tree: PrefixTree, rewards: torch.Tensor, width: int) -> torch.Tensor:
+def tree_values(
+    tree: PrefixTree, rewards: torch.Tensor, width: int, weights: torch.Tensor | None = None
+) -> torch.Tensor:
     """Prefix values of a tree's rows, `(R, width + 1)`, float32, on the CPU: see [`prefix_values`]."""
-    row, column, value = _value_changes(tree, rewards)
+    row, column, value = _value_changes(tree, rewards, weights)
     until = np.where(np.append(row[1:] == row[:-1], False), np.append(column[1:], 0), width + 1)
     return torch.from_numpy(np.repeat(value, until - column).reshape(len(tree.order), width + 1))
 
@@ -230,8 +240,7 @@ def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray, sorted_weights: np
         return np.zeros(0)
     weight = np.where(np.isnan(sorted_rewards), 0.0, 1.0 if sorted_weights is None else sorted_weights)
     bounds = np.stack([tree.start, tree.stop], axis=1).ravel()
-    weighted = np.where(weight > 0, weight * np.nan_to_num(sorted_rewards), 0.0)
-    total = np.add.reduceat(np.append(weighted, 0.0), bounds)[::2]
+    total = np.add.reduceat(np.append(weight * np.nan_to_num(sorted_rewards), 0.0), bounds)[::2]
     count = np.add.reduceat(np.append(weight, 0.0), bounds)[::2]
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / count, np.nan)

@@ -12,7 +12,7 @@ from tempo_trl.hub.evaluations import FOLDER, Result, read_results
 from tempo_trl.hub.provenance import FOLDER as RECORD_FOLDER
 from tempo_trl.hub.provenance import RECORD, read_record
 
-METHODS = (*paper.METHODS, "grpo_lambda", "treerpo", "treerpo_entropy")
+METHODS = (*paper.METHODS, "prefix_baseline", "grpo_lambda", "treerpo", "treerpo_entropy")
 # Settings in which runs of one method may differ and still be its seeds.
 INCIDENTAL = re.compile(
     "seed|output|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
@@ -100,7 +100,9 @@ def _of_record(record: dict) -> dict:
 
 def _method(record: dict, training: dict) -> str:
     name = (record.get("method") or "unknown").lower()
-    # HEPO is GRPOTrainer with one setting.
+    # HEPO is GRPOTrainer with one setting, and the prefix baseline TEMPOTrainer.
+    if name == "tempo" and training.get("advantage_estimator") == "prefix_baseline":
+        return "prefix_baseline"
     return "hepo" if name == "grpo" and training.get("top_entropy_quantile", 1.0) < 1 else name
 
 

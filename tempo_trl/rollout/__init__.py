@@ -1,1 +1,8 @@
 """Growing trees of completions, for TRL's `rollout_func`."""
+
+from tempo_trl.rollout.entropy import EntropyTree
+from tempo_trl.rollout.fixed import FixedTree
+from tempo_trl.rollout.tree import GrownTree, Segment
+from tempo_trl.rollout.tree_rollout import TreeRollout
+
+__all__ = ["EntropyTree", "FixedTree", "GrownTree", "Segment", "TreeRollout"]

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -55,12 +56,15 @@ class EntropyTree:
         delimiters: Sequence[str] = (".", "\n", "!", "?", ";", ":"),
         coverage_tokens: int | None = None,
     ):
-        least = {"num_generations": 2, "max_depth": 1, "min_segment_tokens": 1, "entropy_top_k": 2}
-        least |= {"entropy_threshold": 0, "coverage_tokens": 1}
-        given = {name: value for name, value in locals().items() if name in least and value is not None}
-        for name, value in given.items():
-            if value < least[name]:
-                raise ValueError(f"`{name}` of an entropy tree must be at least {least[name]}, got {value}.")
+        given = [("num_generations", num_generations, 2), ("max_depth", max_depth, 1)]
+        given += [("min_segment_tokens", min_segment_tokens, 1), ("entropy_threshold", entropy_threshold, 0)]
+        given += [
+            ("entropy_top_k", entropy_top_k, 2),
+            ("coverage_tokens", 1 if coverage_tokens is None else coverage_tokens, 1),
+        ]
+        for name, value, least in given:
+            if value < least:
+                raise ValueError(f"`{name}` of an entropy tree must be at least {least}, got {value}.")
         self.num_generations, self.max_depth, self.top_k = num_generations, max_depth, entropy_top_k
         self.min_segment_tokens, self.entropy_threshold = min_segment_tokens, entropy_threshold
         self.delimiters, self.coverage_tokens = tuple(delimiters), coverage_tokens
@@ -92,21 +96,28 @@ def entropies(top: Top, top_k: int) -> torch.Tensor:
     return torch.special.entr(top.logprobs[:, :top_k].double().softmax(dim=-1)).sum(dim=-1)
 
 
-def alternative(
-    top: Top, taken: int, top_k: int, greedy: bool, generator: torch.Generator
-) -> tuple[int, float] | None:
+class Forced(NamedTuple):
+    """A token that had to differ from another, its log-probability, and the importance ratio of how it was drawn."""
+
+    token: int
+    logprob: float
+    ratio: float
+
+
+def alternative(top: Top, taken: int, top_k: int, greedy: bool, generator: torch.Generator) -> Forced | None:
     """
-    Another token than `taken` for the first position of `top`, and its log-probability there.
+    Another token than `taken` for the first position of `top`.
 
     It is drawn from the `top_k` likeliest, renormalised without `taken`, or the likeliest of them if `greedy`. None if
-    no other has a positive probability.
+    no other has a positive probability. The policy's probability of it over that of the draw is what the candidates'
+    probabilities add up to.
     """
     ids, logprobs = top.token_ids[0, :top_k], top.logprobs[0, :top_k]
     probabilities = logprobs.double().exp() * (ids != taken)
     if not probabilities.any():
         return None
     choice = probabilities.argmax() if greedy else torch.multinomial(probabilities, 1, generator=generator)
-    return int(ids[choice]), float(logprobs[choice])
+    return Forced(int(ids[choice]), float(logprobs[choice]), float(probabilities.sum()))
 
 
 @dataclass
@@ -132,10 +143,10 @@ class Node:
 
 @dataclass
 class Branch:
-    """A child to be grown below `parent`, with its first token and that token's log-probability where it is forced."""
+    """A child to be grown below `parent`, with its first token where it is forced."""
 
     parent: int
-    forced: tuple[int, float] | None = None
+    forced: Forced | None = None
     splits: bool = True
 
 
@@ -168,12 +179,12 @@ class EntropyPlant(Plant):
 
     def _path(self, branch: Branch) -> list[int]:
         path = self.tree.completion_ids(branch.parent)
-        return path if branch.forced is None else [*path, branch.forced[0]]
+        return path if branch.forced is None else [*path, branch.forced.token]
 
     def _has_room(self) -> bool:
         return len(self.tree.leaves()) + len(self.waiting) < self.shape.num_generations
 
-    def _grow_below(self, parent: int, forced: tuple[int, float] | None, splits: bool = True) -> None:
+    def _grow_below(self, parent: int, forced: Forced | None, splits: bool = True) -> None:
         """Ask for a child in the next round, unless its forced token ends the completion."""
         branch = Branch(parent, forced, splits)
         if forced is not None and self.rules.is_over(self._path(branch)):
@@ -184,19 +195,21 @@ class EntropyPlant(Plant):
     def _add(self, branch: Branch, continuation: Continuation) -> int:
         """The segment of a grown branch."""
         token_ids, logprobs, top = continuation.token_ids, continuation.logprobs, continuation.top
-        if branch.forced is not None:
-            token, logprob = branch.forced
+        forced = branch.forced
+        if forced is not None:
+            token, logprob, _ = forced
             token_ids = [token, *token_ids]
             logprobs = logprobs if logprobs is None else [logprob, *logprobs]
             top = _behind_a_forced_token(top, self.shape.top_k)
         above = self.nodes[branch.parent] if branch.parent >= 0 else None
         depth = above.depth + 1 if above else 1
         start = len(self.tree.completion_ids(branch.parent))
-        self.tree.segments.append(Segment(branch.parent, token_ids, logprobs, branch.forced is not None))
+        ratio = 1.0 if forced is None else forced.ratio
+        self.tree.segments.append(Segment(branch.parent, token_ids, logprobs, forced is not None, ratio))
         self.nodes.append(Node(depth, start, top, branch.splits))
         return len(self.nodes) - 1
 
-    def _alternative(self, top: Top, taken: int) -> tuple[int, float] | None:
+    def _alternative(self, top: Top, taken: int) -> Forced | None:
         return alternative(top, taken, self.shape.top_k, self.rules.greedy, self.generator)
 
     def _split_root(self) -> None:

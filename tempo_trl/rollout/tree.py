@@ -1,6 +1,5 @@
 """The tree that a rollout grew for one prompt: segments of tokens, and the completions that lead through them."""
 
-import math
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -23,12 +22,15 @@ class Segment:
             The sampler's log-probability of each token under the distribution it samples from; None if not known.
         forced (`bool`):
             Whether its first token was chosen to differ from a sibling's instead of sampled.
+        forced_ratio (`float`):
+            Importance ratio of the policy over how that token was drawn, $\\pi(a) / \\mu(a)$; 1 for a sampled one.
     """
 
     parent: int
     token_ids: list[int]
     logprobs: list[float] | None = None
     forced: bool = False
+    forced_ratio: float = 1.0
 
 
 @dataclass
@@ -81,17 +83,6 @@ class GrownTree:
         """Tokens that were generated for the tree: a shared one once."""
         return sum(len(segment.token_ids) for segment in self.segments)
 
-    def forced_ratio(self, index: int) -> float:
-        """Importance ratio of a forced first token: one minus the probability of the sibling's that it differs from.
-
-        Exact where the tokens it was drawn from are all that the policy could sample; NaN without log-probabilities.
-        """
-        parent = self.segments[index].parent
-        sampled = [s for s in self.segments if s.parent == parent and not s.forced]
-        if not sampled or sampled[0].logprobs is None:
-            return math.nan
-        return -math.expm1(sampled[0].logprobs[0])
-
     def leaf_weights(self, kind: str = "by_branch") -> torch.Tensor:
         r"""
         Weight of each completion in its group, `(rows,)`, float64, adding up to 1.
@@ -121,9 +112,7 @@ class Branches:
         segment (`torch.Tensor` of shape `(B, T)`, int64):
             Segment of each token, numbered through the batch; -1 past a row's end.
         forced_ratio (`torch.Tensor` of shape `(B, T)`, float32):
-            1 on sampled tokens. On a forced one the importance ratio of the policy over how it was drawn,
-            $\\pi(a) / \\mu(a) = 1 - \\pi(a')$ for the sibling's first token a' that it had to differ from; NaN where
-            the sampler's log-probabilities are not known.
+            Importance ratio of the policy over how a token was drawn: 1 but for forced tokens.
         parent (`torch.Tensor` of shape `(N,)`, int64):
             Parent of each segment. The prompts are numbered N, N + 1, ... in the order of the trees.
         leaf (`torch.Tensor` of shape `(B,)`, int64):
@@ -147,7 +136,7 @@ def branches(trees: list[GrownTree], width: int) -> Branches:
             until = column + len(tree.segments[index].token_ids)
             segments[row, column:until] = offset + index
             if tree.segments[index].forced:
-                ratio[row, column] = tree.forced_ratio(index)
+                ratio[row, column] = tree.segments[index].forced_ratio
             column = until
     parent = [
         offsets[-1] + prompt if segment.parent < 0 else offsets[prompt] + segment.parent

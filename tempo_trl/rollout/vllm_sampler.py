@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -34,8 +33,18 @@ class VLLMSampler:
     """
 
     def __init__(self, trainer: GRPOTrainer):
-        self.trainer, self.vllm = trainer, trainer.vllm_generation
-        self.options = dict(self.vllm.generation_kwargs or {})
+        vllm = trainer.vllm_generation
+        self.trainer = trainer
+        self.options = dict(vllm.generation_kwargs or {})
+        self.how = {
+            "repetition_penalty": vllm.repetition_penalty,
+            "temperature": self.options.get("temperature", vllm.temperature),
+            "top_p": vllm.top_p,
+            "top_k": vllm.top_k,
+            "min_p": vllm.min_p or 0.0,
+        }
+        self.ends = set() if self.options.get("ignore_eos") else {*trainer.eos_token_ids}
+        self.ends |= {*(self.options.get("stop_token_ids") or ())}
         self.rounds = 0
 
     def sample(self, requests: Sequence[Request], top_k: int = 0) -> list[list[Continuation]]:
@@ -80,26 +89,19 @@ class VLLMSampler:
         return list(alike.values())
 
     def _call(self, requests: list[Request], place: int, top_k: int) -> list[list[Continuation]]:
-        temperature = self.options.get("temperature", self.vllm.temperature)
-        greedy = temperature < _GREEDY  # vLLM takes no n above 1 then: they would all be the same
         n, max_tokens = requests[0].n, requests[0].max_tokens
-        asked = 1 if greedy else n
-        answer = self.vllm.vllm_client.generate(
+        copies = n if self.how["temperature"] < _GREEDY else 1  # vLLM takes no n above 1 where all would be the same
+        answer = self.trainer.vllm_generation.vllm_client.generate(
             prompts=[request.prefix_ids for request in requests],
-            n=asked,
-            repetition_penalty=self.vllm.repetition_penalty,
-            temperature=self.vllm.temperature,
-            top_p=self.vllm.top_p,
-            top_k=self.vllm.top_k,
-            min_p=self.vllm.min_p or 0.0,
+            n=n // copies,
             max_tokens=max_tokens,
             logprobs=top_k,
             generation_kwargs=self.options | self._seed(place),
+            **self.how,
         )
         columns = answer["completion_ids"], answer["logprobs"], answer["logprob_token_ids"]
-        found = [self._continuation(*row, max_tokens, top_k) for row in zip(*columns, strict=True)]
-        if greedy:
-            return [[replace(continuation) for _ in range(n)] for continuation in found]
+        rows = [row for row in zip(*columns, strict=True) for _ in range(copies)]
+        found = [self._continuation(*row, max_tokens, top_k) for row in rows]
         return [found[start : start + n] for start in range(0, len(found), n)]
 
     def _seed(self, place: int) -> dict[str, int]:
@@ -118,12 +120,10 @@ class VLLMSampler:
         top_k: int,
     ) -> Continuation:
         """One completion of the server. At each position it has the likeliest tokens, and in any case the sampled."""
-        ends = () if self.options.get("ignore_eos") else self.trainer.eos_token_ids
-        ends = {*ends, *(self.options.get("stop_token_ids") or ())}
         return Continuation(
             token_ids,
             [of_step[ids.index(token)] for token, of_step, ids in zip(token_ids, logprobs, candidates, strict=True)],
-            stopped=len(token_ids) < max_tokens or token_ids[-1] in ends,
+            stopped=len(token_ids) < max_tokens or token_ids[-1] in self.ends,
             top=_top(candidates, logprobs, top_k) if top_k else None,
         )
 

@@ -18,7 +18,8 @@ class BaseTrainer(TreeForward, GRPOTrainer):
     [`~trl.GRPOTrainer`] that says early what cannot train, outlives a full disk, names a reward function that hangs
     and a vLLM server that is gone, and goes on after a resume with the prompts of the run that never stopped.
 
-    A subclass sets `_config_cls`, its configuration, and `_name`, which also ends a default `output_dir`.
+    A subclass sets `_config_cls`, its configuration, which has a method `check()` that raises ValueError for what
+    cannot be, and `_name`, which also ends a default `output_dir`.
 
     Args:
         model, reward_funcs, args, ...:
@@ -65,6 +66,8 @@ class BaseTrainer(TreeForward, GRPOTrainer):
                 "GRPOConfig: change the name where you build it."
             )
         checks.check_settings(args)
+        if self._config_cls is not GRPOConfig:
+            args.check()  # again: fields can be set after the configuration was built
         return args
 
     def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:
@@ -78,6 +81,12 @@ class BaseTrainer(TreeForward, GRPOTrainer):
     def _generate_single_turn(self, *args, **kwargs):
         with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
             return super()._generate_single_turn(*args, **kwargs)
+
+    def _generate(self, prompts):
+        if not isinstance(self.rollout_func, TreeRollout):
+            return super()._generate(prompts)
+        with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
+            return super()._generate(prompts)  # sends the weights before trees grow, outside of a single turn
 
     def _tokenize_prompts(self, prompts):
         tokenized = super()._tokenize_prompts(prompts)

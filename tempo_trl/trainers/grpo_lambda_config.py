@@ -67,14 +67,14 @@ class GRPOLambdaConfig(TreeForwardFields, GRPOConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_traces()
+        self.check()
 
     @property
     def trace_decay(self) -> float:
         """Gamma times lambda; 0 is GRPO."""
         return self.trace_gamma * self.trace_lambda
 
-    def check_traces(self) -> None:
+    def check(self) -> None:
         """Raise ValueError for a trace that is none, and for what of TRL it cannot go with."""
         for name in ("trace_lambda", "trace_gamma"):
             if not 0.0 <= getattr(self, name) <= 1.0:

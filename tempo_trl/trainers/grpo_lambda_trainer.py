@@ -64,11 +64,6 @@ class GRPOLambdaTrainer(BaseTrainer):
     _config_cls = GRPOLambdaConfig
     _traced_inputs = None  # the micro-batch at hand, while its epsilon-trace loss is computed
 
-    def _checked_config(self, args, model_name):
-        args = super()._checked_config(args, model_name)
-        args.check_traces()  # again: fields can be set after the configuration was built
-        return args
-
     def _compute_loss(self, model, inputs):
         args = self.args
         if args.trace_decay == 0:

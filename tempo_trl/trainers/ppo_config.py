@@ -90,9 +90,9 @@ class PPOConfig(TreeForwardFields, GRPOConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_ppo()
+        self.check()
 
-    def check_ppo(self) -> None:
+    def check(self) -> None:
         """Raise ValueError for what is no PPO, and for what of TRL would be silently without effect."""
         self._check_numbers()
         if self.kl_in not in KL_PLACES:

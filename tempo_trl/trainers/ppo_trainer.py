@@ -54,9 +54,10 @@ class PPOTrainer(TokenCreditTrainer):
         - Groups of `num_generations` are only how TRL samples; the off-policy mask looks at the mean advantage of a
           completion's tokens. In evaluation nothing is learned and the advantages are GRPO's.
 
-        Logged as `ppo/*`: the values' mean, the share of the returns' variance that they explain and `kl` (k1) when a
-        batch was sampled; the critic's loss, gradient norm before clipping and time in seconds (which TRL's
-        `step_time` lacks) each step. With `shared_trunk` the logged loss has `value_coef` times the critic's in it.
+        Logged as `ppo/*`: the values' mean, the share of the returns' variance that they explain and, with
+        `kl_in="reward"`, the mean `kl` (k1) when a batch was sampled; the critic's loss, gradient norm before clipping
+        and time in seconds (which TRL's `step_time` lacks) each step. With `shared_trunk` the logged loss has
+        `value_coef` times the critic's in it.
     """
 
     _tag_names = ["trl", "ppo"]
@@ -84,11 +85,6 @@ class PPOTrainer(TokenCreditTrainer):
         self._loss_sums = torch.zeros(2, device=self.accelerator.device)  # value loss and tokens since the last step
         self._critic_time = 0.0
 
-    def _checked_config(self, args, model_name):
-        args = super()._checked_config(args, model_name)
-        args.check_ppo()  # again: fields can be set after the configuration was built
-        return args
-
     def _tree_obstacle(self):
         if self.args.shared_trunk:
             return "with shared_trunk the critic reads the policy's hidden states row by row (shared_trunk=False)"
@@ -101,13 +97,12 @@ class PPOTrainer(TokenCreditTrainer):
             return  # nothing is learned from an evaluation, and TRL's advantages serve its loss
         rewards = self._own_rewards()
         mask = loss_mask(output) * ~rewards.isnan().unsqueeze(1)  # what no function scored trains nothing
-        kl = self._kl(output)
         token_rewards = at_last_token(rewards, mask)
-        if self.args.kl_in == "reward":
-            token_rewards = token_rewards - self.beta * kl
+        if self.args.kl_in == "reward" and self.beta != 0.0:
+            token_rewards = token_rewards - self.beta * self._kl(output, mask)
         values = self._values(output)
         advantages, returns = gae(token_rewards, values, mask, self.args.gae_gamma, self.args.gae_lambda)
-        number, mean, variance = self._log_batch(advantages, returns, values, kl, mask)
+        number, mean, variance = self._log_batch(advantages, returns, values, mask)
         if self.args.whiten_advantages:
             advantages = whiten(advantages, mask, mean, variance)
         self._use_advantages(output, advantages)
@@ -115,14 +110,14 @@ class PPOTrainer(TokenCreditTrainer):
         output |= {"values": values, "returns": returns, "value_mask": mask, "num_value_tokens": number}
         self._log_table(output)
 
-    def _kl(self, output: dict) -> torch.Tensor:
-        """log old - log reference of each token, the policy's side of the KL divergence; 0 without a reference."""
-        if "ref_per_token_logps" not in output:
-            return torch.zeros_like(output["completion_ids"], dtype=torch.float32)
+    def _kl(self, output: dict, mask: torch.Tensor) -> torch.Tensor:
+        """log old - log reference of each token, `(B, T)`; logs its mean."""
         old = output.get("old_per_token_logps")
         if old is None:  # TRL leaves them out where the first update is on policy and there is no second
             old = self._policy_forward(output)
-        return old - output["ref_per_token_logps"]
+        kl = old - output["ref_per_token_logps"]
+        self._log_sums("ppo", {"kl": ((kl * mask).sum().item(), mask.sum().item())})
+        return kl
 
     @torch.no_grad()
     def _policy_forward(self, output: dict) -> torch.Tensor:
@@ -145,16 +140,14 @@ class PPOTrainer(TokenCreditTrainer):
         parts = zip(*(output[name].split(rows) for name in names), strict=True)
         return torch.cat([self.critic.values(dict(zip(names, part, strict=True))) for part in parts])
 
-    def _log_batch(self, advantages, returns, values, kl, mask) -> tuple[torch.Tensor, ...]:
+    def _log_batch(self, advantages, returns, values, mask) -> tuple[torch.Tensor, ...]:
         """Log the batch's `ppo/*` over all ranks; number, mean and variance of its advantages."""
-        local = torch.stack([moments(x, mask) for x in (advantages, returns, returns - values, values, kl)])
+        local = torch.stack([moments(x, mask) for x in (advantages, returns, returns - values, values)])
         totals = self.accelerator.reduce(local, reduction="sum")
-        (mean, variance), (_, spread), (_, error), (value, _), (kl_mean, _) = map(mean_and_variance, totals)
+        (mean, variance), (_, spread), (_, error), (value_mean, _) = map(mean_and_variance, totals)
         metrics = self._metrics["train"]
-        metrics["ppo/value_mean"].append(value.item())
+        metrics["ppo/value_mean"].append(value_mean.item())
         metrics["ppo/explained_variance"].append((1 - error / spread).item() if spread else 0.0)
-        if self.beta != 0.0:
-            metrics["ppo/kl"].append(kl_mean.item())
         return totals[0, 0], mean, variance
 
     # Learning: the policy's loss, and the critic's

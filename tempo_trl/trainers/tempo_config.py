@@ -80,9 +80,9 @@ class TEMPOConfig(FixedTreeFields, EntropyTreeFields, TreeForwardFields, GRPOCon
         if self.num_generations == 0:  # TRL refuses 1, and divides by it first
             raise ValueError("`num_generations` must be at least 2, got 0: TEMPO compares the completions of a group.")
         super().__post_init__()
-        self.check_credit()
+        self.check()
 
-    def check_credit(self) -> None:
+    def check(self) -> None:
         """Raise ValueError for a credit or a rollout that is none."""
         if not 0.0 <= self.td_coef < math.inf:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -53,12 +54,21 @@ class TEMPOTrainer(TokenCreditTrainer):
         ValueError: if `args` is not a [`TEMPOConfig`].
 
     Note:
-        Three things of TRL would lose or bend token credit and are put right here. Sequence-level importance ratios
-        (`importance_sampling_level="sequence"`) become GSPO-token's, which have the same value and keep each token's
-        advantage. The off-policy mask looks at the sign of the outcome, not at that of each token. Groups whose
-        rewards are all equal get exactly 0, not the rounding error of their mean. With `td_coef=0` nothing is
-        touched: training is [`~trl.GRPOTrainer`]'s, bit for bit. Beside credit, a resumed run goes on with the prompts
-        of the run that never stopped in later epochs too.
+        With sequence-level importance ratios (`importance_sampling_level="sequence"`) tokens keep their own advantage
+        by GSPO-token's ratio, and the off-policy mask looks at the sign of the outcome ([`TokenCreditTrainer`]).
+        Groups whose rewards are all equal get exactly 0, not the rounding error of their mean. With `td_coef=0`
+        nothing is touched: training is [`~trl.GRPOTrainer`]'s, bit for bit. Beside credit, a resumed run goes on with
+        the prompts of the run that never stopped in later epochs too.
+
+        On grown trees (`rollout` other than `"iid"`) P2T reads the tree off the token ids. With the weights w of the
+        leaves (`leaf_weights`) in every mean and every sum over completions, what TEMPO guarantees for independent
+        ones goes on to hold: the TD errors of a completion add up to r - V(root), and the completions through an edge
+        together give it W(edge) (V(after) - V(root)) as outcome and W(edge) (V(after) - V(before)) as TD, W their
+        weight. A weighted sum over completions has the expectation of one independent sample where every child is
+        sampled alike and weighs alike (`"by_branch"` on fixed trees, whatever ends early). What is lost: completions
+        that share a sampled token are dependent, so a group of them is worth fewer than as many independent ones;
+        `"uniform"` leans to bushy branches; and a forced token is no sample of the policy (`forced_tokens`). The
+        prefix baseline leaves a token's whole branch out instead of its completion alone.
     """
 
     _tag_names = ["trl", "tempo"]
@@ -78,15 +88,11 @@ class TEMPOTrainer(TokenCreditTrainer):
 
     _config_cls = TEMPOConfig
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    @cached_property
+    def _covariance(self) -> PrefixCovariance | None:
+        """What a prefix baseline has learned about its shrinkage; None where it does not learn."""
         learns = self.args.advantage_estimator == "prefix_baseline" and self.args.prefix_shrinkage == "auto"
-        self._covariance = PrefixCovariance() if learns else None
-
-    def _checked_config(self, args, model_name):
-        args = super()._checked_config(args, model_name)
-        args.check_credit()  # again: fields can be set after the configuration was built
-        return args
+        return PrefixCovariance() if learns else None
 
     def _tree_rollout(self, args):
         grow = {"fixed": grown_trees.fixed, "entropy": grown_trees.entropy}.get(args.rollout)
@@ -108,7 +114,7 @@ class TEMPOTrainer(TokenCreditTrainer):
         own_tokens = groups.own, slice(0, width)
         if self.args.advantage_estimator == "prefix_baseline":
             self._use_advantages(output, self._over_baseline(tree, groups, weights)[own_tokens])
-        elif self.args.td_coef > 0 or weights is not None:
+        elif self.args.td_coef > 0 or self._trees is not None:
             self._use_advantages(output, advantages[own_tokens])
         self._treat_trees(output)
 

@@ -11,6 +11,7 @@ from trl.models.utils import disable_gradient_checkpointing
 from tempo_trl.packing import pack_rows, register_tree_attention
 from tempo_trl.trainers.group_shuffle import ROW, keep_groups_together, warn_of_groups_cut_by_micro_batches
 from tempo_trl.trainers.tree_check import FirstBatch, inattention
+from tempo_trl.trainers.tree_forward_config import TreeForwardFields
 from tempo_trl.trainers.tree_obstacles import obstacle
 
 OF_TEXT = ("batch_size", "compute_entropy", "compute_aux_loss")  # arguments of a pass that are not of its images
@@ -52,6 +53,8 @@ class TreeForward:
         super().__init__(*args, **kwargs)
         self._tree_sums = defaultdict(lambda: NO_PASS)  # by mode, since it was last logged
         self._tree_state = State.OFF
+        if isinstance(self.args, TreeForwardFields):
+            self.args.check_tree_forward()  # again: fields can be set after the configuration was built
         if self._tree_forward != "off":
             register_tree_attention()
             self._tree_state = State.UNTRIED

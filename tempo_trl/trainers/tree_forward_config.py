@@ -27,8 +27,12 @@ class TreeForwardFields:
     )
 
     def __post_init__(self):
+        self.check_tree_forward()
+        super().__post_init__()
+
+    def check_tree_forward(self) -> None:
+        """Raise ValueError for another word."""
         # YAML reads a bare `off` and `on` as booleans.
         self.tree_forward = {False: "off", True: "on"}.get(self.tree_forward, self.tree_forward)
         if self.tree_forward not in TREE_FORWARD:
             raise ValueError(f"`tree_forward` must be one of {TREE_FORWARD}, got {self.tree_forward!r}.")
-        super().__post_init__()

@@ -33,8 +33,8 @@ class SiblingCreditFields:
             raise ValueError(f"`shared_tokens` must be one of {SHARED_TOKENS}, got {self.shared_tokens!r}.")
         if self.multi_objective_aggregation != "sum_then_normalize":
             raise ValueError(
-                f"`multi_objective_aggregation` must be 'sum_then_normalize', got {self.multi_objective_aggregation!r}:"
-                " siblings are compared by one reward, without GRPO's normalisation of each function."
+                f"`multi_objective_aggregation` is {self.multi_objective_aggregation!r}, but siblings are compared by "
+                "one reward, without GRPO's normalisation of each function: leave it at 'sum_then_normalize'."
             )
         if self.scale_rewards != GRPOConfig.scale_rewards:
             raise ValueError(
@@ -67,9 +67,9 @@ class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, TreeForwardFields, GRP
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_tree()
+        self.check()
 
-    def check_tree(self) -> None:
+    def check(self) -> None:
         """Raise ValueError for a tree or a credit that is none."""
         self.check_fixed_tree()
         self.check_credit()
@@ -92,18 +92,25 @@ class TreeRPOEntropyConfig(SiblingCreditFields, EntropyTreeFields, TreeForwardFi
         top_k (`int`, *optional*, defaults to `25`), repetition_penalty (`float`, *optional*, defaults to `1.1`):
             Sampling (section 4.2.2). TRL's loss divides the logits by the temperature, and knows nothing of the
             other three.
+        vllm_importance_sampling_correction (`bool`, *optional*, defaults to `False`):
+            TRL's default is `True`. The tokens that the cuts above leave are likelier under the sampler than under
+            the policy of the loss, each of them: over a completion the correction would weigh it down to nothing.
     """
 
     temperature: float = field(default=0.6, metadata={"help": "Sampling temperature; the text has 0.6."})
     top_p: float = field(default=0.85, metadata={"help": "Nucleus sampling; the text has 0.85."})
     top_k: int = field(default=25, metadata={"help": "Tokens that can be sampled; the text has 25."})
     repetition_penalty: float = field(default=1.1, metadata={"help": "Repetition penalty; the text has 1.1."})
+    vllm_importance_sampling_correction: bool = field(
+        default=False,
+        metadata={"help": "Whether to correct for what vLLM samples; not with top_p, top_k or a repetition penalty."},
+    )
 
     def __post_init__(self):
         super().__post_init__()
-        self.check_tree()
+        self.check()
 
-    def check_tree(self) -> None:
+    def check(self) -> None:
         """Raise ValueError for a tree or a credit that is none."""
         self.check_entropy_tree()
         self.check_credit()

@@ -56,11 +56,6 @@ class TreeRPOTrainer(TokenCreditTrainer):
     _config_cls = TreeRPOConfig
     _average = "children"
 
-    def _checked_config(self, args, model_name):
-        args = super()._checked_config(args, model_name)
-        args.check_tree()  # again: fields can be set after the configuration was built
-        return args
-
     def _tree_rollout(self, args):
         return grown_trees.fixed(args)
 

@@ -15,7 +15,7 @@ REWARDS = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0])
 
 
 def tree_of(shape) -> GrownTree:
-    """A tree from nested lists: `[[], [[], []]]` is a leaf and a node of two leaves. Segments have one to three tokens."""
+    """A tree from nested lists, `[[], [[], []]]`: a leaf, and a node of two leaves. Segments vary in length."""
     tree = GrownTree()
 
     def grow(children, parent):
@@ -48,7 +48,9 @@ def mean(values):
 
 
 def value_in_recursion(tree, rewards, segment, average):
-    leaf_value = {leaf: mean([r for r, end in zip(rewards, tree.rows, strict=True) if end == leaf]) for leaf in tree.rows}
+    leaf_value = {
+        leaf: mean([r for r, end in zip(rewards, tree.rows, strict=True) if end == leaf]) for leaf in tree.rows
+    }
     children = tree.children()
 
     def below(index):
@@ -121,7 +123,9 @@ def test_with_one_level_and_trls_scale_it_is_grpo():
     from tempo_trl.credit.advantages import outcome_advantages
 
     rewards = torch.tensor([1.0, 0.0, 0.0, 0.7])
-    advantages = sibling_advantages(torch.arange(4)[:, None], torch.full((4,), 4), torch.arange(4), rewards, scale="std")
+    advantages = sibling_advantages(
+        torch.arange(4)[:, None], torch.full((4,), 4), torch.arange(4), rewards, scale="std"
+    )
     torch.testing.assert_close(advantages[:, 0], outcome_advantages(rewards, 4).float())
 
 

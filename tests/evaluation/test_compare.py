@@ -211,14 +211,22 @@ def test_runs_of_one_method_are_its_seeds_and_make_one_curve(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_record_of_a_run_comes_before_its_path(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "setting", "method"),
+    [
+        ("GRPO", {"top_entropy_quantile": 0.2}, "hepo"),
+        ("TEMPO", {"advantage_estimator": "prefix_baseline"}, "prefix_baseline"),
+        ("TreeRPO_entropy", {}, "treerpo_entropy"),
+    ],
+)
+def test_the_record_of_a_run_comes_before_its_path(name, setting, method, tmp_path):
     run = trained(runs_of(tmp_path, "grpo")[0], [0.1])
     (run / "tempo").mkdir()
-    record = {"method": "GRPO", "seed": 9, "model": {"name": "Qwen/Qwen3-4B"}, "dataset": {}}
-    record["config"] = {"script": {"task": "medqa"}, "training": {"top_entropy_quantile": 0.2}}
+    record = {"method": name, "seed": 9, "model": {"name": "Qwen/Qwen3-4B"}, "dataset": {}}
+    record["config"] = {"script": {"task": "medqa"}, "training": setting}
     (run / "tempo/run.json").write_text(json.dumps(record))
     [read] = read_runs([run])
-    assert (read.method, read.model, read.trained_on, read.seed) == ("hepo", "qwen3-4b", "medqa", 9)
+    assert (read.method, read.model, read.trained_on, read.seed) == (method, "qwen3-4b", "medqa", 9)
 
 
 def test_a_run_without_evaluation_has_curves_and_one_without_training_has_cells(tmp_path):

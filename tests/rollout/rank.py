@@ -23,6 +23,7 @@ GROWERS = {
         4, min_segment_tokens=1, entropy_threshold=0.3, delimiters=[chr(c) for c in range(33, 126)]
     ),
 }
+FLAT = FixedTree(4, 1, 6)  # grown in one round
 
 
 class CountingSampler(TransformersSampler):
@@ -56,6 +57,7 @@ def main(model: str, folder: str, grower: str, weights: str) -> None:
     trainer.model.train()
     take_the_likeliest(trainer)
     CountingSampler.sizes.clear()
+    rollout.grower = FLAT if rank else GROWERS[grower]
     output = rollout(prompts[: 8 if rank else 16], trainer)
     written = {
         "trees": rollout.trees,

@@ -183,10 +183,10 @@ def test_the_alternative_is_drawn_from_the_rest_in_proportion():
     generator = torch.Generator().manual_seed(0)
     top = one_step([0.5, 0.3, 0.1, 0.06, 0.04])
     draws = [alternative(top, 1, 4, False, generator) for _ in range(4000)]
-    counts = torch.bincount(torch.tensor([token for token, _ in draws]), minlength=5) / 4000
+    counts = torch.bincount(torch.tensor([forced.token for forced in draws]), minlength=5) / 4000
     expected = torch.tensor([0.5, 0.0, 0.1, 0.06, 0.0]) / 0.66
     torch.testing.assert_close(counts, expected, atol=0.025, rtol=0)
-    assert dict(draws)[2] == pytest.approx(math.log(0.1))
+    assert all(forced.logprob == pytest.approx(math.log(0.1)) for forced in draws if forced.token == 2)
 
 
 def test_the_greedy_alternative_is_the_likeliest_other_token():
@@ -225,3 +225,16 @@ def test_the_same_seed_draws_the_same_tree():
 def test_settings_below_their_least_are_refused(options):
     with pytest.raises(ValueError, match=f"`{next(iter(options))}`"):
         EntropyTree(**({"num_generations": 4} | options))
+
+
+def test_the_ratio_of_a_forced_token_is_the_policy_s_probability_over_that_of_its_draw():
+    """Over all tokens that were taken and all draws, the ratio undoes how the alternative was drawn."""
+    probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    top = Top(torch.arange(4)[None], probabilities.log()[None])
+    for taken in range(4):
+        drawn = [alternative(top, taken, 3, False, torch.Generator().manual_seed(seed)) for seed in range(300)]
+        candidates = [token for token in range(3) if token != taken]
+        mass = probabilities[candidates].sum().item()
+        assert {forced.token for forced in drawn} == set(candidates)
+        assert all(forced.ratio == pytest.approx(mass) for forced in drawn)
+        assert all(forced.logprob == pytest.approx(probabilities[forced.token].log().item()) for forced in drawn)

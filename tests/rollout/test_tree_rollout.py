@@ -1,6 +1,7 @@
 """Grown trees inside TRL's trainer: its completions are the tree's, its weights the sampler's, and what is refused."""
 
 import copy
+from string import ascii_letters
 
 import pytest
 import torch
@@ -156,3 +157,15 @@ def test_tools_are_refused_at_the_first_call(tiny_model, tmp_path):
     trainer.tools = [print]
     with pytest.raises(ValueError, match="Tools and environments"):
         trainer.rollout_func(["a"] * 4, trainer)
+
+
+def test_stop_strings_of_the_configuration_end_completions(tiny_model, tmp_path):
+    rollout = TreeRollout(FixedTree(2, 2, 6))
+    stops = list(ascii_letters)
+    trainer = build(tiny_model, tmp_path, rollout, top_k=0, generation_kwargs={"stop_strings": stops})
+    trainer.train()
+    completions = [ids for _, completion_ids, _ in trainer.seen for ids in completion_ids]
+    assert any(trainer._tokenizer.decode(ids)[-1] in stops for ids in completions)
+    for ids in completions:
+        assert not any(stop in trainer._tokenizer.decode(ids[:-1]) for stop in stops)
+        assert trainer._tokenizer.pad_token_id not in ids

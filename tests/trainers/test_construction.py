@@ -1,7 +1,9 @@
 """What is refused or warned about before a step is spent, or at the first batch."""
 
 import math
+import re
 import warnings
+from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +13,16 @@ from peft import LoraConfig, get_peft_model
 from transformers import BloomConfig, GenerationConfig, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl import (
+    GRPOLambdaConfig,
+    PPOConfig,
+    TEMPOConfig,
+    TEMPOTrainer,
+    TreeRPOConfig,
+    TreeRPOEntropyConfig,
+)
 from tempo_trl.trainers import checks
+from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields
 
 from ..tiny import tiny_model_config, tiny_tokenizer
 from .recording import config, parity, questions, train
@@ -36,13 +46,19 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
     )
     ours, stock = ours.to_dict(), stock.to_dict()
     assert {key for key in stock if ours[key] != stock[key] and key != "logging_dir"} == {"epsilon_high"}
-    assert ours.keys() - stock.keys() == {"td_coef"}
+    trees = {field.name for fields_of in (FixedTreeFields, EntropyTreeFields) for field in fields(fields_of)}
+    own = {"td_coef", "advantage_estimator", "prefix_shrinkage", "rollout", "leaf_weights"}
+    assert ours.keys() - stock.keys() == own | trees
 
 
-def test_every_field_is_documented_twice():
-    for name in ("td_coef", "epsilon_high"):
-        assert f"{name} (`float`" in TEMPOConfig.__doc__
-        assert TEMPOConfig.__dataclass_fields__[name].metadata["help"]
+@pytest.mark.parametrize("config_cls", [TEMPOConfig, TreeRPOConfig, TreeRPOEntropyConfig, GRPOLambdaConfig, PPOConfig])
+def test_every_field_of_a_configuration_is_documented_twice(config_cls):
+    documented = " ".join(base.__doc__ for base in config_cls.__mro__ if base is not GRPOConfig and base.__doc__)
+    for field in fields(config_cls):
+        stock = GRPOConfig.__dataclass_fields__.get(field.name)
+        if stock is None or (stock.default, stock.default_factory) != (field.default, field.default_factory):
+            assert re.search(rf"\b{field.name} \(`", documented), field.name
+            assert field.metadata["help"], field.name
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """The matrix: every method with LoRA, a KL term, several iterations, a resume, and two ranks."""
 
+import re
+import shutil
+
 import pytest
 import torch
 
@@ -11,11 +14,14 @@ from tempo_trl.credit.siblings import sibling_advantages
 from tempo_trl.rollout.tree import branches
 
 from ..credit.groups import as_tensors
+from ..test_readme import glossary
+from .engines import launcher_of
 from .every_method import EVERY_METHOD, TREES, trainer_of
 from .launching import run_ranks, torchrun
 from .recording import weights
 
 EVERYTHING = {"lora": True, "beta": 0.04, "num_iterations": 2, "steps_per_generation": 2, "max_steps": 8}
+OF_THE_RANKS = ("beta=0.04", "num_iterations=2", "max_steps=4")
 PREFIXES = ("tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
 SPLIT = [method for method in EVERY_METHOD if method not in TREES]
 
@@ -42,8 +48,8 @@ def test_with_lora_a_kl_term_and_iterations_a_resumed_run_is_the_run_that_never_
 @pytest.fixture(scope="module")
 def ranks(tiny_model, tmp_path_factory):
     """What two ranks saw of a run of each method, with a KL term and two iterations."""
-    options = ("beta=0.04", "num_iterations=2", "max_steps=4")
-    return run_ranks(torchrun(2), 2, "tests.trainers.every_method", tiny_model, tmp_path_factory.mktemp("r"), *options)
+    folder = tmp_path_factory.mktemp("ranks")
+    return run_ranks(torchrun(2), 2, "tests.trainers.every_method", tiny_model, folder, *OF_THE_RANKS)
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)
@@ -112,3 +118,21 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) ->
         return advantages
     inside = torch.arange(ids.shape[1]) < lengths[:, None]
     return outcome_advantages(rewards, size).float()[:, None] * inside
+
+
+@pytest.mark.parametrize("method", EVERY_METHOD)
+def test_every_metric_of_ours_is_explained_in_the_readme(method, ranks):
+    logged = {name for entry in ranks[0][method]["history"] for name in entry if name.split("/")[0] in PREFIXES}
+    assert {re.sub(r"_\d+$", "_L", name) for name in logged} <= glossary()
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="not run here: DeepSpeed compiles with g++")
+def test_zero2_arrives_at_the_weights_of_ddp_with_every_method(ranks, tiny_model, tmp_path):
+    pytest.importorskip("deepspeed")
+    launcher = launcher_of("zero2", tmp_path)
+    sharded = run_ranks(launcher, 2, "tests.trainers.every_method", tiny_model, tmp_path, *OF_THE_RANKS)
+    for method in EVERY_METHOD:
+        assert sharded[0][method]["batches"][0]["ids"] == ranks[0][method]["batches"][0]["ids"]
+        for name, value in ranks[0][method]["weights"].items():
+            ours = sharded[0][method]["weights"][name]
+            torch.testing.assert_close(ours, value, rtol=1e-4, atol=1e-5, msg=f"{method}, {name}")

@@ -35,21 +35,25 @@ def flat(gradients) -> torch.Tensor:
     return torch.cat([gradient.flatten() for gradient in gradients])
 
 
-@pytest.mark.parametrize("accumulation", [1, 4])
-def test_the_critics_gradient_is_that_of_half_the_mean_square(accumulation, tiny_model, tmp_path):
+@pytest.mark.parametrize(("accumulation", "steps"), [(1, 1), (4, 1), (1, 2), (2, 2)])
+def test_the_critics_mean_gradient_is_that_of_half_the_mean_square(accumulation, steps, tiny_model, tmp_path):
+    """Of all the tokens of a generation, however many steps and micro-batches it is cut into."""
     args = config(
         tmp_path,
         PPOConfig,
-        per_device_train_batch_size=8 // accumulation,
+        per_device_train_batch_size=8 // (accumulation * steps),
         gradient_accumulation_steps=accumulation,
-        max_steps=1,
+        steps_per_generation=accumulation * steps,
+        num_iterations=1,
+        max_steps=steps,
         critic_learning_rate=0.0,
     )
     trainer = RecordingPPO(tiny_model, share_of_threes, args, questions())
     give_the_head_an_opinion(trainer)
     twin = copy.deepcopy(trainer.critic.module)
     trainer.train()
-    batch, (recorded,) = trainer.batches[0], trainer.gradients
+    (batch,), recorded = trainer.batches, torch.stack(trainer.gradients).mean(dim=0)
+    assert len(trainer.gradients) == steps
     ids, mask = (torch.cat([batch[f"prompt_{k}"], batch[f"completion_{k}"]], dim=1) for k in ("ids", "mask"))
     values = twin(input_ids=ids, attention_mask=mask).logits[..., 0][:, -batch["values"].shape[1] - 1 : -1]
     twin.zero_grad(set_to_none=True)

@@ -1,0 +1,191 @@
+"""A grown tree and its tensors: weights, branches, and the same values from the ids alone."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.credit import prefix_values
+from tempo_trl.credit.advantages import credit_tokens, prefix_tree
+from tempo_trl.credit.siblings import segment_values
+from tempo_trl.rollout.tree import GrownTree, Segment, branches
+
+from ..credit.groups import as_tensors
+
+
+def tree_of(shape, distinct: bool = True) -> GrownTree:
+    """A tree from nested lists, `[[], [[], []]]`: a leaf, and a node of two leaves. Siblings begin differently."""
+    tree = GrownTree()
+
+    def grow(children, parent):
+        for number, child in enumerate(children):
+            tree.segments.append(Segment(parent, [number if distinct else 0] + [7] * (number % 3)))
+            grow(child, len(tree.segments) - 1)
+
+    grow(shape, -1)
+    tree.rows = tree.leaves()
+    return tree
+
+
+def fixed(children: int, depth: int, ends: set[tuple[int, ...]] = frozenset()) -> GrownTree:
+    """A tree of equal steps; the paths in `ends` end early and stand for the leaves that they close."""
+    tree = GrownTree()
+
+    def grow(parent, path):
+        for number in range(children):
+            tree.segments.append(Segment(parent, [number, 9]))
+            index, here = len(tree.segments) - 1, (*path, number)
+            if here in ends or len(here) == depth:
+                tree.rows += [index] * children ** (depth - len(here))
+            else:
+                grow(index, here)
+
+    grow(-1, ())
+    return tree
+
+
+shapes = st.recursive(st.just([]), lambda children: st.lists(children, min_size=1, max_size=3), max_leaves=10)
+trees = shapes.filter(bool).map(tree_of)
+
+
+def rewarded(tree):
+    return torch.tensor([float(hash((leaf, 3)) % 5) for leaf in tree.rows])
+
+
+def group_of(tree: GrownTree) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """The completions of a tree as a group of rows with rewards."""
+    return *as_tensors([tree.completion_ids(leaf) for leaf in tree.rows], rewarded(tree).tolist()), len(tree.rows)
+
+
+def ends_of_segments(tree: GrownTree) -> list[tuple[int, int, int]]:
+    """(row, tokens before its end, segment) for each segment of each row."""
+    return [
+        (row, sum(len(tree.segments[above].token_ids) for above in tree.path(segment)), segment)
+        for row, leaf in enumerate(tree.rows)
+        for segment in tree.path(leaf)
+    ]
+
+
+@given(trees, st.sampled_from(["uniform", "by_branch"]))
+def test_weights_add_up_to_one_and_are_shared_by_the_rows_of_a_leaf(tree, kind):
+    weights = tree.leaf_weights(kind)
+    assert weights.sum().item() == pytest.approx(1.0)
+    tree.rows.append(tree.rows[0])
+    repeated = tree.leaf_weights(kind)
+    assert repeated[0] == repeated[-1] == pytest.approx(weights[0].item() / 2)
+
+
+def test_by_branch_gives_every_child_equal_say_and_uniform_every_leaf():
+    tree = tree_of([[], [[], [], []]])
+    assert tree.leaf_weights("by_branch").tolist() == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
+    assert tree.leaf_weights("uniform").tolist() == [1 / 4] * 4
+
+
+def test_a_fixed_tree_that_repeats_branches_that_ended_early_weighs_all_rows_alike():
+    tree = fixed(3, 3, ends={(0,), (1, 2)})
+    assert len(tree.rows) == 27
+    assert tree.leaf_weights("by_branch").tolist() == pytest.approx([1 / 27] * 27)
+    assert tree.leaf_weights("uniform").max() > 1.5 / 27
+
+
+@given(trees)
+def test_values_from_the_ids_are_those_of_the_explicit_tree(tree):
+    ids, lengths, rewards, size = group_of(tree)
+    grown = branches([tree], ids.shape[1])
+    for kind, average in (("by_branch", "children"), ("uniform", "leaves")):
+        values = prefix_values(ids, lengths, rewards, size, weights=tree.leaf_weights(kind))
+        explicit = segment_values(grown.parent, grown.leaf, rewards, average).float()
+        for row, end, segment in ends_of_segments(tree):
+            torch.testing.assert_close(values[row, end], explicit[segment])
+        torch.testing.assert_close(values[:, 0], explicit[-1].expand(size))
+
+
+def test_values_from_the_ids_of_a_fixed_tree_need_no_weights():
+    tree = fixed(2, 3, ends={(0,), (1, 1)})
+    ids, lengths, rewards, size = group_of(tree)
+    grown = branches([tree], ids.shape[1])
+    values = prefix_values(ids, lengths, rewards, size)
+    explicit = segment_values(grown.parent, grown.leaf, rewards, "children").float()
+    for row, end, segment in ends_of_segments(tree):
+        torch.testing.assert_close(values[row, end], explicit[segment])
+
+
+@given(trees, st.sampled_from(["uniform", "by_branch"]))
+def test_td_errors_of_a_weighted_group_telescope_and_its_outcome_sums_to_the_edge_s_value(tree, kind):
+    """Theorems 1 and 3 of TEMPO hold with weights: see the page on the methods' formulas."""
+    ids, lengths, rewards, size = group_of(tree)
+    weights = tree.leaf_weights(kind)
+    values = prefix_values(ids, lengths, rewards, size, weights=weights)
+    outcome, _ = credit_tokens(prefix_tree(ids, lengths, size), rewards, ids.shape[1], 0.0, weights)
+    advantages, td = credit_tokens(prefix_tree(ids, lengths, size), rewards, ids.shape[1], 1.0, weights)
+    flat = bool((rewards == rewards[0]).all())
+    for row in range(size):
+        expected = 0.0 if flat else (rewards[row] - values[row, 0]).item()
+        assert td[row].sum().item() == pytest.approx(expected, abs=1e-5)
+    for row, end, segment in ends_of_segments(tree):
+        through = torch.tensor([segment in tree.path(leaf) for leaf in tree.rows])
+        summed = (advantages - outcome)[through, end - 1].sum() / size
+        delta = 0.0 if flat else (values[row, end] - values[row, end - 1]).item()
+        assert summed.item() == pytest.approx(weights[through].sum().item() * delta, abs=1e-5)
+        share = weights[through].sum().item() * (0.0 if flat else (values[row, end] - values[row, 0]).item())
+        assert (outcome[through, end - 1].sum() / size).item() == pytest.approx(share, abs=1e-5)
+
+
+def test_equal_weights_are_no_weights():
+    tree = fixed(2, 2)
+    ids, lengths, rewards, size = group_of(tree)
+    weighted = credit_tokens(prefix_tree(ids, lengths, size), rewards - rewards.mean(), 9, 1.0, tree.leaf_weights())
+    plain = credit_tokens(prefix_tree(ids, lengths, size), rewards - rewards.mean(), 9, 1.0)
+    for ours, expected in zip(weighted, plain, strict=True):
+        torch.testing.assert_close(ours, expected)
+
+
+def expected_mean(kind: str) -> float:
+    """Expectation of the weighted mean reward over all trees of two children and two steps of a small process.
+
+    A step ends the completion with probability 0.3, for a reward of 1; whoever takes two steps earns 0.
+    """
+    total = 0.0
+    for ended in itertools.product([True, False], repeat=2):
+        probability, tree, rewards = 1.0, GrownTree(), []
+        for number, ends in enumerate(ended):
+            probability *= 0.3 if ends else 0.7
+            tree.segments.append(Segment(-1, [number]))
+            index = len(tree.segments) - 1
+            if not ends:
+                tree.segments += [Segment(index, [0]), Segment(index, [1])]
+            leaves = [index] * 2 if ends else [index + 1, index + 2]
+            tree.rows += leaves
+            rewards += [float(ends)] * 2
+        total += probability * (tree.leaf_weights(kind) * torch.tensor(rewards)).sum().item()
+    return total
+
+
+def test_by_branch_is_unbiased_where_branches_end_early_and_uniform_is_not():
+    assert expected_mean("by_branch") == pytest.approx(0.3)
+    assert expected_mean("uniform") < 0.25
+
+
+@given(st.lists(trees, min_size=1, max_size=3))
+def test_the_tensors_of_a_batch_name_each_token_s_segment(forest):
+    width = max(len(tree.completion_ids(leaf)) for tree in forest for leaf in tree.rows)
+    grown = branches(forest, width)
+    rows = [(tree, leaf) for tree in forest for leaf in tree.rows]
+    offsets = dict(zip(map(id, forest), itertools.accumulate([0, *(len(t.segments) for t in forest)]), strict=False))
+    for (tree, leaf), segment, end in zip(rows, grown.segment.tolist(), grown.leaf.tolist(), strict=True):
+        named = [offsets[id(tree)] + s for s in tree.path(leaf) for _ in tree.segments[s].token_ids]
+        assert segment == named + [-1] * (width - len(named))
+        assert end == offsets[id(tree)] + leaf
+    assert grown.parent.max() < len(grown.parent) + len(forest)
+
+
+def test_the_first_token_of_a_forced_segment_carries_its_ratio():
+    tree = GrownTree([Segment(-1, [4, 5]), Segment(-1, [6, 7], forced=True, forced_ratio=0.25)], [0, 1])
+    assert branches([tree], 2).forced_ratio.tolist() == [[1.0, 1.0], [0.25, 1.0]]
+
+
+def test_an_unknown_weighting_is_refused():
+    with pytest.raises(ValueError, match=r"`leaf_weights` must be one of .*, got 'leaf'"):
+        tree_of([[]]).leaf_weights("leaf")

@@ -1,0 +1,107 @@
+"""The estimate of PPO's critic against the bytes of a real one, and when they are needed."""
+
+from argparse import Namespace
+
+import pytest
+import torch
+from transformers import AutoModelForTokenClassification
+
+from tempo_trl.check import memory_rows
+from tempo_trl.critic_memory import critic_parameters, critic_rows, value_head_parameters
+from tempo_trl.launch_plan import ALL, Engine, LaunchPlan
+from tempo_trl.memory import ALWAYS, CRITIC, SAMPLING, UPDATING, Row, needs
+from tempo_trl.model_shape import model_shape
+from tempo_trl.train_arguments import RunArguments, parse
+from tempo_trl.trainers.critic import Critic
+
+from .test_memory import CONFIGS, HAND, load
+from .tiny import tiny_model_config
+
+ZERO_2 = LaunchPlan(2, 1, Engine("DeepSpeed ZeRO-2", "DeepSpeed", ALL[1:], 2), "bf16")
+
+
+def ppo_run(tmp_path, tiny_model, flags: str) -> RunArguments:
+    run = f"--method ppo --task demo --reward_funcs tempo_trl.demo.task.correct_answer --output_dir {tmp_path}"
+    return parse(f"{run} --model_name_or_path {tiny_model} --use_cpu true {flags}".split())
+
+
+def rows_of(tmp_path, tiny_model, flags: str = "--bf16 true") -> dict[str, Row]:
+    return {row.name: row for row in memory_rows(ZERO_2, ppo_run(tmp_path, tiny_model, flags))[1]}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_critic_has_the_parameters_of_a_real_token_classifier(name):
+    config = CONFIGS[name]()
+    shape = model_shape(config)
+    config.num_labels = 1
+    model = AutoModelForTokenClassification.from_config(config)
+    assert critic_parameters(shape) == sum(p.numel() for p in model.parameters())
+    assert value_head_parameters(shape) == sum(p.numel() for p in model.score.parameters())
+
+
+def test_a_critic_s_state_is_as_large_as_a_real_one_after_a_step():
+    config = tiny_model_config(300)
+    shape = model_shape(config)
+    config.num_labels = 1
+    critic = real_critic(AutoModelForTokenClassification.from_config(config))
+    critic.module(torch.arange(6)[None]).logits.sum().backward()
+    critic.start(max_steps=1)
+    critic.step()
+    tensors = [*critic.module.parameters(), critic._gradients]
+    tensors += [t for state in critic.optimizer.state.values() for name, t in state.items() if name != "step"]
+    rows = critic_rows(
+        shape, load(Engine("", "DDP")), Namespace(shared_trunk=False, bf16=True, gradient_checkpointing=True)
+    )
+    assert rows[0].size == sum(tensor.nbytes for tensor in tensors)
+
+
+def real_critic(module: torch.nn.Module) -> Critic:
+    args = {"weight_decay": 0.0, "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "max_grad_norm": 1.0}
+    args |= {"critic_learning_rate": 1e-5, "lr_scheduler_type": "constant", "lr_scheduler_kwargs": None}
+    trainer = Namespace(args=Namespace(**args, get_warmup_steps=lambda steps: 0), accelerator=Namespace(device="cpu"))
+    trainer.get_decay_parameter_names = lambda model: []
+    return Critic(module, trainer)
+
+
+def test_the_hand_worked_critic():
+    # HAND has 1,000 parameters, 400 of its ends: the head is 600 more than an embedding of 50 x 8 and a head of 9.
+    policy = load(Engine("", "DeepSpeed", ALL[1:], 2))
+    args = Namespace(shared_trunk=False, bf16=True, gradient_checkpointing=False)
+    rows = critic_rows(HAND, policy, args)
+    assert [(row.name, row.size, row.when) for row in rows] == [
+        ("critic", 16 * 1009, ALWAYS),
+        ("critic's copies", 2 * 600, CRITIC),
+        # as test_the_hand_worked_batch has it under autocast, of two layers and 8 rows of 8 tokens
+        ("critic's work", 2 * (128 + 80 + 64 + 128) * 64, CRITIC),
+    ]
+    assert all(row.where == "whole on each" for row in rows)
+    whole = critic_rows(HAND, policy, Namespace(shared_trunk=False, bf16=False, gradient_checkpointing=True))
+    assert [row.name for row in whole] == ["critic", "critic's work"]
+
+
+def test_a_value_head_on_the_policy_is_all_there_is_of_a_shared_trunk(tmp_path, tiny_model):
+    rows = rows_of(tmp_path, tiny_model, "--shared_trunk true")
+    assert [(row.size, row.when) for name, row in rows.items() if "critic" in name or "value" in name] == [
+        (16 * (16 + 1), ALWAYS)
+    ]
+
+
+def test_the_critic_starts_from_the_model_that_is_named_and_has_no_adapters(tmp_path, tiny_model):
+    larger = tiny_model_config(300, hidden_size=32)
+    larger.save_pretrained(tmp_path / "larger")
+    own = rows_of(tmp_path, tiny_model, "--use_peft true")["critic"].size
+    named = rows_of(tmp_path, tiny_model, f"--critic_model_name_or_path {tmp_path / 'larger'}")["critic"].size
+    assert own == rows_of(tmp_path, tiny_model)["critic"].size
+    assert named == 16 * critic_parameters(model_shape(larger)) > own
+
+
+def test_other_methods_have_no_critic(tmp_path, tiny_model):
+    rows = memory_rows(ZERO_2, ppo_run(tmp_path, tiny_model, "--method grpo"))[1]
+    assert not any("critic" in row.name or "value" in row.name for row in rows)
+
+
+def test_updates_need_what_the_larger_of_policy_and_critic_does_since_they_take_turns():
+    sizes = {ALWAYS: 10, UPDATING: 5, CRITIC: 7, SAMPLING: 3}
+    rows = [Row(when, size, "", "", when) for when, size in sizes.items()]
+    assert needs(rows, Namespace()) == (17, 13)
+    assert needs([*rows, Row("more of the policy's", 4, "", "", UPDATING)], Namespace()) == (19, 13)

@@ -1,0 +1,165 @@
+"""TEMPO on grown trees, and over prefix baselines: the trainer carries what `credit/` computes."""
+
+import pytest
+import torch
+
+from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl.credit import prefix_values, tempo_advantages
+from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefix_tree
+from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
+from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.siblings import segment_values
+from tempo_trl.rollout.tree import branches
+
+from ..credit.groups import as_tensors
+from .every_method import trainer_of
+from .recording import config, parity, questions, share_of_threes
+from .test_every_method import spread
+
+ROLLOUTS = ("tempo on fixed trees", "tempo on entropy trees")
+
+
+def run(method, model, folder, **options):
+    trainer = trainer_of(method, model, folder, reward=share_of_threes, **options)
+    trainer.train()
+    return trainer
+
+
+def inputs_of(batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    return *as_tensors(batch["ids"], batch["rewards"][:, 0].tolist()), 4
+
+
+@pytest.mark.parametrize("leaf_weights", ["by_branch", "uniform"])
+@pytest.mark.parametrize("method", ROLLOUTS)
+def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leaves(
+    method, leaf_weights, tiny_model, tmp_path
+):
+    trainer = run(method, tiny_model, tmp_path, leaf_weights=leaf_weights)
+    for batch in trainer.batches:
+        ids, lengths, rewards, size = inputs_of(batch)
+        weights = torch.cat([tree.leaf_weights(leaf_weights) for tree in batch["trees"]])
+        outcome = outcome_advantages(rewards, size)
+        expected, _ = credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 1.0, weights)
+        torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ROLLOUTS)
+def test_values_from_the_ids_are_those_of_the_tree_that_was_grown(method, tiny_model, tmp_path):
+    """Where siblings begin with different tokens; where they do not, the ids pool what the tree keeps apart."""
+    compared = 0
+    for batch in run(method, tiny_model, tmp_path, max_steps=6).batches:
+        ids, lengths, rewards, size = inputs_of(batch)
+        for number, tree in enumerate(batch["trees"]):
+            rows = slice(number * size, number * size + size)
+            if not all(_begin_differently(tree, siblings) for siblings in tree.children()):
+                continue
+            grown, weights = branches([tree], ids.shape[1]), tree.leaf_weights()
+            values = prefix_values(ids[rows], lengths[rows], rewards[rows], size, weights=weights)
+            explicit = segment_values(grown.parent, grown.leaf, rewards[rows], "children").float()
+            for row, leaf in enumerate(tree.rows):
+                for index, segment in enumerate(tree.path(leaf)):
+                    end = sum(len(tree.segments[above].token_ids) for above in tree.path(leaf)[: index + 1])
+                    torch.testing.assert_close(values[row, end], explicit[segment])
+                    compared += 1
+    assert compared > 10
+
+
+def _begin_differently(tree, siblings) -> bool:
+    return len({tree.segments[index].token_ids[0] for index in siblings}) == len(siblings)
+
+
+def test_a_fixed_tree_needs_no_weights_and_is_credited_as_independent_completions_are(tiny_model, tmp_path):
+    for batch in run(ROLLOUTS[0], tiny_model, tmp_path).batches:
+        expected = tempo_advantages(*inputs_of(batch))
+        torch.testing.assert_close(spread(batch["output"], expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("forced_tokens", ["reweight", "mask"])
+def test_forced_tokens_of_a_tree_are_treated_as_asked(forced_tokens, tiny_model, tmp_path):
+    kept, treated = (
+        run(ROLLOUTS[1], tiny_model, tmp_path, max_steps=1, forced_tokens=how).batches[0]
+        for how in ("keep", forced_tokens)
+    )
+    ratio = branches(kept["trees"], kept["output"]["advantages"].shape[1]).forced_ratio
+    assert (ratio != 1).any()
+    if forced_tokens == "reweight":
+        torch.testing.assert_close(treated["output"]["advantages"], kept["output"]["advantages"] * ratio)
+    else:
+        assert torch.equal(treated["output"]["tool_mask"], (ratio == 1).long())
+
+
+def test_without_the_td_term_a_tree_s_weights_and_forced_tokens_are_heeded_all_the_same(tiny_model, tmp_path):
+    batch = run(ROLLOUTS[1], tiny_model, tmp_path, max_steps=1, td_coef=0.0, forced_tokens="reweight").batches[0]
+    ids, lengths, rewards, size = inputs_of(batch)
+    weights = torch.cat([tree.leaf_weights() for tree in batch["trees"]])
+    outcome = outcome_advantages(rewards, size)
+    expected, _ = credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 0.0, weights)
+    expected = expected * branches(batch["trees"], ids.shape[1]).forced_ratio
+    torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shrinkage", ["auto", 2.0, "inf"])
+def test_advantages_over_a_prefix_baseline_are_those_of_credit(shrinkage, tiny_model, tmp_path):
+    """The covariance is that of the batches before: the first batch is RLOO's."""
+    covariance = PrefixCovariance()
+    batches = run("prefix_baseline", tiny_model, tmp_path, prefix_shrinkage=shrinkage, max_steps=4).batches
+    for batch in batches:
+        ids, lengths, rewards, size = inputs_of(batch)
+        used = covariance if shrinkage == "auto" else float(shrinkage)
+        expected = prefix_baseline_advantages(ids, lengths, rewards, size, shrinkage=used)
+        torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+        covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
+    assert covariance.variance > 0
+
+
+def test_a_baseline_on_grown_trees_leaves_the_whole_branch_out(tiny_model, tmp_path):
+    options = {"prefix_shrinkage": 2.0, "max_steps": 2}
+    for batch in run("baseline on entropy trees", tiny_model, tmp_path, **options).batches:
+        ids, lengths, rewards, size = inputs_of(batch)
+        segment = branches(batch["trees"], ids.shape[1]).segment
+        expected = prefix_baseline_advantages(ids, lengths, rewards, size, shrinkage=2.0, branches=segment)
+        weights = torch.cat([tree.leaf_weights() for tree in batch["trees"]])
+        expected = expected * (size * weights.float())[:, None]
+        torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_explain(tiny_model, tmp_path):
+    trainer = run("prefix_baseline", tiny_model, tmp_path)
+    entry = trainer.state.log_history[-2]
+    assert entry["tempo/prefix_explained"] == trainer._covariance.explained
+    for depth in (1, 4, 16, 64, 256):
+        assert entry[f"tempo/prefix_covariance_{depth}"] == trainer._covariance([depth])[0]
+
+
+def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
+    trainer = run("prefix_baseline", tiny_model, tmp_path)
+    before = trainer._covariance.state_dict()
+    trainer.evaluate(questions(4))
+    assert trainer._covariance.state_dict() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"advantage_estimator": "gae"}, "`advantage_estimator` must be one of"),
+        ({"rollout": "tree"}, "`rollout` must be one of"),
+        ({"leaf_weights": "leaf"}, "`leaf_weights` must be one of"),
+        ({"prefix_shrinkage": "much"}, "`prefix_shrinkage` must be 'auto' or a number of at least 0, got 'much'"),
+        ({"prefix_shrinkage": -1}, "`prefix_shrinkage` must be 'auto' or a number of at least 0, got -1"),
+        ({"rollout": "fixed", "tree_depth": 3}, r"`num_generations` must be tree_children \*\* tree_depth"),
+        ({"rollout": "entropy", "tree_min_segment_tokens": 0}, "must be at least 1"),
+    ],
+)
+def test_a_credit_or_a_rollout_that_is_none_is_refused(options, message, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        config(tmp_path, **options)
+    late = config(tmp_path)
+    for name, value in options.items():
+        setattr(late, name, value)
+    with pytest.raises(ValueError, match=message):
+        TEMPOTrainer(tiny_model, parity, late, questions())
+
+
+def test_the_fields_of_a_tree_change_nothing_where_completions_are_sampled_independently(tiny_model, tmp_path):
+    args = config(tmp_path, TEMPOConfig, num_generations=4, tree_depth=7)
+    assert TEMPOTrainer(tiny_model, parity, args, questions()).rollout_func is None

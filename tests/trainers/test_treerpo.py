@@ -1,0 +1,221 @@
+"""Both TreeRPOs on real trees: what reaches TRL's loss is the credit of the tree, each token as often as it should."""
+
+import pytest
+import torch
+from transformers import TrainingArguments
+
+from tempo_trl import TreeRPOConfig, TreeRPOEntropyConfig, TreeRPOTrainer
+from tempo_trl.credit.siblings import segment_values
+from tempo_trl.rollout.tree import branches
+
+from .every_method import ENTROPY, trainer_of
+from .recording import config, parity, questions, share_of_threes
+from .test_equivalence import assert_same_gradients
+
+BOTH = ("treerpo", "treerpo_entropy")
+
+
+def first_batch(method, model, folder, **options) -> dict:
+    trainer = trainer_of(method, model, folder, reward=share_of_threes, **({"max_steps": 1} | options))
+    trainer.train()
+    return trainer.batches[0] | {"trainer": trainer}
+
+
+def advantages_in_recursion(tree, rewards, average: str, scale: str) -> dict[int, float]:
+    """Advantage of each segment, from the definition."""
+    children = tree.children()
+    own = dict(zip(tree.rows, rewards, strict=True))
+
+    def leaves(index):
+        return [index] if not children[index] else [leaf for child in children[index] for leaf in leaves(child)]
+
+    def value(index):
+        below = leaves(index) if average == "leaves" else children[index]
+        return own[index] if not children[index] else sum(map(value, below)) / len(below)
+
+    found = {}
+    for siblings in children:
+        values = torch.tensor([value(child) for child in siblings], dtype=torch.float64)
+        spread = values.std().item() + 1e-4 if scale == "std" and len(values) > 1 else 1.0
+        for child, number in zip(siblings, (values - values.mean()).tolist(), strict=True):
+            found[child] = 0.0 if (values == values[0]).all() else number / spread
+    return found
+
+
+@pytest.mark.parametrize("method", BOTH)
+def test_the_advantage_of_a_token_is_that_of_its_segment_among_its_siblings(method, tiny_model, tmp_path):
+    batch = first_batch(method, tiny_model, tmp_path)
+    average, scale = ("leaves", "none") if method == "treerpo_entropy" else ("children", "std")
+    rewards, row = batch["rewards"][:, 0].double().tolist(), 0
+    seen = 0
+    for tree in batch["trees"]:
+        expected = advantages_in_recursion(tree, rewards[row : row + len(tree.rows)], average, scale)
+        for leaf in tree.rows:
+            spread = [expected[s] for s in tree.path(leaf) for _ in tree.segments[s].token_ids]
+            ours = batch["output"]["advantages"][row, : len(spread)]
+            torch.testing.assert_close(ours, torch.tensor(spread), rtol=1e-4, atol=1e-5)
+            seen += sum(map(abs, spread))
+            row += 1
+    assert seen > 1
+
+
+@pytest.mark.parametrize("method", BOTH)
+def test_the_completions_of_a_batch_are_the_rows_of_its_trees(method, tiny_model, tmp_path):
+    batch = first_batch(method, tiny_model, tmp_path)
+    assert [tree.completion_ids(leaf) for tree in batch["trees"] for leaf in tree.rows] == batch["ids"]
+    assert all(len(tree.rows) == 4 for tree in batch["trees"])
+    assert all(set(tree.rows) == set(tree.leaves()) for tree in batch["trees"])
+
+
+@pytest.mark.parametrize("method", BOTH)
+def test_once_each_token_of_a_tree_is_in_the_loss_once(method, tiny_model, tmp_path):
+    batch = first_batch(method, tiny_model, tmp_path)
+    grown = branches(batch["trees"], batch["output"]["advantages"].shape[1])
+    counted = grown.segment[batch["output"]["tool_mask"].bool()].bincount()
+    assert counted.tolist() == [len(segment.token_ids) for tree in batch["trees"] for segment in tree.segments]
+    assert batch["output"]["num_items_in_batch"] == sum(tree.num_tokens() for tree in batch["trees"])
+
+
+@pytest.mark.parametrize("method", BOTH)
+def test_per_leaf_a_token_counts_for_each_completion_through_it(method, tiny_model, tmp_path):
+    batch = first_batch(method, tiny_model, tmp_path, shared_tokens="per_leaf")
+    assert "tool_mask" not in batch["output"]
+    assert batch["output"]["num_items_in_batch"] == sum(map(len, batch["ids"]))
+
+
+def gradient_of_trls_loss(trainer, output) -> dict:
+    trainer.model.zero_grad()
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    trainer._compute_loss(trainer.model, output).backward()
+    return {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
+
+
+@pytest.mark.parametrize("shared_tokens", ["once", "per_leaf"])
+def test_the_gradient_is_the_sum_over_segments_of_the_tree(shared_tokens, tiny_model, tmp_path):
+    """TRL's real loss against the objective written out segment by segment, each with its own forward pass."""
+    batch = first_batch("treerpo", tiny_model, tmp_path, shared_tokens=shared_tokens, learning_rate=0.0)
+    trainer, output, rewards = batch["trainer"], batch["output"], batch["rewards"][:, 0].double().tolist()
+    ours = gradient_of_trls_loss(trainer, output)
+
+    trainer.model.zero_grad()
+    objective, tokens, row = 0.0, 0, 0
+    for tree in batch["trees"]:
+        prompt = output["prompt_ids"][row][output["prompt_mask"][row].bool()]
+        advantages = advantages_in_recursion(tree, rewards[row : row + len(tree.rows)], "children", "std")
+        for index, segment in enumerate(tree.segments):
+            ids = torch.cat([prompt, torch.tensor(tree.completion_ids(index))])  # up to the segment's end
+            logps = trainer.model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1).gather(1, ids[1:, None])[:, 0]
+            times = 1 if shared_tokens == "once" else sum(index in tree.path(leaf) for leaf in tree.rows)
+            objective = objective + times * advantages[index] * logps[-len(segment.token_ids) :].sum()
+            tokens += times * len(segment.token_ids)
+        row += len(tree.rows)
+    (-objective / tokens).backward()
+    assert_same_gradients(ours, {name: p.grad.clone() for name, p in trainer.model.named_parameters()})
+
+
+def test_a_branch_that_ends_early_stands_for_the_leaves_it_closes(tiny_model, tmp_path):
+    batch = first_batch("treerpo", tiny_model, tmp_path)
+    early = [(tree, leaf) for tree in batch["trees"] for leaf in tree.leaves() if len(tree.path(leaf)) == 1]
+    assert early, "a fifth of the tiny model's tokens end a completion"
+    assert all(tree.rows.count(leaf) == 2 for tree, leaf in early)
+    grown = branches(batch["trees"], 12)
+    values = segment_values(grown.parent, grown.leaf, batch["rewards"][:, 0])
+    means = batch["rewards"][:, 0].view(-1, 4).mean(dim=1)
+    torch.testing.assert_close(values[len(grown.parent) :].float(), means)  # TRL's group mean is the root's value
+
+
+def test_without_variance_among_siblings_nothing_is_trained(tiny_model, tmp_path):
+    def always(completions, **columns):
+        return [0.7] * len(completions)
+
+    trainer = trainer_of("treerpo", tiny_model, tmp_path, reward=always, max_steps=1)
+    trainer.train()
+    assert (trainer.batches[0]["output"]["advantages"] == 0).all()
+
+
+@pytest.mark.parametrize("forced_tokens", ["keep", "reweight", "mask"])
+def test_forced_tokens_are_kept_reweighted_or_left_out(forced_tokens, tiny_model, tmp_path):
+    kept = first_batch("treerpo_entropy", tiny_model, tmp_path)
+    batch = first_batch("treerpo_entropy", tiny_model, tmp_path, forced_tokens=forced_tokens)
+    assert batch["ids"] == kept["ids"]
+    output, plain = batch["output"], kept["output"]
+    grown = branches(batch["trees"], output["advantages"].shape[1])
+    forced = grown.forced_ratio != 1
+    assert forced.any()
+    ratio = grown.forced_ratio if forced_tokens == "reweight" else 1.0
+    torch.testing.assert_close(output["advantages"], plain["advantages"] * ratio)
+    once = plain["tool_mask"] * ~forced if forced_tokens == "mask" else plain["tool_mask"]
+    assert torch.equal(output["tool_mask"], once)
+    assert output["num_items_in_batch"] == once.sum()
+
+
+def test_evaluation_samples_without_a_tree(tiny_model, tmp_path):
+    trainer = trainer_of("treerpo", tiny_model, tmp_path, max_steps=1, num_generations_eval=1)
+    trainer.train()
+    metrics = trainer.evaluate(questions(3))
+    assert metrics.keys() >= {"eval_reward"}
+    assert not any("rollout/" in name for name in metrics)
+    assert trainer.batches[-1]["output"]["advantages"].dim() == 1
+
+
+def test_what_was_grown_is_logged(tiny_model, tmp_path):
+    batch = first_batch("treerpo", tiny_model, tmp_path)
+    entry = batch["trainer"].state.log_history[0]
+    trees = batch["trees"]
+    assert entry["rollout/generated_tokens"] == pytest.approx(sum(tree.num_tokens() for tree in trees) / len(trees))
+    assert entry["rollout/leaves"] == pytest.approx(sum(len(tree.leaves()) for tree in trees) / len(trees))
+    silent = (batch["output"]["advantages"] == 0) & batch["output"]["tool_mask"].bool()
+    assert entry["treerpo/silent_tokens"] == pytest.approx(silent.sum() / batch["output"]["tool_mask"].sum())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tree_depth": 3}, r"`num_generations` must be tree_children \*\* tree_depth = 2 \*\* 3 = 8, got 4"),
+        ({"tree_children": 1}, "at least 2 children and a depth of 1"),
+        ({"tree_step_tokens": 0}, "`tree_step_tokens` must be at least 1"),
+        ({"advantage_scale": "max"}, "`advantage_scale` must be one of"),
+        ({"shared_tokens": "twice"}, "`shared_tokens` must be one of"),
+        ({"scale_rewards": "batch"}, "`scale_rewards` is 'batch', which this method would not read"),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, "siblings are compared by one reward"),
+        ({"max_completion_length": None}, "`tree_step_tokens` must be set where `max_completion_length` is not"),
+    ],
+)
+def test_a_configuration_that_is_no_tree_is_refused(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        config(tmp_path, TreeRPOConfig, **({"tree_depth": 2} | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tree_max_depth": 0}, "must be at least 1, got 0"),
+        ({"tree_coverage_tokens": 1}, "`tree_coverage_tokens` must be at least tree_min_segment_tokens = 2"),
+        ({"forced_tokens": "drop"}, "`forced_tokens` must be one of"),
+    ],
+)
+def test_a_configuration_that_is_no_entropy_tree_is_refused(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        config(tmp_path, TreeRPOEntropyConfig, **(ENTROPY | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "keywords", "message"),
+    [
+        ({}, {"rollout_func": print}, "`rollout_func` must be None"),
+        ({"use_transformers_continuous_batching": True}, {}, "Continuous batching"),
+    ],
+)
+def test_what_trees_cannot_go_with_is_refused_at_construction(options, keywords, message, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        TreeRPOTrainer(
+            tiny_model, parity, config(tmp_path, TreeRPOConfig, tree_depth=2, **options), questions(), **keywords
+        )
+
+
+def test_a_group_that_would_lie_on_two_ranks_is_refused_at_construction(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(TrainingArguments, "world_size", property(lambda self: 2))
+    args = config(tmp_path, TreeRPOConfig, tree_depth=2, per_device_train_batch_size=2)
+    with pytest.raises(ValueError, match=r"2 \* 1 = 2 is none of 4"):
+        TreeRPOTrainer(tiny_model, parity, args, questions())
