@@ -47,6 +47,7 @@ style: $(INSTALLED)
 
 bench: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.credit
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.packing
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.baselines
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.rollouts
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.grown_trees

@@ -70,3 +70,14 @@ def test_the_short_forms_of_the_tree_benchmarks_print_a_table(name):
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert re.search(r"fixed.*\d\.\d\d", done.stdout, re.DOTALL)
+
+
+def test_the_benchmark_of_the_tree_prints_its_table():
+    command = [sys.executable, "-m", "benchmarks.packing", "--quick"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if "32 / 16 / 8" in line]
+    assert len(rows) == 2
+    # 8 rows of 48 tokens: a prompt of 32, and 8 x 16 of their own with 7 prompt tokens repeated.
+    assert f"{8 * 48 / (32 + 8 * 16 + 7):.2f}" in rows[0]
+    assert all(re.search(r"x\d\.\d\d .* -\d\d % .* the tree", row) for row in rows)

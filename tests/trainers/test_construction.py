@@ -23,6 +23,7 @@ from tempo_trl import (
 )
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.trainers.tree_forward_config import TreeForwardFields
 
 from ..tiny import tiny_model_config, tiny_tokenizer
 from .recording import config, parity, questions, train
@@ -46,7 +47,11 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
     )
     ours, stock = ours.to_dict(), stock.to_dict()
     assert {key for key in stock if ours[key] != stock[key] and key != "logging_dir"} == {"epsilon_high"}
-    trees = {field.name for fields_of in (FixedTreeFields, EntropyTreeFields) for field in fields(fields_of)}
+    trees = {
+        field.name
+        for fields_of in (FixedTreeFields, EntropyTreeFields, TreeForwardFields)
+        for field in fields(fields_of)
+    }
     own = {"td_coef", "advantage_estimator", "prefix_shrinkage", "rollout", "leaf_weights"}
     assert ours.keys() - stock.keys() == own | trees
 
