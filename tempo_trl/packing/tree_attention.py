@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from transformers import AttentionInterface
 
 from tempo_trl.packing.paths import Paths
+from tempo_trl.packing.varlen_attention import attend_at_once, can_attend_at_once
 
 IMPLEMENTATION = "sdpa"  # of transformers: the one that learns of trees
 REFUSED = ("softcap", "s_aux", "position_bias")  # arguments that change the scores in ways that are not computed here
@@ -46,7 +47,8 @@ def tree_attention(
     **options,
 ) -> torch.Tensor:
     """
-    Causal attention of every token over its own row, one call of `scaled_dot_product_attention` a row.
+    Causal attention of every token over its own row: one call of `scaled_dot_product_attention` a row, or one for all
+    of them on GPUs in half precision ([`~tempo_trl.packing.varlen_attention`]).
 
     Args:
         query, key, value (`torch.Tensor` of shape `(1, heads, N, head_dim)`):
@@ -70,8 +72,10 @@ def tree_attention(
     if refused:
         raise ValueError(f"Attention on the tree must be plain, got {', '.join(refused)}. Unset it, or tree_forward.")
     paths.windows.append(sliding_window)
-    queries = query.split(paths.tail_sizes, dim=2)
-    rows = zip(queries, paths.gather(key, 2), paths.gather(value, 2), strict=True)
+    keys, values = paths.gather(key, 2), paths.gather(value, 2)
+    if can_attend_at_once(query):
+        return attend_at_once(query, keys, values, paths, scaling, sliding_window)
+    rows = zip(query.split(paths.tail_sizes, dim=2), keys, values, strict=True)
     outputs = [_row_attention(*row, scaling, sliding_window, paths.masks) for row in rows]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()
 
