@@ -38,7 +38,7 @@ class FirstBatch(NamedTuple):
     def of(cls, ours: tuple, theirs: tuple, mask: torch.Tensor, tokens: float, packed: float) -> "FirstBatch":
         """From two results of `_get_per_token_logps_and_entropies` at the tokens of `mask`, `(B, T)`."""
         pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-        differences = torch.cat([(a - b).abs()[mask.bool()].double() for a, b in pairs])
+        differences = torch.cat([(a - b).detach().abs()[mask.bool()].double() for a, b in pairs])
         largest = differences.max().item() if len(differences) else 0.0
         return cls(largest, differences.sum().item(), len(differences), tokens, packed)
 

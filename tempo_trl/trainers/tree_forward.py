@@ -41,7 +41,8 @@ class TreeForward:
     The numbers are TRL's, up to rounding. With `tree_forward="auto"` the log-probabilities of the first batch, over
     all ranks, are measured against TRL's own. Where they differ by more than rounding, where the model or an option is
     not one that the tree computes, or where it would save too little, TRL's way is taken for the whole run, with one
-    warning. With `"on"` the first two are refused with a ValueError, and the third is a warning alone.
+    warning. With `"on"` the first two are refused with a ValueError, and the third is a warning alone. A resumed run
+    measures its own first batch.
 
     Micro-batches hold whole groups: TRL shuffles the rows of a generation batch before it splits them into
     micro-batches, which would scatter the completions of a prompt; here its groups are shuffled. An optimizer step
@@ -89,12 +90,15 @@ class TreeForward:
         if self._tree_state is State.IN_USE:
             return self._tree_logps(*batch, *args, **kwargs)
         with torch.no_grad(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
-            ours = self._tree_logps(*batch, *args, **kwargs)
-        theirs = super()._get_per_token_logps_and_entropies(*batch, *args, **kwargs)
-        tokens, packed, *_ = self._tree_sums.pop(self._tree_mode)
+            theirs = super()._get_per_token_logps_and_entropies(*batch, *args, **kwargs)
+        # With its gradient: this batch trains on the tree too, so that a resumed run repeats the one that never stopped.
+        ours = self._tree_logps(*batch, *args, **kwargs)
+        tokens, packed, *_ = self._tree_sums[self._tree_mode]
         mask = attention_mask[:, -logits_to_keep:]
         self._judge(model, FirstBatch.of(ours[:2], theirs[:2], mask, tokens, packed))
-        return theirs
+        if self._tree_state is State.IN_USE:
+            return ours
+        return super()._get_per_token_logps_and_entropies(*batch, *args, **kwargs)
 
     def _tree_logps(
         self, model, input_ids, attention_mask, width, batch_size=None, compute_entropy=False, *args, **kwargs

@@ -15,23 +15,24 @@ ENGINES = ["ddp", pytest.param("zero2", marks=without_compiler), pytest.param("z
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
-    """Run once for each engine and setting: (the weights, what each rank wrote)."""
+    """Run once for each engine and options: (the weights, what each rank wrote)."""
     done = {}
 
-    def run(engine: str, tree_forward: str):
-        if (engine, tree_forward) not in done:
-            folder = tmp_path_factory.mktemp(f"{engine}-{tree_forward}")
+    def run(engine: str, *options: str):
+        if (engine, *options) not in done:
+            folder = tmp_path_factory.mktemp(engine)
             launcher = launcher_of(engine, folder)
-            ranks = run_ranks(launcher, 2, "tests.trainers.tree_rank", tiny_model, folder, tree_forward)
-            done[engine, tree_forward] = load_file(folder / "model.safetensors"), ranks
-        return done[engine, tree_forward]
+            ranks = run_ranks(launcher, 2, "tests.trainers.tree_rank", tiny_model, folder, *options)
+            done[engine, *options] = load_file(folder / "model.safetensors"), ranks
+        return done[engine, *options]
 
     return run
 
 
+@pytest.mark.parametrize("policy", ["off_policy", "on_policy"])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_the_weights_and_the_evaluation_are_those_of_the_stock_run(engine, run, tiny_model):
-    (ours, ranks), (expected, stock_ranks) = run(engine, "on"), run("ddp", "off")
+def test_the_weights_and_the_evaluation_are_those_of_the_stock_run(engine, policy, run, tiny_model):
+    (ours, ranks), (expected, stock_ranks) = run(engine, "on", policy), run("ddp", "off", policy)
     assert [rank["state"] for rank in (*ranks, *stock_ranks)] == ["IN_USE", "IN_USE", "OFF", "OFF"]
     assert ours.keys() == expected.keys()
     start = load_file(f"{tiny_model}/model.safetensors")
@@ -45,18 +46,20 @@ def test_the_weights_and_the_evaluation_are_those_of_the_stock_run(engine, run, 
 
 @without_compiler
 def test_zero3_is_really_sharded(run):
-    assert [rank["resident"] for rank in run("zero3", "on")[1]] == [0, 0]
+    assert [rank["resident"] for rank in run("zero3", "on", "off_policy")[1]] == [0, 0]
 
 
 def test_the_packing_ratio_is_that_of_all_ranks(run):
-    logged = [[entry.get("tempo/packing_ratio") for entry in rank["history"]] for rank in run("ddp", "on")[1]]
+    logged = [
+        [entry.get("tempo/packing_ratio") for entry in rank["history"]] for rank in run("ddp", "on", "off_policy")[1]
+    ]
     assert logged[0] == logged[1]
     assert all(ratio > 2 for ratio in logged[0] if ratio is not None)
 
 
 def test_the_first_rank_tells_of_groups_that_are_cut_and_the_others_do_not(run):
     """A micro-batch of 12 rows holds three quarters of a group of 16, which is told when the trainer is made."""
-    told = [rank["told"] for rank in run("ddp", "on")[1]]
+    told = [rank["told"] for rank in run("ddp", "on", "off_policy")[1]]
     assert len(told[0]) == 1
     assert "rows do not hold whole groups" in told[0][0]
     assert told[1] == []

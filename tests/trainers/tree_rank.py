@@ -1,7 +1,7 @@
-"""One rank of a run on the tree: `accelerate launch ... -m tests.trainers.tree_rank MODEL FOLDER off|auto|on`.
+"""One rank of a run on the tree: `accelerate launch ... -m tests.trainers.tree_rank MODEL FOLDER off|on [on_policy]`.
 
-Four steps of two micro-batches on scripted completions, with a reference model, two iterations, checkpointed layers
-and evaluation. Writes what the rank logged to FOLDER/rank{r}.pt and the consolidated model to FOLDER. Started by
+Four steps of two micro-batches on scripted completions, with checkpointed layers and evaluation; and with a reference
+model and two iterations, unless it is on policy: then the first pass that is measured is that of the loss. Writes what the rank logged to FOLDER/rank{r}.pt and the consolidated model to FOLDER. Started by
 test_tree_ranks.py.
 """
 
@@ -17,7 +17,7 @@ from .rank_matrix import reward_of, scripted
 from .recording import config, questions
 
 
-def main(model: str, folder: str, tree_forward: str) -> None:
+def main(model: str, folder: str, tree_forward: str, policy: str = "off_policy") -> None:
     args = config(
         folder,
         TreeGRPOConfig,
@@ -27,8 +27,8 @@ def main(model: str, folder: str, tree_forward: str) -> None:
         per_device_train_batch_size=12,
         gradient_accumulation_steps=2,
         num_generations=16,  # the 24 rows of a rank are a group and a half
-        num_iterations=2,
-        beta=0.1,
+        num_iterations=1 if policy == "on_policy" else 2,
+        beta=0.0 if policy == "on_policy" else 0.1,
         gradient_checkpointing=True,
         optim="sgd",  # linear in the gradient: see rank_matrix.py
         learning_rate=0.1,
