@@ -91,7 +91,7 @@ class TreeForward:
             return self._tree_logps(*batch, *args, **kwargs)
         with torch.no_grad(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
             theirs = super()._get_per_token_logps_and_entropies(*batch, *args, **kwargs)
-        # With its gradient: this batch trains on the tree too, so that a resumed run repeats the one that never stopped.
+        # With its gradient, as this batch trains on the tree too: so a resumed run repeats the one that never stopped.
         ours = self._tree_logps(*batch, *args, **kwargs)
         tokens, packed, *_ = self._tree_sums[self._tree_mode]
         mask = attention_mask[:, -logits_to_keep:]

@@ -1,8 +1,8 @@
 """One rank of a run on the tree: `accelerate launch ... -m tests.trainers.tree_rank MODEL FOLDER off|on [on_policy]`.
 
 Four steps of two micro-batches on scripted completions, with checkpointed layers and evaluation; and with a reference
-model and two iterations, unless it is on policy: then the first pass that is measured is that of the loss. Writes what the rank logged to FOLDER/rank{r}.pt and the consolidated model to FOLDER. Started by
-test_tree_ranks.py.
+model and two iterations, unless it is on policy: then the first pass that is measured is that of the loss. Writes what
+the rank logged to FOLDER/rank{r}.pt and the consolidated model to FOLDER. Started by test_tree_ranks.py.
 """
 
 import sys
