@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
 
 
-
 class Method(NamedTuple):
     """Package and prefix of a method's trainer and config, imported on first use, and the defaults that make it one."""
 

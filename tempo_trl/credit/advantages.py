@@ -188,9 +188,14 @@ def prefix_tree(completion_ids: torch.Tensor, completion_lengths: torch.Tensor, 
     )
 
 
-def tree_values(tree: PrefixTree, rewards: torch.Tensor, width: int) -> torch.Tensor:
-    """Prefix values of a tree's rows, `(R, width + 1)`, float32, on the CPU: see [`prefix_values`]."""
-    row, column, value = _value_changes(tree, rewards)
+def tree_values(
+    tree: PrefixTree, rewards: torch.Tensor, width: int, weights: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Prefix values of a tree's rows, `(R, width + 1)`, float32, on the CPU: see [`prefix_values`].
+
+    With `weights`, those of [`credit_tokens`], they are weighted means.
+    """
+    row, column, value = _value_changes(tree, rewards, weights)
     until = np.where(np.append(row[1:] == row[:-1], False), np.append(column[1:], 0), width + 1)
     return torch.from_numpy(np.repeat(value, until - column).reshape(len(tree.order), width + 1))
 
