@@ -8,8 +8,8 @@ from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte that is no character by itself, as sentencepiece spells it
 _BYTE_OF = {character: byte for byte, character in bytes_to_unicode().items()}  # of byte-level BPE's alphabet
-# What would not be seen, or would turn the text around it: C0 and C1 controls, bidirectional controls, separators.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+# What would not be seen, or would turn the text around it: controls, halves of characters.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 
 
 def token_pieces(tokenizer, token_ids: Sequence[int]) -> list[str]:
