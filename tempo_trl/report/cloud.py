@@ -12,8 +12,9 @@ def cloud(tokens: list[tuple[str, TokenRecord]]) -> dict | None:
     Places of the tokens in a cloud, each as large as its sum of |TD|.
 
     Returns:
-        `dict` of `width`, `height` and `words`, each with `text`, `mass`, `sign` (-1 to 1: net TD over its sum), `x`
-        and `y` of its baseline's beginning, `size` and `width`; None where the package is missing or nothing is there.
+        `dict` of `box` (x, y, width, height) and `words`, each with `text`, `mass`, `sign` (-1 to 1: net TD over its
+        sum), `x` and `y` of its baseline's beginning, `size` and `width`; None where the package is missing or there
+        is nothing to place.
     """
     try:
         from wordcloud import WordCloud
@@ -30,7 +31,9 @@ def cloud(tokens: list[tuple[str, TokenRecord]]) -> dict | None:
         width=WIDTH, height=HEIGHT, prefer_horizontal=1.0, min_font_size=9, max_font_size=130, random_state=0
     ).generate_from_frequencies(mass)
     words = [_word(placed.font_path, *place[:3], mass, net) for place in placed.layout_]
-    return {"width": WIDTH, "height": HEIGHT, "words": words}
+    left, top = min(word["x"] for word in words), min(word["y"] - word["size"] for word in words)
+    right, bottom = max(word["x"] + word["width"] for word in words), max(word["y"] for word in words)
+    return {"box": [left - 4, top, right - left + 8, bottom - top + HEIGHT // 12], "words": words}
 
 
 def _word(font_path: str, word: tuple, size: int, position: tuple, mass: dict, net: dict) -> dict:
@@ -39,7 +42,7 @@ def _word(font_path: str, word: tuple, size: int, position: tuple, mass: dict, n
 
     label = word[0]
     font = ImageFont.truetype(font_path, size)
-    (width, _), (offset_x, offset_y) = font.font.getsize(label)
+    _, (offset_x, offset_y) = font.font.getsize(label)
     place = {"x": int(position[1] - offset_x), "y": int(position[0] + font.getmetrics()[0] - offset_y)}
     own = {"text": label, "mass": mass[label], "sign": net[label] / mass[label]}
-    return own | place | {"size": int(size), "width": int(width)}
+    return own | place | {"size": int(size), "width": round(font.getlength(label), 1)}

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
+import numpy as np
+
 from tempo_trl.evaluation.compare_runs import ComparedRun
 from tempo_trl.report.embed import embedded_size
 from tempo_trl.report.folding import Group, groups_of
@@ -86,12 +88,14 @@ def choose_groups(runs: Sequence[RunInside]) -> list[tuple[int, str, Group]]:
 
 
 def telling(groups: Sequence[Group]) -> int:
-    """Index of the group to open with: of the first step, with right and wrong answers and the most branches."""
+    """Index of the group to open with: of the first step, with mixed rewards and many branches."""
     first = groups[0].step
 
     def tells(i: int) -> tuple:
         group = groups[i]
-        moved = sum(float(abs(td).sum()) for td in group.td_errors)
-        return group.step == first, moved > 0, len(group.nodes()), moved
+        spread_of_rewards = (
+            float(np.nan_to_num(np.nanstd(group.rewards))) if not np.isnan(group.rewards).all() else 0.0
+        )
+        return group.step == first, spread_of_rewards * len(group.nodes()), len(group.nodes())
 
     return max(range(len(groups)), key=tells)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ def fold(completions: Sequence[Sequence]) -> list[FoldedNode]:
     """
     rows = [list(completion) for completion in completions]
     order = sorted(range(len(rows)), key=rows.__getitem__)
-    shared = [0, *(_shared(rows[a], rows[b]) for a, b in zip(order, order[1:], strict=False))]
+    shared = [0, *(_shared(rows[a], rows[b]) for a, b in pairwise(order))]
     nodes = []
     waiting = [(-1, 0, len(order), 0, 0)]  # parent, places from and to, tokens from and to
     while waiting:
@@ -42,7 +43,7 @@ def fold(completions: Sequence[Sequence]) -> list[FoldedNode]:
         nodes.append(FoldedNode(parent, tuple(sorted(order[start:stop])), begin, end, ended))
         first = start + len(ended)  # a row that ends here is sorted before those that go on
         bounds = [first, *(place for place in range(first + 1, stop) if shared[place] == end), stop]
-        for a, b in reversed(list(zip(bounds, bounds[1:], strict=False))):
+        for a, b in reversed(list(pairwise(bounds))):
             if a < b:
                 until = min(shared[a + 1 : b], default=len(rows[order[a]]))
                 waiting.append((len(nodes) - 1, a, b, end, until))

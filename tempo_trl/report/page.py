@@ -83,7 +83,7 @@ def page_data(runs: Sequence[RunInside], title: str) -> dict:
         "right": (low + high) / 2 if high > low else 0.0,
         "about": [
             "Advantages are TRL's units: rewards over the standard deviation of their group, if not set otherwise. "
-            "V and the TD errors in the tree are in units of the reward. ␣, ⏎ and ⇥ stand for space, line break and tab.",
+            "V and the TD errors in the tree are in units of the reward. ␣, ⏎ and ⇥ are space, line break and tab.",
             f"Made by tempo_trl {tempo_trl.__version__}; this file loads nothing from anywhere.",
         ],
     }

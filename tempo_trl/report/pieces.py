@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
 
-from transformers.convert_slow_tokenizer import bytes_to_unicode
-
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte that is no character by itself, as sentencepiece spells it
-_BYTE_OF = {character: byte for byte, character in bytes_to_unicode().items()}  # of byte-level BPE's alphabet
 # What would not be seen, or would turn the text around it: controls, halves of characters.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 
@@ -41,11 +39,19 @@ def _piece(tokenizer, token_id: int) -> str:
     if BYTE.fullmatch(raw):
         return _text_or_bytes(bytes([int(raw[3:5], 16)]))
     text = tokenizer.decode([token_id], skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    if "\ufffd" in text and all(character in _BYTE_OF for character in raw):
-        return _text_or_bytes(bytes(_BYTE_OF[character] for character in raw))
+    if "\ufffd" in text and all(character in _byte_of() for character in raw):
+        return _text_or_bytes(bytes(_byte_of()[character] for character in raw))
     if raw.startswith("▁") and not text.startswith(" "):
         return " " + text  # sentencepiece drops the space in front of what it takes for a beginning
     return text or raw
+
+
+@cache
+def _byte_of() -> dict[str, int]:
+    """The byte behind each character of the alphabet of byte-level BPE."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode  # seconds, and no report needs it
+
+    return {character: byte for byte, character in bytes_to_unicode().items()}
 
 
 def _text_or_bytes(raw: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What the recorded trees of a run say together: how much credit moved, on which tokens, how deep, and to what effect."""
+"""What the recorded trees of a run say together: how much credit moved, on which tokens, how deep."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -132,7 +132,7 @@ class RunStatistics:
                 self.series[name].append((step, float(numerator / denominator)))
 
     def depth_bins(self) -> list[dict]:
-        """Shares of tokens, of GRPO's credit and of |TD| that lie in ranges of depth: `from` and `to` are inclusive."""
+        """Shares of tokens, GRPO's credit and |TD| that lie in ranges of depth, `from` and `to` inclusive."""
         depth = self._depths.shape[1]
         if not depth:
             return []

@@ -12,20 +12,20 @@ VERDICTS = (
     ),
     (
         0.0,
-        "Practically GRPO: completions part so early, or so seldom between different rewards, that the tree has next "
-        "to nothing to say.",
+        "Practically GRPO: beside the outcome, which is on every token, the few tokens at which completions part "
+        "between different rewards weigh next to nothing.",
     ),
 )
 NOTHING = (
     "No trees were recorded. Only TEMPO records them, with log_trees_steps > 0: what the log holds is shown below."
 )
-LIMITS = "This says where credit went. Whether that helps is for `tempo-trl compare` to say, with seeds."
+LIMITS = "This says where credit went. Whether that helps is for tempo-trl compare to say, with seeds."
 
 
 def honest_line(label: str | None, statistics: RunStatistics) -> dict:
     """The line at the top of a report: the share of credit that TEMPO moved against GRPO, and what that means."""
     share = statistics.credit.moved()
-    number = f"{share:.1%}".replace("%", " %")
+    number = f"{share:.1%}"
     of = f" in {label}" if label else ""
     return {
         "share": share,
@@ -48,8 +48,8 @@ def _how_it_came(statistics: RunStatistics) -> list[str]:
     if not branch[0]:
         return []
     return [
-        f"TD errors are on {branch[0] / tokens:.1%} of {tokens:,.0f} recorded tokens; there the advantage differs from "
-        f"GRPO's by {branch[4] / branch[0]:.2f} on average, where GRPO's own is {branch[1] / branch[0]:.2f}."
+        f"{branch[0] / tokens:.1%} of {tokens:,.0f} recorded tokens have a TD error; there the advantage differs "
+        f"from GRPO's by {branch[4] / branch[0]:.2f} on average, where GRPO's own is {branch[1] / branch[0]:.2f}."
     ]
 
 
@@ -68,8 +68,8 @@ def tokens_lead(statistics: RunStatistics) -> str:
     total = sum(record.mass for _, record in ranked)
     top = sum(record.mass for _, record in ranked[:TOP]) / total if total else 0.0
     words = [
-        f"{len(ranked):,} of {len(statistics.tokens):,} different tokens ever moved V; the first {min(TOP, len(ranked))} "
-        f"of them hold {top:.0%} of all |TD|."
+        f"{len(ranked):,} of {len(statistics.tokens):,} different tokens ever moved V; "
+        f"the first {min(TOP, len(ranked))} of them hold {top:.0%} of all |TD|."
     ]
     uncertain = statistics.top_entropy()
     if uncertain:

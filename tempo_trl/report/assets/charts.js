@@ -38,10 +38,10 @@ function examples(token) {
 }
 
 function drawCloud(cloud) {
-  const picture = svg("svg", { viewBox: `0 0 ${cloud.width} ${cloud.height}`, role: "img", "aria-label": "tokens by the sum of |TD|" });
+  const picture = svg("svg", { viewBox: cloud.box.join(" "), role: "img", "aria-label": "tokens by the sum of |TD|" });
   for (const word of cloud.words) {
-    const text = svg("text", { x: word.x, y: word.y, "font-size": word.size, textLength: word.width, lengthAdjust: "spacingAndGlyphs", "font-family": "var(--mono)", "font-weight": 700 }, word.text);
-    text.style.fill = diverging(0.35 * Math.sign(word.sign) + 0.65 * word.sign, 100, "var(--soft)");
+    const text = svg("text", { x: word.x, y: word.y, "font-size": word.size, textLength: word.width, lengthAdjust: "spacingAndGlyphs", "font-family": "var(--mono)" }, word.text);
+    text.style.fill = diverging(0.6 * Math.sign(word.sign) + 0.4 * word.sign, 100, "var(--soft)");
     text.append(svg("title", {}, `${word.text}: sum of |TD| ${word.mass.toFixed(2)}`));
     picture.append(text);
   }

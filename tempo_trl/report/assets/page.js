@@ -19,7 +19,7 @@ function fill(element, attributes, children) {
 
 const signed = (x, digits = 2) => (x === null ? "–" : (x < 0 ? "−" : "+") + Math.abs(x).toFixed(digits));
 const plain = (x, digits = 2) => (x === null ? "–" : x < 0 ? signed(x, digits) : x.toFixed(digits));
-const percent = (x, digits = 1) => `${(100 * x).toFixed(digits)} %`;
+const percent = (x, digits = 1) => `${(100 * x).toFixed(digits)}%`;
 const many = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
 
 /** A colour between orange, nothing and blue: `x` from -1 to 1, at most `most` percent of it over `ground`. */
@@ -156,4 +156,5 @@ function start() {
     showRun(0);
   }
   drawCurves();
+  performance.mark("drawn");
 }

@@ -1,7 +1,8 @@
 // The prefix tree of a group, from left to right: boxes are folded runs of tokens, ribbons the completions between them.
-const LONG = 30; // characters of a box's text; a leaf may have more
-const LONG_LEAF = 46;
+const LONG = 22; // characters of a box's text; a leaf may have more
+const LONG_LEAF = 30;
 const CHARACTER = 7.6;
+const GAP = 30; // between a box and what follows
 let drawn = null; // the group at hand, with its folded nodes and where everything lies
 
 const nodeText = (node) => node.t.map((number) => data.texts[number]).join("");
@@ -56,7 +57,8 @@ function layOut() {
   for (const i of order) {
     const leaf = folded.has(i) || !children[i].length;
     const length = i ? Array.from(nodeText(group.nodes[i])).length : 6;
-    const width = Math.max(Math.min(length, leaf ? LONG_LEAF : LONG) * CHARACTER + 20, 118);
+    const least = drawn.unit < 40 ? 96 : i && group.nodes[i].d ? 126 : 78;
+    const width = Math.max(Math.min(length, leaf ? LONG_LEAF : LONG) * CHARACTER + 20, least);
     widths[level.get(i)] = Math.max(widths[level.get(i)] ?? 0, width);
     let y = top.get(i);
     if (folded.has(i)) continue;
@@ -66,7 +68,7 @@ function layOut() {
       y += height.get(child);
     }
   }
-  const left = widths.map((_, k) => 4 + widths.slice(0, k).reduce((sum, width) => sum + width + 46, 0));
+  const left = widths.map((_, k) => 4 + widths.slice(0, k).reduce((sum, width) => sum + width + GAP, 0));
   drawn.place = new Map(order.map((i) => [i, { x: left[level.get(i)], y: top.get(i), w: widths[level.get(i)], h: height.get(i) - 5 }]));
   paint(order);
 }
@@ -107,7 +109,7 @@ function drawNode(i) {
   const share = drawn.high > drawn.low ? (2 * (node.v - drawn.low)) / (drawn.high - drawn.low) - 1 : 0;
   rect.style.fill = node.v === null ? "var(--even)" : diverging(share, 52, "var(--even)");
   const label = svg("text", { x: box.x + 9, y: two ? middle - 3 : middle + 4 });
-  const room = Math.floor((box.w - 16) / CHARACTER) - (two ? 0 : 7);
+  const room = Math.max(Math.floor((box.w - 16) / CHARACTER) - (two ? 0 : 7), 1);
   if (i && node.d) {
     const first = oneLine(data.texts[node.t[0]]) || "·";
     label.append(svg("tspan", { class: "first" }, cut(first, room)));
