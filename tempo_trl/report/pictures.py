@@ -186,7 +186,7 @@ def _cloud(axes, placed: dict) -> None:
     inches = axes.figure.get_size_inches()[0] * 0.58
     for word in placed["words"]:
         share = 0.5 + 0.5 * (0.6 * np.sign(word["sign"]) + 0.4 * word["sign"])
-        size = word["size"] * inches * 72 / width
+        size = 0.86 * word["size"] * inches * 72 / width  # this font is wider than the one that was measured
         axes.text(word["x"], word["y"], word["text"], fontsize=size, va="baseline", color=DIVERGING(share), **MONO)
 
 

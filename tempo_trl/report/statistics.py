@@ -136,8 +136,9 @@ class RunStatistics:
         depth = self._depths.shape[1]
         if not depth:
             return []
-        edges = np.linspace(0, depth, BINS + 1) if depth <= 4 * BINS else np.geomspace(1, depth + 1, BINS + 1) - 1
-        edges = np.unique(edges.round().astype(int))
+        edges = np.arange(0, depth + (width := -(-depth // BINS)), width)  # equally wide, or in a long one growing
+        if depth > 4 * BINS:
+            edges = np.unique((np.geomspace(1, depth + 1, BINS + 1) - 1).round().astype(int))
         sums = np.add.reduceat(self._depths, edges[:-1], axis=1)
         shares = sums / np.maximum(sums.sum(axis=1, keepdims=True), 1e-30)
         names = ("tokens", "outcome", "td")
