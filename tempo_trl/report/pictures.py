@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
@@ -22,7 +23,7 @@ MONO = {"family": "monospace", "parse_math": False}  # a token may hold a dollar
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
-SUFFIXES = ("png", "svg")
+KINDS = ("png", "svg")
 
 
 def draw(runs: Sequence[RunInside], folder: Path) -> list[Path]:
@@ -37,15 +38,19 @@ def draw(runs: Sequence[RunInside], folder: Path) -> list[Path]:
         figures = {"tree": draw_tree(group), "credit": draw_credit(group)}
         figures |= {"tokens": draw_tokens(first.statistics), "depth": draw_depth(first.statistics)}
     figures["training"] = draw_training(runs)
-    return [_save(figure, folder / f"{n}.{s}") for n, figure in figures.items() if figure for s in SUFFIXES]
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [(figure, folder / f"{name}.{kind}", kind) for name, figure in figures.items() if figure for kind in KINDS]
+    for figure, path, kind in paths:
+        save(figure, path, kind)
+    return [path for _, path, _ in paths]
 
 
-def _save(figure: Figure, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:
+    """Write a figure as `"png"` or `"svg"`, the same bytes every time; silent where no font here has a character."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)  # of a script that no font here has
-        figure.savefig(path, dpi=140, bbox_inches="tight", metadata={"Date": None} if path.suffix == ".svg" else None)
-    return path
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(file, format=kind, dpi=140, bbox_inches="tight", metadata=metadata)
 
 
 def draw_tree(group: Group) -> Figure:

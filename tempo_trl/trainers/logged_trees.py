@@ -9,6 +9,7 @@ from accelerate.utils import gather_object
 from pyarrow import ArrowException
 
 from tempo_trl.credit.advantages import prefix_tree, tree_values
+from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.report.pieces import token_pieces
 from tempo_trl.report.tree_files import trees_path, write_trees
 from tempo_trl.trainers.token_credit_trainer import loss_mask
@@ -30,6 +31,8 @@ class LoggedTrees:
     def __init__(self, *args, **kwargs):
         self._records: dict[str, _Record] = {}  # the latest in training and in evaluation
         super().__init__(*args, **kwargs)
+        if self.args.log_trees_steps and set(TRACKERS) & set(self.args.report_to):
+            self.add_callback(TreeCallback())
 
     def _checked_config(self, args, model_name):
         args = super()._checked_config(args, model_name)

@@ -145,7 +145,7 @@ def test_a_disk_that_refuses_the_trees_costs_one_warning_and_no_step(tiny_model,
 
 
 def test_a_reader_never_sees_half_a_file(tmp_path, monkeypatch):
-    row = {name: None for name in SCHEMA.names} | {"step": 0, "group": 0, "row": 0}
+    row = dict.fromkeys(SCHEMA.names) | {"step": 0, "group": 0, "row": 0}
     path = trees_path(tmp_path, "train", 0)
     write_trees(path, [row], {})
     whole = path.read_bytes()
@@ -184,7 +184,7 @@ def test_reading_says_what_is_missing(tmp_path):
     with pytest.raises(ValueError, match="it recorded none"):
         read_trees(tmp_path, [3])
     write_trees(trees_path(tmp_path, "train", 5), [], {})
-    with pytest.raises(ValueError, match="no trees of step 3 .* recorded are 5"):
+    with pytest.raises(ValueError, match=r"no trees of step 3 .* recorded are 5"):
         read_trees(tmp_path, [3])
     with pytest.raises(ValueError, match="`mode` must be one of"):
         read_trees(tmp_path, mode="test")
