@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 
-.PHONY: demo test test-vllm style bench install clean
+.PHONY: demo test test-vllm test-browser style bench install clean
 
 install: $(INSTALLED)
 
@@ -36,6 +36,10 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 
 test-vllm: $(VLLM_VENV)/.installed
 	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest
+
+# The report in the Chromium that the machine has; without one the tests skip and say so.
+test-browser: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/report/test_browser.py
 
 style: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ const nodeText = (node) => node.t.map((number) => data.texts[number]).join("");
 function drawTree(group) {
   const children = group.nodes.map(() => []);
   group.nodes.forEach((node, i) => node.p >= 0 && children[node.p].push(i));
-  drawn = { group, children, folded: new Set(), focus: 0, unit: group.rows.length <= 16 ? 40 : 25 };
+  drawn = { group, children, folded: new Set(), focus: 0, unit: group.rows.length <= 16 ? 42 : 25 };
   const low = Math.min(...group.rows.map((row) => row.reward ?? Infinity));
   const high = Math.max(...group.rows.map((row) => row.reward ?? -Infinity));
   drawn.low = Math.min(low, data.low);
@@ -57,7 +57,7 @@ function layOut() {
   for (const i of order) {
     const leaf = folded.has(i) || !children[i].length;
     const length = i ? Array.from(nodeText(group.nodes[i])).length : 6;
-    const least = drawn.unit < 40 ? 96 : i && group.nodes[i].d ? 126 : 78;
+    const least = drawn.unit < 42 ? 96 : i && group.nodes[i].d ? 126 : 78;
     const width = Math.max(Math.min(length, leaf ? LONG_LEAF : LONG) * CHARACTER + 20, least);
     widths[level.get(i)] = Math.max(widths[level.get(i)] ?? 0, width);
     let y = top.get(i);
@@ -99,7 +99,7 @@ function drawNode(i) {
   const text = i ? oneLine(nodeText(node)) : "prompt";
   const leaf = folded.has(i) || !children[i].length;
   const middle = box.y + box.h / 2;
-  const two = drawn.unit >= 40;
+  const two = drawn.unit >= 42;
   const element = svg("g", {
     class: "node", role: "treeitem", tabindex: i === drawn.focus ? 0 : -1, "data-node": i,
     "aria-expanded": children[i].length ? String(!folded.has(i)) : null,
