@@ -17,7 +17,8 @@ from tempo_trl.report.pieces import readable
 from tempo_trl.report.tree_files import SCHEMA, recorded_steps, trees_path, write_trees
 from tempo_trl.trainers import logged_trees
 from tempo_trl.trainers.logged_trees import prompt_text
-from tests.trainers.recording import config, parity, picky, questions, share_of_threes, train, weights
+from tests.trainers.launching import run_ranks, torchrun
+from tests.trainers.recording import Batch, config, parity, picky, questions, share_of_threes, train, weights
 
 EVERY_STEP = {"log_trees_steps": 1, "reward_funcs": share_of_threes}
 
@@ -198,3 +199,34 @@ def test_messages_are_written_as_lines():
     ]
     assert prompt_text(messages) == "system: Be brief.\nuser: [image] What is it?\nassistant: "
     assert logged_trees.prompt_text("1+1?") == "1+1?"
+
+
+def test_two_ranks_record_the_first_groups_of_both_once(tiny_model, tmp_path):
+    """Six rows a rank in groups of four: the second group lies on both ranks, and the limit cuts the third off."""
+    options = ("per_device_train_batch_size=6", "num_generations=4", "max_steps=2", "log_trees_steps=1")
+    options += ("log_trees_prompts=2", "eval_strategy='steps'", "eval_steps=2", "per_device_eval_batch_size=6")
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.rank", tiny_model, tmp_path, *options, "num_generations_eval=3")
+    steps = [[Batch(*b) for b in batches] for batches in zip(*[rank["batches"] for rank in ranks], strict=True)]
+    for step, batches in enumerate(batches for batches in steps if batches[0].training):
+        trees = read_trees(tmp_path, [step])
+        together = [ids for batch in batches for ids in batch.completion_ids][:8]
+        advantages = [row for batch in batches for row in batch.output["advantages"]][:8]
+        assert [row.tolist() for row in trees["completion_ids"]] == together
+        assert trees["group"].tolist() == [0] * 4 + [1] * 4
+        assert trees["prompt"].tolist() == [p for batch in batches for p in batch.prompts][:8]
+        for own, trained in zip(trees["advantages"], advantages, strict=True):
+            np.testing.assert_array_equal(own, trained[: len(own)])
+    assert [len(read_trees(tmp_path, [2], "eval"))] == [2 * 3]
+
+
+@pytest.mark.parametrize("leaf_weights", ["by_branch", "uniform"])
+def test_values_of_a_grown_tree_are_those_that_its_credit_used(leaf_weights, tiny_model, tmp_path):
+    """TD errors, in units of the advantages, are proportional to the steps of the recorded values, group by group."""
+    train(tiny_model, tmp_path, **EVERY_STEP, max_steps=1, rollout="fixed", tree_depth=2, leaf_weights=leaf_weights)
+    trees = read_trees(tmp_path)
+    for _, group in trees.groupby("group"):
+        steps = np.concatenate([np.diff(row) for row in group["values"]])
+        td = np.concatenate(group["td_errors"].tolist())
+        assert (td != 0).any()
+        scale = td @ steps / (steps @ steps)
+        np.testing.assert_allclose(td, scale * steps, atol=1e-4)
