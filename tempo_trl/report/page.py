@@ -190,5 +190,5 @@ def _line(method: str, own: Sequence[Curve]) -> dict:
 
 def _curves_lead(runs: Sequence[RunInside]) -> str:
     several = len({run.label for run in runs}) > len({run.method for run in runs})
-    bands = " Thin lines are runs, thick ones their mean in its 95 % band." if several else ""
+    bands = " Thin lines are runs, thick ones their mean in its 95% band." if several else ""
     return "As logged over all completions; what was not logged is computed from the recorded groups." + bands

@@ -12,7 +12,7 @@ from tempo_trl.report.metrics import credit_sums, tree_sums
 from tempo_trl.report.pieces import one_line, readable
 
 CONTEXT = 24  # characters on each side of an example
-EXAMPLES = 3
+EXAMPLES = 2  # of a token, of each sign
 BINS = 24  # of the histogram over depth, at most
 TOP = 20
 RARE = 5  # a token seen less often has no mean entropy worth a rank
@@ -116,10 +116,13 @@ class RunStatistics:
             record, step = self.tokens[pieces[t]], float(td[t])
             record.mass, record.net = record.mass + abs(step), record.net + step
             record.ups, record.downs = record.ups + (step > 0), record.downs + (step < 0)
-            if len(record.examples) < EXAMPLES or abs(step) > abs(record.examples[-1][0]):
+            same = [known for known in record.examples if (known[0] > 0) == (step > 0)]
+            if len(same) < EXAMPLES or abs(step) > abs(same[-1][0]):
                 example = step, _end("".join(pieces[max(0, t - CONTEXT) : t])), _start(pieces[t + 1 : t + 1 + CONTEXT])
-                if all(example[1:] != known[1:] for known in record.examples):
-                    record.examples = sorted([*record.examples, example], key=lambda e: -abs(e[0]))[:EXAMPLES]
+                if all(example[1:] != known[1:] for known in same):
+                    same = sorted([*same, example], key=lambda e: -abs(e[0]))[:EXAMPLES]
+                    other = [known for known in record.examples if (known[0] > 0) != (step > 0)]
+                    record.examples = sorted(same + other, key=lambda e: -abs(e[0]))
 
     def _add_series(self, groups: list[Group], firsts: list[int]) -> None:
         step, size = groups[0].step, len(groups[0].ids)

@@ -56,7 +56,7 @@ def _how_it_came(statistics: RunStatistics) -> list[str]:
 def _flat(statistics: RunStatistics) -> str:
     flat, groups = statistics.flat, statistics.groups
     if not flat:
-        return f"In none of the {groups:,} recorded groups do all completions earn the same."
+        return f"Of {groups:,} recorded group{'s' * (groups != 1)} none has completions that all earn the same."
     return (
         f"In {flat:,} of {groups:,} recorded groups all completions earn the same: neither method learns from those."
     )

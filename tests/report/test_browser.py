@@ -200,9 +200,9 @@ def test_a_completion_of_a_hundred_thousand_characters_is_drawn_piece_by_piece(t
     long = [["x"] * 100_000, [*["x"] * 99_999, "y"], ["z"]]
     record(tmp_path, [rows_of(long, [1.0, 0.0, 0.0])])
     page = open_page(report([tmp_path], pictures=False))
-    assert completion(page, 0).locator("i").count() == 1500
+    assert completion(page, 0).locator("i").count() == 4000
     page.locator(".completion[data-row='0'] button.more").click()
-    assert completion(page, 0).locator("i").count() == 3000
+    assert completion(page, 0).locator("i").count() == 8000
     page.locator("#tree .node[data-node='1']").hover()
     assert "99,999 characters in all" in page.locator("#node-detail").inner_text()
 

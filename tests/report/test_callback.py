@@ -1,6 +1,10 @@
 """The trackers get the picture of a tree and the table of branch tokens, offline."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from tests.trainers.recording import share_of_threes, train
 
 from .recorded import HOSTILE, hand_worked_run, record, rows_of
 
+REPOSITORY = Path(__file__).parents[2]
 OPTIONS = {"reward_funcs": share_of_threes, "log_trees_steps": 1, "max_steps": 2}
 
 
@@ -60,16 +65,30 @@ def test_wandb_gets_a_picture_and_a_table_of_each_record(tiny_model, tmp_path, m
     assert json.loads(tables[0].read_text())["columns"] == callback.COLUMNS
 
 
-def test_trackio_gets_a_picture_and_a_table_of_each_record(tiny_model, tmp_path, monkeypatch):
-    trackio = pytest.importorskip("trackio", reason="trackio is not installed")
-    logged = []
-    monkeypatch.setattr(trackio, "log", lambda entry, **keywords: logged.append(entry))
-    args = type("Args", (), {"report_to": ["trackio"]})
-    picture, table = np.zeros((4, 4, 3), np.uint8), [["a", 1.0, 1, 0, 2, 1.0, "x[a]y"]]
-    callback.TreeCallback()._log(args, 3, picture, table)
-    assert isinstance(logged[0][callback.PICTURE], trackio.Image)
-    assert isinstance(logged[0][callback.TABLE], trackio.Table)
-    assert logged[0]["train/global_step"] == 3
+TRACKIO = """
+import sys, trackio
+from tempo_trl.report import callback
+from types import SimpleNamespace
+trackio.init(project="p", name="r", embed=False, auto_log_gpu=False, auto_log_cpu=False)
+args = SimpleNamespace(report_to=["trackio"], output_dir=sys.argv[1])
+callback.TreeCallback().on_log(args, SimpleNamespace(is_world_process_zero=True, global_step=5), None)
+trackio.finish()
+for run in trackio.Api().runs("p"):
+    print([sorted(entry) for entry in trackio.SQLiteStorage.get_logs("p", run.name)])
+"""
+
+
+def test_trackio_gets_a_picture_and_a_table_of_the_latest_record(tmp_path):
+    """In a process of its own: trackio asks for its folder once, when it is imported."""
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    folder = hand_worked_run(tmp_path / "run")
+    command = [sys.executable, "-c", TRACKIO, str(folder)]
+    environment = os.environ | {"TRACKIO_DIR": str(tmp_path / "trackio")}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, cwd=REPOSITORY)
+    assert result.returncode == 0, result.stderr
+    assert callback.PICTURE in result.stdout
+    assert callback.TABLE in result.stdout
+    assert len(list((tmp_path / "trackio").glob("media/p/r/*/*.png"))) == 1
 
 
 def test_without_a_tracker_nothing_is_drawn(tiny_model, tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ function drawBranchCount(statistics) {
     box.picture.append(svg("text", { x: (a + b) / 2, y: box.bottom + 14, "text-anchor": "middle" }, `${bar.k}  (${bar.groups})`));
   });
   figure.append(html("h3", {}, "Mean reward by the number of first branches"), box.picture,
-    html("figcaption", {}, "In brackets the groups; whiskers are 95 % intervals of the mean over groups. Completions that part into more first branches may be those of harder prompts: this is no effect of branching."));
+    html("figcaption", {}, "In brackets the groups; whiskers are 95% intervals of the mean over groups. Completions that part into more first branches may be those of harder prompts: this is no effect of branching."));
 }
 
 function drawCurves() {

@@ -1,5 +1,5 @@
 // Completions as text, coloured by credit: GRPO's row above TEMPO's. Only what is asked for is in the page.
-const CHUNK = 1500; // tokens of a completion that are drawn at once
+const AT_ONCE = 12000; // tokens of a group that are drawn at once, the same number of each completion
 
 const OF_KIND = {
   total: { grpo: (row) => row.outcome ?? 0, tempo: (token) => token.adv },
@@ -9,9 +9,11 @@ const OF_KIND = {
 };
 let rows = []; // of the group at hand: { row, tokens, shown }
 let scale = 1;
+let chunk = 0;
 
 function drawCredit(group) {
-  rows = group.rows.map((row) => ({ row, tokens: tokensOf(group, row), shown: CHUNK }));
+  chunk = Math.max(Math.floor(AT_ONCE / group.rows.length), 100);
+  rows = group.rows.map((row) => ({ row, tokens: tokensOf(group, row), shown: chunk }));
   const has = group.rows.some((row) => row.h);
   const entropy = document.querySelector('input[name="kind"][value="entropy"]');
   entropy.disabled = !has;
@@ -43,7 +45,7 @@ function drawCompletion({ row, tokens, shown }, index) {
   if (state.kind !== "entropy") box.append(line("GRPO", "grpo", [grpoSpan(row, text)]));
   box.append(line("TEMPO", "tempo", tempoSpans(row, text)));
   if (shown < tokens.length) {
-    const more = Math.min(CHUNK, tokens.length - shown);
+    const more = Math.min(chunk, tokens.length - shown);
     box.append(html("button", { type: "button", class: "more" }, `show ${more.toLocaleString("en")} of ${(tokens.length - shown).toLocaleString("en")} more tokens`));
   }
   return box;
@@ -108,7 +110,7 @@ byId("credit").addEventListener("click", (event) => {
   if (!button) return;
   const box = button.closest(".completion");
   const entry = rows[Number(box.dataset.row)];
-  entry.shown += CHUNK;
+  entry.shown += chunk;
   box.replaceWith(drawCompletion(entry, Number(box.dataset.row)));
 });
 
