@@ -2,7 +2,7 @@
 anything that GRPO does not?
 
 python examples/inspect_run.py RUN_DIR        # the output folder of a TEMPO run, also while it trains
-python examples/inspect_run.py                # without one: trains for ten steps first, half a minute
+python examples/inspect_run.py                # without one: trains for ten steps first
 """
 
 import subprocess
