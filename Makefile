@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 
-.PHONY: demo test test-vllm style bench install clean
+.PHONY: demo test test-vllm test-browser style bench install clean
 
 install: $(INSTALLED)
 
@@ -35,11 +35,15 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	touch $@
 
 # What rests on TRL and transformers: the other rooms do not know on which versions they stand.
-VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/demo tests/test_contract.py \
-	tests/test_contract_rollout.py tests/test_train.py
+VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/packing tests/demo tests/test_train.py \
+	$(wildcard tests/test_contract*.py)
 
 test-vllm: $(VLLM_VENV)/.installed
 	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest $(VLLM_TESTS)
+
+# The report in the Chromium that the machine has; without one the tests skip and say so.
+test-browser: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/report/test_browser.py
 
 style: $(INSTALLED)
 	$(BIN)/ruff check .

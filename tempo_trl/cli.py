@@ -100,6 +100,8 @@ def command_parser() -> argparse.ArgumentParser:
     verb.add_argument("--label", nargs="+", metavar="NAME", help="the method of each run, in their order")
     verb.set_defaults(run=compare)
 
+    _add_report_verbs(verbs)
+
     verb = verbs.add_parser("publish", help="send a run to the Hub: model, card, recipe, record and curves")
     verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
     verb.add_argument("--repo", required=True, metavar="USER/NAME", help="repository, made if it does not exist")
@@ -109,6 +111,30 @@ def command_parser() -> argparse.ArgumentParser:
 
     verbs.add_parser("env", help="print the versions to put into a bug report").set_defaults(run=env)
     return parser
+
+
+def _add_report_verbs(verbs) -> None:
+    verb = verbs.add_parser("report", help="what a run looks like from inside: one HTML file, and pictures")
+    verb.add_argument("runs", nargs="+", metavar="RUN_DIR", help="output folders of runs; one that still trains, too")
+    verb.add_argument("-o", "--output", metavar="FILE", help="where to write it (report.html in the first RUN_DIR)")
+    verb.add_argument("--no-pictures", dest="pictures", action="store_false", help="no PNG and SVG files beside it")
+    verb.set_defaults(run=report)
+
+    verb = verbs.add_parser("tree", help="draw the prefix tree of one recorded group in the terminal")
+    verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
+    verb.add_argument("--step", type=int, metavar="N", help="recorded step (the last one)")
+    verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (the one with most to tell)")
+    verb.add_argument("--eval", action="store_true", dest="evaluation", help="of evaluation instead of training")
+    verb.set_defaults(run=tree)
+
+    verb = verbs.add_parser("credit", help="tree and credit of any completions with rewards, without training")
+    verb.add_argument("completions", metavar="FILE.jsonl", help="a line a completion: prompt, completion, reward")
+    verb.add_argument("--tokenizer", metavar="NAME", help="on the Hub or a folder: for completions that are text")
+    verb.add_argument("--scale-rewards", default="group", choices=("group", "batch", "none"), help="as TRL's")
+    verb.add_argument("--td-coef", type=float, default=1.0, metavar="C", help="coefficient of the TD error (1)")
+    verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
+    verb.add_argument("-o", "--output", metavar="FILE", help="write the report, too: an HTML file")
+    verb.set_defaults(run=credit)
 
 
 def demo(output: str, quick: bool, seeds: int, methods: str | None) -> int:
@@ -124,6 +150,21 @@ def evaluate(**flags) -> int:
 def compare(runs: list[str], output: str, label: list[str] | None) -> int:
     """Compare runs."""
     return importlib.import_module("tempo_trl.evaluation.compare").main(runs, output, label)
+
+
+def report(runs: list[str], output: str | None, pictures: bool) -> int:
+    """Write the report of runs."""
+    return importlib.import_module("tempo_trl.report.run").main(runs, output, pictures)
+
+
+def tree(**flags) -> int:
+    """Draw a recorded group."""
+    return importlib.import_module("tempo_trl.report.show_tree").main(**flags)
+
+
+def credit(**flags) -> int:
+    """Credit completions that were sampled elsewhere."""
+    return importlib.import_module("tempo_trl.report.credit_file").main(**flags)
 
 
 def publish(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:

@@ -14,7 +14,7 @@ from tempo_trl.recipe_files import accelerate_config_path, recipe_path
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
-VERBS = ("tempo-trl evaluate ", "tempo-trl compare ", "tempo-trl publish ")
+VERBS = tuple(f"tempo-trl {verb} " for verb in ("evaluate", "compare", "publish", "report", "tree", "credit"))
 
 
 def commands() -> list[str]:
@@ -63,7 +63,12 @@ def test_every_command_is_one_that_these_tests_know():
 
 def test_ci_runs_what_the_readme_names_and_nothing_else():
     script = (REPOSITORY / ".ci" / "run").read_text()
-    assert re.findall(r"^make [\w-]+", script, re.MULTILINE) == ["make test", "make test-vllm", "make style"]
+    assert re.findall(r"^make [\w-]+", script, re.MULTILINE) == [
+        "make test",
+        "make test-vllm",
+        "make test-browser",
+        "make style",
+    ]
 
 
 def test_files_that_are_linked_or_named_exist():

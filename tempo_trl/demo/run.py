@@ -111,7 +111,16 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> in
         from tempo_trl.demo.methods import show_methods as show
 
     show(runs, folder, console)
+    _report(runs, folder, console)
     return 0
+
+
+def _report(runs: list[Run], folder: Path, console: Console) -> None:
+    """Look inside of the runs: one page, which also holds those that record no trees."""
+    from tempo_trl.report.run import report
+
+    path = report([run.folder for run in runs], folder / "report.html")
+    console.print(f"\nWhere the credit went, token by token: open {path} in a browser.", style="bold", highlight=False)
 
 
 def demo_methods() -> list[str]:

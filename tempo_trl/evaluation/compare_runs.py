@@ -11,6 +11,7 @@ from tempo_trl.hub.curves import training_log
 from tempo_trl.hub.evaluations import FOLDER, Result, read_results
 from tempo_trl.hub.provenance import FOLDER as RECORD_FOLDER
 from tempo_trl.hub.provenance import RECORD, read_record
+from tempo_trl.report.tree_files import recorded_steps
 
 METHODS = (*paper.METHODS, "prefix_baseline", "grpo_lambda", "treerpo", "treerpo_entropy")
 # Settings in which runs of one method may differ and still be its seeds.
@@ -71,7 +72,7 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
 def _read_run(folder: Path, label: str | None) -> ComparedRun:
     has_record = (folder / RECORD_FOLDER / RECORD).is_file()
     log, results = training_log(folder), read_results(folder)
-    if not (has_record or log or results):
+    if not (has_record or log or results or recorded_steps(folder)):
         what = "no run" if folder.is_dir() else "no folder" if folder.exists() else "not there"
         raise ValueError(
             f"{folder} is {what}: expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "

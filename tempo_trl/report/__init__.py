@@ -1,0 +1,12 @@
+"""What a run looks like from inside: metrics, recorded trees, pictures and the report."""
+
+
+def __getattr__(name: str):
+    if name == "read_trees":  # pandas and pyarrow: not needed to train
+        from tempo_trl.report.tree_files import read_trees
+
+        return read_trees
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = ["read_trees"]

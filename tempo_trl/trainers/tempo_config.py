@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from trl import GRPOConfig
 
 from tempo_trl.rollout.tree import LEAF_WEIGHTS
-from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields, LoggedTreesFields
 from tempo_trl.trainers.tree_forward_config import TreeForwardFields
 
 ESTIMATORS = ("tempo", "prefix_baseline")
@@ -14,7 +14,7 @@ ROLLOUTS = ("iid", "fixed", "entropy")
 
 
 @dataclass
-class TEMPOConfig(FixedTreeFields, EntropyTreeFields, TreeForwardFields, GRPOConfig):
+class TEMPOConfig(LoggedTreesFields, FixedTreeFields, EntropyTreeFields, TreeForwardFields, GRPOConfig):
     r"""
     Configuration class for the [`TEMPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
     except for those below. beta 0 and the token-mean (DAPO) loss of the paper are TRL's own defaults.
@@ -42,6 +42,9 @@ class TEMPOConfig(FixedTreeFields, EntropyTreeFields, TreeForwardFields, GRPOCon
         leaf_weights (`str`, *optional*, defaults to `"by_branch"`):
             Say of each completion of a grown tree in the prefix values, and in the loss. `"by_branch"` gives every
             child of a node equal say, `"uniform"` every leaf. The same for `rollout="iid"`.
+        log_trees_steps, log_trees_prompts (`int`):
+            How often, and how many groups of a batch, are recorded for `tempo-trl report`
+            ([`~tempo_trl.trainers.tree_config.LoggedTreesFields`]).
     """
 
     td_coef: float = field(

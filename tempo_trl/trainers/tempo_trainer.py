@@ -16,6 +16,7 @@ from tempo_trl.credit.prefix_tree import PrefixTree
 from tempo_trl.report.metrics import credit_sums, tree_sums
 from tempo_trl.rollout.tree import GrownTree, branches
 from tempo_trl.trainers import checks, grown_trees
+from tempo_trl.trainers.logged_trees import LoggedTrees
 from tempo_trl.trainers.tempo_config import TEMPOConfig
 from tempo_trl.trainers.token_credit_trainer import TokenCreditTrainer, loss_mask
 from tempo_trl.trainers.whole_groups import WholeGroups, gather_whole_groups
@@ -24,7 +25,7 @@ COVARIANCE_DEPTHS = np.array([1, 4, 16, 64, 256])  # tokens at which the covaria
 COVARIANCE_FILE = "prefix_covariance.json"  # in a checkpoint
 
 
-class TEMPOTrainer(TokenCreditTrainer):
+class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
     """
     Trainer for TEMPO (https://huggingface.co/papers/2509.18314). The only change with respect to
     [`~trl.GRPOTrainer`] is the advantage: TRL's scalar per completion plus, on every token, the TD error of the prefix
@@ -117,6 +118,7 @@ class TEMPOTrainer(TokenCreditTrainer):
         elif self.args.td_coef > 0 or self._trees is not None:
             self._use_advantages(output, advantages[own_tokens])
         self._treat_trees(output)
+        self._log_trees(output, td[own_tokens], None if weights is None else weights[groups.own])
 
         flat = flat_groups(groups.outcome, num_generations)[groups.owned]
         sums = tree_sums(tree, groups.owned) | {"flat_groups": (flat.sum().item(), len(flat))}

@@ -43,6 +43,14 @@ def test_it_writes_curves_completions_and_metrics(finished):
         assert any("eval_reward" in entry for entry in history)
 
 
+def test_it_ends_with_a_report_of_all_runs(finished):
+    folder, printed = finished
+    assert "Where the credit went" in printed
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    assert all(f'"label":"{method}-seed0"' in text for method in demo.METHODS)
+    assert (folder / "report" / "tree.svg").is_file()
+
+
 def test_both_methods_start_from_the_same_policy_and_problems(finished):
     folder, _ = finished
     first = [

@@ -1,0 +1,189 @@
+// Pictures of a whole run: words and tables of tokens, bars over depth, curves over training.
+
+function table(caption, heads, lines) {
+  const numeric = heads.map((head) => head.startsWith("#"));
+  const cell = (content, i, tag) => html(tag, { class: numeric[i] ? "number" : null }, content);
+  return html("table", {}, html("caption", { hidden: "" }, caption),
+    html("thead", {}, html("tr", {}, ...heads.map((head, i) => cell(head.replace("#", ""), i, "th")))),
+    html("tbody", {}, ...lines.map((cells) => html("tr", {}, ...cells.map((content, i) => cell(content, i, "td"))))));
+}
+
+const code = (text) => html("code", {}, text);
+const empty = (text) => html("p", { class: "empty" }, text);
+
+function drawTokens(statistics) {
+  const parts = ["tokens-lead", "cloud", "token-table", "entropy-table"].map(byId);
+  parts.forEach((part) => part.replaceChildren());
+  const [lead, cloud, tokens, entropies] = parts;
+  if (!statistics || !statistics.top.length) return lead.replaceChildren(empty(statistics ? "No token has a TD error: no completions parted between different rewards." : data.nothing));
+  lead.textContent = statistics.tokensLead;
+  if (statistics.cloud) cloud.append(drawCloud(statistics.cloud), html("figcaption", {}, "As large as the sum of |TD|; blue where it mostly raised V, orange where it lowered it."));
+  else cloud.append(empty(statistics.noCloud));
+  const lines = statistics.top.map((token) => [code(token.text), token.mass.toFixed(2), percent(token.share), `${token.ups} ↑ ${token.downs} ↓`, token.seen.toLocaleString("en"), examples(token)]);
+  tokens.append(table("tokens by TD", ["token", "#sum |TD|", "#share", "#turns", "#seen", "the largest turns"], lines));
+  if (statistics.entropies.length) {
+    const most = statistics.entropies.map((token) => [code(token.text), token.entropy.toFixed(2), token.seen.toLocaleString("en"), token.rank ? `${token.rank}.` : "–"]);
+    entropies.append(html("h3", {}, "For comparison: the most uncertain tokens"), table("tokens by entropy", ["token", "#mean entropy", "#seen", "#rank by |TD|"], most));
+  } else entropies.append(empty("No entropies were at hand when these trees were recorded."));
+}
+
+function examples(token) {
+  const box = html("div");
+  for (const [td, before, after] of token.examples) {
+    const own = html("b", {}, token.text);
+    own.style.backgroundColor = diverging(Math.sign(td) * 0.7);
+    box.append(html("span", { class: "context", dir: "auto" }, `${signed(td)}  …${before}`, own, `${after}…`));
+  }
+  return box;
+}
+
+function drawCloud(cloud) {
+  const picture = svg("svg", { viewBox: cloud.box.join(" "), role: "img", "aria-label": "tokens by the sum of |TD|" });
+  for (const word of cloud.words) {
+    const text = svg("text", { x: word.x, y: word.y, "font-size": word.size, textLength: word.width, lengthAdjust: "spacingAndGlyphs", "font-family": "var(--mono)" }, word.text);
+    text.style.fill = diverging(0.6 * Math.sign(word.sign) + 0.4 * word.sign, 100, "var(--soft)");
+    text.append(svg("title", {}, `${word.text}: sum of |TD| ${word.mass.toFixed(2)}`));
+    picture.append(text);
+  }
+  return picture;
+}
+
+/** Round numbers that cover low to high. */
+function ticks(low, high, count = 4) {
+  const rough = (high - low || 1) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((x) => x * power).find((x) => x >= rough);
+  const found = [];
+  for (let x = Math.ceil(low / step - 1e-9) * step; x <= high + step * 1e-6; x += step) found.push(Math.abs(x) < step * 1e-6 ? 0 : x);
+  return found;
+}
+
+const short = (x) => Number(x.toPrecision(4)).toLocaleString("en", { maximumFractionDigits: 4 });
+
+function frame(width, height, xs, ys, xLabel) {
+  const [left, right, top, bottom] = [44, width - 10, 8, height - 34];
+  const x = (value) => left + ((value - xs[0]) / (xs[1] - xs[0] || 1)) * (right - left);
+  const y = (value) => bottom - ((value - ys[0]) / (ys[1] - ys[0] || 1)) * (bottom - top);
+  const picture = svg("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img" });
+  for (const tick of ticks(...ys)) {
+    picture.append(svg("line", { class: "axis", x1: left, x2: right, y1: y(tick), y2: y(tick) }));
+    picture.append(svg("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, short(tick)));
+  }
+  picture.append(svg("text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, xLabel));
+  return { picture, x, y, left, right, top, bottom };
+}
+
+function drawDepth(statistics) {
+  byId("depth").replaceChildren();
+  byId("branch-credit").replaceChildren();
+  if (!statistics || !statistics.depth.length) return;
+  const bins = statistics.depth;
+  const most = Math.max(...bins.map((bin) => Math.max(bin.td, bin.outcome)));
+  const box = frame(640, 250, [0, bins.length], [0, most * 1.08], "tokens from the start of the completion");
+  const every = Math.ceil(bins.length / 8);
+  bins.forEach((bin, i) => {
+    const [a, b] = [box.x(i), box.x(i + 1)];
+    const bar = (value, from, to, colour) => {
+      const rect = svg("rect", { x: from, y: box.y(value), width: Math.max(to - from, 1), height: Math.max(box.bottom - box.y(value), 0) });
+      rect.style.fill = colour;
+      return rect;
+    };
+    const middle = (a + b) / 2;
+    box.picture.append(bar(bin.td, a + 1.5, middle, "var(--c0)"), bar(bin.outcome, middle, b - 1.5, "var(--c1)"));
+    const range = bin.from === bin.to ? `token ${bin.from + 1}` : `tokens ${bin.from + 1} to ${bin.to + 1}`;
+    const hit = svg("rect", { class: "hit", x: a, y: box.top, width: b - a, height: box.bottom - box.top, tabindex: 0, "aria-label": `${range}: ${percent(bin.td)} of TD, ${percent(bin.outcome)} of GRPO's credit` });
+    hit.append(svg("title", {}, `${range}: ${percent(bin.td)} of TD, ${percent(bin.outcome)} of GRPO's credit`));
+    box.picture.append(hit);
+    if (i % every === 0) box.picture.append(svg("text", { x: middle, y: box.bottom + 14, "text-anchor": "middle" }, bin.from + 1));
+  });
+  byId("depth").append(legend([["|TD|", "var(--c0)"], ["GRPO's credit", "var(--c1)"]]), box.picture, html("figcaption", {}, "Share of each that lies at that depth."));
+  byId("branch-credit").append(html("h3", {}, "At the tokens where V moves, and at the others"),
+    table("credit at branch tokens", ["", "#tokens with TD", "#others"], statistics.branchCredit), html("p", { class: "lead" }, statistics.branchWords));
+}
+
+function legend(entries) {
+  return html("div", { class: "legend" }, ...entries.map(([name, colour]) => {
+    const swatch = html("i", { class: "ramp" });
+    swatch.style.cssText = `background:${colour};width:16px;margin-left:0`;
+    return html("span", {}, swatch, name);
+  }));
+}
+
+function drawBranchCount(statistics) {
+  const figure = byId("branch-count");
+  figure.replaceChildren();
+  const bars = statistics?.firstBranch ?? [];
+  if (!bars.length) return;
+  const low = Math.min(0, ...bars.map((bar) => bar.low ?? bar.mean));
+  const high = Math.max(...bars.map((bar) => bar.high ?? bar.mean), low + 1e-6);
+  const box = frame(560, 220, [0, bars.length], [low, high * 1.05], "branches k at the first parting");
+  bars.forEach((bar, i) => {
+    const [a, b] = [box.x(i + 0.2), box.x(i + 0.8)];
+    const rect = svg("rect", { x: a, width: b - a, y: Math.min(box.y(bar.mean), box.y(0)), height: Math.abs(box.y(0) - box.y(bar.mean)) });
+    rect.style.fill = "var(--c0)";
+    rect.append(svg("title", {}, `k = ${bar.k}: mean reward ${plain(bar.mean, 3)} over ${many(bar.groups, "group")}`));
+    box.picture.append(rect);
+    if (bar.low !== null) {
+      const whisker = svg("path", { d: `M${(a + b) / 2} ${box.y(bar.low)}V${box.y(bar.high)}` });
+      whisker.style.cssText = "stroke:var(--ink);stroke-width:1.5";
+      box.picture.append(whisker);
+    }
+    box.picture.append(svg("text", { x: (a + b) / 2, y: box.bottom + 14, "text-anchor": "middle" }, `${bar.k}  (${bar.groups})`));
+  });
+  figure.append(html("h3", {}, "Mean reward by the number of first branches"), box.picture,
+    html("figcaption", {}, "In brackets the groups; whiskers are 95% intervals of the mean over groups. Completions that part into more first branches may be those of harder prompts: this is no effect of branching."));
+}
+
+function drawCurves() {
+  byId("curves-lead").textContent = data.curvesLead;
+  const names = [...new Set(data.curves.flatMap((curve) => curve.lines.map((line) => line.name)))];
+  const colour = (name) => `var(--c${names.indexOf(name) % 6})`;
+  if (names.length > 1) byId("curves").before(legend(names.map((name) => [name, colour(name)])));
+  byId("curves").replaceChildren(...data.curves.map((curve) => drawCurve(curve, colour)));
+  if (!data.curves.length) byId("curves").append(empty("Nothing was logged yet."));
+}
+
+function drawCurve(curve, colour) {
+  const points = curve.lines.flatMap((line) => [line, ...line.runs]);
+  const xs = points.flatMap((line) => line.x);
+  const ys = points.flatMap((line) => line.y);
+  const margin = 0.06 * (Math.max(...ys) - Math.min(...ys) || Math.abs(ys[0]) || 1);
+  const [low, high] = [Math.min(...ys) - margin, Math.max(...ys) + margin];
+  const box = frame(360, 190, [Math.min(...xs), Math.max(...xs)], [low, high], "step");
+  for (const tick of ticks(Math.min(...xs), Math.max(...xs), 4)) {
+    if (Number.isInteger(tick)) box.picture.append(svg("text", { x: box.x(tick), y: box.bottom + 14, "text-anchor": "middle" }, short(tick)));
+  }
+  const clamp = (y) => box.y(Math.min(Math.max(y, low), high));
+  for (const line of curve.lines) {
+    if (line.low) {
+      const up = line.x.map((x, i) => `${box.x(x)} ${clamp(line.high[i])}`);
+      const down = line.x.map((x, i) => `${box.x(x)} ${clamp(line.low[i])}`).reverse();
+      const band = svg("path", { d: `M${[...up, ...down].join("L")}Z` });
+      band.style.cssText = `fill:${colour(line.name)};opacity:0.16`;
+      box.picture.append(band);
+    }
+    const paths = [...(line.runs.length > 1 ? line.runs.map((run) => [run, 1, 0.5]) : []), [line, 2.2, 1]];
+    for (const [{ x, y }, width, opacity] of paths) {
+      const path = svg("path", { d: `M${x.map((at, i) => `${box.x(at)} ${box.y(y[i])}`).join("L")}` });
+      path.style.cssText = `fill:none;stroke:${colour(line.name)};stroke-width:${width};opacity:${opacity};stroke-linejoin:round`;
+      box.picture.append(path);
+    }
+    if (line.x.length === 1) {
+      const dot = svg("circle", { cx: box.x(line.x[0]), cy: box.y(line.y[0]), r: 3.5 });
+      dot.style.fill = colour(line.name);
+      box.picture.append(dot);
+    }
+    if (line.x.length) box.picture.append(...line.x.map((x, i) => hitOf(box, line, i)));
+  }
+  const last = curve.lines.map((line) => `${line.name}: ${short(line.y[0])} → ${short(line.y.at(-1))}`).join("; ");
+  box.picture.setAttribute("aria-label", `${curve.title}, from first to last step. ${last}`);
+  return html("figure", {}, html("h3", {}, curve.title), box.picture, html("figcaption", {}, curve.help));
+}
+
+function hitOf(box, line, i) {
+  const half = line.x.length > 1 ? (box.right - box.left) / line.x.length / 2 : 12;
+  const at = box.x(line.x[i]);
+  const hit = svg("rect", { class: "hit", x: at - half, y: box.top, width: 2 * half, height: box.bottom - box.top });
+  hit.append(svg("title", {}, `${line.name}, step ${line.x[i]}: ${short(line.y[i])}`));
+  return hit;
+}

@@ -1,0 +1,133 @@
+// Completions as text, coloured by credit: GRPO's row above TEMPO's. Only what is asked for is in the page.
+const AT_ONCE = 12000; // tokens of a group that are drawn at once, the same number of each completion
+
+const OF_KIND = {
+  total: { grpo: (row) => row.outcome ?? 0, tempo: (token) => token.adv },
+  td: { grpo: () => 0, tempo: (token) => token.td },
+  outcome: { grpo: (row) => row.outcome ?? 0, tempo: (token, row) => row.outcome ?? 0 },
+  entropy: { grpo: () => null, tempo: (token) => token.entropy },
+};
+let rows = []; // of the group at hand: { row, tokens, shown }
+let scale = 1;
+let chunk = 0;
+
+function drawCredit(group) {
+  chunk = Math.max(Math.floor(AT_ONCE / group.rows.length), 100);
+  rows = group.rows.map((row) => ({ row, tokens: tokensOf(group, row), shown: chunk }));
+  const has = group.rows.some((row) => row.h);
+  const entropy = document.querySelector('input[name="kind"][value="entropy"]');
+  entropy.disabled = !has;
+  entropy.parentElement.title = has ? "" : "no entropies were at hand when this group was recorded";
+  if (!has && state.kind === "entropy") chooseKind("total");
+  scale = 0;
+  for (const { row, tokens } of rows) {
+    scale = Math.max(scale, Math.abs(row.outcome ?? 0));
+    for (const token of tokens) scale = Math.max(scale, Math.abs(token.adv), Math.abs(token.td));
+  }
+  byId("credit").replaceChildren(...rows.map(drawCompletion));
+  creditLegend();
+  byId("token-detail").textContent = "Point at a token, or walk the underlined ones with Tab: its TD error is not zero.";
+}
+
+function creditLegend() {
+  const kind = state.kind;
+  const legend = kind === "entropy"
+    ? html("span", {}, "entropy 0", html("i", { class: "ramp entropy" }), `${plain(data.entropyMax)} nats`)
+    : html("span", {}, `${signed(-scale)}`, html("i", { class: "ramp credit" }), `${signed(scale)}, in units of the advantage`);
+  byId("credit-legend").replaceChildren(legend);
+}
+
+function drawCompletion({ row, tokens, shown }, index) {
+  const verdict = html("span", { class: isRight(row.reward) ? "right" : "wrong" }, mark(row.reward));
+  const head = html("h3", {}, verdict, ` completion ${index + 1} · reward ${plain(row.reward)} · outcome ${signed(row.outcome)} · ${many(tokens.length, "token")}`);
+  const text = tokens.slice(0, shown);
+  const box = html("div", { class: "completion", "data-row": index }, head);
+  if (state.kind !== "entropy") box.append(line("GRPO", "grpo", [grpoSpan(row, text)]));
+  box.append(line("TEMPO", "tempo", tempoSpans(row, text)));
+  if (shown < tokens.length) {
+    const more = Math.min(chunk, tokens.length - shown);
+    box.append(html("button", { type: "button", class: "more" }, `show ${more.toLocaleString("en")} of ${(tokens.length - shown).toLocaleString("en")} more tokens`));
+  }
+  return box;
+}
+
+function line(name, kind, spans) {
+  return html("div", { class: `line ${kind}` }, html("span", {}, name), html("div", { dir: "auto" }, ...spans));
+}
+
+function grpoSpan(row, tokens) {
+  const span = html("i", {}, drawnText(tokens.map((token) => token.text).join("")));
+  paintSpan(span, OF_KIND[state.kind].grpo(row));
+  return span;
+}
+
+/** A span a token. The bytes of one character are one span: the first has its text, and the largest credit is shown. */
+function tempoSpans(row, tokens) {
+  const spans = [];
+  let value = 0;
+  tokens.forEach((token, t) => {
+    const own = token.skip && state.kind !== "entropy" ? 0 : OF_KIND[state.kind].tempo(token, row);
+    if (token.text === "" && spans.length) {
+      if (Math.abs(own) <= Math.abs(value)) return;
+      value = own;
+      paintSpan(spans.at(-1), value);
+      return;
+    }
+    value = own;
+    const span = html("i", { "data-token": t }, drawnText(token.text));
+    paintSpan(span, value);
+    if (token.td) fill(span, { class: "turn", tabindex: 0 }, []);
+    if (token.skip) span.classList.add("skip");
+    spans.push(span);
+  });
+  return spans;
+}
+
+/** Line breaks are drawn as a sign too, so that their colour is seen. */
+const drawnText = (text) => text.replace(/\n/g, "⏎\n");
+
+function paintSpan(span, value) {
+  if (!value) span.style.backgroundColor = "";
+  else if (state.kind === "entropy") {
+    const share = Math.round((value / (data.entropyMax || 1)) * 65);
+    span.style.backgroundColor = `color-mix(in srgb, var(--c3) ${share}%, transparent)`;
+  } else span.style.backgroundColor = diverging(value / (scale || 1));
+}
+
+function chooseKind(kind) {
+  state.kind = kind;
+  document.querySelector(`input[name="kind"][value="${kind}"]`).checked = true;
+}
+
+byId("kind").addEventListener("change", (event) => {
+  state.kind = event.target.value;
+  byId("credit").replaceChildren(...rows.map(drawCompletion));
+  creditLegend();
+});
+
+byId("credit").addEventListener("click", (event) => {
+  const button = event.target.closest("button.more");
+  if (!button) return;
+  const box = button.closest(".completion");
+  const entry = rows[Number(box.dataset.row)];
+  entry.shown += chunk;
+  box.replaceWith(drawCompletion(entry, Number(box.dataset.row)));
+});
+
+function showToken(event) {
+  const span = event.target.closest?.("[data-token]");
+  if (!span) return;
+  const index = Number(span.closest(".completion").dataset.row);
+  const { row, tokens } = rows[index];
+  const t = Number(span.dataset.token);
+  const token = tokens[t];
+  document.querySelector(".line i.shown")?.classList.remove("shown");
+  span.classList.add("shown");
+  const parts = [html("b", {}, oneLine(token.text)), ` token ${t + 1} of completion ${index + 1} · GRPO `, html("b", {}, signed(row.outcome)),
+    " · TD ", html("b", {}, signed(token.td)), " · trains with ", html("b", {}, signed(token.adv))];
+  if (token.entropy !== null) parts.push(` · entropy ≈ ${plain(token.entropy)} nats`);
+  if (token.skip) parts.push(" · not in the loss");
+  byId("token-detail").replaceChildren(html("span", { dir: "auto" }, ...parts));
+}
+byId("credit").addEventListener("mouseover", showToken);
+byId("credit").addEventListener("focusin", showToken);

@@ -1,0 +1,117 @@
+"""The picture of a tree and the table of branch tokens for the trackers that take pictures and tables."""
+
+import importlib
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+from transformers import TrainerCallback
+
+from tempo_trl.report.folding import Group, groups_of
+from tempo_trl.report.pieces import one_line
+from tempo_trl.report.statistics import TOP, RunStatistics
+from tempo_trl.report.tree_files import read_trees, trees_path
+
+TRACKERS = ("wandb", "trackio", "tensorboard")
+COLUMNS = ["token", "sum |TD|", "V rose", "V fell", "seen", "largest turn", "in context"]
+PICTURE, TABLE = "tempo/tree", "tempo/branch_token_table"
+
+
+class TreeCallback(TrainerCallback):
+    """
+    Logs each recorded tree to the trackers of `report_to`: `tempo/tree`, the picture of the group with most to tell,
+    and `tempo/branch_token_table`, the tokens of the record with the largest sums of |TD|.
+
+    wandb and trackio get an image and a table in the run that they have open, TensorBoard an image and a text beside
+    the run's own events, under `runs/trees` in the output folder (or in `TENSORBOARD_LOGGING_DIR`). A trainer that
+    records trees adds one by itself where `report_to` names one of the three.
+    """
+
+    def __init__(self):
+        self._last = -1  # step of the last record that was logged
+        self._writer = None  # TensorBoard's
+
+    def on_log(self, args, state, control, **kwargs):
+        """Log the record that was written since the last call, if any."""
+        if not state.is_world_process_zero:
+            return
+        step = next((s for s in range(state.global_step, self._last, -1) if _is_there(args.output_dir, s)), None)
+        if step is None:
+            return
+        self._last = step
+        groups = groups_of(read_trees(args.output_dir, [step]))
+        if groups:
+            self._log(args, step, _picture(groups), branch_token_table(groups))
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """Close TensorBoard's file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _log(self, args, step: int, picture: np.ndarray, table: list[list]) -> None:
+        for name in args.report_to:
+            if name in ("wandb", "trackio"):
+                tracker = importlib.import_module(name)
+                entry = {PICTURE: tracker.Image(picture), TABLE: tracker.Table(columns=COLUMNS, data=table)}
+                tracker.log(entry | {"train/global_step": step})
+            elif name == "tensorboard":
+                self._tensorboard(args).add_image(PICTURE, picture, step, dataformats="HWC")
+                self._tensorboard(args).add_text(TABLE, _markdown(table), step)
+                self._tensorboard(args).flush()
+
+    def _tensorboard(self, args):
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            folder = os.environ.get("TENSORBOARD_LOGGING_DIR") or Path(args.output_dir) / "runs"
+            self._writer = SummaryWriter(log_dir=str(Path(folder).expanduser() / "trees"))
+        return self._writer
+
+
+def _is_there(output_dir: str, step: int) -> bool:
+    return trees_path(output_dir, "train", step).is_file()
+
+
+def _picture(groups: list[Group]) -> np.ndarray:
+    """The group with most to tell, `(height, width, 3)`, uint8."""
+    from PIL import Image
+
+    from tempo_trl.report.collect import telling
+    from tempo_trl.report.pictures import draw_tree, save
+
+    image = io.BytesIO()
+    save(draw_tree(groups[telling(groups)]), image, "png")
+    return np.asarray(Image.open(image).convert("RGB"))
+
+
+def branch_token_table(groups: list[Group]) -> list[list]:
+    """Rows of `COLUMNS`: the tokens with the largest sums of |TD|, in units of the advantages."""
+    statistics = RunStatistics()
+    statistics.add(groups)
+    return [_row(one_line(text) or "·", record) for text, record in statistics.top_td()[:TOP]]
+
+
+def _row(token: str, record) -> list:
+    td, before, after = record.examples[0]
+    return [
+        token,
+        round(record.mass, 3),
+        record.ups,
+        record.downs,
+        record.seen,
+        round(td, 3),
+        f"{before}[{token}]{after}",
+    ]
+
+
+def _markdown(table: list[list]) -> str:
+    """The table as TensorBoard shows it; what would be markup is text there."""
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *table]
+    return "\n".join("|" + "|".join(_plain(cell) for cell in line) + "|" for line in lines)
+
+
+def _plain(cell) -> str:
+    text = str(cell).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"&#{ord(character)};" if character in "|`*_[]$\\" else character for character in text)

@@ -1,0 +1,219 @@
+"""`tempo-trl credit`: tree and credit of completions that anything sampled, from a JSONL file.
+
+A line a completion, the lines of a prompt in any order:
+
+    {"prompt": "7+5-3?", "completion": "7+5=2;2-3=9#9", "reward": 1.0}
+
+`completion` is text, or token ids as a list; `reward` is a number, or null where nothing could score it. Text gets the
+tokenizer's EOS token at its end, as a sampled completion has, unless the line says `"truncated": true`. `group`, a
+number or a name, tells apart groups that share a prompt.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
+from tempo_trl.report.collect import RunInside
+from tempo_trl.report.folding import Group
+from tempo_trl.report.pieces import one_line, readable, token_pieces
+from tempo_trl.report.run import write_report
+from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree
+from tempo_trl.report.words import honest_line
+
+TURNS = 12  # of a group are listed, the largest first
+CONTEXT = 30  # characters before and after a turn
+
+
+def main(
+    completions: str,
+    tokenizer: str | None,
+    scale_rewards: str,
+    td_coef: float,
+    groups: int,
+    output: str | None,
+) -> int:
+    """Print trees and credit of the completions in a file, write the report if asked to; return the exit status."""
+    try:
+        found = read_groups(Path(completions), tokenizer, scale_rewards, td_coef)
+        inside = RunInside(Path(completions).name, "credit", [])
+        inside.read("train", [found], [0])
+        _print(found, groups, inside)
+        if output:
+            path = write_report([inside], Path(completions).name, Path(output))
+            print(f"Report: {path}   pictures: {path.with_suffix('')}/*.png and *.svg")
+    except (ValueError, OSError) as error:
+        print(f"tempo-trl credit: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "group", td_coef: float = 1.0) -> list:
+    """
+    Groups of a JSONL file of completions, credited.
+
+    Args:
+        path (`Path`): The file, as described at the top of this module.
+        tokenizer (`str`, *optional*): Name on the Hub or folder; needed for text, and to show ids as text.
+        scale_rewards (`str`, *optional*, defaults to `"group"`): As in [`~tempo_trl.credit.tempo_advantages`].
+        td_coef (`float`, *optional*, defaults to `1.0`): Coefficient of the TD error.
+
+    Returns:
+        List of [`~tempo_trl.report.folding.Group`], in the order of their first lines; groups may differ in size.
+
+    Raises:
+        ValueError: a line that is not as described, text without a tokenizer, or a setting that is none.
+    """
+    if not 0.0 <= td_coef < math.inf:
+        raise ValueError(
+            f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 1 is the paper's, 0 is GRPO."
+        )
+    lines = _read_lines(path)
+    encoder = _tokenizer(tokenizer)
+    by_group: dict[tuple, list[dict]] = {}
+    for number, line in lines:
+        line["ids"] = _ids(line, f"{path}, line {number}", encoder)
+        by_group.setdefault((line["prompt"], json.dumps(line.get("group"))), []).append(line)
+    outcomes = _outcomes(list(by_group.values()), scale_rewards)
+    named = zip(by_group.items(), outcomes, strict=True)
+    return [_group(i, key[0], rows, out, encoder, td_coef) for i, ((key, rows), out) in enumerate(named)]
+
+
+def _read_lines(path: Path) -> list[tuple[int, dict]]:
+    lines = []
+    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if text.strip():
+            lines.append((number, _checked(text, f"{path}, line {number}")))
+    if not lines:
+        raise ValueError(f"{path} is empty: expected a JSON object a line, with prompt, completion and reward.")
+    return lines
+
+
+def _checked(text: str, where: str) -> dict:
+    try:
+        line = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where} is no JSON ({error}): write one object a line.") from error
+    missing = [name for name in ("prompt", "completion", "reward") if not isinstance(line, dict) or name not in line]
+    if missing:
+        raise ValueError(f"{where} has no `{missing[0]}`: expected prompt, completion and reward.")
+    reward = line["reward"]
+    if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float) or math.isinf(reward)):
+        raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
+    if not isinstance(line["prompt"], str):
+        from tempo_trl.trainers.logged_trees import prompt_text  # messages, as TRL has them
+
+        line["prompt"] = prompt_text(line["prompt"])
+    return line
+
+
+def _tokenizer(name: str | None):
+    if name is None:
+        return None
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no tokenizer could be loaded from {name!r}: {error}") from error
+
+
+def _ids(line: dict, where: str, tokenizer) -> list[int]:
+    completion = line["completion"]
+    if isinstance(completion, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in completion):
+        return completion
+    if not isinstance(completion, str):
+        raise ValueError(f"{where}: `completion` must be text or a list of token ids, got {completion!r:.60}.")
+    if tokenizer is None:
+        raise ValueError(f"{where}: `completion` is text: name its tokenizer with --tokenizer, or give token ids.")
+    ids = tokenizer(completion, add_special_tokens=False)["input_ids"]
+    ends = tokenizer.eos_token_id is not None and not line.get("truncated")
+    return [*ids, tokenizer.eos_token_id] if ends and ids[-1:] != [tokenizer.eos_token_id] else ids
+
+
+def _rewards(rows: Sequence[dict]) -> torch.Tensor:
+    return torch.tensor([math.nan if row["reward"] is None else float(row["reward"]) for row in rows])
+
+
+def _outcomes(groups: Sequence[Sequence[dict]], scale_rewards: str) -> list[torch.Tensor]:
+    """GRPO's advantages of groups of any size; NaN where nothing scored. The scale of a batch is that of the file."""
+    if scale_rewards != "batch":
+        return [outcome_advantages(_rewards(rows), len(rows), scale_rewards) for rows in groups]
+    rewards = torch.cat([_rewards(rows) for rows in groups])
+    known = rewards[~rewards.isnan()]
+    scale = (known.std().item() if len(known) > 1 else 0.0) + 1e-4
+    return [outcome_advantages(_rewards(rows), len(rows), "none") / scale for rows in groups]
+
+
+def _group(number: int, prompt: str, rows: Sequence[dict], outcome: torch.Tensor, tokenizer, td_coef: float) -> Group:
+    ids, rewards = [row["ids"] for row in rows], _rewards(rows)
+    lengths = torch.tensor([len(row) for row in ids])
+    padded = torch.zeros(len(ids), max(int(lengths.max()), 1), dtype=torch.long)
+    for target, row in zip(padded, ids, strict=True):
+        target[: len(row)] = torch.tensor(row, dtype=torch.long)
+    # V is a mean, so TD errors of outcome advantages are those of the rewards in the advantages' units.
+    td = td_errors(prefix_values(padded, lengths, outcome.float(), len(ids)), lengths)
+    td[rewards.isnan()] = 0.0
+    values = prefix_values(padded, lengths, rewards, len(ids))
+    outcome = outcome.float().nan_to_num()
+    known = tokenizer is not None
+    cut = [slice(0, len(row)) for row in ids]
+    return Group(
+        step=0,
+        group=number,
+        prompt=prompt,
+        ids=ids,
+        tokens=[token_pieces(tokenizer, row) if known else [f"<{i}>" for i in row] for row in ids],
+        values=[values[i, : len(row) + 1].numpy() for i, row in enumerate(ids)],
+        td_errors=[td[i, c].numpy() for i, c in enumerate(cut)],
+        advantages=[(outcome[i] + td_coef * td[i, c]).numpy() for i, c in enumerate(cut)],
+        entropies=None,
+        loss_mask=[np.ones(len(row), dtype=bool) for row in ids],
+        outcome=outcome.numpy(),
+        rewards=rewards.numpy(),
+    )
+
+
+def _print(groups: Sequence[Group], shown: int, inside: RunInside) -> None:
+    console = Console()
+    for group in groups[: max(shown, 0)]:
+        console.print(group_tree(group))
+        console.print(_turns(group))
+    if len(groups) > shown:
+        console.print(f"{len(groups) - shown} more groups: --groups {len(groups)} prints them all.", highlight=False)
+    line = honest_line(None, inside.statistics)
+    console.print(f"\n{line['head']} {line['words']}", highlight=False, markup=False)
+
+
+def _turns(group: Group) -> Table:
+    """The tokens of a group whose TD errors are largest, shared ones once, with what GRPO and TEMPO give them."""
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("completion", "token", "TD", "GRPO", "TEMPO"):
+        table.add_column(heading, justify="left" if heading == "token" else "right")
+    places = [(i, int(t)) for i, td in enumerate(group.td_errors) for t in np.flatnonzero(td)]
+    seen: set[tuple] = set()
+    for i, t in sorted(places, key=lambda place: -abs(group.td_errors[place[0]][place[1]])):
+        state = tuple(group.ids[i][: t + 1])
+        if state in seen or len(seen) == TURNS:
+            continue
+        seen.add(state)
+        td, gives = group.td_errors[i][t], group.advantages[i][t]
+        numbers = (Text(f"{td:+.2f}", style=GOOD if td > 0 else BAD), f"{group.outcome[i]:+.2f}", f"{gives:+.2f}")
+        table.add_row(str(i + 1), _in_context(readable(group.tokens[i]), t), *numbers)
+    return table
+
+
+def _in_context(pieces: Sequence[str], t: int) -> Text:
+    before, after = "".join(pieces[max(0, t - CONTEXT) : t]), "".join(pieces[t + 1 : t + 1 + CONTEXT])
+    text = Text(one_line(before)[-CONTEXT:], style="grey62")
+    text.append(one_line(pieces[t]), style="bold default reverse")
+    return text.append(one_line(after)[:CONTEXT])

@@ -1,0 +1,142 @@
+"""Groups as the page holds them: shared tokens once, texts by number, credit as the places where it changes."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+
+from tempo_trl.report.folding import Group, branches
+from tempo_trl.report.pieces import readable, visible
+
+LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # an entropy is one of 64 levels
+DIGITS = 4  # of a number of credit
+
+
+class Texts:
+    """Texts by number, the most frequent first, so that their numbers are short."""
+
+    def __init__(self, counts: Counter):
+        self.texts = [text for text, _ in counts.most_common()]
+        self._number = {text: i for i, text in enumerate(self.texts)}
+
+    def numbers(self, pieces: Sequence[str]) -> list[int]:
+        return [self._number[piece] for piece in pieces]
+
+
+def embed_groups(groups: Sequence[Group]) -> dict:
+    """
+    The groups as the page's script reads them.
+
+    Returns:
+        `dict`: `texts`, and `entropyMax` in nats, the highest of the 64 levels; in `groups` for each `step`, `group`,
+        `prompt`, its `nodes` and its `rows`. A node has `p` (parent), `t` (numbers of texts), `a` (tokens before it),
+        `n` (completions), `v` (value), `d` (TD error of its first token, in units of the reward), `e` (completions
+        that end with it) and `r` (completions through it). A row has its `leaf`, `reward`, `outcome`, `td` as
+        `[token, TD error]` where it is not 0, `adv` as `[token, advantage from there on]`, `h` (a character a token,
+        its level of entropy), `x` (tokens whose text differs in this row, where characters lie across nodes) and
+        `skip` (`[from, to)` outside of the loss).
+    """
+    parts = [_parts(group) for group in groups]
+    counts = Counter(text for nodes, rows in parts for pieces in [*nodes, *rows] for text in pieces)
+    texts = Texts(counts)
+    most = max((float(h.max()) for g in groups if g.entropies for h in g.entropies if len(h)), default=0.0)
+    embedded = [_group(g, nodes, rows, texts, most) for g, (nodes, rows) in zip(groups, parts, strict=True)]
+    return {"texts": texts.texts, "entropyMax": _number(most), "groups": embedded}
+
+
+def _parts(group: Group) -> tuple[list[list[str]], list[list[str]]]:
+    """Readable texts of each node's tokens and of each row's."""
+    nodes = [[visible_piece(p) for p in readable(group.tokens[n.rows[0]][n.begin : n.end])] for n in group.nodes()]
+    return nodes, [[visible_piece(piece) for piece in readable(tokens)] for tokens in group.tokens]
+
+
+def visible_piece(piece: str) -> str:
+    """A piece for the page: line breaks and tabs stay, they are drawn there."""
+    return visible(piece.replace("\r\n", "\n"))
+
+
+def _group(group: Group, node_texts: list, row_texts: list, texts: Texts, most: float) -> dict:
+    nodes = group.nodes()
+    parted = branches(nodes) > 1
+    drawn = [
+        {
+            "p": node.parent,
+            "t": texts.numbers(pieces),
+            "a": node.begin,
+            "n": len(node.rows),
+            "v": _number(group.value(node)),
+            "d": _number(group.td(node)),
+            "e": list(node.ended),
+            "r": list(node.rows),
+        }
+        for node, pieces in zip(nodes, node_texts, strict=True)
+    ]
+    leaves = {row: i for i, node in enumerate(nodes) for row in node.ended}
+    rows = [_row(group, row, leaves[row], drawn, row_texts[row], texts, most) for row in range(len(group.ids))]
+    first = next((node.end for node, branch in zip(nodes, parted, strict=True) if branch), None)
+    about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt), "first": first}
+    return about | {"nodes": drawn, "rows": rows}
+
+
+def _row(group: Group, row: int, leaf: int, nodes: list[dict], pieces: list[str], texts: Texts, most: float) -> dict:
+    path = []
+    at = leaf
+    while at >= 0:
+        path.append(nodes[at]["t"])
+        at = nodes[at]["p"]
+    shown, own = [number for part in reversed(path) for number in part], texts.numbers(pieces)
+    td, advantages = group.td_errors[row], group.advantages[row]
+    embedded = {
+        "leaf": leaf,
+        "reward": _number(group.rewards[row]),
+        "outcome": _number(group.outcome[row]),
+        "td": [[int(t), _number(td[t])] for t in np.flatnonzero(td)],
+        "adv": [[int(t), _number(advantages[t])] for t in _changes(advantages)],
+    }
+    if group.entropies is not None:
+        embedded["h"] = _levels(group.entropies[row], most)
+    if shown != own:
+        embedded["x"] = [[t, number] for t, number in enumerate(own) if number != shown[t]]
+    if not group.loss_mask[row].all():
+        embedded["skip"] = _stretches(~group.loss_mask[row])
+    return embedded
+
+
+def _changes(values: np.ndarray) -> np.ndarray:
+    """Places where a run of equal values begins."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.zeros(0, dtype=int)
+
+
+def _levels(entropies: np.ndarray, most: float) -> str:
+    levels = np.clip(entropies / (most or 1.0) * (len(LEVELS) - 1), 0, len(LEVELS) - 1).round().astype(int)
+    return "".join(LEVELS[level] for level in levels)
+
+
+def _stretches(marked: np.ndarray) -> list[list[int]]:
+    runs = ((mark, [i for i, _ in run]) for mark, run in groupby(enumerate(marked), key=lambda pair: bool(pair[1])))
+    return [[places[0], places[-1] + 1] for mark, places in runs if mark]
+
+
+def _number(value: float) -> float | int | None:
+    """Rounded, and None for what JSON has no number for."""
+    if not np.isfinite(value):
+        return None
+    rounded = round(float(value), DIGITS)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+def embedded_size(group: Group) -> int:
+    """Bytes that a group takes in the page, roughly and rather too many: shared tokens count once."""
+    unique = sum(node.end - node.begin for node in group.nodes())
+    total = sum(len(ids) for ids in group.ids)
+    return 5 * unique + (total if group.entropies is not None else 0) + 200 * len(group.ids) + 2_000
+
+
+def script_json(data: dict) -> str:
+    """JSON that cannot end the script element that holds it, whatever its texts are."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
+        text = text.replace(character, escape)
+    return text.replace("\u2029", "\\u2029")

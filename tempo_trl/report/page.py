@@ -1,0 +1,194 @@
+"""The report as one HTML file: data as JSON, script and style inside, nothing loaded from anywhere."""
+
+import base64
+import hashlib
+import html
+from collections.abc import Sequence
+from importlib.resources import files
+
+import numpy as np
+from scipy import stats
+
+import tempo_trl
+from tempo_trl.evaluation.compare_curves import Curve, band, read_curve
+from tempo_trl.report import cloud, words
+from tempo_trl.report.collect import MODES, RunInside, choose_groups, telling
+from tempo_trl.report.embed import embed_groups, script_json
+from tempo_trl.report.folding import Group
+from tempo_trl.report.pieces import one_line
+from tempo_trl.report.statistics import TOP, RunStatistics
+
+SCRIPTS = ("page.js", "tree.js", "credit.js", "charts.js")
+CURVES = {
+    "reward": ("reward", "mean reward in training"),
+    "eval_reward": ("reward in evaluation", "mean reward in evaluation"),
+    "tempo/td_share": ("share of TD credit", "sum |TD| / sum (|outcome| + |TD|)"),
+    "tempo/branch_nodes": ("branch nodes", "states with two different next tokens, a group"),
+    "first_branch": ("first branch", "tokens before the first parting of a group, mean of the recorded ones"),
+    "tempo/branch_depth": ("branch depth", "tokens before a branch node, mean"),
+    "tempo/shared_prefix": ("shared prefix", "tokens that a completion shares with the closest other one, mean"),
+    "tempo/unique_tokens": ("unique tokens", "nodes of the prefix trees / tokens"),
+    "tempo/branch_tokens": ("branch tokens", "tokens with a TD error / tokens of the loss"),
+    "tempo/flat_groups": ("flat groups", "groups in which all completions earn the same / groups"),
+    "tempo/duplicates": ("duplicates", "completions that repeat an earlier one of their group / completions"),
+    "completions/mean_length": ("length", "tokens of a completion, mean"),
+}
+
+
+def page(runs: Sequence[RunInside], title: str) -> str:
+    """The report of some runs, as the text of an HTML file."""
+    script = "(() => {\n" + "".join(_asset(name) for name in SCRIPTS) + "start();\n})();\n"
+    style = _asset("page.css")
+    parts = {
+        "title": html.escape(one_line(title)),
+        "script_hash": _hash(script),
+        "style_hash": _hash(style),
+        "style": style,
+        "script": script,
+        "data": script_json(page_data(runs, title)),  # last: what it holds is not looked into
+    }
+    text = _asset("page.html")
+    for name, part in parts.items():
+        text = text.replace("{{" + name + "}}", part, 1)
+    return text
+
+
+def _asset(name: str) -> str:
+    return files("tempo_trl.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def page_data(runs: Sequence[RunInside], title: str) -> dict:
+    """Everything that the page's script draws."""
+    chosen = choose_groups(runs)
+    groups = [group for _, _, group in chosen]
+    low, high = _reward_range(groups)
+    recorded = sum(count for run in runs for count in run.recorded.values())
+    return {
+        **embed_groups(groups),
+        "subtitle": f"{title} · {len(groups):,} of {recorded:,} recorded groups can be looked at here"
+        if groups
+        else title,
+        "honest": _honest(runs),
+        "sources": _sources(runs, chosen),
+        "runs": [{"label": one_line(run.label), "statistics": _statistics(run.statistics)} for run in runs],
+        "curves": curves(runs),
+        "curvesLead": _curves_lead(runs),
+        "nothing": words.NOTHING,
+        "low": low,
+        "high": high,
+        "right": (low + high) / 2 if high > low else 0.0,
+        "about": [
+            "Advantages are TRL's units: rewards over the standard deviation of their group, if not set otherwise. "
+            "V and the TD errors in the tree are in units of the reward. ␣, ⏎ and ⇥ are space, line break and tab.",
+            f"Made by tempo_trl {tempo_trl.__version__}; this file loads nothing from anywhere.",
+        ],
+    }
+
+
+def _reward_range(groups: Sequence[Group]) -> tuple[float, float]:
+    rewards = np.concatenate([group.rewards for group in groups]) if groups else np.zeros(0)
+    rewards = rewards[~np.isnan(rewards)]
+    return (float(rewards.min()), float(rewards.max())) if len(rewards) else (0.0, 0.0)
+
+
+def _honest(runs: Sequence[RunInside]) -> list[dict]:
+    several = len(runs) > 1
+    lines = [words.honest_line(one_line(r.label) if several else None, r.statistics) for r in runs if r.statistics]
+    return lines or [
+        {"share": 0.0, "number": "–", "head": "– of the credit is known to have moved.", "words": words.NOTHING}
+    ]
+
+
+def _sources(runs: Sequence[RunInside], chosen: Sequence[tuple[int, str, Group]]) -> list[dict]:
+    sources = []
+    for run, mode in dict.fromkeys((run, mode) for run, mode, _ in chosen):
+        own = [i for i, place in enumerate(chosen) if place[:2] == (run, mode)]
+        opening = own[telling([chosen[i][2] for i in own])]
+        label = f"{one_line(runs[run].label)}, {MODES[mode]}"
+        sources.append({"run": run, "label": label, "groups": own, "opening": opening})
+    return sources
+
+
+def _statistics(statistics: RunStatistics | None) -> dict | None:
+    if statistics is None:
+        return None
+    ranked = statistics.top_td()
+    total, rank = sum(record.mass for _, record in ranked), {text: i + 1 for i, (text, _) in enumerate(ranked)}
+    return {
+        "tokensLead": words.tokens_lead(statistics),
+        "cloud": cloud.cloud(ranked),
+        "noCloud": cloud.MISSING,
+        "top": [_token(text, r) | {"mass": r.mass, "share": r.mass / total} for text, r in ranked[:TOP]],
+        "entropies": [
+            _token(text, r) | {"entropy": r.entropy / r.scored, "rank": rank.get(text)}
+            for text, r in statistics.top_entropy()
+        ],
+        "depth": statistics.depth_bins(),
+        "branchCredit": words.branch_credit(statistics),
+        "branchWords": words.branch_words(statistics),
+        "firstBranch": [first_branch_bar(k, rewards) for k, rewards in sorted(statistics.first_branch.items())],
+    }
+
+
+def _token(text: str, record) -> dict:
+    return {
+        "text": one_line(text) or "·",
+        "seen": record.seen,
+        "ups": record.ups,
+        "downs": record.downs,
+        "examples": record.examples,
+    }
+
+
+def first_branch_bar(k: int, rewards: list[float]) -> dict:
+    """Mean reward of the groups that part into k at first, with Student's interval over them."""
+    mean, low, high = float(np.mean(rewards)), None, None
+    if len(rewards) > 2:
+        half = stats.t.ppf(0.975, len(rewards) - 1) * stats.sem(rewards)
+        low, high = mean - half, mean + half
+    return {"k": k, "groups": len(rewards), "mean": mean, "low": low, "high": high}
+
+
+def curves(runs: Sequence[RunInside]) -> list[dict]:
+    """A line a method for each metric, with a band where it has several runs."""
+    found = []
+    for key, (title, explained) in CURVES.items():
+        by_method: dict[str, list[Curve]] = {}
+        for run in runs:
+            curve = run_curve(run, key)
+            if curve is not None:
+                by_method.setdefault(run.method, []).append(curve)
+        if by_method:
+            lines = [_line(method, own) for method, own in by_method.items()]
+            found.append({"key": key, "title": title, "help": explained, "lines": lines})
+    return found
+
+
+def run_curve(run: RunInside, key: str) -> Curve | None:
+    """What was logged; what was not, from the recorded trees."""
+    curve = read_curve(run.log, key)
+    if curve is not None or run.statistics is None:
+        return curve
+    points = run.statistics.series.get(key.removeprefix("tempo/"))
+    if not points:
+        return None
+    steps, values = np.array(points, dtype=float).T
+    return Curve(steps, np.full_like(steps, np.nan), np.full_like(steps, np.nan), values)
+
+
+def _line(method: str, own: Sequence[Curve]) -> dict:
+    mean, low, high = band(own)
+    line = {"name": one_line(method), "x": mean.steps.tolist(), "y": mean.value.tolist(), "low": None, "high": None}
+    if len(own) > 1:
+        line |= {"low": low.tolist(), "high": high.tolist()}
+    return line | {"runs": [{"x": c.steps.tolist(), "y": c.value.tolist()} for c in own]}
+
+
+def _curves_lead(runs: Sequence[RunInside]) -> str:
+    several = len({run.label for run in runs}) > len({run.method for run in runs})
+    bands = " Thin lines are runs, thick ones their mean in its 95% band." if several else ""
+    return "As logged over all completions; what was not logged is computed from the recorded groups." + bands

@@ -1,0 +1,260 @@
+"""The pictures of a report as PNG and SVG, for papers, model cards and trackers."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Polygon
+
+from tempo_trl.evaluation.compare_draw import COLOURS, OTHERS
+from tempo_trl.report import cloud
+from tempo_trl.report.collect import RunInside, telling
+from tempo_trl.report.folding import Group
+from tempo_trl.report.pieces import one_line, readable
+from tempo_trl.report.statistics import TOP, RunStatistics
+
+BAD, EVEN, GOOD = "#D55E00", "#ECEAE6", "#0072B2"  # vermilion and blue of Okabe and Ito
+DIVERGING = LinearSegmentedColormap.from_list("credit", [BAD, EVEN, GOOD])
+MONO = {"family": "monospace", "parse_math": False}  # a token may hold a dollar sign
+TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
+CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
+CREDIT_ROWS = 8
+KINDS = ("png", "svg")
+
+
+def draw(runs: Sequence[RunInside], folder: Path) -> list[Path]:
+    """Write `tree`, `credit`, `tokens`, `depth` and `training`, each as PNG and SVG, to a folder; return their paths.
+
+    Pictures that need recorded trees show the first run that has some; without any, only `training` is drawn.
+    """
+    figures = {}
+    first = next((run for run in runs if run.statistics and run.groups.get("train")), None)
+    if first is not None:
+        group = first.groups["train"][telling(first.groups["train"])]
+        figures = {"tree": draw_tree(group), "credit": draw_credit(group)}
+        figures |= {"tokens": draw_tokens(first.statistics), "depth": draw_depth(first.statistics)}
+    figures["training"] = draw_training(runs)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [(figure, folder / f"{name}.{kind}", kind) for name, figure in figures.items() if figure for kind in KINDS]
+    for figure, path, kind in paths:
+        save(figure, path, kind)
+    return [path for _, path, _ in paths]
+
+
+def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:
+    """Write a figure as `"png"` or `"svg"`, the same bytes every time; silent where no font here has a character."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        metadata = {"Date": None} if kind == "svg" else None
+        figure.savefig(file, format=kind, dpi=140, bbox_inches="tight", metadata=metadata)
+
+
+def draw_tree(group: Group) -> Figure:
+    """A group's folded prefix tree, from left to right: height by completions, colour by V, leaves right or wrong."""
+    nodes = group.nodes()
+    level, top, below = [0], [0.0], {}
+    for i, node in enumerate(nodes):
+        if i:
+            level.append(level[node.parent] + 1)
+            top.append(below[node.parent])
+            below[node.parent] += len(node.rows)
+        below[i] = top[i]
+    texts = [_node_text(group, node) for node in nodes]
+    widths = np.zeros(max(level) + 1)
+    for k, text in zip(level, texts, strict=True):
+        widths[k] = max(widths[k], len(text) + 2, 15 if k else 9)
+    left = np.concatenate([[0], np.cumsum(widths + 4)])
+    figure = Figure(figsize=(0.085 * left[-1] + 0.6, 0.42 * len(group.ids) + 0.5))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(-1, left[-1] + 4), ylim=(len(group.ids) + 0.1, -0.9))
+    axes.axis("off")
+    axes.text(0, -0.4, _cut(one_line(group.prompt), 90), fontsize=9, va="center", color="#555555", **MONO)
+    for i, node in enumerate(nodes):
+        place = left[level[i]], top[i], widths[level[i]], len(node.rows)
+        if i:
+            _ribbon(axes, left[level[i]] - 4, place)
+        _box(axes, place, texts[i], group, node, i)
+    return figure
+
+
+def _node_text(group: Group, node) -> str:
+    if not node.end:
+        return "prompt"
+    text = one_line("".join(readable(group.tokens[node.rows[0]][node.begin : node.end])))
+    return _cut(text, LEAF_TEXT if len(node.ended) == len(node.rows) else TREE_TEXT)
+
+
+def _ribbon(axes, x: float, place: tuple[float, float, float, int]) -> None:
+    to, top, _, rows = place
+    corners = [(x, top + 0.06), (to, top + 0.06), (to, top + rows - 0.06), (x, top + rows - 0.06)]
+    axes.add_patch(Polygon(corners, color="#E3E1DC", alpha=0.8, linewidth=0))
+
+
+def _box(axes, place: tuple[float, float, float, int], text: str, group: Group, node, i: int) -> None:
+    x, y, width, rows = place
+    rewards = group.rewards[~np.isnan(group.rewards)]
+    low, high = (rewards.min(), rewards.max()) if len(rewards) else (0.0, 0.0)
+    share = (group.value(node) - low) / (high - low) if high > low else 0.5
+    colour = tuple(0.6 * c + 0.4 for c in DIVERGING(share)[:3])
+    style = "round,pad=0,rounding_size=0.12"
+    size = {"boxstyle": style, "mutation_aspect": 0.9, "facecolor": colour, "edgecolor": "#B8B4AC", "linewidth": 0.6}
+    axes.add_patch(FancyBboxPatch((x, y + 0.06), width, rows - 0.12, **size))
+    td = group.td(node)
+    numbers = (f"{td:+.2f}  " if i and td else "") + f"V {group.value(node):.2f}  n {rows}"
+    axes.text(x + 0.8, y + rows / 2 - 0.16, text, fontsize=8, va="center", **MONO)
+    strong = {"weight": "bold"} if i and td else {}
+    axes.text(x + 0.8, y + rows / 2 + 0.22, numbers, fontsize=6.5, va="center", color="#333333", **strong)
+    if node.ended:
+        middle = (low + high) / 2 if high > low else 0.0
+        right = sum(group.rewards[row] > middle for row in node.ended)
+        counts = {"✓": right, "✗": len(node.ended) - right}
+        marks = " ".join(sign + (f"×{count}" if count > 1 else "") for sign, count in counts.items() if count)
+        colour = GOOD if right == len(node.ended) else BAD
+        axes.text(x + width + 0.7, y + rows - len(node.ended) / 2, marks, fontsize=9, va="center", color=colour)
+
+
+def draw_credit(group: Group) -> Figure:
+    """The first completions of a group as text: GRPO's credit above TEMPO's, on one scale centred on zero."""
+    shown = range(min(len(group.ids), CREDIT_ROWS))
+    scale = max((float(np.abs(x).max()) for x in [*group.advantages, group.outcome] if len(x)), default=1.0) or 1.0
+    lines = []  # (label, [(piece, value)])
+    for row in shown:
+        pieces = [one_line(piece) or "" for piece in readable(group.tokens[row])][:CREDIT_TOKENS]
+        lines += _wrapped(f"{row + 1}  GRPO ", [(piece, group.outcome[row]) for piece in pieces])
+        lines += _wrapped("   TEMPO", list(zip(pieces, group.advantages[row].tolist(), strict=False)))
+    longest = max((sum(len(piece) for piece, _ in line) for _, line in lines), default=1)
+    figure = Figure(figsize=(0.085 * (longest + 14), 0.2 * len(lines) + 0.5))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(-11, longest + 3), ylim=(len(lines) + 1.2, -0.6))
+    axes.axis("off")
+    for y, (label, line) in enumerate(lines):
+        axes.text(-10.5, y, label, fontsize=7, va="center", color="#555555", **MONO)
+        x = 0
+        for piece, value in line:
+            _credit_piece(axes, x, y, piece, 0.0 if np.isnan(value) else value / scale)
+            x += len(piece)
+    note = f"orange {-scale:+.2f}, white 0, blue {scale:+.2f}, in units of the advantage"
+    axes.text(0, len(lines) + 0.6, note, fontsize=7, va="center", color="#555555")
+    return figure
+
+
+def _wrapped(label: str, pieces: list[tuple[str, float]]) -> list[tuple[str, list[tuple[str, float]]]]:
+    lines, room = [(label, [])], CREDIT_COLUMNS
+    for piece, value in pieces:
+        if len(piece) > room and lines[-1][1]:
+            lines.append(("", []))
+            room = CREDIT_COLUMNS
+        lines[-1][1].append((_cut(piece, CREDIT_COLUMNS), value))
+        room -= len(piece)
+    return lines
+
+
+def _credit_piece(axes, x: float, y: float, piece: str, share: float) -> None:
+    colour = np.array(to_rgb(GOOD if share > 0 else BAD))
+    background = tuple(1 - 0.65 * min(abs(share), 1.0) * (1 - colour))
+    axes.fill_between([x, x + len(piece)], y - 0.42, y + 0.42, color=background, linewidth=0)
+    for i, character in enumerate(piece):  # a cell a character: no font has exactly this width
+        axes.text(x + i + 0.5, y, character, fontsize=7, ha="center", va="center", **MONO)
+
+
+def draw_tokens(statistics: RunStatistics) -> Figure | None:
+    """Word cloud of the tokens by their sum of |TD|, beside the first of them as bars; None where no token has any."""
+    ranked = statistics.top_td()
+    if not ranked:
+        return None
+    placed = cloud.cloud(ranked)
+    figure = Figure(figsize=(11 if placed else 5, 4.2), layout="constrained")
+    panels = figure.subplots(1, 2, width_ratios=(3, 2)) if placed else [None, figure.subplots()]
+    if placed:
+        _cloud(panels[0], placed)
+    top = ranked[:TOP][::-1]
+    for sign, colour in ((1, GOOD), (-1, BAD)):
+        mass = [(record.mass + sign * record.net) / 2 for _, record in top]
+        start = [0.0] * len(top) if sign > 0 else [(record.mass + record.net) / 2 for _, record in top]
+        label = "V rose" if sign > 0 else "V fell"
+        panels[1].barh(range(len(top)), mass, left=start, color=colour, label=label)
+    panels[1].set_yticks(range(len(top)), [_cut(one_line(text) or "·", 16) for text, _ in top], **MONO)
+    panels[1].set_xlabel("sum of |TD|, in units of the advantage")
+    panels[1].legend(frameon=False, loc="lower right")
+    panels[1].spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _cloud(axes, placed: dict) -> None:
+    x, y, width, height = placed["box"]
+    axes.set(xlim=(x, x + width), ylim=(y + height, y), aspect="equal")
+    axes.axis("off")
+    inches = axes.figure.get_size_inches()[0] * 0.58
+    for word in placed["words"]:
+        share = 0.5 + 0.5 * (0.6 * np.sign(word["sign"]) + 0.4 * word["sign"])
+        size = 0.86 * word["size"] * inches * 72 / width  # this font is wider than the one that was measured
+        axes.text(word["x"], word["y"], word["text"], fontsize=size, va="baseline", color=DIVERGING(share), **MONO)
+
+
+def draw_depth(statistics: RunStatistics) -> Figure | None:
+    """Shares of |TD| and of GRPO's credit over depth; None without a token."""
+    bins = statistics.depth_bins()
+    if not bins:
+        return None
+    figure = Figure(figsize=(7, 2.8), layout="constrained")
+    axes = figure.subplots()
+    at = np.arange(len(bins))
+    axes.bar(at - 0.2, [b["td"] for b in bins], 0.4, color=GOOD, label="|TD|")
+    axes.bar(at + 0.2, [b["outcome"] for b in bins], 0.4, color=BAD, label="GRPO's credit")
+    every = max(1, len(bins) // 8)
+    axes.set_xticks(at[::every], [b["from"] + 1 for b in bins][::every])
+    axes.set(xlabel="tokens from the start of the completion", ylabel="share")
+    _plain(axes)
+    axes.legend(frameon=False)
+    return figure
+
+
+def draw_training(runs: Sequence[RunInside]) -> Figure | None:
+    """The curves of the report: a colour a method, thin lines for runs, bands over several; None without a point."""
+    from tempo_trl.report.page import curves
+
+    found = curves(runs)
+    if not found:
+        return None
+    columns = min(4, len(found))
+    lines = -(-len(found) // columns)
+    figure = Figure(figsize=(3.1 * columns, 2.4 * lines), layout="constrained")
+    panels = figure.subplots(lines, columns, squeeze=False).ravel()
+    methods = list(dict.fromkeys(run.method for run in runs))
+    others = iter(OTHERS * len(methods))
+    colours = {one_line(m): COLOURS.get(m) or next(others) for m in methods}
+    for axes, curve in zip(panels, found, strict=False):
+        for line in curve["lines"]:
+            _draw_line(axes, line, colours[line["name"]])
+        values = [y for line in curve["lines"] for run in line["runs"] for y in run["y"]]
+        margin = 0.08 * (np.ptp(values) or 1.0)
+        axes.set_ylim(min(values) - margin, max(values) + margin)  # the band of two runs would hide all else
+        axes.set_title(curve["title"], fontsize="medium")
+        _plain(axes)
+    if len(methods) > 1:
+        panels[0].legend(frameon=False, fontsize="small")
+    for axes in panels[len(found) :]:
+        axes.set_visible(False)
+    return figure
+
+
+def _draw_line(axes, line: dict, colour: str) -> None:
+    for run in line["runs"] if len(line["runs"]) > 1 else ():
+        axes.plot(run["x"], run["y"], color=colour, linewidth=0.6, alpha=0.5)
+    marker = "." if len(line["x"]) < 12 else ""
+    axes.plot(line["x"], line["y"], color=colour, linewidth=1.8, marker=marker, label=line["name"])
+    if line["low"]:
+        axes.fill_between(line["x"], line["low"], line["high"], color=colour, alpha=0.15, linewidth=0)
+
+
+def _plain(axes) -> None:
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,0 +1,66 @@
+"""`tempo-trl report`: runs as one HTML file, and the same pictures as PNG and SVG beside it."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tempo_trl.evaluation.compare_runs import read_runs
+from tempo_trl.report.collect import RunInside, read_inside
+from tempo_trl.report.page import page
+
+NAME = "report.html"
+
+
+def main(runs: list[str], output: str | None, pictures: bool = True) -> int:
+    """Write the report of `runs` to `output` and print where it is; return the exit status."""
+    begin = time.monotonic()
+    try:
+        path = report(runs, output, pictures)
+    except (ValueError, OSError) as error:
+        print(f"tempo-trl report: error: {error}", file=sys.stderr)
+        return 2
+    size = path.stat().st_size / 1e6
+    print(
+        f"Report: {path} ({size:.1f} MB, {time.monotonic() - begin:.0f} s). Open it in a browser; it needs no network."
+    )
+    if pictures:
+        print(f"Pictures: {path.with_suffix('')}/*.png and *.svg")
+    return 0
+
+
+def report(runs: Sequence[str | Path], output: str | Path | None = None, pictures: bool = True) -> Path:
+    """
+    Write a report.
+
+    Args:
+        runs (`Sequence[str or Path]`):
+            Output folders of runs; one that still trains, too.
+        output (`str` or `Path`, *optional*):
+            The HTML file; `report.html` in the first run's folder if unset. Pictures go to a folder of its name
+            without the suffix.
+        pictures (`bool`, *optional*, defaults to `True`):
+            Whether to draw them.
+
+    Returns:
+        `Path` of the HTML file.
+
+    Raises:
+        ValueError: a folder that holds no run, or a file in it that is not what it should be.
+    """
+    found = read_runs(runs)
+    names = [run.folder.name for run in found]
+    labels = [run.folder.name if names.count(run.folder.name) == 1 else str(run.folder) for run in found]
+    inside = [read_inside(run, label) for run, label in zip(found, labels, strict=True)]
+    return write_report(inside, ", ".join(labels), Path(output) if output else Path(runs[0]) / NAME, pictures)
+
+
+def write_report(inside: Sequence[RunInside], title: str, path: Path, pictures: bool = True) -> Path:
+    """Write the page of what was read to `path`, and its pictures beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(inside, title), encoding="utf-8")
+    if pictures:
+        from tempo_trl.report.pictures import draw
+
+        draw(inside, path.with_suffix(""))
+    return path

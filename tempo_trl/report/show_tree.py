@@ -1,0 +1,50 @@
+"""`tempo-trl tree`: one recorded group in the terminal."""
+
+import sys
+
+from rich.console import Console
+
+from tempo_trl.report.collect import telling
+from tempo_trl.report.folding import Group, groups_of
+from tempo_trl.report.terminal_tree import group_tree
+from tempo_trl.report.tree_files import read_trees, recorded_steps
+
+
+def main(run_dir: str, step: int | None, prompt: int | None, evaluation: bool) -> int:
+    """Draw a group of a run and return the exit status."""
+    try:
+        group = recorded_group(run_dir, step, prompt, "eval" if evaluation else "train")
+    except (ValueError, OSError) as error:
+        print(f"tempo-trl tree: error: {error}", file=sys.stderr)
+        return 2
+    console = Console()
+    console.print(f"step {group.step}, group {group.group}", style="grey62", highlight=False)
+    console.print(group_tree(group))
+    return 0
+
+
+def recorded_group(run_dir: str, step: int | None, prompt: int | None, mode: str = "train") -> Group:
+    """
+    A recorded group.
+
+    Args:
+        run_dir (`str`): The run's output folder.
+        step (`int`, *optional*): Recorded step; the last one if unset.
+        prompt (`int`, *optional*): Its place in the record; the group with most to tell if unset.
+        mode (`str`, *optional*, defaults to `"train"`): `"train"` or `"eval"`.
+
+    Raises:
+        ValueError: nothing was recorded, or not this step or group.
+    """
+    if step is None:
+        step = next(reversed(recorded_steps(run_dir, mode)), 0)
+    groups = groups_of(read_trees(run_dir, [step], mode))
+    if not groups:
+        raise ValueError(f"the record of step {step} in {run_dir} is empty.")
+    by_number = {group.group: group for group in groups}
+    number = groups[telling(groups)].group if prompt is None else prompt
+    if number not in by_number:
+        raise ValueError(
+            f"no group {number} at step {step}: recorded are 0 to {max(by_number)} (see `log_trees_prompts`)."
+        )
+    return by_number[number]

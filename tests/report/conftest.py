@@ -1,0 +1,55 @@
+"""A real headless browser, where there is one."""
+
+import os
+import shutil
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def _why_not() -> str | None:
+    if not any(shutil.which(name) for name in NAMES):
+        return f"no browser: none of {', '.join(NAMES)} is on the path (Debian: apt-get install chromium)"
+    try:
+        import playwright  # noqa: F401
+    except ImportError:
+        return "playwright is not installed (pip install playwright; it drives the browser that is there)"
+    return None
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, driven through the DevTools protocol; nothing is downloaded."""
+    why_not = _why_not()
+    if why_not:
+        pytest.skip(why_not)
+    from playwright.sync_api import sync_playwright
+
+    path = next(filter(None, map(shutil.which, NAMES)))
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses root with one
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=[*sandbox, "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open an HTML file without a network; what it complains about, or asks the network for, fails the test."""
+    complaints, contexts = [], []
+
+    def open_(path, **options):
+        context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(f"console {message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.on("request", lambda r: complaints.append(f"request: {r.url}") if r.url.startswith("http") else None)
+        page.goto(path.resolve().as_uri())
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert complaints == []

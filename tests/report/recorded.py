@@ -1,0 +1,104 @@
+"""Runs made of given texts: trees on disk as a trainer leaves them, without training."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
+from tempo_trl.report.tree_files import trees_path, write_trees
+
+HAND_WORKED = ["7+5=2;2-3=9#9", "7+5=2;2-3=8#8", "7+5=3;3-3=0#0", "7+5=2;2-3=9#9"]
+HAND_REWARDS = [1.0, 0.0, 0.0, 1.0]
+BELL, NUL, OVERRIDE = "\x07", "\x00", "\u202e"
+SMILE = ["<0xF0><0x9F>", "<0x98>", "<0x80>"]  # the bytes of one character, in three tokens
+WINK = [*SMILE[:2], "<0x89>"]
+HOSTILE = [
+    ["</script>", "<script>", "window.attacked=1", "</script>"],
+    ["</script>", '<img src=x onerror="window.attacked=2">', "{{data}}", "<!--"],
+    ["مرحبا", " ", "بالعالم", OVERRIDE, "txt.exe"],
+    ["שלום", "🙂", NUL, BELL, "\x1b[2J", "\u2028", "$x_1$"],
+    [*SMILE, " ends"],
+    [*WINK, " ends"],
+    ["\n\n", "\t", "  ", "&lt;b&gt;", "<0xFF>", "'\"`"],
+    [],
+]
+
+
+def rows_of(completions, rewards, prompt="?", step=0, group=0, entropies=None) -> list[dict]:
+    """Rows of a record for one group; a completion is a list of token texts."""
+    size = len(completions)
+    vocabulary = {text: i for i, text in enumerate(sorted({piece for row in completions for piece in row}))}
+    lengths = torch.tensor([len(row) for row in completions])
+    ids = torch.zeros(size, max(int(lengths.max()), 1), dtype=torch.long)
+    for target, row in zip(ids, completions, strict=True):
+        target[: len(row)] = torch.tensor([vocabulary[piece] for piece in row], dtype=torch.long)
+    rewards = torch.tensor(rewards, dtype=torch.float)
+    values = prefix_values(ids, lengths, rewards, size)
+    total = tempo_advantages(ids, lengths, rewards, size)
+    grpo = tempo_advantages(ids, lengths, rewards, size, td_coef=0.0)
+    rows = []
+    for i, pieces in enumerate(completions):
+        own = slice(0, len(pieces))
+        rows.append(
+            {
+                "step": step,
+                "group": group,
+                "row": group * size + i,
+                "prompt": prompt,
+                "completion_ids": ids[i, own].tolist(),
+                "tokens": list(pieces),
+                "values": values[i, : len(pieces) + 1].tolist(),
+                "td_errors": (total - grpo)[i, own].tolist(),
+                "outcome": grpo[i, 0].item() if pieces else 0.0,
+                "advantages": total[i, own].tolist(),
+                "entropies": None if entropies is None else entropies[i, own].tolist(),
+                "loss_mask": [True] * len(pieces),
+                "reward": rewards[i].item(),
+                "rewards": "{}",
+            }
+        )
+    assert torch.allclose(td_errors(values, lengths).ne(0).float(), (total - grpo).ne(0).float())
+    return rows
+
+
+def record(folder: Path, groups: list[list[dict]], mode: str = "train") -> Path:
+    """Write the groups of one step into a run's folder."""
+    rows = [row for group in groups for row in group]
+    write_trees(trees_path(folder, mode, rows[0]["step"]), rows, {})
+    return folder
+
+
+def hand_worked_run(folder: Path, steps=(0, 4)) -> Path:
+    """The README's group and a flat one, at two steps; the second has an evaluation, too."""
+    texts = [list(text) for text in HAND_WORKED]
+    entropies = np.linspace(0, 2, 4 * 13).reshape(4, 13)
+    for step in steps:
+        flat = rows_of(texts, [1.0] * 4, "1+1?", step, 1, entropies)
+        record(folder, [rows_of(texts, HAND_REWARDS, "7+5-3?", step, 0, entropies), flat])
+    record(folder, [rows_of(texts, HAND_REWARDS, "7+5-3?", steps[-1], 0)], "eval")
+    return folder
+
+
+def hostile_run(folder: Path) -> Path:
+    """A group of everything that a page could trip over, with a title of that kind."""
+    return record(folder, [rows_of(HOSTILE, [0.0, 1.0] * 4, "<script>window.attacked=3</script>" + NUL + OVERRIDE)])
+
+
+def large_run(folder: Path, groups: int = 64, size: int = 8, tokens: int = 1024) -> Path:
+    """Random completions that share prefixes, in records of eight groups."""
+    generator = np.random.default_rng(0)
+    vocabulary = np.array([f" word{i}" if i % 3 else f"part{i}" for i in range(20_000)], dtype=object)
+    for step in range(0, groups, 8):
+        record(folder, [_random_group(generator, vocabulary, size, tokens, step, group) for group in range(8)])
+    return folder
+
+
+def _random_group(generator, vocabulary, size: int, tokens: int, step: int, group: int) -> list[dict]:
+    ids = np.minimum(generator.zipf(1.2, (size, tokens)), len(vocabulary) - 1)
+    for row in range(1, size):
+        shared = int(generator.geometric(0.01))
+        ids[row, :shared] = ids[generator.integers(row), :shared]
+    rewards = generator.integers(0, 2, size).astype(float).tolist()
+    pieces = [vocabulary[row].tolist() for row in ids]
+    return rows_of(pieces, rewards, f"Question {step}-{group}", step, group, generator.exponential(0.5, ids.shape))

@@ -1,0 +1,239 @@
+"""The report in a real browser: it loads in silence, folds, switches and chooses, and holds what a model may write."""
+
+import re
+
+import pytest
+
+from tempo_trl.report.run import report
+
+from .recorded import HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, record, rows_of
+
+FIRST_PAINT = 2000  # milliseconds, for 64 groups of 8 completions of 1,024 tokens
+
+
+@pytest.fixture(scope="module")
+def hand_worked(tmp_path_factory):
+    folder = hand_worked_run(tmp_path_factory.mktemp("hand") / "tempo-seed0")
+    return report([folder], pictures=False)
+
+
+def nodes(page) -> list[str]:
+    return page.locator("#tree .node").evaluate_all("nodes => nodes.map((node) => node.getAttribute('aria-label'))")
+
+
+def completion(page, row: int, kind: str = "tempo"):
+    return page.locator(f".completion[data-row='{row}'] .line.{kind} > div")
+
+
+def colours(page, row: int, kind: str = "tempo") -> list[str]:
+    return completion(page, row, kind).locator("i").evaluate_all("all => all.map((i) => i.style.backgroundColor)")
+
+
+def test_the_page_shows_the_tree_of_the_hand_worked_group(hand_worked, open_page):
+    page = open_page(hand_worked)
+    assert nodes(page) == [
+        "prompt: 4 completions, V 0.50",
+        "7+5=: 4 completions, V 0.50, TD +0.00",
+        "2;2-3=: 3 completions, V 0.67, TD +0.17",
+        "8#8: 1 completion, V 0.00, TD −0.67",
+        "9#9: 2 completions, V 1.00, TD +0.33",
+        "3;3-3=0#0: 1 completion, V 0.00, TD −0.50",
+    ]
+    assert page.locator("#tree .mark").all_text_contents() == ["✗ ", "✓×2 ", "✗ "]
+    heights = page.locator("#tree .node rect").evaluate_all("all => all.map((r) => Number(r.getAttribute('height')))")
+    assert heights[0] > heights[2] > heights[4] > heights[3] == heights[5]
+
+
+def test_a_click_folds_and_another_unfolds(hand_worked, open_page):
+    page = open_page(hand_worked)
+    node = page.locator("#tree .node[data-node='2']")
+    node.click()
+    assert len(nodes(page)) == 4
+    assert node.get_attribute("aria-expanded") == "false"
+    assert "3 more" in page.locator("#tree .folded").text_content()
+    node.click()
+    assert len(nodes(page)) == 6
+    assert node.get_attribute("aria-expanded") == "true"
+
+
+def test_the_keyboard_walks_and_folds_the_tree(hand_worked, open_page):
+    page = open_page(hand_worked)
+
+    def focused():
+        return page.evaluate("document.activeElement.getAttribute('data-node')")
+
+    page.locator("#tree .node[data-node='0']").focus()
+    for key, at in [("ArrowRight", "1"), ("ArrowRight", "2"), ("ArrowDown", "3"), ("ArrowLeft", "2"), ("End", "5")]:
+        page.keyboard.press(key)
+        assert focused() == at
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    assert (focused(), len(nodes(page))) == ("0", 1)
+    page.keyboard.press("ArrowRight")
+    assert (focused(), len(nodes(page))) == ("0", 6)
+    assert page.locator("#tree [tabindex='0']").count() == 1
+
+
+def test_hover_and_focus_tell_text_completions_value_and_td(hand_worked, open_page):
+    page = open_page(hand_worked)
+    detail = page.locator("#node-detail")
+    page.locator("#tree .node[data-node='3']").hover()
+    assert "1 completion of 4 · V 0.00 · TD of its first token −0.67 (V 0.67 → 0.00)" in detail.inner_text()
+    assert detail.locator("pre").inner_text() == "8#8"
+    page.locator("#tree .node[data-node='4']").focus()
+    assert "2 completions of 4 · V 1.00" in detail.inner_text()
+
+
+def test_the_credit_switches_between_total_td_outcome_and_entropy(hand_worked, open_page):
+    page = open_page(hand_worked)
+    assert completion(page, 1).inner_text() == HAND_WORKED[1]
+    assert completion(page, 1, "grpo").inner_text() == HAND_WORKED[1]
+    total = colours(page, 1)
+    assert "--neg" in total[10]
+    assert total[10] != total[9] == total[0] == colours(page, 1, "grpo")[0]
+
+    page.locator("#kind label", has_text="TD error").click()
+    assert [i for i, colour in enumerate(colours(page, 1)) if colour] == [4, 10]
+    assert "--pos" in colours(page, 1)[4]
+    assert colours(page, 1, "grpo") == [""]
+
+    page.locator("#kind label", has_text="outcome").click()
+    assert len(set(colours(page, 1) + colours(page, 1, "grpo"))) == 1
+
+    page.locator("#kind label", has_text="entropy").click()
+    assert page.locator(".line.grpo").count() == 0
+    assert len(set(colours(page, 1))) > 10
+
+
+def test_a_token_tells_its_credit_on_hover_and_focus(hand_worked, open_page):
+    page = open_page(hand_worked)
+    slip = completion(page, 1).locator("i[data-token='10']")
+    slip.hover()
+    told = page.locator("#token-detail").inner_text()
+    assert "token 11 of completion 2 · GRPO −0.87 · TD −1.15 · trains with −2.02" in told
+    completion(page, 1).locator("i[data-token='4']").focus()
+    assert "token 5 of completion 2" in page.locator("#token-detail").inner_text()
+    assert completion(page, 1).locator("i[tabindex]").count() == 2
+
+
+def test_step_prompt_and_run_are_chosen(hand_worked, open_page):
+    page = open_page(hand_worked)
+    assert page.locator("#question").inner_text() == "7+5-3?"
+    page.locator("#prompt").select_option(label="1: 1+1?")
+    assert page.locator("#question").inner_text() == "1+1?"
+    assert all("V 1.00" in label for label in nodes(page))
+    page.locator("#next").click()
+    assert page.locator("#step").input_value() == "4"
+    assert page.locator("#question").inner_text() == "7+5-3?"
+    page.locator("#step").select_option("0")
+    page.locator("#source").select_option(label="tempo-seed0, evaluation")
+    assert page.locator("#step").input_value() == "4"
+    assert page.locator("input[value='entropy']").is_disabled()
+    page.locator("#source").select_option(label="tempo-seed0, training")
+    assert page.locator("input[value='entropy']").is_enabled()
+
+
+def test_text_can_be_selected_in_tree_and_credit(hand_worked, open_page):
+    page = open_page(hand_worked)
+    for selector in ("#tree .node text", ".line.tempo > div", "#question"):
+        selected = page.evaluate(
+            "s => { getSelection().selectAllChildren(document.querySelector(s)); return getSelection().toString() }",
+            selector,
+        )
+        assert selected.strip()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(scheme, hand_worked, open_page, tmp_path):
+    """Contrast of at least 4.5 (WCAG AA) for the text of the tree's boxes and of coloured tokens."""
+    page = open_page(hand_worked, color_scheme=scheme)
+    script = """() => {
+      const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+      const over = (colours) => {
+        for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+        return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+      };
+      const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+      const light = (rgb) => rgb.map(linear).reduce((sum, c, i) => sum + [0.2126, 0.7152, 0.0722][i] * c, 0.05);
+      const contrast = (ground, text) => {
+        const [a, b] = [light(over(ground)), light(over([...ground, text]))];
+        return Math.max(a / b, b / a);
+      };
+      const card = getComputedStyle(document.querySelector('section')).backgroundColor;
+      const pairs = [];
+      for (const node of document.querySelectorAll('#tree .node')) {
+        const ground = [card, getComputedStyle(node.querySelector('rect')).fill];
+        for (const text of node.querySelectorAll('text:not(.mark), text:not(.mark) tspan'))
+          pairs.push([contrast(ground, getComputedStyle(text).fill), text.textContent]);
+      }
+      for (const sign of document.querySelectorAll('#tree .mark tspan'))
+        pairs.push([contrast([card], getComputedStyle(sign).fill), sign.textContent]);
+      for (const token of document.querySelectorAll('.line i')) {
+        const style = getComputedStyle(token);
+        pairs.push([contrast([card, style.backgroundColor], style.color), token.textContent]);
+      }
+      return pairs.sort((a, b) => a[0] - b[0])[0];
+    }"""
+    least, text = page.evaluate(script)
+    assert least >= 4.5, text
+    page.screenshot(path=tmp_path / f"{scheme}.png")
+
+
+def test_what_a_model_writes_stays_text(tmp_path, open_page):
+    page = open_page(report([hostile_run(tmp_path / "run")], pictures=False))
+    assert page.evaluate("window.attacked") is None
+    assert page.locator("script").count() == 2
+    assert page.locator("main img").count() == 0
+    assert page.locator("#question").inner_text() == "<script>window.attacked=3</script>␀⟨U+202E⟩"
+    shown = [completion(page, row).inner_text() for row in range(len(HOSTILE))]
+    assert shown[0] == "</script><script>window.attacked=1</script>"
+    assert shown[1] == '</script><img src=x onerror="window.attacked=2">{{data}}<!--'
+    assert shown[2] == "مرحبا بالعالم⟨U+202E⟩txt.exe"
+    assert shown[3] == "שלום🙂␀␇␛[2J⟨U+2028⟩$x_1$"
+    assert (shown[4], shown[5]) == ("😀 ends", "😉 ends")
+    assert shown[6] == "⏎\n⏎\n\t  &lt;b&gt;<0xFF>'\"`"
+    assert shown[7] == ""
+    assert any(label.startswith("<0xF0><0x9F><0x98>") for label in nodes(page))
+
+
+def test_a_completion_of_a_hundred_thousand_characters_is_drawn_piece_by_piece(tmp_path, open_page):
+    long = [["x"] * 100_000, [*["x"] * 99_999, "y"], ["z"]]
+    record(tmp_path, [rows_of(long, [1.0, 0.0, 0.0])])
+    page = open_page(report([tmp_path], pictures=False))
+    assert completion(page, 0).locator("i").count() == 4000
+    page.locator(".completion[data-row='0'] button.more").click()
+    assert completion(page, 0).locator("i").count() == 8000
+    page.locator("#tree .node[data-node='1']").hover()
+    assert "99,999 characters in all" in page.locator("#node-detail").inner_text()
+
+
+def test_sixty_four_groups_are_painted_in_time_and_are_small(tmp_path, open_page):
+    path = report([large_run(tmp_path / "large")], pictures=False)
+    assert path.stat().st_size < 5_000_000
+    page = open_page(path)
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
+    drawn = page.evaluate("performance.getEntriesByName('drawn')[0].startTime")
+    assert page.locator("#prompt option").count() == 8
+    assert page.locator("#step option").count() == 8
+    assert max(paint, drawn) < FIRST_PAINT, f"painted after {paint:.0f} ms, drawn after {drawn:.0f} ms"
+
+
+def test_a_narrow_window_does_not_scroll_sideways(hand_worked, open_page):
+    page = open_page(hand_worked)
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_the_colours_can_be_chosen(hand_worked, open_page):
+    page = open_page(hand_worked, color_scheme="light")
+    grounds = set()
+    for _ in range(3):
+        grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        page.locator("#theme").click()
+    assert len(grounds) == 2
+
+
+def test_the_page_is_whole_by_itself(hand_worked):
+    text = hand_worked.read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["'](?!data:)""", text)
+    assert "default-src 'none'" in text

@@ -1,0 +1,112 @@
+"""`tempo-trl credit`: any completions with rewards, credited as in training."""
+
+import json
+
+import pytest
+import torch
+
+from tempo_trl.cli import main
+from tempo_trl.credit import prefix_values, tempo_advantages
+from tempo_trl.demo.policy import policy_path
+from tempo_trl.report.credit_file import read_groups
+
+from .recorded import HAND_REWARDS, HAND_WORKED
+
+DEMO = str(policy_path())
+
+
+def write(folder, lines):
+    path = folder / "completions.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    return path
+
+
+def hand_worked(prompt="7+5-3?", **extra):
+    answers = zip(HAND_WORKED, HAND_REWARDS, strict=True)
+    return [{"prompt": prompt, "completion": text, "reward": reward} | extra for text, reward in answers]
+
+
+def test_it_prints_the_tree_and_the_credit_of_the_hand_worked_group(tmp_path, capsys):
+    assert main(["credit", str(write(tmp_path, hand_worked())), "--tokenizer", DEMO]) == 0
+    printed = capsys.readouterr().out
+    for words in ("2;2-3=   n=3  V=0.67  TD=+0.17", "8#8<eos>   n=1  V=0.00  TD=-0.67", "-2.02", "of the credit"):
+        assert words in printed
+
+
+def test_it_writes_the_same_report(tmp_path):
+    output = tmp_path / "credit.html"
+    assert main(["credit", str(write(tmp_path, hand_worked())), "--tokenizer", DEMO, "-o", str(output)]) == 0
+    assert "of the credit was moved by TEMPO" in output.read_text(encoding="utf-8")
+    assert (tmp_path / "credit" / "tree.svg").is_file()
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("td_coef", [0.0, 1.0, 0.5])
+def test_its_advantages_are_those_of_training(scale, td_coef, tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, 3, (12, 6), generator=generator)
+    rewards = torch.rand(12, generator=generator)
+    rewards[5] = torch.nan
+    rows = [
+        {"prompt": f"p{i // 4}", "completion": ids[i].tolist(), "reward": None if i == 5 else rewards[i].item()}
+        for i in range(12)
+    ]
+    groups = read_groups(write(tmp_path, rows), None, scale, td_coef)
+    lengths = torch.full((12,), 6)
+    expected = tempo_advantages(ids, lengths, rewards, 4, scale_rewards=scale, td_coef=td_coef)
+    got = torch.tensor([row.tolist() for group in groups for row in group.advantages])
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    values = torch.tensor([row.tolist() for group in groups for row in group.values])
+    torch.testing.assert_close(values, prefix_values(ids, lengths, rewards, 4))
+
+
+def test_groups_may_differ_in_size_and_lie_in_any_order(tmp_path):
+    rows = [
+        {"prompt": "a", "completion": [1, 2], "reward": 1},
+        {"prompt": "b", "completion": [1], "reward": 0},
+        {"prompt": "a", "completion": [1, 3], "reward": 0},
+        {"prompt": "a", "completion": [], "reward": 0.5},
+        {"prompt": "a", "group": 1, "completion": [7], "reward": 1},
+    ]
+    groups = read_groups(write(tmp_path, rows))
+    assert [(g.prompt, len(g.ids)) for g in groups] == [("a", 3), ("b", 1), ("a", 1)]
+    assert all((row == 0).all() for group in groups[1:] for row in group.advantages)
+
+
+def test_a_text_ends_with_eos_unless_it_was_truncated(tmp_path):
+    ended = read_groups(write(tmp_path, hand_worked()), DEMO)[0]
+    cut = read_groups(write(tmp_path, hand_worked(truncated=True)), DEMO)[0]
+    assert [tokens[-1] for tokens in ended.tokens] == ["<eos>"] * 4
+    assert [tokens[-1] for tokens in cut.tokens] == ["9", "8", "0", "9"]
+
+
+def test_messages_are_a_prompt_too(tmp_path):
+    group = read_groups(write(tmp_path, hand_worked([{"role": "user", "content": "7+5-3?"}])), DEMO)[0]
+    assert group.prompt == "user: 7+5-3?"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "is empty"),
+        (["{"], "line 1 is no JSON"),
+        (["[1]"], "has no `prompt`"),
+        ([{"prompt": "a", "completion": [1]}], "line 1 has no `reward`"),
+        ([{"prompt": "a", "completion": [1], "reward": "1"}], "`reward` must be a finite number or null"),
+        ([{"prompt": "a", "completion": [1], "reward": float("inf")}], "`reward` must be a finite number or null"),
+        ([{"prompt": "a", "completion": 3, "reward": 1}], "`completion` must be text or a list of token ids"),
+        ([{"prompt": "a", "completion": "x", "reward": 1}], "name its tokenizer with --tokenizer"),
+    ],
+)
+def test_what_is_no_completion_is_named_by_its_line(lines, message, tmp_path, capsys):
+    assert main(["credit", str(write(tmp_path, lines))]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_settings_that_are_none_are_refused(tmp_path, capsys):
+    path = str(write(tmp_path, hand_worked()))
+    assert main(["credit", path, "--td-coef", "-1"]) == 2
+    assert "`td_coef` must be" in capsys.readouterr().err
+    assert main(["credit", path, "--tokenizer", str(tmp_path / "none")]) == 2
+    assert "no tokenizer could be loaded" in capsys.readouterr().err
+    assert main(["credit", str(tmp_path / "none.jsonl")]) == 2

@@ -1,0 +1,85 @@
+"""The folded tree is the prefix tree: its nodes are the maximal sets of completions that share a prefix."""
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.credit.advantages import prefix_tree
+from tempo_trl.report.folding import branches, fold, groups_of
+from tempo_trl.report.metrics import tree_sums
+from tempo_trl.report.tree_files import read_trees
+
+from .recorded import hand_worked_run
+
+GROUPS = st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=7)
+
+
+@given(GROUPS)
+def test_every_state_lies_in_one_node_with_exactly_the_completions_that_pass_it(rows):
+    nodes = fold(rows)
+    owners = {}
+    for node in nodes:
+        for row in node.rows:
+            for t in range(node.begin, node.end):
+                owners[(row, t)] = node
+    for row, tokens in enumerate(rows):
+        for t in range(len(tokens)):
+            through = {i for i, other in enumerate(rows) if other[: t + 1] == tokens[: t + 1]}
+            assert set(owners[(row, t)].rows) == through
+
+
+@given(GROUPS)
+def test_nodes_are_maximal_and_parents_come_first(rows):
+    nodes = fold(rows)
+    assert nodes[0][:4] == (-1, tuple(range(len(rows))), 0, 0)
+    for i, node in enumerate(nodes[1:], start=1):
+        assert node.parent < i
+        assert node.begin == nodes[node.parent].end < node.end
+        assert set(node.rows) <= set(nodes[node.parent].rows)
+        after = {tuple(rows[row][node.end : node.end + 1]) for row in node.rows}
+        assert len(after) > 1 or after == {()}
+
+
+@given(GROUPS)
+def test_every_completion_ends_once(rows):
+    nodes = fold(rows)
+    ended = [(row, node.end) for node in nodes for row in node.ended]
+    assert sorted(ended) == [(row, len(tokens)) for row, tokens in enumerate(rows)]
+
+
+@given(GROUPS)
+def test_branches_are_counted_as_the_metrics_count_them(rows):
+    width = max(1, max(map(len, rows)))
+    ids = torch.tensor([[*row, *[0] * (width - len(row))] for row in rows])
+    tree = prefix_tree(ids, torch.tensor([len(row) for row in rows]), len(rows))
+    nodes = fold(rows)
+    branching = branches(nodes) > 1
+    sums = tree_sums(tree, slice(0, 1))
+    assert branching.sum() == sums["branch_nodes"][0]
+    assert sum(node.end for node, b in zip(nodes, branching, strict=True) if b) == sums["branch_depth"][0]
+    assert sum(node.end - node.begin for node in nodes) == sums["unique_tokens"][0]
+
+
+def test_permuting_a_group_permutes_its_rows_alone():
+    rows = [list("abc"), list("abd"), list("x"), [], list("abc")]
+    order = [3, 0, 4, 2, 1]
+    permuted = fold([rows[i] for i in order])
+    back = [node._replace(rows=tuple(sorted(order[r] for r in node.rows)), ended=()) for node in permuted]
+    assert back == [node._replace(ended=()) for node in fold(rows)]
+
+
+def test_a_recorded_group_knows_values_and_td_errors_of_its_nodes(tmp_path):
+    group = groups_of(read_trees(hand_worked_run(tmp_path), [0]))[0]
+    told = {"".join(group.tokens[n.rows[0]][n.begin : n.end]): (group.value(n), group.td(n)) for n in group.nodes()}
+    expected = {
+        "": (1 / 2, 0),
+        "7+5=": (1 / 2, 0),
+        "2;2-3=": (2 / 3, 1 / 6),
+        "8#8": (0, -2 / 3),
+        "9#9": (1, 1 / 3),
+        "3;3-3=0#0": (0, -1 / 2),
+    }
+    assert told.keys() == expected.keys()
+    for text, numbers in expected.items():
+        np.testing.assert_allclose(told[text], numbers, atol=1e-6, err_msg=text)

@@ -1,0 +1,84 @@
+"""Pieces together are the text that people read, whatever the tokenizer makes of its bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from tempo_trl.demo.policy import policy_path
+from tempo_trl.report.pieces import one_line, readable, token_pieces, visible
+from tests.tiny import tiny_tokenizer
+
+BYTES = tiny_tokenizer()
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
+def test_of_byte_level_tokens_the_readable_pieces_are_the_text(text):
+    ids = BYTES(text, add_special_tokens=False)["input_ids"]
+    pieces = readable(token_pieces(BYTES, ids))
+    assert len(pieces) == len(ids)
+    assert "".join(pieces) == BYTES.decode(ids)
+
+
+def test_a_character_belongs_to_the_first_of_its_tokens():
+    ids = BYTES("a😀b", add_special_tokens=False)["input_ids"]
+    pieces = token_pieces(BYTES, ids)
+    assert pieces == ["a", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "b"]
+    assert readable(pieces) == ["a", "😀", "", "", "", "b"]
+
+
+def test_bytes_that_make_no_character_stay_spelled_out():
+    assert readable(["<0xF0>", "<0x9F>", "a", "<0x80>"]) == ["<0xF0>", "<0x9F>", "a", "<0x80>"]
+    assert readable(["<0xC3><0xA9><0xC3>", "<0xA9>"]) == ["éé", ""]
+
+
+def test_special_tokens_have_their_names():
+    assert token_pieces(BYTES, [BYTES.eos_token_id]) == ["<|im_end|>"]
+    demo = AutoTokenizer.from_pretrained(policy_path())
+    ids = [*demo("7+5=")["input_ids"], demo.eos_token_id]
+    assert token_pieces(demo, ids) == ["7", "+", "5", "=", "<eos>"]
+
+
+def test_an_id_beyond_the_vocabulary_is_shown_as_a_number():
+    assert token_pieces(BYTES, [len(BYTES) + 5]) == [f"<{len(BYTES) + 5}>"]
+
+
+def test_a_sentencepiece_token_keeps_its_space_and_its_bytes():
+    vocabulary = ["<unk>", "▁hello", "▁", "lo", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "<0x0A>"]
+    backend = Tokenizer(
+        models.BPE({t: i for i, t in enumerate(vocabulary)}, [], unk_token="<unk>", byte_fallback=True)
+    )
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    assert token_pieces(tokenizer, [1, 3, 8]) == [" hello", "lo", "\n"]
+    assert readable(token_pieces(tokenizer, [4, 5, 6, 7])) == ["😀", "", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x00b\x1b[2J", "a␀b␛[2J"),
+        ("\u202egnp.exe", "⟨U+202E⟩gnp.exe"),
+        ("\ud800", "⟨U+D800⟩"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("שלום 🙂", "שלום 🙂"),
+        ("\x7f\x85\u2028\ufeff", "␡⟨U+0085⟩⟨U+2028⟩⟨U+FEFF⟩"),
+    ],
+)
+def test_what_is_not_seen_is_shown(text, shown):
+    assert visible(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("  a b ", "␣␣a b␣"), ("   ", "␣␣␣"), ("\r\n\n", "⏎⏎"), ("\ta\rb", "⇥a␍b"), ("", "")]
+)
+def test_a_line_has_signs_for_its_breaks_and_outer_spaces(text, line):
+    assert one_line(text) == line
+
+
+@given(st.text())
+def test_a_line_is_one_line(text):
+    assert len(one_line(text).splitlines()) <= 1

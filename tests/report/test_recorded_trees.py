@@ -1,0 +1,232 @@
+"""What a run leaves behind: its trees on disk are those that trained, and a disk that refuses them stops nothing."""
+
+import json
+import warnings
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tempo_trl.credit import prefix_values, td_errors
+from tempo_trl.report import read_trees
+from tempo_trl.report.pieces import readable
+from tempo_trl.report.tree_files import SCHEMA, recorded_steps, trees_path, write_trees
+from tempo_trl.trainers import logged_trees
+from tempo_trl.trainers.logged_trees import prompt_text
+from tests.trainers.launching import run_ranks, torchrun
+from tests.trainers.recording import Batch, config, parity, picky, questions, share_of_threes, train, weights
+
+EVERY_STEP = {"log_trees_steps": 1, "reward_funcs": share_of_threes}
+
+
+def padded(rows, fill=0.0):
+    width = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
+
+
+def test_a_record_holds_the_batch_that_trained(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, **EVERY_STEP)
+    batches = [batch for batch in trainer.batches if batch.training]
+    assert recorded_steps(tmp_path) == [0, 1, 2]
+    for step, batch in enumerate(batches):
+        trees = read_trees(tmp_path, [step])
+        assert [row.tolist() for row in trees["completion_ids"]] == batch.completion_ids
+        assert trees["prompt"].tolist() == batch.prompts
+        assert trees["group"].tolist() == [0] * 4 + [1] * 4
+        lengths = torch.tensor([len(ids) for ids in batch.completion_ids])
+        rewards = batch.rewards_per_func[:, 0]
+        values = prefix_values(padded(batch.completion_ids, 0).long(), lengths, rewards, 4)
+        scale = batch.output["outcome_advantages"] / (rewards - rewards.view(-1, 4).mean(1).repeat_interleave(4))
+        for i, row in trees.iterrows():
+            width = int(lengths[i])
+            np.testing.assert_allclose(row["values"], values[i, : width + 1], rtol=1e-6)
+            advantages = batch.output["advantages"][i, :width]
+            np.testing.assert_array_equal(row["advantages"], advantages)
+            np.testing.assert_allclose(row["outcome"] + row["td_errors"], advantages, atol=1e-5)
+            if torch.isfinite(scale[i]):
+                td = td_errors(values, lengths)[i, :width] * scale[i]
+                np.testing.assert_allclose(row["td_errors"], td, atol=1e-4)
+            assert row["reward"] == pytest.approx(rewards[i].item())
+            assert json.loads(row["rewards"]) == {"share_of_threes": pytest.approx(rewards[i].item())}
+            assert row["loss_mask"].all()
+            text = trainer.processing_class.decode(batch.completion_ids[i])
+            if "\ufffd" not in text:
+                assert "".join(readable(row["tokens"])) == text
+
+
+def test_recording_changes_no_weight(tiny_model, tmp_path):
+    """Also where the entropies are asked for in a forward pass of TRL's own."""
+    options = {"steps_per_generation": 2, "num_iterations": 2, "reward_funcs": parity, "max_steps": 4}
+    off = train(tiny_model, tmp_path / "off", log_trees_steps=0, **options)
+    on = train(tiny_model, tmp_path / "on", log_trees_steps=1, **options)
+    assert not (tmp_path / "off" / "tempo").exists()
+    assert recorded_steps(tmp_path / "on") == [0]
+    assert all(torch.equal(w, weights(on)[name]) for name, w in weights(off).items())
+
+
+def test_entropies_are_there_where_trl_computes_log_probabilities_of_the_sampling_policy(tiny_model, tmp_path):
+    without = train(tiny_model, tmp_path / "a", **EVERY_STEP, max_steps=1)
+    assert read_trees(tmp_path / "a")["entropies"].isna().all()
+    train(tiny_model, tmp_path / "b", **EVERY_STEP, max_steps=1, steps_per_generation=2)
+    trees = read_trees(tmp_path / "b")
+    assert [len(row) for row in trees["entropies"]] == [len(row) for row in trees["completion_ids"]]
+    most = np.log(without.model.config.vocab_size)
+    assert all(((row > 0) & (row <= most)).all() for row in trees["entropies"])
+
+
+@pytest.mark.parametrize(("every", "expected"), [(1, [0, 2, 4, 6]), (3, [0, 4, 6]), (4, [0, 4]), (100, [0]), (0, [])])
+def test_the_first_batch_after_each_multiple_of_log_trees_steps_is_recorded(every, expected, tiny_model, tmp_path):
+    train(tiny_model, tmp_path, log_trees_steps=every, steps_per_generation=2, max_steps=8)
+    assert recorded_steps(tmp_path) == expected
+
+
+def test_at_most_log_trees_prompts_groups_are_recorded_of_a_step_also_of_several_batches(tiny_model, tmp_path):
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
+    options = {"max_steps": 1, "log_trees_prompts": 3, "trainer": {"eval_dataset": questions(5)}}
+    trainer = train(tiny_model, tmp_path, **EVERY_STEP, **options, **evaluation, gradient_accumulation_steps=4)
+    trees, evaluated = read_trees(tmp_path), read_trees(tmp_path, mode="eval")
+    assert trees["group"].tolist() == evaluated["group"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert evaluated["step"].unique().tolist() == [1]
+    ids = [row for batch in trainer.batches if not batch.training for row in batch.completion_ids]
+    assert [row.tolist() for row in evaluated["completion_ids"]] == ids[:12]
+
+
+def test_a_completion_without_a_group_is_not_recorded(tiny_model, tmp_path):
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "num_generations_eval": 1}
+    train(tiny_model, tmp_path, **EVERY_STEP, **evaluation, max_steps=1, trainer={"eval_dataset": questions(8)})
+    assert recorded_steps(tmp_path, "eval") == []
+
+
+def test_a_resumed_run_adds_to_what_the_first_part_left(tiny_model, tmp_path):
+    options = EVERY_STEP | {"save_strategy": "steps", "save_steps": 2}
+    train(tiny_model, tmp_path, **options, max_steps=2)
+    first = trees_path(tmp_path, "train", 0).read_bytes()
+    trainer = type(train(tiny_model, tmp_path / "other", **EVERY_STEP, max_steps=1))(
+        tiny_model, share_of_threes, config(tmp_path, log_trees_steps=1, max_steps=4), questions()
+    )
+    trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert recorded_steps(tmp_path) == [0, 1, 2, 3]
+    assert trees_path(tmp_path, "train", 0).read_bytes() == first
+
+
+def test_unscorable_completions_are_recorded_as_such(tiny_model, tmp_path):
+    train(tiny_model, tmp_path, log_trees_steps=1, reward_funcs=picky)
+    trees = read_trees(tmp_path)
+    unscorable = trees["reward"].isna()
+    assert 0 < unscorable.sum() < len(trees)
+    assert [json.loads(row)["picky"] is None for row in trees["rewards"]] == unscorable.tolist()
+    assert all((row == 0).all() for row in trees["advantages"][unscorable])
+
+
+def test_the_tokens_of_masked_completions_are_marked(tiny_model, tmp_path):
+    train(tiny_model, tmp_path, **EVERY_STEP, mask_truncated_completions=True)
+    trees = read_trees(tmp_path)
+    assert {bool(row.any()) for row in trees["loss_mask"]} == {True, False}
+
+
+@pytest.mark.parametrize("number", [{"log_trees_steps": -1}, {"log_trees_prompts": 0}])
+def test_numbers_that_are_none_are_refused(number, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=f"`{next(iter(number))}` must be at least"):
+        train(tiny_model, tmp_path, **number)
+
+
+def test_a_disk_that_refuses_the_trees_costs_one_warning_and_no_step(tiny_model, tmp_path):
+    (tmp_path / "tempo").write_text("a file where the folder should be")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer = train(tiny_model, tmp_path, **EVERY_STEP)
+    told = [str(w.message) for w in caught if "prefix trees could not be written" in str(w.message)]
+    assert len(told) == 1
+    assert "log_trees_steps=0" in told[0]
+    assert trainer.state.global_step == 3
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path, monkeypatch):
+    row = dict.fromkeys(SCHEMA.names) | {"step": 0, "group": 0, "row": 0}
+    path = trees_path(tmp_path, "train", 0)
+    write_trees(path, [row], {})
+    whole = path.read_bytes()
+
+    def torn(table, where, **keywords):
+        Path(where).write_bytes(b"PAR1 and no more")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", torn)
+    with pytest.raises(OSError, match="No space"):
+        write_trees(path, [row, row], {})
+    assert path.read_bytes() == whole
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_the_documented_columns_are_the_schema_s():
+    import re
+
+    from tempo_trl.report import tree_files
+
+    documented = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", tree_files.__doc__, re.MULTILINE)))
+    assert documented == SCHEMA.names
+
+
+def test_trees_become_a_dataset(tiny_model, tmp_path):
+    train(tiny_model, tmp_path, **EVERY_STEP, max_steps=1)
+    dataset = datasets.Dataset.from_pandas(read_trees(tmp_path))
+    assert dataset.column_names == SCHEMA.names
+    assert len(dataset[0]["values"]) == len(dataset[0]["completion_ids"]) + 1
+
+
+def test_reading_says_what_is_missing(tmp_path):
+    with pytest.raises(ValueError, match="is no folder"):
+        read_trees(tmp_path / "none")
+    assert isinstance(read_trees(tmp_path), pd.DataFrame)
+    with pytest.raises(ValueError, match="it recorded none"):
+        read_trees(tmp_path, [3])
+    write_trees(trees_path(tmp_path, "train", 5), [], {})
+    with pytest.raises(ValueError, match=r"no trees of step 3 .* recorded are 5"):
+        read_trees(tmp_path, [3])
+    with pytest.raises(ValueError, match="`mode` must be one of"):
+        read_trees(tmp_path, mode="test")
+
+
+def test_messages_are_written_as_lines():
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]},
+        {"role": "assistant", "content": None},
+    ]
+    assert prompt_text(messages) == "system: Be brief.\nuser: [image] What is it?\nassistant: "
+    assert logged_trees.prompt_text("1+1?") == "1+1?"
+
+
+def test_two_ranks_record_the_first_groups_of_both_once(tiny_model, tmp_path):
+    """Six rows a rank in groups of four: the second group lies on both ranks, and the limit cuts the third off."""
+    options = ("per_device_train_batch_size=6", "num_generations=4", "max_steps=2", "log_trees_steps=1")
+    options += ("log_trees_prompts=2", "eval_strategy='steps'", "eval_steps=2", "per_device_eval_batch_size=6")
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.rank", tiny_model, tmp_path, *options, "num_generations_eval=3")
+    steps = [[Batch(*b) for b in batches] for batches in zip(*[rank["batches"] for rank in ranks], strict=True)]
+    for step, batches in enumerate(batches for batches in steps if batches[0].training):
+        trees = read_trees(tmp_path, [step])
+        together = [ids for batch in batches for ids in batch.completion_ids][:8]
+        advantages = [row for batch in batches for row in batch.output["advantages"]][:8]
+        assert [row.tolist() for row in trees["completion_ids"]] == together
+        assert trees["group"].tolist() == [0] * 4 + [1] * 4
+        assert trees["prompt"].tolist() == [p for batch in batches for p in batch.prompts][:8]
+        for own, trained in zip(trees["advantages"], advantages, strict=True):
+            np.testing.assert_array_equal(own, trained[: len(own)])
+    assert [len(read_trees(tmp_path, [2], "eval"))] == [2 * 3]
+
+
+@pytest.mark.parametrize("leaf_weights", ["by_branch", "uniform"])
+def test_values_of_a_grown_tree_are_those_that_its_credit_used(leaf_weights, tiny_model, tmp_path):
+    """TD errors, in units of the advantages, are proportional to the steps of the recorded values, group by group."""
+    train(tiny_model, tmp_path, **EVERY_STEP, max_steps=1, rollout="fixed", tree_depth=2, leaf_weights=leaf_weights)
+    trees = read_trees(tmp_path)
+    for _, group in trees.groupby("group"):
+        steps = np.concatenate([np.diff(row) for row in group["values"]])
+        td = np.concatenate(group["td_errors"].tolist())
+        assert (td != 0).any()
+        scale = td @ steps / (steps @ steps)
+        np.testing.assert_allclose(td, scale * steps, atol=1e-4)

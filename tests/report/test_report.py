@@ -1,0 +1,193 @@
+"""`tempo-trl report` and `tempo-trl tree`: what is written, of which runs, and what is said where it is missing."""
+
+import json
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from tempo_trl.cli import main
+from tempo_trl.report import cloud
+from tempo_trl.report.collect import MAX_GROUPS, spread
+from tempo_trl.report.run import report
+from tempo_trl.report.tree_files import trees_path
+
+from .recorded import HAND_REWARDS, HAND_WORKED, hand_worked_run, hostile_run, large_run, record, rows_of
+
+REPOSITORY = Path(__file__).parents[2]
+PICTURES = ("tree", "credit", "tokens", "depth", "training")
+
+
+def page_data(path: Path) -> dict:
+    text = path.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def log(folder: Path, **series) -> Path:
+    """A log as Trainer leaves it: `reward=[...]`, a value a step."""
+    steps = range(len(next(iter(series.values()))))
+    history = [{"step": i} | {name: values[i] for name, values in series.items()} for i in steps]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "trainer_state.json").write_text(json.dumps({"log_history": history, "global_step": len(steps)}))
+    return folder
+
+
+def test_the_report_and_its_pictures_lie_in_the_run(tmp_path, capsys):
+    folder = hand_worked_run(tmp_path / "tempo-seed0")
+    assert main(["report", str(folder)]) == 0
+    assert str(folder / "report.html") in capsys.readouterr().out
+    for name in PICTURES:
+        assert (folder / "report" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (folder / "report" / f"{name}.svg").read_text(encoding="utf-8")
+
+
+def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
+    data = page_data(report([hand_worked_run(tmp_path / "tempo-seed0")], tmp_path / "r.html", pictures=False))
+    assert "5 of 5 recorded groups" in data["subtitle"]
+    td, outcome = 3 / 6 + 1 / 2 + 2 / 3 + 2 / 3, 4 * 13 / 2  # of the hand-worked group; the flat one has neither
+    assert data["honest"][0]["share"] == pytest.approx(td / (td + outcome), rel=1e-3)
+    assert "In 2 of 4 recorded groups all completions earn the same" in data["honest"][0]["words"]
+    assert [source["label"] for source in data["sources"]] == ["tempo-seed0, training", "tempo-seed0, evaluation"]
+    assert data["groups"][data["sources"][0]["opening"]]["prompt"] == "7+5-3?"
+
+
+def test_several_runs_have_a_line_a_method_with_a_band(tmp_path):
+    runs = [log(tmp_path / f"grpo-seed{s}", reward=[0.1 * s, 0.5, 0.6]) for s in (0, 1, 2)]
+    tempo = hand_worked_run(log(tmp_path / "tempo-seed0", reward=[0.2, 0.4, 0.7]))
+    data = page_data(report([*runs, tempo], tmp_path / "all.html"))
+    curve = next(curve for curve in data["curves"] if curve["key"] == "reward")
+    grpo, tempo = curve["lines"]
+    assert (grpo["name"], len(grpo["runs"]), grpo["y"]) == ("grpo", 3, [pytest.approx(0.1), 0.5, pytest.approx(0.6)])
+    assert grpo["low"][0] < 0.0 < grpo["y"][0] < grpo["high"][0]
+    assert (tempo["name"], tempo["low"]) == ("tempo", None)
+    assert (tmp_path / "all" / "training.svg").is_file()
+
+
+def test_a_run_without_trees_has_its_curves_and_says_so(tmp_path):
+    data = page_data(report([log(tmp_path / "grpo", reward=[0.1, 0.2])], tmp_path / "r.html"))
+    assert data["sources"] == data["groups"] == []
+    assert "No trees were recorded" in data["honest"][0]["words"]
+    assert [path.stem for path in sorted((tmp_path / "r").glob("*.png"))] == ["training"]
+
+
+def test_a_run_that_has_not_logged_yet_has_its_trees(tmp_path):
+    data = page_data(report([hand_worked_run(tmp_path / "tempo")], pictures=False))
+    assert {"reward", "tempo/td_share", "first_branch"} <= {curve["key"] for curve in data["curves"]}
+
+
+def test_what_a_model_wrote_is_drawn_in_pictures_without_a_warning(tmp_path, recwarn):
+    report([hostile_run(tmp_path / "run")])
+    assert not [w for w in recwarn if "Glyph" in str(w.message)]
+    text = (tmp_path / "run" / "report" / "tree.svg").read_text(encoding="utf-8")
+    assert "<script" not in text
+
+
+def test_model_text_cannot_leave_its_script_element(tmp_path):
+    text = report([hostile_run(tmp_path / "run")], pictures=False).read_text(encoding="utf-8")
+    assert text.count("<script") == text.count("</script>") == 2
+    assert "{{" not in re.sub(r'<script id="data".*?</script>', "", text, flags=re.DOTALL)
+
+
+def test_groups_are_limited_and_taken_from_every_step(tmp_path):
+    folder = large_run(tmp_path / "large", groups=160, size=3, tokens=20)
+    data = page_data(report([folder], pictures=False))
+    assert len(data["groups"]) == MAX_GROUPS
+    steps = sorted({group["step"] for group in data["groups"]})
+    assert (steps[0], steps[-1], len(steps)) == (0, 152, 16)
+    assert "64 of 160 recorded groups" in data["subtitle"]
+
+
+@pytest.mark.parametrize(("n", "most"), [(0, 3), (3, 3), (10, 3), (11, 4), (1000, 16)])
+def test_a_spread_has_both_ends_and_no_repetition(n, most):
+    chosen = spread(list(range(n)), most)
+    assert len(chosen) == len(set(chosen)) == min(n, most)
+    assert chosen == sorted(chosen)
+    assert not n or (chosen[0], chosen[-1]) == (0, n - 1)
+
+
+def test_without_wordcloud_the_report_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wordcloud", None)
+    data = page_data(report([hand_worked_run(tmp_path / "run")]))
+    assert data["runs"][0]["statistics"]["cloud"] is None
+    assert data["runs"][0]["statistics"]["noCloud"] == cloud.MISSING
+    assert (tmp_path / "run" / "report" / "tokens.png").is_file()
+
+
+def test_the_cloud_is_larger_where_more_credit_lies(tmp_path):
+    pytest.importorskip("wordcloud", reason="wordcloud is not installed")
+    rows = [["good", "x"], ["bad", "y"], ["good", "z"], ["bad", "w"]]
+    data = page_data(report([record(tmp_path, [rows_of(rows, [1.0, 0.0, 0.9, 0.0])])], pictures=False))
+    words = {word["text"]: word for word in data["runs"][0]["statistics"]["cloud"]["words"]}
+    assert words["good"]["size"] > words["x"]["size"]
+    assert (words["good"]["sign"], words["bad"]["sign"]) == (pytest.approx(1), pytest.approx(-1))
+
+
+def test_what_is_no_run_is_refused(tmp_path, capsys):
+    assert main(["report", str(tmp_path / "none")]) == 2
+    assert "is not there" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "is no run" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_record_is_named(tmp_path, capsys):
+    folder = hand_worked_run(tmp_path / "run")
+    trees_path(folder, "train", 7).write_bytes(b"PAR1 and no more")
+    assert main(["report", str(folder), "--no-pictures"]) == 2
+    assert "trees_7.parquet" in capsys.readouterr().err
+
+
+def test_tree_draws_the_group_that_was_asked_for(tmp_path, capsys):
+    folder = str(hand_worked_run(tmp_path / "run"))
+    assert main(["tree", folder, "--step", "0", "--prompt", "0"]) == 0
+    printed = capsys.readouterr().out
+    assert "step 0, group 0" in printed
+    for line in ("7+5-3?   n=4  V=0.50", "2;2-3=   n=3  V=0.67  TD=+0.17", "8#8   n=1  V=0.00  TD=-0.67"):
+        assert line in printed
+    assert main(["tree", folder]) == 0
+    assert "step 4, group 0" in capsys.readouterr().out
+    assert main(["tree", folder, "--eval"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--step", "3"], "no trees of step 3"),
+        (["--step", "0", "--prompt", "9"], "no group 9 at step 0: recorded are 0 to 1"),
+        (["--eval", "--step", "0"], "recorded are 4"),
+    ],
+)
+def test_tree_says_what_was_recorded(flags, message, tmp_path, capsys):
+    assert main(["tree", str(hand_worked_run(tmp_path / "run")), *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_terminal_shows_no_escape_that_a_model_wrote(tmp_path, capsys):
+    assert main(["tree", str(hostile_run(tmp_path / "run"))]) == 0
+    printed = capsys.readouterr().out
+    assert "␛[2J" in printed
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202e\u2028]", printed)
+
+
+def test_a_long_completion_takes_a_line_of_the_terminal(tmp_path, capsys):
+    record(tmp_path, [rows_of([["x"] * 5000, ["y"]], [1.0, 0.0])])
+    assert main(["tree", str(tmp_path)]) == 0
+    assert "4,868 characters" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_example_answers_its_three_questions(tmp_path, capsys, monkeypatch):
+    folder = hand_worked_run(tmp_path / "run")
+    monkeypatch.setattr(sys, "argv", ["inspect_run.py", str(folder)])
+    runpy.run_path(str(REPOSITORY / "examples" / "inspect_run.py"))
+    printed = capsys.readouterr().out
+    assert re.search(r"^8 +2\.31 +2 +0\.0$", printed, re.MULTILINE)
+    assert re.search(r"^0 +4\.0$", printed, re.MULTILINE)
+    assert "It moved" in printed
+    assert "sign turned on 0.00%" in printed
+
+
+def test_every_completion_of_the_hand_worked_run_is_in_the_page(tmp_path):
+    data = page_data(report([record(tmp_path, [rows_of([list(t) for t in HAND_WORKED], HAND_REWARDS)])]))
+    assert len(data["groups"][0]["rows"]) == 4
+    assert [row["reward"] for row in data["groups"][0]["rows"]] == HAND_REWARDS

@@ -1,0 +1,161 @@
+"""The numbers of a report are those of their definitions."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.report import words
+from tempo_trl.report.embed import embed_groups, embedded_size, script_json
+from tempo_trl.report.folding import groups_of
+from tempo_trl.report.pieces import readable, visible
+from tempo_trl.report.statistics import RunStatistics
+from tempo_trl.report.tree_files import read_trees
+from tests.trainers.recording import share_of_threes, train
+
+from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, record, rows_of
+
+HAND = [list(text) for text in HAND_WORKED]
+SCALE = np.std(HAND_REWARDS, ddof=1) + 1e-4
+
+
+def statistics_of(folder, *groups) -> RunStatistics:
+    statistics = RunStatistics()
+    statistics.add(groups_of(read_trees(record(folder, list(groups)))))
+    return statistics
+
+
+def test_the_moved_share_of_the_hand_worked_group(tmp_path):
+    statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
+    td = 3 * (2 / 3 - 1 / 2) + 1 / 2 + 2 * (1 - 2 / 3) + 2 / 3
+    assert statistics.credit.moved() == pytest.approx(td / (td + 4 * 13 * 1 / 2))
+    assert statistics.credit.branch[0] == 7
+    assert statistics.credit.other[0] == 4 * 13 - 7
+
+
+def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model, tmp_path):
+    options = {"reward_funcs": share_of_threes, "log_trees_steps": 1, "log_trees_prompts": 99, "max_steps": 1}
+    logged = train(tiny_model, tmp_path, **options).state.log_history[0]
+    statistics = RunStatistics()
+    statistics.add(groups_of(read_trees(tmp_path)))
+    assert statistics.credit.moved() == pytest.approx(logged["tempo/td_share"], rel=1e-4)
+    for name, points in statistics.series.items():
+        key = "reward" if name == "reward" else f"tempo/{name}"
+        if name != "first_branch":
+            assert points == [(0, pytest.approx(logged[key], rel=1e-4))], name
+
+
+def test_nothing_moves_where_rewards_are_equal_or_completions_never_part(tmp_path):
+    flat = statistics_of(tmp_path / "flat", rows_of(HAND, [1.0] * 4))
+    assert (flat.credit.moved(), flat.flat, flat.groups) == (0.0, 1, 1)
+    same = statistics_of(tmp_path / "same", rows_of([HAND[0]] * 4, HAND_REWARDS))
+    assert (same.credit.moved(), same.top_td(), same.first_branch) == (0.0, [], {})
+    assert "Nothing moved" in words.honest_line(None, same)["words"]
+
+
+def test_groups_without_a_scorable_completion_are_flat(tmp_path):
+    statistics = statistics_of(tmp_path, rows_of(HAND, [float("nan")] * 4))
+    assert (statistics.flat, statistics.credit.moved()) == (1, 0.0)
+
+
+@pytest.mark.parametrize(("share", "begins"), [(0.0, "Nothing moved"), (0.005, "Practically GRPO"), (0.05, "A nudge")])
+def test_the_words_fit_the_share(share, begins):
+    statistics = RunStatistics()
+    statistics.credit.other += np.array([100, 1 - share, 0, 1, 0])
+    statistics.credit.branch += np.array([1, 0, share, share, share])
+    line = words.honest_line("a run", statistics)
+    assert line["words"].startswith(begins)
+    assert line["head"].startswith(f"{share:.1%} of the credit in a run")
+
+
+def test_tokens_are_ranked_by_their_sum_of_td(tmp_path):
+    statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
+    ranked = dict(statistics.top_td())
+    expected = {"8": 2 / 3, "9": 2 / 3, "3": 1 / 2, "2": 1 / 2}
+    assert {text: record.mass for text, record in ranked.items()} == pytest.approx(
+        {text: mass / SCALE for text, mass in expected.items()}, rel=1e-4
+    )
+    assert (ranked["2"].ups, ranked["2"].downs, ranked["2"].seen) == (3, 0, 6)
+    assert ranked["8"].examples == [(pytest.approx(-2 / 3 / SCALE, rel=1e-4), "7+5=2;2-3=", "#8")]
+
+
+def test_depths_hold_every_token_once(tmp_path):
+    statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
+    bins = statistics.depth_bins()
+    assert [b["from"] for b in bins] == list(range(13))
+    assert [round(b["tokens"], 6) for b in bins] == [round(1 / 13, 6)] * 13
+    td = np.zeros(13)
+    td[4], td[10] = 3 / 6 + 1 / 2, 2 / 3 + 2 / 3
+    np.testing.assert_allclose([b["td"] for b in bins], td / td.sum(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("length", [1, 24, 25, 96, 97, 5000])
+def test_depth_bins_cover_a_completion_without_gaps(length, tmp_path):
+    statistics = statistics_of(tmp_path, rows_of([["a"] * length, ["b"] * length], [0.0, 1.0]))
+    bins = statistics.depth_bins()
+    assert bins[0]["from"] == 0
+    assert bins[-1]["to"] >= length - 1
+    assert all(a["to"] + 1 == b["from"] for a, b in pairwise(bins))
+    assert sum(b["tokens"] for b in bins) == pytest.approx(1)
+    assert len(bins) <= 24
+
+
+def test_the_first_branch_counts_the_ways_on(tmp_path):
+    rows = [list("ax"), list("ay"), list("az"), list("az")]
+    statistics = statistics_of(tmp_path, rows_of(rows, [1.0, 0.0, 0.0, 1.0]))
+    assert dict(statistics.first_branch) == {3: [0.5]}
+    assert statistics.series["first_branch"] == [(0, 1.0)]
+
+
+def test_td_on_uncertain_tokens_is_a_share_of_positions(tmp_path):
+    entropies = np.zeros((4, 13))
+    entropies[:, [4, 10]] = 1.0
+    statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS, entropies=entropies))
+    assert statistics.td_on_uncertain_tokens(2 / 13) == pytest.approx(1.0)
+    assert statistics.top_entropy()[0][1].entropy > 0
+    assert statistics_of(tmp_path / "without", rows_of(HAND, HAND_REWARDS)).td_on_uncertain_tokens() is None
+
+
+def unfolded(embedded: dict, group: dict, row: dict) -> list[str]:
+    """Texts of a row's tokens, as the page reads them."""
+    path, at = [], row["leaf"]
+    while at >= 0:
+        path.insert(0, group["nodes"][at]["t"])
+        at = group["nodes"][at]["p"]
+    numbers = [number for part in path for number in part]
+    for t, number in row.get("x", []):
+        numbers[t] = number
+    return [embedded["texts"][number] for number in numbers]
+
+
+PIECES = st.sampled_from(["a", "b", "<0xF0><0x9F>", "<0x98>", "<0x80>", "<0x89>", "\n"])
+
+
+@given(st.lists(st.lists(PIECES, max_size=6), min_size=2, max_size=5), st.data())
+def test_the_page_holds_every_row_as_it_was(tmp_path_factory, completions, data):
+    rewards = data.draw(st.lists(st.sampled_from([0.0, 1.0]), min_size=len(completions), max_size=len(completions)))
+    folder = record(tmp_path_factory.mktemp("run"), [rows_of(completions, rewards)])
+    groups = groups_of(read_trees(folder))
+    embedded = json.loads(script_json(embed_groups(groups)))
+    group = embedded["groups"][0]
+    for i, row in enumerate(group["rows"]):
+        assert unfolded(embedded, group, row) == [visible(piece) for piece in readable(completions[i])]
+        advantages = np.zeros(len(completions[i]))
+        for start, value in row["adv"]:
+            advantages[start:] = value
+        np.testing.assert_allclose(advantages, groups[0].advantages[i], atol=1e-4)
+        td = np.zeros(len(completions[i]))
+        for t, value in row["td"]:
+            td[t] = value
+        np.testing.assert_allclose(td, groups[0].td_errors[i], atol=1e-4)
+
+
+def test_the_size_of_a_group_is_not_underestimated(tmp_path):
+    hand_worked_run(tmp_path / "hand")
+    record(tmp_path / "hostile", [rows_of(HOSTILE, [0.0, 1.0] * 4)])
+    for folder in ("hand", "hostile"):
+        for group in groups_of(read_trees(tmp_path / folder)):
+            assert len(script_json(embed_groups([group])).encode()) <= embedded_size(group)
