@@ -22,7 +22,7 @@ from tempo_trl import (
     TreeRPOEntropyConfig,
 )
 from tempo_trl.trainers import checks
-from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields, LoggedTreesFields
 from tempo_trl.trainers.tree_forward_config import TreeForwardFields
 
 from ..tiny import tiny_model_config, tiny_tokenizer
