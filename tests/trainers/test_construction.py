@@ -49,7 +49,7 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
     assert {key for key in stock if ours[key] != stock[key] and key != "logging_dir"} == {"epsilon_high"}
     trees = {
         field.name
-        for fields_of in (FixedTreeFields, EntropyTreeFields, TreeForwardFields)
+        for fields_of in (FixedTreeFields, EntropyTreeFields, LoggedTreesFields, TreeForwardFields)
         for field in fields(fields_of)
     }
     own = {"td_coef", "advantage_estimator", "prefix_shrinkage", "rollout", "leaf_weights"}
