@@ -61,13 +61,12 @@ def method_table(rows: dict[str, list[Curve]], budget: float) -> Table:
     """A row a method, at `budget` sampled tokens: mean over the seeds, their range, and the paired difference."""
     seeds = len(next(iter(rows.values())))
     table = Table(
-        title=f"After {budget / 1000:,.0f} thousand sampled tokens: accuracy on {HELD_OUT} held-out problems, "
-        f"{seeds} seed(s)",
-        caption="range over the seeds; difference paired over them, with its 95% interval",
+        title=f"Accuracy in percent after {budget / 1000:,.0f} thousand sampled tokens, {HELD_OUT} problems",
+        caption=f"means and ranges over {seeds} seed(s); paired differences with 95% intervals",
         box=SIMPLE_HEAD,
     )
-    for heading in ("method", "accuracy", "range", f"- {BASELINE}", "generations", "seconds"):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
+    for heading in ("method", "accuracy", "range", f"- {BASELINE}", "generations", "time"):
+        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
     for method, own in rows.items():
         table.add_row(method, *_cells(own, rows.get(BASELINE)))
     return table
@@ -77,11 +76,11 @@ def _cells(own: list[Curve], baseline: list[Curve] | None) -> tuple[str, ...]:
     final = [curve.accuracy[-1] for curve in own]
     versus = ""
     if baseline is not None and own is not baseline:
-        mean, low, high = (100 * number for number in difference(own, baseline, HELD_OUT))
-        versus = f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+        mean, _, high = (100 * number for number in difference(own, baseline, HELD_OUT))
+        versus = f"{mean:+.1f} ± {high - mean:.1f}"
     generations, seconds = (np.mean([getattr(c, unit)[-1] for c in own]) for unit in ("generations", "seconds"))
-    spread = f"{min(final):.1%} to {max(final):.1%}"
-    return f"{np.mean(final):.1%}", spread, versus, f"{generations:.1f}", f"{seconds:.0f}"
+    spread = f"{100 * min(final):.1f} to {100 * max(final):.1f}"
+    return f"{100 * np.mean(final):.1f}", spread, versus, f"{generations:.1f}", f"{seconds:.0f} s"
 
 
 def _write(curves: dict[str, list[TokenCurve]], rows: dict[str, list[Curve]], budget: float, path: Path) -> None:
