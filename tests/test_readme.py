@@ -14,7 +14,7 @@ from tempo_trl.recipe_files import accelerate_config_path, recipe_path
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
-VERBS = tuple(f"tempo-trl {verb} " for verb in ("evaluate", "compare", "publish", "report", "tree", "credit"))
+VERBS = tuple(f"tempo-trl {verb} " for verb in ("demo", "evaluate", "compare", "publish", "report", "tree", "credit"))
 
 
 def commands() -> list[str]:
