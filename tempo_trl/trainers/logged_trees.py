@@ -164,8 +164,9 @@ def _values(rows: list[dict], rewards: torch.Tensor, num_generations: int) -> to
     completion_ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
     for ids, row in zip(completion_ids, rows, strict=True):
         ids[: len(row["completion_ids"])] = torch.tensor(row["completion_ids"])
-    weighted = rows[0]["weight"] is not None
-    weights = torch.tensor([row["weight"] for row in rows]) if weighted else None
+    given = [row["weight"] for row in rows]  # None on a rank whose completions all weigh the same
+    alike = all(weight is None for weight in given)
+    weights = None if alike else torch.tensor([1 / num_generations if w is None else w for w in given])
     tree = prefix_tree(completion_ids, lengths, num_generations)
     return tree_values(tree, rewards, completion_ids.shape[1], weights)
 

@@ -118,9 +118,9 @@ def test_the_terminal_tree_of_the_hand_worked_group():
 def test_the_terminal_tree_shows_where_one_ends_and_another_goes_on():
     assert drawn([["a"], ["a", "b"], []], [1.0, 0.0, 1.0]) == [
         "root   n=3  V=0.67",
-        "├── (end)   n=1  V=1.00",
+        "├── (end)   n=1  V=0.67",  # of the state, which the others share
         "└── a   n=2  V=0.50  TD=-0.17",
-        "    ├── (end)   n=1  V=1.00",
+        "    ├── (end)   n=1  V=0.50",
         "    └── b   n=1  V=0.00  TD=-0.50",
     ]
 

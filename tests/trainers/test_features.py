@@ -267,7 +267,7 @@ def test_a_trainer_without_a_config_makes_its_own(tiny_model, monkeypatch, tmp_p
             super().__init__(output_dir, use_cpu=True, bf16=False)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tempo_trl.trainers.tempo_trainer.TEMPOConfig", OnCPU)
+    monkeypatch.setattr(TEMPOTrainer, "_config_cls", OnCPU)
     trainer = TEMPOTrainer(tiny_model, parity, train_dataset=questions())
     assert trainer.args.output_dir == "tiny-qwen3-TEMPO"
     assert (trainer.args.td_coef, trainer.args.epsilon, trainer.args.epsilon_high) == (1.0, 0.2, 0.28)
