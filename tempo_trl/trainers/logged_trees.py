@@ -114,8 +114,7 @@ class LoggedTrees:
     def _finished(self, rows: list[dict], groups_before: int) -> list[dict]:
         """Rows of the file: with rewards, values, and the text of the tokens."""
         rewards_per_func, size = self._scored[1][: len(rows)], self._group_size
-        rewards = (rewards_per_func * self.reward_weights.to(rewards_per_func.device)).nansum(dim=1)
-        rewards = rewards.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan).cpu()
+        rewards = self._weighted(rewards_per_func).cpu()
         values = _values(rows, rewards, size)
         tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
         pieces = iter(token_pieces(tokenizer, [i for row in rows for i in row["completion_ids"]]))

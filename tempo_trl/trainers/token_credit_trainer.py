@@ -38,9 +38,12 @@ class TokenCreditTrainer(BaseTrainer):
         """TRL's weighted sum of the rewards of this rank's completions, `(B,)`, NaN where no function scored one."""
         completion_ids, rewards_per_func = self._scored
         begin = self.accelerator.process_index * len(completion_ids)
-        own = rewards_per_func[begin : begin + len(completion_ids)]
-        rewards = (own * self.reward_weights.to(own.device)).nansum(dim=1)
-        return rewards.masked_fill(own.isnan().all(dim=1), torch.nan)
+        return self._weighted(rewards_per_func[begin : begin + len(completion_ids)])
+
+    def _weighted(self, rewards_per_func: torch.Tensor) -> torch.Tensor:
+        """TRL's weighted sum of the rewards of each row, `(R,)`, NaN where no function scored it."""
+        rewards = (rewards_per_func * self.reward_weights.to(rewards_per_func.device)).nansum(dim=1)
+        return rewards.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
 
     def _count_loss_tokens(self, output: dict) -> None:
         """Tell TRL's loss how many tokens the batch has, on all ranks, after some were taken out by `tool_mask`."""

@@ -27,6 +27,10 @@ class SiblingCreditFields:
         metadata={"help": "Tokens of several completions are in the loss `once`, or once a completion: `per_leaf`."},
     )
 
+    def __post_init__(self):
+        super().__post_init__()
+        self.check()
+
     def check_credit(self) -> None:
         """Raise ValueError for an unknown choice, and for what sibling groups leave no room for."""
         if self.shared_tokens not in SHARED_TOKENS:
@@ -65,10 +69,6 @@ class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, TreeForwardFields, GRP
         metadata={"help": "Scale of the advantages of siblings: `none`, `std` or `bernoulli`."},
     )
 
-    def __post_init__(self):
-        super().__post_init__()
-        self.check()
-
     def check(self) -> None:
         """Raise ValueError for a tree or a credit that is none."""
         self.check_fixed_tree()
@@ -105,10 +105,6 @@ class TreeRPOEntropyConfig(SiblingCreditFields, EntropyTreeFields, TreeForwardFi
         default=False,
         metadata={"help": "Whether to correct for what vLLM samples; not with top_p, top_k or a repetition penalty."},
     )
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.check()
 
     def check(self) -> None:
         """Raise ValueError for a tree or a credit that is none."""

@@ -54,7 +54,6 @@ class TreeRPOTrainer(TokenCreditTrainer):
             }"""),
     }
     _config_cls = TreeRPOConfig
-    _average = "children"
 
     def _tree_rollout(self, args):
         return grown_trees.fixed(args)
