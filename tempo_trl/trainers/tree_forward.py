@@ -38,11 +38,11 @@ class TreeForward:
     class TreeGRPOTrainer(TreeForward, GRPOTrainer): ...
     ```
 
-    The numbers are TRL's, up to rounding. With `tree_forward="auto"` the log-probabilities of the first batch, over
-    all ranks, are measured against TRL's own. Where they differ by more than rounding, where the model or an option is
-    not one that the tree computes, or where it would save too little, TRL's way is taken for the whole run, with one
-    warning. With `"on"` the first two are refused with a ValueError, and the third is a warning alone. A resumed run
-    measures its own first batch.
+    The numbers are TRL's, up to rounding. With `tree_forward="auto"` the log-probabilities of the first batch that
+    trains, over all ranks, are measured against TRL's own. Where they differ by more than rounding, where the model or
+    an option is not one that the tree computes, or where it would save too little, TRL's way is taken for the whole
+    run, with one warning. With `"on"` each of the three is refused with a ValueError. A resumed run measures its own
+    first batch.
 
     Micro-batches hold whole groups: TRL shuffles the rows of a generation batch before it splits them into
     micro-batches, which would scatter the completions of a prompt; here its groups are shuffled. An optimizer step
@@ -85,7 +85,9 @@ class TreeForward:
 
     def _get_per_token_logps_and_entropies(self, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs):
         batch = (model, input_ids, attention_mask, logits_to_keep)
-        if self._tree_state is State.OFF or _has_images(kwargs):
+        # Evaluation, where a prompt may have one completion, says nothing about the batches that train.
+        early = self._tree_state is State.UNTRIED and self._tree_mode == "eval"
+        if self._tree_state is State.OFF or early or _has_images(kwargs):
             return super()._get_per_token_logps_and_entropies(*batch, *args, **kwargs)
         if self._tree_state is State.IN_USE:
             return self._tree_logps(*batch, *args, **kwargs)
@@ -147,14 +149,10 @@ class TreeForward:
         unwrapped = self.accelerator.unwrap_model(model)
         half = self.accelerator.mixed_precision != "no" or next(unwrapped.parameters()).dtype != torch.float32
         wrong = inattention(self._first_paths, unwrapped.config.get_text_config())
-        wrong = batch.mistake(half or torch.backends.cuda.matmul.allow_tf32) or wrong
+        wrong = batch.mistake(half or torch.backends.cuda.matmul.allow_tf32) or wrong or batch.too_little()
         self._tree_state = State.IN_USE
-        if wrong is not None or (self._tree_forward == "auto" and batch.too_little() is not None):
-            self._leave_the_tree(wrong or batch.too_little())
-        elif batch.too_little() is not None and self.accelerator.is_main_process:
-            warnings.warn(
-                f"tree_forward='on' may be slower than 'off': {batch.too_little()}.", UserWarning, stacklevel=2
-            )
+        if wrong is not None:
+            self._leave_the_tree(wrong)
 
     # Micro-batches of whole groups
 

@@ -176,6 +176,10 @@ def test_a_window_that_does_not_reach_the_attention_is_found_though_the_first_ba
         trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
 
 
+# 8 rows of 7 tokens: 56; on the tree 8 paths that share the prompt alone, each repeating it: 56.
+TOO_LITTLE = "the 56 tokens of the first batch leave 56 on the tree, a ratio of 1.00"
+
+
 def apart(prompts, trainer):
     """One-token prompts and completions that part at once: nothing to share but a token."""
     ids = [[30 + i % 8, 31, 32, 33, 34, 35] for i in range(len(prompts))]
@@ -183,16 +187,21 @@ def apart(prompts, trainer):
 
 
 @pytest.mark.parametrize("mode", ["auto", "on"])
-def test_a_batch_that_shares_too_little_turns_auto_off_and_is_told_to_on(mode, tiny_model, tmp_path):
-    message = {"auto": "is off for this run", "on": "may be slower than 'off'"}[mode]
-    message += ": the 56 tokens of the first batch leave 56 on the tree, a ratio of 1.00"
+def test_a_batch_that_shares_too_little_is_left_or_refused(mode, tiny_model, tmp_path):
+    expected = {
+        "auto": pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: {TOO_LITTLE}"),
+        "on": pytest.raises(ValueError, match=f"tree_forward='on' cannot be: {TOO_LITTLE}"),
+    }
     keywords = {"rollout_func": apart}
-    # 8 rows of 7 tokens: 56; on the tree 8 paths that share the prompt alone, each repeating it: 56.
-    with pytest.warns(UserWarning, match=message):
-        trainer = train(
-            tiny_model, tmp_path, TreeGRPOTrainer, config_cls=TreeGRPOConfig, trainer=keywords, tree_forward=mode
-        )
-    assert trainer._tree_state is (State.OFF if mode == "auto" else State.IN_USE)
+    with expected[mode]:
+        train(tiny_model, tmp_path, TreeGRPOTrainer, config_cls=TreeGRPOConfig, trainer=keywords, tree_forward=mode)
+
+
+def test_an_evaluation_before_training_decides_nothing(tiny_model, tmp_path):
+    """Its prompts have one completion each here: no tree could pay."""
+    options = {"eval_strategy": "steps", "eval_steps": 2, "eval_on_start": True, "num_generations_eval": 1}
+    trainer = run(TEMPOTrainer, TEMPOConfig, tiny_model, tmp_path, tree_forward="on", **ACCUMULATED, **options)
+    assert trainer._tree_state is State.IN_USE
 
 
 def test_off_is_the_default_and_stock_bit_for_bit(tiny_model, tmp_path):
