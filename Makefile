@@ -34,12 +34,15 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-# What rests on TRL and transformers: the other rooms do not know on which versions they stand.
-VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/packing tests/demo tests/test_train.py \
+# What rests on TRL and transformers: the other rooms do not know on which versions they stand. Matrices of ranks and
+# engines, and runs that are killed, are tested on the one stack; here the ranks are those beside the server.
+VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/packing tests/test_train.py \
 	$(wildcard tests/test_contract*.py)
+ONE_STACK := $(wildcard tests/*/test_*ranks.py) tests/trainers/test_rank_matrix.py tests/trainers/test_zero.py \
+	tests/trainers/test_faults.py
 
 test-vllm: $(VLLM_VENV)/.installed
-	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest $(VLLM_TESTS)
+	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest $(VLLM_TESTS) $(addprefix --ignore=,$(ONE_STACK))
 
 # The report in the Chromium that the machine has; without one the tests skip and say so.
 test-browser: $(INSTALLED)

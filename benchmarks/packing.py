@@ -63,18 +63,23 @@ class TreeGRPOTrainer(TreeForward, GRPOTrainer):
     pass
 
 
-def policy() -> Qwen3ForCausalLM:
+def policy(device: str) -> Qwen3ForCausalLM:
     torch.manual_seed(0)
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
-    size = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "max_position_embeddings": 2048}
-    return Qwen3ForCausalLM(Qwen3Config(vocab_size=VOCABULARY, **size, **heads))
+    if device == "cuda":  # the layers of Qwen3-0.6B
+        heads = {"num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
+        size = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28}
+    else:
+        heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+        size = {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4}
+    return Qwen3ForCausalLM(Qwen3Config(vocab_size=VOCABULARY, max_position_embeddings=2048, **size, **heads))
 
 
-def build(folder: str) -> TreeGRPOTrainer:
-    options = {"use_cpu": True, "bf16": False, "report_to": "none", "gradient_checkpointing": False}
+def build(folder: str, device: str, half: bool) -> TreeGRPOTrainer:
+    options = {"use_cpu": device == "cpu", "bf16": False, "report_to": "none", "gradient_checkpointing": False}
     args = TreeGRPOConfig(folder, per_device_train_batch_size=8, tree_forward="on", **options)
     prompts = Dataset.from_dict({"prompt": ["1+1?"]})
-    return TreeGRPOTrainer(policy(), len, args, prompts, processing_class=character_tokenizer())
+    model = policy(device).to(device, torch.bfloat16 if half else torch.float32)
+    return TreeGRPOTrainer(model, len, args, prompts, processing_class=character_tokenizer())
 
 
 def completions(shape: Shape, sharing: str) -> torch.Tensor:
@@ -90,12 +95,12 @@ def completions(shape: Shape, sharing: str) -> torch.Tensor:
     return ids
 
 
-def scored_group(shape: Shape, sharing: str) -> dict[str, torch.Tensor]:
+def scored_group(shape: Shape, sharing: str, device: torch.device) -> dict[str, torch.Tensor]:
     """What TRL's loss takes: a group with random advantages, on policy."""
     torch.manual_seed(1)
     completion_ids = completions(shape, sharing)
     prompt_ids = torch.randint(3, VOCABULARY, (1, shape.prompt)).expand(shape.group, -1)
-    return {
+    batch = {
         "prompt_ids": prompt_ids,
         "prompt_mask": torch.ones_like(prompt_ids),
         "completion_ids": completion_ids,
@@ -103,6 +108,7 @@ def scored_group(shape: Shape, sharing: str) -> dict[str, torch.Tensor]:
         "advantages": torch.randn(shape.group),
         "num_items_in_batch": torch.tensor(completion_ids.numel()),
     }
+    return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
 def token_ratio(batch: dict[str, torch.Tensor]) -> float:
@@ -119,17 +125,24 @@ def loss_of(trainer: TreeGRPOTrainer, batch: dict, state: State) -> torch.Tensor
     return trainer._compute_loss(trainer.model, batch)
 
 
-def cpu_seconds(call: Callable[[], object]) -> float:
-    start = time.process_time()
+def time_of(call: Callable[[], object], device: torch.device) -> float:
+    """CPU time, or wall time until the GPU is done."""
+    if device.type == "cpu":
+        start = time.process_time()
+        call()
+        return time.process_time() - start
+    torch.cuda.synchronize(device)
+    start = time.perf_counter()
     call()
-    return time.process_time() - start
+    torch.cuda.synchronize(device)
+    return time.perf_counter() - start
 
 
 def time_ratio(trainer: TreeGRPOTrainer, batch: dict, pairs: int) -> float:
-    """CPU time of the stock update over the tree's, the median of pairs that begin with the one and the other."""
+    """Time of the stock update over the tree's, the median of pairs that begin with the one and the other."""
 
     def update(state: State) -> float:
-        return cpu_seconds(lambda: loss_of(trainer, batch, state).backward())
+        return time_of(lambda: loss_of(trainer, batch, state).backward(), trainer.accelerator.device)
 
     update(State.OFF), update(State.IN_USE)  # warm up
     ratios = []
@@ -141,7 +154,14 @@ def time_ratio(trainer: TreeGRPOTrainer, batch: dict, pairs: int) -> float:
 
 
 def kept_bytes(trainer: TreeGRPOTrainer, batch: dict, state: State) -> int:
-    """Bytes that the loss keeps for its backward pass, each storage once, without the weights."""
+    """Bytes that the loss keeps for its backward pass, each storage once, without the weights; on a GPU their peak."""
+    device = trainer.accelerator.device
+    if device.type == "cuda":
+        trainer.model.zero_grad()
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        loss_of(trainer, batch, state)
+        return torch.cuda.max_memory_allocated(device) - before
     storages = {p.untyped_storage().data_ptr(): 0 for p in trainer.model.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -155,8 +175,20 @@ def kept_bytes(trainer: TreeGRPOTrainer, batch: dict, state: State) -> int:
     return kept
 
 
+def largest_difference(trainer: TreeGRPOTrainer, batch: dict) -> float:
+    """Of the log-probabilities on the tree to TRL's, in nats."""
+    ids, masks = (torch.cat([batch[f"prompt_{x}"], batch[f"completion_{x}"]], dim=1) for x in ("ids", "mask"))
+    logps = []
+    for state in (State.OFF, State.IN_USE):
+        trainer._tree_state = state
+        with torch.no_grad():
+            width = batch["completion_ids"].shape[1]
+            logps.append(trainer._get_per_token_logps_and_entropies(trainer.model, ids, masks, width)[0])
+    return (logps[0] - logps[1]).abs().max().item()
+
+
 def row(trainer: TreeGRPOTrainer, shape: Shape, sharing: str, pairs: int) -> tuple[str, ...]:
-    batch = scored_group(shape, sharing)
+    batch = scored_group(shape, sharing, trainer.accelerator.device)
     ratio = token_ratio(batch)
     stock, tree = (kept_bytes(trainer, batch, state) for state in (State.OFF, State.IN_USE))
     return (
@@ -167,25 +199,35 @@ def row(trainer: TreeGRPOTrainer, shape: Shape, sharing: str, pairs: int) -> tup
         f"x{shape.goal:.1f}" if sharing == "prompt" else "",
         f"{100 * (tree / stock - 1):+.0f} %",
         "the tree" if ratio >= PAYING_RATIO else "TRL's way",
+        f"{largest_difference(trainer, batch):.1e}",
     )
+
+
+def table_of(trainer: TreeGRPOTrainer, shapes: tuple[Shape, ...], pairs: int) -> Table:
+    device = trainer.accelerator.device
+    where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()}, CPU time"
+    caption = f"{where}, torch {torch.__version__}, one thread, {trainer.model.dtype}"
+    table = Table(title="An update on the tree against TRL's", caption=caption)
+    table.add_column("prompt / completion / G")
+    table.add_column("shared")
+    for name in ("tokens / packed", "update", "goal", "activations", "auto takes", "nats off"):
+        table.add_column(name, justify="right")
+    for sharing in ("prompt", "tree"):
+        for shape in shapes:
+            table.add_row(*row(trainer, shape, sharing, pairs))
+    return table
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a small shape, twice: that it runs, not what it saves")
-    quick = parser.parse_args().quick
-    caption = f"{platform.machine()}, torch {torch.__version__}, one thread, CPU time"
-    table = Table(title="An update on the tree against TRL's", caption=caption)
-    table.add_column("prompt / completion / G")
-    table.add_column("shared")
-    for name in ("tokens / packed", "update", "goal", "activations", "auto takes"):
-        table.add_column(name, justify="right")
-    with tempfile.TemporaryDirectory() as folder:
-        trainer = build(folder)
-        for sharing in ("prompt", "tree"):
-            for shape in QUICK if quick else SHAPES:
-                table.add_row(*row(trainer, shape, sharing, pairs=2 if quick else PAIRS))
-    Console(width=120).print(table)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    asked = parser.parse_args()
+    for half in (False, True) if asked.device == "cuda" else (False,):
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = build(folder, asked.device, half)
+            table = table_of(trainer, QUICK if asked.quick else SHAPES, pairs=2 if asked.quick else PAIRS)
+            Console(width=140).print(table)
 
 
 if __name__ == "__main__":

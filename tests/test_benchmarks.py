@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import gpu
+from benchmarks import gpu, packing
+from tempo_trl.packing.packed_rows import PackedRows
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -80,4 +81,14 @@ def test_the_benchmark_of_the_tree_prints_its_table():
     assert len(rows) == 2
     # 8 rows of 48 tokens: a prompt of 32, and 8 x 16 of their own with 7 prompt tokens repeated.
     assert f"{8 * 48 / (32 + 8 * 16 + 7):.2f}" in rows[0]
-    assert all(re.search(r"x\d\.\d\d .* -\d\d % .* the tree", row) for row in rows)
+    off = [re.search(r"x\d\.\d\d .* -\d\d % .* the tree .* (\d\.\de[+-]\d\d)", row).group(1) for row in rows]
+    assert all(float(nats) < 1e-5 for nats in off)
+
+
+def test_log_probabilities_that_the_tree_gets_wrong_are_found_out(monkeypatch, tmp_path):
+    trainer = packing.build(tmp_path, "cpu", half=False)
+    batch = packing.scored_group(packing.QUICK[0], "tree", trainer.accelerator.device)
+    assert packing.largest_difference(trainer, batch) < 1e-5
+    right = PackedRows.unpack
+    monkeypatch.setattr(PackedRows, "unpack", lambda self, values: right(self, values) + 1e-3)
+    assert packing.largest_difference(trainer, batch) == pytest.approx(1e-3, rel=0.01)
