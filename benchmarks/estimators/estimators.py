@@ -1,13 +1,15 @@
 """Every credit of the package on a sample, called as the trainers call it, in the units of reward.
 
 Nothing is divided by a standard deviation (`scale_rewards="none"`, TreeRPO's `scale="none"`, PPO without whitening),
-so that what is compared is the credit and not the scale. Trainers' defaults hold elsewhere: leaves of grown trees weigh
-`by_branch`, forced first tokens are kept although they are no samples of the policy, TreeRPO counts a shared token
-once, and the adaptive baseline knows the batches before the one at hand.
+so that what is compared is the credit and not the scale. Trainers' defaults hold elsewhere: leaves of grown trees
+weigh `by_branch`, forced first tokens are kept although they are no samples of the policy, TreeRPO counts a shared
+token once, and the adaptive baseline knows the batches before the one at hand.
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,8 +34,8 @@ class Credit:
     Args:
         advantages (`torch.Tensor` of shape `(B, T)`):
             What multiplies the token's score in the policy gradient, the weight of its completion apart.
-        values (`torch.Tensor` of shape `(B, T)`):
-            Its estimate of the value of the state before the token.
+        values (`Callable[[], torch.Tensor]`):
+            Gives its estimate of the value of the state before each token, `(B, T)`: some cost as much as the credit.
         weights (`torch.Tensor` of shape `(B,)`, *optional*):
             Weight of each completion in the gradient, 1 on average. All 1 if unset.
         in_loss (`torch.Tensor` of shape `(B, T)`, bool, *optional*):
@@ -41,7 +43,7 @@ class Credit:
     """
 
     advantages: torch.Tensor
-    values: torch.Tensor
+    values: Callable[[], torch.Tensor]
     weights: torch.Tensor | None = None
     in_loss: torch.Tensor | None = None
 
@@ -56,8 +58,7 @@ class Credit:
         return (self.advantages.double() * self.weights.double()[:, None] * self.in_loss).numpy()
 
 
-@dataclass(frozen=True)
-class Estimator:
+class Estimator(NamedTuple):
     """A way to spend tokens and a credit of what came of it."""
 
     rollout: Rollout
@@ -70,14 +71,15 @@ def tempo(td_coef: float, forced_tokens: str = "keep") -> Callable[[Sample, Toke
     def credit(sample: Sample, _: TokenTree) -> Credit:
         tree, width, weights = _tree(sample), sample.ids.shape[1], _leaf_weights(sample)
         advantages, _ = credit_tokens(tree, _outcome(sample), width, td_coef, weights)
-        values = prefix_values(sample.ids, sample.lengths, sample.rewards, sample.num_generations, weights=weights)[
-            :, :-1
-        ]
-        values = values if td_coef else values[:, :1].expand(-1, width)  # GRPO knows the mean of the group only
+
+        def values() -> torch.Tensor:
+            group = sample.ids, sample.lengths, sample.rewards, sample.num_generations
+            values = prefix_values(*group, weights=weights)[:, :-1]
+            return values if td_coef else values[:, :1].expand(-1, width)  # GRPO knows the mean of the group only
+
         if weights is not None:
-            weights = sample.num_generations * weights
-            advantages = advantages / weights.float()[:, None]  # [`Credit`] has the weight apart
-        return _forced(sample, Credit(advantages, values, weights), forced_tokens)
+            advantages = advantages / (sample.num_generations * weights.float())[:, None]  # [`Credit`] has it apart
+        return _forced(sample, Credit(advantages, values, _factor(sample, weights)), forced_tokens)
 
     return credit
 
@@ -95,10 +97,11 @@ def adaptive(batches: int = 8) -> Callable[[Sample, TokenTree], Credit]:
         for k in range(len(sample.tokens)):
             batch = sample.batch(k)
             parts.append(_over_baseline(batch, covariance))
-            covariance.update(pair_statistics(_tree(batch), _each_leaf_once(batch)))
-        return Credit(
-            *(torch.cat([getattr(part, name) for part in parts]) for name in ("advantages", "values", "weights"))
+            covariance = _learned(covariance, batch)
+        advantages, weights = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("advantages", "weights")
         )
+        return Credit(advantages, lambda: torch.cat([part.values() for part in parts]), weights)
 
     return credit
 
@@ -131,9 +134,9 @@ def treerpo(average: str = "children", shared_tokens: str = "once") -> Callable[
         grown = branches(sample.trees, sample.ids.shape[1])
         tree = grown.segment, grown.parent, grown.leaf
         advantages = sibling_advantages(*tree, sample.rewards, average=average, scale="none")
-        values = segment_values(grown.parent, grown.leaf, sample.rewards, average)[grown.parent[grown.segment]]
+        values = segment_values(grown.parent, grown.leaf, sample.rewards, average)
         once = count_once(grown.segment, torch.ones_like(grown.segment)) if shared_tokens == "once" else None
-        return Credit(advantages, values, in_loss=once)
+        return Credit(advantages, lambda: values[grown.parent[grown.segment]], in_loss=once)
 
     return credit
 
@@ -150,7 +153,7 @@ def rerolled_values(sample: Sample, _: TokenTree) -> Credit:
 
 def _gae(sample: Sample, values: torch.Tensor, lam: float) -> Credit:
     mask = torch.ones_like(values)
-    return Credit(gae(at_last_token(sample.rewards, mask), values, mask, 1.0, lam)[0], values)
+    return Credit(gae(at_last_token(sample.rewards, mask), values, mask, 1.0, lam)[0], lambda: values)
 
 
 def _tree(sample: Sample):
@@ -169,8 +172,22 @@ def _over_baseline(sample: Sample, shrinkage: float | PrefixCovariance) -> Credi
     width, weights, size = sample.ids.shape[1], _leaf_weights(sample), sample.num_generations
     segments = None if sample.trees is None else branches(sample.trees, width).segment
     advantages = baseline_tokens(_tree(sample), _outcome(sample), width, shrinkage, segments)
-    values = prefix_baselines(sample.ids, sample.lengths, sample.rewards, size, shrinkage, segments)
-    return Credit(advantages, values, None if weights is None else size * weights)
+
+    def values() -> torch.Tensor:
+        return prefix_baselines(sample.ids, sample.lengths, sample.rewards, size, shrinkage, segments)
+
+    return Credit(advantages, values, _factor(sample, weights))
+
+
+def _factor(sample: Sample, weights: torch.Tensor | None) -> torch.Tensor | None:
+    return None if weights is None else sample.num_generations * weights
+
+
+def _learned(covariance: PrefixCovariance, sample: Sample) -> PrefixCovariance:
+    """What a covariance is after a batch; a new one, as values may still be asked of the old."""
+    learned = copy.deepcopy(covariance)
+    learned.update(pair_statistics(_tree(sample), _each_leaf_once(sample)))
+    return learned
 
 
 def _each_leaf_once(sample: Sample) -> torch.Tensor:

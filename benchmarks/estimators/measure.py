@@ -5,7 +5,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.estimators.estimators import Estimator
-from benchmarks.estimators.metrics import Measured, measured
+from benchmarks.estimators.metrics import Measured, measured, measured_tokens
 from benchmarks.estimators.rollouts import Rollout, Sample
 from benchmarks.estimators.task import Task, TokenTree
 
@@ -14,17 +14,23 @@ WARM_UP = 8  # batches before those that count, on which the adaptive baseline l
 
 
 def measure(
-    task: Task, estimators: dict[str, Estimator], batches: int, seed: int, budget: int = BUDGET
+    task: Task,
+    estimators: dict[str, Estimator],
+    batches: int,
+    seed: int,
+    *,
+    budget: int = BUDGET,
+    per_token: bool = False,
 ) -> dict[str, Measured]:
-    """Every estimator on `batches` batches of `budget` tokens of a task, by its name."""
-    tree, samples = task.tree(), {}
-    result = {}
-    for name, estimator in estimators.items():
-        rollout = estimator.rollout
+    """Every estimator on `batches` batches of `budget` tokens of a task, by its name; `per_token` with all metrics."""
+    tree, samples, result = task.tree(), {}, {}
+    for name, (rollout, credit) in estimators.items():
         if rollout not in samples:
             samples[rollout] = sampled(tree, rollout, batches, seed, budget)
         sample = samples[rollout]
-        result[name] = _without_warm_up(measured(tree, sample, estimator.credit(sample, tree), task.decisive))
+        credited = credit(sample, tree)
+        about_tokens = measured_tokens(tree, sample, credited, task.decisive) if per_token else None
+        result[name] = _without_warm_up(about_tokens or measured(tree, sample, credited))
     return result
 
 
@@ -35,4 +41,4 @@ def sampled(tree: TokenTree, rollout: Rollout, batches: int, seed: int, budget: 
 
 
 def _without_warm_up(m: Measured) -> Measured:
-    return Measured(**{name: rows[WARM_UP:] for name, rows in vars(m).items()})
+    return Measured(**{name: rows[WARM_UP:] for name, rows in vars(m).items() if rows is not None})

@@ -29,39 +29,40 @@ class Measured:
             Estimated gradient, pooled by depth and token.
         cosine (`np.ndarray` of shape `(batches,)`):
             Cosine of the estimate to the true gradient.
-        value_error (`np.ndarray` of shape `(batches,)`):
-            Mean squared error of the value of the state before each token in the loss.
-        rank (`np.ndarray` of shape `(batches,)`):
-            Spearman's rank correlation, over the tokens in the loss, of their credit with the true advantage A(s, a).
-        decisive (`np.ndarray` of shape `(batches,)`):
-            Share of the credit |A| of the tokens in the loss that lies on decisive tokens.
         tokens (`np.ndarray` of shape `(batches,)`):
             Tokens that were generated.
+        value_error (`np.ndarray` of shape `(batches,)`, *optional*):
+            Mean squared error of the value of the state before each token in the loss.
+        rank (`np.ndarray` of shape `(batches,)`, *optional*):
+            Spearman's rank correlation, over the tokens in the loss, of their credit with the true advantage A(s, a).
+        decisive (`np.ndarray` of shape `(batches,)`, *optional*):
+            Share of the credit |A| of the tokens in the loss that lies on decisive tokens.
     """
 
     estimates: np.ndarray
     cosine: np.ndarray
-    value_error: np.ndarray
-    rank: np.ndarray
-    decisive: np.ndarray
     tokens: np.ndarray
+    value_error: np.ndarray | None = None
+    rank: np.ndarray | None = None
+    decisive: np.ndarray | None = None
 
 
-def measured(tree: TokenTree, sample: Sample, credit: Credit, decisive: tuple[int, ...]) -> Measured:
-    """Every metric of every batch of a sample."""
+def measured(tree: TokenTree, sample: Sample, credit: Credit) -> Measured:
+    """What the gradient says of every batch of a sample."""
     estimates = gradients(tree, sample, credit)
-    true = tree.gradient
+    return Measured(estimates, cosines(estimates, tree.gradient), sample.tokens)
+
+
+def measured_tokens(tree: TokenTree, sample: Sample, credit: Credit, decisive: tuple[int, ...]) -> Measured:
+    """The same, and what the tokens say."""
     weights = (credit.weights.double()[:, None] * credit.in_loss).numpy()
-    errors = np.square(credit.values.double().numpy() - tree.values[sample.nodes[:, :-1]])
+    errors = np.square(credit.values().double().numpy() - tree.values[sample.nodes[:, :-1]])
     sizes = np.abs(credit.coefficients())
-    return Measured(
-        estimates,
-        cosines(estimates, true),
-        _ratio(_by_batch(errors * weights, sample), _by_batch(weights, sample)),
-        _ranks(tree, sample, credit),
-        _ratio(_by_batch(sizes[:, list(decisive)], sample), _by_batch(sizes, sample)),
-        sample.tokens,
-    )
+    m = measured(tree, sample, credit)
+    m.value_error = _ratio(_by_batch(errors * weights, sample), _by_batch(weights, sample))
+    m.rank = _ranks(tree, sample, credit)
+    m.decisive = _ratio(_by_batch(sizes[:, list(decisive)], sample), _by_batch(sizes, sample))
+    return m
 
 
 def gradients(tree: TokenTree, sample: Sample, credit: Credit) -> np.ndarray:
@@ -120,17 +121,36 @@ def standard_error(statistic: Callable[..., float], *batches: np.ndarray) -> flo
 def summary(m: Measured, true: np.ndarray) -> dict[str, tuple[float, float]]:
     """Every metric as (figure, standard error); `value_error` as a root of mean squares, in units of reward."""
     of_gradients = {"scale": scale, "bias": bias, "variance": variance, "error": error}
-    result = {}
+    result = {"cosine": _with_error(_mean, m.cosine)}
     for name, statistic in of_gradients.items():
         result[name] = _with_error(lambda estimates, s=statistic: s(estimates, true), m.estimates)
-    for name in ("cosine", "rank", "decisive"):
-        result[name] = _with_error(_mean, getattr(m, name))
-    result["value_error"] = _with_error(lambda squares: _mean(squares) ** 0.5, m.value_error)
+    if m.rank is not None:
+        result |= {name: _with_error(_mean, getattr(m, name)) for name in ("rank", "decisive")}
+        result["value_error"] = _with_error(lambda squares: _mean(squares) ** 0.5, m.value_error)
     return result
 
 
-def _with_error(statistic: Callable[..., float], rows: np.ndarray) -> tuple[float, float]:
-    return statistic(rows), standard_error(statistic, rows)
+def gain(ours: Measured, reference: Measured, true: np.ndarray) -> tuple[float, float]:
+    """[`error`] of a reference over ours, with its standard error: above 1 where ours is nearer to the truth.
+
+    Where the bias is nothing, it is how many times as many tokens the reference needs to be as near. The error is that
+    of the logarithm times the gain: two of them span gain * exp(-2 e / gain) to gain * exp(2 e / gain).
+    """
+
+    def logarithm(mine: np.ndarray, other: np.ndarray) -> float:
+        return float(np.log(error(other, true) / error(mine, true)))
+
+    value, of_logarithm = _with_error(logarithm, ours.estimates, reference.estimates)
+    return float(np.exp(value)), float(np.exp(value)) * of_logarithm
+
+
+def difference(ours: Measured, reference: Measured) -> tuple[float, float]:
+    """Cosine of ours less that of a reference, batch by batch, with its standard error."""
+    return _with_error(_mean, ours.cosine - reference.cosine)
+
+
+def _with_error(statistic: Callable[..., float], *batches: np.ndarray) -> tuple[float, float]:
+    return statistic(*batches), standard_error(statistic, *batches)
 
 
 def _mean(rows: np.ndarray) -> float:

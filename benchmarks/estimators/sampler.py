@@ -40,7 +40,10 @@ class TabularSampler:
         self._likeliest = np.argsort(-self._logps, axis=1, kind="stable")
 
     def continued(self, nodes: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """States on the way from each of `nodes`, `(M,)`, for `lengths` tokens: `(M, longest + 1)`, -1 past the end."""
+        """States on the way from each of `nodes`, `(M,)`, for `lengths` tokens: `(M, longest + 1)`.
+
+        -1 stands past the end of a row.
+        """
         path = np.full((len(nodes), lengths.max(initial=0) + 1), -1)
         path[:, 0] = nodes
         for step in range(path.shape[1] - 1):
@@ -71,6 +74,7 @@ class TabularSampler:
     def _continuations(self, path: np.ndarray, top_k: int) -> list[Continuation]:
         """Of all rows at once: there are many short ones."""
         before, tokens = path[:, :-1], (path[:, 1:] - 1) % self.tree.vocabulary
+        before = np.minimum(before, len(self._logps) - 1)  # past the end of a shorter row: cut off below
         logps = np.take_along_axis(self._logps[before], tokens[..., None], axis=2)[..., 0]
         lengths = (path[:, 1:] >= 0).sum(axis=1).tolist()
         tops = self._tops(before, top_k) if top_k else None
