@@ -55,6 +55,15 @@ def bars(
         axes.annotate(label, at, (6, 0), textcoords="offset points", color=colour, fontsize=8, va="center")
 
 
+def name_ends(axes: Axes, ends: dict[str, tuple[float, str]], least: float = 0.055) -> None:
+    """Names beside the last points of lines, (height, colour) by name, far enough apart to be read."""
+    to_axes = axes.transData + axes.transAxes.inverted()
+    height = -1.0
+    for name, (value, colour) in sorted(ends.items(), key=lambda end: end[1][0]):
+        height = max(to_axes.transform((axes.get_xlim()[1], value))[1], height + least)
+        axes.annotate(name, (1.01, height), xycoords="axes fraction", color=colour, fontsize=8, va="center")
+
+
 def gains(axes: Axes, ticks: Sequence[float], along: str = "y") -> None:
     """A logarithmic axis of gains with a line where both are level."""
     axis = axes.yaxis if along == "y" else axes.xaxis

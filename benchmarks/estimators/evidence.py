@@ -12,22 +12,25 @@ import torch
 from matplotlib.figure import Figure
 
 import benchmarks
-from benchmarks.estimators.measure import BUDGET, WARM_UP
+from benchmarks.estimators.measure import BUDGET, SEED, WARM_UP
 from tempo_trl.hub.provenance import commit_of
-
-SEED = 0
 
 
 class Effort(NamedTuple):
-    """How much is measured: batches of each cell, and whether this is only a look whether it runs."""
+    """How much is measured: batches of each cell, tokens of a batch, and whether this only looks whether it runs."""
 
     batches: int
-    quick: bool
+    budget: int = BUDGET
+    quick: bool = False
 
 
-def provenance(question: str, effort: Effort) -> dict[str, Any]:
+def commit() -> dict[str, Any]:
+    """The commit that the instrument is at, and whether its files differ from it."""
+    return commit_of(Path(benchmarks.__file__).parent) or {"commit": "unknown", "dirty": True}
+
+
+def provenance(question: str, effort: Effort, commit: dict[str, Any]) -> dict[str, Any]:
     """How the numbers came about: command, commit, seed, versions, machine, batches."""
-    commit = commit_of(Path(benchmarks.__file__).parent) or {"commit": "unknown", "dirty": True}
     command = ["python", "-m", "benchmarks.estimators", question, *(["--quick"] if effort.quick else [])]
     return {
         "command": shlex.join(command),
@@ -35,7 +38,7 @@ def provenance(question: str, effort: Effort) -> dict[str, Any]:
         "seed": SEED,
         "batches": effort.batches,
         "warm_up_batches": WARM_UP,
-        "tokens_a_batch": BUDGET,
+        "tokens_a_batch": effort.budget,
         "torch": torch.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),

@@ -10,6 +10,7 @@ from benchmarks.estimators.rollouts import Rollout, Sample
 from benchmarks.estimators.task import Task, TokenTree
 
 BUDGET = 1920  # tokens of a batch: 64 groups of 3 or 3 groups of 64 completions of ten tokens
+SEED = 0
 WARM_UP = 8  # batches before those that count, on which the adaptive baseline learns: as many as it pools
 
 
@@ -17,9 +18,9 @@ def measure(
     task: Task,
     estimators: dict[str, Estimator],
     batches: int,
-    seed: int,
-    *,
     budget: int = BUDGET,
+    seed: int = SEED,
+    *,
     per_token: bool = False,
 ) -> dict[str, Measured]:
     """Every estimator on `batches` batches of `budget` tokens of a task, by its name; `per_token` with all metrics."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import brentq
 
 SMALLEST_PROBABILITY = 1e-6  # of a token where the policy is all but certain: logits are finite
 
@@ -119,8 +120,8 @@ class Task:
         success (`float`):
             Success rate of the policy (at `temperature` 1 and `spread` 0). It is set through the probability of a
             right decisive token, the same at each; the wrong ones share the rest.
-        importance (`float`):
-            How much a decisive token matters, above 0; at 1 one wrong token is failure.
+        importance (`float` or `tuple[float, ...]`):
+            How much a decisive token matters, above 0, of all alike or of each; at 1 one wrong token is failure.
         irrelevant (`float`):
             Entropy of the other tokens: a mixture of so much of the uniform distribution and the rest of token 0, from
             0 (all completions go one way but for the decisive tokens) to 1 (uniform).
@@ -136,7 +137,7 @@ class Task:
 
     decisive: tuple[int, ...]
     success: float = 0.4
-    importance: float = 1.0
+    importance: float | tuple[float, ...] = 1.0
     irrelevant: float = 1.0
     depth: int = 10
     vocabulary: int = 2
@@ -145,15 +146,22 @@ class Task:
     seed: int = 0
 
     @property
+    def importances(self) -> np.ndarray:
+        return np.broadcast_to(self.importance, len(self.decisive))
+
+    @cached_property
     def right(self) -> float:
-        """Probability p of a right decisive token: the success rate is (1 - importance (1 - p)) ** decisive tokens."""
-        p = 1 - (1 - self.success ** (1 / len(self.decisive))) / self.importance
-        if not 0 < p < 1:
+        """Probability p of a right decisive token: the product of 1 - importance (1 - p) is the success rate."""
+
+        def missing(p: float) -> float:
+            return float(np.prod(1 - self.importances * (1 - p))) - self.success
+
+        if not missing(0.0) < 0 < missing(1.0):
             raise ValueError(
-                f"A success rate of {self.success} needs decisive tokens that are right with probability {p:.3f}: "
-                f"raise `importance`, {self.importance}, or change `success`."
+                f"A success rate of {self.success} is out of reach: the policy has {missing(0.0) + self.success:.3f} "
+                "if every decisive token is wrong. Raise `importance`, or change `success`."
             )
-        return p
+        return brentq(missing, 0.0, 1.0, xtol=1e-15)
 
     @property
     def name(self) -> str:
@@ -176,7 +184,7 @@ class Task:
     def _success(self) -> np.ndarray:
         """Success probability of every completion, in the order of their states."""
         success = np.ones(self.vocabulary**self.depth)
-        for column in self.decisive:
+        for column, importance in zip(self.decisive, self.importances, strict=True):
             token = np.arange(len(success)) // self.vocabulary ** (self.depth - 1 - column) % self.vocabulary
-            success[token != 0] *= 1 - self.importance
+            success[token != 0] *= 1 - importance
         return success

@@ -181,5 +181,5 @@ def test_every_estimator_says_a_value_between_the_rewards_of_every_state(rollout
     sample, tree = drawn(rollout)
     values = credit(sample, tree).values()
     assert values.shape == sample.ids.shape
-    assert -1e-6 <= values.min() and values.max() <= 1 + 1e-6
+    assert values.min() >= -1e-6 and values.max() <= 1 + 1e-6
     assert values.std() > 0

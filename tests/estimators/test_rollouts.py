@@ -70,7 +70,9 @@ def test_no_batch_generates_more_than_its_budget_nor_leaves_room_for_one_more_gr
     for k in range(5):
         batch, group = sample.batch(k), generated(sample.batch(k), rollout, tree.depth)
         assert sum(group) == sample.tokens[k] <= budget
-        assert budget - sum(group) < sample.num_generations * tree.depth * (1 + getattr(rollout, "rollouts", 0) * 7 / 2)
+        assert budget - sum(group) < sample.num_generations * tree.depth * (
+            1 + getattr(rollout, "rollouts", 0) * 7 / 2
+        )
         assert len(batch.ids) % sample.num_generations == 0
 
 

@@ -57,7 +57,7 @@ def test_the_mean_score_of_a_state_is_zero_and_it_is_the_derivative_of_the_log_p
     assert scores[1] == pytest.approx(expected.numpy())
 
 
-@pytest.mark.parametrize("importance", [1.0, 0.7])
+@pytest.mark.parametrize("importance", [1.0, 0.7, (0.5, 0.9)])
 def test_the_success_rate_is_what_was_asked_for(importance):
     task = Task((0, 2), success=0.4, importance=importance, depth=4, vocabulary=3)
     assert task.tree().values[0] == pytest.approx(0.4)
@@ -71,6 +71,11 @@ def test_a_wrong_decisive_token_multiplies_the_success_and_an_irrelevant_one_doe
     assert (np.abs(tree.advantages[tree.level(2)]) > 0.01).all()
 
 
+def test_decisive_tokens_can_matter_unequally():
+    tree = Task((0, 1), success=0.5, importance=(0.5, 1.0), depth=2).tree()
+    assert tree.success == pytest.approx([1, 0, 0.5, 0])
+
+
 def test_irrelevant_entropy_goes_from_none_to_uniform():
     assert Task((0,), irrelevant=1.0, vocabulary=4).distributions()[1] == pytest.approx([0.25] * 4)
     assert Task((0,), irrelevant=0.2, vocabulary=4).distributions()[1] == pytest.approx([0.85, 0.05, 0.05, 0.05])
@@ -78,7 +83,7 @@ def test_irrelevant_entropy_goes_from_none_to_uniform():
 
 
 def test_a_success_rate_that_importance_does_not_allow_is_refused():
-    with pytest.raises(ValueError, match="raise `importance`"):
+    with pytest.raises(ValueError, match="Raise `importance`"):
         Task((0,), success=0.1, importance=0.5).tree()
 
 

@@ -1,5 +1,7 @@
 """Whether the prefix baseline with learned shrinkage is ever worse than GRPO: many random tasks."""
 
+from dataclasses import asdict
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -7,8 +9,8 @@ from rich.table import Table
 
 from benchmarks.estimators.drawing import BLUE, GAIN, GREY, ORANGE, gains, named, sheet, spans
 from benchmarks.estimators.estimators import Estimator, adaptive, tempo
-from benchmarks.estimators.evidence import SEED, Effort
-from benchmarks.estimators.measure import measure
+from benchmarks.estimators.evidence import Effort
+from benchmarks.estimators.measure import SEED, measure
 from benchmarks.estimators.metrics import difference, gain
 from benchmarks.estimators.questions.tasks import shown
 from benchmarks.estimators.rollouts import Independent
@@ -43,10 +45,10 @@ def random_task(rng: np.random.Generator, seed: int) -> tuple[Task, int]:
 def measure_records(effort: Effort) -> list[dict]:
     rng = np.random.default_rng(SEED)
     drawn = [random_task(rng, seed) for seed in range(QUICK_TASKS if effort.quick else TASKS)]
-    records = [_record(*task, effort.batches, SEED) for task in drawn]
+    records = [_record(*task, effort, SEED) for task in drawn]
     worst = np.argsort([z(r) for r in records])[: 1 if effort.quick else WORST]
     for place in worst:
-        again = _record(*drawn[place], AGAIN * effort.batches, SEED + 1)
+        again = _record(*drawn[place], effort._replace(batches=AGAIN * effort.batches), SEED + 1)
         records[place]["again"] = {name: again[name] for name in again if name.endswith(("gain", "cosine"))}
     return records
 
@@ -56,10 +58,12 @@ def z(record: dict) -> float:
     return record["adaptive - GRPO cosine"][0] / record["adaptive - GRPO cosine"][1]
 
 
-def _record(task: Task, size: int, batches: int, seed: int) -> dict:
+def _record(task: Task, size: int, effort: Effort, seed: int) -> dict:
     iid, tree = Independent(size), task.tree()
-    m = measure(task, {name: Estimator(iid, credit) for name, credit in METHODS.items()}, batches, seed)
-    record = {"task": vars(task), "G": size, "success": float(tree.values[0])}
+    m = measure(
+        task, {name: Estimator(iid, credit) for name, credit in METHODS.items()}, effort.batches, effort.budget, seed
+    )
+    record = {"task": asdict(task), "G": size, "success": float(tree.values[0])}
     for name in ("TEMPO", "adaptive", "one batch"):
         record[f"{name} - GRPO cosine"] = difference(m[name], m["GRPO"])
         record[f"{name} gain"] = gain(m[name], m["GRPO"], tree.gradient)

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from benchmarks.estimators.drawing import BLUE, GAIN, GREEN, ORANGE, bars, gains, named, sheet
 from benchmarks.estimators.estimators import Estimator, adaptive, prefix_baseline, tempo
-from benchmarks.estimators.evidence import SEED, Effort
+from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import measure
 from benchmarks.estimators.metrics import gain
 from benchmarks.estimators.questions.tasks import SAID, TASKS, shown
@@ -30,7 +30,9 @@ def _records(task: str, size: int, effort: Effort) -> list[dict]:
     knobs |= {("shrinkage", k): prefix_baseline(float(k)) for k in (QUICK if effort.quick else SHRINKAGES)}
     knobs |= {("GRPO", 0): tempo(0.0), ("shrinkage", "auto"): adaptive()}
     iid, true = Independent(size), TASKS[task].tree().gradient
-    m = measure(TASKS[task], {knob: Estimator(iid, credit) for knob, credit in knobs.items()}, effort.batches, SEED)
+    m = measure(
+        TASKS[task], {knob: Estimator(iid, credit) for knob, credit in knobs.items()}, effort.batches, effort.budget
+    )
     reference = m.pop(("GRPO", 0))
     return [
         {"task": task, "G": size, "knob": knob, "setting": setting, "gain": gain(ours, reference, true)}
@@ -73,8 +75,8 @@ def draw(records: list[dict]) -> Figure:
         named(coefficient, "td_coef c (0 is GRPO)", GAIN if not place else "")
         named(shrinkage, "shrinkage k (infinity is RLOO)", "")
         for panel in (coefficient, shrinkage):
-            gains(panel, (0.25, 0.5, 1, 2, 4, 8, 16))
-            panel.set_ylim(0.25, 24)
+            gains(panel, (0.125, 0.25, 0.5, 1, 2, 4, 8, 16))
+            panel.set_ylim(0.1, 24)
         _ticks(shrinkage, [r for r in records if r["knob"] == "shrinkage"])
     for height, task in enumerate(TASKS):
         at = (0.97, 0.93 - 0.07 * height)

@@ -4,14 +4,14 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.estimators.drawing import BLUE, GREEN, ORANGE, named, sheet
-from benchmarks.estimators.evidence import SEED, Effort
+from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import measure
 from benchmarks.estimators.metrics import summary
 from benchmarks.estimators.questions.methods import GROWN, INDEPENDENT, LAMBDA, REFERENCES
 from benchmarks.estimators.questions.tasks import SAID, TASKS, shown
 
 TITLE = "What every estimator says of tokens, at equal numbers of generated tokens (G = 8)"
-BATCHES = 60
+BATCHES = 50
 METHODS = INDEPENDENT | LAMBDA | GROWN | REFERENCES
 METRICS = {
     "cosine": "cosine to the true gradient",
@@ -24,12 +24,12 @@ COLOURS = dict(zip(TASKS, (BLUE, GREEN, ORANGE), strict=True))
 
 def measure_records(effort: Effort) -> list[dict]:
     tasks = ("late",) if effort.quick else TASKS
-    return [record for task in tasks for record in _records(task, effort.batches)]
+    return [record for task in tasks for record in _records(task, effort)]
 
 
-def _records(name: str, batches: int) -> list[dict]:
+def _records(name: str, effort: Effort) -> list[dict]:
     task = TASKS[name]
-    m, true = measure(task, METHODS, batches, SEED, per_token=True), task.tree().gradient
+    m, true = measure(task, METHODS, effort.batches, effort.budget, per_token=True), task.tree().gradient
     return [
         {"task": name, "method": method, "tokens": float(ours.tokens.mean()), **summary(ours, true)}
         for method, ours in m.items()
@@ -58,7 +58,7 @@ def draw(records: list[dict]) -> Figure:
             axes.errorbar(values, rows, xerr=[2 * e for e in errors], **style)
         axes.grid(axis="y", color="#eeeeee")
         named(axes, METRICS[metric])
-        axes.set_title("")
+        axes.set_title("", loc="left")
     panels[0].set_yticks(range(len(METHODS)), METHODS, fontsize=8)
     panels[0].invert_yaxis()
     for place, (task, colour) in enumerate(COLOURS.items()):

@@ -15,10 +15,11 @@ from benchmarks.estimators.drawing import (
     SKY,
     bars,
     gains,
+    name_ends,
     named,
     sheet,
 )
-from benchmarks.estimators.evidence import SEED, Effort
+from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import measure
 from benchmarks.estimators.metrics import gain, summary
 from benchmarks.estimators.questions.methods import GROWN, INDEPENDENT
@@ -26,7 +27,7 @@ from benchmarks.estimators.questions.tasks import shown
 from benchmarks.estimators.task import Task
 
 TITLE = "Irrelevant entropy: decisive tokens 2 and 5 of 8, four tokens, success 0.4"
-BATCHES = 60
+BATCHES = 50
 AMOUNTS, QUICK_AMOUNTS = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0), (0.1, 1.0)
 COLOURS = {
     "GRPO": BLACK,
@@ -51,12 +52,12 @@ def entropy_of(irrelevant: float) -> float:
 
 
 def measure_records(effort: Effort) -> list[dict]:
-    return [r for amount in (QUICK_AMOUNTS if effort.quick else AMOUNTS) for r in _records(amount, effort.batches)]
+    return [r for amount in (QUICK_AMOUNTS if effort.quick else AMOUNTS) for r in _records(amount, effort)]
 
 
-def _records(irrelevant: float, batches: int) -> list[dict]:
+def _records(irrelevant: float, effort: Effort) -> list[dict]:
     task = task_of(irrelevant)
-    m, tree = measure(task, METHODS, batches, SEED), task.tree()
+    m, tree = measure(task, METHODS, effort.batches, effort.budget), task.tree()
     sharing = [float(tree.sharing(8)[column]) for column in task.decisive]
     about = {"irrelevant": irrelevant, "bits": entropy_of(irrelevant), "sharing": sharing}
     return [
@@ -81,25 +82,16 @@ def draw(records: list[dict]) -> Figure:
         TITLE, ("error: squared bias and variance", "against GRPO at the same entropy"), (11, 4.8)
     )
     figure.subplots_adjust(right=0.85, wspace=0.2)
-    ends = []
+    ends = {}
     for name, colour in COLOURS.items():
         rows = [r for r in records if r["method"] == name]
         bits = [r["bits"] for r in rows]
         bars(left, bits, [r["error"] for r in rows], colour)
         bars(right, bits, [r["gain"] for r in rows], colour)
-        ends.append((rows[-1]["gain"][0], name))
+        ends[name] = rows[-1]["gain"][0], colour
     left.set_yscale("log")
     gains(right, (0.25, 0.5, 1, 2, 4, 8, 16))
-    _name_ends(right, sorted(ends))
+    name_ends(right, ends)
     named(left, "entropy of an irrelevant token, bits", "error / |true gradient|²")
     named(right, "entropy of an irrelevant token, bits", GAIN)
     return figure
-
-
-def _name_ends(axes, ends: list[tuple[float, str]]) -> None:
-    """Names beside the last points, far enough apart to be read."""
-    low, high = np.log2(axes.get_ylim())
-    least, height = 0.055, -1.0
-    for value, name in ends:
-        height = max((np.log2(value) - low) / (high - low), height + least)
-        axes.annotate(name, (1.02, height), xycoords="axes fraction", color=COLOURS[name], fontsize=8, va="center")

@@ -3,9 +3,9 @@
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from benchmarks.estimators.drawing import CYCLE, GAIN, bars, gains, named, sheet
+from benchmarks.estimators.drawing import CYCLE, GAIN, bars, gains, name_ends, named, sheet
 from benchmarks.estimators.estimators import Estimator, adaptive, tempo
-from benchmarks.estimators.evidence import SEED, Effort
+from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import measure
 from benchmarks.estimators.metrics import difference, gain
 from benchmarks.estimators.questions.tasks import shown
@@ -26,20 +26,22 @@ VARIANTS = {
 
 def cells(quick: bool) -> list[tuple[str, int, int]]:
     """(variant, group size, position): all sizes at success 0.4, eight completions for the other variants."""
-    positions = (1, 10) if quick else POSITIONS
-    sizes = dict.fromkeys(VARIANTS, (8,)) | {"success 0.4": GROUPS}
+    positions, groups = ((1, 10), (3, 8)) if quick else (POSITIONS, GROUPS)
+    sizes = dict.fromkeys(VARIANTS, (8,)) | {"success 0.4": groups}
     return [(name, size, position) for name in VARIANTS for size in sizes[name] for position in positions]
 
 
 def measure_records(effort: Effort) -> list[dict]:
-    return [_record(cell, effort.batches) for cell in cells(effort.quick)]
+    return [_record(cell, effort) for cell in cells(effort.quick)]
 
 
-def _record(cell: tuple[str, int, int], batches: int) -> dict:
+def _record(cell: tuple[str, int, int], effort: Effort) -> dict:
     variant, size, position = cell
     task, iid = Task((position - 1,), **VARIANTS[variant]), Independent(size)
     methods = {"GRPO": tempo(0.0), "TEMPO": tempo(1.0), "adaptive": adaptive()}
-    m = measure(task, {name: Estimator(iid, credit) for name, credit in methods.items()}, batches, SEED)
+    m = measure(
+        task, {name: Estimator(iid, credit) for name, credit in methods.items()}, effort.batches, effort.budget
+    )
     true = task.tree().gradient
     return {
         "variant": variant,
@@ -68,9 +70,11 @@ def draw(records: list[dict]) -> Figure:
     figure, (left, right) = sheet(
         TITLE, ("by its place, success 0.4", "by the completions that still share the prefix there")
     )
-    for size, colour in zip(GROUPS, CYCLE, strict=False):
+    ends = {}
+    for size, colour in zip(dict.fromkeys(r["G"] for r in records), CYCLE, strict=False):
         rows = [r for r in records if r["variant"] == "success 0.4" and r["G"] == size]
-        bars(left, [r["position"] for r in rows], [r["TEMPO gain"] for r in rows], colour, f"G = {size}")
+        bars(left, [r["position"] for r in rows], [r["TEMPO gain"] for r in rows], colour)
+        ends[f"G = {size}"] = rows[-1]["TEMPO gain"][0], colour
     named(left, "place of the decisive token", f"{GAIN} (TEMPO)")
     for (name, colour), marker in zip(zip(VARIANTS, CYCLE, strict=False), "osv^D", strict=True):
         rows = [r for r in records if r["variant"] == name]
@@ -84,4 +88,5 @@ def draw(records: list[dict]) -> Figure:
     named(right, "expected completions in the state before it", "")
     for axes in (left, right):
         gains(axes, (0.25, 0.5, 1, 2, 4, 8))
+    name_ends(left, ends)
     return figure
