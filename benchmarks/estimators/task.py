@@ -165,7 +165,8 @@ class Task:
 
     @property
     def name(self) -> str:
-        return ", ".join(str(column + 1) for column in self.decisive)
+        every = len(self.decisive) == self.depth
+        return f"all {self.depth}" if every else ", ".join(str(column + 1) for column in self.decisive)
 
     def distributions(self) -> np.ndarray:
         """Probabilities of the tokens at each depth, before temperature and spread: `(depth, A)`."""
