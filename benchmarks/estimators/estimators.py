@@ -6,8 +6,7 @@ weigh `by_branch`, forced first tokens are kept although they are no samples of 
 token once, and the adaptive baseline knows the batches before the one at hand.
 """
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ import torch
 
 from benchmarks.estimators.rollouts import Rollout, Sample
 from benchmarks.estimators.task import TokenTree
-from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefix_tree, prefix_values
+from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefix_values
 from tempo_trl.credit.gae import at_last_token, gae
 from tempo_trl.credit.prefix_baseline import baseline_tokens, prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
@@ -69,8 +68,8 @@ def tempo(td_coef: float, forced_tokens: str = "keep") -> Callable[[Sample, Toke
     """TEMPO with a coefficient of the TD error: `credit_tokens`. 0 is GRPO."""
 
     def credit(sample: Sample, _: TokenTree) -> Credit:
-        tree, width, weights = _tree(sample), sample.ids.shape[1], _leaf_weights(sample)
-        advantages, _ = credit_tokens(tree, _outcome(sample), width, td_coef, weights)
+        width, weights = sample.ids.shape[1], _leaf_weights(sample)
+        advantages, _ = credit_tokens(sample.prefixes, _outcome(sample), width, td_coef, weights)
 
         def values() -> torch.Tensor:
             group = sample.ids, sample.lengths, sample.rewards, sample.num_generations
@@ -93,15 +92,14 @@ def adaptive(batches: int = 8) -> Callable[[Sample, TokenTree], Credit]:
     """The prefix baseline with learned shrinkage: each batch by the covariance of so many batches before it."""
 
     def credit(sample: Sample, _: TokenTree) -> Credit:
-        covariance, parts = PrefixCovariance(batches), []
-        for k in range(len(sample.tokens)):
-            batch = sample.batch(k)
-            parts.append(_over_baseline(batch, covariance))
-            covariance = _learned(covariance, batch)
+        parts = [_over_baseline(batch, covariance) for batch, covariance in _learning(sample, batches)]
         advantages, weights = (
             torch.cat([getattr(part, name) for part in parts]) for name in ("advantages", "weights")
         )
-        return Credit(advantages, lambda: torch.cat([part.values() for part in parts]), weights)
+        return Credit(advantages, lambda: values(sample), weights)
+
+    def values(sample: Sample) -> torch.Tensor:
+        return torch.cat([_over_baseline(batch, learned).values() for batch, learned in _learning(sample, batches)])
 
     return credit
 
@@ -156,10 +154,6 @@ def _gae(sample: Sample, values: torch.Tensor, lam: float) -> Credit:
     return Credit(gae(at_last_token(sample.rewards, mask), values, mask, 1.0, lam)[0], lambda: values)
 
 
-def _tree(sample: Sample):
-    return prefix_tree(sample.ids, sample.lengths, sample.num_generations)
-
-
 def _outcome(sample: Sample) -> torch.Tensor:
     return outcome_advantages(sample.rewards, sample.num_generations, "none")
 
@@ -171,7 +165,7 @@ def _leaf_weights(sample: Sample) -> torch.Tensor | None:
 def _over_baseline(sample: Sample, shrinkage: float | PrefixCovariance) -> Credit:
     width, weights, size = sample.ids.shape[1], _leaf_weights(sample), sample.num_generations
     segments = None if sample.trees is None else branches(sample.trees, width).segment
-    advantages = baseline_tokens(_tree(sample), _outcome(sample), width, shrinkage, segments)
+    advantages = baseline_tokens(sample.prefixes, _outcome(sample), width, shrinkage, segments)
 
     def values() -> torch.Tensor:
         return prefix_baselines(sample.ids, sample.lengths, sample.rewards, size, shrinkage, segments)
@@ -183,11 +177,13 @@ def _factor(sample: Sample, weights: torch.Tensor | None) -> torch.Tensor | None
     return None if weights is None else sample.num_generations * weights
 
 
-def _learned(covariance: PrefixCovariance, sample: Sample) -> PrefixCovariance:
-    """What a covariance is after a batch; a new one, as values may still be asked of the old."""
-    learned = copy.deepcopy(covariance)
-    learned.update(pair_statistics(_tree(sample), _each_leaf_once(sample)))
-    return learned
+def _learning(sample: Sample, batches: int) -> Iterator[tuple[Sample, PrefixCovariance]]:
+    """Each batch with the covariance of those before it, to be used before the next is asked for."""
+    covariance = PrefixCovariance(batches)
+    for k in range(len(sample.tokens)):
+        batch = sample.batch(k)
+        yield batch, covariance
+        covariance.update(pair_statistics(batch.prefixes, _each_leaf_once(batch)))
 
 
 def _each_leaf_once(sample: Sample) -> torch.Tensor:

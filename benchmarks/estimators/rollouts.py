@@ -6,6 +6,7 @@ generated once, and those of re-rollouts count.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Protocol
 
@@ -14,6 +15,8 @@ import torch
 
 from benchmarks.estimators.sampler import TabularSampler, rules_of
 from benchmarks.estimators.task import TokenTree
+from tempo_trl.credit import PrefixTree
+from tempo_trl.credit.advantages import prefix_tree
 from tempo_trl.rollout import EntropyTree, FixedTree, GrownTree
 from tempo_trl.rollout.growth import Grower, grow
 
@@ -52,6 +55,11 @@ class Sample:
     @property
     def lengths(self) -> torch.Tensor:
         return torch.full((len(self.ids),), self.ids.shape[1])
+
+    @cached_property
+    def prefixes(self) -> PrefixTree:
+        """The prefix trees of the groups: every credit begins with them."""
+        return prefix_tree(self.ids, self.lengths, self.num_generations)
 
     def batch(self, k: int) -> "Sample":
         """One of the batches alone."""

@@ -17,8 +17,8 @@ from benchmarks.estimators.rollouts import Independent
 from benchmarks.estimators.task import Task
 
 TITLE = "The adaptive prefix baseline against GRPO on random tasks, the same batches"
-BATCHES = 150
-TASKS, QUICK_TASKS, WORST = 60, 3, 4
+BATCHES = 100
+TASKS, QUICK_TASKS, WORST = 48, 3, 4
 AGAIN = 4  # times as many new batches for the worst tasks: the worst of many is worst by chance too
 METHODS = {"GRPO": tempo(0.0), "TEMPO": tempo(1.0), "adaptive": adaptive(), "one batch": adaptive(1)}
 

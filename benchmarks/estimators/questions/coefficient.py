@@ -13,7 +13,7 @@ from benchmarks.estimators.questions.tasks import SAID, TASKS, shown
 from benchmarks.estimators.rollouts import Independent
 
 TITLE = "Coefficient of the TD error, and shrinkage of the prefix baseline"
-BATCHES = 200
+BATCHES = 120
 COEFFICIENTS, SHRINKAGES = (0.25, 0.5, 1, 2, 3, 4), (0, 0.5, 1, 2, 4, 8, 16, 32, 64)
 QUICK = (1, 4)
 COLOURS = dict(zip(TASKS, (BLUE, GREEN, ORANGE), strict=True))

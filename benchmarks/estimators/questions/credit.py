@@ -11,7 +11,7 @@ from benchmarks.estimators.questions.methods import GROWN, INDEPENDENT, LAMBDA, 
 from benchmarks.estimators.questions.tasks import SAID, TASKS, shown
 
 TITLE = "What every estimator says of tokens, at equal numbers of generated tokens (G = 8)"
-BATCHES = 50
+BATCHES = 40
 METHODS = INDEPENDENT | LAMBDA | GROWN | REFERENCES
 METRICS = {
     "cosine": "cosine to the true gradient",

@@ -27,7 +27,7 @@ from benchmarks.estimators.questions.tasks import shown
 from benchmarks.estimators.task import Task
 
 TITLE = "Irrelevant entropy: decisive tokens 2 and 5 of 8, four tokens, success 0.4"
-BATCHES = 50
+BATCHES = 40
 AMOUNTS, QUICK_AMOUNTS = (0.01, 0.1, 0.25, 0.5, 0.75, 1.0), (0.1, 1.0)
 COLOURS = {
     "GRPO": BLACK,

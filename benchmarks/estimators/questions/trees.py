@@ -12,7 +12,7 @@ from benchmarks.estimators.questions.tasks import LATE, TASKS, shown
 from benchmarks.estimators.task import Task
 
 TITLE = "Grown trees at equal tokens, against GRPO on independent completions"
-BATCHES = 50
+BATCHES = 40
 FORKS = {
     **TASKS,
     # Only decisive tokens are above the trees' threshold: all alike, and unequal so that uneven weights show as bias.

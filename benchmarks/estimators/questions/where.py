@@ -7,13 +7,13 @@ from benchmarks.estimators.drawing import CYCLE, GAIN, bars, gains, name_ends, n
 from benchmarks.estimators.estimators import Estimator, adaptive, tempo
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import measure
-from benchmarks.estimators.metrics import difference, gain
+from benchmarks.estimators.metrics import difference, gain, summary
 from benchmarks.estimators.questions.tasks import shown
 from benchmarks.estimators.rollouts import Independent
 from benchmarks.estimators.task import Task
 
 TITLE = "Where TEMPO is nearer to the true gradient than GRPO: one decisive token"
-BATCHES = 200
+BATCHES = 120
 POSITIONS, GROUPS = (1, 2, 3, 4, 5, 6, 8, 10), (3, 8, 16, 64)
 VARIANTS = {
     "success 0.4": {},
@@ -52,6 +52,7 @@ def _record(cell: tuple[str, int, int], effort: Effort) -> dict:
         "adaptive gain": gain(m["adaptive"], m["GRPO"], true),
         "TEMPO - GRPO cosine": difference(m["TEMPO"], m["GRPO"]),
         "adaptive - GRPO cosine": difference(m["adaptive"], m["GRPO"]),
+        **{name: summary(m[name], true) for name in methods},
     }
 
 
