@@ -21,7 +21,6 @@ from tempo_trl.credit.prefix_baseline import baseline_tokens, prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import count_once, segment_values, sibling_advantages
 from tempo_trl.credit.traces import trace_weights, traced_reference
-from tempo_trl.rollout.tree import branches
 from tempo_trl.trainers import grown_trees
 
 
@@ -68,7 +67,7 @@ def tempo(td_coef: float, forced_tokens: str = "keep") -> Callable[[Sample, Toke
     """TEMPO with a coefficient of the TD error: `credit_tokens`. 0 is GRPO."""
 
     def credit(sample: Sample, _: TokenTree) -> Credit:
-        width, weights = sample.ids.shape[1], _leaf_weights(sample)
+        width, weights = sample.ids.shape[1], sample.leaf_weights
         advantages, _ = credit_tokens(sample.prefixes, _outcome(sample), width, td_coef, weights)
 
         def values() -> torch.Tensor:
@@ -129,7 +128,7 @@ def treerpo(average: str = "children", shared_tokens: str = "once") -> Callable[
     """Both methods called TreeRPO: `sibling_advantages`, of means of children (fixed trees) or leaves (entropy)."""
 
     def credit(sample: Sample, _: TokenTree) -> Credit:
-        grown = branches(sample.trees, sample.ids.shape[1])
+        grown = sample.branches
         tree = grown.segment, grown.parent, grown.leaf
         advantages = sibling_advantages(*tree, sample.rewards, average=average, scale="none")
         values = segment_values(grown.parent, grown.leaf, sample.rewards, average)
@@ -158,13 +157,9 @@ def _outcome(sample: Sample) -> torch.Tensor:
     return outcome_advantages(sample.rewards, sample.num_generations, "none")
 
 
-def _leaf_weights(sample: Sample) -> torch.Tensor | None:
-    return None if sample.trees is None else grown_trees.row_weights(sample.trees, "by_branch")
-
-
 def _over_baseline(sample: Sample, shrinkage: float | PrefixCovariance) -> Credit:
-    width, weights, size = sample.ids.shape[1], _leaf_weights(sample), sample.num_generations
-    segments = None if sample.trees is None else branches(sample.trees, width).segment
+    width, weights, size = sample.ids.shape[1], sample.leaf_weights, sample.num_generations
+    segments = None if sample.trees is None else sample.branches.segment
     advantages = baseline_tokens(sample.prefixes, _outcome(sample), width, shrinkage, segments)
 
     def values() -> torch.Tensor:
@@ -197,6 +192,6 @@ def _forced(sample: Sample, credit: Credit, forced_tokens: str) -> Credit:
     if sample.trees is None or forced_tokens == "keep":
         return credit
     output = {"advantages": credit.advantages, "completion_mask": torch.ones_like(sample.ids)}
-    grown_trees.treat_forced_tokens(output, branches(sample.trees, sample.ids.shape[1]), forced_tokens)
+    grown_trees.treat_forced_tokens(output, sample.branches, forced_tokens)
     in_loss = output["tool_mask"].bool() if "tool_mask" in output else None
     return Credit(output["advantages"], credit.values, credit.weights, in_loss)

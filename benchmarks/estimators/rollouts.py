@@ -19,6 +19,8 @@ from tempo_trl.credit import PrefixTree
 from tempo_trl.credit.advantages import prefix_tree
 from tempo_trl.rollout import EntropyTree, FixedTree, GrownTree
 from tempo_trl.rollout.growth import Grower, grow
+from tempo_trl.rollout.tree import Branches, branches
+from tempo_trl.trainers import grown_trees
 
 
 @dataclass
@@ -60,6 +62,16 @@ class Sample:
     def prefixes(self) -> PrefixTree:
         """The prefix trees of the groups: every credit begins with them."""
         return prefix_tree(self.ids, self.lengths, self.num_generations)
+
+    @cached_property
+    def branches(self) -> Branches:
+        """The trees that were grown, as tensors."""
+        return branches(self.trees, self.ids.shape[1])
+
+    @cached_property
+    def leaf_weights(self) -> torch.Tensor | None:
+        """Weights of the completions in their groups, as trainers have them by default; None where all are alike."""
+        return None if self.trees is None else grown_trees.row_weights(self.trees, "by_branch")
 
     def batch(self, k: int) -> "Sample":
         """One of the batches alone."""
