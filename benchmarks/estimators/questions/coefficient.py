@@ -14,8 +14,9 @@ from benchmarks.estimators.rollouts import Independent
 
 TITLE = "Coefficient of the TD error, and shrinkage of the prefix baseline"
 BATCHES = 120
-COEFFICIENTS, SHRINKAGES = (0.25, 0.5, 1, 2, 3, 4), (0, 0.5, 1, 2, 4, 8, 16, 32, 64)
-QUICK = (1, 4)
+COEFFICIENTS = (0, 0.25, 0.5, 1, 2, 3, 4)  # 0 is GRPO
+SHRINKAGES = (0, 0.5, 1, 2, 4, 8, 16, 32, 64, float("inf"))  # infinity is RLOO
+QUICK = (0, 4)
 COLOURS = dict(zip(TASKS, (BLUE, GREEN, ORANGE), strict=True))
 
 
@@ -28,14 +29,13 @@ def _records(task: str, size: int, effort: Effort) -> list[dict]:
     """GRPO's error over that of each knob's setting, on the same batches."""
     knobs = {("td_coef", c): tempo(c) for c in (QUICK if effort.quick else COEFFICIENTS)}
     knobs |= {("shrinkage", k): prefix_baseline(float(k)) for k in (QUICK if effort.quick else SHRINKAGES)}
-    knobs |= {("GRPO", 0): tempo(0.0), ("shrinkage", "auto"): adaptive()}
+    knobs[("shrinkage", "auto")] = adaptive()
     iid, true = Independent(size), TASKS[task].tree().gradient
     m = measure(
         TASKS[task], {knob: Estimator(iid, credit) for knob, credit in knobs.items()}, effort.batches, effort.budget
     )
-    reference = m.pop(("GRPO", 0))
     return [
-        {"task": task, "G": size, "knob": knob, "setting": setting, "gain": gain(ours, reference, true)}
+        {"task": task, "G": size, "knob": knob, "setting": setting, "gain": gain(ours, m["td_coef", 0], true)}
         for (knob, setting), ours in m.items()
     ]
 
@@ -73,7 +73,7 @@ def draw(records: list[dict]) -> Figure:
             _line(coefficient, [r for r in rows if r["knob"] == "td_coef"], task)
             _line(shrinkage, [r for r in rows if r["knob"] == "shrinkage"], task)
         named(coefficient, "td_coef c (0 is GRPO)", GAIN if not place else "")
-        named(shrinkage, "shrinkage k (infinity is RLOO)", "")
+        named(shrinkage, "shrinkage k (∞ is RLOO)", "")
         for panel in (coefficient, shrinkage):
             gains(panel, (0.125, 0.25, 0.5, 1, 2, 4, 8, 16))
             panel.set_ylim(0.1, 24)
@@ -85,9 +85,9 @@ def draw(records: list[dict]) -> Figure:
 
 
 def _line(axes: Axes, rows: list[dict], task: str) -> None:
-    """Coefficients as numbers from GRPO's 0 on, shrinkages in even steps and the learned one apart."""
+    """Coefficients as numbers, shrinkages in even steps and the learned one apart."""
     if rows[0]["knob"] == "td_coef":
-        bars(axes, [0, *(r["setting"] for r in rows)], [(1.0, 0.0), *(r["gain"] for r in rows)], COLOURS[task])
+        bars(axes, [r["setting"] for r in rows], [r["gain"] for r in rows], COLOURS[task])
         return
     fixed = [r["gain"] for r in rows if r["setting"] != "auto"]
     bars(axes, range(len(fixed)), fixed, COLOURS[task])
@@ -96,4 +96,8 @@ def _line(axes: Axes, rows: list[dict], task: str) -> None:
 
 def _ticks(axes: Axes, rows: list[dict]) -> None:
     settings = list(dict.fromkeys(r["setting"] for r in rows if r["setting"] != "auto"))
-    axes.set_xticks([*range(len(settings)), len(settings) + 0.3], [*map(str, settings), "auto"], fontsize=7)
+    axes.set_xticks(
+        [*range(len(settings)), len(settings) + 0.3],
+        [*(f"{k:g}".replace("inf", "∞") for k in settings), "auto"],
+        fontsize=7,
+    )
