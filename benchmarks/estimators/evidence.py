@@ -1,0 +1,78 @@
+"""What is written down of a measurement: the figure, its numbers, and how they came about."""
+
+import json
+import platform
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+import benchmarks
+from benchmarks.estimators.measure import BUDGET, SEED, WARM_UP
+from tempo_trl.hub.provenance import commit_of
+
+
+class Effort(NamedTuple):
+    """How much is measured: batches of each cell, tokens of a batch, and whether this only looks whether it runs."""
+
+    batches: int
+    budget: int = BUDGET
+    quick: bool = False
+
+
+def commit() -> dict[str, Any]:
+    """The commit that the instrument is at, and whether its files differ from it."""
+    return commit_of(Path(benchmarks.__file__).parent) or {"commit": "unknown", "dirty": True}
+
+
+def provenance(question: str, effort: Effort, commit: dict[str, Any]) -> dict[str, Any]:
+    """How the numbers came about: command, commit, seed, versions, machine, batches."""
+    command = ["python", "-m", "benchmarks.estimators", question, *(["--quick"] if effort.quick else [])]
+    return {
+        "command": shlex.join(command),
+        **commit,
+        "seed": SEED,
+        "batches": effort.batches,
+        "warm_up_batches": WARM_UP,
+        "tokens_a_batch": effort.budget,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "rewards": "unscaled (scale_rewards='none'), Bernoulli draws of the completion's success probability",
+    }
+
+
+def caption(origin: dict[str, Any]) -> str:
+    """One line under a figure."""
+    commit = origin["commit"][:7] + (" with changes" if origin["dirty"] else "")
+    return (
+        f"{origin['command']}   commit {commit}, seed {origin['seed']}, {origin['batches']} batches of at most "
+        f"{origin['tokens_a_batch']:,} tokens, {origin['machine']}; bars: ±2 standard errors"
+    )
+
+
+def write(folder: Path, question: str, origin: dict[str, Any], records: list[dict], figure: Figure) -> list[Path]:
+    """`estimators_<question>.png` and `.json` in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    png, numbers = (folder / f"estimators_{question}.{kind}" for kind in ("png", "json"))
+    figure.text(0.01, 0.005, caption(origin), fontsize=6.5, color="#555555")
+    figure.savefig(png, dpi=110)
+    numbers.write_text(json.dumps({"provenance": origin, "records": _rounded(records)}, indent=1) + "\n")
+    return [png, numbers]
+
+
+def _rounded(value: Any) -> Any:
+    """Plain numbers of five digits; a pair of a figure and its standard error stays a pair."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_rounded(item) for item in value]
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.5g}") if np.isfinite(value) else str(value)
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,45 @@
+"""Measuring many estimators on a task: those with the same rollout see the same batches."""
+
+from zlib import crc32
+
+import numpy as np
+
+from benchmarks.estimators.estimators import Estimator
+from benchmarks.estimators.metrics import Measured, measured, measured_tokens
+from benchmarks.estimators.rollouts import Rollout, Sample
+from benchmarks.estimators.task import Task, TokenTree
+
+BUDGET = 1920  # tokens of a batch: 64 groups of 3 or 3 groups of 64 completions of ten tokens
+SEED = 0
+WARM_UP = 8  # batches before those that count, on which the adaptive baseline learns: as many as it pools
+
+
+def measure(
+    task: Task,
+    estimators: dict[str, Estimator],
+    batches: int,
+    budget: int = BUDGET,
+    seed: int = SEED,
+    *,
+    per_token: bool = False,
+) -> dict[str, Measured]:
+    """Every estimator on `batches` batches of `budget` tokens of a task, by its name; `per_token` with all metrics."""
+    tree, samples, result = task.tree(), {}, {}
+    for name, (rollout, credit) in estimators.items():
+        if rollout not in samples:
+            samples[rollout] = sampled(tree, rollout, batches, seed, budget)
+        sample = samples[rollout]
+        credited = credit(sample, tree)
+        about_tokens = measured_tokens(tree, sample, credited, task.decisive) if per_token else None
+        result[name] = _without_warm_up(about_tokens or measured(tree, sample, credited))
+    return result
+
+
+def sampled(tree: TokenTree, rollout: Rollout, batches: int, seed: int, budget: int = BUDGET) -> Sample:
+    """The batches of a rollout, warm-up included: the same ones whatever else is measured beside them."""
+    rng = np.random.default_rng([seed, crc32(repr(rollout).encode())])
+    return rollout.sample(tree, budget, WARM_UP + batches, rng)
+
+
+def _without_warm_up(m: Measured) -> Measured:
+    return Measured(**{name: rows[WARM_UP:] for name, rows in vars(m).items() if rows is not None})

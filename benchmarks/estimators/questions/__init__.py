@@ -1,0 +1,1 @@
+"""One question a file: `measure` gives records, `table` and `draw` show them."""
