@@ -1,0 +1,79 @@
+"""The starting policies: one a task, small, taught on solutions that slip, made once and kept in the output folder."""
+
+import json
+import random
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.learning.tasks import HELD_OUT, Task, write_prompts
+
+WIDTH, LAYERS = 64, 2  # 0.1 million parameters
+BATCH_SIZE, LEARNING_RATE, SEED = 64, 5e-3, 0
+PROMPT_ROOM = 48  # tokens of the longest prompt: 42 of a chain of twenty
+
+
+@dataclass(frozen=True)
+class Start:
+    """The start of all runs of a task: `folder` holds the policy, `prompts/` the problems, start.json its accuracy."""
+
+    task: Task
+    folder: Path
+    train_steps: int
+
+    @property
+    def prompts(self) -> Path:
+        return self.folder / "prompts"
+
+    @property
+    def max_completion_length(self) -> int:
+        return self.task.tokens + 8
+
+    def is_made(self) -> bool:
+        return (self.folder / "start.json").exists()
+
+    def make(self) -> None:
+        """Train the policy, write it and the prompts, and measure it."""
+        from tempo_trl.demo.warm_start import sampled_completions, write_policy  # torch: not needed to plan
+
+        write_prompts(self.task, self.prompts)
+        model = self._policy()
+        write_policy(model, self.folder)
+        problems = self.task.draw(HELD_OUT, random.Random(SEED), "test")
+        completions = sampled_completions(
+            model, self._tokenizer(), problems, SEED, max_length=self.max_completion_length
+        )
+        measured = sum(rewards(self.task, problems, completions)) / len(problems)
+        numbers = {"expected": self.task.expected_accuracy, "measured": measured, "train_steps": self.train_steps}
+        (self.folder / "start.json").write_text(json.dumps(numbers))  # last: it says that the rest is whole
+
+    @property
+    def _positions(self) -> int:
+        return PROMPT_ROOM + self.max_completion_length
+
+    def _tokenizer(self):
+        from tempo_trl.demo.policy import character_tokenizer
+
+        return character_tokenizer(self._positions)
+
+    def _policy(self):
+        from tempo_trl.demo.policy import tiny_policy_config
+        from tempo_trl.demo.warm_start import labelled_batch, supervised_policy
+
+        rng, tokenizer = random.Random(SEED), self._tokenizer()
+
+        def batch():
+            problems = self.task.draw(BATCH_SIZE, rng, "train")
+            return labelled_batch(tokenizer, problems, [self.task.start_solution(p, rng) for p in problems])
+
+        config = tiny_policy_config(WIDTH, LAYERS, self._positions)
+        return supervised_policy(
+            config, (batch() for _ in range(self.train_steps)), self.train_steps, SEED, LEARNING_RATE
+        )
+
+
+def rewards(task: Task, problems: list[str], completions: list[str]) -> list[float]:
+    """What the task's reward function pays."""
+    module, _, name = task.reward_func.rpartition(".")
+    function = getattr(import_module(module), name)
+    return function(prompts=problems, completions=completions, answer=[task.answer(p) for p in problems])
