@@ -68,7 +68,7 @@ def _experiment(arguments: argparse.Namespace, console):
     from benchmarks.learning.runs import Budget
 
     if arguments.quick:
-        short = {"seeds": (0,), "rates": (1e-3,), "budget": Budget(2, 2), "start_steps": 100, "quick": True}
+        short = {"seeds": (0,), "rates": (1e-3,), "budget": Budget(2, 2), "start_steps": 40, "quick": True}
         return Experiment(arguments.output / "quick", arguments.parallel, console, **short)
     return Experiment(arguments.output, arguments.parallel, console, seeds=tuple(range(arguments.seeds)))
 

@@ -1,18 +1,20 @@
 """Accuracy by initial branches: how many children the first branching node of a group has, and what it earns.
 
 Two views. Of the recorded trees of TEMPO's own runs: the mean reward of the groups that it trained on, in the first
-and in the last third of the budget. Of held-out problems: how much accuracy TEMPO's and GRPO's final policies have gained,
-by the branches that each problem had under the starting policy. Branches are counted on one set of samples and
+and in the last third of the budget. Of held-out problems: how much accuracy TEMPO's and GRPO's final policies have
+gained, by the branches that each problem had under the starting policy. Branches are counted on one set of samples and
 accuracy on another, so that no problem is in a class for having been lucky.
 """
 
+import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.learning.figures import DPI, STYLES, _finish, _points
+from benchmarks.learning.figures import STYLES, finish, points, save
 from benchmarks.learning.results import Measured, Result
 from benchmarks.learning.starts import Start, rewards
 from benchmarks.learning.studies import Study
@@ -88,8 +90,6 @@ def held_out_view(results: Sequence[Result], problems: int = HELD_OUT) -> dict[s
 
 def _groups(start: Start, policy: Path, problems: int, seed: int) -> tuple[list[list[str]], np.ndarray]:
     """Eight completions of each held-out problem, and each problem's share of right ones."""
-    import random
-
     from tempo_trl.demo.policy import load_policy
     from tempo_trl.demo.warm_start import sampled_completions
 
@@ -103,7 +103,7 @@ def carry_out(study: Study, experiment, result: Result, path: Path) -> dict:
     """Draw both views; their numbers. The policies of the second are those of study chain's final runs."""
     chain = experiment.study("chain")
     arms = tuple(arm for arm in chain.arms if arm.label in COMPARED)
-    finals, _ = experiment.measure(type(chain)(chain.name, chain.title, arms, swept=True, budget=chain.budget))
+    finals, _ = experiment.measure(replace(chain, arms=arms))
     views = {"training": training_view(result), "held_out": held_out_view(finals)}
     _draw(views, study, len(result.runs), path)
     return {"by_first_branches": {name: _as_json(view) for name, view in views.items()}}
@@ -121,12 +121,12 @@ def _draw(views: dict, study: Study, seeds: int, path: Path) -> None:
         for i, (label, line) in enumerate(view.items()):
             colour = STYLES[label][0] if label in STYLES else ("#56B4E9", "#0072B2")[i]
             at = np.array(list(line)) + 0.06 * i
-            _points(axes, at, list(line.values()), colour)
+            points(axes, at, list(line.values()), colour)
             if line:
                 axes.annotate(label, (at[-1] + 0.08, list(line.values())[-1].iqm), color=colour, fontsize=9)
         axes.set_xlabel("children of the first branching node")
         axes.set_ylabel(words[name])
         axes.margins(x=0.25)
-        _finish(axes)
+        finish(axes)
     figure.suptitle(f"{study.title} ({seeds} seed(s), 95% bootstrap)", fontsize=11)
-    figure.savefig(path, dpi=DPI)
+    save(figure, path)

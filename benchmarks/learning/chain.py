@@ -2,10 +2,10 @@
 
     prompt       7+5-3?
     wording 0    7+5=2;2-3=9#9         the demonstration's text
-    wording 4    +7+5=2?2-3=9#9        each step opens with a mark, any of four, that means nothing
+    wording 4    ?;7+5=2??2-3=9#9      each step opens with a phrase, any of four, that means nothing
 
 How many steps, how often a step slips at the start, and how many ways there are to open a step. The truth: a step's
-result is what decides, marks never do (`tempo_trl.demo.task.first_slip` finds the character on a text without marks).
+result is what decides, phrases never do (`tempo_trl.demo.task.first_slip` finds the character on a `plain` text).
 """
 
 import random
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from tempo_trl.demo.task import draw_problems, slipped_solution, worked_solution
 
-MARKS = ";?+-"
-_MARKED = re.compile(rf"[{MARKS}]([0-9][+-])")
+PHRASES = (";;", "??", ";?", "?;")
+_PHRASE = re.compile(r"[;?]{2}(?=[0-9][+-])")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Chain:
         slip_rate (`float`, *optional*, defaults to `0.17`):
             Probability that the starting policy gets a step's result wrong, as `slipped_solution` does.
         wording (`int`, *optional*, defaults to `0`):
-            Marks that may open a step, the first `wording` of `MARKS`, all alike; 0 for the demonstration's text.
+            Phrases that may open a step, the first `wording` of `PHRASES`, all alike; 0 for the demonstration's text.
     """
 
     steps: int = 5
@@ -40,8 +40,13 @@ class Chain:
     delimiters = ("=",)  # where a step may go wrong
 
     def __post_init__(self):
-        if not 0 <= self.wording <= len(MARKS):
-            raise ValueError(f"wording is {self.wording}; expected 0 to {len(MARKS)}, the marks there are.")
+        if not 0 <= self.wording <= len(PHRASES):
+            raise ValueError(f"wording is {self.wording}; expected 0 to {len(PHRASES)}, the phrases there are.")
+
+    @property
+    def parent(self) -> "Chain | None":
+        """The base chain, of all others."""
+        return None if self == Chain() else Chain()
 
     @property
     def name(self) -> str:
@@ -50,7 +55,7 @@ class Chain:
     @property
     def tokens(self) -> int:
         """Tokens of a solution, its EOS among them."""
-        return 6 * self.steps + 2 + (self.wording > 0)
+        return 6 * self.steps + 2 + (self.steps + 1 if self.wording else 0)
 
     @property
     def expected_accuracy(self) -> float:
@@ -65,7 +70,7 @@ class Chain:
         """What the reward compares with."""
         return worked_solution(problem)[-1]
 
-    def start_solution(self, problem: str, rng: random.Random) -> str:
+    def start_solution(self, problem: str, rng: random.Random, taught: float = 1.0) -> str:
         """A solution as the starting policy learns to write them: it slips."""
         return worded(slipped_solution(problem, rng, self.slip_rate), self.wording, rng)
 
@@ -76,12 +81,12 @@ def slip_rate_for(accuracy: float, steps: int) -> float:
 
 
 def worded(solution: str, wording: int, rng: random.Random) -> str:
-    """`solution` with each step opened by a mark of the first `wording`, as it is where `wording` is 0."""
+    """`solution` with each step opened by one of the first `wording` phrases, as it is where `wording` is 0."""
     if not wording:
         return solution
-    return "".join(rng.choice(MARKS[:wording]) + step for step in solution.split(";"))
+    return "".join(rng.choice(PHRASES[:wording]) + step for step in solution.split(";"))
 
 
 def plain(completion: str) -> str:
-    """A worded text without its marks, in the demonstration's form; the inverse of `worded`."""
-    return _MARKED.sub(r";\1", completion).removeprefix(";")
+    """A worded text without its phrases, in the demonstration's form; the inverse of `worded`."""
+    return _PHRASE.sub(";", completion).removeprefix(";")

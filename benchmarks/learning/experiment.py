@@ -11,10 +11,10 @@ from benchmarks.learning.results import Result, read_run
 from benchmarks.learning.runs import Budget, Run
 from benchmarks.learning.starts import Start
 from benchmarks.learning.statistics import mean_accuracy
-from benchmarks.learning.studies import LEARNING_RATES, SWEEP_SEEDS, Arm, Study, study
+from benchmarks.learning.studies import SWEEP_SEEDS, Arm, Study, study
 from benchmarks.learning.workers import finish
 
-START_STEPS = 1000
+START_STEPS = 1200
 QUICK_METHODS = ("grpo", "tempo")
 
 
@@ -35,7 +35,8 @@ class Experiment:
         parallel (`int`): Processes at a time.
         console (`Console`): Where progress is shown.
         seeds (`tuple[int, ...]`): Of the final runs.
-        rates (`tuple[float, ...]`), sweep_seeds (`tuple[int, ...]`): Of the sweep. One rate alone is taken untried.
+        rates (`tuple[float, ...]`, *optional*): Instead of the studies' own. One alone is taken untried.
+        sweep_seeds (`tuple[int, ...]`): Of the sweep.
         budget (`Budget`, *optional*): Instead of the studies' own.
         start_steps (`int`): Of the warm start.
         quick (`bool`): Whether studies keep two methods and a panel.
@@ -45,7 +46,7 @@ class Experiment:
     parallel: int
     console: Console
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    rates: tuple[float, ...] = LEARNING_RATES
+    rates: tuple[float, ...] = ()
     sweep_seeds: tuple[int, ...] = SWEEP_SEEDS
     budget: Budget | None = None
     start_steps: int = START_STEPS
@@ -65,8 +66,7 @@ class Experiment:
 
     def measure(self, one: Study) -> tuple[list[Result], list[Tried]]:
         """Train what is missing; the final results, and the sweep that chose the study's learning rates."""
-        starts = dict.fromkeys(self._start(arm) for arm in one.arms)
-        finish(list(starts), self.parallel, self.console, "starting policies")
+        self._make_starts(one.arms)
         chosen, tried = self._learning_rates(one)
         runs = {arm: self._runs(arm, chosen[arm], self.seeds, one.budget) for arm in one.arms}
         finish([run for own in runs.values() for run in own], self.parallel, self.console, f"{one.name}: final runs")
@@ -74,6 +74,11 @@ class Experiment:
             Result(arm, chosen[arm], tuple(own), tuple(map(read_run, own)), own[0].tokens) for arm, own in runs.items()
         ]
         return results, tried
+
+    def _make_starts(self, arms: Sequence[Arm]) -> None:
+        starts = [self._start(arm) for arm in arms]
+        for these in ([start.parent for start in starts if start.parent is not None], starts):
+            finish(these, self.parallel, self.console, "starting policies")
 
     def _start(self, arm: Arm) -> Start:
         return Start(arm.task, self.output / "starts" / f"{arm.task.name}-{self.start_steps}", self.start_steps)
@@ -89,12 +94,13 @@ class Experiment:
         wanted = {arm.tuned_as for arm in one.arms}
         base = one if one.swept else self.study("chain")
         swept = [arm for arm in base.arms if arm.tuned_as in wanted]
-        finish(list(dict.fromkeys(map(self._start, swept))), self.parallel, self.console, "starting policies")
+        self._make_starts(swept)
         tried = self._sweep(swept, base)
         return {arm: best_rate(tried, arm.tuned_as) for arm in one.arms}, tried
 
     def _sweep(self, arms: Sequence[Arm], base: Study) -> list[Tried]:
-        cells = {(a, rate): self._runs(a, rate, self.sweep_seeds, base.budget) for a in arms for rate in self.rates}
+        rates = self.rates or base.rates
+        cells = {(a, rate): self._runs(a, rate, self.sweep_seeds, base.budget) for a in arms for rate in rates}
         runs = [run for own in cells.values() for run in own]
         finish(runs, self.parallel, self.console, f"{base.name}: sweep of learning rates")
         return [

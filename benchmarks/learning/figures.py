@@ -1,11 +1,13 @@
 """The figures: curves with bands, a number against a knob, and arms side by side. Labels stand where the lines end."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image  # comes with matplotlib
 
 from benchmarks.learning.results import Measured, Result
 from benchmarks.learning.studies import Study
@@ -32,7 +34,14 @@ def draw(study: Study, results: Sequence[Result], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = {"curves": curves, "levels": levels, "dots": dots}[study.figure](study, results)
     figure.suptitle(f"{study.title} ({_seeds(results)})", fontsize=11)
-    figure.savefig(path, dpi=DPI)
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """The figure as a PNG file of at most 128 colours, which is a third of the size."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=DPI)
+    Image.open(buffer).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def _seeds(results: Sequence[Result]) -> str:
@@ -70,7 +79,7 @@ def _lines(axes: Axes, results: Sequence[Result], unit: str, study: Study) -> No
         ends.append((x[-1], band["iqm"][-1], result.arm.label, colour))
     axes.set_xlabel(words)
     axes.set_ylabel("accuracy, sampled" if axes.get_subplotspec().is_first_col() else "")
-    _finish(axes)
+    finish(axes)
     _name(axes, ends)
 
 
@@ -79,7 +88,8 @@ def _name(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
     low, high = axes.get_ylim()
     right = max(x for x, *_ in ends)
     room = 0.045 * (high - low) * 4.8 / axes.figure.get_figheight() * axes.get_gridspec().nrows
-    heights = spread([y for _, y, *_ in ends], room)
+    heights = np.array(spread([y for _, y, *_ in ends], room))
+    heights -= max(0.0, heights.max() - high)
     for (x, y, label, colour), height in zip(ends, heights, strict=True):
         axes.annotate(
             label,
@@ -115,19 +125,20 @@ def levels(study: Study, results: Sequence[Result]) -> Figure:
         for i, label in enumerate(labels):
             own = [getattr(result, name) for result in results if result.arm.label == label]
             at = np.arange(len(panels)) + 0.08 * (i - (len(labels) - 1) / 2)
-            _points(axes, at, own, STYLES[label][0])
+            points(axes, at, own, STYLES[label][0])
             axes.annotate(label, (at[-1] + 0.1, own[-1].iqm), color=STYLES[label][0], fontsize=9, va="center")
         axes.set_xticks(range(len(panels)), panels)
         axes.set_xlim(-0.4, len(panels) - 0.3)
         axes.set_ylabel(_WORDS[name])
-        _finish(axes)
+        finish(axes)
     return figure
 
 
 _WORDS = {"final": "accuracy when the budget is spent", "mean": "mean accuracy over the budget"}
 
 
-def _points(axes: Axes, at: np.ndarray, own: Sequence[Measured], colour: str) -> None:
+def points(axes: Axes, at: np.ndarray, own: Sequence[Measured], colour: str) -> None:
+    """Numbers with their intervals, joined by a line."""
     axes.errorbar(at, [m.iqm for m in own], yerr=_errors(own), fmt="o-", color=colour, capsize=3, lw=1.2, ms=4)
 
 
@@ -147,12 +158,13 @@ def dots(study: Study, results: Sequence[Result]) -> Figure:
             axes.axvspan(own[0].low, own[0].high, color=GREY, alpha=0.15, lw=0)
         axes.set_yticks(rows, [result.arm.label for result in results])
         axes.set_xlabel(_WORDS[name])
-        _finish(axes)
+        finish(axes)
     axes.invert_yaxis()
     return figure
 
 
-def _finish(axes: Axes) -> None:
+def finish(axes: Axes) -> None:
+    """A faint grid and two spines."""
     axes.grid(alpha=0.25)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -26,6 +26,7 @@ from tempo_trl.demo.task import SPLITS, split_of
 PLANS = "+-=;"
 STEPS = 10
 RIGHT_FAILS, WRONG_FAILS = 0.025, 0.15
+FIRST_LESSONS = 0.9
 _WELL_FORMED = re.compile(rf"[{re.escape(PLANS)}][0-9]{{{STEPS}}}#")
 
 
@@ -40,6 +41,7 @@ class Plan:
     start_right: float = 0.4
 
     reward_func = "benchmarks.learning.plan.successful"
+    parent = None
     delimiters = tuple("0123456789")  # after the plan a step is a digit, each as uncertain as the other
 
     @property
@@ -71,10 +73,14 @@ class Plan:
         """What the reward reads beside the problem: the right plan."""
         return right_plan(problem)
 
-    def start_solution(self, problem: str, rng: random.Random) -> str:
-        """A completion as the starting policy learns to write them: any digits, and the plan is often wrong."""
+    def start_solution(self, problem: str, rng: random.Random, taught: float = 1.0) -> str:
+        """A completion as the starting policy learns to write them: any digits, and the plan is often wrong.
+
+        Until half of the lessons are `taught` it mostly is right: which one is right would be too faint to learn else.
+        """
+        share = self.start_right if taught >= 0.5 else FIRST_LESSONS
         right = right_plan(problem)
-        plan = right if rng.random() < self.start_right else rng.choice(PLANS.replace(right, ""))
+        plan = right if rng.random() < share else rng.choice(PLANS.replace(right, ""))
         return plan + "".join(rng.choice("0123456789") for _ in range(STEPS)) + "#"
 
 
@@ -103,7 +109,8 @@ def first_failure(problem: str, completion: str) -> int | None:
 
 def successful(prompts: list[str], completions: list[str], **columns) -> list[float]:
     """TRL reward function: 1.0 for a well-formed completion of which no step failed, else 0.0."""
-    pairs = zip(prompts, completions, strict=True)
-    return [
-        float(bool(_WELL_FORMED.fullmatch(text)) and first_failure(prompt, text) is None) for prompt, text in pairs
-    ]
+    return [float(_succeeds(prompt, text)) for prompt, text in zip(prompts, completions, strict=True)]
+
+
+def _succeeds(problem: str, completion: str) -> bool:
+    return bool(_WELL_FORMED.fullmatch(completion)) and first_failure(problem, completion) is None

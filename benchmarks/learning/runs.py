@@ -27,8 +27,8 @@ DONE = "finished.json"
 class Budget:
     """Tokens that a run generates, as `generations` of `ROWS` full completions, and its evaluations on the way."""
 
-    generations: int = 20
-    evaluations: int = 10
+    generations: int = 12
+    evaluations: int = 12
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def tree_sizes(run: Run) -> dict:
     grows a sibling beside a last segment longer than 5/8 of a completion.
     """
     changes, tokens = dict(run.changes), run.start.task.tokens
-    if "treerpo_entropy" == run.method or changes.get("rollout") == "entropy":
+    if run.method == "treerpo_entropy" or changes.get("rollout") == "entropy":
         delimiters, coverage = list(run.start.task.delimiters), max(4, 5 * tokens // 8)
         sizes = {"tree_min_segment_tokens": 4, "tree_entropy_threshold": 0.3, "tree_max_depth": 7}
         return sizes | {"tree_delimiters": delimiters, "tree_coverage_tokens": coverage}

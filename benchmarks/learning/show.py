@@ -98,7 +98,7 @@ def provenance(results: Sequence[Result], command: str) -> dict:
         "git": commit_of(Path(__file__).parent),
         "commits_of_runs": sorted(commit for commit in commits if commit),
         "seeds": sorted({run.seed for run in runs}),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores shared with other programs, torch {torch.__version__}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
         "runs": len(runs),
     }
 

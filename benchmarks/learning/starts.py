@@ -9,7 +9,8 @@ from pathlib import Path
 from benchmarks.learning.tasks import HELD_OUT, Task, write_prompts
 
 WIDTH, LAYERS = 64, 2  # 0.1 million parameters
-BATCH_SIZE, LEARNING_RATE, SEED = 64, 5e-3, 0
+BATCH_SIZE, SEED = 64, 0
+LEARNING_RATE, LATER_LEARNING_RATE = 5e-3, 2e-3  # from random weights, from the parent's
 PROMPT_ROOM = 48  # tokens of the longest prompt: 42 of a chain of twenty
 
 
@@ -28,6 +29,15 @@ class Start:
     @property
     def max_completion_length(self) -> int:
         return self.task.tokens + 8
+
+    @property
+    def parent(self) -> "Start | None":
+        """The start that this one is taught from: knobs change what is written, not how to add two digits."""
+        task = self.task.parent
+        return None if task is None else Start(task, self.folder.parent / self.folder_name(task), self.train_steps)
+
+    def folder_name(self, task: Task) -> str:
+        return f"{task.name}-{self.train_steps}"
 
     def is_made(self) -> bool:
         return (self.folder / "start.json").exists()
@@ -57,19 +67,30 @@ class Start:
         return character_tokenizer(self._positions)
 
     def _policy(self):
-        from tempo_trl.demo.policy import tiny_policy_config
-        from tempo_trl.demo.warm_start import labelled_batch, supervised_policy
+        from tempo_trl.demo.warm_start import labelled_batch, supervised
 
         rng, tokenizer = random.Random(SEED), self._tokenizer()
 
-        def batch():
+        def batch(taught: float):
             problems = self.task.draw(BATCH_SIZE, rng, "train")
-            return labelled_batch(tokenizer, problems, [self.task.start_solution(p, rng) for p in problems])
+            return labelled_batch(tokenizer, problems, [self.task.start_solution(p, rng, taught) for p in problems])
 
-        config = tiny_policy_config(WIDTH, LAYERS, self._positions)
-        return supervised_policy(
-            config, (batch() for _ in range(self.train_steps)), self.train_steps, SEED, LEARNING_RATE
-        )
+        batches = (batch(step / self.train_steps) for step in range(self.train_steps))
+        rate = LEARNING_RATE if self.parent is None else LATER_LEARNING_RATE
+        return supervised(self._untaught(), batches, self.train_steps, rate)
+
+    def _untaught(self):
+        """Random weights, or the parent's."""
+        import torch
+        from transformers import Qwen3ForCausalLM
+
+        from tempo_trl.demo.policy import load_policy, tiny_policy_config
+
+        torch.manual_seed(SEED)
+        model = Qwen3ForCausalLM(tiny_policy_config(WIDTH, LAYERS, self._positions))
+        if self.parent is not None:
+            model.load_state_dict(load_policy(self.parent.folder)[0].state_dict())
+        return model.train()
 
 
 def rewards(task: Task, problems: list[str], completions: list[str]) -> list[float]:

@@ -36,7 +36,7 @@ def interval(values: np.ndarray, statistic=iqm) -> tuple[np.ndarray, np.ndarray]
     """
     values = np.asarray(values, dtype=float)
     if len(values) < 2:
-        return tuple(np.full(values.shape[1:], np.nan) for _ in range(2))
+        return (np.full(np.shape(statistic(values, axis=0)), np.nan),) * 2
     draws = np.random.default_rng(SEED).integers(len(values), size=(RESAMPLES, len(values)))
     resampled = statistic(values[draws], axis=1)  # (RESAMPLES, ...)
     return tuple(np.quantile(resampled, [0.025, 0.975], axis=0))

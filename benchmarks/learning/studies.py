@@ -8,7 +8,7 @@ from benchmarks.learning.plan import Plan
 from benchmarks.learning.runs import Budget
 from benchmarks.learning.tasks import Task
 
-LEARNING_RATES = (1e-4, 3e-4, 1e-3, 3e-3)
+LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
 SWEEP_SEEDS = (100, 101)  # never those of the final runs: what chose a rate does not report it
 START_ACCURACY = 0.42
 ENTROPY, FIXED = (("rollout", "entropy"),), (("rollout", "fixed"),)
@@ -43,6 +43,8 @@ class Study:
         figure (`str`): `"curves"`, `"levels"` (a number a panel against a knob), `"dots"` or `"branches"`.
         swept (`bool`): Whether it chooses learning rates, for itself and for the studies that are `tuned_as` it.
         knob (`str`): What differs from panel to panel.
+        rates (`tuple[float, ...]`): Learning rates of the sweep.
+        budget (`Budget`): How long a run is.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Study:
     figure: str = "curves"
     swept: bool = False
     knob: str = ""
+    rates: tuple[float, ...] = LEARNING_RATES
     budget: Budget = field(default_factory=Budget)
 
 
@@ -78,13 +81,16 @@ def _chain() -> Study:
 
 
 def _plan() -> Study:
-    return Study("plan", "Plan: one early decision, noisy execution", _arms(Plan()), swept=True)
+    """One character in thirteen is to be learned: longer runs, higher rates."""
+    rates = tuple(2 * rate for rate in LEARNING_RATES)
+    title = "Plan: one early decision, noisy execution"
+    return Study("plan", title, _arms(Plan()), swept=True, rates=rates, budget=Budget(20, 10))
 
 
 def _wording() -> Study:
-    panels = {0: "no marks", 1: "1 mark", 2: "2 marks", 4: "4 marks"}
+    panels = {1: "one phrase", 2: "two phrases", 4: "four phrases"}
     arms = (arm for n, panel in panels.items() for arm in _arms(Chain(wording=n), FEW, panel))
-    return Study("wording", "Irrelevant wording: marks that may open a step", tuple(arms), knob="wording")
+    return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
 
 
 def _length() -> Study:

@@ -17,12 +17,15 @@ class Task(Protocol):
     expected_accuracy: float  # of the starting policy
     reward_func: str  # dotted path
     delimiters: tuple[str, ...]  # after which an entropy tree may split
+    parent: "Task | None"  # whose starting policy its own is taught from, if not from random weights
 
     def draw(self, n: int, rng: random.Random, split: str) -> list[str]: ...
 
     def answer(self, problem: str) -> str: ...
 
-    def start_solution(self, problem: str, rng: random.Random) -> str: ...
+    def start_solution(self, problem: str, rng: random.Random, taught: float = 1.0) -> str:
+        """What the starting policy is taught when this share of its lessons is over."""
+        ...
 
 
 def rows(task: Task, n: int, seed: int, split: str) -> list[dict[str, str]]:

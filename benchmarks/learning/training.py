@@ -1,4 +1,4 @@
-"""Trains one run in this process: `python -m benchmarks.learning.training RECIPE`, in a folder that `Run.prepare` made.
+"""Trains one run in this process: `python -m benchmarks.learning.training RECIPE`, where `Run.prepare` wrote it.
 
 The trainer is that of `tempo_trl.train`, which this calls. What is added is a clock of generated tokens: it asks for
 evaluations at equal distances and ends the run with its budget, so that methods that sample fewer tokens a generation

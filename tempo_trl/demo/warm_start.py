@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from tempo_trl.demo.policy import character_tokenizer, load_policy, policy_path, tiny_policy_config
 from tempo_trl.demo.results import wilson
@@ -63,20 +63,18 @@ def warm_started_policy(
 
     Equal arguments give equal weights on one machine at one number of threads.
     """
-    batches = slipped_batches(random.Random(seed), slip_rate, train_steps, batch_size)
-    return supervised_policy(tiny_policy_config(), batches, train_steps, seed)
+    torch.manual_seed(seed)
+    model = Qwen3ForCausalLM(tiny_policy_config())
+    return supervised(model, slipped_batches(random.Random(seed), slip_rate, train_steps, batch_size), train_steps)
 
 
-def supervised_policy(
-    config: Qwen3Config,
+def supervised(
+    model: Qwen3ForCausalLM,
     batches: Iterable[tuple[torch.Tensor, torch.Tensor]],
     train_steps: int,
-    seed: int,
     learning_rate: float = LEARNING_RATE,
 ) -> Qwen3ForCausalLM:
-    """A model trained from random weights, in float32, on `train_steps` pairs of `input_ids` and `labels`."""
-    torch.manual_seed(seed)
-    model = Qwen3ForCausalLM(config)
+    """`model`, trained on `train_steps` pairs of `input_ids` and `labels`."""
     # The second moment averages over 50 batches, not AdamW's usual 1,000: that is the whole run.
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(
