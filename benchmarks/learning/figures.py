@@ -99,7 +99,7 @@ def _name(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
             fontsize=8,
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5},
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 1},
         )
     axes.set_xlim(0, 1.32 * right)
 
