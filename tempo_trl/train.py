@@ -153,10 +153,11 @@ def last_whole_checkpoint(output_dir: str) -> str | None:
     return None
 
 
-def run(arguments: RunArguments, argv: Sequence[str] = ()) -> None:
+def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[TrainerCallback] | None" = None) -> None:
     """Train, save, and evaluate once more at the end if the run evaluates at all; push if `push_to_hub` says so.
 
-    How the run is made, `argv` among it, is written to `OUTPUT_DIR/tempo` before it trains.
+    How the run is made, `argv` among it, is written to `OUTPUT_DIR/tempo` before it trains. `callbacks` are added to
+    the trainer's own.
     """
     from tempo_trl.hub.provenance import record_run
     from tempo_trl.hub.pushing import begin_pushing, clear_refusals, push
@@ -165,7 +166,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = ()) -> None:
     training_args = arguments.training
     move_token_to_environment(training_args)
     with clear_refusals(training_args):
-        trainer = build_trainer(arguments)
+        trainer = build_trainer(arguments, callbacks)
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     settings = {"script": asdict(arguments.script), "model": asdict(arguments.model)}
     record_run(trainer, argv, _recipe(argv), dataset_name, settings, resumed=checkpoint is not None)

@@ -32,18 +32,30 @@ class TokenCurve:
         return Curve(self.curve.method, self.curve.seed, *cut)
 
 
-def read_token_curve(method: str, seed: int, folder: Path) -> TokenCurve:
-    """The curve that a run's `trainer_state.json` holds, resumed or not."""
-    sampled = {}
+def read_token_curve(method: str, seed: int, folder: Path, rows: int = ROWS, group: int = GROUP) -> TokenCurve:
+    """The curve that a run's `trainer_state.json` holds, resumed or not.
+
+    A generation of the run has `rows` completions, in groups of `group`.
+    """
     history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
-    for entry in history:
-        if "rollout/generated_tokens" in entry:
-            sampled[entry["step"]] = ROWS // GROUP * entry["rollout/generated_tokens"]
-        elif "completions/mean_length" in entry:
-            sampled[entry["step"]] = ROWS * entry["completions/mean_length"]
+    sampled = sampled_tokens(history, rows, group)
     evaluated = dict.fromkeys(entry["step"] for entry in history if "eval_reward" in entry)
     tokens = [sum(count for at, count in sampled.items() if at <= step) for step in evaluated]
     return TokenCurve(read_curve(method, seed, folder), np.array(tokens))
+
+
+def sampled_tokens(history: list[dict], rows: int = ROWS, group: int = GROUP) -> dict[int, float]:
+    """Tokens of each generation, by the step that logged them in TRL's `log_history`; a tree's shared ones count once.
+
+    A generation has `rows` completions, in groups of `group`.
+    """
+    sampled = {}
+    for entry in history:
+        if "rollout/generated_tokens" in entry:
+            sampled[entry["step"]] = rows // group * entry["rollout/generated_tokens"]
+        elif "completions/mean_length" in entry:
+            sampled[entry["step"]] = rows * entry["completions/mean_length"]
+    return sampled
 
 
 def show_methods(runs: list, folder: Path, console: Console) -> None:

@@ -29,11 +29,11 @@ def load_policy(folder: Path | None = None) -> tuple[Qwen3ForCausalLM, PreTraine
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), AutoTokenizer.from_pretrained(folder)
 
 
-def character_tokenizer() -> PreTrainedTokenizerFast:
+def character_tokenizer(max_length: int = 128) -> PreTrainedTokenizerFast:
     """One token for each of `CHARACTERS`, and none added: text and tokens have the same indices.
 
     A character outside of them is an error, as the vocabulary has no unknown token. Pads on the left, with a pad
-    token that is not EOS.
+    token that is not EOS. `max_length` is the most tokens that its model takes.
     """
     tokenizer = Tokenizer(WordLevel(_VOCABULARY))
     tokenizer.pre_tokenizer = Split(Regex(r"[\s\S]"), behavior="isolated")
@@ -44,21 +44,24 @@ def character_tokenizer() -> PreTrainedTokenizerFast:
         eos_token=EOS,
         padding_side="left",
         clean_up_tokenization_spaces=False,
-        model_max_length=tiny_policy_config().max_position_embeddings,
+        model_max_length=max_length,
     )
 
 
-def tiny_policy_config() -> Qwen3Config:
-    """Four Qwen3 layers of width 128 with grouped-query attention: 0.8 million parameters."""
+def tiny_policy_config(width: int = 128, layers: int = 4, max_length: int = 128) -> Qwen3Config:
+    """Qwen3 layers with grouped-query attention, in heads of 32: by default four of width 128, 0.8 million parameters.
+
+    `width` is a multiple of 64.
+    """
     return Qwen3Config(
         vocab_size=len(_VOCABULARY),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 32,
+        num_key_value_heads=width // 64,
         head_dim=32,
-        max_position_embeddings=128,
+        max_position_embeddings=max_length,
         # vLLM's weight transfer leaves a tied head stale.
         tie_word_embeddings=False,
         pad_token_id=_VOCABULARY[PAD],

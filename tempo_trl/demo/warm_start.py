@@ -8,7 +8,7 @@ and the slips, and starts right on nearly half of the problems. The folder's REA
 
 import argparse
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -65,12 +65,22 @@ def warm_started_policy(
     """
     torch.manual_seed(seed)
     model = Qwen3ForCausalLM(tiny_policy_config())
+    return supervised(model, slipped_batches(random.Random(seed), slip_rate, train_steps, batch_size), train_steps)
+
+
+def supervised(
+    model: Qwen3ForCausalLM,
+    batches: Iterable[tuple[torch.Tensor, torch.Tensor]],
+    train_steps: int,
+    learning_rate: float = LEARNING_RATE,
+) -> Qwen3ForCausalLM:
+    """`model`, trained on `train_steps` pairs of `input_ids` and `labels`."""
     # The second moment averages over 50 batches, not AdamW's usual 1,000: that is the whole run.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.98))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98))
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, LEARNING_RATE, total_steps=train_steps, pct_start=0.1, cycle_momentum=False
+        optimizer, learning_rate, total_steps=train_steps, pct_start=0.1, cycle_momentum=False
     )
-    for input_ids, labels in slipped_batches(random.Random(seed), slip_rate, train_steps, batch_size):
+    for input_ids, labels in batches:
         model(input_ids=input_ids, labels=labels).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -82,28 +92,40 @@ def warm_started_policy(
 def slipped_batches(
     rng: random.Random, slip_rate: float, n_batches: int, batch_size: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """`input_ids` and `labels`, each int64 (batch_size, T): problem, slipped solution, EOS; prompts are not labelled.
-
-    All texts have one length: no padding, no mask.
-    """
+    """`n_batches` of `labelled_batch` of problems, each with a slipped solution."""
     tokenizer = character_tokenizer()
     for _ in range(n_batches):
         problems = draw_problems(batch_size, rng)
-        texts = [problem + slipped_solution(problem, rng, slip_rate) + tokenizer.eos_token for problem in problems]
-        input_ids = tokenizer(texts, return_tensors="pt").input_ids
-        labels = input_ids.clone()
-        labels[:, : len(problems[0])] = -100
-        yield input_ids, labels
+        yield labelled_batch(tokenizer, problems, [slipped_solution(problem, rng, slip_rate) for problem in problems])
+
+
+def labelled_batch(
+    tokenizer: PreTrainedTokenizerFast, problems: list[str], solutions: list[str]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`input_ids` and `labels`, each int64 (batch_size, T): problem, solution, EOS; prompts are not labelled.
+
+    All texts have one length, and all problems: no padding, no mask.
+    """
+    texts = [problem + text + tokenizer.eos_token for problem, text in zip(problems, solutions, strict=True)]
+    input_ids = tokenizer(texts, return_tensors="pt").input_ids
+    labels = input_ids.clone()
+    labels[:, : len(problems[0])] = -100
+    return input_ids, labels
 
 
 def sampled_completions(
-    model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, problems: list[str], seed: int, greedy: bool = False
+    model: Qwen3ForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    problems: list[str],
+    seed: int,
+    greedy: bool = False,
+    max_length: int = 48,
 ) -> list[str]:
     """One completion a problem, sampled at temperature 1 from the whole vocabulary, or the greedy one."""
     torch.manual_seed(seed)
     prompts = tokenizer(problems, return_tensors="pt", padding=True)
     sampling = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 1.0, "top_k": 0}
-    sequences = model.generate(**prompts, **sampling, max_new_tokens=48)
+    sequences = model.generate(**prompts, **sampling, max_new_tokens=max_length)
     return tokenizer.batch_decode(sequences[:, prompts.input_ids.shape[1] :], skip_special_tokens=True)
 
 
@@ -130,7 +152,7 @@ def write_policy(model: Qwen3ForCausalLM, folder: Path) -> None:
     """Saves `model` and its tokenizer to `folder`, the weights in float16."""
     # Only the file is in half precision, to keep it small: the configuration still says float32, and so it loads.
     model.save_pretrained(folder, state_dict={name: weight.half() for name, weight in model.state_dict().items()})
-    character_tokenizer().save_pretrained(folder)
+    character_tokenizer(model.config.max_position_embeddings).save_pretrained(folder)
 
 
 def write_card(folder: Path, seed: int) -> str:

@@ -1,0 +1,82 @@
+"""Learning curves with the real trainers: one command a figure.
+
+    python -m benchmarks.learning chain
+
+trains what is missing of the study, two runs at a time, prints its tables, and writes learning_chain.png and
+learning_chain.json. The same command goes on where it was stopped. README.md in this folder says what is measured.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0 where all studies were carried out, 1 where a run failed, 130 after Ctrl-C."""
+    from rich.console import Console
+
+    from benchmarks.learning.studies import STUDIES
+    from benchmarks.learning.workers import Failed
+
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.learning", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
+    parser.add_argument("--quick", action="store_true", help="two generations, two methods, a rate, a seed: a minute")
+    parser.add_argument("--seeds", type=int, default=5, help="final runs of each arm; default: 5")
+    parser.add_argument("--parallel", type=int, default=2, help="runs at a time, a core each; default: 2")
+    parser.add_argument("--output", type=Path, default=Path("runs/learning"), help="folder of the runs")
+    parser.add_argument("--figures", type=Path, default=Path("docs/evidence"), help="folder of figures and numbers")
+    arguments = parser.parse_args(argv)
+    if arguments.seeds < 1 or arguments.parallel < 1:
+        parser.error("--seeds and --parallel are at least 1.")
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    try:
+        for name in arguments.studies:
+            _carry_out(name, arguments, console)
+    except Failed as error:
+        console.print(str(error), markup=False, highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        console.print(f"\nStopped. What was trained is in {arguments.output}; the same command goes on from there.")
+        return 130
+    return 0
+
+
+def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
+    from benchmarks.learning import branches, figures, show
+
+    experiment = _experiment(arguments, console)
+    study = experiment.study(name)
+    results, tried = experiment.measure(study)
+    path, more = arguments.figures / f"learning_{name}.png", None
+    if study.figure == "branches":
+        more = branches.carry_out(study, experiment, results[0], path)
+    else:
+        figures.draw(study, results, path)
+    show.print_sweep(tried, console)
+    show.print_results(study, results, console)
+    show.write_json(study, results, tried, _command(name, arguments), path.with_suffix(".json"), more)
+    console.print(f"Figure: {path}   numbers: {path.with_suffix('.json')}", highlight=False)
+
+
+def _experiment(arguments: argparse.Namespace, console):
+    from benchmarks.learning.experiment import Experiment
+    from benchmarks.learning.runs import Budget
+
+    if arguments.quick:
+        short = {"seeds": (0,), "rates": (1e-3,), "budget": Budget(2, 2), "start_steps": 40, "quick": True}
+        return Experiment(arguments.output / "quick", arguments.parallel, console, **short)
+    return Experiment(arguments.output, arguments.parallel, console, seeds=tuple(range(arguments.seeds)))
+
+
+def _command(name: str, arguments: argparse.Namespace) -> str:
+    short = " --quick" if arguments.quick else "" if arguments.seeds == 5 else f" --seeds {arguments.seeds}"
+    return f"python -m benchmarks.learning {name}{short}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

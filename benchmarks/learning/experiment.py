@@ -1,0 +1,125 @@
+"""Carries a study out: starts, the sweep of learning rates, the final runs. What is on disk is not trained again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.learning.results import Result, read_run
+from benchmarks.learning.runs import Budget, Run
+from benchmarks.learning.starts import Start
+from benchmarks.learning.statistics import mean_accuracy
+from benchmarks.learning.studies import SWEEP_SEEDS, Arm, Study, study
+from benchmarks.learning.workers import finish
+
+START_STEPS = 1200
+QUICK_METHODS = ("grpo", "tempo")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A learning rate of a sweep, and the mean accuracy over the budget that each sweep seed had with it."""
+
+    label: str
+    learning_rate: float
+    mean_accuracy: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """
+    Args:
+        output (`Path`): Folder of starts and runs, which all studies share.
+        parallel (`int`): Processes at a time.
+        console (`Console`): Where progress is shown.
+        seeds (`tuple[int, ...]`): Of the final runs.
+        rates (`tuple[float, ...]`, *optional*): Instead of the studies' own. One alone is taken untried.
+        sweep_seeds (`tuple[int, ...]`): Of the sweep.
+        budget (`Budget`, *optional*): Instead of the studies' own.
+        start_steps (`int`): Of the warm start.
+        quick (`bool`): Whether studies keep two methods and a panel.
+    """
+
+    output: Path
+    parallel: int
+    console: Console
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    rates: tuple[float, ...] = ()
+    sweep_seeds: tuple[int, ...] = SWEEP_SEEDS
+    budget: Budget | None = None
+    start_steps: int = START_STEPS
+    quick: bool = False
+
+    def __post_init__(self):
+        both = set(self.seeds) & set(self.sweep_seeds)
+        if both:
+            raise ValueError(f"seed {min(both)} chooses learning rates: the final runs take others.")
+
+    def study(self, name: str) -> Study:
+        """The study, as short as this experiment is."""
+        whole = study(name)
+        arms = tuple(arm for arm in whole.arms if arm.method in QUICK_METHODS and not _grown(arm))
+        kept = replace(whole, arms=tuple(a for a in arms if a.panel == arms[0].panel)) if self.quick else whole
+        return replace(kept, budget=self.budget or whole.budget)
+
+    def measure(self, one: Study) -> tuple[list[Result], list[Tried]]:
+        """Train what is missing; the final results, and the sweep that chose the study's learning rates."""
+        self._make_starts(one.arms)
+        chosen, tried = self._learning_rates(one)
+        runs = {arm: self._runs(arm, chosen[arm], self.seeds, one.budget) for arm in one.arms}
+        finish([run for own in runs.values() for run in own], self.parallel, self.console, f"{one.name}: final runs")
+        results = [
+            Result(arm, chosen[arm], tuple(own), tuple(map(read_run, own)), own[0].tokens) for arm, own in runs.items()
+        ]
+        return results, tried
+
+    def _make_starts(self, arms: Sequence[Arm]) -> None:
+        starts = [self._start(arm) for arm in arms]
+        for these in ([start.parent for start in starts if start.parent is not None], starts):
+            finish(these, self.parallel, self.console, "starting policies")
+
+    def _start(self, arm: Arm) -> Start:
+        return Start(arm.task, self.output / "starts" / f"{arm.task.name}-{self.start_steps}", self.start_steps)
+
+    def _runs(self, arm: Arm, rate: float, seeds: Sequence[int], budget: Budget) -> list[Run]:
+        start = self._start(arm)
+        return [Run(start, arm.method, rate, seed, self.output, arm.changes, budget) for seed in seeds]
+
+    def _learning_rates(self, one: Study) -> tuple[dict[Arm, float], list[Tried]]:
+        """Each arm's rate: chosen by its own sweep, or by that of the arm it is `tuned_as` on the base task."""
+        if len(self.rates) == 1:
+            return dict.fromkeys(one.arms, self.rates[0]), []
+        wanted = {arm.tuned_as for arm in one.arms}
+        base = one if one.swept else self.study("chain")
+        swept = [arm for arm in base.arms if arm.tuned_as in wanted]
+        self._make_starts(swept)
+        tried = self._sweep(swept, base)
+        return {arm: best_rate(tried, arm.tuned_as) for arm in one.arms}, tried
+
+    def _sweep(self, arms: Sequence[Arm], base: Study) -> list[Tried]:
+        rates = self.rates or base.rates
+        cells = {(a, rate): self._runs(a, rate, self.sweep_seeds, base.budget) for a in arms for rate in rates}
+        runs = [run for own in cells.values() for run in own]
+        finish(runs, self.parallel, self.console, f"{base.name}: sweep of learning rates")
+        return [
+            Tried(arm.label, rate, tuple(mean_accuracy(read_run(run), run.tokens) for run in own))
+            for (arm, rate), own in cells.items()
+        ]
+
+
+def _grown(arm: Arm) -> bool:
+    return "rollout" in dict(arm.changes)
+
+
+def best_rate(tried: Sequence[Tried], label: str) -> float:
+    """The rate with the highest mean accuracy over the budget, on average over the sweep's seeds."""
+    own = [one for one in tried if one.label == label]
+    return max(own, key=lambda one: np.mean(one.mean_accuracy)).learning_rate
+
+
+def at_edge(tried: Sequence[Tried], label: str) -> bool:
+    """Whether the best rate is the lowest or the highest that was tried: a better one may lie beyond."""
+    rates = [one.learning_rate for one in tried if one.label == label]
+    return best_rate(tried, label) in (min(rates), max(rates))

@@ -1,0 +1,170 @@
+"""The figures: curves with bands, a number against a knob, and arms side by side. Labels stand where the lines end."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image  # comes with matplotlib
+
+from benchmarks.learning.results import Measured, Result
+from benchmarks.learning.studies import Study
+
+# Okabe and Ito's colours, told apart by all eyes; arms that share one differ in the line.
+STYLES = {
+    "grpo": ("#000000", "-"),
+    "tempo": ("#0072B2", "-"),
+    "prefix_baseline": ("#009E73", "-"),
+    "hepo": ("#CC79A7", "-"),
+    "grpo_lambda": ("#E69F00", "-"),
+    "ppo": ("#7F7F7F", "-"),
+    "treerpo": ("#D55E00", "-"),
+    "treerpo_entropy": ("#D55E00", "--"),
+    "tempo, entropy trees": ("#56B4E9", "--"),
+    "tempo, fixed trees": ("#56B4E9", "-"),
+}
+BLUE, GREY = "#0072B2", "#7F7F7F"
+DPI = 110
+
+
+def draw(study: Study, results: Sequence[Result], path: Path) -> None:
+    """The study's figure as a PNG file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure = {"curves": curves, "levels": levels, "dots": dots}[study.figure](study, results)
+    figure.suptitle(f"{study.title} ({_seeds(results)})", fontsize=11)
+    save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """The figure as a PNG file of at most 128 colours, which is a third of the size."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=DPI)
+    Image.open(buffer).convert("RGB").quantize(128).save(path, optimize=True)
+
+
+def _seeds(results: Sequence[Result]) -> str:
+    n = len(results[0].curves)
+    return f"interquartile mean of {n} seeds, 95% bootstrap bands" if n > 1 else "one seed"
+
+
+def curves(study: Study, results: Sequence[Result]) -> Figure:
+    """One panel: accuracy by tokens and by seconds. Several: by tokens, a panel each."""
+    panels = list(dict.fromkeys(result.arm.panel for result in results))
+    if len(panels) == 1:
+        figure = Figure(figsize=(11, 4.8), layout="constrained")
+        for axes, unit in zip(figure.subplots(1, 2, sharey=True), ("tokens", "seconds"), strict=True):
+            _lines(axes, results, unit, study)
+        return figure
+    across = 2 if len(panels) == 4 else len(panels)
+    figure = Figure(figsize=(5.5 * across if across == 2 else 3.9 * across, 3.6 * (len(panels) // across)))
+    figure.set_layout_engine("constrained")
+    grid = figure.subplots(len(panels) // across, across, sharey=True).flat
+    for axes, panel in zip(grid, panels, strict=True):
+        axes.set_title(panel, fontsize=10)
+        _lines(axes, [result for result in results if result.arm.panel == panel], "tokens", study)
+    return figure
+
+
+def _lines(axes: Axes, results: Sequence[Result], unit: str, study: Study) -> None:
+    scale, words = (1e3, "thousand generated tokens") if unit == "tokens" else (1, "seconds of training")
+    ends = []
+    for result in results:
+        band = result.by_tokens() if unit == "tokens" else result.by_seconds()
+        colour, line = STYLES[result.arm.label]
+        x = np.array(band[unit]) / scale
+        axes.plot(x, band["iqm"], line, color=colour, lw=1.6)
+        axes.fill_between(x, band["low"], band["high"], color=colour, alpha=0.1, lw=0)
+        ends.append((x[-1], band["iqm"][-1], result.arm.label, colour))
+    axes.set_xlabel(words)
+    axes.set_ylabel("accuracy, sampled" if axes.get_subplotspec().is_first_col() else "")
+    finish(axes)
+    _name(axes, ends)
+
+
+def _name(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Labels beside the lines' ends, moved apart where they would lie on each other."""
+    low, high = axes.get_ylim()
+    right = max(x for x, *_ in ends)
+    room = 0.045 * (high - low) * 4.8 / axes.figure.get_figheight() * axes.get_gridspec().nrows
+    heights = np.array(spread([y for _, y, *_ in ends], room))
+    heights -= max(0.0, heights.max() - high)
+    for (x, y, label, colour), height in zip(ends, heights, strict=True):
+        axes.annotate(
+            label,
+            (x, y),
+            (1.03 * right, height),
+            color=colour,
+            fontsize=8,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 1},
+        )
+    axes.set_xlim(0, 1.32 * right)
+
+
+def spread(heights: Sequence[float], room: float) -> list[float]:
+    """`heights` in their order, moved as little as a pass up needs to be `room` apart, and centred as before."""
+    order = np.argsort(heights, kind="stable")
+    placed = np.array(heights, dtype=float)[order]
+    for i in range(1, len(placed)):
+        placed[i] = max(placed[i], placed[i - 1] + room)
+    placed += np.mean(heights) - placed.mean()
+    back = np.empty_like(placed)
+    back[order] = placed
+    return back.tolist()
+
+
+def levels(study: Study, results: Sequence[Result]) -> Figure:
+    """A number a panel against the knob: accuracy at the end, and on average over the budget."""
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    panels = list(dict.fromkeys(result.arm.panel for result in results))
+    for axes, name in zip(figure.subplots(1, 2), ("final", "mean"), strict=True):
+        labels = list(dict.fromkeys(result.arm.label for result in results))
+        for i, label in enumerate(labels):
+            own = [getattr(result, name) for result in results if result.arm.label == label]
+            at = np.arange(len(panels)) + 0.08 * (i - (len(labels) - 1) / 2)
+            points(axes, at, own, STYLES[label][0])
+            axes.annotate(label, (at[-1] + 0.1, own[-1].iqm), color=STYLES[label][0], fontsize=9, va="center")
+        axes.set_xticks(range(len(panels)), panels)
+        axes.set_xlim(-0.4, len(panels) - 0.3)
+        axes.set_ylabel(_WORDS[name])
+        finish(axes)
+    return figure
+
+
+_WORDS = {"final": "accuracy when the budget is spent", "mean": "mean accuracy over the budget"}
+
+
+def points(axes: Axes, at: np.ndarray, own: Sequence[Measured], colour: str) -> None:
+    """Numbers with their intervals, joined by a line."""
+    axes.errorbar(at, [m.iqm for m in own], yerr=_errors(own), fmt="o-", color=colour, capsize=3, lw=1.2, ms=4)
+
+
+def _errors(own: Sequence[Measured]) -> np.ndarray:
+    ends = np.array([[m.iqm - m.low, m.high - m.iqm] for m in own]).T
+    return np.nan_to_num(np.clip(ends, 0, None))
+
+
+def dots(study: Study, results: Sequence[Result]) -> Figure:
+    """A row an arm: accuracy at the end, and on average over the budget; the baseline's interval as a stripe."""
+    figure = Figure(figsize=(9, 1.6 + 0.32 * len(results)), layout="constrained")
+    rows = np.arange(len(results))
+    for axes, name in zip(figure.subplots(1, 2, sharey=True), ("final", "mean"), strict=True):
+        own = [getattr(result, name) for result in results]
+        axes.errorbar([m.iqm for m in own], rows, xerr=_errors(own), fmt="o", color=BLUE, capsize=3, ms=4)
+        if not np.isnan(own[0].low):
+            axes.axvspan(own[0].low, own[0].high, color=GREY, alpha=0.15, lw=0)
+        axes.set_yticks(rows, [result.arm.label for result in results])
+        axes.set_xlabel(_WORDS[name])
+        finish(axes)
+    axes.invert_yaxis()
+    return figure
+
+
+def finish(axes: Axes) -> None:
+    """A faint grid and two spines."""
+    axes.grid(alpha=0.25)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

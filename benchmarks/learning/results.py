@@ -1,0 +1,154 @@
+"""What a study's runs come to: curves read from disk, and every number of its table, figure and JSON."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from benchmarks.learning.runs import DONE, Run
+from benchmarks.learning.statistics import Ratio, accuracy_at, interval, iqm, mean_accuracy, ratio_to
+from benchmarks.learning.studies import Arm
+from tempo_trl.demo.methods import TokenCurve, read_token_curve
+
+LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
+GRID = 41  # points of a curve
+BASELINE = "grpo"
+
+
+def read_run(run: Run) -> TokenCurve:
+    """The curve of a finished run."""
+    return read_token_curve(run.method, run.seed, run.folder, run.rows, run.group)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A number with its interval over seeds, and that of each seed."""
+
+    iqm: float
+    low: float
+    high: float
+    seeds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Measured":
+        low, high = interval(np.array(values))
+        return cls(float(iqm(values)), float(low), float(high), tuple(float(value) for value in values))
+
+    def percent(self, signed: bool = False) -> str:
+        mean = f"{100 * self.iqm:{'+' if signed else ''}.1f}"
+        return mean if np.isnan(self.low) else f"{mean} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+
+
+@dataclass(frozen=True)
+class Result:
+    """
+    An arm's final runs.
+
+    Args:
+        arm (`Arm`), learning_rate (`float`): What ran.
+        runs (`tuple` of `Run`), curves (`tuple` of `TokenCurve`): One a seed.
+        tokens (`int`): The budget, the same for all arms of a panel.
+    """
+
+    arm: Arm
+    learning_rate: float
+    runs: tuple[Run, ...]
+    curves: tuple[TokenCurve, ...]
+    tokens: int
+
+    @property
+    def final(self) -> Measured:
+        """Accuracy when the budget is spent."""
+        return Measured.of([curve.at(self.tokens).accuracy[-1] for curve in self.curves])
+
+    @property
+    def mean(self) -> Measured:
+        """Accuracy on average over the budget."""
+        return Measured.of([mean_accuracy(curve, self.tokens) for curve in self.curves])
+
+    @property
+    def seconds(self) -> Measured:
+        """Wall time of training until the budget is spent, evaluation not counted."""
+        return Measured.of([curve.at(self.tokens).seconds[-1] for curve in self.curves])
+
+    @property
+    def cpu_seconds(self) -> list[float]:
+        """Of each run's process, start and evaluation included; of the last one where a run was interrupted."""
+        texts = (json.loads((run.folder / DONE).read_text()) for run in self.runs)
+        return [text["cpu_seconds_of_last_process"] for text in texts]
+
+    def over(self, baseline: "Result") -> Measured:
+        """Difference of the mean accuracies to the baseline's, paired by seed."""
+        return Measured.of(np.array(self.mean.seeds) - np.array(baseline.mean.seeds))
+
+    def by_tokens(self) -> dict[str, list[float]]:
+        """Curve with its band on a grid of generated tokens."""
+        grid = np.linspace(0, self.tokens, GRID)
+        return _band(grid, np.stack([accuracy_at(curve, grid) for curve in self.curves]), "tokens")
+
+    def by_seconds(self) -> dict[str, list[float]]:
+        """Curve with its band on a grid of seconds, as far as the fastest run was when its budget was spent."""
+        cut = [curve.at(self.tokens) for curve in self.curves]
+        grid = np.linspace(0, min(curve.seconds[-1] for curve in cut), GRID)
+        return _band(grid, np.stack([np.interp(grid, c.seconds, c.accuracy) for c in cut]), "seconds")
+
+    def ratios(self, baseline: "Result") -> dict[float, Ratio]:
+        """Tokens to each of `LEVELS` that a run of either reached, over the baseline's."""
+        ratios = {level: ratio_to(self.curves, baseline.curves, level, self.tokens) for level in LEVELS}
+        return {level: ratio for level, ratio in ratios.items() if ratio.reached or ratio.baseline_reached}
+
+
+def _band(grid: np.ndarray, values: np.ndarray, unit: str) -> dict[str, list[float]]:
+    low, high = interval(values)
+    columns = {unit: grid, "iqm": iqm(values), "low": low, "high": high}
+    return {name: np.round(column, 4).tolist() for name, column in columns.items()}
+
+
+def baseline_of(result: Result, results: Sequence[Result]) -> Result | None:
+    """GRPO in the same panel."""
+    same = (other for other in results if (other.arm.panel, other.arm.label) == (result.arm.panel, BASELINE))
+    return next(same, None)
+
+
+def as_json(result: Result, baseline: Result | None) -> dict:
+    """Everything about an arm, for other programs; a number that there is not is null."""
+    arm = result.arm
+    numbers = {
+        "panel": arm.panel,
+        "label": arm.label,
+        "task": arm.task.name,
+        "method": arm.method,
+        "changes": dict(arm.changes),
+        "learning_rate": result.learning_rate,
+        "tokens": result.tokens,
+        "final": asdict(result.final),
+        "mean": asdict(result.mean),
+        "seconds": asdict(result.seconds),
+        "cpu_seconds": result.cpu_seconds,
+        "by_tokens": result.by_tokens(),
+        "by_seconds": result.by_seconds(),
+        "runs": [_run(curve) for curve in result.curves],
+    }
+    if baseline is not None:
+        numbers["mean_over_grpo"] = asdict(result.over(baseline))
+        numbers["tokens_to_over_grpo"] = {str(at): asdict(ratio) for at, ratio in result.ratios(baseline).items()}
+    return numbers
+
+
+def _run(curve: TokenCurve) -> dict:
+    columns: Mapping[str, np.ndarray] = {
+        "tokens": curve.tokens,
+        "seconds": curve.curve.seconds,
+        "accuracy": curve.curve.accuracy,
+    }
+    return {"seed": curve.curve.seed, **{name: np.round(column, 4).tolist() for name, column in columns.items()}}
+
+
+def without_nan(value):
+    """`value` with None for NaN, which JSON does not know."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and np.isnan(value) else value

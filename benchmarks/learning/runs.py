@@ -1,0 +1,144 @@
+"""One training run of a study: what sets it apart, its recipe, and what it left on disk.
+
+A run is `tempo_trl.train` on `recipes/demo/METHOD.yaml` with the study's task, start and learning rate in place of the
+demonstration's. It ends when it has generated its budget of tokens, not after a number of updates.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import yaml
+
+from benchmarks.learning.starts import Start
+from benchmarks.learning.tasks import HELD_OUT
+from tempo_trl.recipe_files import read_recipe, recipe_path
+
+ROWS = 256  # completions of a generation, or as near to it as whole groups come
+UPDATES = 2  # of a generation
+SAFETY = 8  # no method needs as many times the generations that the budget lasts for at full length
+SAVE_EVERY = 10  # generations
+WHERE = ("output_dir", "dataset_name", "model_name_or_path")  # what a moved output folder changes
+DONE = "finished.json"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Tokens that a run generates, as `generations` of `ROWS` full completions, and its evaluations on the way."""
+
+    generations: int = 12
+    evaluations: int = 12
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    Args:
+        start (`Start`): Task, starting policy and prompts.
+        method (`str`): A method of `tempo_trl.train`.
+        learning_rate (`float`): Of the policy.
+        seed (`int`): Orders the prompts and drives the sampling.
+        output (`Path`): Folder of all runs.
+        changes (`tuple` of pairs): Fields that differ from the recipe.
+        budget (`Budget`): How long.
+    """
+
+    start: Start
+    method: str
+    learning_rate: float
+    seed: int
+    output: Path
+    changes: tuple[tuple[str, object], ...] = ()
+    budget: Budget = Budget()
+
+    @property
+    def name(self) -> str:
+        changed = (f"{key}={value}" for key, value in self.changes)
+        length = f"g{self.budget.generations}"
+        return ",".join([self.method, *changed, length, f"lr={self.learning_rate:g}", f"seed={self.seed}"])
+
+    @property
+    def folder(self) -> Path:
+        return self.output / "runs" / self.start.task.name / self.name
+
+    @property
+    def group(self) -> int:
+        return dict(self.changes).get("num_generations", 8)
+
+    @property
+    def rows(self) -> int:
+        """Whole groups, the same number in each of a generation's two updates."""
+        return UPDATES * self.group * (ROWS // UPDATES // self.group)
+
+    @property
+    def tokens(self) -> int:
+        """The budget, in generated tokens."""
+        return self.budget.generations * ROWS * self.start.task.tokens
+
+    @cached_property
+    def recipe(self) -> dict:
+        """The whole recipe: the method's, with this study's task, sizes and changes."""
+        recipe = read_recipe(recipe_path(f"demo/{self.method}"))
+        del recipe["task"]
+        steps = SAFETY * UPDATES * self.budget.generations
+        ours = {
+            "dataset_name": str(self.start.prompts),
+            "model_name_or_path": str(self.start.folder),
+            "reward_funcs": [self.start.task.reward_func],
+            "max_completion_length": self.start.max_completion_length,
+            "per_device_train_batch_size": self.rows // UPDATES,
+            "per_device_eval_batch_size": HELD_OUT,
+            "learning_rate": self.learning_rate,
+            "max_steps": steps,
+            "eval_steps": steps,  # the budget's clock says when to evaluate
+            "save_steps": UPDATES * SAVE_EVERY,
+            "save_total_limit": 1,
+            "log_completions": False,
+            "seed": self.seed,
+            "output_dir": str(self.folder),
+        }
+        return recipe | ours | dict(self.changes) | tree_sizes(self)
+
+    def prepare(self) -> Path:
+        """Write the recipe, and return its file.
+
+        Raises:
+            ValueError: the folder holds a run with another recipe of the same name.
+        """
+        path = self.folder / "recipe.yaml"
+        if path.exists() and _settings(yaml.safe_load(path.read_text())) != _settings(self.recipe):
+            raise ValueError(
+                f"{self.folder} holds a run of another recipe: remove the folder, or give another --output."
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(self.recipe, sort_keys=False))
+        budget = {"tokens": self.tokens, "evaluations": self.budget.evaluations, "rows": self.rows}
+        (self.folder / "budget.json").write_text(json.dumps(budget | {"group": self.group}))
+        return path
+
+    def is_finished(self) -> bool:
+        """Whether it has spent its budget, by the file that is written after everything else."""
+        return (self.folder / DONE).exists()
+
+
+def tree_sizes(run: Run) -> dict:
+    """Sizes of grown trees, from the length of the task's completions: what the recipes have for the demonstration's.
+
+    A fixed tree's segments are equal parts of a completion. An entropy tree splits after the task's delimiters, and
+    grows a sibling beside a last segment longer than 5/8 of a completion.
+    """
+    changes, tokens = dict(run.changes), run.start.task.tokens
+    if run.method == "treerpo_entropy" or changes.get("rollout") == "entropy":
+        delimiters, coverage = list(run.start.task.delimiters), max(4, 5 * tokens // 8)
+        sizes = {"tree_min_segment_tokens": 4, "tree_entropy_threshold": 0.3, "tree_max_depth": 7}
+        return sizes | {"tree_delimiters": delimiters, "tree_coverage_tokens": coverage}
+    if run.method == "treerpo" or changes.get("rollout") == "fixed":
+        depth = changes.get("tree_depth", 3)
+        sizes = {"tree_children": 2, "tree_depth": depth, "tree_step_tokens": -(-tokens // depth)}
+        return sizes | {key: changes[key] for key in sizes if key in changes}
+    return {}
+
+
+def _settings(recipe: dict) -> dict:
+    return {key: value for key, value in recipe.items() if key not in WHERE}

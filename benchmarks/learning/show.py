@@ -1,0 +1,114 @@
+"""What a study prints and writes: tables for the terminal, and the JSON beside its figure."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.learning.experiment import Tried, at_edge, best_rate
+from benchmarks.learning.results import LEVELS, Result, as_json, baseline_of, without_nan
+from benchmarks.learning.studies import Study
+from tempo_trl.hub.provenance import commit_of, read_record
+
+
+def print_results(study: Study, results: Sequence[Result], console: Console) -> None:
+    """One table a panel: accuracy, difference to GRPO, learning rate, cost, and tokens to accuracies over GRPO's."""
+    for panel in dict.fromkeys(result.arm.panel for result in results):
+        console.print(_table(study, [result for result in results if result.arm.panel == panel], panel))
+
+
+def _table(study: Study, results: Sequence[Result], panel: str) -> Table:
+    seeds, tokens = len(results[0].curves), results[0].tokens
+    table = Table(
+        title=f"{study.title}{', ' if panel else ''}{panel}: {tokens / 1000:,.0f} thousand tokens, {seeds} seed(s)",
+        caption="accuracy in percent, interquartile mean [95% bootstrap]; tokens to an accuracy as a ratio to GRPO's, "
+        "paired by seed: > or < where runs never got there (how many did, GRPO's runs after the comma)",
+        box=SIMPLE_HEAD,
+    )
+    levels = [level for level in LEVELS if any(level in _ratios(result, results) for result in results)]
+    headings = ("", "final", "mean", "mean - grpo", "rate", "seconds", "CPU s", *(f"to {at:.0%}" for at in levels))
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading else "left")
+    for result in results:
+        table.add_row(*_cells(result, results), *(str(_ratios(result, results).get(at, "")) for at in levels))
+    return table
+
+
+def _ratios(result: Result, results: Sequence[Result]) -> dict:
+    baseline = baseline_of(result, results)
+    return {} if baseline is None or baseline is result else result.ratios(baseline)
+
+
+def _cells(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
+    baseline = baseline_of(result, results)
+    over = "" if baseline is None or baseline is result else result.over(baseline).percent(signed=True)
+    seconds, cpu = f"{result.seconds.iqm:.0f}", f"{np.mean(result.cpu_seconds):.0f}"
+    means = result.final.percent(), result.mean.percent()
+    return result.arm.label, *means, over, f"{result.learning_rate:g}", seconds, cpu
+
+
+def print_sweep(tried: Sequence[Tried], console: Console) -> None:
+    """Mean accuracy over the budget at each learning rate, on average over the sweep's seeds."""
+    if not tried:
+        return
+    rates = sorted({one.learning_rate for one in tried})
+    table = Table(title="Sweep of learning rates: mean accuracy over the budget, in percent", box=SIMPLE_HEAD)
+    for heading in ("", *(f"{rate:g}" for rate in rates), "taken"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for label in dict.fromkeys(one.label for one in tried):
+        means = {one.learning_rate: np.mean(one.mean_accuracy) for one in tried if one.label == label}
+        edge = " (edge)" if at_edge(tried, label) else ""
+        taken = f"{best_rate(tried, label):g}{edge}"
+        table.add_row(label, *(f"{100 * means[rate]:.1f}" for rate in rates), taken)
+    console.print(table)
+
+
+def write_json(
+    study: Study, results: Sequence[Result], tried: Sequence[Tried], command: str, path: Path, more: dict | None = None
+) -> None:
+    """All numbers of a study, and how they were made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    numbers = {
+        "study": study.name,
+        "title": study.title,
+        **provenance(results, command),
+        "starts": {result.runs[0].start.task.name: _start(result) for result in results},
+        "sweep": [_tried(one, tried) for one in tried],
+        "results": [as_json(result, baseline_of(result, results)) for result in results],
+        **(more or {}),
+    }
+    path.write_text(json.dumps(without_nan(numbers), indent=1) + "\n")
+
+
+def provenance(results: Sequence[Result], command: str) -> dict:
+    """Command, commits, seeds, machine."""
+    runs = [run for result in results for run in result.runs]
+    commits = {(read_record(run.folder).get("git") or {}).get("commit") for run in runs}
+    return {
+        "command": command,
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "git": commit_of(Path(__file__).parent),
+        "commits_of_runs": sorted(commit for commit in commits if commit),
+        "seeds": sorted({run.seed for run in runs}),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
+        "runs": len(runs),
+    }
+
+
+def _start(result: Result) -> dict:
+    return json.loads((result.runs[0].start.folder / "start.json").read_text())
+
+
+def _tried(one: Tried, tried: Sequence[Tried]) -> dict:
+    taken = one.learning_rate == best_rate(tried, one.label)
+    edge = taken and at_edge(tried, one.label)
+    numbers = {"label": one.label, "learning_rate": one.learning_rate, "mean_accuracy": list(one.mean_accuracy)}
+    return numbers | {"taken": taken, "at_edge": edge}

@@ -1,0 +1,100 @@
+"""The starting policies: one a task, small, taught on solutions that slip, made once and kept in the output folder."""
+
+import json
+import random
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.learning.tasks import HELD_OUT, Task, write_prompts
+
+WIDTH, LAYERS = 64, 2  # 0.1 million parameters
+BATCH_SIZE, SEED = 64, 0
+LEARNING_RATE, LATER_LEARNING_RATE = 5e-3, 2e-3  # from random weights, from the parent's
+PROMPT_ROOM = 48  # tokens of the longest prompt: 42 of a chain of twenty
+
+
+@dataclass(frozen=True)
+class Start:
+    """The start of all runs of a task: `folder` holds the policy, `prompts/` the problems, start.json its accuracy."""
+
+    task: Task
+    folder: Path
+    train_steps: int
+
+    @property
+    def prompts(self) -> Path:
+        return self.folder / "prompts"
+
+    @property
+    def max_completion_length(self) -> int:
+        return self.task.tokens + 8
+
+    @property
+    def parent(self) -> "Start | None":
+        """The start that this one is taught from: knobs change what is written, not how to add two digits."""
+        task = self.task.parent
+        return None if task is None else Start(task, self.folder.parent / self.folder_name(task), self.train_steps)
+
+    def folder_name(self, task: Task) -> str:
+        return f"{task.name}-{self.train_steps}"
+
+    def is_made(self) -> bool:
+        return (self.folder / "start.json").exists()
+
+    def make(self) -> None:
+        """Train the policy, write it and the prompts, and measure it."""
+        from tempo_trl.demo.warm_start import sampled_completions, write_policy  # torch: not needed to plan
+
+        write_prompts(self.task, self.prompts)
+        model = self._policy()
+        write_policy(model, self.folder)
+        problems = self.task.draw(HELD_OUT, random.Random(SEED), "test")
+        completions = sampled_completions(
+            model, self._tokenizer(), problems, SEED, max_length=self.max_completion_length
+        )
+        measured = sum(rewards(self.task, problems, completions)) / len(problems)
+        numbers = {"expected": self.task.expected_accuracy, "measured": measured, "train_steps": self.train_steps}
+        (self.folder / "start.json").write_text(json.dumps(numbers))  # last: it says that the rest is whole
+
+    @property
+    def _positions(self) -> int:
+        return PROMPT_ROOM + self.max_completion_length
+
+    def _tokenizer(self):
+        from tempo_trl.demo.policy import character_tokenizer
+
+        return character_tokenizer(self._positions)
+
+    def _policy(self):
+        from tempo_trl.demo.warm_start import labelled_batch, supervised
+
+        rng, tokenizer = random.Random(SEED), self._tokenizer()
+
+        def batch(taught: float):
+            problems = self.task.draw(BATCH_SIZE, rng, "train")
+            return labelled_batch(tokenizer, problems, [self.task.start_solution(p, rng, taught) for p in problems])
+
+        batches = (batch(step / self.train_steps) for step in range(self.train_steps))
+        rate = LEARNING_RATE if self.parent is None else LATER_LEARNING_RATE
+        return supervised(self._untaught(), batches, self.train_steps, rate)
+
+    def _untaught(self):
+        """Random weights, or the parent's."""
+        import torch
+        from transformers import Qwen3ForCausalLM
+
+        from tempo_trl.demo.policy import load_policy, tiny_policy_config
+
+        torch.manual_seed(SEED)
+        model = Qwen3ForCausalLM(tiny_policy_config(WIDTH, LAYERS, self._positions))
+        if self.parent is not None:
+            model.load_state_dict(load_policy(self.parent.folder)[0].state_dict())
+        return model.train()
+
+
+def rewards(task: Task, problems: list[str], completions: list[str]) -> list[float]:
+    """What the task's reward function pays."""
+    module, _, name = task.reward_func.rpartition(".")
+    function = getattr(import_module(module), name)
+    return function(prompts=problems, completions=completions, answer=[task.answer(p) for p in problems])

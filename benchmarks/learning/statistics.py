@@ -1,0 +1,120 @@
+"""What several seeds say: interquartile means, bootstrap bands, and times to an accuracy as ratios to a baseline.
+
+Seeds are the unit that varies, so intervals resample seeds. Every interval is a percentile bootstrap's, at 95%. Five
+seeds make a coarse one; a single seed makes none, and its ends are NaN.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from tempo_trl.demo.methods import TokenCurve
+from tempo_trl.demo.results import time_to
+
+RESAMPLES, SEED = 4000, 0
+
+
+def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Interquartile mean: a quarter of the values, rounded down, is cut on each side. Of five, the middle three."""
+    return stats.trim_mean(np.asarray(values, dtype=float), 0.25, axis=axis)
+
+
+def interval(values: np.ndarray, statistic=iqm) -> tuple[np.ndarray, np.ndarray]:
+    """
+    Interval of a statistic over seeds.
+
+    Args:
+        values (`np.ndarray` of shape `(seeds, ...)`):
+            A number a seed, or a curve. Rows stay whole: a curve's points are resampled together.
+        statistic (`Callable`, *optional*):
+            Of `(values, axis)`.
+
+    Returns:
+        `(low, high)`, each of the shape of the statistic; NaN where there is one seed.
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return (np.full(np.shape(statistic(values, axis=0)), np.nan),) * 2
+    draws = np.random.default_rng(SEED).integers(len(values), size=(RESAMPLES, len(values)))
+    resampled = statistic(values[draws], axis=1)  # (RESAMPLES, ...)
+    return tuple(np.quantile(resampled, [0.025, 0.975], axis=0))
+
+
+def mean_accuracy(curve: TokenCurve, tokens: float) -> float:
+    """Mean height of the curve from 0 to `tokens` generated ones: its area over its width."""
+    cut = curve.at(tokens)
+    at = np.append(curve.tokens[curve.tokens < tokens], tokens)
+    return float(np.trapezoid(cut.accuracy, at) / tokens)
+
+
+def accuracy_at(curve: TokenCurve, grid: np.ndarray) -> np.ndarray:
+    """Accuracy at numbers of generated tokens, linear between evaluations."""
+    return np.interp(grid, curve.tokens, curve.curve.accuracy)
+
+
+def tokens_to(curve: TokenCurve, level: float) -> float | None:
+    """Generated tokens until the curve first reaches an accuracy, linear between evaluations; None if never."""
+    reached = time_to(curve.curve, level, "generations")
+    return None if reached is None else float(np.interp(reached, curve.curve.generations, curve.tokens))
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """
+    A method's tokens to an accuracy over the baseline's.
+
+    Args:
+        value, low, high (`float`, *optional*):
+            Ratio of the interquartile means and its interval; None where neither arrived with all seeds.
+        sign (`str`):
+            `"="`; `">"` where some runs of the method never arrived, and count as if they had at their budget's end;
+            `"<"` where some of the baseline's did not; `"?"` where both had such runs.
+        reached, baseline_reached, seeds (`int`):
+            Runs that arrived.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    sign: str
+    reached: int
+    baseline_reached: int
+    seeds: int
+
+    def __str__(self) -> str:
+        counts = "" if self.sign == "=" else f" ({self.reached}, {self.baseline_reached} of {self.seeds})"
+        if self.value is None:
+            return f"never{counts}"
+        interval = "" if np.isnan(self.low) else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.sign.replace('=', '')}{self.value:.2f}{interval}{counts}"
+
+
+def ratio_to(own: Sequence[TokenCurve], baseline: Sequence[TokenCurve], level: float, tokens: float) -> Ratio:
+    """
+    The [`Ratio`] at `level`, of runs that are pairs (same start, same seed) and generated `tokens` each.
+
+    Resampled seeds take both of a pair.
+    """
+    seeds = [curve.curve.seed for curve in own]
+    if seeds != [curve.curve.seed for curve in baseline]:
+        raise ValueError(f"runs are paired by seed: got {seeds} and {[curve.curve.seed for curve in baseline]}.")
+    ours, theirs = (np.array([_or_nan(tokens_to(c, level), tokens) for c in runs]) for runs in (own, baseline))
+    counts = int(np.isfinite(ours).sum()), int(np.isfinite(theirs).sum()), len(seeds)
+    late, base_late = counts[0] < counts[2], counts[1] < counts[2]
+    if late and base_late:
+        return Ratio(None, None, None, "?", *counts)
+    pairs = np.nan_to_num(np.stack([ours, theirs], axis=-1), nan=tokens)  # (seeds, 2)
+    low, high = interval(pairs, _ratio_of_iqms)
+    sign = ">" if late else "<" if base_late else "="
+    return Ratio(float(_ratio_of_iqms(pairs, 0)), float(low), float(high), sign, *counts)
+
+
+def _or_nan(reached: float | None, tokens: float) -> float:
+    return np.nan if reached is None or reached > tokens else max(reached, 1.0)
+
+
+def _ratio_of_iqms(pairs: np.ndarray, axis: int) -> np.ndarray:
+    means = iqm(pairs, axis)
+    return means[..., 0] / means[..., 1]

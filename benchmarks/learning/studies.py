@@ -1,0 +1,178 @@
+"""The studies: which arms each compares, on which task, and which learning rates are tried."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from benchmarks.learning.chain import Chain, slip_rate_for
+from benchmarks.learning.plan import Plan
+from benchmarks.learning.runs import Budget
+from benchmarks.learning.tasks import Task
+
+LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
+SWEEP_SEEDS = (100, 101)  # never those of the final runs: what chose a rate does not report it
+START_ACCURACY = 0.42
+ENTROPY, FIXED = (("rollout", "entropy"),), (("rollout", "fixed"),)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """
+    Args:
+        label (`str`): What the figure calls it. An arm called `grpo` is its panel's baseline.
+        task (`Task`): What it learns.
+        method (`str`): A method of `tempo_trl.train`.
+        changes (`tuple` of pairs): Fields that differ from the method's recipe.
+        panel (`str`): Which panel of the figure it is in.
+        tuned_as (`str`): Label of the arm of study chain or plan that chose its learning rate.
+    """
+
+    label: str
+    task: Task
+    method: str
+    changes: tuple[tuple[str, object], ...] = ()
+    panel: str = ""
+    tuned_as: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """
+    Args:
+        name, title (`str`): What it is called, and what its figure is headed with.
+        arms (`tuple` of `Arm`): What is compared.
+        figure (`str`): `"curves"`, `"levels"` (a number a panel against a knob), `"dots"` or `"branches"`.
+        swept (`bool`): Whether it chooses learning rates, for itself and for the studies that are `tuned_as` it.
+        knob (`str`): What differs from panel to panel.
+        rates (`tuple[float, ...]`): Learning rates of the sweep.
+        budget (`Budget`): How long a run is.
+    """
+
+    name: str
+    title: str
+    arms: tuple[Arm, ...]
+    figure: str = "curves"
+    swept: bool = False
+    knob: str = ""
+    rates: tuple[float, ...] = LEARNING_RATES
+    budget: Budget = field(default_factory=Budget)
+
+
+ALL = {
+    "grpo": ("grpo", ()),
+    "tempo": ("tempo", ()),
+    "prefix_baseline": ("prefix_baseline", ()),
+    "hepo": ("hepo", ()),
+    "grpo_lambda": ("grpo_lambda", ()),
+    "ppo": ("ppo", ()),
+    "treerpo": ("treerpo", ()),
+    "treerpo_entropy": ("treerpo_entropy", ()),
+    "tempo, entropy trees": ("tempo", ENTROPY),
+    "tempo, fixed trees": ("tempo", FIXED),
+}
+FEW = ("grpo", "tempo", "prefix_baseline", "tempo, entropy trees")
+
+
+def _arms(task: Task, labels=tuple(ALL), panel: str = "") -> tuple[Arm, ...]:
+    return tuple(Arm(label, task, *ALL[label], panel=panel, tuned_as=label) for label in labels)
+
+
+def _chain() -> Study:
+    return Study("chain", "Chain of five steps: every step may slip", _arms(Chain()), swept=True)
+
+
+def _plan() -> Study:
+    """One character in thirteen is to be learned: longer runs, higher rates."""
+    rates = tuple(2 * rate for rate in LEARNING_RATES)
+    title = "Plan: one early decision, noisy execution"
+    return Study("plan", title, _arms(Plan()), swept=True, rates=rates, budget=Budget(20, 10))
+
+
+def _wording() -> Study:
+    panels = {1: "one phrase", 2: "two phrases", 4: "four phrases"}
+    arms = (arm for n, panel in panels.items() for arm in _arms(Chain(wording=n), FEW, panel))
+    return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
+
+
+def _length() -> Study:
+    """All lengths start at the accuracy of the base chain: the knob is the length, not the difficulty."""
+    slips = {3: slip_rate_for(START_ACCURACY, 3), 5: Chain().slip_rate, 10: slip_rate_for(START_ACCURACY, 10)}
+    slips[20] = slip_rate_for(START_ACCURACY, 20)
+    arms = (arm for n, slip in slips.items() for arm in _arms(Chain(n, slip), FEW, f"{n} steps"))
+    return Study("length", "Chain length, all from about the same accuracy", tuple(arms), knob="steps")
+
+
+def _slip() -> Study:
+    rates = (0.1, Chain().slip_rate, 0.3)
+    arms = (arm for rate in rates for arm in _arms(Chain(slip_rate=rate), FEW, f"slip rate {rate:g}"))
+    return Study("slip", "Slip rate of the starting policy", tuple(arms), knob="slip rate")
+
+
+def _group_size() -> Study:
+    def changed(arm: Arm, size: int) -> Arm:
+        return Arm(arm.label, arm.task, arm.method, (("num_generations", size),), f"G = {size}", arm.tuned_as)
+
+    arms = (changed(arm, size) for size in (3, 5, 7, 9) for arm in _arms(Chain(), ("grpo", "tempo")))
+    return Study("group_size", "Group size at equal generated tokens", tuple(arms), figure="levels", knob="G")
+
+
+def _branches() -> Study:
+    recorded = (("log_trees_steps", 2), ("log_trees_prompts", 32))
+    arms = (Arm("tempo", Chain(), "tempo", recorded, tuned_as="tempo"),)
+    return Study("branches", "Groups of TEMPO by the children of their first branching node", arms, figure="branches")
+
+
+def _variants(method: str, task: Task, variants: dict[str, tuple]) -> tuple[Arm, ...]:
+    named = (Arm(label, task, method, changes, tuned_as=method) for label, changes in variants.items())
+    return _arms(task, ("grpo",)) + tuple(named)
+
+
+def _lambda() -> Study:
+    """Lambda 0 has no trace, so no style: what is left of the method is its floor under negative advantages."""
+    variants = {"lambda 0": (("trace_lambda", 0.0),)}
+    for style in ("recent", "both"):
+        for value in (0.9, 0.98, 0.99):
+            variants[f"lambda {value}, {style}"] = (("trace_lambda", value), ("trace_style", style))
+    arms = _variants("grpo_lambda", Chain(), variants)
+    return Study("lambda", "GRPO-lambda: trace length and style", arms, figure="dots")
+
+
+def _treerpo() -> Study:
+    """Trees of eight, nine and sixteen leaves; the budget is the same for all."""
+    sizes = ((8, 1), (2, 3), (3, 2), (16, 1), (4, 2), (2, 4))
+    variants = {
+        f"{n} ** {depth}": (("num_generations", n**depth), ("tree_children", n), ("tree_depth", depth))
+        for n, depth in sizes
+    }
+    arms = _variants("treerpo", Chain(), variants)
+    return Study("treerpo", "TreeRPO: children ** depth", arms, figure="dots")
+
+
+def _tempo_ablation() -> Study:
+    variants = {
+        "tempo": (),
+        "no clip-higher": (("epsilon_high", 0.2),),
+        "no token-mean loss": (("loss_type", "grpo"),),
+        "neither": (("epsilon_high", 0.2), ("loss_type", "grpo")),
+        **{f"td_coef {value:g}": (("td_coef", value),) for value in (0.5, 2.0, 4.0)},
+    }
+    arms = _variants("tempo", Chain(), variants)
+    return Study("tempo_ablation", "TEMPO: clip-higher, token-mean loss, td_coef", arms, figure="dots")
+
+
+STUDIES: dict[str, Callable[[], Study]] = {
+    "chain": _chain,
+    "plan": _plan,
+    "wording": _wording,
+    "group_size": _group_size,
+    "branches": _branches,
+    "tempo_ablation": _tempo_ablation,
+    "lambda": _lambda,
+    "treerpo": _treerpo,
+    "length": _length,
+    "slip": _slip,
+}
+
+
+def study(name: str) -> Study:
+    """The study of a name; its arms are made anew, so a test may change a constant before."""
+    return STUDIES[name]()

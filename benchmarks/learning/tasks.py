@@ -1,0 +1,41 @@
+"""What the two tasks have in common, and the prompts of a task on disk."""
+
+import json
+import random
+from pathlib import Path
+from typing import Protocol
+
+TRAIN_PROBLEMS = 16_384
+HELD_OUT = 512  # problems of each evaluation
+
+
+class Task(Protocol):
+    """A text task in the demonstration's characters, of which the truth is known."""
+
+    name: str  # says all knobs
+    tokens: int  # of a completion
+    expected_accuracy: float  # of the starting policy
+    reward_func: str  # dotted path
+    delimiters: tuple[str, ...]  # after which an entropy tree may split
+    parent: "Task | None"  # whose starting policy its own is taught from, if not from random weights
+
+    def draw(self, n: int, rng: random.Random, split: str) -> list[str]: ...
+
+    def answer(self, problem: str) -> str: ...
+
+    def start_solution(self, problem: str, rng: random.Random, taught: float = 1.0) -> str:
+        """What the starting policy is taught when this share of its lessons is over."""
+        ...
+
+
+def rows(task: Task, n: int, seed: int, split: str) -> list[dict[str, str]]:
+    """`n` prompts with what their reward reads."""
+    return [{"prompt": p, "answer": task.answer(p)} for p in task.draw(n, random.Random(seed), split)]
+
+
+def write_prompts(task: Task, folder: Path, held_out: int = HELD_OUT) -> None:
+    """`train.jsonl` and `test.jsonl`, the same for all runs of a task: a run's seed orders them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, n in (("train", TRAIN_PROBLEMS), ("test", held_out)):
+        lines = (json.dumps(row) for row in rows(task, n, seed=0, split=split))
+        (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

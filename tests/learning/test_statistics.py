@@ -1,0 +1,149 @@
+"""Interquartile means, bands and ratios, by hand; and the numbers that a result has of runs made by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.learning.chain import Chain
+from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
+from benchmarks.learning.figures import spread
+from benchmarks.learning.results import Measured, Result, as_json, without_nan
+from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, tokens_to
+from benchmarks.learning.studies import STUDIES, SWEEP_SEEDS, Arm, study
+from tempo_trl.demo.methods import TokenCurve
+from tempo_trl.demo.results import Curve
+
+
+def curve(tokens, accuracy, seed=0, method="grpo"):
+    steps = np.arange(len(accuracy), dtype=float)
+    return TokenCurve(Curve(method, seed, steps, 10 * steps, np.array(accuracy)), np.array(tokens, dtype=float))
+
+
+def straight(ends, last=100):
+    """A run a seed that climbs from 0 to its end in a line."""
+    return [curve([0, last], [0.0, end], seed) for seed, end in enumerate(ends)]
+
+
+def test_the_interquartile_mean_of_five_is_the_mean_of_the_middle_three():
+    assert iqm([0.0, 0.1, 0.2, 0.6, 1.0]) == pytest.approx(0.3)
+    assert iqm([0.2, 0.4]) == pytest.approx(0.3)
+    assert iqm(np.array([[0.0, 5.0], [3.0, 5.0], [9.0, 5.0], [3.0, 5.0]])).tolist() == [3.0, 5.0]
+
+
+def test_an_interval_is_a_point_where_seeds_agree_and_nothing_where_there_is_one():
+    assert interval(np.full(5, 0.7)) == (pytest.approx(0.7),) * 2
+    assert all(np.isnan(end) for end in interval(np.array([0.7])))
+
+
+def test_an_interval_of_two_seeds_is_their_range():
+    """Resampled pairs are both, both, or one of each: a quarter of the means lie at either end."""
+    assert interval(np.array([0.2, 0.6])) == (pytest.approx(0.2), pytest.approx(0.6))
+
+
+def test_intervals_cover_the_mean_of_many_seeds():
+    rng = np.random.default_rng(0)
+    covered = [low <= 0.5 <= high for low, high in (interval(rng.normal(0.5, 0.1, 20)) for _ in range(200))]
+    assert 0.85 < np.mean(covered) < 0.99
+
+
+def test_a_band_resamples_whole_curves():
+    """Two seeds that cross: at each point the band is their range."""
+    low, high = interval(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert low.tolist() == [0.0, 0.0]
+    assert high.tolist() == [1.0, 1.0]
+
+
+def test_the_mean_accuracy_is_the_area_under_the_curve_up_to_the_budget():
+    one = curve([0, 100, 300], [0.4, 0.6, 1.0])
+    assert mean_accuracy(one, 100) == pytest.approx(0.5)
+    assert mean_accuracy(one, 200) == pytest.approx((50 + 70) / 200)  # 0.8 at 200
+    assert accuracy_at(one, np.array([50, 200])).tolist() == pytest.approx([0.5, 0.8])
+
+
+def test_tokens_to_a_level_are_linear_between_evaluations():
+    assert tokens_to(curve([0, 100, 300], [0.4, 0.6, 1.0]), 0.8) == pytest.approx(200)
+    assert tokens_to(curve([0, 100], [0.4, 0.6]), 0.7) is None
+
+
+def test_a_ratio_is_of_the_interquartile_means_of_times():
+    ratio = ratio_to(straight([0.8, 0.8]), straight([0.4, 0.4]), 0.4, 100)
+    assert (ratio.value, ratio.low, ratio.high, ratio.sign) == (pytest.approx(0.5),) * 3 + ("=",)
+    assert str(ratio) == "0.50 [0.50, 0.50]"
+
+
+def test_pairs_stay_together_where_seeds_are_resampled():
+    """Seeds differ by a factor of ten and each pair by exactly two: a paired interval has no width."""
+    ours = [curve([0, 100 * 10**i], [0.0, 1.0], i) for i in range(2)]
+    theirs = [curve([0, 200 * 10**i], [0.0, 1.0], i) for i in range(2)]
+    ratio = ratio_to(ours, theirs, 0.5, 2000)
+    assert (ratio.value, ratio.low, ratio.high) == (pytest.approx(0.5),) * 3
+    with pytest.raises(ValueError, match=r"\[0, 1\] and \[1, 0\]"):
+        ratio_to(ours, theirs[::-1], 0.5, 2000)
+
+
+def test_runs_that_never_arrive_are_counted_and_make_the_ratio_a_bound():
+    never, half, all_ = straight([0.4, 0.4]), straight([0.4, 1.0]), straight([1.0, 1.0])
+    late = ratio_to(half, all_, 0.5, 100)
+    assert (late.sign, late.reached, late.baseline_reached, late.seeds) == (">", 1, 2, 2)
+    assert late.value == pytest.approx((100 + 50) / 2 / 50)  # the one that never arrived counts as the whole budget
+    assert str(late) == ">1.50 [1.00, 2.00] (1, 2 of 2)"
+    early = ratio_to(all_, half, 0.5, 100)
+    assert (early.sign, early.value) == ("<", pytest.approx(50 / 75))
+    neither = ratio_to(never, half, 0.5, 100)
+    assert (neither.sign, neither.value, str(neither)) == ("?", None, "never (0, 1 of 2)")
+
+
+def test_a_level_reached_after_the_budget_counts_as_never():
+    long = [curve([0, 100, 200], [0.0, 0.2, 1.0])]
+    assert ratio_to(long, straight([1.0]), 0.5, 100).reached == 0
+    assert ratio_to(long, straight([1.0]), 0.5, 200).reached == 1
+
+
+def result(ends, label="tempo"):
+    return Result(Arm(label, Chain(), label), 1e-3, (), tuple(straight(ends)), 100)
+
+
+def test_a_result_is_over_grpo_by_the_difference_of_paired_runs():
+    over = result([0.6, 0.8]).over(result([0.4, 0.6], "grpo"))
+    assert (over.iqm, over.low, over.high) == (pytest.approx(0.1),) * 3  # mean heights: half of the ends
+    assert over.percent(signed=True) == "+10.0 [10.0, 10.0]"
+    assert Measured.of([0.5]).percent() == "50.0"
+
+
+def test_the_numbers_of_a_result_are_json_with_null_for_what_one_seed_cannot_say():
+    numbers = without_nan(as_json(result([0.6]), result([0.4], "grpo")))
+    text = json.dumps(numbers, allow_nan=False)
+    assert json.loads(text)["final"] == {"iqm": 0.6, "low": None, "high": None, "seeds": [0.6]}
+    assert numbers["by_tokens"]["tokens"][-1] == 100
+    assert numbers["by_seconds"]["iqm"][-1] == 0.6
+
+
+def test_the_best_rate_is_that_of_the_highest_mean_and_an_edge_is_said():
+    tried = [
+        Tried("tempo", rate, means) for rate, means in ((1e-4, (0.5, 0.6)), (1e-3, (0.4, 0.9)), (1e-2, (0.6,) * 2))
+    ]
+    assert best_rate(tried, "tempo") == 1e-3
+    assert not at_edge(tried, "tempo")
+    assert at_edge(tried[:2], "tempo")
+
+
+def test_a_seed_does_not_choose_and_report(tmp_path):
+    with pytest.raises(ValueError, match="seed 100 chooses"):
+        Experiment(tmp_path, 1, None, seeds=(0, *SWEEP_SEEDS))
+
+
+def test_labels_are_moved_apart_and_keep_their_order():
+    moved = spread([0.5, 0.5, 0.1], room=0.1)
+    assert moved[0] + 0.1 == pytest.approx(moved[1])
+    assert moved[2] == pytest.approx(0.1 - 0.1 / 3)
+    assert np.mean(moved) == pytest.approx(np.mean([0.5, 0.5, 0.1]))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_arm_takes_its_rate_from_an_arm_that_is_swept(name):
+    one = study(name)
+    swept = {arm.label for arm in (one if one.swept else study("chain")).arms}
+    assert {arm.tuned_as for arm in one.arms} <= swept
+    cells = [(arm.panel, arm.label) for arm in one.arms]
+    assert len(set(cells)) == len(cells)

@@ -1,0 +1,129 @@
+"""The truth of the two tasks: who is right, what wording changes (nothing), and how often the starts succeed."""
+
+import random
+
+import numpy as np
+import pytest
+
+from benchmarks.learning import plan
+from benchmarks.learning.chain import PHRASES, Chain, plain, slip_rate_for, worded
+from benchmarks.learning.plan import Plan, first_failure, luck, right_plan, success_probability, successful
+from benchmarks.learning.starts import PROMPT_ROOM, rewards
+from benchmarks.learning.tasks import rows
+from tempo_trl.demo.policy import CHARACTERS
+from tempo_trl.demo.task import first_slip, worked_solution
+
+TASKS = [Chain(), Chain(wording=1), Chain(3, wording=4), Chain(20, 0.03), Plan()]
+CHAINS = [task for task in TASKS if isinstance(task, Chain)]
+
+
+def solutions(task, n, seed=0):
+    rng = random.Random(seed)
+    problems = task.draw(n, rng, "train")
+    return problems, [task.start_solution(problem, rng) for problem in problems]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_a_solution_has_the_stated_length_in_the_demonstrations_characters(task):
+    problems, texts = solutions(task, 50)
+    assert {len(text) for text in texts} == {task.tokens - 1}  # and EOS
+    assert set("".join(problems + texts)) <= set(CHARACTERS)
+    assert len({len(problem) for problem in problems}) == 1
+    assert len(problems[0]) <= PROMPT_ROOM
+
+
+@pytest.mark.parametrize("task", CHAINS, ids=lambda task: task.name)
+def test_the_worked_solution_is_paid_in_any_wording_and_one_more_is_not(task):
+    problems = task.draw(30, random.Random(1), "train")
+    right = [worded(worked_solution(p), task.wording, random.Random(i)) for i, p in enumerate(problems)]
+    assert rewards(task, problems, right) == [1.0] * 30
+    wrong = [text[:-1] + str((int(text[-1]) + 1) % 10) for text in right]
+    assert rewards(task, problems, wrong) == [0.0] * 30
+
+
+def test_wording_changes_neither_reward_nor_the_first_slip():
+    problems, texts = solutions(Chain(slip_rate=0.3), 200)
+    spoken = [worded(text, 4, random.Random(i)) for i, text in enumerate(texts)]
+    assert len({text[:2] for text in spoken}) == len(PHRASES)
+    assert rewards(Chain(), problems, spoken) == rewards(Chain(), problems, texts)
+    said = (texts, [plain(text) for text in spoken])
+    slips = [[first_slip(p, text) for p, text in zip(problems, one, strict=True)] for one in said]
+    assert slips[0] == slips[1]
+    assert {None} < set(slips[0])
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_the_starts_success_probability_has_its_closed_form(task):
+    """4,000 draws: a standard error of at most 0.008."""
+    problems, texts = solutions(task, 4000)
+    assert np.mean(rewards(task, problems, texts)) == pytest.approx(task.expected_accuracy, abs=0.03)
+
+
+def test_by_hand_two_steps_of_slip_rate_0_9_are_right_one_time_in_ten():
+    """A step that slips with 0.9 writes any digit alike: what it was before is forgotten."""
+    assert Chain(2, 0.9).expected_accuracy == pytest.approx(0.1)
+    assert Chain(1, 0.25).expected_accuracy == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("steps", [3, 10, 20])
+def test_chains_of_all_lengths_can_start_alike(steps):
+    assert Chain(steps, slip_rate_for(0.42, steps)).expected_accuracy == pytest.approx(0.42, abs=0.01)
+
+
+@pytest.mark.parametrize("task", [Chain(), Plan()], ids=lambda task: task.name)
+def test_train_and_test_never_meet_and_do_not_depend_on_who_asks(task):
+    train, test = (rows(task, 500, seed=0, split=split) for split in ("train", "test"))
+    assert not {row["prompt"] for row in train} & {row["prompt"] for row in test}
+    assert test == rows(task, 500, seed=0, split="test")
+    assert test != rows(task, 500, seed=1, split="test")
+
+
+def test_more_phrases_than_there_are_and_unknown_splits_are_refused():
+    with pytest.raises(ValueError, match="wording is 5"):
+        Chain(wording=5)
+    with pytest.raises(ValueError, match="split is 'dev'"):
+        Plan().draw(1, random.Random(0), "dev")
+
+
+def test_the_plan_is_the_first_digit_modulo_four():
+    assert [right_plan(f"{digit}12345?") for digit in (0, 1, 2, 3, 4, 9)] == list("+-=;+-")
+
+
+def test_luck_is_fixed_and_uniform():
+    assert luck("012345?", 1, "7") == luck("012345?", 1, "7") != luck("012345?", 2, "7")
+    drawn = [luck(f"{n:06d}?", step, digit) for n in range(40) for step in range(1, 11) for digit in "0123456789"]
+    counts, _ = np.histogram(drawn, bins=10, range=(0, 1))
+    assert np.abs(counts / 4000 - 0.1).max() < 0.02
+
+
+def test_a_completion_is_paid_if_no_step_has_worse_luck_than_its_plan_bears(monkeypatch):
+    problem, digits = "512345?", "0123456789"
+    by_step = dict.fromkeys(range(1, 11), 0.2) | {4: 0.1}
+    monkeypatch.setattr(plan, "luck", lambda problem, step, digit: by_step[step])
+    assert successful([problem] * 2, [f"-{digits}#", f"+{digits}#"]) == [1.0, 0.0]  # 0.1 is below 0.15, above 0.025
+    assert first_failure(problem, f"+{digits}#") == 4
+    assert first_failure(problem, f"-{digits}#") is None
+    by_step[7] = 0.01
+    assert successful([problem], [f"-{digits}#"]) == [0.0]
+
+
+@pytest.mark.parametrize("text", ["-012345678#", "-0123456789", "-0123456789##", "70123456789#", "-01234567890#", ""])
+def test_what_is_not_well_formed_earns_nothing(text, monkeypatch):
+    monkeypatch.setattr(plan, "luck", lambda *_: 0.99)
+    assert successful(["512345?", "512345?"], [text, "-0123456789#"]) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("digit", ["3", None])
+def test_what_digits_a_policy_writes_does_not_change_its_success(digit):
+    """The same digit everywhere, or any: the plan alone decides how often the dice are survived."""
+    rng = random.Random(0)
+    problems = Plan().draw(4000, rng, "train")
+    texts = [right_plan(p) + "".join(digit or rng.choice("0123456789") for _ in range(10)) + "#" for p in problems]
+    assert np.mean(successful(problems, texts)) == pytest.approx(success_probability(1.0), abs=0.03)
+
+
+def test_a_start_is_taught_mostly_right_plans_before_it_is_taught_its_own_share():
+    rng = random.Random(0)
+    problems = Plan().draw(1000, rng, "train")
+    shares = [np.mean([Plan().start_solution(p, rng, at)[0] == right_plan(p) for p in problems]) for at in (0, 0.5)]
+    assert shares == pytest.approx([0.9, 0.4], abs=0.05)
