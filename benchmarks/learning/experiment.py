@@ -69,7 +69,8 @@ class Experiment:
         self._make_starts(one.arms)
         chosen, tried = self._learning_rates(one)
         runs = {arm: self._runs(arm, chosen[arm], self.seeds, one.budget) for arm in one.arms}
-        finish([run for own in runs.values() for run in own], self.parallel, self.console, f"{one.name}: final runs")
+        by_seed = [run for seed in zip(*runs.values(), strict=True) for run in seed]  # a pair runs in the same hour
+        finish(by_seed, self.parallel, self.console, f"{one.name}: final runs")
         results = [
             Result(arm, chosen[arm], tuple(own), tuple(map(read_run, own)), own[0].tokens) for arm, own in runs.items()
         ]
