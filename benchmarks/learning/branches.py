@@ -99,13 +99,13 @@ def _groups(start: Start, policy: Path, problems: int, seed: int) -> tuple[list[
     return [texts[i : i + GROUP] for i in range(0, len(texts), GROUP)], paid
 
 
-def carry_out(study: Study, experiment, result: Result, path: Path) -> dict:
+def carry_out(study: Study, experiment, result: Result, path: Path, caption: str) -> dict:
     """Draw both views; their numbers. The policies of the second are those of study chain's final runs."""
     chain = experiment.study("chain")
     arms = tuple(arm for arm in chain.arms if arm.label in COMPARED)
     finals, _ = experiment.measure(replace(chain, arms=arms))
     views = {"training": training_view(result), "held_out": held_out_view(finals)}
-    _draw(views, study, len(result.runs), path)
+    _draw(views, study, len(result.runs), path, caption)
     return {"by_first_branches": {name: _as_json(view) for name, view in views.items()}}
 
 
@@ -113,7 +113,7 @@ def _as_json(view: dict[str, dict[int, Measured]]) -> dict:
     return {name: {str(k): vars(measured) for k, measured in line.items()} for name, line in view.items()}
 
 
-def _draw(views: dict, study: Study, seeds: int, path: Path) -> None:
+def _draw(views: dict, study: Study, seeds: int, path: Path, caption: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(9, 4), layout="constrained")
     words = {"training": "mean reward of TEMPO's groups", "held_out": "gain in accuracy on held-out problems"}
@@ -129,4 +129,4 @@ def _draw(views: dict, study: Study, seeds: int, path: Path) -> None:
         axes.margins(x=0.25)
         finish(axes)
     figure.suptitle(f"{study.title} ({seeds} seed(s), 95% bootstrap)", fontsize=11)
-    save(figure, path)
+    save(figure, path, caption)

@@ -29,16 +29,17 @@ BLUE, GREY = "#0072B2", "#7F7F7F"
 DPI = 110
 
 
-def draw(study: Study, results: Sequence[Result], path: Path) -> None:
-    """The study's figure as a PNG file."""
+def draw(study: Study, results: Sequence[Result], path: Path, caption: str) -> None:
+    """The study's figure as a PNG file; `caption` says how it came about."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = {"curves": curves, "levels": levels, "dots": dots}[study.figure](study, results)
     figure.suptitle(f"{study.title} ({_seeds(results)})", fontsize=11)
-    save(figure, path)
+    save(figure, path, caption)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """The figure as a PNG file of at most 128 colours, which is a third of the size."""
+def save(figure: Figure, path: Path, caption: str) -> None:
+    """The figure over its caption, as a PNG file of at most 128 colours, which is a third of the size."""
+    figure.supxlabel(caption, x=0.01, ha="left", fontsize=6.5, color="#555555")
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=DPI)
     Image.open(buffer).convert("RGB").quantize(128).save(path, optimize=True)

@@ -93,9 +93,9 @@ class Result:
         grid = np.linspace(0, min(curve.seconds[-1] for curve in cut), GRID)
         return _band(grid, np.stack([np.interp(grid, c.seconds, c.accuracy) for c in cut]), "seconds")
 
-    def ratios(self, baseline: "Result") -> dict[float, Ratio]:
-        """Tokens to each of `LEVELS` that a run of either reached, over the baseline's."""
-        ratios = {level: ratio_to(self.curves, baseline.curves, level, self.tokens) for level in LEVELS}
+    def ratios(self, baseline: "Result", unit: str = "tokens") -> dict[float, Ratio]:
+        """Tokens or seconds to each of `LEVELS` that a run of either reached, over the baseline's."""
+        ratios = {level: ratio_to(self.curves, baseline.curves, level, self.tokens, unit) for level in LEVELS}
         return {level: ratio for level, ratio in ratios.items() if ratio.reached or ratio.baseline_reached}
 
 
@@ -132,7 +132,9 @@ def as_json(result: Result, baseline: Result | None) -> dict:
     }
     if baseline is not None:
         numbers["mean_over_grpo"] = asdict(result.over(baseline))
-        numbers["tokens_to_over_grpo"] = {str(at): asdict(ratio) for at, ratio in result.ratios(baseline).items()}
+        for unit in ("tokens", "seconds"):
+            ratios = result.ratios(baseline, unit)
+            numbers[f"{unit}_to_over_grpo"] = {str(at): asdict(ratio) for at, ratio in ratios.items()}
     return numbers
 
 

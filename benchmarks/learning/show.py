@@ -20,31 +20,50 @@ from tempo_trl.hub.provenance import commit_of, read_record
 
 
 def print_results(study: Study, results: Sequence[Result], console: Console) -> None:
-    """One table a panel: accuracy, difference to GRPO, learning rate, cost, and tokens to accuracies over GRPO's."""
+    """Two tables a panel: accuracy, difference to GRPO, learning rate and cost; times to accuracies over GRPO's."""
     for panel in dict.fromkeys(result.arm.panel for result in results):
-        console.print(_table(study, [result for result in results if result.arm.panel == panel], panel))
+        own = [result for result in results if result.arm.panel == panel]
+        console.print(_table(study, own, panel))
+        levels = [level for level in LEVELS if any(level in _ratios(result, own, "tokens") for result in own)]
+        if levels:
+            console.print(_ratio_table(own, levels))
 
 
 def _table(study: Study, results: Sequence[Result], panel: str) -> Table:
     seeds, tokens = len(results[0].curves), results[0].tokens
     table = Table(
         title=f"{study.title}{', ' if panel else ''}{panel}: {tokens / 1000:,.0f} thousand tokens, {seeds} seed(s)",
-        caption="accuracy in percent, interquartile mean [95% bootstrap]; tokens to an accuracy as a ratio to GRPO's, "
-        "paired by seed: > or < where runs never got there (how many did, GRPO's runs after the comma)",
+        caption="accuracy in percent, interquartile mean [95% bootstrap]",
         box=SIMPLE_HEAD,
     )
-    levels = [level for level in LEVELS if any(level in _ratios(result, results) for result in results)]
-    headings = ("", "final", "mean", "mean - grpo", "rate", "seconds", "CPU s", *(f"to {at:.0%}" for at in levels))
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading else "left")
+    _columns(table, ("", "final", "mean", "mean - grpo", "rate", "seconds", "CPU s"))
     for result in results:
-        table.add_row(*_cells(result, results), *(str(_ratios(result, results).get(at, "")) for at in levels))
+        table.add_row(*_cells(result, results))
     return table
 
 
-def _ratios(result: Result, results: Sequence[Result]) -> dict:
+def _columns(table: Table, headings: Sequence[str]) -> None:
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading else "left")
+
+
+def _ratio_table(results: Sequence[Result], levels: Sequence[float]) -> Table:
+    table = Table(
+        title="Tokens, then seconds, to an accuracy as a ratio to GRPO's",
+        caption="paired by seed; > or < where runs never got there: (how many did, how many of GRPO's)",
+        box=SIMPLE_HEAD,
+    )
+    units = ("tokens", "seconds")
+    _columns(table, ("", *(f"{unit} to {at:.0%}" for unit in units for at in levels)))
+    for result in results:
+        ratios = [_ratios(result, results, unit).get(at, "") for unit in units for at in levels]
+        table.add_row(result.arm.label, *map(str, ratios))
+    return table
+
+
+def _ratios(result: Result, results: Sequence[Result], unit: str) -> dict:
     baseline = baseline_of(result, results)
-    return {} if baseline is None or baseline is result else result.ratios(baseline)
+    return {} if baseline is None or baseline is result else result.ratios(baseline, unit)
 
 
 def _cells(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
@@ -61,8 +80,7 @@ def print_sweep(tried: Sequence[Tried], console: Console) -> None:
         return
     rates = sorted({one.learning_rate for one in tried})
     table = Table(title="Sweep of learning rates: mean accuracy over the budget, in percent", box=SIMPLE_HEAD)
-    for heading in ("", *(f"{rate:g}" for rate in rates), "taken"):
-        table.add_column(heading, justify="right" if heading else "left")
+    _columns(table, ("", *(f"{rate:g}" for rate in rates), "taken"))
     for label in dict.fromkeys(one.label for one in tried):
         means = {one.learning_rate: np.mean(one.mean_accuracy) for one in tried if one.label == label}
         edge = " (edge)" if at_edge(tried, label) else ""
@@ -101,6 +119,14 @@ def provenance(results: Sequence[Result], command: str) -> dict:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
         "runs": len(runs),
     }
+
+
+def caption(results: Sequence[Result], command: str) -> str:
+    """One line under a figure."""
+    about = provenance(results, command)
+    commits = ", ".join(commit[:7] for commit in about["commits_of_runs"])
+    seeds = about["seeds"][0] if len(about["seeds"]) == 1 else f"{about['seeds'][0]}-{about['seeds'][-1]}"
+    return f"{command}   runs at commit {commits or 'unknown'}, seeds {seeds}, {about['machine']}"
 
 
 def _start(result: Result) -> dict:

@@ -60,10 +60,15 @@ def tokens_to(curve: TokenCurve, level: float) -> float | None:
     return None if reached is None else float(np.interp(reached, curve.curve.generations, curve.tokens))
 
 
+def seconds_to(curve: TokenCurve, level: float, tokens: float) -> float | None:
+    """Seconds of training until the curve first reaches an accuracy; None if not before it generated `tokens`."""
+    return time_to(curve.at(tokens), level, "seconds")
+
+
 @dataclass(frozen=True)
 class Ratio:
     """
-    A method's tokens to an accuracy over the baseline's.
+    A method's tokens or seconds to an accuracy over the baseline's.
 
     Args:
         value, low, high (`float`, *optional*):
@@ -91,28 +96,38 @@ class Ratio:
         return f"{self.sign.replace('=', '')}{self.value:.2f}{interval}{counts}"
 
 
-def ratio_to(own: Sequence[TokenCurve], baseline: Sequence[TokenCurve], level: float, tokens: float) -> Ratio:
+def ratio_to(
+    own: Sequence[TokenCurve], baseline: Sequence[TokenCurve], level: float, tokens: float, unit: str = "tokens"
+) -> Ratio:
     """
     The [`Ratio`] at `level`, of runs that are pairs (same start, same seed) and generated `tokens` each.
 
-    Resampled seeds take both of a pair.
+    Resampled seeds take both of a pair. `unit` is what passes until then: `"tokens"` or `"seconds"`.
     """
     seeds = [curve.curve.seed for curve in own]
     if seeds != [curve.curve.seed for curve in baseline]:
         raise ValueError(f"runs are paired by seed: got {seeds} and {[curve.curve.seed for curve in baseline]}.")
-    ours, theirs = (np.array([_or_nan(tokens_to(c, level), tokens) for c in runs]) for runs in (own, baseline))
-    counts = int(np.isfinite(ours).sum()), int(np.isfinite(theirs).sum()), len(seeds)
+    ours, theirs = (np.array([_arrival(c, level, tokens, unit) for c in runs]) for runs in (own, baseline))
+    arrived = [np.isfinite(runs[:, 0]) for runs in (ours, theirs)]
+    counts = int(arrived[0].sum()), int(arrived[1].sum()), len(seeds)
     late, base_late = counts[0] < counts[2], counts[1] < counts[2]
     if late and base_late:
         return Ratio(None, None, None, "?", *counts)
-    pairs = np.nan_to_num(np.stack([ours, theirs], axis=-1), nan=tokens)  # (seeds, 2)
+    pairs = np.stack(
+        [np.where(at, runs[:, 0], runs[:, 1]) for at, runs in zip(arrived, (ours, theirs), strict=True)], axis=-1
+    )
     low, high = interval(pairs, _ratio_of_iqms)
     sign = ">" if late else "<" if base_late else "="
     return Ratio(float(_ratio_of_iqms(pairs, 0)), float(low), float(high), sign, *counts)
 
 
-def _or_nan(reached: float | None, tokens: float) -> float:
-    return np.nan if reached is None or reached > tokens else max(reached, 1.0)
+def _arrival(curve: TokenCurve, level: float, tokens: float, unit: str) -> tuple[float, float]:
+    """When the curve reached the level, NaN if not in its budget; and when its budget ended."""
+    if unit == "seconds":
+        reached, end, least = seconds_to(curve, level, tokens), float(curve.at(tokens).seconds[-1]), 1e-3
+    else:
+        reached, end, least = tokens_to(curve, level), tokens, 1.0
+    return (np.nan if reached is None or reached > end else max(reached, least)), end
 
 
 def _ratio_of_iqms(pairs: np.ndarray, axis: int) -> np.ndarray:

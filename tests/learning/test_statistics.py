@@ -9,7 +9,7 @@ from benchmarks.learning.chain import Chain
 from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
 from benchmarks.learning.figures import spread
 from benchmarks.learning.results import Measured, Result, as_json, without_nan
-from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, tokens_to
+from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, seconds_to, tokens_to
 from benchmarks.learning.studies import STUDIES, SWEEP_SEEDS, Arm, study
 from tempo_trl.demo.methods import TokenCurve
 from tempo_trl.demo.results import Curve
@@ -70,6 +70,17 @@ def test_a_ratio_is_of_the_interquartile_means_of_times():
     ratio = ratio_to(straight([0.8, 0.8]), straight([0.4, 0.4]), 0.4, 100)
     assert (ratio.value, ratio.low, ratio.high, ratio.sign) == (pytest.approx(0.5),) * 3 + ("=",)
     assert str(ratio) == "0.50 [0.50, 0.50]"
+
+
+def test_seconds_to_an_accuracy_are_another_ratio_than_tokens():
+    """The baseline takes twice as long for the same tokens."""
+    ours, theirs = [curve([0, 100], [0.0, 1.0])], [curve([0, 50, 100], [0.0, 0.5, 1.0])]
+    assert ratio_to(ours, theirs, 0.5, 100).value == pytest.approx(1)
+    assert ratio_to(ours, theirs, 0.5, 100, "seconds").value == pytest.approx(0.5)
+    assert seconds_to(theirs[0], 0.75, 100) == pytest.approx(15)
+    assert seconds_to(theirs[0], 0.75, 60) is None
+    late = ratio_to([curve([0, 100], [0.0, 0.4])], theirs, 0.5, 100, "seconds")
+    assert (late.sign, late.value) == (">", pytest.approx(10 / 10))
 
 
 def test_pairs_stay_together_where_seeds_are_resampled():
