@@ -18,6 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     """0 where all studies were carried out, 1 where a run failed, 130 after Ctrl-C."""
     from rich.console import Console
 
+    from benchmarks.learning.starts import Untaught
     from benchmarks.learning.studies import STUDIES
     from benchmarks.learning.workers import Failed
 
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for name in arguments.studies:
             _carry_out(name, arguments, console)
-    except Failed as error:
+    except (Failed, Untaught) as error:
         console.print(str(error), markup=False, highlight=False)
         return 1
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tempo_trl.demo.task import draw_problems, slipped_solution, worked_solution
 
 PHRASES = (";;", "??", ";?", "?;")
+FIRST_LESSONS = 0.6  # share of the lessons that do not slip: sums are learned from right ones, in half the time
 _PHRASE = re.compile(r"[;?]{2}(?=[0-9][+-])")
 
 
@@ -71,8 +72,9 @@ class Chain:
         return worked_solution(problem)[-1]
 
     def start_solution(self, problem: str, rng: random.Random, taught: float = 1.0) -> str:
-        """A solution as the starting policy learns to write them: it slips."""
-        return worded(slipped_solution(problem, rng, self.slip_rate), self.wording, rng)
+        """A solution as the starting policy learns to write them: at first a right one, then one that slips."""
+        slip_rate = self.slip_rate if taught >= FIRST_LESSONS else 0.0
+        return worded(slipped_solution(problem, rng, slip_rate), self.wording, rng)
 
 
 def slip_rate_for(accuracy: float, steps: int) -> float:

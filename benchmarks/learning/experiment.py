@@ -14,7 +14,7 @@ from benchmarks.learning.statistics import mean_accuracy
 from benchmarks.learning.studies import SWEEP_SEEDS, Arm, Study, study
 from benchmarks.learning.workers import finish
 
-START_STEPS = 1200
+START_STEPS = 1600
 QUICK_METHODS = ("grpo", "tempo")
 
 
@@ -80,6 +80,8 @@ class Experiment:
         starts = [self._start(arm) for arm in arms]
         for these in ([start.parent for start in starts if start.parent is not None], starts):
             finish(these, self.parallel, self.console, "starting policies")
+        for start in () if self.quick else starts:
+            start.check()
 
     def _start(self, arm: Arm) -> Start:
         return Start(arm.task, self.output / "starts" / f"{arm.task.name}-{self.start_steps}", self.start_steps)

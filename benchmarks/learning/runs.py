@@ -60,7 +60,7 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        return self.output / "runs" / self.start.task.name / self.name
+        return self.output / "runs" / self.start.folder.name / self.name
 
     @property
     def group(self) -> int:

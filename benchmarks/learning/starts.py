@@ -11,7 +11,12 @@ from benchmarks.learning.tasks import HELD_OUT, Task, write_prompts
 WIDTH, LAYERS = 64, 2  # 0.1 million parameters
 BATCH_SIZE, SEED = 64, 0
 LEARNING_RATE, LATER_LEARNING_RATE = 5e-3, 2e-3  # from random weights, from the parent's
+LEAST = 0.7  # of the expected accuracy, from which on a start has learned its task
 PROMPT_ROOM = 48  # tokens of the longest prompt: 42 of a chain of twenty
+
+
+class Untaught(RuntimeError):
+    """A starting policy that has not learned its task."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,19 @@ class Start:
 
     def is_made(self) -> bool:
         return (self.folder / "start.json").exists()
+
+    def check(self) -> None:
+        """
+        Raises:
+            Untaught: the policy is far from the accuracy that it was taught, so learning would start elsewhere.
+        """
+        numbers = json.loads((self.folder / "start.json").read_text())
+        if numbers["measured"] < LEAST * numbers["expected"]:
+            raise Untaught(
+                f"The starting policy in {self.folder} is right on {numbers['measured']:.0%} of held-out problems, "
+                f"and was taught to be on {numbers['expected']:.0%}: its lessons failed. Remove the folder, and raise "
+                "START_STEPS in benchmarks/learning/experiment.py."
+            )
 
     def make(self) -> None:
         """Train the policy, write it and the prompts, and measure it."""
@@ -75,9 +93,10 @@ class Start:
             problems = self.task.draw(BATCH_SIZE, rng, "train")
             return labelled_batch(tokenizer, problems, [self.task.start_solution(p, rng, taught) for p in problems])
 
-        batches = (batch(step / self.train_steps) for step in range(self.train_steps))
-        rate = LEARNING_RATE if self.parent is None else LATER_LEARNING_RATE
-        return supervised(self._untaught(), batches, self.train_steps, rate)
+        steps, rate = self.train_steps, LEARNING_RATE
+        if self.parent is not None:
+            steps, rate = steps // 2, LATER_LEARNING_RATE
+        return supervised(self._untaught(), (batch(step / steps) for step in range(steps)), steps, rate)
 
     def _untaught(self):
         """Random weights, or the parent's."""

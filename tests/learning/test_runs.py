@@ -18,7 +18,7 @@ from benchmarks.learning.chain import Chain
 from benchmarks.learning.plan import Plan
 from benchmarks.learning.results import read_run
 from benchmarks.learning.runs import ROWS, Budget, Run
-from benchmarks.learning.starts import Start
+from benchmarks.learning.starts import Start, Untaught
 from benchmarks.learning.training import TokenClock
 
 REPOSITORY = Path(__file__).parents[2]
@@ -60,6 +60,12 @@ def test_a_quick_study_writes_its_figure_and_numbers(quick):
         assert len(arm["by_tokens"]["iqm"]) == len(arm["by_seconds"]["iqm"]) > 2
         assert arm["runs"][0]["tokens"][-1] >= arm["tokens"]
     assert len({arm["runs"][0]["accuracy"][0] for arm in numbers["results"]}) == 1  # one start, one evaluation of it
+
+
+def test_a_start_that_did_not_learn_its_task_is_refused(quick):
+    """Forty steps teach nothing."""
+    with pytest.raises(Untaught, match="its lessons failed"):
+        quick_run(quick, "tempo").start.check()
 
 
 def test_a_finished_study_is_not_trained_again(quick, monkeypatch):

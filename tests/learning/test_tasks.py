@@ -122,6 +122,13 @@ def test_what_digits_a_policy_writes_does_not_change_its_success(digit):
     assert np.mean(successful(problems, texts)) == pytest.approx(success_probability(1.0), abs=0.03)
 
 
+def test_a_chain_is_taught_right_sums_before_it_is_taught_to_slip():
+    problems = Chain().draw(100, random.Random(0), "train")
+    first, last = ([Chain().start_solution(p, random.Random(1), taught) for p in problems] for taught in (0.5, 0.7))
+    assert first == [worked_solution(p) for p in problems]
+    assert last != first
+
+
 def test_a_start_is_taught_mostly_right_plans_before_it_is_taught_its_own_share():
     rng = random.Random(0)
     problems = Plan().draw(1000, rng, "train")
