@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from tempo_trl.demo.task import draw_problems, slipped_solution, worked_solution
 
 PHRASES = (";;", "??", ";?", "?;")
-FIRST_LESSONS = 0.6  # share of the lessons that do not slip: sums are learned from right ones, in half the time
 _PHRASE = re.compile(r"[;?]{2}(?=[0-9][+-])")
 
 
@@ -27,14 +26,14 @@ class Chain:
     Args:
         steps (`int`, *optional*, defaults to `5`):
             Sums and differences of a problem.
-        slip_rate (`float`, *optional*, defaults to `0.17`):
+        slip_rate (`float`, *optional*, defaults to `0.15`):
             Probability that the starting policy gets a step's result wrong, as `slipped_solution` does.
         wording (`int`, *optional*, defaults to `0`):
             Phrases that may open a step, the first `wording` of `PHRASES`, all alike; 0 for the demonstration's text.
     """
 
     steps: int = 5
-    slip_rate: float = 0.17
+    slip_rate: float = 0.15
     wording: int = 0
 
     reward_func = "tempo_trl.demo.task.correct_answer"
@@ -43,6 +42,11 @@ class Chain:
     def __post_init__(self):
         if not 0 <= self.wording <= len(PHRASES):
             raise ValueError(f"wording is {self.wording}; expected 0 to {len(PHRASES)}, the phrases there are.")
+
+    @property
+    def shipped(self) -> bool:
+        """The base chain is the demonstration's task, and starts from its policy."""
+        return self == Chain()
 
     @property
     def parent(self) -> "Chain | None":
@@ -72,9 +76,8 @@ class Chain:
         return worked_solution(problem)[-1]
 
     def start_solution(self, problem: str, rng: random.Random, taught: float = 1.0) -> str:
-        """A solution as the starting policy learns to write them: at first a right one, then one that slips."""
-        slip_rate = self.slip_rate if taught >= FIRST_LESSONS else 0.0
-        return worded(slipped_solution(problem, rng, slip_rate), self.wording, rng)
+        """A solution as the starting policy learns to write them: it slips."""
+        return worded(slipped_solution(problem, rng, self.slip_rate), self.wording, rng)
 
 
 def slip_rate_for(accuracy: float, steps: int) -> float:

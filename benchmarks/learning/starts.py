@@ -1,4 +1,8 @@
-"""The starting policies: one a task, small, taught on solutions that slip, made once and kept in the output folder."""
+"""The starting policies: one a task, made once and kept in the output folder.
+
+The base chain starts from the demonstration's policy, its variants from that policy after more lessons, and other
+tasks from a smaller one, taught from random weights.
+"""
 
 import json
 import random
@@ -10,7 +14,8 @@ from benchmarks.learning.tasks import HELD_OUT, Task, write_prompts
 
 WIDTH, LAYERS = 64, 2  # 0.1 million parameters
 BATCH_SIZE, SEED = 64, 0
-LEARNING_RATE, LATER_LEARNING_RATE = 5e-3, 2e-3  # from random weights, from the parent's
+LEARNING_RATE = 5e-3
+LATER_LEARNING_RATE, LATER_SHARE = 1e-3, 4  # a quarter of the lessons, where a policy goes on from the parent's
 LEAST = 0.7  # of the expected accuracy, from which on a start has learned its task
 PROMPT_ROOM = 48  # tokens of the longest prompt: 42 of a chain of twenty
 
@@ -61,7 +66,7 @@ class Start:
             )
 
     def make(self) -> None:
-        """Train the policy, write it and the prompts, and measure it."""
+        """Train the policy, or take the shipped one; write it and the prompts, and measure it."""
         from tempo_trl.demo.warm_start import sampled_completions, write_policy  # torch: not needed to plan
 
         write_prompts(self.task, self.prompts)
@@ -85,6 +90,27 @@ class Start:
         return character_tokenizer(self._positions)
 
     def _policy(self):
+        from tempo_trl.demo.policy import load_policy
+
+        if self.task.shipped:
+            return load_policy()[0]
+        if self.parent is None:
+            return self._taught(self._untaught(), self.train_steps, LEARNING_RATE)
+        model = load_policy(self.parent.folder)[0]
+        model.config.max_position_embeddings = self._positions  # rotary: nothing is learned for a position
+        return self._taught(model, max(1, self.train_steps // LATER_SHARE), LATER_LEARNING_RATE)
+
+    def _untaught(self):
+        import torch
+        from transformers import Qwen3ForCausalLM
+
+        from tempo_trl.demo.policy import tiny_policy_config
+
+        torch.manual_seed(SEED)
+        return Qwen3ForCausalLM(tiny_policy_config(WIDTH, LAYERS, self._positions))
+
+    def _taught(self, model, steps: int, learning_rate: float):
+        """`model` after as many batches of solutions as the task would have them."""
         from tempo_trl.demo.warm_start import labelled_batch, supervised
 
         rng, tokenizer = random.Random(SEED), self._tokenizer()
@@ -93,23 +119,7 @@ class Start:
             problems = self.task.draw(BATCH_SIZE, rng, "train")
             return labelled_batch(tokenizer, problems, [self.task.start_solution(p, rng, taught) for p in problems])
 
-        steps, rate = self.train_steps, LEARNING_RATE
-        if self.parent is not None:
-            steps, rate = steps // 2, LATER_LEARNING_RATE
-        return supervised(self._untaught(), (batch(step / steps) for step in range(steps)), steps, rate)
-
-    def _untaught(self):
-        """Random weights, or the parent's."""
-        import torch
-        from transformers import Qwen3ForCausalLM
-
-        from tempo_trl.demo.policy import load_policy, tiny_policy_config
-
-        torch.manual_seed(SEED)
-        model = Qwen3ForCausalLM(tiny_policy_config(WIDTH, LAYERS, self._positions))
-        if self.parent is not None:
-            model.load_state_dict(load_policy(self.parent.folder)[0].state_dict())
-        return model.train()
+        return supervised(model.train(), (batch(step / steps) for step in range(steps)), steps, learning_rate)
 
 
 def rewards(task: Task, problems: list[str], completions: list[str]) -> list[float]:

@@ -8,7 +8,8 @@ from benchmarks.learning.plan import Plan
 from benchmarks.learning.runs import Budget
 from benchmarks.learning.tasks import Task
 
-LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
+LEARNING_RATES = (1e-4, 2e-4, 4e-4, 8e-4)
+PLAN_RATES = (1e-3, 2e-3, 4e-3, 8e-3)  # of a model of an eighth of the size, and of one decision a completion
 SWEEP_SEEDS = (100, 101)  # never those of the final runs: what chose a rate does not report it
 START_ACCURACY = 0.42
 ENTROPY, FIXED = (("rollout", "entropy"),), (("rollout", "fixed"),)
@@ -82,9 +83,8 @@ def _chain() -> Study:
 
 def _plan() -> Study:
     """One character in thirteen is to be learned: longer runs, higher rates."""
-    rates = tuple(2 * rate for rate in LEARNING_RATES)
     title = "Plan: one early decision, noisy execution"
-    return Study("plan", title, _arms(Plan()), swept=True, rates=rates, budget=Budget(20, 10))
+    return Study("plan", title, _arms(Plan()), swept=True, rates=PLAN_RATES, budget=Budget(20, 10))
 
 
 def _wording() -> Study:
@@ -102,7 +102,7 @@ def _length() -> Study:
 
 
 def _slip() -> Study:
-    rates = (0.1, Chain().slip_rate, 0.3)
+    rates = (0.08, Chain().slip_rate, 0.25)
     arms = (arm for rate in rates for arm in _arms(Chain(slip_rate=rate), FEW, f"slip rate {rate:g}"))
     return Study("slip", "Slip rate of the starting policy", tuple(arms), knob="slip rate")
 

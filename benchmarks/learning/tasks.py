@@ -17,6 +17,7 @@ class Task(Protocol):
     expected_accuracy: float  # of the starting policy
     reward_func: str  # dotted path
     delimiters: tuple[str, ...]  # after which an entropy tree may split
+    shipped: bool  # whether it starts from the policy that the package ships
     parent: "Task | None"  # whose starting policy its own is taught from, if not from random weights
 
     def draw(self, n: int, rng: random.Random, split: str) -> list[str]: ...

@@ -8,10 +8,11 @@ import pytest
 from benchmarks.learning import plan
 from benchmarks.learning.chain import PHRASES, Chain, plain, slip_rate_for, worded
 from benchmarks.learning.plan import Plan, first_failure, luck, right_plan, success_probability, successful
-from benchmarks.learning.starts import PROMPT_ROOM, rewards
+from benchmarks.learning.starts import PROMPT_ROOM, Start, rewards
 from benchmarks.learning.tasks import rows
-from tempo_trl.demo.policy import CHARACTERS
-from tempo_trl.demo.task import first_slip, worked_solution
+from tempo_trl.demo.policy import CHARACTERS, load_policy
+from tempo_trl.demo.task import STEPS, first_slip, worked_solution
+from tempo_trl.demo.warm_start import SLIP_RATE
 
 TASKS = [Chain(), Chain(wording=1), Chain(3, wording=4), Chain(20, 0.03), Plan()]
 CHAINS = [task for task in TASKS if isinstance(task, Chain)]
@@ -122,11 +123,13 @@ def test_what_digits_a_policy_writes_does_not_change_its_success(digit):
     assert np.mean(successful(problems, texts)) == pytest.approx(success_probability(1.0), abs=0.03)
 
 
-def test_a_chain_is_taught_right_sums_before_it_is_taught_to_slip():
-    problems = Chain().draw(100, random.Random(0), "train")
-    first, last = ([Chain().start_solution(p, random.Random(1), taught) for p in problems] for taught in (0.5, 0.7))
-    assert first == [worked_solution(p) for p in problems]
-    assert last != first
+def test_the_base_chain_is_the_demonstration_s_task_and_starts_from_its_policy(tmp_path):
+    assert (Chain().steps, Chain().slip_rate) == (STEPS, SLIP_RATE)
+    start = Start(Chain(), tmp_path, 1)
+    start.make()
+    start.check()
+    ours, shipped = (load_policy(folder)[0].state_dict() for folder in (tmp_path, None))
+    assert all(ours[name].equal(weight) for name, weight in shipped.items())
 
 
 def test_a_start_is_taught_mostly_right_plans_before_it_is_taught_its_own_share():
