@@ -27,8 +27,8 @@ DONE = "finished.json"
 class Budget:
     """Tokens that a run generates, as `generations` of `ROWS` full completions, and its evaluations on the way."""
 
-    generations: int = 12
-    evaluations: int = 12
+    generations: int = 8
+    evaluations: int = 8
 
 
 @dataclass(frozen=True)
