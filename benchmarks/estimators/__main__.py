@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.estimators.evidence import Effort, commit, provenance, write
-from benchmarks.estimators.questions import adaptive, coefficient, credit, entropy, trees, where
+from benchmarks.estimators.questions import adaptive, coefficient, credit, entropy, signals, trees, where
 
 QUESTIONS = {
     "where": where,
@@ -23,6 +23,7 @@ QUESTIONS = {
     "trees": trees,
     "entropy": entropy,
     "credit": credit,
+    "signals": signals,
 }
 QUICK_BATCHES, QUICK_BUDGET = 3, 480
 

@@ -68,7 +68,7 @@ def tempo(td_coef: float, forced_tokens: str = "keep") -> Callable[[Sample, Toke
 
     def credit(sample: Sample, _: TokenTree) -> Credit:
         width, weights = sample.ids.shape[1], sample.leaf_weights
-        advantages, _ = credit_tokens(sample.prefixes, _outcome(sample), width, td_coef, weights)
+        advantages, _ = credit_tokens(sample.prefixes, outcome(sample), width, td_coef, weights)
 
         def values() -> torch.Tensor:
             group = sample.ids, sample.lengths, sample.rewards, sample.num_generations
@@ -91,14 +91,14 @@ def adaptive(batches: int = 8) -> Callable[[Sample, TokenTree], Credit]:
     """The prefix baseline with learned shrinkage: each batch by the covariance of so many batches before it."""
 
     def credit(sample: Sample, _: TokenTree) -> Credit:
-        parts = [_over_baseline(batch, covariance) for batch, covariance in _learning(sample, batches)]
+        parts = [_over_baseline(batch, covariance) for batch, covariance in learning(sample, batches)]
         advantages, weights = (
             torch.cat([getattr(part, name) for part in parts]) for name in ("advantages", "weights")
         )
         return Credit(advantages, lambda: values(sample), weights)
 
     def values(sample: Sample) -> torch.Tensor:
-        return torch.cat([_over_baseline(batch, learned).values() for batch, learned in _learning(sample, batches)])
+        return torch.cat([_over_baseline(batch, learned).values() for batch, learned in learning(sample, batches)])
 
     return credit
 
@@ -112,14 +112,14 @@ def grpo_lambda(
     """
 
     def credit(sample: Sample, tree: TokenTree) -> Credit:
-        outcome = tempo(0.0)(sample, tree)
-        advantages, mask = outcome.advantages.clamp(min=min_advantage), torch.ones_like(outcome.advantages)
+        grpo = tempo(0.0)(sample, tree)
+        advantages, mask = grpo.advantages.clamp(min=min_advantage), torch.ones_like(grpo.advantages)
         if update == "weight":
-            return Credit(advantages * trace_weights(mask, decay, style), outcome.values)
+            return Credit(advantages * trace_weights(mask, decay, style), grpo.values)
         logps = torch.zeros_like(advantages, requires_grad=True)
         ratio = (logps - traced_reference(logps, logps.detach(), mask, decay, style)).exp()
         (traced,) = torch.autograd.grad((ratio * advantages).sum(), logps)
-        return Credit(traced, outcome.values)
+        return Credit(traced, grpo.values)
 
     return credit
 
@@ -153,14 +153,15 @@ def _gae(sample: Sample, values: torch.Tensor, lam: float) -> Credit:
     return Credit(gae(at_last_token(sample.rewards, mask), values, mask, 1.0, lam)[0], lambda: values)
 
 
-def _outcome(sample: Sample) -> torch.Tensor:
+def outcome(sample: Sample) -> torch.Tensor:
+    """Outcome advantages of the completions, not scaled: `(B,)`."""
     return outcome_advantages(sample.rewards, sample.num_generations, "none")
 
 
 def _over_baseline(sample: Sample, shrinkage: float | PrefixCovariance) -> Credit:
     width, weights, size = sample.ids.shape[1], sample.leaf_weights, sample.num_generations
     segments = None if sample.trees is None else sample.branches.segment
-    advantages = baseline_tokens(sample.prefixes, _outcome(sample), width, shrinkage, segments)
+    advantages = baseline_tokens(sample.prefixes, outcome(sample), width, shrinkage, segments)
 
     def values() -> torch.Tensor:
         return prefix_baselines(sample.ids, sample.lengths, sample.rewards, size, shrinkage, segments)
@@ -172,7 +173,7 @@ def _factor(sample: Sample, weights: torch.Tensor | None) -> torch.Tensor | None
     return None if weights is None else sample.num_generations * weights
 
 
-def _learning(sample: Sample, batches: int) -> Iterator[tuple[Sample, PrefixCovariance]]:
+def learning(sample: Sample, batches: int) -> Iterator[tuple[Sample, PrefixCovariance]]:
     """Each batch with the covariance of those before it, to be used before the next is asked for."""
     covariance = PrefixCovariance(batches)
     for k in range(len(sample.tokens)):
@@ -183,8 +184,10 @@ def _learning(sample: Sample, batches: int) -> Iterator[tuple[Sample, PrefixCova
 
 def _each_leaf_once(sample: Sample) -> torch.Tensor:
     """Outcomes for the covariance: a completion that is handed over twice makes no pair."""
-    outcome = _outcome(sample)
-    return outcome if sample.trees is None else outcome.masked_fill(grown_trees.repeated_rows(sample.trees), torch.nan)
+    outcomes = outcome(sample)
+    return (
+        outcomes if sample.trees is None else outcomes.masked_fill(grown_trees.repeated_rows(sample.trees), torch.nan)
+    )
 
 
 def _forced(sample: Sample, credit: Credit, forced_tokens: str) -> Credit:

@@ -8,9 +8,12 @@ import pytest
 
 from benchmarks.estimators.__main__ import QUESTIONS, QUICK_BATCHES, main
 from benchmarks.estimators.drawing import spans
-from benchmarks.estimators.questions import adaptive, coefficient, trees, where
+from benchmarks.estimators.measure import SEED, sampled
+from benchmarks.estimators.questions import adaptive, coefficient, signals, trees, where
+from benchmarks.estimators.rollouts import Independent
+from benchmarks.estimators.task import Task
 
-ROWS = {"where": 12, "coefficient": 15, "adaptive": 3, "trees": 15, "entropy": 14, "credit": 31}
+ROWS = {"where": 12, "coefficient": 15, "adaptive": 3, "trees": 15, "entropy": 14, "credit": 31, "signals": 3}
 
 
 def finite(record: dict) -> bool:
@@ -58,6 +61,23 @@ def test_random_tasks_are_tasks_and_differ():
     drawn = [adaptive.random_task(rng, seed) for seed in range(20)]
     assert len({task for task, _ in drawn}) == 20
     assert all(0.05 < task.tree().values[0] < 0.99 for task, _ in drawn)
+
+
+def test_prefixes_explain_an_early_decision_and_not_a_late_one():
+    early, late = (signals.logged(sampled(Task((at,)).tree(), Independent(16), 20, SEED)) for at in (0, 9))
+    assert early["prefix_explained"] > 0.9 and late["prefix_explained"] < 0.1
+    assert 0 < early["td_share"] < 1 and 0 < late["td_share"] < 1
+
+
+def test_quarters_hold_every_task_in_order():
+    records = [{"td_share": share} for share in (0.5, 0.1, 0.4, 0.2, 0.3)]
+    bands = signals.bands(records, "td_share")
+    assert [(low, high, len(rows)) for low, high, rows in bands] == [
+        (0.1, 0.2, 2),
+        (0.3, 0.3, 1),
+        (0.4, 0.4, 1),
+        (0.5, 0.5, 1),
+    ]
 
 
 def test_the_tasks_above_and_below_are_counted_by_two_standard_errors():
