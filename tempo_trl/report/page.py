@@ -23,6 +23,7 @@ CURVES = {
     "reward": ("reward", "mean reward in training"),
     "eval_reward": ("reward in evaluation", "mean reward in evaluation"),
     "tempo/td_share": ("share of TD credit", "sum |TD| / sum (|outcome| + |TD|)"),
+    "tempo/prefix_explained": ("explained by prefixes", "share of the rewards' variance that shared prefixes explain"),
     "tempo/branch_nodes": ("branch nodes", "states with two different next tokens, a group"),
     "first_branch": ("first branch", "tokens before the first parting of a group, mean of the recorded ones"),
     "tempo/branch_depth": ("branch depth", "tokens before a branch node, mean"),

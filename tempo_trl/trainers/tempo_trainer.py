@@ -90,10 +90,13 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
     _config_cls = TEMPOConfig
 
     @cached_property
-    def _covariance(self) -> PrefixCovariance | None:
-        """What a prefix baseline has learned about its shrinkage; None where it does not learn."""
-        learns = self.args.advantage_estimator == "prefix_baseline" and self.args.prefix_shrinkage == "auto"
-        return PrefixCovariance() if learns else None
+    def _covariance(self) -> PrefixCovariance:
+        """How alike rewards are that share a prefix: the learned shrinkage, and in every run what prefixes explain."""
+        return PrefixCovariance()
+
+    @property
+    def _learns_shrinkage(self) -> bool:
+        return self.args.advantage_estimator == "prefix_baseline" and self.args.prefix_shrinkage == "auto"
 
     def _tree_rollout(self, args):
         grow = {"fixed": grown_trees.fixed, "entropy": grown_trees.entropy}.get(args.rollout)
@@ -117,6 +120,8 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
             self._use_advantages(output, self._over_baseline(tree, groups, weights)[own_tokens])
         elif self.args.td_coef > 0 or self._trees is not None:
             self._use_advantages(output, advantages[own_tokens])
+        if self.model.training:
+            self._learn_covariance(tree, groups)  # after its use: a baseline may not look at the rewards it is for
         self._treat_trees(output)
         self._log_trees(output, td[own_tokens], None if weights is None else weights[groups.own])
 
@@ -126,13 +131,10 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         self._log_credit(output, td[own_tokens].to(outcome.device), {} if lone else sums)
 
     def _over_baseline(self, tree: PrefixTree, groups: WholeGroups, weights: torch.Tensor | None) -> torch.Tensor:
-        """Advantages over the prefix baseline; the covariance learns from the batch after its use, never before."""
         columns = groups.completion_ids.shape[1]
-        shrinkage = self._covariance if self._covariance is not None else self.args.prefix_shrinkage
+        shrinkage = self._covariance if self._learns_shrinkage else self.args.prefix_shrinkage
         segments = None if self._trees is None else branches(self._trees, columns).segment
         advantages = baseline_tokens(tree, groups.outcome, columns, shrinkage, segments)
-        if self._covariance is not None and self.model.training:
-            self._learn_covariance(tree, groups)
         return advantages if weights is None else advantages * (tree.num_generations * weights.float())[:, None]
 
     def _learn_covariance(self, tree: PrefixTree, groups: WholeGroups) -> None:
@@ -145,6 +147,8 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         self._covariance.update(sum(statistics, PairStatistics()))
         metrics = self._metrics["train"]
         metrics["tempo/prefix_explained"].append(self._covariance.explained)
+        if not self._learns_shrinkage:
+            return
         for depth, covariance in zip(COVARIANCE_DEPTHS, self._covariance(COVARIANCE_DEPTHS).tolist(), strict=True):
             metrics[f"tempo/prefix_covariance_{depth}"].append(covariance)
 
@@ -173,12 +177,12 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         self._log_table(output, {n: rows[:, 0] / rows[:, 1].where(rows[:, 1] > 0, 1.0) for n, rows in credit.items()})
 
     def _save_rng_state(self, output_dir):
-        if self._covariance is not None and self.args.should_save:
+        if self.args.should_save:
             Path(output_dir, COVARIANCE_FILE).write_text(json.dumps(self._covariance.state_dict()))
         super()._save_rng_state(output_dir)
 
     def _load_rng_state(self, checkpoint):
         super()._load_rng_state(checkpoint)
         saved = Path(checkpoint, COVARIANCE_FILE) if checkpoint is not None else None
-        if self._covariance is not None and saved is not None and saved.exists():
+        if saved is not None and saved.exists():
             self._covariance.load_state_dict(json.loads(saved.read_text()))

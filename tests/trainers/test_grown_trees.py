@@ -10,6 +10,7 @@ from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import segment_values
 from tempo_trl.rollout.tree import branches
+from tempo_trl.trainers.grown_trees import repeated_rows
 
 from ..credit.groups import as_tensors
 from .every_method import trainer_of
@@ -129,6 +130,23 @@ def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_e
     assert entry["tempo/prefix_explained"] == trainer._covariance.explained
     for depth in (1, 4, 16, 64, 256):
         assert entry[f"tempo/prefix_covariance_{depth}"] == trainer._covariance([depth])[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("tempo", {}), ("tempo", {"td_coef": 0.0}), ("prefix_baseline", {"prefix_shrinkage": 2.0}), (ROLLOUTS[1], {})],
+)
+def test_every_run_logs_what_prefixes_explain_of_its_rewards(method, options, tiny_model, tmp_path):
+    trainer, covariance = run(method, tiny_model, tmp_path, **options), PrefixCovariance()
+    for batch in trainer.batches:
+        ids, lengths, rewards, size = inputs_of(batch)
+        outcome = outcome_advantages(rewards, size)
+        if batch.get("trees"):
+            outcome = outcome.masked_fill(repeated_rows(batch["trees"]), torch.nan)
+        covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome))
+    entry = trainer.state.log_history[-2]
+    assert entry["tempo/prefix_explained"] == pytest.approx(covariance.explained, rel=1e-4)
+    assert covariance.variance > 0 and "tempo/prefix_covariance_1" not in entry
 
 
 def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):

@@ -15,6 +15,7 @@ METRICS = {
     "unique_tokens",
     "duplicates",
     "flat_groups",
+    "prefix_explained",
 }
 
 
@@ -45,6 +46,8 @@ def test_metrics_of_the_hand_worked_group(tiny_model, tmp_path):
         "unique_tokens": (13 + 3 + 9) / 52,
         "duplicates": 1 / 4,
         "flat_groups": 0,
+        # Only the two that are alike earn alike beyond what their groups do: C is capped at 0.98 of the variance.
+        "prefix_explained": (0.98 + 0 + 0 + 0.98) / 4,
     }
     assert {key.removeprefix("tempo/") for key in logged if key.startswith("tempo/")} == METRICS == expected.keys()
     for name, value in expected.items():
