@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from tempo_trl.credit.advantages import flat_groups, prefix_tree
+from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
 from tempo_trl.report.folding import Group, branches
 from tempo_trl.report.metrics import credit_sums, tree_sums
 from tempo_trl.report.pieces import one_line, readable
@@ -15,6 +16,7 @@ CONTEXT = 24  # characters on each side of an example
 EXAMPLES = 2  # of a token, of each sign
 BINS = 24  # of the histogram over depth, at most
 TOP = 20
+ENOUGH = 30  # groups with different rewards, from which on what prefixes explain is more than chance
 RARE = 5  # a token seen less often has no mean entropy worth a rank
 
 
@@ -64,6 +66,7 @@ class RunStatistics:
         self.tokens: dict[str, TokenRecord] = defaultdict(TokenRecord)
         self.first_branch: dict[int, list[float]] = defaultdict(list)
         self.series: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        self._pairs = PairStatistics()
         self._depths = np.zeros((3, 0))
         self._by_entropy: list[tuple[np.ndarray, np.ndarray]] = []  # (entropies, |TD|) of the tokens of the loss
 
@@ -74,6 +77,7 @@ class RunStatistics:
             self.groups += 1
             self.flat += int(np.nanmin(group.rewards) >= np.nanmax(group.rewards)) if _scored(group) else 1
             firsts += self._add_first_branch(group)
+            self._pairs += _pair_statistics(group)
             for row in range(len(group.ids)):
                 self._add_row(group, row)
         if groups:
@@ -134,6 +138,14 @@ class RunStatistics:
             if denominator:
                 self.series[name].append((step, float(numerator / denominator)))
 
+    def explained(self) -> float | None:
+        """Share of the rewards' variance that the longest shared prefix explains; None of too few groups to tell."""
+        if self._pairs.groups < ENOUGH:
+            return None
+        covariance = PrefixCovariance()
+        covariance.update(self._pairs)
+        return covariance.explained
+
     def depth_bins(self) -> list[dict]:
         """Shares of tokens, GRPO's credit and |TD| that lie in ranges of depth, `from` and `to` inclusive."""
         depth = self._depths.shape[1]
@@ -172,6 +184,14 @@ class RunStatistics:
 
 def _scored(group: Group) -> bool:
     return not np.isnan(group.rewards).all()
+
+
+def _pair_statistics(group: Group) -> PairStatistics:
+    lengths = torch.tensor([len(row) for row in group.ids])
+    ids = torch.zeros(len(lengths), int(lengths.max()), dtype=torch.long)
+    for row, own in enumerate(group.ids):
+        ids[row, : len(own)] = torch.tensor(own)
+    return pair_statistics(prefix_tree(ids, lengths, len(lengths)), torch.tensor(group.outcome, dtype=torch.float64))
 
 
 def _sums(groups: list[Group], size: int) -> dict[str, tuple[float, float]]:

@@ -71,6 +71,29 @@ def test_the_words_fit_the_share(share, begins):
     assert line["head"].startswith(f"{share:.1%} of the credit in a run")
 
 
+EARLY, LATE = (
+    [list(text) for text in ("aab", "aac", "bba", "bbc")],
+    [list(text) for text in ("xaa", "xab", "ybb", "yba")],
+)
+
+
+@pytest.mark.parametrize(("completions", "explained", "says"), [(EARLY, 0.98, "about half"), (LATE, 0.0, "none")])
+def test_the_words_say_what_prefixes_explain_of_the_rewards(completions, explained, says, tmp_path):
+    """Rewards that the first token decides, and rewards that the last one does: those who part late earn unlike."""
+    rewards = [1.0, 1.0, 0.0, 0.0] if completions is EARLY else [1.0, 0.0, 0.0, 1.0]
+    groups = [rows_of(completions, rewards, group=group) for group in range(30)]
+    statistics = statistics_of(tmp_path, *groups)
+    assert statistics.explained() == pytest.approx(explained)
+    line = words.honest_line(None, statistics)["words"]
+    assert f"explain {explained:.0%} of the variance" in line and f"in {says} of them" in line
+
+
+def test_few_groups_do_not_tell_what_prefixes_explain(tmp_path):
+    statistics = statistics_of(tmp_path, *[rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(29)])
+    assert statistics.explained() is None
+    assert "explain" not in words.honest_line(None, statistics)["words"]
+
+
 def test_tokens_are_ranked_by_their_sum_of_td(tmp_path):
     statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
     ranked = dict(statistics.top_td())
