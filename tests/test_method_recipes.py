@@ -5,10 +5,10 @@ import re
 import pytest
 
 from tempo_trl.geometry import tree_kind
-from tempo_trl.recipe_files import recipes_folder
+from tempo_trl.recipe_files import recipe_path, recipes_folder
 
 from .test_paper_recipes import ALL, COLUMNS, GIB, GRID, MODELS, OF_THE_DATASET, estimate_of, parts
-from .test_recipes import PAPER, arguments_on, devices_of, differing, of_the_method
+from .test_recipes import PAPER, RECOMMENDED, arguments_on, devices_of, differing, of_the_method
 
 README = (recipes_folder() / "README.md").read_text()
 PPO = "qwen3-1.7b/math/two_gpus/ppo"
@@ -30,6 +30,25 @@ def test_methods_are_told_apart_by_their_own_keys():
         assert differing(name, f"{name.rpartition('/')[0]}/grpo") == of_the_method(name)
     name = "qwen3-1.7b/math/trees/treerpo_entropy"  # the delimiters are the text's, which are the default
     assert differing(name, "qwen3-1.7b/math/trees/grpo") == of_the_method(name) - {"tree_delimiters"}
+
+
+def test_the_recommended_recipe_samples_as_many_tokens_and_differs_in_what_its_header_says(args_of):
+    (name,) = RECOMMENDED
+    beside = f"{name.rpartition('/')[0]}/prefix_baseline"
+    assert differing(name, beside) == {"num_generations", "num_train_epochs", "max_steps", "output_dir"}
+    ours, paper = args_of(name), args_of(beside)
+    assert ours.generation_batch_size == paper.generation_batch_size == 1920
+    updates = ours.steps_per_generation // ours.gradient_accumulation_steps
+    assert ours.max_steps == 10 * (7500 // 320) * updates == 1150
+    prompts, size = ours.generation_batch_size // ours.num_generations, ours.num_generations
+    text = recipe_path(name).read_text().replace("\n#", "")
+    assert f"An update sees {prompts // updates} prompts x {size} completions = 1 device x 16 x 24" in text
+    assert (
+        f"{prompts} prompts x {size} completions = 1 device x 16 x 120; {7500 // prompts} generations an epoch" in text
+    )
+    assert (
+        f"{ours.max_steps // updates} generations, 1,150 updates; {230 * 1920 / 7500:.0f} episodes a question" in text
+    )
 
 
 def test_ppo_is_table_2_s(args_of):

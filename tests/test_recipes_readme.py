@@ -10,9 +10,10 @@ from tempo_trl.cli import launch_arguments
 from tempo_trl.geometry import geometry_of, known_prompts
 from tempo_trl.recipe_files import read_recipe, recipe_names, recipe_path, recipes_folder
 
-from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of
+from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of, method_of
 
 METHODS = ("tempo", "grpo", "hepo", "ppo", "prefix_baseline", "grpo_lambda", "treerpo", "treerpo_entropy")
+NAMES = (*METHODS, "tempo_recommended")
 README = (recipes_folder() / "README.md").read_text()
 
 
@@ -30,7 +31,7 @@ def commands() -> list[list[str]]:
 def grid_rows(cell: str, monkeypatch) -> list[str]:
     """The rows of the grid for the recipes of a folder, from its files: methods of which all is the same share one."""
     rows = {}
-    for method in METHODS:
+    for method in NAMES:
         if f"{cell}/{method}" in recipe_names():
             rows.setdefault(grid_columns(f"{cell}/{method}", monkeypatch), []).append(method)
     return [f"| `{cell}` | {', '.join(methods)} | {columns} |" for columns, methods in rows.items()]
@@ -66,7 +67,8 @@ def test_the_grid_is_what_the_files_say(monkeypatch):
 
 
 def test_the_grid_knows_every_method():
-    assert {name.rpartition("/")[2] for name in recipe_names()} == set(METHODS)
+    assert {name.rpartition("/")[2] for name in recipe_names()} == set(NAMES)
+    assert {method_of(name) for name in recipe_names()} == set(METHODS)
 
 
 @pytest.mark.parametrize(("column", "dataset", "paper"), [(1, "math", 220), (2, "medqa", 420)])

@@ -111,7 +111,8 @@ def _group_size() -> Study:
     def changed(arm: Arm, size: int) -> Arm:
         return Arm(arm.label, arm.task, arm.method, (("num_generations", size),), f"G = {size}", arm.tuned_as)
 
-    arms = (changed(arm, size) for size in (3, 5, 7, 9) for arm in _arms(Chain(), ("grpo", "tempo")))
+    sizes, labels = (3, 5, 7, 9, 16), ("grpo", "tempo", "prefix_baseline")  # the paper's, and twice the recipes'
+    arms = (changed(arm, size) for size in sizes for arm in _arms(Chain(), labels))
     return Study("group_size", "Group size at equal generated tokens", tuple(arms), figure="levels", knob="G")
 
 

@@ -1,0 +1,114 @@
+"""docs/evidence.md says what the numbers beside its figures say."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.estimators.__main__ import QUESTIONS
+from benchmarks.learning.studies import STUDIES
+
+REPOSITORY = Path(__file__).parents[1]
+DOCS = REPOSITORY / "docs"
+PAGE = (DOCS / "evidence.md").read_text()
+FIGURES = sorted((DOCS / "evidence").glob("*.png"))
+LEARNED = [name for name in STUDIES if (DOCS / "evidence" / f"learning_{name}.json").exists()]
+TABLES = {"chain": 0.8, "plan": 0.7}  # studies with a table of methods, and the accuracy that it gives times to
+SIGNS = {"=": "", ">": "> ", "<": "< "}
+
+
+def numbers_of(name: str) -> dict:
+    return json.loads((DOCS / "evidence" / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.stem)
+def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure):
+    assert f"](evidence/{figure.name})" in PAGE
+    numbers = numbers_of(figure.stem)
+    origin = numbers.get("provenance", numbers)
+    kind, _, subject = figure.stem.partition("_")
+    assert origin["command"] == f"python -m benchmarks.{kind} {subject}"
+    assert f"`{origin['command']}`" in PAGE
+    commits = origin.get("commits_of_runs") or [origin["commit"]]
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in commits)
+    assert not origin.get("dirty", False)
+    assert origin["machine"] and origin.get("seeds", [origin.get("seed")]) != [None]
+
+
+def test_every_question_and_study_that_was_measured_has_a_page():
+    shown = set(re.findall(r"\]\(evidence/(\w+)\.png\)", PAGE))
+    assert shown == {path.stem for path in FIGURES}
+    assert {f"estimators_{name}" for name in QUESTIONS} <= shown
+
+
+def test_links_lead_somewhere():
+    headings = re.findall("^## (.*)$", PAGE, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+    for target in re.findall(r"\]\(([^)#:]*(?:#[^)]*)?)\)", PAGE):
+        path, _, anchor = target.partition("#")
+        assert (DOCS / path).exists() if path else anchor in anchors, target
+
+
+def test_commands_of_the_page_are_known():
+    for command in re.findall("`(python -m benchmarks[^`]*)`", PAGE):
+        module, subject = shlex.split(command)[2:4]
+        assert subject in {"benchmarks.estimators": [*QUESTIONS, "all"], "benchmarks.learning": STUDIES}[module]
+
+
+def rows_of_signals() -> list[str]:
+    records, rows = numbers_of("estimators_signals")["records"], []
+    for said, low, high in (("under 0.2", 0, 0.2), ("0.2 to 0.4", 0.2, 0.4), ("over 0.4", 0.4, 1)):
+        inside = [r for r in records if low <= r["prefix_explained"] < high]
+        tempo, adaptive = (np.array([r[f"{name} gain"][0] for r in inside]) for name in ("TEMPO", "adaptive"))
+        ahead = f"{(tempo > 1).sum() or 'none'} | {np.median(tempo):.2f} | {(adaptive > 1).sum()}"
+        least = f", by {adaptive.max():.2f} at most" if low == 0 else ""
+        rows.append(f"| {said} | {len(inside)} | {ahead}{least} | {np.median(adaptive):.2f} |")
+    return rows
+
+
+def test_the_table_of_signals_is_that_of_the_numbers():
+    for row in rows_of_signals():
+        assert row in PAGE, row
+
+
+def rows_of_study(name: str, level: float) -> list[str]:
+    return [row_of_arm(arm, level) for arm in numbers_of(f"learning_{name}")["results"]]
+
+
+def row_of_arm(arm: dict, level: float) -> str:
+    cells = [f"`{arm['label']}`", f"{arm['learning_rate']:g}", percent(arm["final"]), percent(arm["mean"])]
+    if arm["label"] == "grpo":
+        return "| " + " | ".join([*cells, "", "1", "1"]) + " |"
+    ratios = [ratio(arm[f"{unit}_to_over_grpo"].get(str(level))) for unit in ("tokens", "seconds")]
+    return "| " + " | ".join([*cells, percent(arm["mean_over_grpo"], "+"), *ratios]) + " |"
+
+
+def percent(measured: dict, sign: str = "") -> str:
+    mean, low, high = (100 * measured[key] for key in ("iqm", "low", "high"))
+    return f"{mean:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
+
+
+def ratio(measured: dict | None) -> str:
+    if measured is None or measured["value"] is None:
+        return "never"
+    return f"{SIGNS[measured['sign']]}{measured['value']:.2f} [{measured['low']:.2f}, {measured['high']:.2f}]"
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name in LEARNED])
+def test_the_table_of_a_study_is_that_of_the_numbers(name):
+    rows = rows_of_study(name, TABLES[name])
+    told = "\n".join(rows)
+    print(f"The rows of {name}, to be pasted into docs/evidence.md:\n\n{told}")
+    assert told in PAGE
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_studies_have_five_seeds_and_equal_tokens(name):
+    numbers = numbers_of(f"learning_{name}")
+    assert numbers["seeds"] == [0, 1, 2, 3, 4]
+    for arm in numbers["results"]:
+        same = [other for other in numbers["results"] if other["panel"] == arm["panel"]]
+        assert {other["tokens"] for other in same} == {arm["tokens"]}
