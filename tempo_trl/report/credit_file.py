@@ -135,7 +135,10 @@ def _ids(line: dict, where: str, tokenizer) -> list[int]:
         raise ValueError(f"{where}: `completion` must be text or a list of token ids, got {completion!r:.60}.")
     if tokenizer is None:
         raise ValueError(f"{where}: `completion` is text: name its tokenizer with --tokenizer, or give token ids.")
-    ids = tokenizer(completion, add_special_tokens=False)["input_ids"]
+    try:
+        ids = tokenizer(completion, add_special_tokens=False)["input_ids"]
+    except Exception as error:  # tokenizers raises no other
+        raise ValueError(f"{where}: the tokenizer cannot read `completion` {completion!r:.60}: {error}.") from error
     ends = tokenizer.eos_token_id is not None and not line.get("truncated")
     return [*ids, tokenizer.eos_token_id] if ends and ids[-1:] != [tokenizer.eos_token_id] else ids
 

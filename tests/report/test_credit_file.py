@@ -103,6 +103,19 @@ def test_what_is_no_completion_is_named_by_its_line(lines, message, tmp_path, ca
     assert message in capsys.readouterr().err
 
 
+def test_text_that_the_tokenizer_does_not_know_is_named_by_its_line(tmp_path, capsys):
+    path = str(write(tmp_path, [*hand_worked(), {"prompt": "a", "completion": "words", "reward": 1}]))
+    assert main(["credit", path, "--tokenizer", DEMO]) == 2
+    assert "line 5: the tokenizer cannot read `completion` 'words'" in capsys.readouterr().err
+
+
+def test_lone_and_empty_completions_are_reported(tmp_path, capsys):
+    rows = [{"prompt": "a", "completion": [], "reward": 1}, {"prompt": "b", "completion": [], "reward": 0}]
+    rows += [{"prompt": "b", "completion": [], "reward": 1}, {"prompt": "c", "completion": [1], "reward": None}]
+    assert main(["credit", str(write(tmp_path, rows))]) == 0
+    assert "Nothing moved" in " ".join(capsys.readouterr().out.split())
+
+
 def test_settings_that_are_none_are_refused(tmp_path, capsys):
     path = str(write(tmp_path, hand_worked()))
     assert main(["credit", path, "--td-coef", "-1"]) == 2
