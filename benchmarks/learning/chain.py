@@ -37,6 +37,7 @@ class Chain:
     wording: int = 0
 
     reward_func = "tempo_trl.demo.task.correct_answer"
+    held_out = 256  # evaluations take half of the time of such a run
     delimiters = ("=",)  # where a step may go wrong
 
     def __post_init__(self):

@@ -41,6 +41,7 @@ class Plan:
     start_right: float = 0.4
 
     reward_func = "benchmarks.learning.plan.successful"
+    held_out = 512
     shipped = False
     parent = None
     delimiters = tuple("0123456789")  # after the plan a step is a digit, each as uncertain as the other

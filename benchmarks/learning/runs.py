@@ -12,7 +12,6 @@ from pathlib import Path
 import yaml
 
 from benchmarks.learning.starts import Start
-from benchmarks.learning.tasks import HELD_OUT
 from tempo_trl.recipe_files import read_recipe, recipe_path
 
 ROWS = 256  # completions of a generation, or as near to it as whole groups come
@@ -88,7 +87,7 @@ class Run:
             "reward_funcs": [self.start.task.reward_func],
             "max_completion_length": self.start.max_completion_length,
             "per_device_train_batch_size": self.rows // UPDATES,
-            "per_device_eval_batch_size": HELD_OUT,
+            "per_device_eval_batch_size": self.start.task.held_out,
             "learning_rate": self.learning_rate,
             "max_steps": steps,
             "eval_steps": steps,  # the budget's clock says when to evaluate

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 TRAIN_PROBLEMS = 16_384
-HELD_OUT = 512  # problems of each evaluation
+HELD_OUT = 512  # problems on which a start is measured
 
 
 class Task(Protocol):
@@ -16,6 +16,7 @@ class Task(Protocol):
     tokens: int  # of a completion
     expected_accuracy: float  # of the starting policy
     reward_func: str  # dotted path
+    held_out: int  # problems of each evaluation
     delimiters: tuple[str, ...]  # after which an entropy tree may split
     shipped: bool  # whether it starts from the policy that the package ships
     parent: "Task | None"  # whose starting policy its own is taught from, if not from random weights
@@ -34,9 +35,9 @@ def rows(task: Task, n: int, seed: int, split: str) -> list[dict[str, str]]:
     return [{"prompt": p, "answer": task.answer(p)} for p in task.draw(n, random.Random(seed), split)]
 
 
-def write_prompts(task: Task, folder: Path, held_out: int = HELD_OUT) -> None:
+def write_prompts(task: Task, folder: Path) -> None:
     """`train.jsonl` and `test.jsonl`, the same for all runs of a task: a run's seed orders them."""
     folder.mkdir(parents=True, exist_ok=True)
-    for split, n in (("train", TRAIN_PROBLEMS), ("test", held_out)):
+    for split, n in (("train", TRAIN_PROBLEMS), ("test", task.held_out)):
         lines = (json.dumps(row) for row in rows(task, n, seed=0, split=split))
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
