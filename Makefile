@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 
-.PHONY: demo test test-vllm test-browser style bench estimators install clean
+.PHONY: demo test test-vllm test-browser style bench estimators learning install clean
 
 install: $(INSTALLED)
 
@@ -62,6 +62,10 @@ bench: $(INSTALLED)
 # Every estimator against a gradient that is known exactly: figures and numbers in docs/evidence, in about ten minutes.
 estimators: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.estimators all
+
+# Learning curves and ablations with the real trainers: several hours on two cores. It may be stopped, and goes on.
+learning: $(INSTALLED)
+	$(BIN)/python -m benchmarks.learning chain plan wording group_size branches tempo_ablation lambda treerpo length slip
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info
