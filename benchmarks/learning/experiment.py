@@ -107,7 +107,7 @@ class Experiment:
         runs = [run for own in cells.values() for run in own]
         finish(runs, self.parallel, self.console, f"{base.name}: sweep of learning rates")
         return [
-            Tried(arm.label, rate, tuple(mean_accuracy(read_run(run), run.tokens) for run in own))
+            Tried(arm.tuned_as, rate, tuple(mean_accuracy(read_run(run), run.tokens) for run in own))
             for (arm, rate), own in cells.items()
         ]
 

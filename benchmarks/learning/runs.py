@@ -67,8 +67,9 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """Whole groups, the same number in each of a generation's two updates."""
-        return UPDATES * self.group * (ROWS // UPDATES // self.group)
+        """Completions of a generation: whole groups, the same number in each of its two updates."""
+        whole_groups = self.group * (ROWS // UPDATES // self.group)
+        return UPDATES * dict(self.changes).get("per_device_train_batch_size", whole_groups)
 
     @property
     def tokens(self) -> int:
@@ -80,7 +81,7 @@ class Run:
         """The whole recipe: the method's, with this study's task, sizes and changes."""
         recipe = read_recipe(recipe_path(f"demo/{self.method}"))
         del recipe["task"]
-        steps = SAFETY * UPDATES * self.budget.generations
+        steps = SAFETY * UPDATES * self.budget.generations * ROWS // self.rows
         ours = {
             "dataset_name": str(self.start.prompts),
             "model_name_or_path": str(self.start.folder),

@@ -1,7 +1,7 @@
 """The studies: which arms each compares, on which task, and which learning rates are tried."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchmarks.learning.chain import Chain, slip_rate_for
 from benchmarks.learning.plan import Plan
@@ -24,7 +24,8 @@ class Arm:
         method (`str`): A method of `tempo_trl.train`.
         changes (`tuple` of pairs): Fields that differ from the method's recipe.
         panel (`str`): Which panel of the figure it is in.
-        tuned_as (`str`): Label of the arm of study chain or plan that chose its learning rate.
+        tuned_as (`str`): Name of the sweep that chose its learning rate: the label of an arm of study chain or plan,
+            or another of its own study's.
     """
 
     label: str
@@ -85,6 +86,19 @@ def _plan() -> Study:
     """One character in thirteen is to be learned: longer runs, higher rates."""
     title = "Plan: one early decision, noisy execution"
     return Study("plan", title, _arms(Plan()), swept=True, rates=PLAN_RATES, budget=Budget(20, 10))
+
+
+def _batch() -> Study:
+    """Two prompts an update are noisy, sixteen are not: each size has its own rates."""
+    small = (("per_device_train_batch_size", 16),)
+    arms = _arms(Plan(), FEW, "256 completions a generation")
+    arms += tuple(
+        replace(arm, changes=arm.changes + small, panel="32 completions a generation", tuned_as=f"{arm.label}, 32")
+        for arm in arms
+    )
+    rates = tuple(rate / 2 for rate in PLAN_RATES)
+    title = "Plan with small and large batches, equal tokens"
+    return Study("batch", title, arms, swept=True, knob="batch", rates=rates, budget=Budget(20, 10))
 
 
 def _wording() -> Study:
@@ -163,6 +177,7 @@ def _tempo_ablation() -> Study:
 STUDIES: dict[str, Callable[[], Study]] = {
     "chain": _chain,
     "plan": _plan,
+    "batch": _batch,
     "wording": _wording,
     "group_size": _group_size,
     "branches": _branches,

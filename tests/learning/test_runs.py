@@ -121,6 +121,13 @@ def test_a_folder_of_another_recipe_is_refused(quick):
     assert run.prepare() == path
 
 
+def test_a_smaller_batch_has_as_many_more_updates_for_the_same_tokens():
+    large, small = any_run("tempo"), any_run("tempo", (("per_device_train_batch_size", 16),))
+    assert (large.rows, small.rows, small.tokens) == (ROWS, 32, large.tokens)
+    assert small.recipe["max_steps"] == 8 * large.recipe["max_steps"]
+    assert small.recipe["per_device_train_batch_size"] == 16
+
+
 def any_run(method, changes=(), task=None):
     return Run(Start(task or Chain(), Path("start"), 1), method, 1e-3, 0, Path("out"), changes)
 
