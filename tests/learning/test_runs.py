@@ -129,7 +129,8 @@ def test_a_smaller_batch_has_as_many_more_updates_for_the_same_tokens():
 
 
 def any_run(method, changes=(), task=None):
-    return Run(Start(task or Chain(), Path("start"), 1), method, 1e-3, 0, Path("out"), changes)
+    task = task or Chain()
+    return Run(Start(task, Path(f"{task.name}-1"), 1), method, 1e-3, 0, Path("out"), changes)
 
 
 @pytest.mark.parametrize("size", [3, 5, 7, 8, 9, 16])
