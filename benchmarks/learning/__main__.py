@@ -53,15 +53,16 @@ def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
     experiment = _experiment(arguments, console)
     study = experiment.study(name)
     results, tried = experiment.measure(study)
-    path, more, command = arguments.figures / f"learning_{name}.png", None, _command(name, arguments)
-    caption = show.caption(results, command)
+    path, more = arguments.figures / f"learning_{name}.png", None
+    origin = show.provenance(results, _command(name, arguments))
+    caption = show.caption(origin)
     if study.figure == "branches":
         more = branches.carry_out(study, experiment, results[0], path, caption)
     else:
         figures.draw(study, results, path, caption)
     show.print_sweep(tried, console)
     show.print_results(study, results, console)
-    show.write_json(study, results, tried, command, path.with_suffix(".json"), more)
+    show.write_json(study, results, tried, origin, path.with_suffix(".json"), more)
     console.print(f"Figure: {path}   numbers: {path.with_suffix('.json')}", highlight=False)
 
 

@@ -84,7 +84,7 @@ class Experiment:
             start.check()
 
     def _start(self, arm: Arm) -> Start:
-        return Start(arm.task, self.output / "starts" / f"{arm.task.name}-{self.start_steps}", self.start_steps)
+        return Start.beneath(self.output / "starts", arm.task, self.start_steps)
 
     def _runs(self, arm: Arm, rate: float, seeds: Sequence[int], budget: Budget) -> list[Run]:
         start = self._start(arm)

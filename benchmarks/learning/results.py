@@ -12,6 +12,7 @@ from benchmarks.learning.studies import Arm
 from tempo_trl.demo.methods import TokenCurve, read_token_curve
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
+UNITS = ("tokens", "seconds")
 GRID = 41  # points of a curve
 BASELINE = "grpo"
 
@@ -132,7 +133,7 @@ def as_json(result: Result, baseline: Result | None) -> dict:
     }
     if baseline is not None:
         numbers["mean_over_grpo"] = asdict(result.over(baseline))
-        for unit in ("tokens", "seconds"):
+        for unit in UNITS:
             ratios = result.ratios(baseline, unit)
             numbers[f"{unit}_to_over_grpo"] = {str(at): asdict(ratio) for at, ratio in ratios.items()}
     return numbers

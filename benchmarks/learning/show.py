@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.learning.experiment import Tried, at_edge, best_rate
-from benchmarks.learning.results import LEVELS, Result, as_json, baseline_of, without_nan
+from benchmarks.learning.results import LEVELS, UNITS, Result, as_json, baseline_of, without_nan
+from benchmarks.learning.statistics import Ratio
 from benchmarks.learning.studies import Study
 from tempo_trl.hub.provenance import commit_of, read_record
 
@@ -24,9 +25,9 @@ def print_results(study: Study, results: Sequence[Result], console: Console) -> 
     for panel in dict.fromkeys(result.arm.panel for result in results):
         own = [result for result in results if result.arm.panel == panel]
         console.print(_table(study, own, panel))
-        levels = [level for level in LEVELS if any(level in _ratios(result, own, "tokens") for result in own)]
-        if levels:
-            console.print(_ratio_table(own, levels))
+        ratios = {result.arm.label: _ratios(result, own) for result in own}
+        if any(by_unit["tokens"] for by_unit in ratios.values()):
+            console.print(_ratio_table(ratios))
 
 
 def _table(study: Study, results: Sequence[Result], panel: str) -> Table:
@@ -47,23 +48,24 @@ def _columns(table: Table, headings: Sequence[str]) -> None:
         table.add_column(heading, justify="right" if heading else "left")
 
 
-def _ratio_table(results: Sequence[Result], levels: Sequence[float]) -> Table:
+def _ratio_table(ratios: dict[str, dict[str, dict[float, Ratio]]]) -> Table:
+    """Of the ratios by label, unit and accuracy."""
+    levels = [level for level in LEVELS if any(level in by_unit["tokens"] for by_unit in ratios.values())]
     table = Table(
         title="Tokens, then seconds, to an accuracy as a ratio to GRPO's",
         caption="paired by seed; > or < where runs never got there: (how many did, how many of GRPO's)",
         box=SIMPLE_HEAD,
     )
-    units = ("tokens", "seconds")
-    _columns(table, ("", *(f"{unit} to {at:.0%}" for unit in units for at in levels)))
-    for result in results:
-        ratios = [_ratios(result, results, unit).get(at, "") for unit in units for at in levels]
-        table.add_row(result.arm.label, *map(str, ratios))
+    _columns(table, ("", *(f"{unit} to {at:.0%}" for unit in UNITS for at in levels)))
+    for label, by_unit in ratios.items():
+        table.add_row(label, *(str(by_unit[unit].get(at, "")) for unit in UNITS for at in levels))
     return table
 
 
-def _ratios(result: Result, results: Sequence[Result], unit: str) -> dict:
+def _ratios(result: Result, results: Sequence[Result]) -> dict[str, dict[float, Ratio]]:
     baseline = baseline_of(result, results)
-    return {} if baseline is None or baseline is result else result.ratios(baseline, unit)
+    alone = baseline is None or baseline is result
+    return {unit: {} if alone else result.ratios(baseline, unit) for unit in UNITS}
 
 
 def _cells(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
@@ -90,14 +92,14 @@ def print_sweep(tried: Sequence[Tried], console: Console) -> None:
 
 
 def write_json(
-    study: Study, results: Sequence[Result], tried: Sequence[Tried], command: str, path: Path, more: dict | None = None
+    study: Study, results: Sequence[Result], tried: Sequence[Tried], origin: dict, path: Path, more: dict | None = None
 ) -> None:
-    """All numbers of a study, and how they were made."""
+    """All numbers of a study, and how they were made, their [`provenance`]."""
     path.parent.mkdir(parents=True, exist_ok=True)
     numbers = {
         "study": study.name,
         "title": study.title,
-        **provenance(results, command),
+        **origin,
         "starts": {result.runs[0].start.task.name: _start(result) for result in results},
         "sweep": [_tried(one, tried) for one in tried],
         "results": [as_json(result, baseline_of(result, results)) for result in results],
@@ -121,12 +123,11 @@ def provenance(results: Sequence[Result], command: str) -> dict:
     }
 
 
-def caption(results: Sequence[Result], command: str) -> str:
-    """One line under a figure."""
-    about = provenance(results, command)
-    commits = ", ".join(commit[:7] for commit in about["commits_of_runs"])
-    seeds = about["seeds"][0] if len(about["seeds"]) == 1 else f"{about['seeds'][0]}-{about['seeds'][-1]}"
-    return f"{command}   runs at commit {commits or 'unknown'}, seeds {seeds}, {about['machine']}"
+def caption(origin: dict) -> str:
+    """The [`provenance`] in one line under a figure."""
+    commits = ", ".join(commit[:7] for commit in origin["commits_of_runs"])
+    seeds = origin["seeds"][0] if len(origin["seeds"]) == 1 else f"{origin['seeds'][0]}-{origin['seeds'][-1]}"
+    return f"{origin['command']}   runs at commit {commits or 'unknown'}, seeds {seeds}, {origin['machine']}"
 
 
 def _start(result: Result) -> dict:

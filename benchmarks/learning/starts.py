@@ -44,10 +44,12 @@ class Start:
     def parent(self) -> "Start | None":
         """The start that this one is taught from: knobs change what is written, not how to add two digits."""
         task = self.task.parent
-        return None if task is None else Start(task, self.folder.parent / self.folder_name(task), self.train_steps)
+        return None if task is None else Start.beneath(self.folder.parent, task, self.train_steps)
 
-    def folder_name(self, task: Task) -> str:
-        return f"{task.name}-{self.train_steps}"
+    @classmethod
+    def beneath(cls, starts: Path, task: Task, train_steps: int) -> "Start":
+        """The start of a task, by its name in the folder of all starts."""
+        return cls(task, starts / f"{task.name}-{train_steps}", train_steps)
 
     def is_made(self) -> bool:
         return (self.folder / "start.json").exists()

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import flat_groups, prefix_tree
 from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
@@ -187,24 +188,22 @@ def _scored(group: Group) -> bool:
 
 
 def _pair_statistics(group: Group) -> PairStatistics:
-    lengths = torch.tensor([len(row) for row in group.ids])
-    ids = torch.zeros(len(lengths), int(lengths.max()), dtype=torch.long)
-    for row, own in enumerate(group.ids):
-        ids[row, : len(own)] = torch.tensor(own)
-    return pair_statistics(prefix_tree(ids, lengths, len(lengths)), torch.tensor(group.outcome, dtype=torch.float64))
+    tree = prefix_tree(_padded(group.ids, torch.long), torch.tensor([len(row) for row in group.ids]), len(group.ids))
+    return pair_statistics(tree, torch.tensor(group.outcome, dtype=torch.float64))
+
+
+def _padded(rows: list, dtype: torch.dtype) -> torch.Tensor:
+    """Rows of any lengths as a matrix with 0 past their ends."""
+    return pad_sequence([torch.tensor(np.asarray(row), dtype=dtype) for row in rows], batch_first=True)
 
 
 def _sums(groups: list[Group], size: int) -> dict[str, tuple[float, float]]:
     """Numerators and denominators of the `tempo/*` metrics over the recorded groups."""
     rows = [(group, row) for group in groups for row in range(size)]
     lengths = torch.tensor([len(group.ids[row]) for group, row in rows])
-    shape = len(rows), int(lengths.max())
-    ids, td, mask = torch.zeros(shape, dtype=torch.long), torch.zeros(shape), torch.zeros(shape)
-    for i, (group, row) in enumerate(rows):
-        width = len(group.ids[row])
-        ids[i, :width] = torch.tensor(group.ids[row])
-        td[i, :width] = torch.from_numpy(np.array(group.td_errors[row], dtype=np.float32))
-        mask[i, :width] = torch.from_numpy(group.loss_mask[row].astype(np.float32))
+    ids = _padded([group.ids[row] for group, row in rows], torch.long)
+    td = _padded([group.td_errors[row] for group, row in rows], torch.float32)
+    mask = _padded([group.loss_mask[row] for group, row in rows], torch.float32)
     outcome = torch.tensor([group.outcome[row] for group, row in rows], dtype=torch.float32)
     sums = tree_sums(prefix_tree(ids, lengths, size), slice(0, len(groups)))
     credit = credit_sums(outcome.nan_to_num(), td, mask)

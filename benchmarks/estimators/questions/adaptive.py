@@ -42,9 +42,14 @@ def random_task(rng: np.random.Generator, seed: int) -> tuple[Task, int]:
     return task, int(rng.choice([4, 8, 16, 32]))
 
 
-def measure_records(effort: Effort) -> list[dict]:
+def random_tasks(effort: Effort) -> list[tuple[Task, int]]:
+    """The tasks of the question, and the sizes of their groups."""
     rng = np.random.default_rng(SEED)
-    drawn = [random_task(rng, seed) for seed in range(QUICK_TASKS if effort.quick else TASKS)]
+    return [random_task(rng, seed) for seed in range(QUICK_TASKS if effort.quick else TASKS)]
+
+
+def measure_records(effort: Effort) -> list[dict]:
+    drawn = random_tasks(effort)
     records = [_record(*task, effort, SEED) for task in drawn]
     worst = np.argsort([z(r) for r in records])[: 1 if effort.quick else WORST]
     for place in worst:

@@ -14,7 +14,7 @@ from benchmarks.estimators.estimators import Estimator, adaptive, learning, outc
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import SEED, WARM_UP, measure, sampled
 from benchmarks.estimators.metrics import gain
-from benchmarks.estimators.questions.adaptive import QUICK_TASKS, TASKS, random_task
+from benchmarks.estimators.questions.adaptive import random_tasks
 from benchmarks.estimators.rollouts import Independent, Sample
 from benchmarks.estimators.task import Task
 from tempo_trl.credit.advantages import credit_tokens
@@ -28,9 +28,7 @@ COLOURS = {"TEMPO": ORANGE, "adaptive": BLUE}
 
 
 def measure_records(effort: Effort) -> list[dict]:
-    rng = np.random.default_rng(SEED)
-    drawn = [random_task(rng, seed) for seed in range(QUICK_TASKS if effort.quick else TASKS)]
-    return [_record(task, size, effort) for task, size in drawn]
+    return [_record(task, size, effort) for task, size in random_tasks(effort)]
 
 
 def _record(task: Task, size: int, effort: Effort) -> dict:
