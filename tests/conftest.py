@@ -13,10 +13,10 @@ from hypothesis import settings
 
 from .tiny import save_tiny_model
 
-# On CI the same examples every time; at home new ones.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# No test times anything, so no example has a deadline. On CI the same examples every time; at home new ones.
+settings.register_profile("home", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "home")
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,23 @@
-"""Accuracy by initial branches: how many children the first branching node of a group has, and what it earns.
+"""Accuracy by the branches of a group's prefix tree (the TEMPO paper's figure 7).
 
-Two views. Of the recorded trees of TEMPO's own runs: the mean reward of the groups that it trained on, in the first
-and in the last third of the budget. Of held-out problems: how much accuracy TEMPO's and GRPO's final policies have
-gained, by the branches that each problem had under the starting policy. Branches are counted on one set of samples and
-accuracy on another, so that no problem is in a class for having been lucky.
+The paper's number of branches k counts the edges of the tree: the children of nodes that have several. Two views. Of
+the recorded trees of TEMPO's own runs: the mean reward of the groups that it trained on, in the first and in the last
+third of the budget. Of held-out problems: their accuracy under the start and under TEMPO's and GRPO's final policies,
+by the branches that each problem had under the start. Branches are counted on one set of samples and accuracy on
+another, so that no problem is in a class for having been lucky.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise, takewhile
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from benchmarks.learning.figures import STYLES, finish, points, save
+from benchmarks.learning.figures import GREY, STYLES, finish, points, save
 from benchmarks.learning.results import Measured, Result
 from benchmarks.learning.starts import Start, rewards
 from benchmarks.learning.studies import Study
@@ -22,38 +25,41 @@ from benchmarks.learning.studies import Study
 GROUP = 8
 HELD_OUT = 512
 COMPARED = ("tempo", "grpo")
+COLOURS = {"first third": "#56B4E9", "last third": "#0072B2", "start": GREY}
 
 
-def first_branches(completions: Sequence[Sequence]) -> int:
-    """Children of the first node that has several; 1 where all completions are alike.
+def branches(completions: Sequence[Sequence]) -> int:
+    """Edges of a group's prefix tree: the children of nodes that have several, 0 where all completions are alike.
 
-    A completion that ends where others go on is a child of its own.
+    Of `n` distinct completions in sorted order, neighbours part at the tree's branching nodes. Every edge leads to a
+    completion's end or to a branching node, and none leads to the first of those: k = n + nodes - 1. A completion that
+    ends where others go on is a child of its own, as if EOS followed.
     """
-    depth = 0
-    while True:
-        children = {tuple(one[depth : depth + 1]) for one in completions}
-        if len(children) > 1:
-            return len(children)
-        if not next(iter(children)):
-            return 1
-        depth += 1
+    distinct = sorted({(*one, "") if isinstance(one, str) else (*one, -1) for one in completions})
+    nodes = {one[: _common(one, next_one)] for one, next_one in pairwise(distinct)}
+    return len(distinct) + len(nodes) - 1
+
+
+def _common(one: Sequence, other: Sequence) -> int:
+    """Length of the longest common prefix."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def recorded_groups(folder: Path) -> list[tuple[int, int, float]]:
-    """Step, first branches and mean reward of every group whose tree a run has recorded."""
+    """Step, branches and mean reward of every group whose tree a run has recorded."""
     from tempo_trl.report import read_trees
 
     trees = read_trees(folder, columns=["step", "group", "completion_ids", "reward"])
     return [
-        (int(step), first_branches(rows["completion_ids"].tolist()), float(rows["reward"].mean()))
+        (int(step), branches(rows["completion_ids"].tolist()), float(rows["reward"].mean()))
         for (step, _), rows in trees.groupby(["step", "group"])
     ]
 
 
-def by_branches(branches: np.ndarray, values: np.ndarray, least: int = 10) -> dict[int, float]:
+def by_branches(ks: np.ndarray, values: np.ndarray, least: int = 10) -> dict[int, float]:
     """Mean of `values` by number of branches, for the numbers that at least `least` have."""
-    classes, counts = np.unique(branches, return_counts=True)
-    return {int(k): float(values[branches == k].mean()) for k, n in zip(classes, counts, strict=True) if n >= least}
+    classes, counts = np.unique(ks, return_counts=True)
+    return {int(k): float(values[ks == k].mean()) for k, n in zip(classes, counts, strict=True) if n >= least}
 
 
 def training_view(result: Result) -> dict[str, dict[int, Measured]]:
@@ -77,14 +83,14 @@ def _over_seeds(runs: Sequence[dict[int, float]]) -> dict[int, Measured]:
 
 
 def held_out_view(results: Sequence[Result], problems: int = HELD_OUT) -> dict[str, dict[int, Measured]]:
-    """Gain in accuracy of held-out problems by their branches under the start, an entry an arm."""
+    """Accuracy on held-out problems by their branches under the start: the start's, and an entry an arm."""
     start = results[0].runs[0].start
-    branches = np.array([first_branches(group) for group in _groups(start, start.folder, problems, seed=1)[0]])
-    before = _groups(start, start.folder, problems, seed=2)[1]
-    views = {}
+    ks = np.array([branches(group) for group in _groups(start, start.folder, problems, seed=1)[0]])
+    before = by_branches(ks, _groups(start, start.folder, problems, seed=2)[1])
+    views = {"start": _over_seeds([before])}
     for result in results:
-        gains = [_groups(start, run.folder, problems, seed=3 + run.seed)[1] - before for run in result.runs]
-        views[result.arm.label] = _over_seeds([by_branches(branches, gain) for gain in gains])
+        after = [_groups(start, run.folder, problems, seed=3 + run.seed)[1] for run in result.runs]
+        views[result.arm.label] = _over_seeds([by_branches(ks, accuracy) for accuracy in after])
     return views
 
 
@@ -106,7 +112,7 @@ def carry_out(study: Study, experiment, result: Result, path: Path, caption: str
     finals, _ = experiment.measure(replace(chain, arms=arms))
     views = {"training": training_view(result), "held_out": held_out_view(finals)}
     _draw(views, study, len(result.runs), path, caption)
-    return {"by_first_branches": {name: _as_json(view) for name, view in views.items()}}
+    return {"by_branches": {name: _as_json(view) for name, view in views.items()}}
 
 
 def _as_json(view: dict[str, dict[int, Measured]]) -> dict:
@@ -116,17 +122,18 @@ def _as_json(view: dict[str, dict[int, Measured]]) -> dict:
 def _draw(views: dict, study: Study, seeds: int, path: Path, caption: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(9, 4), layout="constrained")
-    words = {"training": "mean reward of TEMPO's groups", "held_out": "gain in accuracy on held-out problems"}
+    words = {"training": "mean reward of TEMPO's groups", "held_out": "accuracy on held-out problems"}
     for axes, (name, view) in zip(figure.subplots(1, 2), views.items(), strict=True):
         for i, (label, line) in enumerate(view.items()):
-            colour = STYLES[label][0] if label in STYLES else ("#56B4E9", "#0072B2")[i]
+            colour = COLOURS.get(label) or STYLES[label][0]
             at = np.array(list(line)) + 0.06 * i
             points(axes, at, list(line.values()), colour)
             if line:
                 axes.annotate(label, (at[-1] + 0.08, list(line.values())[-1].iqm), color=colour, fontsize=9)
-        axes.set_xlabel("children of the first branching node")
+        axes.set_xlabel("branches of the group's tree" if name == "training" else "branches under the start")
         axes.set_ylabel(words[name])
         axes.margins(x=0.25)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         finish(axes)
     figure.suptitle(f"{study.title} ({seeds} seed(s), 95% bootstrap)", fontsize=11)
     save(figure, path, caption)

@@ -133,7 +133,7 @@ def _group_size() -> Study:
 def _branches() -> Study:
     recorded = (("log_trees_steps", 2), ("log_trees_prompts", 32))
     arms = (Arm("tempo", Chain(), "tempo", recorded, tuned_as="tempo"),)
-    return Study("branches", "Groups of TEMPO by the children of their first branching node", arms, figure="branches")
+    return Study("branches", "Accuracy by the branches of a group's prefix tree", arms, figure="branches")
 
 
 def _variants(method: str, task: Task, variants: dict[str, tuple]) -> tuple[Arm, ...]:

@@ -1,4 +1,6 @@
-"""The demonstration: methods from the same start, TEMPO and GRPO if not asked otherwise, and what they show.
+"""The demonstration: methods from the same start, and what they show.
+
+If not asked otherwise: TEMPO, the prefix baseline, which docs/evidence.md recommends, and GRPO.
 
 Each run is the command `python -m tempo_trl.train --config recipes/demo/METHOD.yaml --seed S`, in a process of its own
 with one thread, two at a time. A run that was interrupted goes on from its last checkpoint when the same command is
@@ -19,7 +21,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from tempo_trl.demo.geometry import MAX_STEPS, UPDATES_PER_GENERATION
 from tempo_trl.recipe_files import recipe_names, recipe_path
 
-METHODS = ("tempo", "grpo")
+METHODS = ("tempo", "prefix_baseline", "grpo")
 TREES = ("treerpo", "treerpo_entropy")
 QUICK_STEPS = 10  # 5 generations
 PARALLEL = 2  # processes at a time, a core each
@@ -69,7 +71,7 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> in
         output (`str`):
             Folder for the runs, the figures and the numbers.
         quick (`bool`):
-            5 generations and one seed instead of 25 and `seeds`.
+            5 generations and one seed instead of 12 and `seeds`.
         seeds (`int`):
             Paired runs: each method once with each seed.
         methods (`str`, *optional*):

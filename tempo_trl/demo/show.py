@@ -18,24 +18,27 @@ from tempo_trl.demo.task import HELD_OUT
 from tempo_trl.report.terminal_tree import terminal_tree
 
 LEVELS = (0.6, 0.7, 0.8, 0.9)
-COLOURS = {"tempo": "#0072B2", "grpo": "#D55E00"}  # blue and vermilion of Okabe and Ito: told apart by all eyes
+# Blue, green and vermilion of Okabe and Ito: told apart by all eyes.
+COLOURS = {"tempo": "#0072B2", "prefix_baseline": "#009E73", "grpo": "#D55E00"}
 AXES = {"generations": "generations (32 prompts x 8 completions)", "seconds": "seconds of training, one core"}
-NAMES = {"tempo": "TEMPO", "grpo": "GRPO"}
+NAMES = {"tempo": "TEMPO", "prefix_baseline": "prefix baseline", "grpo": "GRPO"}
+BASELINE = "grpo"
 
 
 def show(runs: list, folder: Path, console: Console) -> None:
     """Print the comparison, where credit fell and one group; write curves.png and results.json to `folder`."""
     curves = {name: [read_curve(name, r.seed, r.folder) for r in runs if r.method == name] for name in NAMES}
     generations = read_generations(next(r.folder for r in runs if r.method == "tempo"), UPDATES_PER_GENERATION)
-    gain = difference(curves["tempo"], curves["grpo"], HELD_OUT)
+    gains = {name: difference(own, curves[BASELINE], HELD_OUT) for name, own in curves.items() if name != BASELINE}
     shares = np.sum([slip_shares(generation, GROUP, MAX_LENGTH) for generation in generations], axis=0)
 
     console.print(comparison(curves))
-    console.print(verdict(gain, len(curves["tempo"])))
+    for name, gain in gains.items():
+        console.print(verdict(NAMES[name], gain, len(curves[name])))
     console.print(slip_sentence(shares))
     _print_group(generations[0], console)
     draw(curves, folder / "curves.png")
-    _write(curves, gain, shares, folder / "results.json")
+    _write(curves, gains, shares, folder / "results.json")
     console.print(f"\nCurves: {folder / 'curves.png'}   numbers: {folder / 'results.json'}", highlight=False)
     console.print(f"Completions and metrics of each run: {folder}/*/completions, trainer_state.json", highlight=False)
 
@@ -73,12 +76,12 @@ def _time_cell(curves: list[Curve], level: float) -> str:
     return f"{generations:.1f} generations, {seconds:.0f} s{some}"
 
 
-def verdict(gain: tuple[float, float, float], seeds: int) -> str:
-    """The difference between the methods and whether it is more than noise."""
+def verdict(name: str, gain: tuple[float, float, float], seeds: int) -> str:
+    """The difference of a method from GRPO and whether it is more than noise."""
     mean, low, high = gain
     kind = "over seeds" if seeds > 1 else "of sampling only: one seed says nothing of how runs differ"
-    sentence = f"TEMPO - GRPO after training: {mean:+.3f} (95% interval {low:+.3f} to {high:+.3f}, {kind})"
-    better = "TEMPO" if low > 0 else "GRPO" if high < 0 else None
+    sentence = f"{name} - GRPO after training: {mean:+.3f} (95% interval {low:+.3f} to {high:+.3f}, {kind})"
+    better = name if low > 0 else "GRPO" if high < 0 else None
     return sentence + (f": {better} is ahead by more than noise." if better else ": no more than noise.")
 
 
@@ -104,15 +107,12 @@ def draw(curves: dict[str, list[Curve]], path: Path) -> None:
     for axes, unit in zip(figure.subplots(1, 2, sharey=True), AXES, strict=True):
         for name, own in curves.items():
             _draw_method(axes, own, unit, COLOURS[name], NAMES[name])
-        label = (
-            "generations (32 prompts x 8 completions)" if unit == "generations" else "seconds of training, one core"
-        )
-        axes.set_xlabel(label)
+        axes.set_xlabel(AXES[unit])
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel(f"accuracy, {HELD_OUT} held-out problems")
     figure.axes[0].legend(loc="lower right", frameon=False)
-    figure.suptitle("Chained arithmetic with slips: TEMPO and GRPO from the same start")
+    figure.suptitle("Chained arithmetic with slips: all from the same start")
     figure.savefig(path, dpi=150)
 
 
@@ -127,7 +127,7 @@ def _draw_method(axes, curves: list[Curve], unit: str, colour: str, name: str) -
     axes.fill_between(clock, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
-def _write(curves: dict, gain: tuple, shares: np.ndarray, path: Path) -> None:
+def _write(curves: dict, gains: dict, shares: np.ndarray, path: Path) -> None:
     """All numbers behind what was printed, for other programs."""
     (td_slip, td_all), (outcome_slip, outcome_all) = shares
     runs = [
@@ -138,7 +138,7 @@ def _write(curves: dict, gain: tuple, shares: np.ndarray, path: Path) -> None:
     numbers = {
         "tempo_trl": tempo_trl.__version__,
         "runs": runs,
-        "difference": dict(zip(("mean", "low", "high"), gain, strict=True)),
+        "difference": {name: dict(zip(("mean", "low", "high"), gain, strict=True)) for name, gain in gains.items()},
         "negative_credit_on_first_slips": {"td": td_slip / td_all, "outcome": outcome_slip / outcome_all},
     }
     path.write_text(json.dumps(numbers, indent=2, default=np.ndarray.tolist))

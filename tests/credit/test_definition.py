@@ -12,7 +12,7 @@ from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
 from .groups import PAD, advantages_by_definition, as_tensors, groups, padded, values_by_definition
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(groups())
 def test_values_are_the_means_of_the_definition(case):
     rows, rewards, num_generations = case
@@ -21,7 +21,7 @@ def test_values_are_the_means_of_the_definition(case):
     torch.testing.assert_close(prefix_values(ids, lengths, reward_tensor, num_generations), expected)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(groups(), st.sampled_from(["group", "batch", "none"]), st.sampled_from([0.0, 0.5, 1.0, 3.0]))
 def test_advantages_are_those_of_the_definition(case, scale_rewards, td_coef):
     rows, rewards, num_generations = case
@@ -33,7 +33,7 @@ def test_advantages_are_those_of_the_definition(case, scale_rewards, td_coef):
     torch.testing.assert_close(computed, expected, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.sampled_from([63, 64, 65, 511, 512, 513, 600]))
 def test_values_hold_across_the_windows_of_the_sort(seed, stem):
     generator = torch.Generator().manual_seed(seed)

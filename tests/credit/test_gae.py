@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
@@ -34,7 +34,6 @@ def gae_in_loops(rewards, values, mask, gamma, lam) -> tuple[torch.Tensor, torch
     return advantages, returns
 
 
-@settings(deadline=None)
 @given(st.integers(0, 19), FACTORS, FACTORS, st.integers(0, 99))
 def test_gae_is_its_definition(width, gamma, lam, seed):
     rows = random_rows(width, seed)
@@ -67,7 +66,6 @@ def test_lambda_one_is_the_discounted_return_minus_the_value(width, gamma, seed)
     torch.testing.assert_close(advantages, returns - values)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 12), FACTORS, FACTORS, st.integers(0, 99))
 def test_tokens_outside_the_mask_are_passed_over_whatever_they_hold(width, gamma, lam, seed):
     rewards, values, mask = random_rows(width, seed)

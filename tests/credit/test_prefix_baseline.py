@@ -97,7 +97,7 @@ def by_definition(rows, *case) -> np.ndarray:
     return np.array(baselines).reshape(len(rows), width)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(groups(), SHRINKAGES)
 def test_baselines_are_those_of_the_definition(case, shrinkage):
     rows, rewards, num_generations = case
@@ -124,7 +124,7 @@ GROWN = [
 GROWN_ROWS, SEGMENTS = [[*first, *second] for first, second in zip(*GROWN, strict=True)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from([0.0, 1.0, 0.25, math.nan]), min_size=8, max_size=8), SHRINKAGES)
 def test_on_grown_trees_the_whole_branch_is_left_out(rewards, shrinkage):
     computed = in_double(GROWN_ROWS, rewards, 4, shrinkage, SEGMENTS)
@@ -132,7 +132,6 @@ def test_on_grown_trees_the_whole_branch_is_left_out(rewards, shrinkage):
     np.testing.assert_allclose(computed, expected, **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(), SHRINKAGES)
 def test_segments_of_one_row_each_are_leave_one_out(case, shrinkage):
     rows, rewards, num_generations = case
@@ -156,7 +155,6 @@ def test_a_hand_worked_walk():
     torch.testing.assert_close(unshrunk[3], torch.tensor([2 / 3, 0.0, 0.0, 0.0]))  # one token, the rest is padding
 
 
-@settings(deadline=None)
 @given(groups(min_size=2, rewards=FINITE), st.sampled_from([math.inf, NOTHING]))
 def test_infinite_shrinkage_and_prefixes_that_tell_nothing_are_rloo(case, shrinkage):
     rows, rewards, size = case
@@ -171,7 +169,6 @@ def test_infinite_shrinkage_and_prefixes_that_tell_nothing_are_rloo(case, shrink
     torch.testing.assert_close(unscaled, grpo * size / (size - 1))
 
 
-@settings(deadline=None)
 @given(groups(min_size=2), SHRINKAGES, st.sampled_from([math.pi, -1e6, 0.1]), st.data())
 def test_no_baseline_looks_at_its_own_reward(case, shrinkage, reward, data):
     rows, rewards, size = case
@@ -184,7 +181,6 @@ def test_no_baseline_looks_at_its_own_reward(case, shrinkage, reward, data):
     assert before[i].tobytes() == after[i].tobytes()
 
 
-@settings(deadline=None)
 @given(st.lists(FINITE, min_size=8, max_size=8), SHRINKAGES, st.integers(0, 7), st.sampled_from([math.pi, -1e6]))
 def test_no_baseline_looks_into_its_branch(rewards, shrinkage, i, reward):
     changed = [reward if j == i else r for j, r in enumerate(rewards)]
@@ -195,7 +191,6 @@ def test_no_baseline_looks_into_its_branch(rewards, shrinkage, i, reward):
         assert before[j, through].tobytes() == after[j, through].tobytes()
 
 
-@settings(deadline=None)
 @given(groups(min_size=2), SHRINKAGES, st.sampled_from([0.5, 3.0, -2.0]), st.sampled_from([-1.0, 0.0, 3.0]))
 def test_an_affine_map_of_the_rewards_maps_the_baselines_alike(case, shrinkage, factor, shift):
     rows, rewards, size = case
@@ -206,7 +201,6 @@ def test_an_affine_map_of_the_rewards_maps_the_baselines_alike(case, shrinkage, 
     np.testing.assert_allclose(mapped, factor * unmapped + shift * inside, **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(min_size=2, rewards=FINITE), SHRINKAGES, st.data())
 def test_baselines_are_linear_in_the_rewards(case, shrinkage, data):
     rows, rewards, size = case
@@ -216,7 +210,6 @@ def test_baselines_are_linear_in_the_rewards(case, shrinkage, data):
     np.testing.assert_allclose(total, apart, **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(min_size=2), SHRINKAGES, st.randoms(use_true_random=False))
 def test_permuting_a_group_permutes_its_baselines(case, shrinkage, random):
     rows, rewards, size = case
@@ -225,7 +218,6 @@ def test_permuting_a_group_permutes_its_baselines(case, shrinkage, random):
     np.testing.assert_allclose(permuted, in_double(rows, rewards, size, shrinkage)[order], **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(), SHRINKAGES, st.integers(0, 9), st.integers(0, 80))
 def test_padding_is_never_read(case, shrinkage, pad, extra):
     rows, rewards, size = case
@@ -242,7 +234,6 @@ def test_padding_is_never_read(case, shrinkage, pad, extra):
     assert advantages[past].count_nonzero() == 0
 
 
-@settings(deadline=None)
 @given(groups(), SHRINKAGES)
 def test_groups_do_not_see_each_other(case, shrinkage):
     rows, rewards, size = case
@@ -253,7 +244,6 @@ def test_groups_do_not_see_each_other(case, shrinkage):
         np.testing.assert_allclose(together[own, : alone.shape[1]], alone, **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(), SHRINKAGES)
 def test_unscorable_completions_change_nothing_for_the_others(case, shrinkage):
     rows, rewards, size = case
@@ -264,7 +254,6 @@ def test_unscorable_completions_change_nothing_for_the_others(case, shrinkage):
         np.testing.assert_allclose(with_them[kept][:, : without.shape[1]], without, **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(), SHRINKAGES, st.sampled_from(["group", "batch", "none"]))
 def test_advantages_are_the_scaled_rewards_less_their_baselines(case, shrinkage, scale_rewards):
     rows, rewards, size = case

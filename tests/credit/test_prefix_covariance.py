@@ -68,7 +68,7 @@ def pooled_adjacent_violators(values: list[float], weights: list[int]) -> list[f
     return [value for value, _, count in blocks for _ in range(count)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(groups())
 def test_statistics_are_those_of_the_definition(case):
     products, statistics = products_by_definition(*case), statistics_of(*case)
@@ -86,7 +86,7 @@ def test_statistics_are_those_of_the_definition(case):
     assert statistics.rows.tolist() == [closest.count(shared) for shared in sorted(products)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(groups())
 def test_the_curve_is_the_isotonic_mean_shifted_to_zero_and_capped(case):
     products, covariance = products_by_definition(*case), fitted(case)
@@ -104,7 +104,6 @@ def test_the_curve_is_the_isotonic_mean_shifted_to_zero_and_capped(case):
     np.testing.assert_allclose(covariance.correlation(np.array(lengths)), np.array(expected) / v, atol=1e-9)
 
 
-@settings(deadline=None)
 @given(groups())
 def test_the_shared_tokens_of_all_pairs_are_their_common_prefixes(case):
     rows, rewards, size = case
@@ -137,7 +136,6 @@ def test_between_the_lengths_seen_the_curve_keeps_the_value_of_the_shorter():
     assert covariance.explained == pytest.approx((0 + 0.15 + 0.15) / 3)
 
 
-@settings(deadline=None)
 @given(groups(), st.data())
 def test_statistics_add_up_over_the_parts_of_a_batch(case, data):
     rows, rewards, size = case
@@ -152,7 +150,6 @@ def test_statistics_add_up_over_the_parts_of_a_batch(case, data):
     assert total.variances == pytest.approx(whole.variances)
 
 
-@settings(deadline=None)
 @given(groups(), st.sampled_from([0.5, -3.0]), st.sampled_from([-1.0, 2.0]))
 def test_an_affine_map_of_the_rewards_scales_the_curve_and_keeps_what_is_explained(case, factor, shift):
     rows, rewards, size = case
@@ -162,7 +159,6 @@ def test_an_affine_map_of_the_rewards_scales_the_curve_and_keeps_what_is_explain
     np.testing.assert_allclose(mapped.explained, unmapped.explained, atol=1e-9)
 
 
-@settings(deadline=None)
 @given(groups(), groups())
 def test_the_curve_rises_from_zero_and_stays_below_the_variance(one, other):
     covariance = fitted(one, other)

@@ -5,7 +5,7 @@ from itertools import groupby
 
 import numpy as np
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree, prefix_values, td_errors, tempo_advantages
@@ -33,7 +33,6 @@ def edges(rows):
     return taken
 
 
-@settings(deadline=None)
 @given(single_group())
 def test_grpo_already_aggregates_on_the_tree_and_tempo_adds_the_td_of_each_edge(case):
     rows, rewards, size = case
@@ -49,7 +48,6 @@ def test_grpo_already_aggregates_on_the_tree_and_tempo_adds_the_td_of_each_edge(
         torch.testing.assert_close(tempo[through, t].sum(), len(through) * (gain_over_root + 2.0 * td), **EXACT)
 
 
-@settings(deadline=None)
 @given(single_group(ends_with_eos=True))
 def test_td_errors_telescope_to_the_outcome_of_a_completion_that_ends_alone(case):
     rows, rewards, size = case
@@ -60,7 +58,6 @@ def test_td_errors_telescope_to_the_outcome_of_a_completion_that_ends_alone(case
             assert math.isclose(signal[i], rewards[i] - sum(rewards) / size, abs_tol=1e-5)
 
 
-@settings(deadline=None)
 @given(single_group(ends_with_eos=True))
 def test_a_lambda_return_over_the_tree_adds_nothing(case):
     rows, rewards, size = case
@@ -72,7 +69,6 @@ def test_a_lambda_return_over_the_tree_adds_nothing(case):
         torch.testing.assert_close(later.sum(dim=0), torch.zeros(later.shape[1]), **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(rewards=FINITE))
 def test_td_errors_are_zero_wherever_nobody_leaves(case):
     rows, rewards, size = case
@@ -85,7 +81,6 @@ def test_td_errors_are_zero_wherever_nobody_leaves(case):
                 assert td[i, t] == 0.0
 
 
-@settings(deadline=None)
 @given(st.integers(2, 6), st.data())
 def test_completions_that_part_at_once_get_the_outcome_and_one_td_error_of_the_same_size(size, data):
     rewards = data.draw(st.lists(FINITE, min_size=size, max_size=size))
@@ -97,7 +92,6 @@ def test_completions_that_part_at_once_get_the_outcome_and_one_td_error_of_the_s
     torch.testing.assert_close(tempo[:, 0], 2 * grpo[:, 0], **EXACT)
 
 
-@settings(deadline=None)
 @given(st.lists(FINITE, min_size=4, max_size=4))
 def test_identical_completions_get_grpos_advantage_bit_for_bit(rewards):
     ids, lengths, reward_tensor = as_tensors([[0, 1, 2]] * 4, rewards)
@@ -105,7 +99,6 @@ def test_identical_completions_get_grpos_advantage_bit_for_bit(rewards):
     assert torch.equal(tempo, tempo_advantages(ids, lengths, reward_tensor, 4, td_coef=0.0))
 
 
-@settings(deadline=None)
 @given(groups(min_size=2), st.randoms(use_true_random=False))
 def test_permuting_a_group_permutes_its_advantages(case, random):
     rows, rewards, size = case
@@ -115,7 +108,6 @@ def test_permuting_a_group_permutes_its_advantages(case, random):
     torch.testing.assert_close(permuted, tempo_advantages(ids, lengths, reward_tensor, size)[order], **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(), st.permutations(range(10)))
 def test_renaming_tokens_changes_nothing(case, names):
     rows, rewards, size = case
@@ -126,7 +118,6 @@ def test_renaming_tokens_changes_nothing(case, names):
     )
 
 
-@settings(deadline=None)
 @given(groups(), st.integers(0, 9), st.integers(0, 80))
 def test_padding_changes_nothing(case, pad, extra):
     rows, rewards, size = case
@@ -139,7 +130,6 @@ def test_padding_changes_nothing(case, pad, extra):
     assert padded[:, ids.shape[1] :].count_nonzero() == 0
 
 
-@settings(deadline=None)
 @given(groups(min_size=2), st.sampled_from([0.5, 2.0, 8.0]), st.sampled_from([-1.0, 0.0, 3.0]))
 def test_an_affine_map_of_the_rewards_scales_unscaled_advantages(case, factor, shift):
     rows, rewards, size = case
@@ -149,7 +139,6 @@ def test_an_affine_map_of_the_rewards_scales_unscaled_advantages(case, factor, s
     torch.testing.assert_close(mapped, factor * unmapped, **EXACT)
 
 
-@settings(deadline=None)
 @given(groups())
 def test_groups_do_not_see_each_other(case):
     rows, rewards, size = case
@@ -161,7 +150,6 @@ def test_groups_do_not_see_each_other(case):
         torch.testing.assert_close(together[own], alone, **EXACT)
 
 
-@settings(deadline=None)
 @given(groups(rewards=FINITE))
 def test_the_tree_counts_states_branches_and_duplicates(case):
     rows, _, size = case
@@ -182,7 +170,6 @@ def test_the_tree_counts_states_branches_and_duplicates(case):
         assert closest[i] == max((len(common_prefix(row, other)) for other in group), default=-1)
 
 
-@settings(deadline=None)
 @given(single_group(ends_with_eos=True))
 def test_the_papers_branch_count_is_the_child_edges_of_branching_nodes(case):
     rows, _, size = case
@@ -194,7 +181,6 @@ def test_the_papers_branch_count_is_the_child_edges_of_branching_nodes(case):
     assert branching.sum() == len(distinct) + len(branching) - 1
 
 
-@settings(deadline=None)
 @given(groups(), st.sampled_from([0.0, 1.0, 2.5]))
 def test_two_routes_to_the_td_errors_agree_bit_for_bit(case, td_coef):
     rows, rewards, size = case
@@ -222,7 +208,6 @@ def common_prefix(a: list, b: list) -> list:
     return [x for x, _ in run] if equal else []
 
 
-@settings(deadline=None)
 @given(groups())
 def test_the_nodes_are_the_same_found_by_a_stack_or_all_at_once(case):
     rows, _, size = case

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,7 +25,6 @@ def trace_in_loops(x: torch.Tensor, decay: float, style: str) -> torch.Tensor:
     return y
 
 
-@settings(deadline=None)
 @given(st.integers(0, 19), DECAYS, st.sampled_from(STYLES), st.integers(0, 99))
 def test_the_trace_is_its_definition(width, decay, style, seed):
     x = torch.randn(2, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

@@ -67,7 +67,7 @@ def test_the_difference_of_several_seeds_is_paired_and_has_students_interval():
     ],
 )
 def test_the_verdict_follows_the_interval(gain, words):
-    assert words in verdict(gain, seeds=3)
+    assert words in verdict("TEMPO", gain, seeds=3)
 
 
 def test_wilson_interval_of_a_hand_worked_share():

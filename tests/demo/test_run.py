@@ -26,7 +26,8 @@ def finished(tmp_path_factory):
 
 def test_it_prints_the_comparison_the_credit_on_slips_and_a_tree(finished):
     _, printed = finished
-    for words in ("before", "after", "to 90%", "TEMPO - GRPO after training", "fell on the first slip", "n=8 V="):
+    verdicts = ("TEMPO - GRPO after training", "prefix baseline - GRPO after training")
+    for words in ("before", "after", "to 90%", *verdicts, "fell on the first slip", "n=8 V="):
         assert words in printed
     assert "says nothing of how runs differ" in printed
 
@@ -38,7 +39,7 @@ def test_it_writes_curves_completions_and_metrics(finished):
         own = folder / f"{method}-seed0"
         table = pd.read_parquet(own / "completions" / "completions_00001.parquet")
         assert len(table) == 256
-        assert ("td_share" in table) == (method == "tempo")
+        assert ("td_share" in table) == (method != "grpo")
         history = json.loads((own / "trainer_state.json").read_text())["log_history"]
         assert any("eval_reward" in entry for entry in history)
 
@@ -51,14 +52,16 @@ def test_it_ends_with_a_report_of_all_runs(finished):
     assert (folder / "report" / "tree.svg").is_file()
 
 
-def test_both_methods_start_from_the_same_policy_and_problems(finished):
+def test_all_methods_start_from_the_same_policy_and_problems(finished):
     folder, _ = finished
     first = [
         pd.read_parquet(folder / f"{method}-seed0" / "completions" / "completions_00001.parquet")
         for method in demo.METHODS
     ]
-    assert first[0]["completion"].tolist() == first[1]["completion"].tolist()
-    assert not first[0]["advantage"].equals(first[1]["advantage"])
+    tempo, *others = first
+    for other in others:
+        assert other["completion"].tolist() == tempo["completion"].tolist()
+        assert not other["advantage"].equals(tempo["advantage"])
     results = json.loads((folder / "results.json").read_text())
     assert len({run["accuracy"][0] for run in results["runs"]}) == 1
 

@@ -179,11 +179,12 @@ def test_the_clock_ends_a_run_after_the_generation_that_spends_its_budget():
     assert clock_at(2, [(1, long), (2, {})]) == (True, True)
 
 
-def test_first_branches_are_the_children_of_the_first_node_with_several():
-    assert branches.first_branches(["abc", "abd", "abe", "abe"]) == 3
-    assert branches.first_branches(["ab", "abc", "xbc"]) == 2
-    assert branches.first_branches(["ab", "abc"]) == 2  # one ends where the other goes on
-    assert branches.first_branches(["ab", "ab"]) == 1
+def test_branches_are_the_children_of_nodes_that_have_several():
+    assert branches.branches(["abc", "abd", "abe", "abe"]) == 3
+    assert branches.branches(["ab", "abc", "xbc"]) == 4  # two at the root, two after ab: one ends, the other goes on
+    assert branches.branches([[1, 2], [1, 3], [4, 2], [4, 3]]) == 6
+    assert branches.branches(["abcd", "bcda", "cdab", "dabc"]) == 4  # k = G: all part at once
+    assert branches.branches(["ab", "ab"]) == 0
 
 
 def test_classes_of_few_groups_are_left_out():
