@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from benchmarks.learning.figures import GREY, STYLES, finish, points, save
+from benchmarks.learning.figures import GREY, STYLES, finish, name_lines, points, save
 from benchmarks.learning.results import Measured, Result
 from benchmarks.learning.starts import Start, rewards
 from benchmarks.learning.studies import Study
@@ -124,16 +124,19 @@ def _draw(views: dict, study: Study, seeds: int, path: Path, caption: str) -> No
     figure = Figure(figsize=(9, 4), layout="constrained")
     words = {"training": "mean reward of TEMPO's groups", "held_out": "accuracy on held-out problems"}
     for axes, (name, view) in zip(figure.subplots(1, 2), views.items(), strict=True):
+        ends = []
         for i, (label, line) in enumerate(view.items()):
             colour = COLOURS.get(label) or STYLES[label][0]
             at = np.array(list(line)) + 0.06 * i
             points(axes, at, list(line.values()), colour)
             if line:
-                axes.annotate(label, (at[-1] + 0.08, list(line.values())[-1].iqm), color=colour, fontsize=9)
+                ends.append((at[-1], list(line.values())[-1].iqm, label, colour))
         axes.set_xlabel("branches of the group's tree" if name == "training" else "branches under the start")
         axes.set_ylabel(words[name])
-        axes.margins(x=0.25)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         finish(axes)
+        if ends:
+            name_lines(axes, ends)
+            axes.set_xlim(left=-0.5)
     figure.suptitle(f"{study.title} ({seeds} seed(s), 95% bootstrap)", fontsize=11)
     save(figure, path, caption)

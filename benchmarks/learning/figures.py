@@ -81,10 +81,10 @@ def _lines(axes: Axes, results: Sequence[Result], unit: str, study: Study) -> No
     axes.set_xlabel(words)
     axes.set_ylabel("accuracy, sampled" if axes.get_subplotspec().is_first_col() else "")
     finish(axes)
-    _name(axes, ends)
+    name_lines(axes, ends)
 
 
-def _name(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+def name_lines(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
     """Labels beside the lines' ends, moved apart where they would lie on each other."""
     low, high = axes.get_ylim()
     right = max(x for x, *_ in ends)
@@ -122,16 +122,17 @@ def levels(study: Study, results: Sequence[Result]) -> Figure:
     figure = Figure(figsize=(9, 4), layout="constrained")
     panels = list(dict.fromkeys(result.arm.panel for result in results))
     for axes, name in zip(figure.subplots(1, 2), ("final", "mean"), strict=True):
-        labels = list(dict.fromkeys(result.arm.label for result in results))
+        labels, ends = list(dict.fromkeys(result.arm.label for result in results)), []
         for i, label in enumerate(labels):
             own = [getattr(result, name) for result in results if result.arm.label == label]
             at = np.arange(len(panels)) + 0.08 * (i - (len(labels) - 1) / 2)
             points(axes, at, own, STYLES[label][0])
-            axes.annotate(label, (at[-1] + 0.1, own[-1].iqm), color=STYLES[label][0], fontsize=9, va="center")
+            ends.append((at[-1], own[-1].iqm, label, STYLES[label][0]))
         axes.set_xticks(range(len(panels)), panels)
-        axes.set_xlim(-0.4, len(panels) - 0.3)
         axes.set_ylabel(_WORDS[name])
         finish(axes)
+        name_lines(axes, ends)
+        axes.set_xlim(left=-0.4)
     return figure
 
 
