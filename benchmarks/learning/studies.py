@@ -72,6 +72,7 @@ ALL = {
     "tempo, fixed trees": ("tempo", FIXED),
 }
 FEW = ("grpo", "tempo", "prefix_baseline", "tempo, entropy trees")
+CREDITS = ("grpo", "tempo", "prefix_baseline", "grpo_lambda")  # of independent completions: trees cost thrice the time
 
 
 def _arms(task: Task, labels=tuple(ALL), panel: str = "") -> tuple[Arm, ...]:
@@ -103,7 +104,7 @@ def _batch() -> Study:
 
 def _wording() -> Study:
     panels = {1: "one phrase", 2: "two phrases", 4: "four phrases"}
-    arms = (arm for n, panel in panels.items() for arm in _arms(Chain(wording=n), FEW, panel))
+    arms = (arm for n, panel in panels.items() for arm in _arms(Chain(wording=n), CREDITS, panel))
     return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
 
 
@@ -111,13 +112,13 @@ def _length() -> Study:
     """All lengths start at the accuracy of the base chain: the knob is the length, not the difficulty."""
     slips = {3: slip_rate_for(START_ACCURACY, 3), 5: Chain().slip_rate, 10: slip_rate_for(START_ACCURACY, 10)}
     slips[20] = slip_rate_for(START_ACCURACY, 20)
-    arms = (arm for n, slip in slips.items() for arm in _arms(Chain(n, slip), FEW, f"{n} steps"))
+    arms = (arm for n, slip in slips.items() for arm in _arms(Chain(n, slip), CREDITS, f"{n} steps"))
     return Study("length", "Chain length, all from about the same accuracy", tuple(arms), knob="steps")
 
 
 def _slip() -> Study:
     rates = (0.08, Chain().slip_rate, 0.25)
-    arms = (arm for rate in rates for arm in _arms(Chain(slip_rate=rate), FEW, f"slip rate {rate:g}"))
+    arms = (arm for rate in rates for arm in _arms(Chain(slip_rate=rate), CREDITS, f"slip rate {rate:g}"))
     return Study("slip", "Slip rate of the starting policy", tuple(arms), knob="slip rate")
 
 
