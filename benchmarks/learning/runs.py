@@ -90,6 +90,7 @@ class Run:
             "per_device_train_batch_size": self.rows // UPDATES,
             "per_device_eval_batch_size": self.start.task.held_out,
             "learning_rate": self.learning_rate,
+            "lr_scheduler_type": "constant",  # a run ends by its tokens, not at a step that a schedule could know
             "max_steps": steps,
             "eval_steps": steps,  # the budget's clock says when to evaluate
             "save_steps": UPDATES * SAVE_EVERY,
