@@ -71,7 +71,7 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> in
         output (`str`):
             Folder for the runs, the figures and the numbers.
         quick (`bool`):
-            5 generations and one seed instead of 10 and `seeds`.
+            5 generations and one seed instead of 12 and `seeds`.
         seeds (`int`):
             Paired runs: each method once with each seed.
         methods (`str`, *optional*):
