@@ -112,3 +112,20 @@ def test_studies_have_five_seeds_and_equal_tokens(name):
     for arm in numbers["results"]:
         same = [other for other in numbers["results"] if other["panel"] == arm["panel"]]
         assert {other["tokens"] for other in same} == {arm["tokens"]}
+
+
+def means_by_size() -> dict[str, np.ndarray]:
+    """Mean accuracy over the budget of each method, by group size and seed; the study of the chain has G = 8."""
+    named = [*numbers_of("learning_group_size")["results"], *numbers_of("learning_chain")["results"]]
+    labels = {"grpo", "tempo", "prefix_baseline"}
+    return {
+        label: np.array([arm["mean"]["seeds"] for arm in named if arm["label"] == label]) for label in sorted(labels)
+    }
+
+
+def test_the_page_counts_the_pairs_in_which_tempo_was_ahead():
+    means = means_by_size()
+    ahead = means["tempo"] > means["grpo"]
+    assert ahead.shape == (6, 5)
+    assert f"in {ahead.sum()} of 30 pairs of runs" in " ".join(PAGE.split())
+    assert f"in {ahead.sum()} of 30 pairs of runs" in " ".join((REPOSITORY / "README.md").read_text().split())
