@@ -76,7 +76,7 @@ def command_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
 
     verb = verbs.add_parser("demo", help="train a tiny model with GRPO and TEMPO: no download, no GPU")
-    verb.add_argument("--quick", action="store_true", help="5 generations, one seed: under a minute")
+    verb.add_argument("--quick", action="store_true", help="5 generations, one seed: about a minute")
     verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
     verb.add_argument(
         "--seeds", type=int, default=DEMO_SEEDS, metavar="N", help="paired runs of each method (%(default)s)"
