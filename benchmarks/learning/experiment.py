@@ -94,12 +94,12 @@ class Experiment:
         """Each arm's rate: chosen by its own sweep, or by that of the arm it is `tuned_as` on the base task."""
         if len(self.rates) == 1:
             return dict.fromkeys(one.arms, self.rates[0]), []
-        wanted = {arm.tuned_as for arm in one.arms}
+        wanted = {arm.tuned_as for arm in one.arms if arm.learning_rate is None}
         base = one if one.swept else self.study("chain")
         swept = [arm for arm in base.arms if arm.tuned_as in wanted]
         self._make_starts(swept)
         tried = self._sweep(swept, base)
-        return {arm: best_rate(tried, arm.tuned_as) for arm in one.arms}, tried
+        return {arm: arm.learning_rate or best_rate(tried, arm.tuned_as) for arm in one.arms}, tried
 
     def _sweep(self, arms: Sequence[Arm], base: Study) -> list[Tried]:
         rates = self.rates or base.rates

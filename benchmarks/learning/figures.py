@@ -15,6 +15,7 @@ from benchmarks.learning.studies import Study
 # Okabe and Ito's colours, told apart by all eyes; arms that share one differ in the line.
 STYLES = {
     "grpo": ("#000000", "-"),
+    "grpo, rate 8e-4": ("#000000", ":"),
     "tempo": ("#0072B2", "-"),
     "prefix_baseline": ("#009E73", "-"),
     "hepo": ("#CC79A7", "-"),

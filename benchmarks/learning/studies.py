@@ -26,6 +26,7 @@ class Arm:
         panel (`str`): Which panel of the figure it is in.
         tuned_as (`str`): Name of the sweep that chose its learning rate: the label of an arm of study chain or plan,
             or another of its own study's.
+        learning_rate (`float`, *optional*): Instead of what that sweep chose.
     """
 
     label: str
@@ -34,6 +35,7 @@ class Arm:
     changes: tuple[tuple[str, object], ...] = ()
     panel: str = ""
     tuned_as: str = ""
+    learning_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,11 @@ def _length() -> Study:
 
 
 def _slip() -> Study:
-    rates = (0.08, Chain().slip_rate, 0.25)
-    arms = (arm for rate in rates for arm in _arms(Chain(slip_rate=rate), CREDITS, f"slip rate {rate:g}"))
+    """GRPO also at the rate of GRPO-lambda, which is twice its own: what a harder start gains may be the rate's."""
+    arms = []
+    for slip in (0.08, Chain().slip_rate, 0.25):
+        own = _arms(Chain(slip_rate=slip), CREDITS, f"slip rate {slip:g}")
+        arms += [*own, replace(own[0], label="grpo, rate 8e-4", learning_rate=8e-4)]
     return Study("slip", "Slip rate of the starting policy", tuple(arms), knob="slip rate")
 
 
