@@ -93,7 +93,7 @@ class Experiment:
     def _learning_rates(self, one: Study) -> tuple[dict[Arm, float], list[Tried]]:
         """Each arm's rate: chosen by its own sweep, or by that of the arm it is `tuned_as` on the base task."""
         if len(self.rates) == 1:
-            return dict.fromkeys(one.arms, self.rates[0]), []
+            return {arm: arm.learning_rate or self.rates[0] for arm in one.arms}, []
         wanted = {arm.tuned_as for arm in one.arms if arm.learning_rate is None}
         base = one if one.swept else self.study("chain")
         swept = [arm for arm in base.arms if arm.tuned_as in wanted]
