@@ -148,8 +148,12 @@ def _variants(method: str, task: Task, variants: dict[str, tuple]) -> tuple[Arm,
 
 
 def _lambda() -> Study:
-    """Lambda 0 has no trace, so no style: what is left of the method is its floor under negative advantages."""
-    variants = {"lambda 0": (("trace_lambda", 0.0),)}
+    """Lambda 0 is GRPO at this rate. The method's default adds a trace and a floor under advantages: each alone, too."""
+    variants = {
+        "lambda 0, no floor": (("trace_lambda", 0.0),),
+        "floor alone": (("trace_lambda", 1e-6),),
+        "trace alone, 0.99": (("min_advantage", None),),
+    }
     for style in ("recent", "both"):
         for value in (0.9, 0.98, 0.99):
             variants[f"lambda {value}, {style}"] = (("trace_lambda", value), ("trace_style", style))
