@@ -148,7 +148,7 @@ def _variants(method: str, task: Task, variants: dict[str, tuple]) -> tuple[Arm,
 
 
 def _lambda() -> Study:
-    """Lambda 0 is GRPO at this rate. The method's default adds a trace and a floor under advantages: each alone, too."""
+    """Lambda 0 is GRPO at this rate; the method adds a trace and a floor under advantages: each alone, too."""
     variants = {
         "lambda 0, no floor": (("trace_lambda", 0.0),),
         "floor alone": (("trace_lambda", 1e-6),),
