@@ -130,6 +130,20 @@ def test_the_numbers_of_a_result_are_json_with_null_for_what_one_seed_cannot_say
     assert numbers["by_seconds"]["iqm"][-1] == 0.6
 
 
+def test_an_arm_keeps_a_learning_rate_of_its_own(tmp_path):
+    chosen, tried = Experiment(tmp_path, 1, None, rates=(1e-3,))._learning_rates(study("slip"))
+    assert {arm.label: rate for arm, rate in chosen.items()}["grpo, rate 8e-4"] == 8e-4
+    assert {rate for arm, rate in chosen.items() if arm.learning_rate is None} == {1e-3}
+    assert not tried
+
+
+def test_the_floor_and_the_trace_of_grpo_lambda_are_each_switched_off_once():
+    """Lambda 0 switches off both, so it cannot tell which of them helps."""
+    settings = {arm.label: dict(arm.changes) for arm in study("lambda").arms}
+    assert 0 < settings["floor alone"]["trace_lambda"] < 1e-3 and "min_advantage" not in settings["floor alone"]
+    assert settings["trace alone, 0.99"] == {"min_advantage": None}
+
+
 def test_the_best_rate_is_that_of_the_highest_mean_and_an_edge_is_said():
     tried = [
         Tried("tempo", rate, means) for rate, means in ((1e-4, (0.5, 0.6)), (1e-3, (0.4, 0.9)), (1e-2, (0.6,) * 2))
