@@ -12,6 +12,7 @@ from rich.table import Table
 
 import tempo_trl
 from tempo_trl.demo.geometry import GROUP, MAX_LENGTH, UPDATES_PER_GENERATION
+from tempo_trl.demo.methods import BASELINE
 from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
 from tempo_trl.demo.slips import read_generations, slip_shares, telling_group
 from tempo_trl.demo.task import HELD_OUT
@@ -22,7 +23,6 @@ LEVELS = (0.6, 0.7, 0.8, 0.9)
 COLOURS = {"tempo": "#0072B2", "prefix_baseline": "#009E73", "grpo": "#D55E00"}
 AXES = {"generations": "generations (32 prompts x 8 completions)", "seconds": "seconds of training, one core"}
 NAMES = {"tempo": "TEMPO", "prefix_baseline": "prefix baseline", "grpo": "GRPO"}
-BASELINE = "grpo"
 
 
 def show(runs: list, folder: Path, console: Console) -> None:
