@@ -10,7 +10,6 @@ another, so that no problem is in a class for having been lucky.
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from benchmarks.learning.studies import Study
 
 GROUP = 8
 HELD_OUT = 512
+END = -1  # no token has this id
 COMPARED = ("tempo", "grpo")
 COLOURS = {"first third": "#56B4E9", "last third": "#0072B2", "start": GREY}
 
@@ -31,18 +31,17 @@ COLOURS = {"first third": "#56B4E9", "last third": "#0072B2", "start": GREY}
 def branches(completions: Sequence[Sequence]) -> int:
     """Edges of a group's prefix tree: the children of nodes that have several, 0 where all completions are alike.
 
-    Of `n` distinct completions in sorted order, neighbours part at the tree's branching nodes. Every edge leads to a
-    completion's end or to a branching node, and none leads to the first of those: k = n + nodes - 1. A completion that
-    ends where others go on is a child of its own, as if EOS followed.
+    A completion that ends where others go on is a child of its own, as if EOS followed.
     """
-    distinct = sorted({(*one, "") if isinstance(one, str) else (*one, -1) for one in completions})
-    nodes = {one[: _common(one, next_one)] for one, next_one in pairwise(distinct)}
-    return len(distinct) + len(nodes) - 1
+    from tempo_trl.credit.prefix_tree import build_prefix_tree
 
-
-def _common(one: Sequence, other: Sequence) -> int:
-    """Length of the longest common prefix."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    rows = [[ord(token) for token in one] if isinstance(one, str) else one for one in completions]
+    lengths = np.array([len(row) + 1 for row in rows])  # with the end, a token of its own
+    ids = np.full((len(rows), lengths.max()), END)
+    for own, row in zip(ids, rows, strict=True):
+        own[: len(row)] = row
+    children = build_prefix_tree(ids, lengths, len(rows)).num_children()
+    return int(children[children > 1].sum())
 
 
 def recorded_groups(folder: Path) -> list[tuple[int, int, float]]:
