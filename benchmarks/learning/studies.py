@@ -81,6 +81,12 @@ def _arms(task: Task, labels=tuple(ALL), panel: str = "") -> tuple[Arm, ...]:
     return tuple(Arm(label, task, *ALL[label], panel=panel, tuned_as=label) for label in labels)
 
 
+def _at_one_rate(task: Task, panel: str) -> tuple[Arm, ...]:
+    """`CREDITS`, and GRPO also at the rate of GRPO-lambda, which is twice its own: a lead may be the rate's."""
+    own = _arms(task, CREDITS, panel)
+    return *own, replace(own[0], label="grpo, rate 8e-4", learning_rate=8e-4)
+
+
 def _chain() -> Study:
     return Study("chain", "Chain of five steps: every step may slip", _arms(Chain()), swept=True)
 
@@ -114,16 +120,13 @@ def _length() -> Study:
     """All lengths start at the accuracy of the base chain: the knob is the length, not the difficulty."""
     slips = {3: slip_rate_for(START_ACCURACY, 3), 5: Chain().slip_rate, 10: slip_rate_for(START_ACCURACY, 10)}
     slips[20] = slip_rate_for(START_ACCURACY, 20)
-    arms = (arm for n, slip in slips.items() for arm in _arms(Chain(n, slip), CREDITS, f"{n} steps"))
+    arms = (arm for n, slip in slips.items() for arm in _at_one_rate(Chain(n, slip), f"{n} steps"))
     return Study("length", "Chain length, all from about the same accuracy", tuple(arms), knob="steps")
 
 
 def _slip() -> Study:
-    """GRPO also at the rate of GRPO-lambda, which is twice its own: what a harder start gains may be the rate's."""
-    arms = []
-    for slip in (0.08, Chain().slip_rate, 0.25):
-        own = _arms(Chain(slip_rate=slip), CREDITS, f"slip rate {slip:g}")
-        arms += [*own, replace(own[0], label="grpo, rate 8e-4", learning_rate=8e-4)]
+    slips = (0.08, Chain().slip_rate, 0.25)
+    arms = (arm for slip in slips for arm in _at_one_rate(Chain(slip_rate=slip), f"slip rate {slip:g}"))
     return Study("slip", "Slip rate of the starting policy", tuple(arms), knob="slip rate")
 
 
