@@ -51,8 +51,11 @@ class Chain:
 
     @property
     def parent(self) -> "Chain | None":
-        """The base chain, of all others."""
-        return None if self == Chain() else Chain()
+        """The base chain, or of long ones a chain of half the length: no policy learned four times the length at once."""
+        if self == Chain():
+            return None
+        half = self.steps // 2
+        return Chain() if half < 2 * Chain().steps else Chain(half, slip_rate_for(self.expected_accuracy, half))
 
     @property
     def name(self) -> str:

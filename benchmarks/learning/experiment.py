@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -78,8 +79,8 @@ class Experiment:
 
     def _make_starts(self, arms: Sequence[Arm]) -> None:
         starts = [self._start(arm) for arm in arms]
-        for these in ([start.parent for start in starts if start.parent is not None], starts):
-            finish(these, self.parallel, self.console, "starting policies")
+        for generation in zip_longest(*(start.lineage for start in starts)):
+            finish([start for start in generation if start], self.parallel, self.console, "starting policies")
         for start in () if self.quick else starts:
             start.check()
 

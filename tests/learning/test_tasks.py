@@ -132,6 +132,14 @@ def test_the_base_chain_is_the_demonstration_s_task_and_starts_from_its_policy(t
     assert all(ours[name].equal(weight) for name, weight in shipped.items())
 
 
+def test_a_long_chain_is_taught_from_one_of_half_its_length_and_the_same_accuracy(tmp_path):
+    lineage = Start.beneath(tmp_path, Chain(20, slip_rate_for(0.42, 20)), 1).lineage
+    assert [start.task.steps for start in lineage] == [5, 10, 20]
+    assert [start.task.expected_accuracy for start in lineage[1:]] == pytest.approx([0.42, 0.42], abs=0.003)
+    short = Start.beneath(tmp_path, Chain(wording=2), 1)
+    assert [start.task for start in short.lineage] == [Chain(), Chain(wording=2)]
+
+
 def test_a_start_is_taught_mostly_right_plans_before_it_is_taught_its_own_share():
     rng = random.Random(0)
     problems = Plan().draw(1000, rng, "train")
