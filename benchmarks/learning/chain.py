@@ -51,7 +51,7 @@ class Chain:
 
     @property
     def parent(self) -> "Chain | None":
-        """The base chain, or of long ones a chain of half the length: no policy learned four times the length at once."""
+        """The base chain; of long ones a chain of half the length, since four times the length was not learned at once."""
         if self == Chain():
             return None
         half = self.steps // 2
