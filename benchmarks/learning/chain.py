@@ -51,7 +51,7 @@ class Chain:
 
     @property
     def parent(self) -> "Chain | None":
-        """The base chain; of long ones a chain of half the length, since four times the length was not learned at once."""
+        """The base chain; of long ones, which are not learned at once, a chain of half their length."""
         if self == Chain():
             return None
         half = self.steps // 2
