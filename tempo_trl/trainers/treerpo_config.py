@@ -20,11 +20,18 @@ class SiblingCreditFields:
         shared_tokens (`str`, *optional*, defaults to `"once"`):
             Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
             (`"per_leaf"`).
+        vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
+            it every token that stands in the loss there for the other completions, too.
     """
 
     shared_tokens: str = field(
         default="once",
         metadata={"help": "Tokens of several completions are in the loss `once`, or once a completion: `per_leaf`."},
+    )
+    vllm_importance_sampling_mode: str = field(
+        default="token_truncate",
+        metadata={"help": "How to correct for what vLLM samples: by token, where a shared token is in the loss once."},
     )
 
     def __post_init__(self):
@@ -45,6 +52,28 @@ class SiblingCreditFields:
                 f"`scale_rewards` is {self.scale_rewards!r}, which this method would not read: it compares siblings, "
                 "not the completions of a prompt. Leave it unset."
             )
+        if self.shared_tokens == "once":
+            self._check_factors_of_a_completion()
+
+    def _check_factors_of_a_completion(self) -> None:
+        """Raise ValueError for what weighs whole completions: a shared token would have the weight of one of them."""
+        corrected = self.use_vllm and self.vllm_importance_sampling_correction
+        for name, weighs, instead in (
+            (
+                "vllm_importance_sampling_mode",
+                corrected and self.vllm_importance_sampling_mode.startswith("sequence"),
+                "'token_truncate' or 'token_mask'",
+            ),
+            ("importance_sampling_level", self.importance_sampling_level == "sequence", "'token'"),
+            ("off_policy_mask_threshold", self.off_policy_mask_threshold is not None, "None"),
+            ("loss_type", self.loss_type == "vespo", "another one"),
+        ):
+            if weighs:
+                raise ValueError(
+                    f"`{name}` is {getattr(self, name)!r}, which weighs a completion as a whole, but a token that "
+                    "several completions share is in the loss once, in the first of them: it would get the weight of "
+                    f"that one for all. Take {instead}, or `shared_tokens='per_leaf'`."
+                )
 
 
 @dataclass

@@ -188,6 +188,26 @@ def test_a_configuration_that_is_no_tree_is_refused(options, message, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"use_vllm": True, "vllm_importance_sampling_mode": "sequence_mask"},
+        {"importance_sampling_level": "sequence"},
+        {"off_policy_mask_threshold": 0.5},
+        {"loss_type": "vespo"},
+    ],
+)
+def test_a_weight_of_a_whole_completion_is_refused_where_a_token_stands_in_one_of_many(options, tmp_path):
+    with pytest.raises(ValueError, match="which weighs a completion as a whole"):
+        config(tmp_path, TreeRPOConfig, tree_depth=2, **options)
+    config(tmp_path, TreeRPOConfig, tree_depth=2, shared_tokens="per_leaf", **options)
+
+
+def test_what_vllm_samples_is_corrected_by_token_unless_told_otherwise(tmp_path):
+    args = config(tmp_path, TreeRPOConfig, tree_depth=2, use_vllm=True)
+    assert (args.vllm_importance_sampling_correction, args.vllm_importance_sampling_mode) == (True, "token_truncate")
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"tree_max_depth": 0}, "must be at least 1, got 0"),
