@@ -89,7 +89,7 @@ class PairedTrainer(TimedTrainer):
 
     def _outcome(self, advantages):
         wait_for(advantages.device)  # what is still queued is TRL's
-        completion_ids, rewards_per_func = self._scored
+        _, completion_ids, rewards_per_func = self._scored
         lengths = torch.tensor([len(ids) for ids in completion_ids], device=advantages.device)
         self.scored = lengths, rewards_per_func[:, 0]
         return super()._outcome(advantages)

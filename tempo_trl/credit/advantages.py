@@ -20,6 +20,7 @@ def prefix_values(
     num_generations: int,
     *,
     weights: torch.Tensor | None = None,
+    prompts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     Value of every prefix of every completion: the mean reward of the group's completions that begin with it.
@@ -43,6 +44,10 @@ def prefix_values(
         weights (`torch.Tensor` of shape `(B,)`, *optional*):
             Positive weights of the completions, for means over completions that were not sampled independently
             ([`~tempo_trl.rollout.tree.GrownTree.leaf_weights`]). All alike if unset.
+        prompts (`torch.Tensor` of shape `(B,)`, integer, *optional*):
+            Equal for the completions of a group that go on from the same prompt, for groups in which prompts differ
+            (an environment whose observation is part of it). A state is the prompt and what was sampled after it, so
+            completions of different prompts share none, and column 0 is the mean of those with the same prompt.
 
     Returns:
         `torch.Tensor` of shape `(B, T + 1)`, float32, on the device of `completion_ids`: column t is the value of the
@@ -51,7 +56,7 @@ def prefix_values(
     Raises:
         ValueError: if a rank, length, dtype or the number of rows does not fit.
     """
-    tree = prefix_tree(completion_ids, completion_lengths, num_generations)
+    tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     _check_rewards(rewards, len(completion_ids))
     return tree_values(tree, rewards, completion_ids.shape[1], weights).to(completion_ids.device)
 
@@ -86,6 +91,7 @@ def tempo_advantages(
     *,
     scale_rewards: str = "group",
     td_coef: float = 1.0,
+    prompts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     TEMPO's advantage of every token: the group-relative outcome plus the branch-gated TD error.
@@ -97,7 +103,7 @@ def tempo_advantages(
     rewards), a group of one and an unscorable completion (reward NaN) get exactly 0.
 
     Args:
-        completion_ids, completion_lengths, rewards, num_generations:
+        completion_ids, completion_lengths, rewards, num_generations, prompts:
             As in [`prefix_values`].
         scale_rewards (`str`, *optional*, defaults to `"group"`):
             `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`.
@@ -110,7 +116,7 @@ def tempo_advantages(
     Raises:
         ValueError: as [`prefix_values`]; also for an unknown scale and a negative or non-finite coefficient.
     """
-    tree = prefix_tree(completion_ids, completion_lengths, num_generations)
+    tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     _check_rewards(rewards, len(completion_ids))
     outcome = outcome_advantages(rewards, num_generations, scale_rewards)
     advantages, _, _ = _credit(tree, outcome, completion_ids.shape[1], td_coef)
@@ -194,14 +200,25 @@ def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
     return low >= high
 
 
-def prefix_tree(completion_ids: torch.Tensor, completion_lengths: torch.Tensor, num_generations: int) -> PrefixTree:
+def prefix_tree(
+    completion_ids: torch.Tensor,
+    completion_lengths: torch.Tensor,
+    num_generations: int,
+    prompts: torch.Tensor | None = None,
+) -> PrefixTree:
     """The prefix trees of a batch of tensors, checked: arguments and errors as in [`prefix_values`]."""
     _check_ids(completion_ids, num_generations)
     _check_lengths(completion_lengths, *completion_ids.shape)
+    if prompts is not None and (prompts.shape != completion_ids.shape[:1] or prompts.is_floating_point()):
+        raise ValueError(
+            f"`prompts` must be ({len(completion_ids)},) integers, one for each completion, got shape "
+            f"{tuple(prompts.shape)} and dtype {prompts.dtype}."
+        )
     return build_prefix_tree(
         completion_ids.detach().cpu().numpy(),
         completion_lengths.detach().cpu().numpy().astype(np.int64),
         num_generations,
+        None if prompts is None else prompts.detach().cpu().numpy(),
     )
 
 

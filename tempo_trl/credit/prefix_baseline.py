@@ -28,6 +28,7 @@ def prefix_baselines(
     num_generations: int,
     shrinkage: float | PrefixCovariance,
     branches: torch.Tensor | None = None,
+    prompts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     Baseline of every token: the value of the state before it, estimated from the other completions of the group only.
@@ -69,6 +70,9 @@ def prefix_baselines(
             Id, at least 0, of the sampled segment that each token belongs to; read within the rows' lengths only. Rows
             of a group with the same id at a token were grown through this segment and share it from its first to its
             last token. Without it every row is a sample of its own.
+        prompts (`torch.Tensor` of shape `(B,)`, integer, *optional*):
+            Equal for the completions of a group that go on from the same prompt. The prompt then counts as a token
+            before the first: all others speak up to it, those of the same prompt after it.
 
     Returns:
         `torch.Tensor` of shape `(B, T)`, float32, on the device of `completion_ids`, 0 past each row's length.
@@ -85,7 +89,7 @@ def prefix_baselines(
         the loss must not depend on the segment's own tokens, and neither may what is sampled outside of it: a sibling
         whose first token is forced to differ from the segment's is not independent of that token.
     """
-    tree = prefix_tree(completion_ids, completion_lengths, num_generations)
+    tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     _check_rewards(rewards, len(completion_ids))
     baselines = tree_baselines(tree, rewards, completion_ids.shape[1], shrinkage, branches)
     return torch.from_numpy(baselines).float().to(completion_ids.device)
@@ -100,6 +104,7 @@ def prefix_baseline_advantages(
     shrinkage: float | PrefixCovariance,
     scale_rewards: str = "group",
     branches: torch.Tensor | None = None,
+    prompts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     Advantage of every token over its prefix baseline.
@@ -110,7 +115,7 @@ def prefix_baseline_advantages(
     and an unscorable completion (reward NaN) get exactly 0.
 
     Args:
-        completion_ids, completion_lengths, rewards, num_generations, shrinkage, branches:
+        completion_ids, completion_lengths, rewards, num_generations, shrinkage, branches, prompts:
             As in [`prefix_baselines`].
         scale_rewards (`str`, *optional*, defaults to `"group"`):
             `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`. A scale that is
@@ -122,7 +127,7 @@ def prefix_baseline_advantages(
     Raises:
         ValueError: as [`prefix_baselines`]; also for an unknown scale.
     """
-    tree = prefix_tree(completion_ids, completion_lengths, num_generations)
+    tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     _check_rewards(rewards, len(completion_ids))
     outcome = outcome_advantages(rewards, num_generations, scale_rewards)
     advantages = baseline_tokens(tree, outcome, completion_ids.shape[1], shrinkage, branches)

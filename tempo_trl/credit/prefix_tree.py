@@ -35,7 +35,8 @@ class PrefixTree:
         order (`np.ndarray` of shape `(R,)`):
             Row at each place; the places of group k are kG to (k + 1)G - 1.
         lcp (`np.ndarray` of shape `(R,)`):
-            Tokens that the row at a place shares with the row at the place before, -1 at the first place of a group.
+            Tokens that the row at a place shares with the row at the place before, -1 where they have not even the
+            prompt in common: at the first place of a group, and of each of its prompts.
         start, stop, top, depth (`np.ndarray` of shape `(N,)`):
             The nodes that at least two rows share, children before their parents.
         parting (`np.ndarray` of shape `(R,)`):
@@ -53,7 +54,7 @@ class PrefixTree:
     parting: np.ndarray
 
     def longest_shared_prefix(self) -> np.ndarray:
-        """Tokens that each place's row shares with the closest other row of its group, -1 in a group of one."""
+        """Tokens that each place's row shares with the closest other row of its prompt, -1 where there is none."""
         return np.maximum(self.lcp, np.append(self.lcp[1:], -1))
 
     def num_children(self) -> np.ndarray:
@@ -65,7 +66,9 @@ class PrefixTree:
         return parts - np.bincount(last_node, minlength=nodes)
 
 
-def build_prefix_tree(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int) -> PrefixTree:
+def build_prefix_tree(
+    completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int, prompts: np.ndarray | None = None
+) -> PrefixTree:
     """
     Build the prefix tree of each group.
 
@@ -76,16 +79,21 @@ def build_prefix_tree(completion_ids: np.ndarray, lengths: np.ndarray, num_gener
             True length of each row, 0 to T.
         num_generations (`int`):
             Rows in a group; the rows of a group are adjacent.
+        prompts (`np.ndarray` of shape `(R,)`, integer, *optional*):
+            Equal for the rows of a group that go on from the same prompt. Others share no state, whatever their
+            tokens. A group has one prompt if unset.
 
     Returns:
         [`PrefixTree`]
     """
-    order, lcp = sort_rows(completion_ids, lengths, num_generations)
+    order, lcp = sort_rows(completion_ids, lengths, num_generations, prompts)
     intervals = _intervals_of_small_groups if num_generations <= SMALL_GROUP else _intervals
     return PrefixTree(num_generations, lengths, order, lcp, *intervals(lcp, num_generations))
 
 
-def sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int) -> tuple[np.ndarray, np.ndarray]:
+def sort_rows(
+    completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int, prompts: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """
     Sort the rows of each group so that equal prefixes become neighbours: all that a tree has to be built from.
 
@@ -97,8 +105,10 @@ def sort_rows(completion_ids: np.ndarray, lengths: np.ndarray, num_generations: 
     rows, width = completion_ids.shape
     group = np.arange(rows) // num_generations
     # Longest first: among rows with equal windows those that go on stay together, whatever fills it past the end.
-    order = np.lexsort((-lengths, group))
-    tied = np.append(False, group[1:] == group[:-1])  # with the place before
+    prompts = group if prompts is None else prompts
+    order = np.lexsort((-lengths, prompts, group))
+    of_prompt = prompts[order]
+    tied = np.append(False, (group[1:] == group[:-1]) & (of_prompt[1:] == of_prompt[:-1]))  # with the place before
     lcp = np.where(tied, 0, -1)
     begin, end = 0, min(FIRST_WINDOW, width)
     while begin < width and tied.any():

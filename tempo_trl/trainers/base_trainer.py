@@ -1,7 +1,9 @@
 """What every trainer here adds to TRL's `GRPOTrainer`, whatever its method: checks, clear faults, an exact resume."""
 
 import warnings
+from typing import NamedTuple
 
+import torch
 from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_config_model_id
@@ -11,6 +13,24 @@ from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
 from tempo_trl.trainers.tree_forward import TreeForward
 from tempo_trl.trainers.vllm_server import explain_a_silent_server, wait_for_server
+
+
+class Scored(NamedTuple):
+    """
+    A batch as the reward functions saw it.
+
+    Args:
+        prompts (`list`):
+            Prompts of this rank's completions, with what an environment has added.
+        completion_ids (`list[list[int]]`):
+            Token ids of this rank's completions, not padded.
+        rewards_per_func (`torch.Tensor` of shape `(rows of all ranks, functions)`):
+            Rewards, NaN where a function did not score.
+    """
+
+    prompts: list
+    completion_ids: list[list[int]]
+    rewards_per_func: torch.Tensor
 
 
 class BaseTrainer(TreeForward, GRPOTrainer):
@@ -48,13 +68,13 @@ class BaseTrainer(TreeForward, GRPOTrainer):
             if rollout is not None:  # TRL warns of an experimental feature that the user did not ask for
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
             super().__init__(model, reward_funcs, args, *positional, **keywords)
-        if rollout is not None:
+        if isinstance(self.rollout_func, TreeRollout):
             check_trees_can_grow(self)
         self._model_name = model_name  # for messages
         checks.check_trainer(self)
         self._room = checks.room_for_prompts(self)  # None once a prompt did not fit: that is said once
         self._told_of_the_disk = False
-        self._scored = None  # (completion ids, rewards) of the batch at hand, as `_calculate_rewards` saw them
+        self._scored: Scored | None = None  # the batch at hand
 
     def _checked_config(self, args: GRPOConfig | None, model_name: str) -> GRPOConfig:
         if args is None:
@@ -79,8 +99,12 @@ class BaseTrainer(TreeForward, GRPOTrainer):
         return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 
     def _generate_single_turn(self, *args, **kwargs):
-        with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
-            return super()._generate_single_turn(*args, **kwargs)
+        training = self.model.training
+        try:
+            with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
+                return super()._generate_single_turn(*args, **kwargs)
+        finally:
+            self.model.train(training)  # TRL's continuous batching leaves it in training mode, in evaluation too
 
     def _generate(self, prompts):
         if not isinstance(self.rollout_func, TreeRollout):
@@ -98,7 +122,7 @@ class BaseTrainer(TreeForward, GRPOTrainer):
         patience = self.args.ddp_timeout / 2
         with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
             rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        self._scored = completion_ids_list, rewards_per_func
+        self._scored = Scored(prompts, completion_ids_list, rewards_per_func)
         return rewards_per_func
 
     def log(self, logs, start_time=None):

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import torch
@@ -21,12 +22,12 @@ class LoggedTrees:
 
     The entropies of a record are those of the forward pass in which TRL computes the log-probabilities of the sampling
     policy, where it needs them (several updates a generation, or vLLM): nothing is computed for the record alone.
+    Groups whose completions go on from different prompts are left out: there is no one tree to show.
     """
 
     _scoring = False  # while TRL scores a batch that is to be recorded
-    _prompts = ()
     _entropies = None
-    _told_of_the_trees = False
+    _told_of_the_trees = _told_of_prompts = False
 
     def __init__(self, *args, **kwargs):
         self._records: dict[str, _Record] = {}  # the latest in training and in evaluation
@@ -40,11 +41,11 @@ class LoggedTrees:
         return args
 
     def _generate_and_score_completions(self, inputs):
-        self._scoring, self._prompts, self._entropies = self._trees_due(), [x["prompt"] for x in inputs], None
+        self._scoring, self._entropies = self._trees_due(), None
         try:
             return super()._generate_and_score_completions(inputs)
         finally:
-            self._scoring, self._prompts, self._entropies = False, (), None
+            self._scoring, self._entropies = False, None
 
     def _get_per_token_logps_and_entropies(self, model, *args, **kwargs):
         wanted = self._scoring and model is self.model and self._entropies is None
@@ -63,13 +64,16 @@ class LoggedTrees:
             return True
         return self.state.global_step // every > last.step // every
 
-    def _log_trees(self, output: dict, td: torch.Tensor, weights: torch.Tensor | None = None) -> None:
+    def _log_trees(
+        self, output: dict, td: torch.Tensor, prompts: torch.Tensor, weights: torch.Tensor | None = None
+    ) -> None:
         """
         Record the batch if it is its turn. Every rank calls this.
 
         Args:
             output: The scored batch, with what trains in `advantages`.
             td (`torch.Tensor` of shape `(B, T)`): TD errors, without `td_coef`.
+            prompts (`torch.Tensor` of shape `(B,)`): Numbers of the prompts.
             weights (`torch.Tensor` of shape `(B,)`, *optional*): Weights of the completions in the prefix values.
         """
         if not self._scoring:
@@ -78,9 +82,9 @@ class LoggedTrees:
         room = (self.args.log_trees_prompts - record.groups) * self._group_size
         if room <= 0:  # on every rank: all count the same groups
             return
-        rows = gather_object(self._own_rows(output, td, weights, room))
+        rows = gather_object(self._own_rows(output, td, prompts, weights, room))
         if self.is_world_process_zero():
-            record.rows += self._finished(rows, record.groups)
+            record.rows += self._of_one_prompt(self._finished(rows, record.groups))
             self._write_trees(record)
         record.groups += len(rows) // self._group_size
 
@@ -91,29 +95,34 @@ class LoggedTrees:
             self._records[self._mode] = last = _Record(self.state.global_step)
         return last
 
-    def _own_rows(self, output: dict, td: torch.Tensor, weights: torch.Tensor | None, room: int) -> list[dict]:
+    def _own_rows(
+        self, output: dict, td: torch.Tensor, keys: torch.Tensor, weights: torch.Tensor | None, room: int
+    ) -> list[dict]:
         """What this rank knows of those of its completions that are among the first `room` of the batch."""
-        completion_ids, _ = self._scored
+        prompts, completion_ids, _ = self._scored
         outcome = output.get("outcome_advantages", output["advantages"])
         tokens = {
             "td_errors": td,
             "advantages": output["advantages"].view(len(td), -1).expand(-1, td.shape[1]),
             "loss_mask": loss_mask(output).bool(),
         }
-        if self._entropies is not None:
+        if (
+            "old_per_token_logps" in output
+        ):  # else the one pass was that of the reference, which LoRA shares a model with
             tokens["entropies"] = self._entropies
         tokens = {name: values.detach().float().cpu() for name, values in tokens.items()}
         begin = self.accelerator.process_index * len(completion_ids)
         return [
             {name: values[i, : len(completion_ids[i])].tolist() for name, values in tokens.items()}
             | {"completion_ids": list(completion_ids[i]), "outcome": outcome[i].item()}
-            | {"prompt": prompt_text(self._prompts[i]), "weight": None if weights is None else weights[i].item()}
+            | {"prompt": prompt_text(prompts[i]), "prompt_key": keys[i].item()}
+            | {"weight": None if weights is None else weights[i].item()}
             for i in range(min(len(completion_ids), max(room - begin, 0)))
         ]
 
     def _finished(self, rows: list[dict], groups_before: int) -> list[dict]:
         """Rows of the file: with rewards, values, and the text of the tokens."""
-        rewards_per_func, size = self._scored[1][: len(rows)], self._group_size
+        rewards_per_func, size = self._scored.rewards_per_func[: len(rows)], self._group_size
         rewards = self._weighted(rewards_per_func).cpu()
         values = _values(rows, rewards, size)
         tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
@@ -131,6 +140,24 @@ class LoggedTrees:
                 "rewards": json.dumps({name: None if reward != reward else reward for name, reward in named}),
             }
         return rows
+
+    def _of_one_prompt(self, rows: list[dict]) -> list[dict]:
+        """The rows of the groups that have a tree to show."""
+        keys: dict[int, set[int]] = defaultdict(set)
+        for row in rows:
+            keys[row["group"]].add(row.pop("prompt_key"))
+        kept = [row for row in rows if len(keys[row["group"]]) == 1]
+        if len(kept) < len(rows) and not self._told_of_prompts:
+            warnings.warn(
+                "The completions of a group go on from different prompts (an environment's observation, or a "
+                "`rollout_func`): they share no state, and there is no tree to record. Those groups are left out of "
+                "the recorded trees, and only completions with the same prompt share credit. Let `reset()` show all "
+                "completions of a prompt the same if TEMPO is to compare them. This is said once.",
+                UserWarning,
+                stacklevel=2,
+            )
+            self._told_of_prompts = True
+        return kept
 
     def _write_trees(self, record: "_Record") -> None:
         path = trees_path(self.args.output_dir, self._mode, record.step)

@@ -15,8 +15,10 @@ from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance,
 from tempo_trl.credit.prefix_tree import PrefixTree
 from tempo_trl.report.metrics import credit_sums, tree_sums
 from tempo_trl.rollout.tree import GrownTree, branches
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks, grown_trees
 from tempo_trl.trainers.logged_trees import LoggedTrees
+from tempo_trl.trainers.prompts import images_in, prompt_keys
 from tempo_trl.trainers.tempo_config import TEMPOConfig
 from tempo_trl.trainers.token_credit_trainer import TokenCreditTrainer, loss_mask
 from tempo_trl.trainers.whole_groups import WholeGroups, gather_whole_groups
@@ -105,13 +107,14 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
     @property
     def _trees(self) -> list[GrownTree] | None:
         """The trees of the batch at hand; None where completions were sampled independently, as in evaluation."""
-        return None if self.args.rollout == "iid" else self.rollout_func.trees
+        return self.rollout_func.trees if isinstance(self.rollout_func, TreeRollout) else None
 
     def _credit(self, output: dict) -> None:
         lengths, outcome = self._outcome(output["advantages"])
         num_generations, width = self._group_size, output["completion_ids"].shape[1]
-        groups = gather_whole_groups(self.accelerator, output["completion_ids"], lengths, outcome, num_generations)
-        tree = prefix_tree(groups.completion_ids, groups.lengths, num_generations)
+        own_rows = output["completion_ids"], lengths, outcome, self._prompt_keys(output)
+        groups = gather_whole_groups(self.accelerator, *own_rows, num_generations)
+        tree = prefix_tree(groups.completion_ids, groups.lengths, num_generations, groups.prompts)
         weights = None if self._trees is None else grown_trees.row_weights(self._trees, self.args.leaf_weights)
         columns = groups.completion_ids.shape[1]
         advantages, td = credit_tokens(tree, groups.outcome, columns, self.args.td_coef, weights)
@@ -123,7 +126,8 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         if self.model.training:
             self._learn_covariance(tree, groups)  # after its use: a baseline may not look at the rewards it is for
         self._treat_trees(output)
-        self._log_trees(output, td[own_tokens], None if weights is None else weights[groups.own])
+        own_weights = None if weights is None else weights[groups.own]
+        self._log_trees(output, td[own_tokens], groups.prompts[groups.own], own_weights)
 
         flat = flat_groups(groups.outcome, num_generations)[groups.owned]
         sums = tree_sums(tree, groups.owned) | {"flat_groups": (flat.sum().item(), len(flat))}
@@ -161,11 +165,17 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
 
     def _outcome(self, advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """True lengths of this rank's completions and TRL's scalar advantages, NaN where no reward function scored."""
-        completion_ids, rewards_per_func = self._scored
+        _, completion_ids, rewards_per_func = self._scored
         rank, rows = self.accelerator.process_index, len(completion_ids)
         unscorable = rewards_per_func.isnan().all(dim=1)[rank * rows : (rank + 1) * rows]
         lengths = torch.tensor([len(ids) for ids in completion_ids], device=advantages.device)
         return lengths, advantages.masked_fill(unscorable, torch.nan)
+
+    def _prompt_keys(self, output: dict) -> torch.Tensor:
+        """A number for each completion's prompt: an environment, or a rollout of the user's, may alter it."""
+        observed = self.environments or ()  # the images of a dataset are alike in a group
+        images = [list(images_in(prompt)) for prompt in self._scored.prompts] if observed else ()
+        return prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
 
     def _log_credit(self, output: dict, td: torch.Tensor, sums: dict) -> None:
         """Log the batch's `tempo/*` metrics over all ranks, and what trains into the completions table."""

@@ -13,8 +13,9 @@ class TokenCreditTrainer(BaseTrainer):
 
     Three things of TRL would lose or bend token credit and are put right here. Sequence-level importance ratios
     (`importance_sampling_level="sequence"`) become GSPO-token's, which have the same value and keep each token's
-    advantage. The off-policy mask looks at the sign of the outcome, not at that of each token. The table of
-    completions shows the mean over tokens of what trains.
+    advantage; a KL term that TRL weighs by the ratio (`beta` with `use_bias_correction_kl`) keeps its value, too, and
+    then has the gradient of each token's own ratio. The off-policy mask looks at the sign of the outcome, not at that
+    of each token. The table of completions shows the mean over tokens of what trains.
     """
 
     _loss_inputs = None  # the micro-batch at hand, while its loss is computed
@@ -36,7 +37,7 @@ class TokenCreditTrainer(BaseTrainer):
 
     def _own_rewards(self) -> torch.Tensor:
         """TRL's weighted sum of the rewards of this rank's completions, `(B,)`, NaN where no function scored one."""
-        completion_ids, rewards_per_func = self._scored
+        _, completion_ids, rewards_per_func = self._scored
         begin = self.accelerator.process_index * len(completion_ids)
         return self._weighted(rewards_per_func[begin : begin + len(completion_ids)])
 

@@ -17,6 +17,8 @@ class WholeGroups(NamedTuple):
             True lengths in tokens.
         outcome (`torch.Tensor` of shape `(R,)`):
             Outcome advantages, NaN where a completion is unscorable.
+        prompts (`torch.Tensor` of shape `(R,)`):
+            Numbers of the prompts ([`~tempo_trl.trainers.prompts.prompt_keys`]).
         own (`slice`):
             The rows that are this rank's.
         owned (`slice`):
@@ -26,6 +28,7 @@ class WholeGroups(NamedTuple):
     completion_ids: torch.Tensor
     lengths: torch.Tensor
     outcome: torch.Tensor
+    prompts: torch.Tensor
     own: slice
     owned: slice
 
@@ -35,6 +38,7 @@ def gather_whole_groups(
     completion_ids: torch.Tensor,
     lengths: torch.Tensor,
     outcome: torch.Tensor,
+    prompts: torch.Tensor,
     num_generations: int,
 ) -> WholeGroups:
     """
@@ -45,14 +49,15 @@ def gather_whole_groups(
     """
     rows = len(completion_ids)
     if rows % num_generations == 0:
-        return WholeGroups(completion_ids, lengths, outcome, slice(0, rows), slice(0, rows // num_generations))
+        own, owned = slice(0, rows), slice(0, rows // num_generations)
+        return WholeGroups(completion_ids, lengths, outcome, prompts, own, owned)
 
     padded = accelerator.pad_across_processes(completion_ids, dim=1)
-    completion_ids, lengths, outcome = accelerator.gather((padded, lengths, outcome))
+    of_all_ranks = accelerator.gather((padded, lengths, outcome, prompts.to(lengths.device)))
     begin = accelerator.process_index * rows
     end = begin + rows
     first, last = begin // num_generations, -(-end // num_generations)
     near = slice(first * num_generations, last * num_generations)
     own = slice(begin - near.start, end - near.start)
     owned = slice(-(-begin // num_generations) - first, -(-end // num_generations) - first)
-    return WholeGroups(completion_ids[near], lengths[near], outcome[near], own, owned)
+    return WholeGroups(*(rows[near] for rows in of_all_ranks), own, owned)

@@ -157,6 +157,22 @@ def test_continuous_batching(tiny_model, tmp_path):
     check_credit(trainer)
 
 
+def test_continuous_batching_leaves_an_evaluation_an_evaluation(tiny_model, tmp_path):
+    """TRL's generation ends in training mode; what is scored after it would train, on rows of the evaluation."""
+    options = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
+    trainer = train(
+        tiny_model,
+        tmp_path,
+        use_transformers_continuous_batching=True,
+        transformers_continuous_batching_config={"block_size": 32, "num_blocks": 64, "max_batch_tokens": 512},
+        num_generations_eval=2,
+        trainer={"eval_dataset": questions(4)},
+        **options,
+    )
+    assert [batch.training for batch in trainer.batches] == [True, False, False, True, False, False]
+    assert sum("eval_reward" in entry for entry in trainer.state.log_history) == 2
+
+
 def scripted_rollout(prompts, trainer):
     """Completions with environment tokens (mask 0) in their midst, on which the paths part too."""
     size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval

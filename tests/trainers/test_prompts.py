@@ -1,0 +1,103 @@
+"""Groups whose completions go on from different prompts: credit compares those with the same prompt only."""
+
+import pytest
+import torch
+from datasets import Dataset
+from PIL import Image
+
+from tempo_trl.report import read_trees
+from tempo_trl.trainers.prompts import images_in, prompt_keys
+
+from .recording import RecordingTrainer, questions, train
+from .test_features import ToolTrainer
+
+
+class Riddles:
+    """An environment that shows every other completion of a prompt another riddle; each has answers of its own."""
+
+    shown = 0
+
+    def reset(self, **columns):
+        self.riddle = Riddles.shown % 2
+        Riddles.shown += 1
+        return f" riddle {self.riddle}"
+
+    def look(self, x: int) -> int:
+        """
+        Looks.
+
+        Args:
+            x: Where.
+        """
+        return x
+
+
+class RiddleTrainer(RecordingTrainer):
+    """Its completions begin alike and part by place: what they earn is their riddle's, `riddle_reward`."""
+
+    def _generate_single_turn(self, prompt_ids, *args, **kwargs):
+        tails = ("ab x", "ab y", "ab z", "ab w")
+        eos = self.processing_class.eos_token_id
+        return [[*self.processing_class.encode(tails[i % 4]), eos] for i in range(len(prompt_ids))], None
+
+
+def riddle_reward(completions, environments, **columns):
+    return [float(environment.riddle) for environment in environments]
+
+
+@pytest.mark.parametrize("estimator", ["tempo", "prefix_baseline"])
+def test_completions_of_different_prompts_share_no_state(estimator, tiny_model, tmp_path):
+    with pytest.warns(UserWarning, match="go on from different prompts"):
+        trainer = train(
+            tiny_model,
+            tmp_path,
+            cls=RiddleTrainer,
+            dataset=questions(conversational=True),
+            reward_funcs=riddle_reward,
+            advantage_estimator=estimator,
+            prefix_shrinkage=0.0,
+            max_completion_length=200,
+            max_steps=1,
+            trainer={"environment_factory": Riddles},
+        )
+    output = trainer.batches[0].output
+    outcome, mask = output["outcome_advantages"][:, None], output["completion_mask"]
+    if estimator == "prefix_baseline":  # given its riddle, a completion earns what is expected
+        assert outcome.any()
+        torch.testing.assert_close(output["advantages"], torch.zeros_like(output["advantages"]))
+    else:
+        torch.testing.assert_close(output["advantages"], outcome * mask)
+    assert trainer.state.log_history[0]["tempo/td_share"] == 0
+    assert not read_trees(tmp_path).size
+
+
+def test_rows_without_a_prompt_get_that_of_their_environment(tiny_model, tmp_path):
+    class Shown(Riddles):
+        def reset(self, **columns):
+            self.riddle = 1
+            return "the same for all"
+
+    rows = Dataset.from_dict({"environment": ["a", "b"] * 4})
+    factories = {"environment_factory": {"a": Shown, "b": Shown}}
+    options = {"max_completion_length": 200, "max_steps": 1, "log_trees_steps": 1}
+    trainer = train(tiny_model, tmp_path, cls=ToolTrainer, dataset=rows, trainer=factories, **options)
+    assert trainer.state.global_step == 1
+    assert set(read_trees(tmp_path)["prompt"]) == {"user: the same for all"}
+
+
+def test_prompts_have_one_number_wherever_they_are_padded():
+    ids = torch.tensor([[0, 0, 5, 6], [5, 6, 0, 0], [5, 6, 0, 7], [0, 0, 0, 5]])
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 1]])
+    keys = prompt_keys(ids, mask)
+    assert keys.dtype == torch.int64
+    assert keys[0] == keys[1] == keys[2] != keys[3]
+
+
+def test_images_tell_prompts_apart_by_what_they_show():
+    black, same, white = (Image.new("RGB", (2, 2), colour) for colour in ("black", "black", "white"))
+    parts = [{"type": "text", "text": "look"}]
+    prompts = [[{"role": "user", "content": [{"type": "image", "image": i}, *parts]}] for i in (black, same, white)]
+    images = [list(images_in(prompt)) for prompt in prompts]
+    keys = prompt_keys(torch.ones(3, 2, dtype=torch.long), torch.ones(3, 2), images)
+    assert keys[0] == keys[1] != keys[2]
+    assert list(images_in("plain text")) == list(images_in([{"role": "user", "content": "plain"}])) == []
