@@ -1,6 +1,5 @@
 """Where the rows of a packed stream lie in it: a row's own tail, behind pieces that belong to rows before it."""
 
-from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 import torch
@@ -8,10 +7,12 @@ import torch
 Run = tuple[int, int]  # packed positions, from the first number to before the second
 
 
-@dataclass(frozen=True)
 class Paths:
     """
     The paths of R rows through a packed stream of N tokens, which is the concatenation of their tails.
+
+    No dataclass: FSDP takes those apart to cast what is in them, so each layer would get a copy, and what it notes
+    down in `masks` and `windows` would be lost.
 
     Row r's path is its tokens from the first to the last: some pieces of the tails of rows before it, then its own
     tail. A piece is never cut by a path, so that a tensor of the stream, split into pieces once, holds all of them.
@@ -25,18 +26,21 @@ class Paths:
             Indices of the pieces of each row's path, in reading order.
         lengths (`list[int]`):
             Tokens of each row's path.
+
+    Attributes:
         masks (`dict`):
             What attention has made of these sizes, kept for the next layer.
         windows (`list`):
             The window of every attention call over these paths: what a model really asked for.
     """
 
-    tail_sizes: list[int]
-    piece_sizes: list[int]
-    pieces: list[list[int]]
-    lengths: list[int]
-    masks: dict = field(default_factory=dict, repr=False)
-    windows: list[int | None] = field(default_factory=list, repr=False)
+    def __init__(
+        self, tail_sizes: list[int], piece_sizes: list[int], pieces: list[list[int]], lengths: list[int]
+    ) -> None:
+        self.tail_sizes, self.piece_sizes = tail_sizes, piece_sizes
+        self.pieces, self.lengths = pieces, lengths
+        self.masks: dict = {}
+        self.windows: list[int | None] = []
 
     def gather(self, stream: torch.Tensor, dim: int) -> list[torch.Tensor]:
         """The path of each row out of a tensor of the stream, along `dim`: R tensors of `lengths[r]` tokens."""

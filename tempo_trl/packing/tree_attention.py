@@ -72,8 +72,10 @@ def tree_attention(
     if refused:
         raise ValueError(f"Attention on the tree must be plain, got {', '.join(refused)}. Unset it, or tree_forward.")
     paths.windows.append(sliding_window)
+    if torch.is_autocast_enabled(query.device.type):  # norms and rotations leave float32: attention itself would cast
+        query, key, value = (x.to(torch.get_autocast_dtype(x.device.type)) for x in (query, key, value))
     keys, values = paths.gather(key, 2), paths.gather(value, 2)
-    if can_attend_at_once(query):
+    if can_attend_at_once(query, value):
         return attend_at_once(query, keys, values, paths, scaling, sliding_window)
     rows = zip(query.split(paths.tail_sizes, dim=2), keys, values, strict=True)
     outputs = [_row_attention(*row, scaling, sliding_window, paths.masks) for row in rows]
@@ -88,9 +90,11 @@ def _row_attention(query, key, value, scaling, window, masks: dict) -> torch.Ten
     tail, length = query.shape[2], key.shape[2]
     causal = tail == length and (window is None or window >= tail)  # torch aligns `is_causal` to the upper left
     mask = None if causal else _mask(tail, length, window, query.device, masks)
-    grouped = query.shape[1] != key.shape[1]
+    groups = query.shape[1] // key.shape[1]
+    if mask is not None and query.is_cuda:  # with a mask and grouped heads no kernel there spares the scores' memory
+        key, value, groups = (*(x.repeat_interleave(groups, dim=1) for x in (key, value)), 1)
     return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=grouped
+        query, key, value, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=groups > 1
     )
 
 

@@ -16,10 +16,11 @@ from tempo_trl.packing.paths import Paths
 HALF_PRECISION = (torch.bfloat16, torch.float16)
 
 
-def can_attend_at_once(query: torch.Tensor) -> bool:
+def can_attend_at_once(query: torch.Tensor, value: torch.Tensor) -> bool:
     """Whether the one call was seen to be right for tensors of this device, type and head size."""
-    half_on_gpu = query.is_cuda and query.dtype in HALF_PRECISION
-    return half_on_gpu and is_aligned(query.device, query.dtype, query.shape[-1])
+    if not query.is_cuda or query.dtype not in HALF_PRECISION or query.shape[-1] != value.shape[-1]:
+        return False
+    return is_aligned(query.device, query.dtype, query.shape[-1])
 
 
 def attend_at_once(
@@ -54,6 +55,14 @@ def is_aligned(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
 
     The same with a window of two, and with more heads of queries than of keys.
     """
+    with torch.autocast(device.type, enabled=False):  # which would round the definition, too
+        try:
+            return _matches_its_definition(device, dtype, head_dim)
+        except (ImportError, RuntimeError, TypeError, ValueError):  # not there, or not for this type or head size
+            return False
+
+
+def _matches_its_definition(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
     generator = torch.Generator().manual_seed(0)  # of its own: what a run samples must not depend on this check
     key, value = torch.randn(2, 1, 2, 5, head_dim, generator=generator).to(device, dtype)
     query = torch.randn(1, 4, 2, head_dim, generator=generator).to(device, dtype)
@@ -63,10 +72,7 @@ def is_aligned(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
     for window in (None, 2):
         hidden = (behind < 0) | (behind >= (window or 5))
         expected = scores.masked_fill(hidden, -torch.inf).softmax(dim=-1) @ value.repeat_interleave(2, dim=1).float()
-        try:
-            ours = attend_at_once(query, [key], [value], paths, head_dim**-0.5, window).transpose(1, 2)
-        except (ImportError, RuntimeError, ValueError):  # not there for this device, type or head size
-            return False
+        ours = attend_at_once(query, [key], [value], paths, head_dim**-0.5, window).transpose(1, 2)
         if not torch.allclose(ours.float(), expected, rtol=2e-2, atol=2e-2):
             return False
     return True

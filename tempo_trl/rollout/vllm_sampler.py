@@ -11,6 +11,7 @@ from trl.extras.profiling import profiling_context
 from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.rollout.growth import Continuation, Request, Top
+from tempo_trl.rollout.tree_rollout import end_token_ids
 from tempo_trl.trainers.vllm_server import explain_a_silent_server
 
 CONNECTIONS = 64  # calls at a time, as in TRL's client: the server batches what they ask for
@@ -43,8 +44,7 @@ class VLLMSampler:
             "top_k": vllm.top_k,
             "min_p": vllm.min_p or 0.0,
         }
-        self.ends = set() if self.options.get("ignore_eos") else {*trainer.eos_token_ids}
-        self.ends |= {*(self.options.get("stop_token_ids") or ())}
+        self.ends = end_token_ids(trainer)
         self.rounds = 0
 
     def sample(self, requests: Sequence[Request], top_k: int = 0) -> list[list[Continuation]]:

@@ -69,7 +69,7 @@ class BaseTrainer(TreeForward, GRPOTrainer):
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
             super().__init__(model, reward_funcs, args, *positional, **keywords)
         if isinstance(self.rollout_func, TreeRollout):
-            check_trees_can_grow(self)
+            check_trees_can_grow(self, self.rollout_func.grower)
         self._model_name = model_name  # for messages
         checks.check_trainer(self)
         self._room = checks.room_for_prompts(self)  # None once a prompt did not fit: that is said once

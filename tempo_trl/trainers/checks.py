@@ -8,6 +8,8 @@ import warnings
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.rollout.tree_rollout import TreeRollout
+
 # At temperature 0.1 a token one nat ahead is sampled e^10 = 22,026 times as often as the next. Measured on the demo's
 # policy, no branch is left at temperature 0.3, top_p 0.5 or min_p 0.5: what these bounds miss, the first batch shows.
 NEARLY_GREEDY_TEMPERATURE = 0.1
@@ -102,7 +104,8 @@ def warn_of_saves_between_generations(args: GRPOConfig) -> None:
 def refuse_a_missing_end_token(trainer: GRPOTrainer) -> None:
     """TRL pads with the padding token, or with EOS for want of one, and stops transformers at the tokenizer's EOS."""
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    generates = not trainer.use_vllm and trainer.rollout_func is None
+    ours = trainer.rollout_func is None or isinstance(trainer.rollout_func, TreeRollout)
+    generates = ours and not trainer.use_vllm
     if tokenizer.pad_token_id is None or (generates and tokenizer.eos_token_id is None):
         raise ValueError(
             f"The tokenizer must have an end-of-sequence token, got eos_token={tokenizer.eos_token} and "

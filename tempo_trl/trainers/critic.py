@@ -230,6 +230,11 @@ def refuse_engines_without_a_critic(trainer: GRPOTrainer) -> None:
             "PPO's critic is kept whole on every rank and ZeRO-3 would shard it out of our hands: use ZeRO-2 "
             "(zero_stage: 2) or DDP, `shared_trunk=True` with either if memory is short."
         )
+    if plugin is not None and "scheduler" in plugin.deepspeed_config:
+        raise ValueError(
+            "DeepSpeed's configuration has a `scheduler`, which the critic's schedule could not follow: leave it out, "
+            "and set `lr_scheduler_type` and `warmup_steps` instead."
+        )
     if trainer.is_fsdp_enabled:
         raise ValueError(
             "PPO's critic is kept whole on every rank and FSDP's policy is not: use DDP or DeepSpeed ZeRO-2, "

@@ -3,11 +3,13 @@
 import math
 from dataclasses import dataclass, field
 
+from transformers import SchedulerType
 from trl import GRPOConfig
 
 from tempo_trl.trainers.tree_forward_config import TreeForwardFields
 
 KL_PLACES = ("loss", "reward")
+READ_METRICS = (SchedulerType.REDUCE_ON_PLATEAU, SchedulerType.GREEDY)  # schedules that wait for an evaluation
 
 
 @dataclass
@@ -103,6 +105,11 @@ class PPOConfig(TreeForwardFields, GRPOConfig):
                 f"{self.critic_model_name_or_path!r} would not be read. Unset one of the two."
             )
         self._refuse_what_belongs_to_groups()
+        if self.lr_scheduler_type in READ_METRICS:
+            raise ValueError(
+                f"`lr_scheduler_type` is {SchedulerType(self.lr_scheduler_type).value!r}, which waits for a metric, "
+                "and the critic's schedule has none. Take one that counts steps: 'linear', 'cosine', 'constant', ..."
+            )
         if self.fp16:
             raise ValueError(
                 "`fp16` scales the policy's loss against underflow, and the critic's gradients have no such scaling. "

@@ -119,6 +119,9 @@ class TreeForward:
         # A mask of four dimensions is taken as it is: without one, transformers would guess from the positions that
         # independent sequences were packed, and mask one row's tokens from the next.
         unread = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device)
+        config = self.accelerator.unwrap_model(model).config.get_text_config()
+        # A router's loss would be computed, to be left aside, from a mask that is none.
+        router = {"output_router_logits": False} if hasattr(config, "output_router_logits") else {}
         with self.accelerator.autocast():
             outputs = model(
                 input_ids=packed.input_ids,
@@ -127,6 +130,7 @@ class TreeForward:
                 shift_labels=packed.labels,
                 fused_lm_head=True,
                 tree=packed.paths,
+                **router,
             )
         logps = packed.unpack(outputs.log_probs[0])
         entropies = packed.unpack(outputs.entropy[0]) if compute_entropy else None

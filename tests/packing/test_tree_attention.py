@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.distributed.utils import _apply_to_tensors
 from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -35,6 +36,21 @@ def test_each_token_attends_to_its_own_row_up_to_itself_and_within_the_window(ba
     key, value = keys.repeat_interleave(4 // key_heads, dim=2)
     scores = (0.3 * query @ key.mT).masked_fill(~seen(packed, window), -torch.inf)
     torch.testing.assert_close(ours, (scores.softmax(dim=-1) @ value).transpose(1, 2), rtol=1e-4, atol=1e-5)
+
+
+def test_under_autocast_it_attends_in_the_lower_precision_as_torch_does():
+    paths = pack_rows(torch.arange(1, 9).repeat(2, 1), torch.ones(2, 8, dtype=torch.long), 4).paths
+    query, key, value = torch.randn(3, 1, 4, sum(paths.tail_sizes), 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = tree_attention(query, key, value.bfloat16(), paths)
+    assert ours.dtype == torch.bfloat16
+    assert ours.equal(tree_attention(query.bfloat16(), key.bfloat16(), value.bfloat16(), paths))
+
+
+def test_fsdp_hands_the_paths_on_as_they_are():
+    """It rebuilds what it can look into, to cast tensors: layers would note what they saw on copies."""
+    paths = pack_rows(torch.ones(1, 8, dtype=torch.long), torch.ones(1, 8, dtype=torch.long), 4).paths
+    assert _apply_to_tensors(torch.Tensor.bfloat16, {"tree": paths})["tree"] is paths
 
 
 def test_without_a_tree_the_registered_attention_is_transformers_own_bit_for_bit():

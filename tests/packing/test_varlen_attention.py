@@ -54,6 +54,16 @@ def test_a_kernel_that_aligns_the_last_query_with_the_last_key_is_used(use):
     assert is_aligned(*HALF_ON_CPU)
 
 
+def test_it_is_seen_to_be_right_within_autocast_too(use):
+    def kernel_of_its_own(*args, **kwargs):
+        with torch.autocast("cpu", enabled=False):  # autocast does not reach into a kernel
+            return LAST_KEY(*args, **kwargs)
+
+    use(kernel_of_its_own)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert is_aligned(*HALF_ON_CPU)
+
+
 @pytest.mark.parametrize("other", [FIRST_KEY, OTHER_WINDOW], ids=["first key", "a window of one token less"])
 def test_a_kernel_with_another_meaning_is_not(other, use):
     use(other)
@@ -68,9 +78,29 @@ def test_nor_is_one_that_fails(use):
     assert not is_aligned(*HALF_ON_CPU)
 
 
+def test_nor_is_one_of_another_torch_that_takes_other_arguments(use):
+    def older(query, key, value, cu_q, cu_k, max_q, max_k, is_causal=False, return_aux=None):
+        raise AssertionError("not reached")
+
+    use(older)
+    assert not is_aligned(*HALF_ON_CPU)
+
+
 def test_it_is_not_for_cpus_and_not_for_full_precision():
-    assert not can_attend_at_once(torch.randn(1, 2, 3, 16))
-    assert not can_attend_at_once(torch.randn(1, 2, 3, 16, dtype=torch.bfloat16))
+    full = torch.randn(1, 2, 3, 16)
+    assert not can_attend_at_once(full, full)
+    assert not can_attend_at_once(full.bfloat16(), full.bfloat16())
+
+
+def test_it_is_not_for_values_of_another_size_than_their_keys(use):
+    use(LAST_KEY)
+
+    class OnGPU(torch.Tensor):
+        is_cuda = True
+
+    query, value = (torch.randn(1, 2, 3, size, dtype=torch.bfloat16).as_subclass(OnGPU) for size in (16, 8))
+    assert can_attend_at_once(query, query)
+    assert not can_attend_at_once(query, value)
 
 
 @given(batches(), st.sampled_from([None, 1, 3, 50]), st.sampled_from([1, 2, 4]))

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
+from peft import LoraConfig
 
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.report import read_trees
@@ -66,6 +67,13 @@ def test_recording_changes_no_weight(tiny_model, tmp_path):
     assert not (tmp_path / "off" / "tempo").exists()
     assert recorded_steps(tmp_path / "on") == [0]
     assert all(torch.equal(w, weights(on)[name]) for name, w in weights(off).items())
+
+
+def test_entropies_of_the_reference_model_are_not_recorded_as_the_policy_s(tiny_model, tmp_path):
+    """With LoRA the reference is the same model with its adapter off, and in such a run the only one to be asked."""
+    lora = {"peft_config": LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")}
+    train(tiny_model, tmp_path, beta=0.1, log_trees_steps=1, trainer=lora)
+    assert read_trees(tmp_path)["entropies"].isna().all()
 
 
 def test_entropies_are_there_where_trl_computes_log_probabilities_of_the_sampling_policy(tiny_model, tmp_path):

@@ -10,7 +10,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.growth import grow
-from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, rules_of
+from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, end_token_ids, rules_of
 
 from ..trainers.recording import config, parity, questions
 from .naive import NaiveGreedySampler, assert_same_trees
@@ -82,6 +82,21 @@ def test_trees_grow_from_the_weights_of_that_step(name, weights, tiny_model, tmp
     assert_same_trees(trees, greedy_trees(1))
     old = greedy_trees(0)
     assert [segment.token_ids for segment in trees[0].segments] != [segment.token_ids for segment in old[0].segments]
+
+
+@pytest.mark.parametrize(("given", "added"), [(None, set()), (7, {7}), ([7, 8], {7, 8})])
+def test_completions_end_where_generation_kwargs_end_them_too(given, added, tiny_model, tmp_path):
+    trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS["entropy"]), generation_kwargs={"eos_token_id": given})
+    rules = rules_of(trainer)
+    assert {*rules.eos_token_ids} == {*trainer.eos_token_ids} | added
+    assert all(rules.is_over([5, token]) for token in added)
+
+
+@pytest.mark.parametrize(("given", "ends"), [({"stop_token_ids": [7]}, {7}), ({"ignore_eos": True}, None)])
+def test_so_they_do_on_a_server(given, ends, tiny_model, tmp_path):
+    trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS["entropy"]))
+    trainer.use_vllm, trainer.args.generation_kwargs = True, given
+    assert end_token_ids(trainer) == (set() if ends is None else {*trainer.eos_token_ids} | ends)
 
 
 def test_evaluation_samples_independently_as_trl_does(tiny_model, tmp_path):

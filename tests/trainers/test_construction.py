@@ -21,6 +21,8 @@ from tempo_trl import (
     TreeRPOConfig,
     TreeRPOEntropyConfig,
 )
+from tempo_trl.rollout.fixed import FixedTree
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields, LoggedTreesFields
 from tempo_trl.trainers.tree_forward_config import TreeForwardFields
@@ -187,7 +189,14 @@ def without_end(**tokens):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "rollout"), [({}, None), ({"model": 2}, None), ({"pad": None}, None), ({"pad": None}, repeats_itself)]
+    ("tokens", "rollout"),
+    [
+        ({}, None),
+        ({"model": 2}, None),
+        ({"pad": None}, None),
+        ({"pad": None}, repeats_itself),
+        ({}, TreeRollout(FixedTree(2, 2, 6))),
+    ],
 )
 def test_a_tokenizer_without_an_end_is_refused_where_trl_would_fail_at_the_first_batch(tokens, rollout, tmp_path):
     model, tokenizer = without_end(**tokens)

@@ -9,12 +9,14 @@ from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefi
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import segment_values
+from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree import branches
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.grown_trees import repeated_rows
 
 from ..credit.groups import as_tensors
 from .every_method import trainer_of
-from .recording import config, parity, questions, share_of_threes
+from .recording import config, parity, questions, share_of_threes, train
 from .test_every_method import spread
 
 ROLLOUTS = ("tempo on fixed trees", "tempo on entropy trees")
@@ -63,6 +65,16 @@ def test_values_from_the_ids_are_those_of_the_tree_that_was_grown(method, tiny_m
                     torch.testing.assert_close(values[row, end], explicit[segment])
                     compared += 1
     assert compared > 10
+
+
+@pytest.mark.parametrize("estimator", ["tempo", "prefix_baseline"])
+def test_a_tree_rollout_of_the_user_s_is_read_as_the_tree_it_is(estimator, tiny_model, tmp_path):
+    options = {"advantage_estimator": estimator, "max_steps": 1, "reward_funcs": share_of_threes}
+    ours = train(tiny_model, tmp_path, rollout="fixed", tree_depth=2, **options)
+    theirs = train(tiny_model, tmp_path, trainer={"rollout_func": TreeRollout(FixedTree(2, 2, 6))}, **options)
+    (ours,), (theirs,) = ours.batches, theirs.batches
+    assert ours.completion_ids == theirs.completion_ids
+    assert ours.output["advantages"].equal(theirs.output["advantages"])
 
 
 def _begin_differently(tree, siblings) -> bool:

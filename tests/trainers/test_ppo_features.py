@@ -1,5 +1,7 @@
 """PPO with the features of GRPOTrainer: what trains, what is refused with what to do, and the configuration."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from peft import LoraConfig
@@ -114,6 +116,7 @@ REFUSED = [
     ({"scale_rewards": "batch"}, "`scale_rewards`='batch' would do nothing.*`whiten_advantages` is PPO's scaling"),
     ({"scale_rewards": "none"}, "`scale_rewards`='none' would do nothing"),
     ({"multi_objective_aggregation": "normalize_then_sum"}, "normalizes rewards within groups.*Leave it unset"),
+    ({"lr_scheduler_type": "greedy", "eval_strategy": "epoch"}, "is 'greedy', which waits for a metric"),
     ({"fp16": True}, "`fp16` scales the policy's loss.*Take `bf16=True`, or neither"),
 ]
 
@@ -143,6 +146,14 @@ def test_fsdp_and_images_are_refused(attribute, message, tiny_model, tmp_path):
     refuse_engines_without_a_critic(trainer)
     setattr(trainer, attribute, True)
     with pytest.raises(ValueError, match=message):
+        refuse_engines_without_a_critic(trainer)
+
+
+def test_a_schedule_of_deepspeeds_own_is_refused(tiny_model, tmp_path):
+    trainer = build(tiny_model, tmp_path)
+    plugin = SimpleNamespace(zero_stage=2, deepspeed_config={"scheduler": {"type": "WarmupLR"}})
+    trainer.accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin))
+    with pytest.raises(ValueError, match="which the critic's schedule could not follow"):
         refuse_engines_without_a_critic(trainer)
 
 
