@@ -151,6 +151,20 @@ def test_the_scored_batch_is_a_dict_of_padded_tensors_with_scalar_advantages(sto
     assert {"prompt_ids", "prompt_mask", "num_items_in_batch"} <= output.keys()
 
 
+def test_an_environment_s_observation_is_in_the_prompts_that_rewards_see_and_in_their_ids(stock):
+    assert stock.environments is None, "who has environments is asked here"
+    source = inspect.getsource(GRPOTrainer._generate_and_score_completions)
+    shown, generated, scored = (
+        source.index(step)
+        for step in ("environment.reset(", "self._generate(prompts)", "_calculate_rewards(inputs, prompts,")
+    )
+    assert shown < generated < scored, "prompts that differ in a group would share a tree"
+    output = stock.seen_output
+    assert (
+        output["prompt_ids"].shape == output["prompt_mask"].shape == (stock.seen_rows, output["prompt_ids"].shape[1])
+    )
+
+
 def test_extra_keys_of_the_batch_reach_the_loss_row_by_row(tiny_model, tmp_path):
     trainer = train(tiny_model, tmp_path, gradient_accumulation_steps=2, per_device_train_batch_size=4, max_steps=1)
     batches = trainer._buffered_inputs

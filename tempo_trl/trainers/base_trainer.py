@@ -36,7 +36,8 @@ class Scored(NamedTuple):
 class BaseTrainer(TreeForward, GRPOTrainer):
     """
     [`~trl.GRPOTrainer`] that says early what cannot train, outlives a full disk, names a reward function that hangs
-    and a vLLM server that is gone, and goes on after a resume with the prompts of the run that never stopped.
+    and a vLLM server that is gone, and goes on after a resume with the prompts of the run that never stopped; of a
+    stream (`IterableDataset`) only within its first pass, since nobody knows where that ends.
 
     A subclass sets `_config_cls`, its configuration, which has a method `check()` that raises ValueError for what
     cannot be, and `_name`, which also ends a default `output_dir`.

@@ -59,9 +59,11 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
     Note:
         With sequence-level importance ratios (`importance_sampling_level="sequence"`) tokens keep their own advantage
         by GSPO-token's ratio, and the off-policy mask looks at the sign of the outcome ([`TokenCreditTrainer`]).
-        Groups whose rewards are all equal get exactly 0, not the rounding error of their mean. With `td_coef=0`
-        nothing is touched: training is [`~trl.GRPOTrainer`]'s, bit for bit. Beside credit, a resumed run goes on with
-        the prompts of the run that never stopped in later epochs too.
+        Groups whose rewards are all equal get exactly 0, not the rounding error of their mean. A state is the prompt
+        and what was sampled after it: where an environment or a `rollout_func` gives the completions of a group
+        different prompts, only those with the same one share credit, and such groups are not recorded. With
+        `td_coef=0` nothing is touched: training is [`~trl.GRPOTrainer`]'s, bit for bit. Beside credit, a resumed run
+        goes on with the prompts of the run that never stopped in later epochs too.
 
         On grown trees (`rollout` other than `"iid"`) P2T reads the tree off the token ids. With the weights w of the
         leaves (`leaf_weights`) in every mean and every sum over completions, what TEMPO guarantees for independent
