@@ -2,10 +2,12 @@
 
 import argparse
 import importlib
+import os
 import platform
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from tempo_trl import __version__
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
@@ -61,10 +63,22 @@ The same run without this launcher:
 def main(argv: list[str] | None = None) -> int:
     """Run the verb that `argv` (by default the process's arguments) asks for, and return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
+    _stay_importable()
     if argv[:1] == ["train"]:
         return train(argv[1:])  # its flags are TRL's and accelerate's: no parser of ours can list them
     arguments = vars(command_parser().parse_args(argv))
     return arguments.pop("run")(**arguments)
+
+
+def _stay_importable() -> None:
+    """Let the processes that we start find this package where the working directory has a mere folder of its name.
+
+    An editable install is looked up last, so that the folder of a clone, seen from the clone's parent, goes before it.
+    """
+    namesake = Path.cwd() / "tempo_trl"
+    if namesake.is_dir() and not (namesake / "__init__.py").exists():
+        paths = [os.environ.get("PYTHONPATH"), str(Path(__file__).parents[1])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
 
 
 def command_parser() -> argparse.ArgumentParser:

@@ -162,11 +162,13 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     from tempo_trl.hub.provenance import record_run
     from tempo_trl.hub.pushing import begin_pushing, clear_refusals, push
     from tempo_trl.hub.redaction import move_token_to_environment
+    from tempo_trl.trainers.checks import refuse_less_than_a_generation
 
     training_args = arguments.training
     move_token_to_environment(training_args)
     with clear_refusals(training_args):
         trainer = build_trainer(arguments, callbacks)
+    refuse_less_than_a_generation(trainer)  # of a method whose trainer is TRL's, too
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     settings = {"script": asdict(arguments.script), "model": asdict(arguments.model)}
     record_run(trainer, argv, _recipe(argv), dataset_name, settings, resumed=checkpoint is not None)

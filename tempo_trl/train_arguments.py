@@ -15,6 +15,7 @@ import tempo_trl
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.data.prompts import STYLES
 from tempo_trl.recipe_files import read_recipe, recipe_path
+from tempo_trl.recipe_values import check_numbers
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -164,7 +165,7 @@ class TrainArguments(ScriptArguments):
         if self.task is not None:
             _expect_one_of("task", self.task, TASKS)
         for name in self.reward_funcs or []:
-            if "." not in name:
+            if "." not in str(name):
                 _expect_one_of("reward_funcs", name, REWARDS, "the dotted path of a function")
         if not self.reward_funcs and not self.reward_model_name_or_path:
             raise ValueError(
@@ -191,7 +192,7 @@ _BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", 
 
 
 def _expect_one_of(name: str, value: str, known: Iterable[str], otherwise: str | None = None) -> None:
-    if value not in known:
+    if value not in [*known]:  # a list, too, may stand in a recipe
         expected = ", ".join([*known, *([otherwise] if otherwise else [])])
         raise ValueError(f"`{name}` is {value!r}, expected one of: {expected}.")
 
@@ -268,6 +269,7 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     others = {key: value for key, value in recipe.items() if key not in known}
     if others:
         refuse_unknown([f"--{key}" for key in others], known | _launch_names(), parser.method)
+    check_numbers(parser, recipe)
     parser.set_defaults_with_config(**recipe)
     return parser, flags, _as_flags(others)
 

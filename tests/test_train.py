@@ -75,6 +75,12 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("method: grpo\ntd_coef: 1.0", "`td_coef` belongs to method tempo"),
         ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
         ("num_generations: six", "invalid int value: 'six'"),
+        ("num_generations: 8.0", "`num_generations` is 8.0, expected a whole number."),
+        ("max_steps: [1]", "`max_steps` is [1], expected a whole number."),
+        ("logging_steps: true", "`logging_steps` is True, expected a number."),
+        ("td_coef: null", "`td_coef` is None, expected a number."),
+        ("reward_weights: 1.0", "`reward_weights` is 1.0, expected a list, each a number."),
+        ("method: [tempo]", "`method` is ['tempo'], expected one of: tempo"),
         ("env: fast", "`env` is 'fast', expected a mapping"),
         ("- seed", "holds a list, expected a mapping"),
         ("seed: [1", "is not YAML"),
@@ -85,6 +91,30 @@ def test_a_wrong_recipe_is_refused(text, message, tmp_path):
     with pytest.raises(ValueError) as caught:
         parse([*recipe(tmp_path, text), *GIVEN])
     assert message in str(caught.value)
+
+
+def test_a_recipe_may_leave_what_is_optional_empty_and_write_numbers_as_text(tmp_path):
+    text = "max_completion_length: null\nreward_weights: null\nlearning_rate: 1e-6\n"
+    args = parse([*recipe(tmp_path, text), *GIVEN]).training
+    assert (args.max_completion_length, args.reward_weights, args.learning_rate) == (None, None, 1e-6)
+
+
+@pytest.mark.parametrize("method", ["tempo", "grpo"])
+def test_data_that_do_not_fill_a_generation_are_refused_before_anything_is_saved(method, tmp_path):
+    rows = write_jsonl(tmp_path / "rows.jsonl", HUB_ROWS["math"][:1] * 3)
+    sizes = "--num_generations 2 --per_device_train_batch_size 8 --max_steps 3 --report_to none"
+    flags = [*f"--method {method} --task math --reward_funcs {PARITY} {sizes}".split(), *ON_CPU]
+    model = [
+        "--model_name_or_path",
+        str(policy_path()),
+        "--train_file",
+        str(rows),
+        "--output_dir",
+        str(tmp_path / "o"),
+    ]
+    with pytest.raises(ValueError, match="have 3 rows and a generation takes 4 prompts: nothing would be trained"):
+        main([*flags, *model])
+    assert not (tmp_path / "o" / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize(

@@ -94,15 +94,14 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> in
     folder = Path(output) / "quick" if quick else Path(output)
     runs = [_run(method, seed, folder, steps, methods is not None) for seed in range(seeds) for method in names]
     try:
-        _train(runs, console)
+        failed = _train(runs, console)
     except KeyboardInterrupt:
         _stop(runs)
         console.print(f"\nStopped. What was trained is in {folder}; the same command goes on from there.")
         return 130
-    failed = [run for run in runs if not run.finished()]
-    if failed:
-        log = failed[0].folder / "run.log"
-        console.print(f"A run failed ({failed[0].method}, seed {failed[0].seed}). The end of {log}:", style="bold")
+    if failed is not None:
+        log = failed.folder / "run.log"
+        console.print(f"A run failed ({failed.method}, seed {failed.seed}). The end of {log}:", style="bold")
         console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
         return 1
 
@@ -141,8 +140,8 @@ def _run(method: str, seed: int, folder: Path, steps: int, equal_tokens: bool) -
     return Run(method, seed, folder / f"{method}-seed{seed}", longer * steps)
 
 
-def _train(runs: list[Run], console: Console) -> None:
-    """Start the runs that have not finished, `PARALLEL` at a time, and show how far each is."""
+def _train(runs: list[Run], console: Console) -> Run | None:
+    """Start the runs that have not finished, `PARALLEL` at a time, and show how far each is; the one that failed."""
     waiting, active = [run for run in runs if not run.finished()], []
     if waiting:
         console.print(f"Training {len(waiting)} runs, {PARALLEL} at a time, a core each. Ctrl-C stops and keeps them.")
@@ -167,9 +166,10 @@ def _train(runs: list[Run], console: Console) -> None:
             for run in [run for run in active if run.process.poll() is not None]:
                 active.remove(run)
                 progress.stop_task(bars[id(run)])
-                if run.process.returncode:
+                if run.process.returncode or not run.finished():
                     _stop(active)
-                    return
+                    return run
+    return None
 
 
 def _stop(runs: list[Run]) -> None:

@@ -90,7 +90,8 @@ def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "
 
 def _read_lines(path: Path) -> list[tuple[int, dict]]:
     lines = []
-    for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # Not `splitlines`: JSON may hold other line separators (U+2028) as they are.
+    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         if text.strip():
             lines.append((number, _checked(text, f"{path}, line {number}")))
     if not lines:
@@ -109,6 +110,8 @@ def _checked(text: str, where: str) -> dict:
     reward = line["reward"]
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float) or math.isinf(reward)):
         raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
+    if not isinstance(line["prompt"], str | list):
+        raise ValueError(f"{where}: `prompt` must be a text, or messages in a list, got {line['prompt']!r}.")
     if not isinstance(line["prompt"], str):
         from tempo_trl.trainers.logged_trees import prompt_text  # messages, as TRL has them
 

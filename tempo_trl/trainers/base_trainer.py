@@ -96,6 +96,7 @@ class BaseTrainer(TreeForward, GRPOTrainer):
         return None
 
     def _get_train_sampler(self, dataset=None):
+        checks.refuse_less_than_a_generation(self)
         # The epoch counts in fractions: 1.9999999 is two whole ones.
         return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 

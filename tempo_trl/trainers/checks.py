@@ -87,6 +87,16 @@ def warn_of_a_first_batch_without_branches(sums: dict[str, float]) -> None:
         )
 
 
+def refuse_less_than_a_generation(trainer: GRPOTrainer) -> None:
+    """TRL leaves out the prompts of an epoch that do not fill a generation: of too few it trains on none."""
+    rows, per_generation = trainer.train_dataset, trainer.args.generation_batch_size // trainer.num_generations
+    if hasattr(rows, "__len__") and len(rows) < per_generation:
+        raise ValueError(
+            f"The training data have {len(rows):,} rows and a generation takes {per_generation:,} prompts: nothing "
+            "would be trained. Lower `steps_per_generation` or `per_device_train_batch_size`, or give more rows."
+        )
+
+
 def warn_of_saves_between_generations(args: GRPOConfig) -> None:
     micro_batches = args.steps_per_generation * args.num_iterations  # from one generation to the next
     saved_every = args.save_steps * args.gradient_accumulation_steps

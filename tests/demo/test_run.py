@@ -130,6 +130,18 @@ def test_a_run_that_fails_shows_the_end_of_its_log(tmp_path, monkeypatch, capsys
     assert "no luck" in printed
 
 
+def test_it_is_the_run_that_failed_whose_log_is_shown(tmp_path, monkeypatch, capsys):
+    def command(run):
+        script = "raise SystemExit('no luck')" if run.method == "prefix_baseline" else "import time; time.sleep(60)"
+        return [sys.executable, "-c", script]
+
+    monkeypatch.setattr(demo.Run, "command", command)
+    assert demo.main(str(tmp_path), True, 1) == 1
+    printed = capsys.readouterr().out
+    assert "A run failed (prefix_baseline, seed 0)" in printed
+    assert "no luck" in printed
+
+
 def test_no_seed_is_refused(tmp_path, capsys):
     assert demo.main(str(tmp_path), False, 0) == 2
     assert "--seeds must be at least 1, got 0" in capsys.readouterr().out

@@ -80,6 +80,13 @@ def test_a_text_ends_with_eos_unless_it_was_truncated(tmp_path):
     assert [tokens[-1] for tokens in cut.tokens] == ["9", "8", "0", "9"]
 
 
+def test_a_line_separator_within_a_text_ends_no_line(tmp_path):
+    path = write(tmp_path, [])
+    lines = (json.dumps(line, ensure_ascii=False) for line in hand_worked("7+5\u2028-3?\x85"))
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert read_groups(path, DEMO)[0].prompt == "7+5\u2028-3?\x85"
+
+
 def test_messages_are_a_prompt_too(tmp_path):
     group = read_groups(write(tmp_path, hand_worked([{"role": "user", "content": "7+5-3?"}])), DEMO)[0]
     assert group.prompt == "user: 7+5-3?"
@@ -92,6 +99,10 @@ def test_messages_are_a_prompt_too(tmp_path):
         (["{"], "line 1 is no JSON"),
         (["[1]"], "has no `prompt`"),
         ([{"prompt": "a", "completion": [1]}], "line 1 has no `reward`"),
+        (
+            [{"prompt": None, "completion": [1], "reward": 1}],
+            "`prompt` must be a text, or messages in a list, got",
+        ),
         ([{"prompt": "a", "completion": [1], "reward": "1"}], "`reward` must be a finite number or null"),
         ([{"prompt": "a", "completion": [1], "reward": float("inf")}], "`reward` must be a finite number or null"),
         ([{"prompt": "a", "completion": 3, "reward": 1}], "`completion` must be text or a list of token ids"),
