@@ -23,10 +23,10 @@ from tempo_trl.evaluation.compare_table import Cell, Gap, cells, gaps
 
 
 def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -> int:
-    """Compare runs, print and write the comparison; 2 where a folder is no run or holds what cannot be read."""
+    """Compare runs, print and write the comparison; 2 where a run cannot be read, or the comparison not be written."""
     try:
         compare(runs, Path(output), label, Console())
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(f"tempo-trl compare: error: {error}", file=sys.stderr)
         return 2
     return 0
@@ -38,7 +38,8 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
 
     Raises:
         ValueError: as [`~tempo_trl.evaluation.compare_runs.read_runs`] and
-            [`~tempo_trl.evaluation.compare_questions.numbers_by_question`].
+            [`~tempo_trl.evaluation.compare_questions.numbers_by_question`]; or `output` can be no folder.
+        OSError: a file that cannot be read or written.
     """
     runs = read_runs(folders, labels)
     notes = doubts(runs)
@@ -47,7 +48,7 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
     faster = speeds(curves)
     numbers = _numbers(runs, found, differences, curves, faster, notes)
 
-    output.mkdir(parents=True, exist_ok=True)
+    _make_folder(output)
     pictures = draw(curves, output)
     tables, sentences = sheets(found, differences, curves), [speed_sentence(speed) for speed in faster]
     sentences = sentences or ["No two methods have a learning curve of one task: nothing to say about speed."]
@@ -61,6 +62,16 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
     written = ", ".join(["compare.md", "compare.json", *(path.name for path in pictures)])
     console.print(f"\nWritten to {output}: {written}", highlight=False, markup=False)
     return numbers
+
+
+def _make_folder(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"{output}: expected a folder to write to, or one that can be made, got {error.strerror!r}. Give another "
+            "with --output."
+        ) from error
 
 
 def _page(tables: list[str], sentences: list[str], notes: list[str], pictures: list[str]) -> str:

@@ -1,5 +1,6 @@
 """The runs that are compared: what they are and what they left. One was trained, or evaluated, or both."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,9 @@ from tempo_trl.hub.provenance import RECORD, read_record
 from tempo_trl.report.tree_files import recorded_steps
 
 METHODS = (*paper.METHODS, "prefix_baseline", "grpo_lambda", "treerpo", "treerpo_entropy")
+# `tempo`, `tempo-seed0`; not `tempo_trl` or `tempo_demo`, which hold runs of every method.
+SEED = re.compile(r"seed[-_=]?(\d+)")
+OF_A_METHOD = re.compile(rf"({'|'.join(METHODS)})([-_.]?{SEED.pattern})?")
 # Settings in which runs of one method may differ and still be its seeds.
 INCIDENTAL = re.compile(
     "seed|output|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
@@ -43,8 +47,9 @@ class ComparedRun:
     results: list[Result] = field(repr=False)
     settings: dict = field(repr=False)
 
-    def result(self, task: str, metric: str) -> Result | None:
-        return next((r for r in self.results if (r.task, r.metric) == (task, metric)), None)
+    def measured(self, task: str, metric: str) -> list[Result]:
+        """One result for each decoding: pass@4 may be of 4 answers a question, and of 16."""
+        return [result for result in self.results if (result.task, result.metric) == (task, metric)]
 
 
 def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None) -> list[ComparedRun]:
@@ -53,7 +58,7 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
 
     A run's method, model, task and seed are those of its record (`tempo/run.json`); without one those that its path
     names (`runs/qwen3-1.7b/math/tempo`, `demo/tempo-seed1`). A label takes the place of the method; a path that names
-    none has the folder's name for it.
+    none has the folder's name for it. The folder `evaluation` of a run has the run's record and name.
 
     Raises:
         ValueError: a folder that is no run, the same folder twice, another number of labels than of folders, or a
@@ -62,7 +67,7 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
     paths = [Path(folder) for folder in folders]
     if labels and len(labels) != len(paths):
         raise ValueError(f"expected a label for each of the {len(paths)} runs, in their order, got {len(labels)}.")
-    resolved = [path.resolve() for path in paths]
+    resolved = [_home(path).resolve() for path in paths]
     twice = next((path for path, full in zip(paths, resolved, strict=True) if resolved.count(full) > 1), None)
     if twice:
         raise ValueError(f"{twice} was given twice: it would count as two independent runs.")
@@ -70,24 +75,38 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
 
 
 def _read_run(folder: Path, label: str | None) -> ComparedRun:
-    has_record = (folder / RECORD_FOLDER / RECORD).is_file()
     log, results = training_log(folder), read_results(folder)
-    if not (has_record or log or results or recorded_steps(folder)):
+    if not (_has_record(folder) or log or results or recorded_steps(folder)):
         what = "no run" if folder.is_dir() else "no folder" if folder.exists() else "not there"
         raise ValueError(
             f"{folder} is {what}: expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "
             f"{RECORD_FOLDER}/{RECORD}. Give the output folder of `tempo-trl train`, or of `tempo-trl evaluate`."
         )
-    record = read_record(folder) if has_record else {}
-    told = _of_record(record) if record else _of_path(folder)
+    home = _home(folder)
+    record = read_record(home) if _has_record(home) else {}
+    told = _of_record(record) if record else _of_path(home, is_trained=bool(log))
     method = label or told.pop("method")
     return ComparedRun(
-        folder, **told | {"method": method}, log=log, results=results, settings=record.get("config", {})
+        folder, **told | {"method": method}, log=log, results=results, settings=record.get("config") or {}
     )
 
 
+def _has_record(folder: Path) -> bool:
+    return (folder / RECORD_FOLDER / RECORD).is_file()
+
+
+def _home(folder: Path) -> Path:
+    """The run that a folder belongs to: its parent if it is a run's `evaluation`."""
+    is_part = _name(folder) == FOLDER and not _has_record(folder)
+    return Path(os.path.normpath(folder / "..")) if is_part else folder
+
+
+def _name(folder: Path) -> str:
+    return Path(os.path.abspath(folder)).name  # of `.`, too
+
+
 def _of_record(record: dict) -> dict:
-    config, dataset = record.get("config", {}), record.get("dataset") or {}
+    config, dataset = record.get("config") or {}, record.get("dataset") or {}
     of_hub = {benchmark.hub_id: name for name, benchmark in reversed(BENCHMARKS.items())}
     hub_id = dataset.get("hub_id")
     model = (record.get("model") or {}).get("name") or ""
@@ -107,17 +126,30 @@ def _method(record: dict, training: dict) -> str:
     return "hepo" if name == "grpo" and training.get("top_entropy_quantile", 1.0) < 1 else name
 
 
-def _of_path(folder: Path) -> dict:
-    parts = [part.lower() for part in reversed(folder.resolve().parts)]
-    methods = [m for part in parts for m in sorted(METHODS, key=len, reverse=True) if re.match(rf"{m}($|[-_.])", part)]
-    seeds = [match[1] for part in parts if (match := re.search(r"seed[-_=]?(\d+)", part))]
-    name = folder.resolve().name
+def _of_path(folder: Path, is_trained: bool) -> dict:
+    parts = _named(folder)
+    methods = [match[1] for part in parts if (match := OF_A_METHOD.fullmatch(part))]
+    seeds = [match[1] for part in parts if (match := SEED.search(part))]
+    is_base = parts[0] in paper.MODELS and not is_trained  # as it is on the Hub
     return {
-        "method": methods[0] if methods else "base" if name.lower() in paper.MODELS else name,  # as it is on the Hub
+        "method": "base" if is_base else methods[0] if methods else _name(folder),
         "model": next((part for part in parts if part in paper.MODELS), None),
-        "trained_on": next((part for part in parts if part in BENCHMARKS), None),
+        "trained_on": None if is_base else next((part for part in parts if part in BENCHMARKS), None),
         "seed": int(seeds[0]) if seeds else None,
     }
+
+
+def _named(folder: Path) -> list[str]:
+    """
+    The components of a path that tell of a run, innermost first, in lower case.
+
+    They are those that were given, since a folder further up may have any name; and those from the model's on, for
+    who has gone into `runs/qwen3-1.7b/math` and gives `tempo`.
+    """
+    whole = [part.lower() for part in Path(os.path.abspath(folder)).parts]
+    given = [part for part in Path(os.path.normpath(folder)).parts if part != ".."]
+    models = [i for i, part in enumerate(whole) if part in paper.MODELS]
+    return whole[min([len(whole) - max(1, len(given)), *models[-1:]]) :][::-1]
 
 
 def groups(runs: Sequence[ComparedRun]) -> dict[tuple, list[ComparedRun]]:
@@ -130,16 +162,27 @@ def groups(runs: Sequence[ComparedRun]) -> dict[tuple, list[ComparedRun]]:
 
 def doubts(runs: Sequence[ComparedRun]) -> list[str]:
     """What speaks against taking the runs of a group for independent runs of the same thing."""
-    notes = []
-    for own in groups(runs).values():
-        first = own[0]
-        for other in own[1:]:
-            pair = f"{first.folder} and {other.folder} count as two seeds of {first.method}"
-            if first.seed is not None and first.seed == other.seed:
-                notes.append(f"{pair}, but both have seed {first.seed}.")
-            if odd := _differing(first.settings, other.settings):
-                notes.append(f"{pair}, but differ in {', '.join(odd)}: give them different names with --label.")
+    return [note for own in groups(runs).values() for other in own[1:] for note in _doubts(own[0], other)]
+
+
+def _doubts(first: ComparedRun, other: ComparedRun) -> list[str]:
+    notes, pair = [], f"{first.folder} and {other.folder} count as two seeds of {first.method}"
+    if first.seed is not None and first.seed == other.seed:
+        notes.append(f"{pair}, but both have seed {first.seed}.")
+    if odd := _differing(first.settings, other.settings):
+        notes.append(f"{pair}, but differ in {', '.join(odd)}: give them different names with --label.")
+    if odd := _answering(first, other):
+        notes.append(f"{pair}, but {odd[0]} answered in the one, {odd[1]} in the other: tell them apart with --label.")
     return notes
+
+
+def _answering(*pair: ComparedRun) -> list[str]:
+    """The models whose answers two runs hold if they differ in more than a seed, and are not the runs' own."""
+    names = [sorted({result.model for result in run.results if result.model}) for run in pair]
+    own = [[_home(run.folder).resolve().name] for run in pair]  # as `evaluate` calls a model that lies in a folder
+    without_seeds = [{SEED.sub("", name) for name in each} for each in names]
+    is_alike = names == own or without_seeds[0] == without_seeds[1]
+    return [" and ".join(each) for each in names] if all(names) and not is_alike else []
 
 
 def _differing(a: dict, b: dict) -> list[str]:

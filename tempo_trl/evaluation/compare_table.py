@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tempo_trl.evaluation import paper
+from tempo_trl.evaluation.compare_decodings import differing, preference
 from tempo_trl.evaluation.compare_questions import Difference, Numbers, difference, mean_over_runs, numbers_by_question
 from tempo_trl.evaluation.compare_runs import ComparedRun, groups
 from tempo_trl.evaluation.statistics import bootstrap_interval
+from tempo_trl.hub.evaluations import Result
 
 BASELINE = "grpo"
 PAPER_TRAINED_ON = set(paper.TRAINED_ON.values())
@@ -25,6 +27,7 @@ class Cell:
         value, interval: Fraction of 1, the mean over the runs; 95% over questions, None if nothing tells.
         questions: How many were asked.
         runs: (folder, seed, value) of each.
+        results: What each measured, in the same order.
         numbers: The mean over the runs question by question, None if they left no answers.
     """
 
@@ -36,6 +39,7 @@ class Cell:
     interval: tuple[float, float] | None
     questions: int
     runs: list[tuple[str, int | None, float]]
+    results: list[Result] = field(repr=False)
     numbers: Numbers | None = field(repr=False, default=None)
 
     @property
@@ -68,7 +72,7 @@ def cells(runs: Sequence[ComparedRun], notes: list[str]) -> list[Cell]:
     """All cells of the runs; what a reader has to know of them is appended to `notes`."""
     found: dict[tuple, Cell] = {}
     for (model, trained_on, method), own in groups(runs).items():
-        row = (model, method, None if trained_on in PAPER_TRAINED_ON else trained_on)
+        row = (model, method, _other_dataset(trained_on))
         for task, metric in dict.fromkeys((r.task, r.metric) for run in own for r in run.results):
             if trained_on in PAPER_TRAINED_ON and paper.TRAINED_ON.get(task, trained_on) != trained_on:
                 notes.append(f"{method} on {task} is left out: it was trained on {trained_on}, unlike that column.")
@@ -79,21 +83,47 @@ def cells(runs: Sequence[ComparedRun], notes: list[str]) -> list[Cell]:
                     f"{others} has it and nothing tells whether they were trained alike. Tell them apart with --label."
                 )
             else:
-                found[row, task, metric] = _cell(row, trained_on, task, metric, own, notes)
+                measured = _measured(own, runs, task, metric)
+                found[row, task, metric] = _cell(row, trained_on, task, metric, measured, notes)
     return sorted(found.values(), key=_place)
+
+
+def _other_dataset(trained_on: str | None) -> str | None:
+    """Dataset that the paper did not train on: rows of one model are compared where they have the same."""
+    return None if trained_on in PAPER_TRAINED_ON else trained_on
 
 
 def _place(cell: Cell) -> tuple[int, int]:
     """Order of the paper's rows, then of its columns; what it does not have comes after, in the order of the runs."""
-    methods, tasks = list(paper.METHODS), list(paper.TASKS)
-    return (
-        methods.index(cell.row[1]) if cell.row[1] in methods else len(methods),
-        tasks.index(cell.task) if cell.task in tasks else len(tasks),
-    )
+    return _position(cell.row[1], paper.METHODS), _position(cell.task, paper.TASKS)
 
 
-def _cell(row: tuple, trained_on: str | None, task: str, metric: str, runs: list[ComparedRun], notes: list) -> Cell:
-    measured = [(run, result) for run in runs if (result := run.result(task, metric))]
+def _position(name: str, names: dict[str, str]) -> int:
+    return list(names).index(name) if name in names else len(names)
+
+
+def _measured(
+    own: list[ComparedRun], runs: Sequence[ComparedRun], task: str, metric: str
+) -> list[tuple[ComparedRun, Result]]:
+    """The result of each of `own` that has one: of a decoding that those have, too, with which it is compared."""
+    row = (own[0].model, _other_dataset(own[0].trained_on))
+    peers = [run for run in runs if (run.model, _other_dataset(run.trained_on)) == row]
+    methods = [run.method for run in runs if run.model == own[0].model and run.results]
+    baseline = _baseline(sorted(methods, key=lambda method: _position(method, paper.METHODS)), runs[0].method)
+    order = preference(peers, baseline, task, metric)
+    return [(run, max(results, key=order)) for run in own if (results := run.measured(task, metric))]
+
+
+def _cell(
+    row: tuple, trained_on: str | None, task: str, metric: str, measured: list[tuple[ComparedRun, Result]], notes: list
+) -> Cell:
+    results = [result for _, result in measured]
+    for run, result in measured[1:]:
+        if odd := differing(results[:1], [result]):
+            notes.append(
+                f"{measured[0][0].folder} and {run.folder} count as runs of {row[1]}, but were not measured alike on "
+                f"{task} ({metric}): {'; '.join(odd)}."
+            )
     per_run = [numbers_by_question(run.folder, result) for run, result in measured]
     for (run, result), numbers in zip(measured, per_run, strict=True):
         if numbers and abs(np.mean(list(numbers.values())) - result.value) > ROUNDING:
@@ -107,7 +137,7 @@ def _cell(row: tuple, trained_on: str | None, task: str, metric: str, runs: list
         interval = bootstrap_interval(np.array(list(numbers.values())))
     values = [(str(run.folder), run.seed, result.value) for run, result in measured]
     mean = float(np.mean([value for _, _, value in values]))
-    return Cell(row, trained_on, task, metric, mean, interval, max(r.n for _, r in measured), values, numbers)
+    return Cell(row, trained_on, task, metric, mean, interval, max(r.n for r in results), values, results, numbers)
 
 
 def gaps(found: Sequence[Cell], first: str, notes: list[str]) -> list[Gap]:
@@ -129,10 +159,12 @@ def _baseline(methods: list[str], first: str) -> str:
 
 
 def _gap(cell: Cell, baseline: Cell, notes: list[str]) -> Gap:
+    names = f"{cell.row[1]} and {baseline.row[1]} on {cell.task} ({cell.metric})"
+    if odd := differing(cell.results, baseline.results):
+        notes.append(f"{names} were not measured alike: {'; '.join(odd)}.")
     if not (cell.numbers and baseline.numbers):
         return Gap(cell, baseline, None)
     paired = difference(cell.numbers, baseline.numbers)
-    names = f"{cell.row[1]} and {baseline.row[1]} on {cell.task} ({cell.metric})"
     if paired is None:
         notes.append(
             f"{names} have no question in common (row, source and hash of the prompt): their difference has no "

@@ -2,6 +2,7 @@
 
 import io
 import json
+import reprlib
 from pathlib import Path
 
 PANELS = {
@@ -17,19 +18,29 @@ def training_log(run_dir: Path) -> list[dict]:
     """What Trainer logged: of the whole run, or up to the last checkpoint of one that has not ended; else [].
 
     Raises:
-        ValueError: a log that is not JSON.
+        ValueError: a log that is not JSON, or not of Trainer's form.
     """
     steps = [path for path in run_dir.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     folders = [run_dir, *sorted(steps, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)]
     for path in (folder / "trainer_state.json" for folder in folders):
         if path.is_file():
-            try:
-                return json.loads(path.read_text(encoding="utf-8"))["log_history"]
-            except (json.JSONDecodeError, KeyError) as error:
-                raise ValueError(
-                    f"{path} is not what Trainer writes ({error!r}): restore it, or remove it."
-                ) from error
+            return _log_history(path)
     return []
+
+
+def _log_history(path: Path) -> list[dict]:
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not what Trainer writes ({error!r}): restore it, or remove it.") from error
+    log = state.get("log_history") if isinstance(state, dict) else None
+    if not (isinstance(log, list) and all(isinstance(entry, dict) for entry in log)):
+        got = f"log_history {reprlib.repr(log)}" if isinstance(state, dict) else reprlib.repr(state)
+        raise ValueError(
+            f"{path} is not what Trainer writes: expected a mapping with log_history, a list of mappings, got {got}. "
+            "Restore it, or remove it."
+        )
+    return log
 
 
 def curves(log: list[dict]) -> bytes | None:

@@ -18,6 +18,7 @@ from tempo_trl.data import BENCHMARKS
 
 FOLDER = "evaluation"
 NUMBERS = ("value", "n", "k")
+DECODING = ("temperature", "top_p", "top_k")  # null, or not there, where nothing tells
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Result:
     split: str | None = None
     date: str | None = None
     tempo_trl: str | None = None
+    model: str | None = None  # a local one by its folder's name
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
     file: str = ""  # relative to the run's folder
 
     @property
@@ -82,6 +87,7 @@ def _result(entry, path: Path) -> Result:
     if missing:
         refuse(f"a result without {', '.join(missing)}")
     wrong = [name for name in NUMBERS if name in entry and not _is_number(entry[name])]
+    wrong += [name for name in DECODING if entry.get(name) is not None and not _is_number(entry[name])]
     interval = entry.get("interval")
     if interval is not None and not (
         isinstance(interval, list) and len(interval) == 2 and all(map(_is_number, interval))
@@ -89,6 +95,8 @@ def _result(entry, path: Path) -> Result:
         wrong.append("interval")
     if wrong:
         refuse(f"expected numbers in {', '.join(wrong)}, got {', '.join(repr(entry[name]) for name in wrong)}")
+    if not isinstance(entry.get("model"), str | None):
+        refuse(f"expected a name as model, got {entry['model']!r}")
     known = {name: entry[name] for name in Result.__dataclass_fields__ if name in entry}
     return Result(
         **known | {"interval": tuple(interval) if interval else None, "file": f"{FOLDER}/{path.name}"},

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import reprlib
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from tempo_trl.cli import PACKAGES
 from tempo_trl.hub.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, without_secrets
 
 FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
+MAPPINGS = ("model", "dataset", "config")  # of a record
 
 
 def record_run(
@@ -157,14 +159,27 @@ def read_record(run_dir: Path) -> dict:
     """
     path = run_dir / FOLDER / RECORD
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ValueError(
             f"{path} is not there: expected the folder of a run, to which `tempo-trl train` writes how it was made. "
             "In a script of your own call `tempo_trl.hub.provenance.record_run(trainer)` before `train()`."
         ) from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # no JSON, or no UTF-8
         raise ValueError(f"{path} is not JSON: {error}. Train again, or restore it.") from error
+    _require_mappings(record, path)
+    return record
+
+
+def _require_mappings(record, path: Path) -> None:
+    own = record if isinstance(record, dict) else {}
+    parts = {"a record": record} | {name: own[name] for name in MAPPINGS if own.get(name) is not None}
+    for name, part in parts.items():
+        if not isinstance(part, dict):
+            raise ValueError(
+                f"{path} is no record of a run: expected a mapping as {name}, got {reprlib.repr(part)}. Train again, "
+                "or restore it."
+            )
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -159,6 +159,22 @@ def test_the_log_of_a_run_that_has_not_ended_is_that_of_its_last_checkpoint(tmp_
     assert training_log(tmp_path) == [{"step": 10, "reward": 0.5}]
 
 
+@pytest.mark.parametrize(
+    ("state", "got"),
+    [
+        ("[]", r"got \[\]"),
+        ("{}", "got log_history None"),
+        ('{"log_history": {"step": 1}}', "got log_history {'step': 1}"),
+        ('{"log_history": [1]}', r"got log_history \[1\]"),
+        (b"\xff", "UnicodeDecodeError"),
+    ],
+)
+def test_a_log_of_another_form_than_trainers_is_reported(state, got, tmp_path):
+    write_atomically(tmp_path / "trainer_state.json", state)
+    with pytest.raises(ValueError, match=f"trainer_state.json is not what Trainer writes.*{got}"):
+        training_log(tmp_path)
+
+
 def test_the_picture_of_a_tree_is_shown_if_there_is_one(tmp_path):
     folder = run(tmp_path)
     assert "Prefix tree of one group" not in card(folder)

@@ -154,3 +154,21 @@ def test_a_record_that_is_damaged_is_reported(tmp_path):
     write_atomically(tmp_path / "tempo/run.json", json.dumps({})[:1])
     with pytest.raises(ValueError, match="is not JSON"):
         read_record(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[1]", r"expected a mapping as a record, got \[1\]"),
+        ('"x"', "expected a mapping as a record, got 'x'"),
+        ("null", "expected a mapping as a record, got None"),
+        ('{"model": "Qwen/Qwen3-1.7B"}', "expected a mapping as model, got 'Qwen/Qwen3-1.7B'"),
+        ('{"dataset": []}', r"expected a mapping as dataset, got \[\]"),
+        ('{"config": 1}', "expected a mapping as config, got 1"),
+        (b"\xff", "not JSON: .utf-8. codec"),
+    ],
+)
+def test_a_record_of_another_form_is_reported(content, said, tmp_path):
+    write_atomically(tmp_path / "tempo/run.json", content)
+    with pytest.raises(ValueError, match=f"run.json is .*{said}"):
+        read_record(tmp_path)
