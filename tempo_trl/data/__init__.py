@@ -33,8 +33,8 @@ def load_prompts(
 ) -> "Dataset":
     r"""A benchmark as a prompt dataset for TRL, to be rewarded with `math_reward` or `choice_reward`, by its domain.
 
-    A row without an answer that can be compared is kept, so that row ids agree with the Hub's, and named in a warning:
-    its reward is None.
+    A row without an answer that can be compared, null among them, is kept, so that row ids agree with the Hub's, and
+    named in a warning: its reward is None.
 
     Args:
         name: A key of [`BENCHMARKS`].
@@ -52,8 +52,8 @@ def load_prompts(
         `options` (list of texts, A first), and the benchmark's own columns (`level`, `type`, `subject`, `url`).
 
     Raises:
-        ValueError: `name`, `style` or a split is unknown, `path` has another ending, columns are missing, or MedMCQA's
-            answers count from 1.
+        ValueError: `name`, `style` or a split is unknown, `path` has another ending or cannot be read, columns or all
+            rows are missing, a cell holds something else than it should, or MedMCQA's answers count from 1.
         FileNotFoundError: `path` does not exist.
     """
     if name not in BENCHMARKS:

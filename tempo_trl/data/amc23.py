@@ -9,22 +9,32 @@ https://huggingface.co/datasets/AI-MO/aimo-validation-amc, one row of its only s
     url      https://artofproblemsolving.com/wiki/index.php/2023_AMC_12A_Problems/Problem_19
 
 The other 43 are of 2022. They are left out by their address, of the Hub's rows and of a local file's; row ids are
-those of the whole file. Answers are whole numbers, written as floats.
+those of the whole file. Answers are whole numbers, written as floats; a local file may have them as texts.
 """
 
 from tempo_trl.data.benchmark import Benchmark
+from tempo_trl.data.cells import answer_number, text
 
 
 def to_row(row: dict, row_id: int) -> dict:
     """A problem with its answer, `1` for 1.0, and its `url`."""
-    answer = row["answer"]
-    solution = str(int(answer)) if answer == int(answer) else repr(answer)
-    return {"row_id": row_id, "question": row["problem"], "solution": solution, "url": row["url"]}
+    return {
+        "row_id": row_id,
+        "question": text(row, "problem"),
+        "solution": _solution(answer_number(row, "answer")),
+        "url": row["url"],
+    }
+
+
+def _solution(answer: float | None) -> str:
+    if answer is None:
+        return ""
+    return str(int(answer)) if answer.is_integer() else repr(answer)
 
 
 def is_of_2023(row: dict) -> bool:
     """Whether the problem was set in 2023, by its address."""
-    return "/2023_AMC_" in row["url"]
+    return "/2023_AMC_" in text(row, "url")
 
 
 AMC23 = Benchmark(

@@ -22,7 +22,8 @@ class Benchmark(NamedTuple):
         to_row: `to_row(row, row_id)`: a row of the Hub as `row_id`, `question` (the user's text without the
             instruction; a choice with its options, a line each), `solution` (a text with a box or a bare answer; a
             choice's letter; empty where the row has no answer), in a choice `options` (their texts, A first) and
-            `stem` (the question alone), and columns of its own.
+            `stem` (the question alone), and columns of its own. A ValueError where a cell holds something else than
+            it should ([`~tempo_trl.data.cells`]).
         train_split: The split to train on; None where all rows are for testing.
         configs: The Hub's configs that it is made of, in this order; none for the default one.
         keep: Tells the Hub's rows that belong to it; None if all do.
@@ -43,8 +44,11 @@ class Benchmark(NamedTuple):
 def choice_row(row_id: int, stem: str, options: list[str], answer: int, **columns: str) -> dict:
     """Row of a multiple-choice question, each option on one line; `answer` is the index of the right one.
 
-    An answer outside of the options, as MedMCQA's -1 where it is withheld, is no answer.
+    An answer outside of the options, as MedMCQA's -1 where it is withheld, is no answer. More options than letters are
+    a ValueError.
     """
+    if len(options) > len(LETTERS):
+        raise ValueError(f"{len(options)} options, expected at most {len(LETTERS)}.")
     options = [one_line(text) for text in options]
     return {
         "row_id": row_id,

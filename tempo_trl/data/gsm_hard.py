@@ -11,15 +11,14 @@ Targets are floats, some negative, some with a fraction, some rounded to as few 
 to compare them with a tolerance. Some make no sense as an answer (people with a fraction), and count all the same.
 """
 
-import math
-
 from tempo_trl.data.benchmark import Benchmark
+from tempo_trl.data.cells import answer_number, text
 
 
 def to_row(row: dict, row_id: int) -> dict:
     """A problem with its target as the shortest text that reads back as the same float: `-9867630.0`, `2.0107e-06`."""
-    target = float(row["target"])
-    return {"row_id": row_id, "question": row["input"], "solution": repr(target) if math.isfinite(target) else ""}
+    target = answer_number(row, "target")
+    return {"row_id": row_id, "question": text(row, "input"), "solution": "" if target is None else repr(target)}
 
 
 GSM_HARD = Benchmark(

@@ -1,7 +1,9 @@
 """From the Hub or a local file to TRL prompts."""
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BUILDERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+_FORMATS = {"json": "JSON objects, one a line, or all in a list", "parquet": "a parquet file of rows"}
 
 
 def load(
@@ -29,26 +32,60 @@ def load(
     """The prompts of a benchmark; see [`~tempo_trl.data.load_prompts`]."""
     rows = _hub_rows(benchmark, split or benchmark.eval_split) if path is None else _file_rows(path)
     _require_columns(benchmark, rows.column_names)
+    origin = benchmark.hub_id if path is None else os.fspath(path)
+    row_ids = kept_rows(rows, benchmark, origin)
     words = {"system_prompt": system_prompt, "instruction": instruction, "style": style}
-    dataset = rows.map(
-        prompt_row,
+    dataset = rows.select(row_ids).map(
+        lambda row, index: prompt_row(row, row_ids[index], benchmark, origin, **words),
         with_indices=True,
-        fn_kwargs={"benchmark": benchmark, **words},
         remove_columns=rows.column_names,
         load_from_cache_file=False,  # it knows functions by name, and would keep an old version's words
     )
-    if benchmark.keep is not None:
-        dataset = dataset.select([row_id for row_id, row in enumerate(rows) if benchmark.keep(row)])
     _warn(benchmark, ungradable_rows(dataset, benchmark), "have no answer to compare with and earn no reward")
     _warn(benchmark, ambiguous_rows(dataset), "have the text of the right option twice and are graded by its letter")
     return dataset
 
 
-def prompt_row(row: dict, row_id: int, benchmark: Benchmark, **words: str | None) -> dict:
-    """A row of the Hub as a row for TRL; `words` are those of [`~tempo_trl.data.prompts.messages`]."""
-    row = benchmark.to_row(row, row_id)
+def kept_rows(rows: "Dataset", benchmark: Benchmark, origin: str) -> Sequence[int]:
+    """Row ids of the rows that belong to the benchmark; a ValueError if there are none."""
+    row_ids = range(len(rows))
+    if benchmark.keep is not None:
+        row_ids = [row_id for row_id, row in enumerate(rows) if _keeps(row, row_id, benchmark, origin)]
+    if not row_ids:
+        raise ValueError(f"{origin} has no rows of {benchmark.name}, expected at least one.")
+    return row_ids
+
+
+def _keeps(row: dict, row_id: int, benchmark: Benchmark, origin: str) -> bool:
+    with named_row(row_id, benchmark, origin):
+        return benchmark.keep(row)
+
+
+def prompt_row(row: dict, row_id: int, benchmark: Benchmark, origin: str | None = None, **words: str | None) -> dict:
+    """A row of the Hub as a row for TRL.
+
+    Args:
+        row, row_id: The row, and its index in what was loaded.
+        benchmark: What it belongs to.
+        origin: Where it comes from, for errors: the name of a file, by default the Hub's.
+        **words: Those of [`~tempo_trl.data.prompts.messages`].
+
+    Raises:
+        ValueError: a cell holds something else than it should; an answer may be null.
+    """
+    with named_row(row_id, benchmark, origin or benchmark.hub_id):
+        row = benchmark.to_row(row, row_id)
     columns = {name: value for name, value in row.items() if name not in ("question", "stem")}
     return {"prompt": messages(row, **words), "source": benchmark.name, **columns}
+
+
+@contextlib.contextmanager
+def named_row(row_id: int, benchmark: Benchmark, origin: str) -> Iterator[None]:
+    """A ValueError from within says which row it is about."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"row {row_id} (the first is 0) of {benchmark.name} in {origin}: {error}") from error
 
 
 def ungradable_rows(dataset: "Dataset", benchmark: Benchmark) -> list[int]:
@@ -85,11 +122,22 @@ def _hub_rows(benchmark: Benchmark, split: str) -> "Dataset":
 
 def _file_rows(path: str | os.PathLike) -> "Dataset":
     from datasets import load_dataset
+    from datasets.exceptions import DatasetGenerationError
 
     builder = _BUILDERS.get(Path(path).suffix)
     if builder is None:
         raise ValueError(f"path ends in {Path(path).suffix!r}, expected one of {', '.join(_BUILDERS)}: convert {path}")
-    return load_dataset(builder, data_files=os.fspath(path), split="train")  # a lone file is always called train
+    try:
+        return load_dataset(builder, data_files=os.fspath(path), split="train")  # a lone file is always called train
+    except (DatasetGenerationError, StopIteration, ValueError) as error:  # StopIteration: a file of no bytes
+        raise ValueError(f"{path} {_fault(error)}. Expected {_FORMATS[builder]}.") from error
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong with a file, from the error that reading it ends with: those of one without rows do not say so."""
+    if isinstance(error, StopIteration) or "corresponds to no data" in str(error):
+        return "has no rows"
+    return f"cannot be read: {error.__cause__ or error}".rstrip(".")
 
 
 def _require_columns(benchmark: Benchmark, columns: list[str]) -> None:

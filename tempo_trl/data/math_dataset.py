@@ -16,6 +16,7 @@ import os
 from typing import TYPE_CHECKING
 
 from tempo_trl.data.benchmark import Benchmark
+from tempo_trl.data.cells import answer_text, text
 from tempo_trl.data.loading import load, prompt_row
 from tempo_trl.data.prompts import STYLES
 
@@ -31,8 +32,8 @@ def to_row(row: dict, row_id: int) -> dict:
     """A problem with its worked solution, whose last box is the answer; `level` and `type` come along."""
     return {
         "row_id": row_id,
-        "question": row["problem"],
-        "solution": row["solution"],
+        "question": text(row, "problem"),
+        "solution": answer_text(row, "solution"),
         "level": row["level"],
         "type": row["type"],
     }

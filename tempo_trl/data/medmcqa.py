@@ -16,17 +16,19 @@ TEMPO paper does not do. `choice_type: multi` is about the way the question is b
 """
 
 from tempo_trl.data.benchmark import Benchmark, choice_row
+from tempo_trl.data.cells import answer_index, text
 
 
 def to_row(row: dict, row_id: int) -> dict:
     """A question with the letter of its answer, and its `subject`."""
-    if not -1 <= row["cop"] <= 3:
+    cop = answer_index(row, "cop")
+    if not -1 <= cop <= 3:
         raise ValueError(
-            f"row {row_id} of medmcqa has cop {row['cop']}, expected 0 to 3, or -1 where the answer is withheld: "
+            f"cop is {cop}, expected 0 to 3, or -1 where the answer is withheld: "
             "subtract 1 from all of them if the file is the one on GitHub, which counts from 1."
         )
-    options = [row[f"op{letter}"] for letter in "abcd"]
-    return choice_row(row_id, row["question"], options, row["cop"], subject=row["subject_name"])
+    options = [text(row, f"op{letter}") for letter in "abcd"]
+    return choice_row(row_id, text(row, "question"), options, cop, subject=row["subject_name"])
 
 
 MEDMCQA = Benchmark(

@@ -16,15 +16,15 @@ split, and figures of the two cannot be compared.
 """
 
 from tempo_trl.data.benchmark import Benchmark, choice_row, one_line
+from tempo_trl.data.cells import answer_text, lettered_texts, text
 
 
 def to_row(row: dict, row_id: int) -> dict:
     """A question with the letter of its answer; without one where the letter and the text of the answer disagree."""
-    # A file's options are one struct: a letter that only other rows have is there, with None.
-    options = {letter: text for letter, text in sorted(row["options"].items()) if text is not None}
-    letters, letter = list(options), row["answer_idx"]
-    agrees = letter in letters and one_line(options[letter]) == one_line(row["answer"])
-    return choice_row(row_id, row["question"], list(options.values()), letters.index(letter) if agrees else -1)
+    options = lettered_texts(row, "options")
+    letters, letter, answer = list(options), row["answer_idx"], answer_text(row, "answer")
+    agrees = letter in letters and one_line(options[letter]) == one_line(answer)
+    return choice_row(row_id, text(row, "question"), list(options.values()), letters.index(letter) if agrees else -1)
 
 
 MEDQA = Benchmark(

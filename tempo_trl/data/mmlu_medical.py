@@ -12,11 +12,13 @@ https://huggingface.co/datasets/cais/mmlu, a config a subject; one row of the te
 """
 
 from tempo_trl.data.benchmark import Benchmark, choice_row
+from tempo_trl.data.cells import answer_index, text, texts
 
 
 def to_row(row: dict, row_id: int) -> dict:
     """A question with the letter of its answer, and its `subject`."""
-    return choice_row(row_id, row["question"], row["choices"], row["answer"], subject=row["subject"])
+    options, answer = texts(row, "choices"), answer_index(row, "answer")
+    return choice_row(row_id, text(row, "question"), options, answer, subject=row["subject"])
 
 
 MMLU_MEDICAL = Benchmark(

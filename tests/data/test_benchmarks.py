@@ -133,7 +133,7 @@ def test_rows_of_one_file_may_have_four_and_five_options(tmp_path):
 
 def test_medmcqa_rows_that_count_from_one_are_refused(tmp_path):
     path = write_jsonl(tmp_path / "rows.jsonl", [medmcqa_row(1), medmcqa_row(4)])
-    with pytest.raises(ValueError, match=r"row 1 of medmcqa has cop 4, expected 0 to 3.*subtract 1"):
+    with pytest.raises(ValueError, match=r"row 1 .* of medmcqa in .*: cop is 4, expected 0 to 3.*subtract 1"):
         load_prompts("medmcqa", path=path)
 
 

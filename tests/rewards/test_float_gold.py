@@ -275,6 +275,9 @@ LONG = {
     "an exponent in LaTeX": r"1 \times 10^{999999999}",
     "an exponent of three digits": "9e999",
     "braces": "{" * 1000,
+    "parentheses": "(" * 1000 + ")" * 999,
+    "fractions": r"\frac1" * 399,
+    "mixed groups": "1" + " 000" * 499 + " 1/",
     "fonts": r"\text{" * 300 + "5" + "}" * 300,
     "quotes": '5 "' * 600,
     "points": "5." * 900,
@@ -296,6 +299,7 @@ def test_a_trap_is_not_paid_and_needs_no_child(gold, answer, monkeypatch):
 
 
 PIECES = ["1", "23", "000", ",", "{,}", ".", "-", " ", r"\$", "$", "%", r"\%", "e", "^", "{", "}", "=", "/", "x", "or"]
+PIECES += [r"\frac", "(", ")"]
 PIECES += [r"\frac{", "}{", r" \times 10^{", r"\text{", " million", "\u00a0", "٣", "\N{MINUS SIGN}", "\\", '"']
 
 

@@ -1,0 +1,63 @@
+"""What a cell of a row holds; where it holds something else, a ValueError names the column, and what was expected.
+
+A null answer is no error: such a row is kept, without an answer.
+"""
+
+import math
+import reprlib
+
+
+def text(row: dict, column: str) -> str:
+    """The text of a cell."""
+    if not isinstance(row[column], str):
+        raise unexpected(row, column, "a text")
+    return row[column]
+
+
+def texts(row: dict, column: str) -> list[str]:
+    """The list of texts of a cell."""
+    cell = row[column]
+    if not isinstance(cell, list) or not all(isinstance(each, str) for each in cell):
+        raise unexpected(row, column, "a list of texts")
+    return cell
+
+
+def lettered_texts(row: dict, column: str) -> dict[str, str]:
+    """The texts of a cell by their letters, A first."""
+    cell = row[column]
+    if not isinstance(cell, dict) or not all(isinstance(each, str | None) for each in cell.values()):
+        raise unexpected(row, column, "an object of letters with their texts")
+    # A file's objects are of one type: a letter that only other rows have is there, with None.
+    return {letter: cell[letter] for letter in sorted(cell) if cell[letter] is not None}
+
+
+def answer_text(row: dict, column: str) -> str:
+    """The answer that a cell holds as a text; empty if null."""
+    return "" if row[column] is None else text(row, column)
+
+
+def answer_number(row: dict, column: str) -> float | None:
+    """The answer that a cell holds as a number, or as a text such as `27.0`; None if null or not finite."""
+    if row[column] is None:
+        return None
+    try:
+        number = float(row[column])
+    except (TypeError, ValueError, OverflowError):
+        raise unexpected(row, column, "a number") from None
+    return number if math.isfinite(number) else None
+
+
+def answer_index(row: dict, column: str) -> int:
+    """The index of the right option that a cell holds; -1 if null or not finite."""
+    cell = row[column]
+    if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
+        return -1
+    # pandas writes a column of whole numbers as floats where one of them is missing
+    if isinstance(cell, bool) or not isinstance(cell, int | float) or cell != int(cell):
+        raise unexpected(row, column, "a whole number")
+    return int(cell)
+
+
+def unexpected(row: dict, column: str, expected: str) -> ValueError:
+    """The error to raise about a cell."""
+    return ValueError(f"{column} is {reprlib.repr(row[column])}, expected {expected}.")

@@ -1,0 +1,146 @@
+"""Rows and files that are not what they should be: null answers are named, all else is refused by its place."""
+
+import math
+import re
+
+import pytest
+
+from tempo_trl.data import BENCHMARKS, load_prompts
+from tests.data.rows import HUB_ROWS, amc_row, medmcqa_row, write_jsonl, write_parquet
+
+ANSWERS = {
+    "math": "solution",
+    "gsm_hard": "target",
+    "amc23": "answer",
+    "medqa": "answer",
+    "medqa_5options": "answer",
+    "medmcqa": "cop",
+    "mmlu_medical": "answer",
+}
+QUESTIONS = {"math": "problem", "gsm_hard": "input", "amc23": "problem"}
+
+
+def warnings(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name.startswith("tempo_trl")]
+
+
+# Null answers
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
+def test_a_null_answer_is_no_answer_and_its_row_is_named(name, write, tmp_path, caplog):
+    rows = [*HUB_ROWS[name], HUB_ROWS[name][0] | {ANSWERS[name]: None}]
+    suffix = "jsonl" if write is write_jsonl else "parquet"
+    dataset, last = load_prompts(name, path=write(tmp_path / f"rows.{suffix}", rows)), len(HUB_ROWS[name])
+    assert len(dataset) == last + 1 and dataset["solution"][last] == ""
+    assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with and earn no reward: [{last}]"]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_file_of_null_answers_alone_is_loaded(name, tmp_path):
+    path = write_jsonl(tmp_path / "rows.jsonl", [HUB_ROWS[name][0] | {ANSWERS[name]: None}])
+    assert load_prompts(name, path=path)["solution"][:] == [""]
+
+
+def test_a_letter_with_a_null_beside_it_is_still_the_right_letter(tmp_path):
+    """pandas writes a column of whole numbers as floats where one of them is missing."""
+    rows = [medmcqa_row(3.0), medmcqa_row(None), medmcqa_row(0.0)]
+    assert load_prompts("medmcqa", path=write_jsonl(tmp_path / "rows.jsonl", rows))["solution"][:] == ["D", "", "A"]
+
+
+# AMC's answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "solution"), [("27", "27"), ("27.0", "27"), ("0.5", "0.5"), (27, "27"), (27.0, "27"), (math.nan, "")]
+)
+def test_an_amc_answer_is_the_number_whether_a_text_or_not(answer, solution):
+    assert BENCHMARKS["amc23"].to_row(amc_row(answer, 2023), 0)["solution"] == solution
+
+
+def test_a_row_that_does_not_belong_to_amc23_is_not_looked_into(tmp_path):
+    rows = [amc_row("none", 2022), amc_row("2", 2023), amc_row(None, 2022), amc_row("4.0", 2023)]
+    dataset = load_prompts("amc23", path=write_jsonl(tmp_path / "rows.jsonl", rows))
+    assert (dataset["row_id"][:], dataset["solution"][:]) == ([1, 3], ["2", "4"])
+
+
+def test_a_file_with_none_of_the_benchmark_s_rows_is_refused(tmp_path):
+    path = write_jsonl(tmp_path / "rows.jsonl", [amc_row(1.0, 2022)])
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))} has no rows of amc23"):
+        load_prompts("amc23", path=path)
+
+
+# Cells that hold something else
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        *((name, {QUESTIONS.get(name, "question"): None}, "is None, expected a text") for name in BENCHMARKS),
+        ("math", {"solution": 2}, "solution is 2, expected a text"),
+        ("gsm_hard", {"target": "many"}, "target is 'many', expected a number"),
+        ("amc23", {"answer": "1/2"}, "answer is '1/2', expected a number"),
+        ("amc23", {"url": None}, "url is None, expected a text"),
+        ("medmcqa", {"cop": "1"}, "cop is '1', expected a whole number"),
+        ("medmcqa", {"cop": 1.5}, r"cop is 1\.5, expected a whole number"),
+        ("medmcqa", {"cop": True}, "cop is True, expected a whole number"),
+        ("medmcqa", {"opd": None}, "opd is None, expected a text"),
+        ("medqa", {"answer": 2}, "answer is 2, expected a text"),
+        ("medqa", {"options": ["x", "y"]}, r"options is \['x', 'y'\], expected an object of letters with their texts"),
+        ("medqa", {"options": {"A": 1}}, r"options is \{'A': 1\}, expected an object of letters with their texts"),
+        ("mmlu_medical", {"answer": "B"}, "answer is 'B', expected a whole number"),
+        ("mmlu_medical", {"choices": None}, "choices is None, expected a list of texts"),
+        ("mmlu_medical", {"choices": ["x", None]}, r"choices is \['x', None\], expected a list of texts"),
+        ("mmlu_medical", {"choices": list("abcdefghijk"), "answer": 10}, "11 options, expected at most 10"),
+    ],
+)
+def test_a_cell_with_something_else_is_refused_by_file_row_and_column(name, change, message, tmp_path):
+    path = write_jsonl(tmp_path / "rows.jsonl", [HUB_ROWS[name][0] | change])
+    with pytest.raises(ValueError, match=rf"^row 0 .* of {name} in {re.escape(str(path))}: .*{message}"):
+        load_prompts(name, path=path)
+
+
+def test_the_row_that_is_named_counts_those_that_are_left_out(tmp_path):
+    rows = [amc_row(1.0, 2022), amc_row(2.0, 2023), amc_row(3.0, 2023) | {"problem": None}]
+    with pytest.raises(ValueError, match=r"^row 2 \(the first is 0\) of amc23"):
+        load_prompts("amc23", path=write_jsonl(tmp_path / "rows.jsonl", rows))
+
+
+def test_a_row_of_the_hub_is_refused_by_the_hub_s_name(monkeypatch):
+    from datasets import Dataset
+
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, split: Dataset.from_list([medmcqa_row(3) | {"opa": 7}]))
+    with pytest.raises(ValueError, match=r"row 0 .* of medmcqa in openlifescienceai/medmcqa: opa is 7"):
+        load_prompts("medmcqa")
+
+
+# Files
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_a_file_without_rows_is_refused_by_name(name, content, tmp_path):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=rf"{re.escape(str(tmp_path / name))} has no rows\. Expected JSON objects"):
+        load_prompts("math", path=tmp_path / name)
+
+
+@pytest.mark.parametrize("last", ['{"problem": "Cu', "not JSON", "[1, 2"])
+def test_a_malformed_line_is_refused_with_the_file_and_the_cause(last, tmp_path):
+    path = write_jsonl(tmp_path / "rows.jsonl", HUB_ROWS["math"])
+    path.write_text(path.read_text() + last)
+    with pytest.raises(ValueError, match=f"{re.escape(str(path))} cannot be read: .+ Expected JSON objects"):
+        load_prompts("math", path=path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 is how it opens"])
+def test_a_file_that_is_no_parquet_is_refused_with_its_name(content, tmp_path):
+    (tmp_path / "rows.parquet").write_bytes(content)
+    with pytest.raises(ValueError, match=r"rows\.parquet cannot be read: .+ Expected a parquet file"):
+        load_prompts("math", path=tmp_path / "rows.parquet")
+
+
+def test_a_file_that_is_not_there_is_still_a_file_not_found(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.jsonl"):
+        load_prompts("math", path=tmp_path / "nowhere.jsonl")
