@@ -103,8 +103,11 @@ class Experiment:
         return {arm: arm.learning_rate or best_rate(tried, arm.tuned_as) for arm in one.arms}, tried
 
     def _sweep(self, arms: Sequence[Arm], base: Study) -> list[Tried]:
-        rates = self.rates or base.rates
-        cells = {(a, rate): self._runs(a, rate, self.sweep_seeds, base.budget) for a in arms for rate in rates}
+        cells = {
+            (arm, rate): self._runs(arm, rate, self.sweep_seeds, base.budget)
+            for arm in arms
+            for rate in self.rates or arm.rates or base.rates
+        }
         runs = [run for own in cells.values() for run in own]
         finish(runs, self.parallel, self.console, f"{base.name}: sweep of learning rates")
         return [

@@ -87,7 +87,7 @@ def print_sweep(tried: Sequence[Tried], console: Console) -> None:
         means = {one.learning_rate: np.mean(one.mean_accuracy) for one in tried if one.label == label}
         edge = " (edge)" if at_edge(tried, label) else ""
         taken = f"{best_rate(tried, label):g}{edge}"
-        table.add_row(label, *(f"{100 * means[rate]:.1f}" for rate in rates), taken)
+        table.add_row(label, *(f"{100 * means[rate]:.1f}" if rate in means else "" for rate in rates), taken)
     console.print(table)
 
 

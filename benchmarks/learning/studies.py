@@ -27,6 +27,7 @@ class Arm:
         tuned_as (`str`): Name of the sweep that chose its learning rate: the label of an arm of study chain or plan,
             or another of its own study's.
         learning_rate (`float`, *optional*): Instead of what that sweep chose.
+        rates (`tuple[float, ...]`, *optional*): Learning rates of its own sweep, instead of its study's.
     """
 
     label: str
@@ -36,6 +37,7 @@ class Arm:
     panel: str = ""
     tuned_as: str = ""
     learning_rate: float | None = None
+    rates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,12 +118,28 @@ def _wording() -> Study:
     return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
 
 
+def _lengths() -> dict[int, Chain]:
+    """All start at the accuracy of the base chain: what differs is the length, not the difficulty."""
+    base = Chain()
+    return {n: base if n == base.steps else Chain(n, slip_rate_for(START_ACCURACY, n)) for n in (3, 5, 10, 20)}
+
+
+def _carried() -> Study:
+    arms = (arm for n, task in _lengths().items() for arm in _at_one_rate(task, f"{n} steps"))
+    title = "A learning rate carried over from five steps to other lengths"
+    return Study("carried", title, tuple(arms), knob="steps")
+
+
 def _length() -> Study:
-    """All lengths start at the accuracy of the base chain: the knob is the length, not the difficulty."""
-    slips = {3: slip_rate_for(START_ACCURACY, 3), 5: Chain().slip_rate, 10: slip_rate_for(START_ACCURACY, 10)}
-    slips[20] = slip_rate_for(START_ACCURACY, 20)
-    arms = (arm for n, slip in slips.items() for arm in _at_one_rate(Chain(n, slip), f"{n} steps"))
-    return Study("length", "Chain length, all from about the same accuracy", tuple(arms), knob="steps")
+    """Each length has its own sweep, around rates that fall with it: what is best for five steps breaks ten."""
+
+    def tuned(arm: Arm, steps: int, share: float) -> Arm:
+        return replace(arm, tuned_as=f"{arm.label}, {steps} steps", rates=tuple(share * x for x in LEARNING_RATES))
+
+    shares = {3: 1.0, 5: 1.0, 10: 0.5, 20: 0.25}
+    arms = (tuned(arm, n, shares[n]) for n, task in _lengths().items() for arm in _arms(task, CREDITS, f"{n} steps"))
+    title = "Chain length, each method at its own best rate for it"
+    return Study("length", title, tuple(arms), swept=True, knob="steps")
 
 
 def _slip() -> Study:
@@ -197,6 +215,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "tempo_ablation": _tempo_ablation,
     "lambda": _lambda,
     "treerpo": _treerpo,
+    "carried": _carried,
     "length": _length,
     "slip": _slip,
 }
