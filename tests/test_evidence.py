@@ -131,7 +131,7 @@ def test_the_page_counts_the_pairs_in_which_tempo_was_ahead():
     assert f"in {ahead.sum()} of 30 pairs of runs" in " ".join((REPOSITORY / "README.md").read_text().split())
 
 
-@pytest.mark.parametrize("knob", ["slip", "wording"])
+@pytest.mark.parametrize("knob", ["slip", "wording", "carried"])
 def test_the_table_of_a_knob_is_that_of_the_numbers(knob):
     arms = numbers_of(f"learning_{knob}")["results"]
     for label in dict.fromkeys(arm["label"] for arm in arms if arm["label"] != "grpo"):
