@@ -6,6 +6,10 @@ from .test_check import checked, line_of, nothing_is_started_or_loaded  # noqa: 
 
 TREES = "--config qwen3-1.7b/math/trees/"
 PPO = "--config qwen3-1.7b/math/two_gpus/ppo"
+BY_COMPLETION = (
+    "treerpo_entropy --vllm_importance_sampling_correction true --vllm_importance_sampling_mode sequence_mask "
+    "--shared_tokens per_leaf"
+)
 CUT = "nearly 0 over hundreds of tokens"
 
 
@@ -86,13 +90,9 @@ def test_independent_completions_have_no_tree_to_show(name, tiny_model, capsys):
     ("flags", "warned"),
     [
         ("treerpo_entropy", False),
-        ("treerpo_entropy --vllm_importance_sampling_correction true", True),
-        ("treerpo_entropy --vllm_importance_sampling_correction true --use_vllm false", False),
-        (
-            "treerpo_entropy --vllm_importance_sampling_correction true "
-            "--vllm_importance_sampling_mode token_truncate",
-            False,
-        ),
+        ("treerpo_entropy --vllm_importance_sampling_correction true", False),  # by token, as both TreeRPOs have it
+        (BY_COMPLETION, True),
+        (f"{BY_COMPLETION} --use_vllm false", False),
         ("grpo", False),
         ("grpo --temperature 0.6", False),  # TRL's loss has the temperature, too
         ("grpo --top_p 0.9", True),
