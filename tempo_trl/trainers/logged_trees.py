@@ -106,9 +106,7 @@ class LoggedTrees:
             "advantages": output["advantages"].view(len(td), -1).expand(-1, td.shape[1]),
             "loss_mask": loss_mask(output).bool(),
         }
-        if (
-            "old_per_token_logps" in output
-        ):  # else the one pass was that of the reference, which LoRA shares a model with
+        if "old_per_token_logps" in output:  # else the one pass was the reference's, which is the same model with LoRA
             tokens["entropies"] = self._entropies
         tokens = {name: values.detach().float().cpu() for name, values in tokens.items()}
         begin = self.accelerator.process_index * len(completion_ids)
