@@ -80,8 +80,8 @@ class SiblingCreditFields:
 class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, TreeForwardFields, GRPOConfig):
     r"""
     Configuration class for the [`TreeRPOTrainer`] (https://huggingface.co/papers/2506.05183): every field of
-    [`~trl.GRPOConfig`], with its meaning and default, those of [`~tempo_trl.trainers.tree_config.FixedTreeFields`],
-    and these.
+    [`~trl.GRPOConfig`], with its meaning and but for the last of these its default, those of
+    [`~tempo_trl.trainers.tree_config.FixedTreeFields`], and these.
 
     Args:
         advantage_scale (`str`, *optional*, defaults to `"std"`):
@@ -91,6 +91,9 @@ class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, TreeForwardFields, GRP
         shared_tokens (`str`, *optional*, defaults to `"once"`):
             Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
             (`"per_leaf"`).
+        vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
+            it every token that stands in the loss there for the other completions, too.
     """
 
     advantage_scale: str = field(
@@ -117,6 +120,9 @@ class TreeRPOEntropyConfig(SiblingCreditFields, EntropyTreeFields, TreeForwardFi
         shared_tokens (`str`, *optional*, defaults to `"once"`):
             Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
             (`"per_leaf"`).
+        vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
+            it every token that stands in the loss there for the other completions, too.
         temperature (`float`, *optional*, defaults to `0.6`), top_p (`float`, *optional*, defaults to `0.85`), \
         top_k (`int`, *optional*, defaults to `25`), repetition_penalty (`float`, *optional*, defaults to `1.1`):
             Sampling (section 4.2.2). TRL's loss divides the logits by the temperature, and knows nothing of the
