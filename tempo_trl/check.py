@@ -29,6 +29,7 @@ from tempo_trl.memory import Load, Row, estimate, load_of, needs, readable
 from tempo_trl.model_shape import ModelShape, model_shape
 from tempo_trl.train import model_path
 from tempo_trl.train_arguments import RunArguments, parse, recipe_parser
+from tempo_trl.trainers.checks import refuse_what_cannot_train
 from tempo_trl.trainers.ppo_config import PPOConfig
 
 COLUMNS = 100  # of output that is no terminal's
@@ -74,7 +75,8 @@ def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArg
 
 
 def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
-    """Raise ValueError for what TRL and Trainer would find once the run is launched, or at its end."""
+    """Raise ValueError for what a run would find once it is launched, or at its end."""
+    refuse_what_cannot_train(args)
     for message in advice_on_evaluation(args, plan.num_processes):  # TRL looks only if `eval_strategy` is set
         raise ValueError(message)
     if tree_kind(args):

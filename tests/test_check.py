@@ -237,6 +237,8 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
         ("--generation_batch_size 96", ["can not be both configured", "`--generation_batch_size None`"]),
         ("--num_generations 1", ["at least 2 generations", "You provided 1"]),
         ("--per_device_train_batch_size 0", ["`per_device_train_batch_size` is 0, expected at least 1"]),
+        ("--temperature 0", ["`temperature` must be above 0, got 0.0"]),
+        ("--max_completion_length 0", ["`max_completion_length` must be at least 1, got 0"]),
         ("--accelerate_config ddp --per_device_train_batch_size 64", ["10,240 prompts and the data have 7,500"]),
         (
             "--eval_strategy epoch --per_device_eval_batch_size 8",

@@ -39,7 +39,11 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
     if args.temperature <= 0:
         raise ValueError(
             f"`temperature` must be above 0, got {args.temperature}: the loss divides the logits by it. Sample, with "
-            "temperature 1 say: greedy completions are all the same, and TEMPO learns from where they part."
+            "temperature 1 say: greedy completions are all the same, and a group learns from where they differ."
+        )
+    if args.max_completion_length is not None and args.max_completion_length < 1:
+        raise ValueError(
+            f"`max_completion_length` must be at least 1, got {args.max_completion_length}: credit needs a token."
         )
     if (args.num_generations_eval or 1) < 1:
         raise ValueError(

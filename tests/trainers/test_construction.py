@@ -169,6 +169,11 @@ def test_a_group_in_evaluation_has_at_least_one_completion(tiny_model, tmp_path)
         TEMPOTrainer(tiny_model, parity, config(tmp_path, num_generations_eval=-2), questions())
 
 
+def test_a_completion_has_at_least_one_token(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match="`max_completion_length` must be at least 1, got 0"):
+        TEMPOTrainer(tiny_model, parity, config(tmp_path, max_completion_length=0), questions())
+
+
 def test_evaluation_on_one_completion_a_prompt_has_a_reward_and_no_tree(tiny_model, tmp_path):
     evaluation = {"eval_strategy": "steps", "eval_steps": 1, "num_generations_eval": 1, "max_steps": 1}
     logged = train(tiny_model, tmp_path, trainer={"eval_dataset": questions(4)}, **evaluation).state.log_history
