@@ -65,7 +65,7 @@ estimators: $(INSTALLED)
 
 # Learning curves and ablations with the real trainers: several hours on two cores. It may be stopped, and goes on.
 learning: $(INSTALLED)
-	$(BIN)/python -m benchmarks.learning chain plan batch wording group_size branches tempo_ablation lambda treerpo carried length slip
+	$(BIN)/python -m benchmarks.learning chain plan batch wording group_size branches tempo_ablation lambda treerpo carried length equal_rates slip
 
 clean:
 	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info

@@ -142,6 +142,15 @@ def _length() -> Study:
     return Study("length", title, tuple(arms), swept=True, knob="steps")
 
 
+def _equal_rates() -> Study:
+    """What of `length` is the method's, and what is the rate's that one run chose: here GRPO's best is everyone's."""
+    best = {3: 4e-4, 5: 4e-4, 10: 2e-4, 20: 1e-4}  # of GRPO in the sweeps of `length`
+    arms = (arm for n, task in _lengths().items() for arm in _arms(task, CREDITS, f"{n} steps"))
+    arms = (replace(arm, learning_rate=best[arm.task.steps]) for arm in arms)
+    title = "Chain length, every method at GRPO's best rate for it"
+    return Study("equal_rates", title, tuple(arms), knob="steps")
+
+
 def _slip() -> Study:
     slips = (0.08, Chain().slip_rate, 0.25)
     arms = (arm for slip in slips for arm in _at_one_rate(Chain(slip_rate=slip), f"slip rate {slip:g}"))
@@ -217,6 +226,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "treerpo": _treerpo,
     "carried": _carried,
     "length": _length,
+    "equal_rates": _equal_rates,
     "slip": _slip,
 }
 
