@@ -131,9 +131,17 @@ def test_the_page_counts_the_pairs_in_which_tempo_was_ahead():
     assert f"in {ahead.sum()} of 30 pairs of runs" in " ".join((REPOSITORY / "README.md").read_text().split())
 
 
-@pytest.mark.parametrize("knob", ["slip", "wording", "carried"])
+@pytest.mark.parametrize("knob", ["slip", "wording", "carried", "length", "equal_rates"])
 def test_the_table_of_a_knob_is_that_of_the_numbers(knob):
     arms = numbers_of(f"learning_{knob}")["results"]
     for label in dict.fromkeys(arm["label"] for arm in arms if arm["label"] != "grpo"):
         cells = [percent(arm["mean_over_grpo"], "+") for arm in arms if arm["label"] == label]
         assert f"| `{label}` | {' | '.join(cells)} |" in PAGE
+
+
+def test_equal_rates_are_those_that_grpos_own_sweeps_chose():
+    grpo = [arm for arm in numbers_of("learning_length")["results"] if arm["label"] == "grpo"]
+    chosen = {(arm["panel"], arm["learning_rate"]) for arm in grpo}
+    assert len(chosen) == 4
+    assert {(arm["panel"], arm["learning_rate"]) for arm in numbers_of("learning_equal_rates")["results"]} == chosen
+    assert {(arm.panel, arm.learning_rate) for arm in STUDIES["equal_rates"]().arms} == chosen
