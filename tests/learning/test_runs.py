@@ -33,9 +33,9 @@ def quick(tmp_path_factory):
     return folder
 
 
-def arguments(folder):
+def arguments(folder, study="plan"):
     flags = ["--quick", "--parallel", "1", "--output", str(folder), "--figures", str(folder / "figures")]
-    return ["plan", *flags]
+    return [study, *flags]
 
 
 def weights(run):
@@ -60,6 +60,15 @@ def test_a_quick_study_writes_its_figure_and_numbers(quick):
         assert len(arm["by_tokens"]["iqm"]) == len(arm["by_seconds"]["iqm"]) > 2
         assert arm["runs"][0]["tokens"][-1] >= arm["tokens"]
     assert len({arm["runs"][0]["accuracy"][0] for arm in numbers["results"]}) == 1  # one start, one evaluation of it
+
+
+def test_a_quick_study_has_a_start_that_goes_on_from_another(tmp_path):
+    """A tenth of its few lessons is the warm-up of their schedule, which may not be empty."""
+    assert cli.main(arguments(tmp_path, "length")) == 0
+    numbers = json.loads((tmp_path / "figures" / "learning_length.json").read_text())
+    assert {arm["panel"] for arm in numbers["results"]} == {"3 steps"}
+    starts = {path.name for path in (tmp_path / "quick" / "starts").iterdir()}
+    assert starts == {f"{Chain().name}-40", f"{numbers['results'][0]['task']}-40"}
 
 
 def test_a_start_that_did_not_learn_its_task_is_refused(quick):
