@@ -145,8 +145,8 @@ def _length() -> Study:
 def _equal_rates() -> Study:
     """What of `length` is the method's, and what is the rate's that one run chose: here GRPO's best is everyone's."""
     best = {3: 4e-4, 5: 4e-4, 10: 2e-4, 20: 1e-4}  # of GRPO in the sweeps of `length`
-    arms = (arm for n, task in _lengths().items() for arm in _arms(task, CREDITS, f"{n} steps"))
-    arms = (replace(arm, learning_rate=best[arm.task.steps]) for arm in arms)
+    own = ((n, arm) for n, task in _lengths().items() for arm in _arms(task, CREDITS, f"{n} steps"))
+    arms = (replace(arm, learning_rate=best[n]) for n, arm in own)
     title = "Chain length, every method at GRPO's best rate for it"
     return Study("equal_rates", title, tuple(arms), knob="steps")
 
