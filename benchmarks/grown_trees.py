@@ -40,8 +40,8 @@ class Figures(NamedTuple):
 
 def measure(options: dict, generations: int) -> Figures:
     """Sample and credit so many generations with the demonstration's recipe and these options over it."""
-    from tempo_trl.train import build_trainer
-    from tempo_trl.train_arguments import parse
+    from tempo_trl.launch.arguments import parse
+    from tempo_trl.launch.train import build_trainer
 
     rows = PROMPTS * options["num_generations"]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):

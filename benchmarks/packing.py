@@ -29,10 +29,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.demo.policy import character_tokenizer
-from tempo_trl.packing import pack_rows
-from tempo_trl.trainers.tree_check import PAYING_RATIO
-from tempo_trl.trainers.tree_forward import State, TreeForward
-from tempo_trl.trainers.tree_forward_config import TreeForwardFields
+from tempo_trl.tree_forward import pack_rows
+from tempo_trl.tree_forward.config import TreeForwardFields
+from tempo_trl.tree_forward.first_batch import PAYING_RATIO
+from tempo_trl.tree_forward.mixin import State, TreeForward
 
 VOCABULARY = 1024
 PAIRS = 3

@@ -19,7 +19,7 @@ from trl import GRPOTrainer
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.demo.policy import character_tokenizer
-from tempo_trl.train import end
+from tempo_trl.launch.train import end
 
 COMPLETIONS, TOKENS = 64, 256
 STEP = f"10M parameters, {COMPLETIONS} completions of {TOKENS} tokens, CPU"

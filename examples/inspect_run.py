@@ -18,7 +18,7 @@ if not sys.argv[1:]:
     fields = f"--config demo/tempo --output_dir {run_dir} --max_steps 10 --log_trees_steps 2"
     subprocess.run([sys.executable, "-m", "tempo_trl.train", *fields.split()], check=True)
 
-trees = read_trees(run_dir)  # a pandas frame, one completion a row; its columns: tempo_trl/report/tree_files.py
+trees = read_trees(run_dir)  # a pandas frame, one completion a row; its columns: tempo_trl/runs/trees.py
 print(f"{len(trees)} completions, steps {trees['step'].min()} to {trees['step'].max()}")
 
 # One row a token. V moves from values[t] to values[t + 1] at token t.

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.demo.task import correct_answer, problems
-from tempo_trl.hub.provenance import record_run
 from tempo_trl.hub.publish import publish
+from tempo_trl.runs.record import record_run
 
 repo = sys.argv[1]
 output_dir = Path("tempo_demo/publish")

@@ -6,20 +6,20 @@
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+from tempo_trl.version import __version__
 
 # The public names and the module of each. Imported on first use: `tempo-trl --help` must not wait for torch and TRL.
 _PUBLIC = {
-    "GRPOLambdaConfig": "tempo_trl.trainers.grpo_lambda_config",
-    "GRPOLambdaTrainer": "tempo_trl.trainers.grpo_lambda_trainer",
-    "PPOConfig": "tempo_trl.trainers.ppo_config",
-    "PPOTrainer": "tempo_trl.trainers.ppo_trainer",
-    "TEMPOConfig": "tempo_trl.trainers.tempo_config",
-    "TEMPOTrainer": "tempo_trl.trainers.tempo_trainer",
-    "TreeRPOConfig": "tempo_trl.trainers.treerpo_config",
-    "TreeRPOEntropyConfig": "tempo_trl.trainers.treerpo_config",
-    "TreeRPOEntropyTrainer": "tempo_trl.trainers.treerpo_trainer",
-    "TreeRPOTrainer": "tempo_trl.trainers.treerpo_trainer",
+    "GRPOLambdaConfig": "tempo_trl.methods.grpo_lambda_config",
+    "GRPOLambdaTrainer": "tempo_trl.methods.grpo_lambda",
+    "PPOConfig": "tempo_trl.methods.ppo_config",
+    "PPOTrainer": "tempo_trl.methods.ppo",
+    "TEMPOConfig": "tempo_trl.methods.tempo_config",
+    "TEMPOTrainer": "tempo_trl.methods.tempo",
+    "TreeRPOConfig": "tempo_trl.methods.treerpo_config",
+    "TreeRPOEntropyConfig": "tempo_trl.methods.treerpo_config",
+    "TreeRPOEntropyTrainer": "tempo_trl.methods.treerpo",
+    "TreeRPOTrainer": "tempo_trl.methods.treerpo",
 }
 
 __all__ = [

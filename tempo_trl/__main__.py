@@ -2,7 +2,7 @@
 
 import sys
 
-from tempo_trl.cli import main
+from tempo_trl.launch.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import gpu, packing
-from tempo_trl.packing.packed_rows import PackedRows
+from tempo_trl.tree_forward.packed_rows import PackedRows
 
 REPOSITORY = Path(__file__).parents[1]
 

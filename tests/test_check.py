@@ -10,13 +10,13 @@ from argparse import Namespace
 import pytest
 from trl import GRPOConfig
 
-from tempo_trl import cli, train
-from tempo_trl.check import parse_as_launched
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.geometry import TRAIN_PROMPTS
-from tempo_trl.launch_plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan, launch_plan
-from tempo_trl.recipe_files import recipe_names, recipe_path
-from tempo_trl.train_arguments import parse
+from tempo_trl.launch import cli, train
+from tempo_trl.launch.arguments import parse
+from tempo_trl.launch.check import parse_as_launched
+from tempo_trl.launch.geometry import TRAIN_PROMPTS
+from tempo_trl.launch.plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan, launch_plan
+from tempo_trl.runs.recipes import recipe_names, recipe_path
 
 RECIPE = "qwen3-1.7b/math/tempo"
 
@@ -144,7 +144,7 @@ def test_two_real_ranks_arrive_at_the_geometry_that_one_process_foresees(tmp_pat
     foreseen = parse_as_launched(flags, asked, devices=2).training
     script = tmp_path / "rank.py"
     script.write_text(
-        "import sys\nfrom tempo_trl.train_arguments import parse\nargs = parse(sys.argv[1:]).training\n"
+        "import sys\nfrom tempo_trl.launch.arguments import parse\nargs = parse(sys.argv[1:]).training\n"
         "if args.process_index == 0:\n"
         "    print(args.world_size, args.generation_batch_size, args.steps_per_generation)\n"
     )

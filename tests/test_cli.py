@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tempo_trl import __version__, cli
-from tempo_trl.recipe_files import recipes_folder
+from tempo_trl import __version__
+from tempo_trl.launch import cli
+from tempo_trl.runs.recipes import recipes_folder
 
 RECIPE = "qwen3-1.7b/math/tempo"
 LOADED_AFTER_HELP = """
@@ -30,7 +31,7 @@ def loaded_after_help(module: str, argvs: list[list[str]], heavy: list[str]) -> 
 def test_help_imports_nothing_heavy():
     argvs = [["--help"], ["--version"], ["demo", "--help"], ["train", "--help"], ["env", "--help"]]
     heavy = ["torch", "trl", "transformers", "accelerate", "datasets"]
-    assert loaded_after_help("tempo_trl.cli", argvs, heavy) == "[]"
+    assert loaded_after_help("tempo_trl.launch.cli", argvs, heavy) == "[]"
 
 
 def test_processes_it_starts_find_the_package_beside_a_folder_of_its_name(tmp_path, monkeypatch):
@@ -46,7 +47,7 @@ def test_processes_it_starts_find_the_package_beside_a_folder_of_its_name(tmp_pa
 
 
 def test_help_of_the_training_script_imports_no_torch():
-    assert loaded_after_help("tempo_trl.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
+    assert loaded_after_help("tempo_trl.launch.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
 
 
 def test_python_m_is_the_same_command():
@@ -100,7 +101,7 @@ def test_env_prints_versions_and_what_is_missing(monkeypatch, capsys):
 def test_a_flag_is_the_run_s_if_the_run_knows_it_and_accelerate_s_otherwise(config):
     argv = f"--seed 2 --num_processes 2 --config {RECIPE} --multi-gpu --learning-rate=2 --max_steps 2".split()
     arguments = cli.launch_arguments([*argv, *config])
-    assert (arguments.module, arguments.training_script) == (True, "tempo_trl.train")
+    assert (arguments.module, arguments.training_script) == (True, "tempo_trl.launch.train")
     assert (arguments.num_processes, arguments.multi_gpu) == (2, True)
     assert arguments.training_script_args == f"--seed 2 --config {RECIPE} --learning-rate=2 --max_steps 2".split()
 

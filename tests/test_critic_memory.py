@@ -6,13 +6,13 @@ import pytest
 import torch
 from transformers import AutoModelForTokenClassification
 
-from tempo_trl.check import memory_rows
-from tempo_trl.critic_memory import critic_parameters, critic_rows, value_head_parameters
-from tempo_trl.launch_plan import ALL, Engine, LaunchPlan
-from tempo_trl.memory import ALWAYS, CRITIC, SAMPLING, UPDATING, Row, needs
-from tempo_trl.model_shape import model_shape
-from tempo_trl.train_arguments import RunArguments, parse
-from tempo_trl.trainers.critic import Critic
+from tempo_trl.launch.arguments import RunArguments, parse
+from tempo_trl.launch.check import memory_rows
+from tempo_trl.launch.critic_memory import critic_parameters, critic_rows, value_head_parameters
+from tempo_trl.launch.memory import ALWAYS, CRITIC, SAMPLING, UPDATING, Row, needs
+from tempo_trl.launch.model_shape import model_shape
+from tempo_trl.launch.plan import ALL, Engine, LaunchPlan
+from tempo_trl.methods.critic import Critic
 
 from .test_memory import CONFIGS, HAND, load
 from .tiny import tiny_model_config

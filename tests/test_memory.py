@@ -9,11 +9,11 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3ForCausalLM
 
-from tempo_trl.check import memory_rows
-from tempo_trl.launch_plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan
-from tempo_trl.memory import Load, activation_bytes, estimate, load_of, needs
-from tempo_trl.model_shape import ModelShape, model_shape
-from tempo_trl.train_arguments import RunArguments, parse
+from tempo_trl.launch.arguments import RunArguments, parse
+from tempo_trl.launch.check import memory_rows
+from tempo_trl.launch.memory import Load, activation_bytes, estimate, load_of, needs
+from tempo_trl.launch.model_shape import ModelShape, model_shape
+from tempo_trl.launch.plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan
 
 from .tiny import tiny_model_config
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tempo_trl.geometry import tree_kind
-from tempo_trl.recipe_files import recipe_path, recipes_folder
+from tempo_trl.launch.geometry import tree_kind
+from tempo_trl.runs.recipes import recipe_path, recipes_folder
 
 from .test_paper_recipes import ALL, COLUMNS, GIB, GRID, MODELS, OF_THE_DATASET, estimate_of, parts
 from .test_recipes import PAPER, RECOMMENDED, arguments_on, devices_of, differing, of_the_method

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tempo_trl.recipe_files import accelerate_config_path, recipe_path
+from tempo_trl.runs.recipes import accelerate_config_path, recipe_path
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
@@ -37,21 +37,21 @@ def test_make_targets_exist(command):
 
 @pytest.mark.parametrize("command", [c for c in commands() if "--config " in c])
 def test_training_commands_name_recipes_and_flags_that_are_there(command):
-    from tempo_trl.cli import launch_arguments, main
+    from tempo_trl.launch.cli import launch_arguments, main
 
     words = shlex.split(command)
     assert recipe_path(words[words.index("--config") + 1]).is_file()
     if "--check" in words:
         assert main(words[1:]) == 0
     elif words[0] == "tempo-trl":
-        assert launch_arguments(words[2:]).training_script == "tempo_trl.train"
+        assert launch_arguments(words[2:]).training_script == "tempo_trl.launch.train"
     else:
         assert accelerate_config_path(words[words.index("--config_file") + 1]).is_file()
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if c.startswith(VERBS)])
 def test_commands_of_the_other_verbs_are_parsed(command):
-    from tempo_trl.cli import command_parser
+    from tempo_trl.launch.cli import command_parser
 
     command_parser().parse_args(shlex.split(command)[1:])
 

@@ -12,10 +12,11 @@ from accelerate.commands.launch import _validate_launch_command
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import TrainingArguments
 
-from tempo_trl import cli, recipe_files
-from tempo_trl.recipe_files import accelerate_config_path, read_recipe, recipe_names, recipe_path, recipes_folder
-from tempo_trl.train_arguments import METHODS, parse
-from tempo_trl.trainers import vllm_server
+from tempo_trl.launch import cli
+from tempo_trl.launch.arguments import METHODS, parse
+from tempo_trl.rollout import vllm_server
+from tempo_trl.runs import recipes as recipe_files
+from tempo_trl.runs.recipes import accelerate_config_path, read_recipe, recipe_names, recipe_path, recipes_folder
 
 FIXED_TREE = {"tree_children", "tree_depth", "tree_step_tokens"}
 ENTROPY_TREE = {"tree_max_depth", "tree_min_segment_tokens", "tree_entropy_threshold", "tree_delimiters"}
@@ -166,7 +167,7 @@ def test_an_unknown_recipe_is_answered_with_those_there_are():
 
 
 def test_a_wheel_carries_the_recipes_inside_the_package(tmp_path, monkeypatch):
-    monkeypatch.setattr(recipe_files, "__file__", str(tmp_path / "tempo_trl/recipe_files.py"))
+    monkeypatch.setattr(recipe_files, "__file__", str(tmp_path / "tempo_trl/runs/recipes.py"))
     assert recipes_folder() == tmp_path / "recipes"
     (tmp_path / "tempo_trl/recipes").mkdir(parents=True)
     assert recipes_folder() == tmp_path / "tempo_trl/recipes"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl.cli import launch_arguments
-from tempo_trl.geometry import geometry_of, known_prompts
-from tempo_trl.recipe_files import read_recipe, recipe_names, recipe_path, recipes_folder
+from tempo_trl.launch.cli import launch_arguments
+from tempo_trl.launch.geometry import geometry_of, known_prompts
+from tempo_trl.runs.recipes import read_recipe, recipe_names, recipe_path, recipes_folder
 
 from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of, method_of
 
@@ -104,7 +104,7 @@ def test_the_commands_start_what_they_say():
     for words in commands():
         assert words[:2] == ["tempo-trl", "train"]
         launch = launch_arguments([word for word in words[2:] if word != "--check"])
-        assert launch.training_script == "tempo_trl.train"
+        assert launch.training_script == "tempo_trl.launch.train"
 
 
 def test_eight_devices_learn_what_two_do(monkeypatch):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl import cli
-from tempo_trl.recipe_files import read_recipe, recipe_path, recipes_folder
+from tempo_trl.launch import cli
+from tempo_trl.runs.recipes import read_recipe, recipe_path, recipes_folder
 
 from .test_recipes import SERVER_FLAGS, arguments_on, devices_of
 

@@ -21,7 +21,7 @@ from tempo_trl.credit.prefix_baseline import baseline_tokens, prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import count_once, segment_values, sibling_advantages
 from tempo_trl.credit.traces import trace_weights, traced_reference
-from tempo_trl.trainers import grown_trees
+from tempo_trl.rollout import grown as grown_trees
 
 
 @dataclass

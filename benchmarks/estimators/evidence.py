@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import benchmarks
 from benchmarks.estimators.measure import BUDGET, SEED, WARM_UP
-from tempo_trl.hub.provenance import commit_of
+from tempo_trl.runs.record import commit_of
 
 
 class Effort(NamedTuple):

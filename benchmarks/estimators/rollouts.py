@@ -18,9 +18,9 @@ from benchmarks.estimators.task import TokenTree
 from tempo_trl.credit import PrefixTree
 from tempo_trl.credit.advantages import prefix_tree
 from tempo_trl.rollout import EntropyTree, FixedTree, GrownTree
+from tempo_trl.rollout import grown as grown_trees
 from tempo_trl.rollout.growth import Grower, grow
 from tempo_trl.rollout.tree import Branches, branches
-from tempo_trl.trainers import grown_trees
 
 
 @dataclass

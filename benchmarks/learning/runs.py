@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.learning.starts import Start
-from tempo_trl.recipe_files import read_recipe, recipe_path
+from tempo_trl.runs.recipes import read_recipe, recipe_path
 
 ROWS = 256  # completions of a generation, or as near to it as whole groups come
 UPDATES = 2  # of a generation
@@ -35,7 +35,7 @@ class Run:
     """
     Args:
         start (`Start`): Task, starting policy and prompts.
-        method (`str`): A method of `tempo_trl.train`.
+        method (`str`): A method of `tempo_trl.launch.train`.
         learning_rate (`float`): Of the policy.
         seed (`int`): Orders the prompts and drives the sampling.
         output (`Path`): Folder of all runs.

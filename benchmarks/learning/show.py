@@ -17,7 +17,7 @@ from benchmarks.learning.experiment import Tried, at_edge, best_rate
 from benchmarks.learning.results import LEVELS, UNITS, Result, as_json, baseline_of, without_nan
 from benchmarks.learning.statistics import Ratio
 from benchmarks.learning.studies import Study
-from tempo_trl.hub.provenance import commit_of, read_record
+from tempo_trl.runs.record import commit_of, read_record
 
 
 def print_results(study: Study, results: Sequence[Result], console: Console) -> None:

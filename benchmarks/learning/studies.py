@@ -21,7 +21,7 @@ class Arm:
     Args:
         label (`str`): What the figure calls it. An arm called `grpo` is its panel's baseline.
         task (`Task`): What it learns.
-        method (`str`): A method of `tempo_trl.train`.
+        method (`str`): A method of `tempo_trl.launch.train`.
         changes (`tuple` of pairs): Fields that differ from the method's recipe.
         panel (`str`): Which panel of the figure it is in.
         tuned_as (`str`): Name of the sweep that chose its learning rate: the label of an arm of study chain or plan,

@@ -13,9 +13,9 @@ from pathlib import Path
 from transformers import TrainerCallback
 
 from benchmarks.learning.runs import DONE, UPDATES
-from tempo_trl import train
 from tempo_trl.demo.methods import sampled_tokens
-from tempo_trl.train_arguments import METHODS, class_of, parse
+from tempo_trl.launch import train
+from tempo_trl.launch.arguments import METHODS, class_of, parse
 
 # Trainers import on first use: what a worker forks from has them all.
 TRAINERS = [class_of(method, "Trainer") for method in METHODS]

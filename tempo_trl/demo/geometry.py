@@ -1,6 +1,6 @@
 """The numbers of the demonstration's runs, read from their recipe: all methods share them (tests/test_recipes.py)."""
 
-from tempo_trl.recipe_files import read_recipe, recipe_path
+from tempo_trl.runs.recipes import read_recipe, recipe_path
 
 _RECIPE = read_recipe(recipe_path("demo/tempo"))
 

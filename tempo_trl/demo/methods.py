@@ -9,10 +9,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-import tempo_trl
 from tempo_trl.demo.geometry import GROUP, ROWS
 from tempo_trl.demo.results import Curve, difference, read_curve
 from tempo_trl.demo.task import HELD_OUT
+from tempo_trl.version import __version__
 
 BASELINE = "grpo"
 
@@ -109,5 +109,5 @@ def _write(curves: dict[str, list[TokenCurve]], rows: dict[str, list[Curve]], bu
         for method, own in curves.items()
         for curve, at in zip(own, rows[method], strict=True)
     ]
-    numbers = {"tempo_trl": tempo_trl.__version__, "sampled_tokens": float(budget), "runs": runs}
+    numbers = {"tempo_trl": __version__, "sampled_tokens": float(budget), "runs": runs}
     path.write_text(json.dumps(numbers, indent=2))

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tempo_trl.demo.geometry import MAX_STEPS, UPDATES_PER_GENERATION
-from tempo_trl.recipe_files import recipe_names, recipe_path
+from tempo_trl.runs.recipes import recipe_names, recipe_path
 
 METHODS = ("tempo", "prefix_baseline", "grpo")
 TREES = ("treerpo", "treerpo_entropy")

@@ -10,13 +10,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-import tempo_trl
 from tempo_trl.demo.geometry import GROUP, MAX_LENGTH, UPDATES_PER_GENERATION
 from tempo_trl.demo.methods import BASELINE
 from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
 from tempo_trl.demo.slips import read_generations, slip_shares, telling_group
 from tempo_trl.demo.task import HELD_OUT
 from tempo_trl.report.terminal_tree import terminal_tree
+from tempo_trl.version import __version__
 
 LEVELS = (0.6, 0.7, 0.8, 0.9)
 # Blue, green and vermilion of Okabe and Ito: told apart by all eyes.
@@ -136,7 +136,7 @@ def _write(curves: dict, gains: dict, shares: np.ndarray, path: Path) -> None:
         for c in own
     ]
     numbers = {
-        "tempo_trl": tempo_trl.__version__,
+        "tempo_trl": __version__,
         "runs": runs,
         "difference": {name: dict(zip(("mean", "low", "high"), gain, strict=True)) for name, gain in gains.items()},
         "negative_credit_on_first_slips": {"td": td_slip / td_all, "outcome": outcome_slip / outcome_all},

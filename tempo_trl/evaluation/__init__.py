@@ -3,7 +3,7 @@
 `tempo-trl evaluate --model DIR_OR_ID` asks and grades, with lm-eval underneath: [`~tempo_trl.evaluation.evaluate`].
 Prompts and graders are those of training. Answers are greedy and, with `--n 16`, sampled as in training (temperature
 1); of what they say, a line a question, every number can be made again: [`~tempo_trl.evaluation.records`],
-[`~tempo_trl.evaluation.results`], [`~tempo_trl.evaluation.statistics`].
+[`~tempo_trl.evaluation.results`], [`~tempo_trl.runs.statistics`].
 
 `tasks/` holds our task files for lm-eval's own command; `python -m tempo_trl.evaluation` prints where they lie:
 

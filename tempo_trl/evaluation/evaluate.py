@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tqdm import tqdm
 
-import tempo_trl
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.evaluation import models
 from tempo_trl.evaluation.generation import answered, chunks, questions_per_chunk
@@ -19,6 +18,7 @@ from tempo_trl.evaluation.harness import Question, load_tasks, questions
 from tempo_trl.evaluation.records import Record, records_of, remove
 from tempo_trl.evaluation.results import table, write_results
 from tempo_trl.evaluation.settings import Decoding, Settings
+from tempo_trl.version import __version__
 
 if TYPE_CHECKING:
     from lm_eval.api.model import TemplateLM
@@ -126,7 +126,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
         "split": BENCHMARKS[task].eval_split,
         **{name: getattr(decoding, name) for name in ("temperature", "top_p", "top_k")},
         **{name: common[name] for name in ("thinking", "max_tokens", "backend")},
-        "tempo_trl": tempo_trl.__version__,
+        "tempo_trl": __version__,
         "lm_eval": version("lm_eval"),
         "model": identity["name"],
         "seed": settings.seed,

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from tempo_trl.evaluation.records import Record, records_of
-from tempo_trl.evaluation.statistics import avg_at_n, bootstrap_interval, maj_at_n, pass_at_k
-from tempo_trl.hub.provenance import write_atomically
+from tempo_trl.runs.record import write_atomically
+from tempo_trl.runs.statistics import avg_at_n, bootstrap_interval, maj_at_n, pass_at_k
 
 
 def write_results(folder: Path, task: str) -> list[dict]:

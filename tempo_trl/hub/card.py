@@ -5,9 +5,9 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from tempo_trl.hub.curves import training_log
-from tempo_trl.hub.evaluations import Result, model_index_results
-from tempo_trl.hub.provenance import FOLDER, RECIPE
+from tempo_trl.runs.log import training_log
+from tempo_trl.runs.record import FOLDER, RECIPE
+from tempo_trl.runs.results import Result, model_index_results
 
 TEMPLATE = Path(__file__).parent / "model_card.md"
 # Flags that say where a run goes, not what it is; their values go with them.
@@ -32,7 +32,7 @@ def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pi
         repo (`str`):
             Where the model goes, `user/name`.
         record (`dict`):
-            What [`~tempo_trl.hub.provenance.record_run`] wrote.
+            What [`~tempo_trl.runs.record.record_run`] wrote.
         results (`list[Result]`):
             What was measured.
         pictures (`list[str]`):

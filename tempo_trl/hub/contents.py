@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tempo_trl.hub.card import model_card
-from tempo_trl.hub.curves import curves, training_log
-from tempo_trl.hub.evaluations import eval_results_files, read_results
-from tempo_trl.hub.provenance import FOLDER, read_record
+from tempo_trl.runs.log import curves, training_log
+from tempo_trl.runs.record import FOLDER, read_record
+from tempo_trl.runs.results import eval_results_files, read_results
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
 # Model, tokenizer and Trainer's results lie at the top of the folder. Checkpoints, tables of completions and logs stay

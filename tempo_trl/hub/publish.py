@@ -14,7 +14,7 @@ from huggingface_hub.errors import HTTPError
 from tempo_trl.hub.access import check_name, prepare_repo
 from tempo_trl.hub.contents import WEIGHTS, contents
 from tempo_trl.hub.patience import may_pass, persist
-from tempo_trl.hub.redaction import known_secrets, secrets_in
+from tempo_trl.runs.redaction import known_secrets, secrets_in
 
 
 def publish(run_dir: str | Path, repo: str, private: bool | None = None, revision: str | None = None) -> str:

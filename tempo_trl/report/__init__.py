@@ -3,7 +3,7 @@
 
 def __getattr__(name: str):
     if name == "read_trees":  # pandas and pyarrow: not needed to train
-        from tempo_trl.report.tree_files import read_trees
+        from tempo_trl.runs.trees import read_trees
 
         return read_trees
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from tempo_trl.report.folding import Group, groups_of
 from tempo_trl.report.pieces import one_line
 from tempo_trl.report.statistics import TOP, RunStatistics
-from tempo_trl.report.tree_files import read_trees, trees_path
+from tempo_trl.runs.trees import read_trees, trees_path
 
 TRACKERS = ("wandb", "trackio", "tensorboard")
 COLUMNS = ["token", "sum |TD|", "V rose", "V fell", "seen", "largest turn", "in context"]

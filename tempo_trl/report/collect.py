@@ -6,11 +6,11 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
-from tempo_trl.evaluation.compare_runs import ComparedRun
 from tempo_trl.report.embed import embedded_size
 from tempo_trl.report.folding import Group, groups_of
 from tempo_trl.report.statistics import RunStatistics
-from tempo_trl.report.tree_files import read_trees, recorded_steps
+from tempo_trl.runs.several import ComparedRun
+from tempo_trl.runs.trees import read_trees, recorded_steps
 
 MODES = {"train": "training", "eval": "evaluation"}
 MAX_RECORDS = 200  # of a run are read, spread over it

@@ -113,7 +113,7 @@ def _checked(text: str, where: str) -> dict:
     if not isinstance(line["prompt"], str | list):
         raise ValueError(f"{where}: `prompt` must be a text, or messages in a list, got {line['prompt']!r}.")
     if isinstance(line["prompt"], list):
-        from tempo_trl.trainers.logged_trees import prompt_text  # messages, as TRL has them
+        from tempo_trl.trainers.recorder import prompt_text  # messages, as TRL has them
 
         line["prompt"] = prompt_text(line["prompt"])
     return line

@@ -70,7 +70,7 @@ def branches(nodes: Sequence[FoldedNode]) -> np.ndarray:
 @dataclass(frozen=True)
 class Group:
     """
-    A recorded group: what [`~tempo_trl.report.tree_files`] documents, G completions of one prompt.
+    A recorded group: what [`~tempo_trl.runs.trees`] documents, G completions of one prompt.
 
     Args:
         step, group: When it was sampled and which of its batch it is.

@@ -9,14 +9,14 @@ from importlib.resources import files
 import numpy as np
 from scipy import stats
 
-import tempo_trl
-from tempo_trl.evaluation.compare_curves import Curve, band, read_curve
+from tempo_trl.compare.curves import Curve, band, read_curve
 from tempo_trl.report import cloud, words
 from tempo_trl.report.collect import MODES, RunInside, choose_groups, telling
 from tempo_trl.report.embed import embed_groups, script_json
 from tempo_trl.report.folding import Group
 from tempo_trl.report.pieces import one_line
 from tempo_trl.report.statistics import TOP, RunStatistics
+from tempo_trl.version import __version__
 
 SCRIPTS = ("page.js", "tree.js", "credit.js", "charts.js")
 CURVES = {
@@ -85,7 +85,7 @@ def page_data(runs: Sequence[RunInside], title: str) -> dict:
         "about": [
             "Advantages are TRL's units: rewards over the standard deviation of their group, if not set otherwise. "
             "V and the TD errors in the tree are in units of the reward. ␣, ⏎ and ⇥ are space, line break and tab.",
-            f"Made by tempo_trl {tempo_trl.__version__}; this file loads nothing from anywhere.",
+            f"Made by tempo_trl {__version__}; this file loads nothing from anywhere.",
         ],
     }
 

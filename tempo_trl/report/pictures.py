@@ -10,7 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 
-from tempo_trl.evaluation.compare_draw import COLOURS, OTHERS
+from tempo_trl.compare.draw import COLOURS, OTHERS
 from tempo_trl.report import cloud
 from tempo_trl.report.collect import RunInside, telling
 from tempo_trl.report.folding import Group

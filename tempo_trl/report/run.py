@@ -5,9 +5,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tempo_trl.evaluation.compare_runs import read_runs
 from tempo_trl.report.collect import RunInside, read_inside
 from tempo_trl.report.page import page
+from tempo_trl.runs.several import read_runs
 
 NAME = "report.html"
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from tempo_trl.report.collect import telling
 from tempo_trl.report.folding import Group, groups_of
 from tempo_trl.report.terminal_tree import group_tree
-from tempo_trl.report.tree_files import read_trees, recorded_steps
+from tempo_trl.runs.trees import read_trees, recorded_steps
 
 
 def main(run_dir: str, step: int | None, prompt: int | None, evaluation: bool) -> int:

@@ -8,9 +8,9 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import flat_groups, prefix_tree
+from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
 from tempo_trl.report.folding import Group, branches
-from tempo_trl.report.metrics import credit_sums, tree_sums
 from tempo_trl.report.pieces import one_line, readable
 
 CONTEXT = 24  # characters on each side of an example

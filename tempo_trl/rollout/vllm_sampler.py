@@ -12,7 +12,7 @@ from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.rollout.growth import Continuation, Request, Top
 from tempo_trl.rollout.tree_rollout import end_token_ids
-from tempo_trl.trainers.vllm_server import explain_a_silent_server
+from tempo_trl.rollout.vllm_server import explain_a_silent_server
 
 CONNECTIONS = 64  # calls at a time, as in TRL's client: the server batches what they ask for
 _GREEDY = 1e-5  # vLLM takes the likeliest token below this temperature

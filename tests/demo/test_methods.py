@@ -13,7 +13,7 @@ from tempo_trl.demo import run as demo
 from tempo_trl.demo.geometry import GROUP, ROWS
 from tempo_trl.demo.methods import TokenCurve, method_table, read_token_curve
 from tempo_trl.demo.results import Curve
-from tempo_trl.train_arguments import METHODS
+from tempo_trl.launch.arguments import METHODS
 
 
 def curve(method, tokens, accuracy, seed=0):

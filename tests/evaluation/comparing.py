@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tempo_trl import cli
-from tempo_trl.evaluation.statistics import bootstrap_interval
+from tempo_trl.launch import cli
+from tempo_trl.runs.statistics import bootstrap_interval
 
 
 def evaluated(folder: Path, correct: np.ndarray, task: str = "math", words: str = "", first: int = 0) -> Path:

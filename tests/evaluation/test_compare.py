@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tempo_trl import cli
-from tempo_trl.evaluation.compare_curves import band, read_curve
-from tempo_trl.evaluation.compare_runs import read_runs
-from tempo_trl.evaluation.statistics import avg_at_n, paired_difference, pass_at_k
+from tempo_trl.compare.curves import band, read_curve
+from tempo_trl.launch import cli
+from tempo_trl.runs.several import read_runs
+from tempo_trl.runs.statistics import avg_at_n, paired_difference, pass_at_k
 
 from .comparing import compare, evaluated, runs_of, trained
 

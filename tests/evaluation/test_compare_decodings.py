@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tempo_trl.evaluation.statistics import paired_difference, pass_at_k
+from tempo_trl.runs.statistics import paired_difference, pass_at_k
 
 from .comparing import compare
 

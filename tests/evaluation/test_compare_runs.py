@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tempo_trl import cli
-from tempo_trl.evaluation.compare_runs import read_runs
+from tempo_trl.launch import cli
+from tempo_trl.runs.several import read_runs
 
 from .comparing import compare, evaluated, trained
 

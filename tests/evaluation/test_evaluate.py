@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl import cli
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.evaluation.evaluate import evaluate
-from tempo_trl.hub.evaluations import read_results
+from tempo_trl.launch import cli
+from tempo_trl.runs.results import read_results
 
 from ..data.rows import GOLD, ROOT
 from .evaluating import SHORT, SIX, everything_but_dates, let_the_model_say, lines, right, write_rows

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl import cli
 from tempo_trl.evaluation.evaluate import evaluate
 from tempo_trl.evaluation.generation import answered, chunks
 from tempo_trl.evaluation.grading import grade
 from tempo_trl.evaluation.harness import Question
 from tempo_trl.evaluation.settings import Settings
+from tempo_trl.launch import cli
 
 from .evaluating import let_the_model_say, right, write_rows
 

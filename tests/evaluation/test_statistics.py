@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from tempo_trl.evaluation.statistics import avg_at_n, bootstrap_interval, maj_at_n, paired_difference, pass_at_k
+from tempo_trl.runs.statistics import avg_at_n, bootstrap_interval, maj_at_n, paired_difference, pass_at_k
 
 NAN = float("nan")
 grades = hnp.arrays(float, st.tuples(st.integers(1, 4), st.integers(1, 7)), elements=st.sampled_from([0.0, 1.0, NAN]))

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from tempo_trl.cli import launch_arguments
 from tempo_trl.hub.card import commands, without_flags
 from tempo_trl.hub.contents import CURVES, contents, generated
-from tempo_trl.hub.curves import curves, training_log
-from tempo_trl.hub.provenance import write_atomically
+from tempo_trl.launch.cli import launch_arguments
+from tempo_trl.runs.log import curves, training_log
+from tempo_trl.runs.record import write_atomically
 
 from .conftest import LOG, RECORD_OF_A_RUN, RESULT
 

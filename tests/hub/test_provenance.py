@@ -11,10 +11,10 @@ from trl import GRPOTrainer
 
 import tempo_trl
 from tempo_trl import TEMPOConfig
-from tempo_trl.hub import provenance
-from tempo_trl.hub.provenance import commit_of, read_record, record_run, write_atomically
-from tempo_trl.hub.redaction import HIDDEN, hide, move_token_to_environment, without_secrets
-from tempo_trl.trainers.tempo_trainer import TEMPOTrainer
+from tempo_trl.methods.tempo import TEMPOTrainer
+from tempo_trl.runs import record as provenance
+from tempo_trl.runs.record import commit_of, read_record, record_run, write_atomically
+from tempo_trl.runs.redaction import HIDDEN, hide, move_token_to_environment, without_secrets
 
 from .conftest import TOKEN
 

@@ -12,9 +12,9 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, parse_eval_result_entries, snapshot_download
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tempo_trl import cli
 from tempo_trl.hub import patience
 from tempo_trl.hub.publish import publish
+from tempo_trl.launch import cli
 
 from .conftest import READ_ONLY, RESULT, TOKEN, environment
 from .server import Fault, Repo
@@ -181,7 +181,8 @@ def test_results_reach_the_hub_in_both_of_its_forms(client, finished_run):
 
 
 def test_help_names_the_flags_and_imports_nothing_heavy():
-    code = "import sys; from tempo_trl.cli import main\ntry: main(['publish', '--help'])\nexcept SystemExit: pass\n"
+    code = "import sys; from tempo_trl.launch.cli import main\n"
+    code += "try: main(['publish', '--help'])\nexcept SystemExit: pass\n"
     code += "print([name for name in ('huggingface_hub', 'matplotlib', 'torch', 'trl') if name in sys.modules])"
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert all(flag in printed for flag in ("RUN_DIR", "--repo USER/NAME", "--private", "--dry-run"))

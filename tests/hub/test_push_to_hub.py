@@ -11,10 +11,10 @@ from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tempo_trl.hub.provenance import write_atomically
-from tempo_trl.hub.redaction import HIDDEN
-from tempo_trl.train import main
-from tempo_trl.train_arguments import parse
+from tempo_trl.launch.arguments import parse
+from tempo_trl.launch.train import main
+from tempo_trl.runs.record import write_atomically
+from tempo_trl.runs.redaction import HIDDEN
 
 from .conftest import TOKEN, environment
 from .server import Fault, Repo

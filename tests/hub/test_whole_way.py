@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard, snapshot_download
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tempo_trl import cli
+from tempo_trl.launch import cli
 
 from ..data.rows import HUB_ROWS, ROOT, write_jsonl
 

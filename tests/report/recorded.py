@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
-from tempo_trl.report.tree_files import trees_path, write_trees
+from tempo_trl.runs.trees import trees_path, write_trees
 
 HAND_WORKED = ["7+5=2;2-3=9#9", "7+5=2;2-3=8#8", "7+5=3;3-3=0#0", "7+5=2;2-3=9#9"]
 HAND_REWARDS = [1.0, 0.0, 0.0, 1.0]

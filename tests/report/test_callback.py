@@ -11,7 +11,7 @@ import pytest
 
 from tempo_trl.report import callback
 from tempo_trl.report.folding import groups_of
-from tempo_trl.report.tree_files import read_trees
+from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
 
 from .recorded import HOSTILE, hand_worked_run, record, rows_of

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from tempo_trl.cli import main
 from tempo_trl.credit import prefix_values, tempo_advantages
 from tempo_trl.demo.policy import policy_path
+from tempo_trl.launch.cli import main
 from tempo_trl.report.credit_file import read_groups
 
 from .recorded import HAND_REWARDS, HAND_WORKED

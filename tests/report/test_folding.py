@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempo_trl.credit.advantages import prefix_tree
+from tempo_trl.credit.metrics import tree_sums
 from tempo_trl.report.folding import branches, fold, groups_of
-from tempo_trl.report.metrics import tree_sums
-from tempo_trl.report.tree_files import read_trees
+from tempo_trl.runs.trees import read_trees
 
 from .recorded import hand_worked_run
 

@@ -15,9 +15,9 @@ from peft import LoraConfig
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.report import read_trees
 from tempo_trl.report.pieces import readable
-from tempo_trl.report.tree_files import SCHEMA, recorded_steps, trees_path, write_trees
-from tempo_trl.trainers import logged_trees
-from tempo_trl.trainers.logged_trees import prompt_text
+from tempo_trl.runs.trees import SCHEMA, recorded_steps, trees_path, write_trees
+from tempo_trl.trainers import recorder as logged_trees
+from tempo_trl.trainers.recorder import prompt_text
 from tests.trainers.launching import run_ranks, torchrun
 from tests.trainers.recording import Batch, config, parity, picky, questions, share_of_threes, train, weights
 
@@ -173,7 +173,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path, monkeypatch):
 def test_the_documented_columns_are_the_schema_s():
     import re
 
-    from tempo_trl.report import tree_files
+    from tempo_trl.runs import trees as tree_files
 
     documented = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`.*?) \|", tree_files.__doc__, re.MULTILINE)))
     assert documented == SCHEMA.names

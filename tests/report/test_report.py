@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl.cli import main
+from tempo_trl.launch.cli import main
 from tempo_trl.report import cloud
 from tempo_trl.report.collect import MAX_GROUPS, spread
 from tempo_trl.report.run import report
-from tempo_trl.report.tree_files import trees_path
+from tempo_trl.runs.trees import trees_path
 
 from .recorded import HAND_REWARDS, HAND_WORKED, hand_worked_run, hostile_run, large_run, record, rows_of
 

@@ -13,7 +13,7 @@ from tempo_trl.report.embed import embed_groups, embedded_size, script_json
 from tempo_trl.report.folding import groups_of
 from tempo_trl.report.pieces import readable, visible
 from tempo_trl.report.statistics import RunStatistics
-from tempo_trl.report.tree_files import read_trees
+from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
 
 from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, record, rows_of

@@ -9,11 +9,11 @@ import torch
 from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.launch.train import end
 from tempo_trl.rollout.entropy import EntropyTree
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.transformers_sampler import TransformersSampler
 from tempo_trl.rollout.tree_rollout import TreeRollout
-from tempo_trl.train import end
 
 from ..trainers.recording import config, parity, questions
 

@@ -12,8 +12,8 @@ import sys
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.launch.train import end
 from tempo_trl.rollout.tree_rollout import TreeRollout
-from tempo_trl.train import end
 
 from ..trainers.recording import config, parity, questions
 from ..vllm_server.gloo_transfer import replace_transport

@@ -10,8 +10,8 @@ import sys
 import torch
 from peft import LoraConfig
 
-from tempo_trl.train import end
-from tempo_trl.train_arguments import METHODS, class_of
+from tempo_trl.launch.arguments import METHODS, class_of
+from tempo_trl.launch.train import end
 
 from .recording import config, parity, questions, share_of_threes, weights
 

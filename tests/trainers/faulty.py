@@ -15,7 +15,7 @@ import torch.distributed as dist
 from transformers import TrainerCallback
 
 from tempo_trl import TEMPOTrainer
-from tempo_trl.train import end, last_whole_checkpoint
+from tempo_trl.launch.train import end, last_whole_checkpoint
 
 from .recording import config, parity, questions, weights
 

@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from tempo_trl.train import end
+from tempo_trl.launch.train import end
 
 from .recording import RecordingTrainer, config, picky, questions, share_of_threes
 

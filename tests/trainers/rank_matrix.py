@@ -11,7 +11,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-from tempo_trl.train import end
+from tempo_trl.launch.train import end
 
 from .recording import RecordingTrainer, config, questions, weights
 

@@ -21,11 +21,11 @@ from tempo_trl import (
     TreeRPOConfig,
     TreeRPOEntropyConfig,
 )
+from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields, LoggedTreesFields
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks
-from tempo_trl.trainers.tree_config import EntropyTreeFields, FixedTreeFields, LoggedTreesFields
-from tempo_trl.trainers.tree_forward_config import TreeForwardFields
+from tempo_trl.tree_forward.config import TreeForwardFields
 
 from ..tiny import tiny_model_config, tiny_tokenizer
 from .recording import config, parity, questions, train

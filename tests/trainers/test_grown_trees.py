@@ -10,9 +10,9 @@ from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import segment_values
 from tempo_trl.rollout.fixed import FixedTree
+from tempo_trl.rollout.grown import repeated_rows
 from tempo_trl.rollout.tree import branches
 from tempo_trl.rollout.tree_rollout import TreeRollout
-from tempo_trl.trainers.grown_trees import repeated_rows
 
 from ..credit.groups import as_tensors
 from .every_method import trainer_of

@@ -8,9 +8,9 @@ from peft import LoraConfig
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen3ForCausalLM
 from trl import GRPOConfig
 
-from tempo_trl.trainers.critic import refuse_engines_without_a_critic
-from tempo_trl.trainers.ppo_config import PPOConfig
-from tempo_trl.trainers.ppo_trainer import PPOTrainer
+from tempo_trl.methods.critic import refuse_engines_without_a_critic
+from tempo_trl.methods.ppo import PPOTrainer
+from tempo_trl.methods.ppo_config import PPOConfig
 
 from .recording import config, questions, share_of_threes, weights
 from .test_equivalence import assert_same_weights

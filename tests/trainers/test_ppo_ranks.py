@@ -10,8 +10,8 @@ import sys
 import pytest
 import torch
 
-from tempo_trl.train import end
-from tempo_trl.trainers.ppo_config import PPOConfig
+from tempo_trl.launch.train import end
+from tempo_trl.methods.ppo_config import PPOConfig
 
 from .engines import launcher_of
 from .launching import run_ranks, run_to_its_end

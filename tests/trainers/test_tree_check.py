@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from tempo_trl.trainers.tree_check import LARGEST_DIFFERENCE, MEAN_DIFFERENCE_HALF, PAYING_RATIO, FirstBatch
-from tempo_trl.trainers.tree_forward import State
+from tempo_trl.tree_forward.first_batch import LARGEST_DIFFERENCE, MEAN_DIFFERENCE_HALF, PAYING_RATIO, FirstBatch
+from tempo_trl.tree_forward.mixin import State
 
-from ..packing.batches import random_tree_batch
-from ..packing.models import model_of, trainer_of
+from ..tree_forward.batches import random_tree_batch
+from ..tree_forward.models import model_of, trainer_of
 
 FINE = FirstBatch(largest=1e-6, total=1e-4, compared=1000, tokens=200, packed=100)
 

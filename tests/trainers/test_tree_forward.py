@@ -10,10 +10,10 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl import GRPOLambdaConfig, PPOConfig, PPOTrainer, TEMPOConfig, TEMPOTrainer
-from tempo_trl.trainers.group_shuffle import keep_groups_together
-from tempo_trl.trainers.tree_forward import State
+from tempo_trl.tree_forward.group_shuffle import keep_groups_together
+from tempo_trl.tree_forward.mixin import State
 
-from ..packing.models import TreeGRPOConfig, TreeGRPOTrainer, model_of, trainer_of
+from ..tree_forward.models import TreeGRPOConfig, TreeGRPOTrainer, model_of, trainer_of
 from .every_method import EVERY_METHOD
 from .every_method import trainer_of as trainer_of_method
 from .rank_matrix import reward_of, scripted
@@ -144,7 +144,7 @@ def test_a_critic_on_the_policys_hidden_states_is_refused(tiny_model, tmp_path):
 
 @pytest.mark.parametrize("mode", ["auto", "on"])
 def test_a_model_that_is_wrong_on_the_tree_is_found_on_the_first_batch(mode, tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempo_trl.packing.tree_attention._mask", lambda *sizes: None)
+    monkeypatch.setattr("tempo_trl.tree_forward.tree_attention._mask", lambda *sizes: None)
     options = ACCUMULATED | {"tree_forward": mode}
     if mode == "on":
         with pytest.raises(ValueError, match=r"'on' cannot be: the first batch is up to .* nats from TRL's numbers"):

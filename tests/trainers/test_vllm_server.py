@@ -5,8 +5,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tempo_trl.trainers import vllm_server
-from tempo_trl.trainers.vllm_server import explain_a_silent_server, server_command, server_url, wait_for_server
+from tempo_trl.rollout import vllm_server
+from tempo_trl.rollout.vllm_server import explain_a_silent_server, server_command, server_url, wait_for_server
 
 from .launching import free_port
 from .recording import config

@@ -10,9 +10,9 @@ import warnings
 
 import torch
 
-from tempo_trl.train import end
+from tempo_trl.launch.train import end
 
-from ..packing.models import TreeGRPOConfig, TreeGRPOTrainer
+from ..tree_forward.models import TreeGRPOConfig, TreeGRPOTrainer
 from .rank_matrix import reward_of, scripted
 from .recording import config, questions
 

@@ -9,7 +9,7 @@ import sys
 import torch
 from peft import LoraConfig
 
-from tempo_trl.train import end
+from tempo_trl.launch.train import end
 
 from .rank_matrix import reward_of, scripted
 from .recording import RecordingTrainer, config, questions

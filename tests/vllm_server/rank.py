@@ -13,7 +13,7 @@ import torch
 from peft import LoraConfig
 from transformers import TrainerCallback
 
-from tempo_trl.train import end
+from tempo_trl.launch.train import end
 
 from ..trainers.recording import RecordingTrainer, config, parity, questions
 from .gloo_transfer import replace_transport

@@ -18,7 +18,7 @@ from benchmarks.estimators.questions.adaptive import random_tasks
 from benchmarks.estimators.rollouts import Independent, Sample
 from benchmarks.estimators.task import Task
 from tempo_trl.credit.advantages import credit_tokens
-from tempo_trl.report.metrics import credit_sums
+from tempo_trl.credit.metrics import credit_sums
 
 TITLE = "What a run logs in fifty generations, and the gain: random tasks"
 BATCHES = 50

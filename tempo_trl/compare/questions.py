@@ -1,0 +1,110 @@
+"""The graded answers of a run, question by question: `RUN/evaluation/{task}.greedy.jsonl` and `{task}.n16.jsonl`.
+
+A line is a question: {"task", "row_id", "source", "prompt_sha256", "gold", "completions", "answers", "correct"}. Two
+runs were asked the same question if row, source and prompt are the same, the prompt by its hash.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tempo_trl.runs.results import Result, evaluation_folder
+from tempo_trl.runs.statistics import avg_at_n, maj_at_n, paired_difference, pass_at_k
+
+Numbers = dict[tuple, float]  # a number a question, by (row_id, source, prompt_sha256)
+
+
+class Difference(NamedTuple):
+    """Mean of a - b over the questions that both have, its 95% interval, and how many were left out of a and b."""
+
+    difference: float
+    low: float
+    high: float
+    questions: int
+    left_out: tuple[int, int]
+
+
+def numbers_by_question(folder: Path, result: Result) -> Numbers | None:
+    """
+    What `result` is the mean of, question by question; None where the run has no such file or the metric is unknown.
+
+    Raises:
+        ValueError: a file with a line that is no graded question, with a question twice, or without questions.
+    """
+    path = _answers_file(evaluation_folder(folder), result)
+    if path is None:
+        return None
+    questions = _read(path)
+    lengths = {len(correct) for _, correct in questions.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"{path}: expected as many answers to every question, got {sorted(lengths)}. Evaluate again.")
+    answers = [answers for answers, _ in questions.values()]
+    per_question = _numbers(result.metric, answers, np.array([correct for _, correct in questions.values()], float))
+    return None if per_question is None else dict(zip(questions, per_question.tolist(), strict=True))
+
+
+def _answers_file(folder: Path, result: Result) -> Path | None:
+    """The file with the answers: the greedy ones of a plain accuracy; else those with `k`, or the most, a question."""
+    several = {
+        int(match[1]): path
+        for path in folder.glob(f"{result.task}.n*.jsonl")
+        if (match := re.fullmatch(rf"{re.escape(result.task)}\.n(\d+)\.jsonl", path.name))
+    }
+    greedy = folder / f"{result.task}.greedy.jsonl"
+    if "@" not in result.metric and result.k == 1:
+        return greedy if greedy.is_file() else None
+    n = int(result.metric.rpartition("@")[2]) if re.fullmatch(r"(avg|mean|maj)@\d+", result.metric) else result.k
+    return several.get(n) or (several[max(several)] if several and result.metric.startswith("pass@") else None)
+
+
+def _numbers(metric: str, answers: list[list[str]], correct: np.ndarray) -> np.ndarray | None:
+    name, _, k = metric.partition("@")
+    if name in ("accuracy", "avg", "mean"):
+        return avg_at_n(correct)
+    if name == "pass" and k.isdecimal() and int(k) <= correct.shape[1]:
+        return pass_at_k(correct, int(k))
+    return maj_at_n(answers, correct) if name == "maj" else None
+
+
+def _read(path: Path) -> dict[tuple, tuple[list[str], list[float]]]:
+    questions = {}
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            key, graded = _question(line, f"{path}, line {number}")
+            if key in questions:
+                raise ValueError(
+                    f"{path}, line {number}: question {key[0]} of {key[1]} is there twice. Evaluate again."
+                )
+            questions[key] = graded
+    if not questions:
+        raise ValueError(f"{path} is empty. Evaluate again, or remove it.")
+    return questions
+
+
+def _question(line: str, where: str) -> tuple[tuple, tuple[list[str], list[float]]]:
+    try:
+        row = json.loads(line)
+        correct = [float("nan") if grade is None else float(grade) for grade in row["correct"]]
+        answers = [answer or "" for answer in row.get("answers") or [""] * len(correct)]
+        return (row["row_id"], row.get("source"), row["prompt_sha256"]), (answers, correct)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{where} is no graded question ({error!r}). Evaluate again, or remove the file.") from error
+
+
+def mean_over_runs(runs: Sequence[Numbers]) -> Numbers:
+    """Mean over the runs of a method, on the questions that all of them have."""
+    common = [key for key in runs[0] if all(key in run for run in runs)]
+    return {key: float(np.mean([run[key] for run in runs])) for key in common}
+
+
+def difference(a: Numbers, b: Numbers) -> Difference | None:
+    """a - b over the common questions, paired; None where there are none."""
+    common = [key for key in a if key in b]
+    if not common:
+        return None
+    pairs = np.array([(a[key], b[key]) for key in common])
+    return Difference(*paired_difference(*pairs.T), len(common), (len(a) - len(common), len(b) - len(common)))

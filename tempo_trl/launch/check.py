@@ -1,0 +1,227 @@
+"""`tempo-trl train --check`: what a run would be, from its arguments alone. Loads nothing and starts nothing."""
+
+import sys
+import warnings
+from argparse import Namespace
+from unittest.mock import patch
+
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoConfig, PretrainedConfig
+from trl import GRPOConfig, get_peft_config
+
+from tempo_trl.launch.arguments import RunArguments, parse, recipe_parser
+from tempo_trl.launch.cli import launch_arguments
+from tempo_trl.launch.critic_memory import critic_rows
+from tempo_trl.launch.geometry import (
+    Geometry,
+    advice_on_evaluation,
+    advice_on_training,
+    advice_on_trees,
+    expect_positive,
+    geometry_of,
+    geometry_rows,
+    known_prompts,
+    tree_kind,
+    verdict,
+)
+from tempo_trl.launch.memory import Load, Row, estimate, load_of, needs, readable
+from tempo_trl.launch.model_shape import ModelShape, model_shape
+from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_plan
+from tempo_trl.launch.train import model_path
+from tempo_trl.methods.ppo_config import PPOConfig
+from tempo_trl.trainers.checks import refuse_what_cannot_train
+
+COLUMNS = 100  # of output that is no terminal's
+
+
+def check(argv: list[str]) -> None:
+    """Print the geometry, the memory and the server's command of the run that `argv` would start.
+
+    Raises:
+        ValueError: the run cannot be: what was got, what was expected, and what to change.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # the run prints them
+        launched = launch_arguments(argv)
+        parser, flags, _ = recipe_parser(argv)
+        asked = parser.parse_known_args(flags)[0]
+        plan = launch_plan(launched, use_cpu=bool(asked.use_cpu))
+        arguments = parse_as_launched(launched.training_script_args, asked, plan.num_processes)
+        refuse(arguments.training, plan, use_cpu=bool(asked.use_cpu or launched.cpu))
+        geometry = geometry_of(arguments.training, plan.num_processes, known_prompts(arguments.script))
+        _print(geometry, plan, arguments)
+
+
+def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArguments:
+    """[`~tempo_trl.launch.arguments.parse`] on each of `devices` devices, with TRL's own validation.
+
+    The config counts the processes of the launch instead of this one's. It is told to use the CPU: what a GPU can do
+    is asked of the machine that trains, not of this one. `asked` holds the fields as the user set them.
+
+    Raises:
+        ValueError: as `parse`, with what to change where groups do not come out whole.
+    """
+    expect_positive(asked)
+    on_any_machine = patch("transformers.training_args.is_torch_tf32_available", lambda: True)
+    with patch.object(GRPOConfig, "world_size", devices), on_any_machine:
+        try:
+            return parse([*argv, "--use_cpu", "true"])
+        except ValueError as error:
+            change = [*advice_on_training(asked, devices), *advice_on_evaluation(asked, devices)]
+            if not change:
+                raise
+            raise ValueError(" ".join([f"{str(error).rstrip('.')}.", *change])) from error
+
+
+def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
+    """Raise ValueError for what a run would find once it is launched, or at its end."""
+    refuse_what_cannot_train(args)
+    for message in advice_on_evaluation(args, plan.num_processes):  # TRL looks only if `eval_strategy` is set
+        raise ValueError(message)
+    if tree_kind(args):
+        _refuse_trees(args)
+    if args.use_vllm:
+        _refuse_sampling(args, plan.num_processes, use_cpu)
+    if isinstance(args, PPOConfig):
+        _refuse_critic(plan.engine)
+    if plan.engine.activation_checkpointing and args.gradient_checkpointing:
+        raise ValueError(
+            "`gradient_checkpointing` and accelerate's `fsdp_activation_checkpointing` are both on, expected one of "
+            "them: `--gradient_checkpointing false`, or false in the accelerate configuration."
+        )
+
+
+def _refuse_trees(args: GRPOConfig) -> None:
+    from tempo_trl.rollout.tree_rollout import check_trees_can_grow
+
+    try:
+        check_trees_can_grow(args)
+    except ValueError as error:
+        raise ValueError(" ".join([str(error), *advice_on_trees(args)])) from error
+
+
+def _refuse_critic(engine: Engine) -> None:
+    if engine.kind == "FSDP" or (engine.kind == "DeepSpeed" and WEIGHTS in engine.sharded):
+        raise ValueError(
+            f"PPO's critic is whole on every rank and {engine.name} splits the policy's weights, expected ZeRO-2, DDP "
+            "or one process: `--accelerate_config zero2`."
+        )
+
+
+def _refuse_sampling(args: GRPOConfig, devices: int, use_cpu: bool) -> None:
+    if args.vllm_mode not in ("colocate", "server"):
+        raise ValueError(f"`vllm_mode` is {args.vllm_mode!r}, expected colocate or server.")
+    room, split = args.vllm_max_model_length, args.vllm_tensor_parallel_size
+    if room is not None and room <= args.max_completion_length:
+        raise ValueError(
+            f"`vllm_max_model_length` is {room}, expected prompt and completion together: more than "
+            f"`max_completion_length` = {args.max_completion_length}. Raise it, or leave it out."
+        )
+    if args.vllm_mode == "server":
+        return
+    if use_cpu:
+        raise ValueError("`vllm_mode` is colocate on a CPU, expected GPUs: `--use_vllm false`, or a server.")
+    if split < 1 or devices % split:
+        raise ValueError(
+            f"`vllm_tensor_parallel_size` is {split}, expected a divisor of the {devices} processes, since colocated "
+            f"engines share them evenly: one of {', '.join(str(n) for n in _divisors(devices))}."
+        )
+    if not 0.0 < args.vllm_gpu_memory_utilization < 1.0:
+        raise ValueError(
+            f"`vllm_gpu_memory_utilization` is {args.vllm_gpu_memory_utilization}, expected a share of each device "
+            "between 0 and 1: the rest is for training."
+        )
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _print(geometry: Geometry, plan: LaunchPlan, arguments: RunArguments) -> None:
+    console = Console(width=None if sys.stdout.isatty() else COLUMNS, markup=False, highlight=False)
+    console.print(verdict(geometry) + "\n", soft_wrap=True)
+    console.print(_table(geometry_rows(geometry, plan, arguments.training)))
+    _print_memory(console, plan, arguments)
+    for note in [*plan.notes, *_notes(arguments)]:
+        console.print(f"\nNote: {note}")
+    _print_server(console, arguments)
+
+
+def _print_memory(console: Console, plan: LaunchPlan, arguments: RunArguments) -> None:
+    try:
+        load, rows = memory_rows(plan, arguments)
+    except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:  # whatever a model's code raises
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        console.print(
+            f"\nMemory: no estimate, which takes the model's config.json, in its folder or on the Hub: {reason}"
+        )
+        return
+    updating, sampling = needs(rows, arguments.training)
+    console.print(
+        f"\nMemory of a device, estimated with prompts of {load.prompt} tokens: at least "
+        f"{readable(max(updating, sampling))} ({readable(updating)} for updates, {readable(sampling)} to sample)\n"
+    )
+    console.print(_table([(row.name, readable(row.size), row.where, row.formula) for row in rows]))
+
+
+def memory_rows(plan: LaunchPlan, arguments: RunArguments) -> tuple[Load, list[Row]]:
+    """The estimate of a run. The model's config.json is read, from its folder or the Hub; its weights are not."""
+    _, args, model_args, _ = arguments
+    trust = args.trust_remote_code
+    config = AutoConfig.from_pretrained(
+        model_path(arguments), revision=model_args.model_revision, trust_remote_code=trust
+    )
+    load = load_of(plan, args, model_args, config)
+    rows = estimate(model_shape(config, get_peft_config(model_args), trust), load, args)
+    if isinstance(args, PPOConfig):
+        rows += critic_rows(_critic_shape(args, config), load, args)
+    return load, rows
+
+
+def _critic_shape(args: PPOConfig, config: PretrainedConfig) -> ModelShape:
+    """Sizes of the model that the critic starts from; the policy's adapters are not the critic's."""
+    if args.critic_model_name_or_path is not None:
+        config = AutoConfig.from_pretrained(args.critic_model_name_or_path, trust_remote_code=args.trust_remote_code)
+    return model_shape(config, trust_remote_code=args.trust_remote_code)
+
+
+def _table(rows: list[tuple]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _notes(arguments: RunArguments) -> list[str]:
+    script_args, args, *_ = arguments
+    read_late = [name for name in ("deepspeed", "fsdp") if getattr(args, name, None)]
+    notes = [f"`{name}` of the recipe is not read here: what it shards counts as whole." for name in read_late]
+    if args.steps_per_generation * args.num_iterations % args.gradient_accumulation_steps:
+        notes.append("some optimizer steps take completions of two generations.")
+    if script_args.reward_model_name_or_path:
+        notes.append("the reward model's memory is not counted.")
+    return [*notes, *_notes_on_sampling(args)]
+
+
+def _notes_on_sampling(args: GRPOConfig) -> list[str]:
+    """A nucleus makes its tokens likelier than the policy does, and a product over a completion leaves nothing."""
+    cut = args.top_p < 1.0 or args.top_k > 0 or bool(args.min_p) or args.repetition_penalty != 1.0
+    weighed = args.use_vllm and args.vllm_importance_sampling_correction
+    if not (cut and weighed and args.vllm_importance_sampling_mode.startswith("sequence")):
+        return []
+    return [
+        "vLLM samples with top_p, top_k, min_p or repetition_penalty, of which the loss knows nothing, and TRL weighs "
+        "a completion by the policy's probability over vLLM's: nearly 0 over hundreds of tokens. "
+        "`--vllm_importance_sampling_correction false` leaves that out."
+    ]
+
+
+def _print_server(console: Console, arguments: RunArguments) -> None:
+    args = arguments.training
+    if not args.use_vllm or args.vllm_mode != "server":
+        return
+    from tempo_trl.rollout.vllm_server import server_command, server_url
+
+    console.print(f"\nBefore the run, on GPUs of its own, a vLLM server that answers at {server_url(args)}:\n")
+    print(f"    {server_command(model_path(arguments), args.vllm_max_model_length)}")  # unbroken, to be copied

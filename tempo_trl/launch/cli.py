@@ -1,0 +1,245 @@
+"""The command line, `tempo-trl <verb>`: torch, TRL and accelerate are imported by the verbs that need them."""
+
+import argparse
+import importlib
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+from tempo_trl.evaluation.settings import EXAMPLES, add_flags
+from tempo_trl.runs.recipes import accelerate_config_path
+from tempo_trl.version import __version__, package_versions
+
+DEMO_OUTPUT = "tempo_demo"
+COMPARE_OUTPUT = "tempo_compare"
+DEMO_SEEDS = 3
+# Written by hand: the fields themselves are TRL's, and reading them takes seconds.
+TRAIN_HELP = """\
+usage: tempo-trl train --config RECIPE [--accelerate_config NAME] [--FIELD VALUE ...]
+
+Train a model with TEMPO, or with TRL's GRPO, from a recipe: a YAML file of fields. Any field is also a flag, and flags
+override the recipe. Flags of `accelerate launch` (--num_processes 2) are passed on to it.
+
+  --config RECIPE              a file, or a recipe of this package (qwen3-1.7b/math/tempo)
+  --accelerate_config NAME     a file, or single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node, or TRL's
+  --method NAME                tempo (default) or grpo
+  --model_name_or_path MODEL   a model on the Hub or a folder
+  --task NAME                  math, medqa, medmcqa or demo: built-in prompts; or instead, as in TRL,
+  --dataset_name DATASET       a dataset on the Hub with a `prompt` column
+  --reward_funcs NAME ...      math_reward, choice_reward, ... or the dotted path of a function
+  --output_dir FOLDER          where checkpoints, metrics and the model card go
+  --learning_rate, --num_generations, --max_completion_length, --max_steps, --use_vllm, --use_peft, ...
+  --check                      print batches, memory and what is sharded, refuse what cannot be, and start nothing
+  --resume_from_checkpoint     last: go on from the last checkpoint in the output folder, if there is one
+  --help-fields                print every field, with its meaning and default
+
+examples:
+  tempo-trl train --config demo/tempo
+  tempo-trl train --config qwen3-1.7b/math/tempo --resume_from_checkpoint last
+  tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2 --check
+  tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2
+
+The same run without this launcher:
+  accelerate launch --config_file recipes/accelerate/single_gpu.yaml -m tempo_trl.train --config qwen3-1.7b/math/tempo
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the verb that `argv` (by default the process's arguments) asks for, and return the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    _stay_importable()
+    if argv[:1] == ["train"]:
+        return train(argv[1:])  # its flags are TRL's and accelerate's: no parser of ours can list them
+    arguments = vars(command_parser().parse_args(argv))
+    return arguments.pop("run")(**arguments)
+
+
+def _stay_importable() -> None:
+    """Let the processes that we start find this package where the working directory has a mere folder of its name.
+
+    An editable install is looked up last, so that the folder of a clone, seen from the clone's parent, goes before it.
+    """
+    namesake = Path.cwd() / "tempo_trl"
+    if namesake.is_dir() and not (namesake / "__init__.py").exists():
+        paths = [os.environ.get("PYTHONPATH"), str(Path(__file__).parents[2])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Parser of the verbs and of their flags, except those of `train`."""
+    parser = argparse.ArgumentParser(
+        prog="tempo-trl", description="Token-level credit assignment for RL of language models, on top of TRL."
+    )
+    parser.add_argument("--version", action="version", version=f"tempo_trl {__version__}")
+    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
+
+    verb = verbs.add_parser("demo", help="train a tiny model with GRPO and TEMPO: no download, no GPU")
+    verb.add_argument("--quick", action="store_true", help="5 generations, one seed: about a minute")
+    verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
+    verb.add_argument(
+        "--seeds", type=int, default=DEMO_SEEDS, metavar="N", help="paired runs of each method (%(default)s)"
+    )
+    verb.add_argument("--methods", metavar="A,B", help="methods to compare at equal numbers of sampled tokens, or all")
+    verb.set_defaults(run=demo)
+
+    verbs.add_parser("train", add_help=False, help="train a model from a recipe (see `tempo-trl train --help`)")
+    verb = verbs.add_parser(
+        "evaluate",
+        help="answer and grade benchmarks: accuracy, avg@n, pass@k, maj@n with intervals",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_flags(verb)
+    verb.set_defaults(run=evaluate)
+
+    verb = verbs.add_parser("compare", help="compare runs: the paper's Table 1 with ours in it, and learning curves")
+    verb.add_argument("runs", nargs="+", metavar="RUN", help="output folders of training, of evaluation, or of both")
+    verb.add_argument("-o", "--output", default=COMPARE_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
+    verb.add_argument("--label", nargs="+", metavar="NAME", help="the method of each run, in their order")
+    verb.set_defaults(run=compare)
+
+    _add_report_verbs(verbs)
+
+    verb = verbs.add_parser("publish", help="send a run to the Hub: model, card, recipe, record and curves")
+    verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
+    verb.add_argument("--repo", required=True, metavar="USER/NAME", help="repository, made if it does not exist")
+    verb.add_argument("--private", action="store_true", help="make it private")
+    verb.add_argument("--dry-run", action="store_true", help="print what would be sent, and send nothing")
+    verb.set_defaults(run=publish)
+
+    verbs.add_parser("env", help="print the versions to put into a bug report").set_defaults(run=env)
+    return parser
+
+
+def _add_report_verbs(verbs) -> None:
+    verb = verbs.add_parser("report", help="what a run looks like from inside: one HTML file, and pictures")
+    verb.add_argument("runs", nargs="+", metavar="RUN_DIR", help="output folders of runs; one that still trains, too")
+    verb.add_argument("-o", "--output", metavar="FILE", help="where to write it (report.html in the first RUN_DIR)")
+    verb.add_argument("--no-pictures", dest="pictures", action="store_false", help="no PNG and SVG files beside it")
+    verb.set_defaults(run=report)
+
+    verb = verbs.add_parser("tree", help="draw the prefix tree of one recorded group in the terminal")
+    verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
+    verb.add_argument("--step", type=int, metavar="N", help="recorded step (the last one)")
+    verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (the one with most to tell)")
+    verb.add_argument("--eval", action="store_true", dest="evaluation", help="of evaluation instead of training")
+    verb.set_defaults(run=tree)
+
+    verb = verbs.add_parser("credit", help="tree and credit of any completions with rewards, without training")
+    verb.add_argument("completions", metavar="FILE.jsonl", help="a line a completion: prompt, completion, reward")
+    verb.add_argument("--tokenizer", metavar="NAME", help="on the Hub or a folder: for completions that are text")
+    verb.add_argument("--scale-rewards", default="group", choices=("group", "batch", "none"), help="as TRL's")
+    verb.add_argument("--td-coef", type=float, default=1.0, metavar="C", help="coefficient of the TD error (1)")
+    verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
+    verb.add_argument("-o", "--output", metavar="FILE", help="write the report, too: an HTML file")
+    verb.set_defaults(run=credit)
+
+
+def demo(output: str, quick: bool, seeds: int, methods: str | None) -> int:
+    """Run the demonstration."""
+    return importlib.import_module("tempo_trl.demo.run").main(output=output, quick=quick, seeds=seeds, methods=methods)
+
+
+def evaluate(**flags) -> int:
+    """Evaluate a model."""
+    return importlib.import_module("tempo_trl.evaluation.evaluate").main(**flags)
+
+
+def compare(runs: list[str], output: str, label: list[str] | None) -> int:
+    """Compare runs."""
+    return importlib.import_module("tempo_trl.compare.command").main(runs, output, label)
+
+
+def report(runs: list[str], output: str | None, pictures: bool) -> int:
+    """Write the report of runs."""
+    return importlib.import_module("tempo_trl.report.run").main(runs, output, pictures)
+
+
+def tree(**flags) -> int:
+    """Draw a recorded group."""
+    return importlib.import_module("tempo_trl.report.show_tree").main(**flags)
+
+
+def credit(**flags) -> int:
+    """Credit completions that were sampled elsewhere."""
+    return importlib.import_module("tempo_trl.report.credit_file").main(**flags)
+
+
+def publish(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
+    """Send a run to the Hub."""
+    return importlib.import_module("tempo_trl.hub.publish").main(run_dir, repo, private, dry_run)
+
+
+def env() -> int:
+    """Print versions of Python, of this package, of what it builds on, and the accelerators that torch sees."""
+    print(f"{'platform':<16}{platform.platform()}")
+    print(f"{'python':<16}{platform.python_version()}")
+    print(f"{'tempo_trl':<16}{__version__}")
+    for package, version in package_versions().items():
+        print(f"{package:<16}{version or 'not installed'}")
+
+    from torch import cuda  # last: a torch that fails to load has its version printed above
+
+    devices = ", ".join(cuda.get_device_name(i) for i in range(cuda.device_count()))
+    print(f"{'cuda':<16}{devices or 'no device'}")
+    return 0
+
+
+def train(argv: list[str]) -> int:
+    """Launch `python -m tempo_trl.train` through accelerate, as `trl grpo` does with its script."""
+    if "-h" in argv or "--help" in argv:
+        print(TRAIN_HELP, end="")
+        return 0
+    if "--help-fields" in argv:
+        return importlib.import_module("tempo_trl.launch.train").main(argv)
+    try:
+        if "--check" in argv:
+            importlib.import_module("tempo_trl.launch.check").check([flag for flag in argv if flag != "--check"])
+            return 0
+        arguments = launch_arguments(argv)
+    except ValueError as error:
+        print(f"tempo-trl train: error: {error}", file=sys.stderr)
+        return 2
+
+    from accelerate.commands.launch import launch_command
+
+    try:
+        launch_command(arguments)
+    except subprocess.CalledProcessError as failure:
+        return failure.returncode  # the run has printed its own traceback
+    return 0
+
+
+def launch_arguments(argv: list[str]) -> argparse.Namespace:
+    """Arguments of `accelerate launch` for those of `tempo-trl train`: a flag is the run's if the run knows it.
+
+    Raises:
+        ValueError: neither the run nor accelerate knows a flag; or as
+            [`~tempo_trl.launch.arguments.recipe_parser`].
+    """
+    from accelerate.commands.launch import launch_command_parser
+
+    from tempo_trl.launch.arguments import option_names, recipe_parser, refuse_unknown
+
+    parser, flags, recipe_flags = recipe_parser(argv)
+    own_flags = parser.parse_known_args(flags)[1]
+    launcher = launch_command_parser()
+    launcher.add_argument("--accelerate_config")
+    given = [flag for flag in own_flags if flag.startswith("--")]
+    refuse_unknown(given, option_names(parser) | option_names(launcher), parser.method)
+
+    launch = [*recipe_flags, *own_flags]  # flags come last, and win
+    arguments = launcher.parse_args(["--module", *launch, "tempo_trl.launch.train", *_without(argv, own_flags)])
+    if arguments.training_script != "tempo_trl.launch.train":
+        raise ValueError(f"{arguments.training_script!r} belongs to no flag: remove it, or name its flag.")
+    if arguments.accelerate_config:
+        arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
+    return arguments
+
+
+def _without(arguments: list[str], taken: list[str]) -> list[str]:
+    """`arguments` less those in `taken`, which stand among them in the same order."""
+    waiting = list(reversed(taken))
+    return [argument for argument in arguments if not (waiting and argument == waiting[-1] and waiting.pop())]

@@ -1,0 +1,257 @@
+"""Prompts, completions and steps of a run: what its batch sizes come to on the devices that it is launched on."""
+
+from math import gcd, lcm
+from typing import TYPE_CHECKING, NamedTuple
+
+from tempo_trl.launch.plan import Engine, LaunchPlan
+from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from trl import GRPOConfig
+
+    from tempo_trl.launch.arguments import TrainArguments
+
+# Rows of the Hub's train splits. Sources: papers 2103.03874 (MATH), 2009.13081 (MedQA), 2203.14371 (MedMCQA) on
+# https://huggingface.co/papers.
+TRAIN_PROMPTS = {"math": 7500, "medqa": 10_178, "medqa_5options": 10_178, "medmcqa": 182_822}
+SIZES = (
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "generation_batch_size",
+    "num_iterations",
+    "num_generations",
+    "num_generations_eval",
+)
+
+
+class Geometry(NamedTuple):
+    """How completions are batched.
+
+    Args:
+        devices, per_device, accumulation (`int`):
+            Devices, completions of a micro-batch on each, micro-batches of an optimizer step.
+        steps_per_generation, num_iterations, num_generations (`int`):
+            Micro-batches that one sampling serves, times that it is used, completions of a prompt.
+        epoch_prompts (`int` or `None`):
+            Prompts of an epoch; None where only loading them would tell.
+    """
+
+    devices: int
+    per_device: int
+    accumulation: int
+    steps_per_generation: int
+    num_iterations: int
+    num_generations: int
+    epoch_prompts: int | None
+
+    @property
+    def completions(self) -> int:
+        """Completions of a generation, on all devices."""
+        return self.devices * self.per_device * self.steps_per_generation
+
+    @property
+    def prompts(self) -> int:
+        """Prompts of a generation."""
+        return self.completions // self.num_generations
+
+    @property
+    def step_completions(self) -> int:
+        """Completions of an optimizer step, on all devices."""
+        return self.devices * self.per_device * self.accumulation
+
+    @property
+    def steps(self) -> float:
+        """Optimizer steps that one generation serves."""
+        return self.steps_per_generation * self.num_iterations / self.accumulation
+
+    @property
+    def whole_groups(self) -> bool:
+        """Whether no group of completions lies on two devices."""
+        return self.per_device * self.steps_per_generation % self.num_generations == 0
+
+
+def geometry_of(args: "GRPOConfig", devices: int, epoch_prompts: int | None) -> Geometry:
+    """Geometry of a config that TRL has completed.
+
+    Raises:
+        ValueError: an epoch has too few prompts for a generation.
+    """
+    geometry = Geometry(
+        devices=devices,
+        per_device=args.per_device_train_batch_size,
+        accumulation=args.gradient_accumulation_steps,
+        steps_per_generation=args.steps_per_generation,
+        num_iterations=args.num_iterations,
+        num_generations=args.num_generations,
+        epoch_prompts=epoch_prompts,
+    )
+    if epoch_prompts is not None and epoch_prompts < geometry.prompts:
+        raise ValueError(
+            f"a generation takes {geometry.prompts:,} prompts and the data have {epoch_prompts:,}, expected at least "
+            "as many: lower `steps_per_generation` or `per_device_train_batch_size`."
+        )
+    return geometry
+
+
+def known_prompts(script_args: "TrainArguments") -> int | None:
+    """Prompts of the training data where they are known without loading them."""
+    if script_args.task == "demo":
+        from tempo_trl.demo.task import TRAIN_PROBLEMS
+
+        return TRAIN_PROBLEMS
+    whole = script_args.train_file is None and script_args.dataset_train_split == "train"
+    return TRAIN_PROMPTS.get(script_args.task) if whole and not script_args.drop_leaked_rows else None
+
+
+def verdict(geometry: Geometry) -> str:
+    """The equation that has to hold, in words."""
+    return (
+        f"The geometry works: {geometry.prompts:,} prompts x {geometry.num_generations} generations = "
+        f"{_several(geometry.devices, 'device')} x {geometry.per_device} completions x "
+        f"{geometry.steps_per_generation} steps_per_generation."
+    )
+
+
+def geometry_rows(geometry: Geometry, plan: LaunchPlan, args: "GRPOConfig") -> list[tuple[str, str]]:
+    """What the geometry comes to, a line each."""
+    devices, worth = _several(geometry.devices, "device"), geometry.step_completions / geometry.num_generations
+    step = f"{_several(geometry.accumulation, 'micro-batch', 'es')} x {devices} x {geometry.per_device}"
+    serves = f"{_several(geometry.steps, 'optimizer step')} (num_iterations {geometry.num_iterations})"
+    return [
+        ("launch", f"{devices} on {_several(plan.num_machines, 'machine')}, {plan.engine.name}"),
+        *_engine_rows(plan.engine),
+        ("micro-batch", f"{geometry.per_device} completions a device"),
+        ("generation", f"{geometry.completions:,} completions of {geometry.prompts:,} prompts, for {serves}"),
+        ("optimizer step", f"{step} = {geometry.step_completions:,} completions, {_number(worth)} prompts' worth"),
+        ("groups", "each on one device" if geometry.whole_groups else _SPLIT),
+        *_tree_rows(args),
+        *_length_rows(geometry, args),
+        ("evaluation", _evaluation(args, geometry.devices)),
+    ]
+
+
+def _engine_rows(engine: Engine) -> list[tuple[str, str]]:
+    split = bool(engine.sharded) and engine.shards > 1
+    rows = [("sharded", f"{', '.join(engine.sharded)}: over {engine.shards}" if split else "nothing")]
+    return [*rows, ("in main memory", ", ".join(engine.offloaded))] if engine.offloaded else rows
+
+
+_SPLIT = "some begin on one device and end on the next, which changes no credit"
+
+
+def tree_kind(args: "GRPOConfig") -> str | None:
+    """`"fixed"` or `"entropy"` where completions are grown as trees that split so, else None."""
+    kinds = {"fixed": FixedTreeFields, "entropy": EntropyTreeFields}
+    rollout = getattr(args, "rollout", None)  # TEMPO's, which has the fields of both
+    return next((kind for kind, fields in kinds.items() if isinstance(args, fields) and rollout in (None, kind)), None)
+
+
+def _tree_rows(args: "GRPOConfig") -> list[tuple[str, str]]:
+    kind, limit = tree_kind(args), args.max_completion_length
+    if kind is None:
+        return []
+    if kind == "fixed":
+        step, depth = args.tree_step_tokens or -(-limit // args.tree_depth), args.tree_depth
+        longest = min(limit or depth * step, depth * step)
+        shape = f"{args.tree_children} ** {depth} = {args.num_generations} completions, segments of at most {step:,}"
+        return [("trees", f"{shape} tokens, completions of at most {longest:,}")]
+    shortest = f"segments that split of at least {args.tree_min_segment_tokens:,} tokens"
+    return [("trees", f"at most {args.num_generations} leaves, {args.tree_max_depth} segments deep, {shortest}")]
+
+
+def _length_rows(geometry: Geometry, args: "GRPOConfig") -> list[tuple[str, str]]:
+    rows, generations = [], None
+    if geometry.epoch_prompts is not None:
+        generations = geometry.epoch_prompts // geometry.prompts
+        left = geometry.epoch_prompts % geometry.prompts
+        rest = f"; {left:,} prompts are left out, others each time" if left else ""
+        rows.append(("epoch", f"{geometry.epoch_prompts:,} prompts: {_several(generations, 'generation')}{rest}"))
+    if args.max_steps > 0:
+        total, why = args.max_steps / geometry.steps, f"max_steps {args.max_steps}"
+    elif generations is not None:
+        total, why = generations * args.num_train_epochs, f"{_several(args.num_train_epochs, 'epoch')}"
+    else:
+        return rows
+    steps = _several(total * geometry.steps, "optimizer step")
+    return [*rows, ("run", f"{why}: {_several(total, 'generation')}, {steps}")]
+
+
+def _evaluation(args: "GRPOConfig", devices: int) -> str:
+    if not args.do_eval:
+        return "none"
+    group, rows = args.num_generations_eval or args.num_generations, devices * args.per_device_eval_batch_size
+    batch = f"{_several(devices, 'device')} x {args.per_device_eval_batch_size}"
+    return f"batches of {batch} = {rows:,} completions of {rows // group:,} prompts ({group} each)"
+
+
+def _several(count: float, name: str, plural: str = "s") -> str:
+    return f"{_number(count)} {name}{'' if count == 1 else plural}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}".removesuffix(".0")
+
+
+def expect_positive(asked: "Namespace") -> None:
+    """Raise ValueError for a size that is below 1: TRL divides by them."""
+    for name in SIZES:
+        value = getattr(asked, name)
+        if value is not None and value < 1:
+            raise ValueError(f"`{name}` is {value}, expected at least 1.")
+
+
+def advice_on_training(asked: "Namespace", devices: int) -> list[str]:
+    """What to change, for fields that TRL refuses; nothing where whole groups come out."""
+    rows, group = devices * asked.per_device_train_batch_size, asked.num_generations
+    batch, steps = asked.generation_batch_size, asked.steps_per_generation
+    if batch and steps:
+        return [f"Got {batch} and {steps}: `--generation_batch_size None` leaves the first out."]
+    if batch:
+        multiple = lcm(rows, group)
+        wrong, change = batch % multiple, f"generation_batch_size {_next(batch, multiple)}"
+    else:
+        steps, accumulation = steps or asked.gradient_accumulation_steps, asked.gradient_accumulation_steps
+        wrong, multiple = rows * steps % group, group // gcd(rows, group)
+        multiple = multiple if steps % accumulation else lcm(multiple, accumulation)
+        change = f"steps_per_generation {_next(steps, multiple)}"
+    if not wrong:
+        return []
+    return [
+        f"Expected whole groups: {_several(devices, 'device')} x {asked.per_device_train_batch_size} completions x "
+        f"steps_per_generation have to be prompts x {group} generations. `--{change}` works."
+    ]
+
+
+def advice_on_trees(args: "GRPOConfig") -> list[str]:
+    """What to change where a device would be given a part of a tree; nothing where each holds whole ones."""
+    group, rows = args.num_generations, args.per_device_train_batch_size
+    steps, accumulation = args.steps_per_generation, args.gradient_accumulation_steps
+    if rows * steps % group == 0:
+        return []
+    multiple = group // gcd(rows, group)
+    if steps % accumulation == 0:  # whole updates stay whole
+        multiple = lcm(multiple, accumulation)
+    return [f"A `steps_per_generation` of {_next(steps, multiple)} works."]
+
+
+def advice_on_evaluation(asked: "Namespace | GRPOConfig", devices: int) -> list[str]:
+    """As [`advice_on_training`], for the groups of an evaluation."""
+    group, rows = asked.num_generations_eval or asked.num_generations, asked.per_device_eval_batch_size
+    if not asked.do_eval and str(getattr(asked.eval_strategy, "value", asked.eval_strategy)) == "no":
+        return []
+    if devices * rows % group == 0:
+        return []
+    works = _next(rows, group // gcd(devices, group))
+    return [
+        f"Expected whole groups in evaluation: {_several(devices, 'device')} x {rows} per_device_eval_batch_size have "
+        f"to be prompts x {group} generations. `--per_device_eval_batch_size {works}` works, or "
+        "`--num_generations_eval 1`."
+    ]
+
+
+def _next(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

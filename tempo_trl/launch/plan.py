@@ -1,0 +1,194 @@
+"""What `accelerate launch` would start for a run, and what its engine splits among the devices. Starts nothing."""
+
+import copy
+import json
+import logging
+from argparse import Namespace
+from pathlib import Path
+from typing import NamedTuple
+
+WEIGHTS, GRADIENTS, OPTIMIZER = "weights", "gradients", "optimizer state"
+ALL = (WEIGHTS, GRADIENTS, OPTIMIZER)
+ZERO_SHARDS = {0: (), 1: (OPTIMIZER,), 2: (GRADIENTS, OPTIMIZER), 3: ALL}
+ACCELERATE_ZERO_STAGE = 2  # where neither flag nor configuration names one
+
+
+class Engine(NamedTuple):
+    """
+    How the state of a training run lies on its devices.
+
+    Args:
+        name (`str`):
+            Its name, for people.
+        kind (`str`):
+            `"single"`, `"DDP"`, `"DeepSpeed"` or `"FSDP"`: who casts and copies the weights.
+        sharded (`tuple[str, ...]`):
+            What is split: among `"weights"`, `"gradients"` and `"optimizer state"`. The rest is whole on each device.
+        shards (`int`):
+            The number of devices that it is split over.
+        offloaded (`tuple[str, ...]`):
+            What lies in the memory of the machine (or on its disk) instead of the device's, as for `sharded`.
+        gathers_all (`bool`):
+            Whether weights that are split are gathered whole for a forward and backward pass, not layer by layer.
+        activation_checkpointing (`bool`):
+            Whether FSDP recomputes activations, beside what the recipe's `gradient_checkpointing` says.
+    """
+
+    name: str
+    kind: str
+    sharded: tuple[str, ...] = ()
+    shards: int = 1
+    offloaded: tuple[str, ...] = ()
+    gathers_all: bool = False
+    activation_checkpointing: bool = False
+
+
+class LaunchPlan(NamedTuple):
+    """
+    What would be started.
+
+    Args:
+        num_processes (`int`):
+            Processes on all machines together, one device each.
+        num_machines (`int`):
+            Machines.
+        engine ([`Engine`]):
+            What the processes are joined by.
+        mixed_precision (`str`):
+            accelerate's: `"no"`, `"bf16"`, ... The recipe's `bf16` and `fp16` come first.
+        notes (`tuple[str, ...]`):
+            What was assumed, and how to change it.
+    """
+
+    num_processes: int
+    num_machines: int
+    engine: Engine
+    mixed_precision: str
+    notes: tuple[str, ...] = ()
+
+
+def launch_plan(arguments: Namespace, use_cpu: bool) -> LaunchPlan:
+    """
+    What accelerate does with the arguments of [`~tempo_trl.launch.cli.launch_arguments`], flags over its
+    configuration.
+
+    `use_cpu` is the recipe's. Without a configuration accelerate counts the GPUs of the machine, and the one that
+    checks need not be the one that trains: several processes are then believed in if `--num_processes` asks for them.
+
+    Raises:
+        ValueError: accelerate refuses its configuration, the launcher is one that TRL's trainer is not run with here,
+            or machines do not share the processes evenly.
+    """
+    asked = arguments.num_processes
+    arguments, configured = _resolved(arguments)
+    several = _starts_several(arguments)
+    believed = not (several or configured or use_cpu or arguments.cpu) and (asked or 1) > 1
+    if not (several or believed):
+        notes = _notes_on_one(arguments, asked, configured, use_cpu)
+        return LaunchPlan(1, 1, Engine("one process", "single"), arguments.mixed_precision, notes)
+    machines = arguments.num_machines or 1
+    processes = arguments.num_processes or 1
+    if processes % machines:
+        raise ValueError(
+            f"`num_processes` is {processes}, expected a multiple of `num_machines` = {machines}: it counts the "
+            "processes of all machines together."
+        )
+    notes = []
+    if believed:
+        notes.append(f"No accelerate configuration is given: {processes} GPUs are assumed where the run starts.")
+    if arguments.use_parallelism_config:
+        notes.append("accelerate's parallelism_config is not read here: FSDP is assumed to shard over all devices.")
+    engine = _engine(arguments, processes, machines)
+    return LaunchPlan(processes, machines, engine, arguments.mixed_precision, tuple(notes))
+
+
+def _resolved(arguments: Namespace) -> tuple[Namespace, bool]:
+    """The arguments as accelerate completes them before it launches, and whether from a configuration."""
+    from accelerate.commands import launch
+
+    launch.logger.addFilter(_is_no_warning)  # of defaults: they are what the check shows
+    try:
+        # Private, and the whole of what accelerate makes of flags, configuration and machine: test_check.py holds it.
+        completed, configuration, _ = launch._validate_launch_command(copy.deepcopy(arguments))
+    except FileNotFoundError as error:
+        raise ValueError(str(error)) from error
+    finally:
+        launch.logger.removeFilter(_is_no_warning)
+    return completed, configuration is not None
+
+
+def _is_no_warning(record: logging.LogRecord) -> bool:
+    return record.levelno != logging.WARNING
+
+
+def _starts_several(arguments: Namespace) -> bool:
+    other = [name for name in ("tpu", "use_megatron_lm", "mpirun_hostfile") if getattr(arguments, name, None)]
+    if other:
+        raise ValueError(f"accelerate would launch with {other[0]}, expected one process, DDP, DeepSpeed or FSDP.")
+    return not arguments.cpu and bool(arguments.use_deepspeed or arguments.use_fsdp or arguments.multi_gpu)
+
+
+def _notes_on_one(arguments: Namespace, asked: int | None, configured: bool, use_cpu: bool) -> tuple[str, ...]:
+    if (arguments.num_processes or 1) > 1:
+        return (
+            f"num_processes is {arguments.num_processes}, and accelerate starts one process: it takes several GPUs "
+            "with `--accelerate_config ddp`, zero2, zero3, ..., and several CPUs with `--multi_gpu`.",
+        )
+    if not (asked or configured or use_cpu or arguments.cpu):
+        return ("One process is assumed: without `--num_processes` there is one for each GPU of the machine.",)
+    return ()
+
+
+def _engine(arguments: Namespace, processes: int, machines: int) -> Engine:
+    if arguments.use_deepspeed:
+        return _deepspeed(arguments, processes)
+    if arguments.use_fsdp:
+        return _fsdp(arguments, processes, machines)
+    return Engine("DDP", "DDP")
+
+
+def _deepspeed(arguments: Namespace, processes: int) -> Engine:
+    zero = {  # in the words of DeepSpeed's own configuration
+        "stage": ACCELERATE_ZERO_STAGE if arguments.zero_stage is None else arguments.zero_stage,
+        "offload_optimizer": {"device": arguments.offload_optimizer_device},
+        "offload_param": {"device": arguments.offload_param_device},
+    }
+    if arguments.deepspeed_config_file:  # instead of the flags, as in accelerate
+        zero = _zero_optimization(Path(arguments.deepspeed_config_file))
+    stage = zero.get("stage", 0)
+    if stage not in ZERO_SHARDS:
+        raise ValueError(f"DeepSpeed's ZeRO stage is {stage!r}, expected 0, 1, 2 or 3: change `zero_stage`.")
+    where = {name: (zero.get(f"offload_{name}") or {}).get("device") or "none" for name in ("optimizer", "param")}
+    offloaded = (WEIGHTS,) if stage == 3 and where["param"] != "none" else ()
+    if stage and where["optimizer"] != "none":
+        offloaded += (GRADIENTS, OPTIMIZER)  # the optimizer that runs there needs its gradients there
+    name = f"DeepSpeed ZeRO-{stage}" + (" with offload" if offloaded else "")
+    return Engine(name, "DeepSpeed", ZERO_SHARDS[stage], processes, offloaded)
+
+
+def _zero_optimization(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text()).get("zero_optimization", {})
+    except (OSError, json.JSONDecodeError) as error:
+        raise ValueError(f"`deepspeed_config_file` is {str(path)!r}, expected a JSON file: {error}") from error
+
+
+def _fsdp(arguments: Namespace, processes: int, machines: int) -> Engine:
+    version = int(arguments.fsdp_version)
+    offloaded = ALL if _is_true(arguments.fsdp_offload_params) else ()
+    strategy = "FULL_SHARD" if _is_true(arguments.fsdp_reshard_after_forward) else "SHARD_GRAD_OP"
+    if version == 1:
+        strategy = str(arguments.fsdp_sharding_strategy).upper()
+    return Engine(
+        name=f"FSDP{version}" + (" with offload" if offloaded else ""),
+        kind="FSDP",
+        sharded=() if strategy in ("NO_SHARD", "3") else ALL,
+        shards=processes // machines if strategy.startswith("HYBRID") else processes,
+        offloaded=offloaded,
+        gathers_all=strategy in ("SHARD_GRAD_OP", "2", "HYBRID_SHARD_ZERO2"),
+        activation_checkpointing=_is_true(arguments.fsdp_activation_checkpointing),
+    )
+
+
+def _is_true(value: bool | str) -> bool:
+    return str(value).lower() == "true"

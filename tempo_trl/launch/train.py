@@ -1,0 +1,235 @@
+"""One training run: `python -m tempo_trl.train --config RECIPE [--FIELD VALUE ...]`.
+
+The script behind `tempo-trl train`, and what `accelerate launch -m tempo_trl.train` starts on every rank. Fields are
+TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.arguments.TrainArguments`].
+"""
+
+import contextlib
+import json
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trl
+
+from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
+from tempo_trl.launch.arguments import REWARDS, RunArguments, TrainArguments, class_of, parse, recipe_parser
+from tempo_trl.launch.cli import TRAIN_HELP
+from tempo_trl.runs.recipes import recipe_path
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+CHECK_IS_LATE = (
+    "`--check` comes before a launch, and here it is too late: nothing was trained. Run `tempo-trl train --check` "
+    "with the same flags, and with `--accelerate_config` for the launcher's `--config_file`."
+)
+
+
+def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None) -> "GRPOTrainer":
+    """Trainer of the run that [`~tempo_trl.launch.arguments.parse`] has read: everything loaded, nothing trained."""
+    script_args, training_args, model_args, _ = arguments
+    reward_funcs = load_rewards(script_args)
+    train_dataset, eval_dataset = load_datasets(arguments)
+    training_args.model_init_kwargs = {
+        "revision": model_args.model_revision,
+        "trust_remote_code": training_args.trust_remote_code,
+        "attn_implementation": model_args.attn_implementation,
+        "dtype": model_args.dtype,
+    } | (training_args.model_init_kwargs or {})
+    return class_of(script_args.method, "Trainer")(
+        model=model_path(arguments),
+        reward_funcs=reward_funcs,
+        args=training_args,
+        train_dataset=train_dataset,
+        eval_dataset=eval_dataset,
+        callbacks=callbacks,
+        quantization_config=trl.get_quantization_config(model_args),
+        peft_config=trl.get_peft_config(model_args),
+    )
+
+
+def model_path(arguments: RunArguments) -> str:
+    """Folder or Hub id of the model to train: the built-in one where task demo names none."""
+    if arguments.script.task == "demo" and arguments.model.model_name_or_path in (None, "demo"):
+        from tempo_trl.demo.policy import policy_path
+
+        return str(policy_path())
+    return arguments.model.model_name_or_path
+
+
+def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
+    """Rewards of the run in TRL's form: the reward model's name first, if there is one, then the functions."""
+    model = script_args.reward_model_name_or_path
+    return [*([model] if model else []), *map(_reward_function, script_args.reward_funcs or [])]
+
+
+def _reward_function(name: str) -> Callable:
+    module, _, attribute = REWARDS.get(name, name).rpartition(".")
+    function = getattr(import_module(module), attribute)
+    if name == "math_reward":
+        function([], [])  # without math-verify it raises: now, not after the first batch has been sampled
+    if name == "get_soft_overlong_punishment":  # makes a reward function; the numbers are those of TRL's script
+        return function(max_completion_len=1280, soft_punish_cache=256)
+    return function
+
+
+def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
+    """Prompts to train on, and those to evaluate on if the run evaluates."""
+    load = {"demo": _load_demo, None: _load_as_trl_does}.get(arguments.script.task, _load_benchmark)
+    return load(arguments.script, arguments.training, arguments.mixture)
+
+
+def _load_benchmark(script_args, training_args, _):
+    words = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
+    train_split = script_args.dataset_train_split
+    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *words)
+    # The Hub has both splits in one download. Local rows to train on are compared with what else is named.
+    compare = not script_args.train_file or script_args.eval_file or script_args.drop_leaked_rows
+    if not (training_args.do_eval or compare):
+        return train_dataset, None
+    eval_dataset = load_prompts(script_args.task, _eval_split(script_args), script_args.eval_file, *words)
+    train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
+    return train_dataset, eval_dataset if training_args.do_eval else None
+
+
+def _eval_split(script_args: TrainArguments) -> str:
+    """The split to evaluate on: `dataset_test_split`, or the benchmark's own where that is a default it lacks."""
+    benchmark, split = BENCHMARKS[script_args.task], script_args.dataset_test_split
+    return benchmark.eval_split if split == "test" and split not in benchmark.splits else split
+
+
+def _load_demo(script_args, training_args, _):
+    from tempo_trl.demo.task import HELD_OUT, TRAIN_PROBLEMS, problems
+
+    # Held-out problems do not depend on the seed: the runs of different seeds are compared on the same ones.
+    held_out = problems(HELD_OUT, seed=0, split="test") if training_args.do_eval else None
+    return problems(TRAIN_PROBLEMS, seed=training_args.seed), held_out
+
+
+def _load_as_trl_does(script_args, training_args, mixture):
+    if mixture.datasets:
+        dataset = trl.get_dataset(mixture)
+    else:
+        from datasets import load_dataset
+
+        streaming = script_args.dataset_streaming
+        dataset = load_dataset(script_args.dataset_name, name=script_args.dataset_config, streaming=streaming)
+    eval_dataset = dataset[script_args.dataset_test_split] if training_args.do_eval else None
+    return dataset[script_args.dataset_train_split], eval_dataset
+
+
+def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
+    """Checkpoint folder that `resume_from_checkpoint` means: `last` (or `true`) is the last whole one in the output.
+
+    None where the run starts afresh, also if `last` finds no checkpoint: a job that is started again and again by its
+    scheduler carries one command.
+    """
+    asked = str(training_args.resume_from_checkpoint)
+    if asked.lower() in ("none", "false"):
+        return None
+    return last_whole_checkpoint(training_args.output_dir) if asked.lower() in ("last", "true") else asked
+
+
+def last_whole_checkpoint(output_dir: str) -> str | None:
+    """The last checkpoint folder that was written to its end; None without one.
+
+    A run that is killed while it saves leaves a folder without `trainer_state.json`, which Trainer writes last.
+    """
+    steps = [path.name.removeprefix("checkpoint-") for path in Path(output_dir).glob("checkpoint-*")]
+    for step in sorted((int(step) for step in steps if step.isdecimal()), reverse=True):
+        folder = Path(output_dir) / f"checkpoint-{step}"
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            json.loads((folder / "trainer_state.json").read_text())
+            return str(folder)
+        print(f"{folder} was not written to its end: it is passed over.", file=sys.stderr)
+    return None
+
+
+def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[TrainerCallback] | None" = None) -> None:
+    """Train, save, and evaluate once more at the end if the run evaluates at all; push if `push_to_hub` says so.
+
+    How the run is made, `argv` among it, is written to `OUTPUT_DIR/tempo` before it trains. `callbacks` are added to
+    the trainer's own.
+    """
+    from tempo_trl.hub.pushing import begin_pushing, clear_refusals, push
+    from tempo_trl.runs.record import record_run
+    from tempo_trl.runs.redaction import move_token_to_environment
+    from tempo_trl.trainers.checks import refuse_less_than_a_generation
+
+    training_args = arguments.training
+    move_token_to_environment(training_args)
+    with clear_refusals(training_args):
+        trainer = build_trainer(arguments, callbacks)
+    refuse_less_than_a_generation(trainer)  # of a method whose trainer is TRL's, too
+    checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
+    settings = {"script": asdict(arguments.script), "model": asdict(arguments.model)}
+    record_run(trainer, argv, _recipe(argv), dataset_name, settings, resumed=checkpoint is not None)
+    if trainer.hub_model_id is not None:  # the main process of a run that pushes
+        begin_pushing(trainer)
+    result = trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.log_metrics("train", result.metrics)
+    trainer.save_metrics("train", result.metrics)
+    trainer.save_state()
+    trainer.save_model(_internal_call=True)  # and do not push it yet, which would end the run where the Hub is away
+    trainer.create_model_card(Path(training_args.hub_model_id or training_args.output_dir).name, dataset_name)
+    if training_args.do_eval:
+        metrics = trainer.evaluate()
+        trainer.log_metrics("eval", metrics)
+        trainer.save_metrics("eval", metrics)
+    if training_args.push_to_hub:
+        push(trainer, dataset_name)
+    end(trainer)
+
+
+def end(trainer: "GRPOTrainer") -> None:
+    """Finish the trackers and the process group, without gloo's deadlock at the end of a process.
+
+    The destructor of a gloo process group waits for its threads with the GIL held, while one of them may want the GIL
+    to drop the tensors of the last collective (https://github.com/pytorch/pytorch/issues/56297). So give them a moment
+    to drop those first.
+    """
+    if trainer.accelerator.num_processes > 1:
+        time.sleep(0.2)
+    trainer.accelerator.end_training()  # `trainer.end()`, which transformers has from 5.18 on
+
+
+def _recipe(argv: Sequence[str]) -> Path | None:
+    """File of the recipe that `argv` names."""
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    name = parser.parse_known_args(argv)[0].config
+    return recipe_path(name) if name else None
+
+
+def _dataset_name(script_args: TrainArguments) -> str | None:
+    """Hub id of the training data, for the model card; None for local rows."""
+    is_hubs = script_args.task in BENCHMARKS and not script_args.train_file
+    return BENCHMARKS[script_args.task].hub_id if is_hubs else script_args.dataset_name
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `argv` (by default the process's arguments); 2 where they are wrong, 0 otherwise. The run's errors rise."""
+    argv = sys.argv[1:] if argv is None else argv
+    if "-h" in argv or "--help" in argv:
+        print(TRAIN_HELP, end="")
+        return 0
+    try:
+        if "--check" in argv:
+            raise ValueError(CHECK_IS_LATE)
+        if "--help-fields" in argv:
+            recipe_parser(argv)[0].print_help()
+            return 0
+        arguments = parse(argv)
+    except ValueError as error:
+        print(f"tempo-trl train: error: {error}", file=sys.stderr)
+        return 2
+    run(arguments, argv)
+    return 0

@@ -1,0 +1,95 @@
+"""One page a method: its credit function, its configuration and its trainer. This file is the table of them all.
+
+The table is plain data and imports nothing, so that every room may read it: training, comparing, reports, cards, help.
+"""
+
+from typing import NamedTuple
+
+
+class Method(NamedTuple):
+    """
+    A line of the table.
+
+    Args:
+        label: Name in tables, figures and reports.
+        trainer, config: Dotted paths of the two classes, imported on first use.
+        colour: Of its curves, as `#RRGGBB` of the palette of Okabe and Ito; one of those left over if empty.
+        paper: Where it comes from; empty for a method of our own.
+        recipe: Name of a recipe that trains with it; empty if there is none.
+        defaults: Fields of the config whose default is the method's.
+    """
+
+    label: str
+    trainer: str
+    config: str
+    colour: str = ""
+    paper: str = ""
+    recipe: str = ""
+    defaults: dict = {}
+
+
+PAPERS = "https://huggingface.co/papers"
+TEMPO_PAPER = f"{PAPERS}/2509.18314"
+
+METHODS = {
+    "tempo": Method(
+        label="TEMPO",
+        trainer="tempo_trl.methods.tempo.TEMPOTrainer",
+        config="tempo_trl.methods.tempo.TEMPOConfig",
+        colour="#0072B2",
+        paper=TEMPO_PAPER,
+        recipe="qwen3-1.7b/math/tempo",
+    ),
+    "prefix_baseline": Method(
+        label="prefix baseline",
+        trainer="tempo_trl.methods.tempo.TEMPOTrainer",
+        config="tempo_trl.methods.tempo.TEMPOConfig",
+        recipe="qwen3-1.7b/math/prefix_baseline",
+        defaults={"advantage_estimator": "prefix_baseline"},
+    ),
+    "grpo": Method(
+        label="GRPO",
+        trainer="trl.GRPOTrainer",
+        config="trl.GRPOConfig",
+        colour="#D55E00",
+        paper=f"{PAPERS}/2402.03300",
+        recipe="qwen3-1.7b/math/grpo",
+    ),
+    "hepo": Method(
+        label="HEPO",
+        trainer="trl.GRPOTrainer",
+        config="trl.GRPOConfig",
+        colour="#CC79A7",
+        paper=TEMPO_PAPER,
+        recipe="qwen3-1.7b/math/hepo",
+        defaults={"top_entropy_quantile": 0.2},
+    ),
+    "grpo_lambda": Method(
+        label="GRPO-lambda",
+        trainer="tempo_trl.methods.grpo_lambda.GRPOLambdaTrainer",
+        config="tempo_trl.methods.grpo_lambda.GRPOLambdaConfig",
+        paper=f"{PAPERS}/2510.00194",
+        recipe="qwen3-1.7b/math/grpo_lambda",
+    ),
+    "treerpo": Method(
+        label="TreeRPO",
+        trainer="tempo_trl.methods.treerpo.TreeRPOTrainer",
+        config="tempo_trl.methods.treerpo.TreeRPOConfig",
+        paper=f"{PAPERS}/2506.05183",
+        recipe="qwen3-1.7b/math/trees/treerpo",
+    ),
+    "treerpo_entropy": Method(
+        label="TreeRPO (hierarchical)",
+        trainer="tempo_trl.methods.treerpo.TreeRPOEntropyTrainer",
+        config="tempo_trl.methods.treerpo.TreeRPOEntropyConfig",
+        recipe="qwen3-1.7b/math/trees/treerpo_entropy",
+    ),
+    "ppo": Method(
+        label="PPO",
+        trainer="tempo_trl.methods.ppo.PPOTrainer",
+        config="tempo_trl.methods.ppo.PPOConfig",
+        colour="#009E73",
+        paper=f"{PAPERS}/1707.06347",
+        recipe="qwen3-1.7b/math/two_gpus/ppo",
+    ),
+}

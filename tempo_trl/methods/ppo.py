@@ -1,0 +1,222 @@
+"""PPO on TRL: a learned critic in the place of GRPO's group, and TRL's own rollout, rewards and clipped loss."""
+
+import textwrap
+import time
+from pathlib import Path
+
+import torch
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+
+from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
+from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
+from tempo_trl.methods.ppo_config import PPOConfig
+from tempo_trl.trainers.token_credit import TokenCreditTrainer, loss_mask
+
+CRITIC_FOLDER = "critic"
+
+
+class PPOTrainer(TokenCreditTrainer):
+    """
+    Trainer for PPO (https://huggingface.co/papers/1707.06347) with a learned critic: the baseline of the TEMPO paper
+    (https://huggingface.co/papers/2509.18314, table 2). With respect to [`~trl.GRPOTrainer`] the advantage of a token
+    comes from generalised advantage estimation over a critic's values instead of from the group, and the critic is
+    trained beside the policy. Generation, rewards, clipped loss, KL term, logging and saving are TRL's.
+
+    The critic is a model of the actor's size (`shared_trunk=False`), held in float32 with AdamW, gradient and all on
+    every rank: 16 bytes a parameter beside the policy's memory. Or it is a linear value head on the policy
+    (`shared_trunk=True`), which costs next to nothing. Each checkpoint has it in `checkpoint-N/critic`, from which a
+    run resumes exactly; the final model and what is pushed of it do not.
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`PPOConfig`].
+
+    Raises:
+        ValueError: if `args` is not one or holds what PPO cannot go with (group scaling of rewards, fp16), under
+            ZeRO-3 and FSDP, for a vision-language model, and where no critic can be made of the model that is named.
+
+    Note:
+        Where the papers leave a choice:
+
+        - The reward is TRL's weighted sum of reward functions, on a completion's last sampled token, and the value
+          after that token is 0, for truncated completions too. A completion that no function scored (all `None`)
+          trains neither policy nor critic; TRL's KL term still holds it to the reference.
+        - Tokens of tools are part of the state and no step of time.
+        - The KL penalty is TRL's term of the loss (k3). With `kl_in="reward"` it is beta (log old - log reference)
+          off each token's reward (k1), and the loss has none.
+        - Clipping is symmetric, at TRL's `epsilon` 0.2: table 2 names 0.28 for GRPO, HEPO and TEMPO alone.
+        - Advantages are whitened over the tokens of a whole generation batch, of all ranks, before it is split.
+        - The critic's loss is 0.5 (V - return)^2, averaged over the tokens of an optimizer step. With more than one
+          step a generation the number of tokens in a step is that of the mean step, as in TRL's "dapo".
+        - Values and returns are those at the time of sampling in all inner epochs.
+        - The critic's dropout is 0. With `peft_config` the actor alone has adapters; a separate critic is trained in
+          full, and a shared trunk learns values through the adapters.
+        - Groups of `num_generations` are only how TRL samples; the off-policy mask looks at the mean advantage of a
+          completion's tokens. In evaluation nothing is learned and the advantages are GRPO's.
+
+        Logged as `ppo/*`: the values' mean, the share of the returns' variance that they explain and, with
+        `kl_in="reward"`, the mean `kl` (k1) when a batch was sampled; the critic's loss, gradient norm before clipping
+        and time in seconds (which TRL's `step_time` lacks) each step. With `shared_trunk` the logged loss has
+        `value_coef` times the critic's in it.
+    """
+
+    _tag_names = ["trl", "ppo"]
+    _name = "PPO"
+    _paper = {
+        "title": "Proximal Policy Optimization Algorithms",
+        "id": "1707.06347",
+        # docstyle-ignore
+        "citation": textwrap.dedent("""\
+            @article{schulman2017proximal,
+                title        = {{Proximal Policy Optimization Algorithms}},
+                author       = {John Schulman and Filip Wolski and Prafulla Dhariwal and Alec Radford and Oleg Klimov},
+                year         = 2017,
+                eprint       = {arXiv:1707.06347},
+            }"""),
+    }
+
+    _config_cls = PPOConfig
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        refuse_engines_without_a_critic(self)
+        self.critic = (SharedTrunkCritic if self.args.shared_trunk else SeparateCritic)(self)
+        self._to_learn = None  # the micro-batch whose values a critic of its own has still to learn
+        self._loss_sums = torch.zeros(2, device=self.accelerator.device)  # value loss and tokens since the last step
+        self._critic_time = 0.0
+
+    def _tree_obstacle(self):
+        if self.args.shared_trunk:
+            return "with shared_trunk the critic reads the policy's hidden states row by row (shared_trunk=False)"
+        return super()._tree_obstacle()
+
+    # Credit: when a batch has been sampled and scored
+
+    def _credit(self, output: dict) -> None:
+        if not self.model.training:
+            return  # nothing is learned from an evaluation, and TRL's advantages serve its loss
+        rewards = self._own_rewards()
+        mask = loss_mask(output) * ~rewards.isnan().unsqueeze(1)  # what no function scored trains nothing
+        token_rewards = at_last_token(rewards, mask)
+        if self.args.kl_in == "reward" and self.beta != 0.0:
+            token_rewards = token_rewards - self.beta * self._kl(output, mask)
+        values = self._values(output)
+        advantages, returns = gae(token_rewards, values, mask, self.args.gae_gamma, self.args.gae_lambda)
+        number, mean, variance = self._log_batch(advantages, returns, values, mask)
+        if self.args.whiten_advantages:
+            advantages = whiten(advantages, mask, mean, variance)
+        self._use_advantages(output, advantages)
+        output["outcome_advantages"] = advantages.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+        output |= {"values": values, "returns": returns, "value_mask": mask, "num_value_tokens": number}
+        self._log_table(output)
+
+    def _kl(self, output: dict, mask: torch.Tensor) -> torch.Tensor:
+        """log old - log reference of each token, `(B, T)`; logs its mean."""
+        old = output.get("old_per_token_logps")
+        if old is None:  # TRL leaves them out where the first update is on policy and there is no second
+            old = self._policy_forward(output)
+        kl = old - output["ref_per_token_logps"]
+        self._log_sums("ppo", {"kl": ((kl * mask).sum().item(), mask.sum().item())})
+        return kl
+
+    @torch.no_grad()
+    def _policy_forward(self, output: dict) -> torch.Tensor:
+        """Log-probabilities of the completions under the policy as it is, in micro-batches."""
+        input_ids, attention_mask = (
+            torch.cat([output[f"prompt_{kind}"], output[f"completion_{kind}"]], dim=1) for kind in ("ids", "mask")
+        )
+        width, rows = output["completion_ids"].shape[1], self.args.per_device_train_batch_size
+        return self._get_per_token_logps_and_entropies(self.model, input_ids, attention_mask, width, rows)[0]
+
+    @torch.no_grad()
+    def _values(self, output: dict) -> torch.Tensor:
+        """What the critic says before each token, `(B, T)`."""
+        if self.args.shared_trunk:
+            with self.critic.watch() as seen:
+                self._policy_forward(output)
+            return _before_each_token(torch.cat(seen), output)
+        rows, names = self.args.per_device_train_batch_size, ("prompt_ids", "prompt_mask")
+        names += ("completion_ids", "completion_mask")
+        parts = zip(*(output[name].split(rows) for name in names), strict=True)
+        return torch.cat([self.critic.values(dict(zip(names, part, strict=True))) for part in parts])
+
+    def _log_batch(self, advantages, returns, values, mask) -> tuple[torch.Tensor, ...]:
+        """Log the batch's `ppo/*` over all ranks; number, mean and variance of its advantages."""
+        local = torch.stack([moments(x, mask) for x in (advantages, returns, returns - values, values)])
+        totals = self.accelerator.reduce(local, reduction="sum")
+        (mean, variance), (_, spread), (_, error), (value_mean, _) = map(mean_and_variance, totals)
+        metrics = self._metrics["train"]
+        metrics["ppo/value_mean"].append(value_mean.item())
+        metrics["ppo/explained_variance"].append((1 - error / spread).item() if spread else 0.0)
+        return totals[0, 0], mean, variance
+
+    # Learning: the policy's loss, and the critic's
+
+    def _compute_loss(self, model, inputs):
+        beta = self.beta
+        if self.args.kl_in == "reward":
+            self.beta = 0.0  # the reward has the penalty
+        try:
+            if self.args.shared_trunk and "returns" in inputs:
+                return self._shared_loss(model, inputs)
+            self._to_learn = inputs if "returns" in inputs else None
+            return super()._compute_loss(model, inputs)
+        finally:
+            self.beta = beta
+
+    def _shared_loss(self, model, inputs):
+        with self.critic.watch() as seen:
+            loss = super()._compute_loss(model, inputs)
+        return loss + self.args.value_coef * self._value_loss(_before_each_token(seen[-1], inputs), inputs)
+
+    def _value_loss(self, values: torch.Tensor, inputs: dict) -> torch.Tensor:
+        """This micro-batch's part of the mean over the tokens of an optimizer step, normalized as TRL's "dapo"."""
+        mask = inputs["value_mask"]
+        loss = value_loss(values, inputs["returns"], inputs["values"], mask, self.args.value_clip_range).sum()
+        self._loss_sums += torch.stack([loss.detach(), mask.sum()])
+        steps = self.args.steps_per_generation / self.current_gradient_accumulation_steps
+        return loss * self.accelerator.num_processes * steps / inputs["num_value_tokens"].clamp(min=1).to(loss.dtype)
+
+    def training_step(self, model, inputs, num_items_in_batch):
+        """TRL's step on a micro-batch of the policy, then the critic's: the policy's activations are gone by then."""
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        start = time.perf_counter()
+        if self._to_learn is not None:
+            self._value_loss(self.critic.values(self._to_learn), self._to_learn).backward()
+            self._to_learn = None
+        norm = self.critic.step() if self.accelerator.sync_gradients else None
+        self._critic_time += time.perf_counter() - start
+        if norm is not None:
+            self._log_step(norm)
+        return loss
+
+    def _log_step(self, norm: float) -> None:
+        self._log_sums("ppo", {"value_loss": tuple(self._loss_sums.tolist())})
+        self._loss_sums.zero_()
+        self._metrics["train"]["ppo/critic_grad_norm"].append(norm)
+        self._metrics["train"]["ppo/critic_time"].append(self._critic_time)
+        self._critic_time = 0.0
+
+    # Beginning, saving, going on
+
+    def create_scheduler(self, num_training_steps, optimizer=None):
+        """The policy's schedule, as transformers makes it; the critic's run begins with it."""
+        self.critic.start(num_training_steps)
+        return super().create_scheduler(num_training_steps, optimizer)
+
+    def _save_checkpoint(self, model, trial):
+        # First: the checkpoint is whole, and may be pushed, once TRL's part of it is there.
+        if self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial), f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+            self.critic.save(folder / CRITIC_FOLDER, self.args.save_only_model)
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self.critic.load(Path(checkpoint, CRITIC_FOLDER))
+
+
+def _before_each_token(values: torch.Tensor, inputs: dict) -> torch.Tensor:
+    """Of the values after each position, `(B, P + T)`, those before each token of the completion, `(B, T)`."""
+    return values[:, -inputs["completion_ids"].shape[1] - 1 : -1]

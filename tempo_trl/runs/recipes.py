@@ -1,0 +1,76 @@
+"""Where the recipes lie (at the top level of a checkout, inside the package in a wheel), and what they hold."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import yaml
+
+
+def recipes_folder() -> Path:
+    """The folder of the recipes that come with this package."""
+    package = Path(__file__).parents[1]
+    in_wheel = package / "recipes"
+    return in_wheel if in_wheel.is_dir() else package.parent / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """Names of the packaged training recipes, `qwen3-1.7b/math/tempo` and the like, in order."""
+    folder = recipes_folder()
+    names = (path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
+    return sorted(name for name in names if not name.startswith("accelerate/"))
+
+
+def recipe_path(name: str) -> Path:
+    """The file that `name` means: a path first, then a packaged recipe, with or without `recipes/` and `.yaml`.
+
+    Raises:
+        ValueError: `name` is neither.
+    """
+    short = name.removeprefix("recipes/").removesuffix(".yaml")
+    known = recipe_names()
+    if Path(name).is_file():
+        return Path(name)
+    if short not in known:
+        raise ValueError(f"{name!r} is no file and no recipe of this package, which has {', '.join(known)}.")
+    return recipes_folder() / f"{short}.yaml"
+
+
+def accelerate_config_path(name: str) -> Path:
+    """The accelerate configuration that `name` means: a path first, then one of ours, then one of TRL's.
+
+    Raises:
+        ValueError: `name` is none of them.
+    """
+    ours, trls = recipes_folder() / "accelerate", Path(str(files("trl") / "accelerate_configs"))
+    for path in (Path(name), ours / f"{name}.yaml", trls / f"{name}.yaml"):
+        if path.is_file():
+            return path
+    known = sorted({path.stem for folder in (ours, trls) for path in folder.glob("*.yaml")})
+    raise ValueError(f"{name!r} is no file and no accelerate configuration: expected a path or {', '.join(known)}.")
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML's own loaders let the last of two equal keys win in silence."""
+
+    def construct_mapping(self, node, deep=False):
+        keys = [key.value for key, _ in node.value]
+        repeated = sorted({key for key in keys if keys.count(key) > 1})
+        if repeated:
+            raise ValueError(f"{self.name} has {', '.join(repeated)} more than once: keep one of them.")
+        return super().construct_mapping(node, deep)
+
+
+def read_recipe(path: Path) -> dict:
+    """Fields of a recipe.
+
+    Raises:
+        ValueError: the file is not a YAML mapping, or has a key twice.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            recipe = yaml.load(file, _UniqueKeys)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not YAML: {error}") from error
+    if not isinstance(recipe, dict):
+        raise ValueError(f"{path} holds a {type(recipe).__name__}, expected a mapping of fields to values.")
+    return recipe

@@ -1,0 +1,179 @@
+"""How a run was made: its record, `OUTPUT_DIR/tempo/run.json`, and its recipe beside it."""
+
+import json
+import os
+import platform
+import reprlib
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tempo_trl.runs.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, without_secrets
+from tempo_trl.version import __version__, package_versions
+
+FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
+MAPPINGS = ("model", "dataset", "config")  # of a record
+
+
+def record_run(
+    trainer,
+    command: Sequence[str] = (),
+    recipe: Path | None = None,
+    dataset: str | None = None,
+    settings: dict | None = None,
+    resumed: bool = False,
+) -> None:
+    """
+    Write down how a run is made, before it trains: on the main process only, atomically and without secrets.
+
+    A script of your own calls it between the construction of its trainer and `train()`; `tempo-trl train` does.
+
+    Args:
+        trainer ([`TEMPOTrainer`] or [`~trl.GRPOTrainer`]):
+            The trainer, about to train.
+        command (`Sequence[str]`, *optional*):
+            What started the run; the process's own command line if empty.
+        recipe (`Path`, *optional*):
+            The run's recipe, which is copied.
+        dataset (`str`, *optional*):
+            The training data's name on the Hub; that of a local folder is passed over.
+        settings (`dict`, *optional*):
+            Settings beside those of the trainer's arguments.
+        resumed (`bool`, *optional*, defaults to `False`):
+            Whether the run goes on from a checkpoint: the records of its earlier parts are kept then.
+    """
+    if not trainer.is_world_process_zero():
+        return
+    settings = {"training": trainer.args.to_dict(), **(settings or {})}
+    secrets = known_secrets({"hub_token": trainer.args.hub_token}, settings)
+    folder = Path(trainer.args.output_dir) / FOLDER
+    record = {
+        "command": list(command) or ["python", *sys.argv],
+        "resumed": resumed,
+        **_facts(trainer, dataset),
+        **surroundings(trainer.accelerator),
+        "config": without_secrets(settings),
+        "earlier": _earlier(folder.parent) if resumed else [],
+    }
+    if recipe is not None:
+        write_atomically(folder / RECIPE, hide(without_secret_lines(Path(recipe)), secrets))
+    write_atomically(folder / RECORD, hide(json.dumps(record, indent=2, default=str), secrets))
+
+
+def without_secret_lines(recipe: Path) -> str:
+    """A recipe that still is one: `hub_token: ...` becomes a comment."""
+    lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
+    secret = [bool(SECRET_NAME.search(line.partition(":")[0].strip())) for line in lines]
+    return "".join(f"# {HIDDEN}\n" if hidden else line for line, hidden in zip(lines, secret, strict=True))
+
+
+def _facts(trainer, dataset: str | None) -> dict:
+    rows = trainer.train_dataset
+    return {
+        "method": trainer._name,
+        "tags": trainer._tag_names,
+        "paper": trainer._paper,
+        "model": _model(trainer),
+        "dataset": {
+            "hub_id": None if Path(dataset or ".").exists() else dataset,
+            "rows": len(rows) if hasattr(rows, "__len__") else None,
+        },
+        "rewards": trainer.reward_func_names,
+        "seed": trainer.args.seed,
+    }
+
+
+def _model(trainer) -> dict:
+    """Its name on the Hub, if it came from there, and one to show."""
+    from transformers.utils import is_peft_available
+
+    name = trainer.model.config.name_or_path
+    local = not name or Path(name).is_dir()
+    adapter = False
+    if is_peft_available():
+        from peft import PeftModel
+
+        adapter = isinstance(trainer.model, PeftModel)
+    return {"hub_id": None if local else name, "name": Path(name).name if local else name, "adapter": adapter}
+
+
+def surroundings(accelerator) -> dict:
+    """Versions, the commit of this package, processes and devices, now."""
+    import torch
+
+    installed = {package: version for package, version in package_versions().items() if version}
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "processes": accelerator.num_processes,
+        "distributed": str(accelerator.distributed_type.value),
+        "devices": gpus or [platform.machine()],
+        "versions": {"tempo_trl": __version__, "python": platform.python_version(), **installed},
+        "git": commit_of(Path(__file__).parents[1]),
+    }
+
+
+def commit_of(package: Path) -> dict | None:
+    """Commit that a package was run from, and whether its files differ from it; None outside its own repository."""
+    try:
+        # A package in a virtual environment may lie in somebody's repository without being tracked by it.
+        _git(package, "ls-files", "--error-unmatch", "__init__.py")
+        return {
+            "commit": _git(package, "rev-parse", "HEAD").strip(),
+            "dirty": bool(_git(package, "status", "--porcelain", ".").strip()),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+
+
+def _earlier(run_dir: Path) -> list[dict]:
+    if not (run_dir / FOLDER / RECORD).is_file():
+        return []
+    last = read_record(run_dir)
+    return [*last.pop("earlier", []), last]
+
+
+def read_record(run_dir: Path) -> dict:
+    """The record of a run.
+
+    Raises:
+        ValueError: there is none, or it is not what [`record_run`] writes.
+    """
+    path = run_dir / FOLDER / RECORD
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"{path} is not there: expected the folder of a run, to which `tempo-trl train` writes how it was made. "
+            "In a script of your own call `tempo_trl.runs.record.record_run(trainer)` before `train()`."
+        ) from error
+    except ValueError as error:  # no JSON, or no UTF-8
+        raise ValueError(f"{path} is not JSON: {error}. Train again, or restore it.") from error
+    _require_mappings(record, path)
+    return record
+
+
+def _require_mappings(record, path: Path) -> None:
+    own = record if isinstance(record, dict) else {}
+    parts = {"a record": record} | {name: own[name] for name in MAPPINGS if own.get(name) is not None}
+    for name, part in parts.items():
+        if not isinstance(part, dict):
+            raise ValueError(
+                f"{path} is no record of a run: expected a mapping as {name}, got {reprlib.repr(part)}. Train again, "
+                "or restore it."
+            )
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file that is there whole or not at all, whatever happens meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"_{path.name}.partial")  # pushes pass over what begins with an underscore
+    partial.write_bytes(content.encode() if isinstance(content, str) else content)
+    os.replace(partial, path)

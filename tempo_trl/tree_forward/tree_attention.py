@@ -1,0 +1,108 @@
+"""Attention over a packed stream: the queries of a row's tail see the row's whole path, whoever else shares it."""
+
+import torch
+import torch.nn.functional as F
+from transformers import AttentionInterface
+
+from tempo_trl.tree_forward.paths import Paths
+from tempo_trl.tree_forward.varlen_attention import attend_at_once, can_attend_at_once
+
+IMPLEMENTATION = "sdpa"  # of transformers: the one that learns of trees
+REFUSED = ("softcap", "s_aux", "position_bias")  # arguments that change the scores in ways that are not computed here
+
+_plain = None  # transformers' own attention, once ours stands before it
+
+
+def register_tree_attention() -> None:
+    """
+    Let `model(..., tree=paths)` attend along [`Paths`], in every model that attends with "sdpa". Once is enough.
+
+    It replaces transformers' entry by one that looks at its arguments: without `tree` it is the entry that was there.
+    So no model is changed, generation and reference models are as they were, and gradient checkpointing, which runs a
+    layer again in the backward pass with the arguments of the forward pass, computes the same again. Swapping a
+    model's implementation around the forward pass instead would recompute with the wrong one, in silence.
+    """
+    global _plain
+    registered = AttentionInterface()[IMPLEMENTATION]
+    if registered is not attention:
+        _plain = registered
+        AttentionInterface.register(IMPLEMENTATION, attention)
+
+
+def attention(module, query, key, value, attention_mask, tree: Paths | None = None, **options):
+    """What transformers calls in each layer, with those arguments of the model's call that the model does not know."""
+    if tree is None:
+        return _plain(module, query, key, value, attention_mask, **options)
+    return tree_attention(query, key, value, tree, **options), None
+
+
+def tree_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    paths: Paths,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    dropout: float = 0.0,
+    **options,
+) -> torch.Tensor:
+    """
+    Causal attention of every token over its own row: one call of `scaled_dot_product_attention` a row, or one for all
+    of them on GPUs in half precision ([`~tempo_trl.tree_forward.varlen_attention`]).
+
+    Args:
+        query, key, value (`torch.Tensor` of shape `(1, heads, N, head_dim)`):
+            The stream; keys and values may have fewer heads.
+        paths ([`Paths`]):
+            Where the rows lie in it.
+        scaling (`float`, *optional*):
+            Factor of the scores, 1 / sqrt(head_dim) if unset.
+        sliding_window (`int`, *optional*):
+            Tokens that a token sees, itself among them, counted along its row; all if unset.
+        dropout (`float`, *optional*, defaults to `0.0`):
+            Must be 0: shared tokens are computed once, so rows would share their noise.
+
+    Returns:
+        `torch.Tensor` of shape `(1, N, heads, head_dim)`.
+
+    Raises:
+        ValueError: for dropout and for options that change the scores (soft-capping, sinks, position biases).
+    """
+    refused = [name for name in REFUSED if options.get(name) is not None] + ["dropout"] * (dropout > 0)
+    if refused:
+        raise ValueError(f"Attention on the tree must be plain, got {', '.join(refused)}. Unset it, or tree_forward.")
+    paths.windows.append(sliding_window)
+    if torch.is_autocast_enabled(query.device.type):  # norms and rotations leave float32: attention itself would cast
+        query, key, value = (x.to(torch.get_autocast_dtype(x.device.type)) for x in (query, key, value))
+    keys, values = paths.gather(key, 2), paths.gather(value, 2)
+    if can_attend_at_once(query, value):
+        return attend_at_once(query, keys, values, paths, scaling, sliding_window)
+    rows = zip(query.split(paths.tail_sizes, dim=2), keys, values, strict=True)
+    outputs = [_row_attention(*row, scaling, sliding_window, paths.masks) for row in rows]
+    return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()
+
+
+def _row_attention(query, key, value, scaling, window, masks: dict) -> torch.Tensor:
+    """Attention of a row's last tokens over the row."""
+    if window is not None:  # nothing further back is seen by any of them
+        reach = query.shape[2] + window - 1
+        key, value = key[:, :, -reach:], value[:, :, -reach:]
+    tail, length = query.shape[2], key.shape[2]
+    causal = tail == length and (window is None or window >= tail)  # torch aligns `is_causal` to the upper left
+    mask = None if causal else _mask(tail, length, window, query.device, masks)
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1 and mask is not None and query.is_cuda:  # for both no kernel there spares the memory of the scores
+        key, value, groups = (*(x.repeat_interleave(groups, dim=1) for x in (key, value)), 1)
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=groups > 1
+    )
+
+
+def _mask(tail: int, length: int, window: int | None, device: torch.device, masks: dict) -> torch.Tensor:
+    """Which of `length` tokens each of the last `tail` of them sees, `(1, 1, tail, length)`."""
+    if (tail, length, window) not in masks:
+        columns = torch.arange(length, device=device)
+        behind = columns[-tail:, None] - columns
+        seen = (behind >= 0) & (behind < (window or length))
+        masks[tail, length, window] = seen[None, None]
+    return masks[tail, length, window]

@@ -1,0 +1,30 @@
+"""The version of this package, and of those that it builds on. A leaf, so that every room can read it."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+__version__ = "0.1.0"
+
+PACKAGES = (
+    "trl",
+    "transformers",
+    "torch",
+    "accelerate",
+    "datasets",
+    "huggingface_hub",
+    "peft",
+    "deepspeed",
+    "vllm",
+    "math-verify",
+)
+
+
+def package_versions() -> dict[str, str | None]:
+    """Versions of the packages that matter to a run; None for one that is not installed."""
+    return {package: _version(package) for package in PACKAGES}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,114 @@
+"""Rows to the packed stream and back, against brute force on the trie."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+
+from tempo_trl.tree_forward import pack_rows
+from tempo_trl.tree_forward.packed_rows import IGNORED
+
+from .batches import batches, padded, prefixes, random_tree_batch, rows_of
+
+
+def seen_by(packed) -> list[tuple[int, ...]]:
+    """Tokens on the path up to each position of the stream, the position's own among them."""
+    paths = packed.paths.gather(packed.input_ids, dim=1)
+    seen = []
+    for path, tail in zip(paths, packed.paths.tail_sizes, strict=True):
+        tokens = tuple(path[0].tolist())
+        seen += [tokens[: len(tokens) - tail + i + 1] for i in range(tail)]
+    return seen
+
+
+@given(batches())
+def test_every_position_sees_its_own_prefix_and_no_other_token(batch):
+    ids, mask, width = batch
+    packed = pack_rows(ids, mask, width)
+    seen = seen_by(packed)
+    assert [prefix[-1] for prefix in seen] == packed.input_ids[0].tolist()
+    assert [len(prefix) - 1 for prefix in seen] == packed.position_ids[0].tolist()
+    assert set(seen) == prefixes(rows_of(ids, mask))
+
+
+@given(batches())
+def test_each_node_of_the_trie_stands_once_and_a_last_shared_token_again_for_each_row_that_parts_after_it(batch):
+    ids, mask, width = batch
+    packed = pack_rows(ids, mask, width)
+    rows = sorted(rows_of(ids, mask))
+    repeated = sum(a[:1] == b[:1] for a, b in pairwise(rows))
+    assert packed.input_ids.shape[1] == len(prefixes(rows)) + repeated
+    assert packed.num_tokens == sum(map(len, rows))
+    assert sum(packed.paths.piece_sizes) == sum(packed.paths.tail_sizes) == packed.input_ids.shape[1]
+
+
+@given(batches())
+def test_each_scored_token_is_predicted_from_the_prefix_before_it_and_is_the_label_there(batch):
+    ids, mask, width = batch
+    packed = pack_rows(ids, mask, width)
+    seen, predictors = seen_by(packed), packed.predictors
+    assert torch.equal(predictors >= 0, mask[:, -width:].bool())
+    asked = set()
+    for row, inside, positions in zip(ids, mask.bool(), predictors, strict=True):
+        for column in inside[-width:].nonzero().flatten().tolist():
+            end = row.shape[0] - width + column
+            position = positions[column].item()
+            assert seen[position] == tuple(row[:end][inside[:end]].tolist())
+            assert packed.labels[0, position] == row[end]
+            asked.add(position)
+    assert {i for i, label in enumerate(packed.labels[0].tolist()) if label != IGNORED} == asked
+
+
+@given(batches())
+def test_unpacking_reads_the_predictor_and_adds_up_gradients_of_shared_tokens(batch):
+    ids, mask, width = batch
+    packed = pack_rows(ids, mask, width)
+    values = torch.randn(packed.input_ids.shape[1], requires_grad=True)
+    rows = packed.unpack(values)
+    assert rows.shape == (len(ids), width)
+    assert torch.equal(rows == 0, mask[:, -width:] == 0)
+    rows.sum().backward()
+    count = torch.bincount(packed.predictors[packed.predictors >= 0], minlength=len(values))
+    assert torch.equal(values.grad, count.to(values.dtype))
+
+
+@given(batches())
+def test_the_order_of_the_rows_and_the_padding_do_not_matter(batch):
+    ids, mask, width = batch
+    permutation = torch.randperm(len(ids))
+    other = pack_rows(torch.where(mask == 0, 7, ids)[permutation], mask[permutation], width)
+    packed = pack_rows(ids, mask, width)
+    assert sorted(seen_by(other)) == sorted(seen_by(packed))
+
+
+def test_a_hand_worked_batch():
+    # Sorted: 5 6 1 2, 5 6 1 3, 5 6 4. The first stands whole; the second repeats the shared 1 before its 3, the third
+    # the shared 6 before its 4.
+    packed = pack_rows(*padded([[5, 6], [5, 6], [5, 6]], [[4], [1, 2], [1, 3]]))
+    assert packed.input_ids.tolist() == [[5, 6, 1, 2, 1, 3, 6, 4]]
+    assert packed.position_ids.tolist() == [[0, 1, 2, 3, 2, 3, 1, 2]]
+    assert packed.labels.tolist() == [[-100, 1, 2, -100, 3, -100, 4, -100]]
+    assert packed.predictors.tolist() == [[6, -1], [1, 2], [1, 4]]
+    assert packed.paths.lengths == [4, 4, 3]
+    assert packed.num_tokens == 11
+
+
+def test_groups_with_a_common_beginning_of_their_prompts_share_it_too():
+    ids, mask, width = random_tree_batch(prompts=2, group=4, prompt_tokens=12, completion_tokens=8, vocabulary=50)
+    both = torch.cat([ids, ids]), torch.cat([mask, mask])
+    assert pack_rows(*both, width).input_ids.shape[1] == pack_rows(ids, mask, width).input_ids.shape[1] + len(ids)
+
+
+@pytest.mark.parametrize(
+    ("mask", "width", "message"),
+    [
+        ([[1, 0, 1]], 1, "adjacent, got padding between those of row 0"),
+        ([[0, 0, 0]], 1, "a token in at least one row"),
+        ([[1, 1, 1]], 3, "between 1 and L - 1 = 2, got 3"),
+        ([[1, 1]], 1, "must both be"),
+    ],
+)
+def test_what_is_no_batch_of_rows_is_refused(mask, width, message):
+    with pytest.raises(ValueError, match=message):
+        pack_rows(torch.ones(1, 3, dtype=torch.long), torch.tensor(mask), width)

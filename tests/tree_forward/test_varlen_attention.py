@@ -1,0 +1,115 @@
+"""The one call for GPUs, on stand-ins for its kernel: used where that is aligned to the last key, and only there."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.tree_forward import pack_rows
+from tempo_trl.tree_forward.tree_attention import tree_attention
+from tempo_trl.tree_forward.varlen_attention import attend_at_once, can_attend_at_once, is_aligned
+
+from .batches import batches
+
+HALF_ON_CPU = (torch.device("cpu"), torch.bfloat16, 16)
+
+
+def kernel(first_query_at, kept=lambda behind, left: behind <= left):
+    """A variable-length kernel whose queries stand among the keys of their row from `first_query_at` on."""
+
+    def varlen_attn(query, key, value, cu_q, cu_k, max_q, max_k, *, scale, window_size, enable_gqa):
+        assert enable_gqa == (query.shape[1] != key.shape[1])
+        assert (cu_q.diff().max(), cu_k.diff().max()) == (max_q, max_k)
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
+        rows = []
+        for (q0, q1), (k0, k1) in zip(cu_q.unfold(0, 2, 1).tolist(), cu_k.unfold(0, 2, 1).tolist(), strict=True):
+            place = torch.arange(q1 - q0)[:, None] + first_query_at(q1 - q0, k1 - k0)
+            behind = place - torch.arange(k1 - k0)
+            seen = behind >= 0 if window_size[0] < 0 else (behind >= 0) & kept(behind, window_size[0])
+            scores = scale * torch.einsum("qhd,khd->hqk", query[q0:q1].float(), key[k0:k1].float())
+            weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=-1)
+            rows.append(torch.einsum("hqk,khd->qhd", weights, value[k0:k1].float()).to(query.dtype))
+        return torch.cat(rows)
+
+    return varlen_attn
+
+
+LAST_KEY = kernel(lambda queries, keys: keys - queries)
+FIRST_KEY = kernel(lambda queries, keys: 0)
+OTHER_WINDOW = kernel(lambda queries, keys: keys - queries, kept=lambda behind, left: behind < left)
+
+
+@pytest.fixture
+def use(monkeypatch):
+    def use(kernel):
+        is_aligned.cache_clear()
+        monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
+
+    yield use
+    is_aligned.cache_clear()
+
+
+def test_a_kernel_that_aligns_the_last_query_with_the_last_key_is_used(use):
+    use(LAST_KEY)
+    assert is_aligned(*HALF_ON_CPU)
+
+
+def test_it_is_seen_to_be_right_within_autocast_too(use):
+    def kernel_of_its_own(*args, **kwargs):
+        with torch.autocast("cpu", enabled=False):  # autocast does not reach into a kernel
+            return LAST_KEY(*args, **kwargs)
+
+    use(kernel_of_its_own)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert is_aligned(*HALF_ON_CPU)
+
+
+@pytest.mark.parametrize("other", [FIRST_KEY, OTHER_WINDOW], ids=["first key", "a window of one token less"])
+def test_a_kernel_with_another_meaning_is_not(other, use):
+    use(other)
+    assert not is_aligned(*HALF_ON_CPU)
+
+
+def test_nor_is_one_that_fails(use):
+    def missing(*args, **kwargs):
+        raise RuntimeError("no kernel image is available for execution on the device")
+
+    use(missing)
+    assert not is_aligned(*HALF_ON_CPU)
+
+
+def test_nor_is_one_of_another_torch_that_takes_other_arguments(use):
+    def older(query, key, value, cu_q, cu_k, max_q, max_k, is_causal=False, return_aux=None):
+        raise AssertionError("not reached")
+
+    use(older)
+    assert not is_aligned(*HALF_ON_CPU)
+
+
+def test_it_is_not_for_cpus_and_not_for_full_precision():
+    full = torch.randn(1, 2, 3, 16)
+    assert not can_attend_at_once(full, full)
+    assert not can_attend_at_once(full.bfloat16(), full.bfloat16())
+
+
+def test_it_is_not_for_values_of_another_size_than_their_keys(use):
+    use(LAST_KEY)
+
+    class OnGPU(torch.Tensor):
+        is_cuda = True
+
+    query, value = (torch.randn(1, 2, 3, size, dtype=torch.bfloat16).as_subclass(OnGPU) for size in (16, 8))
+    assert can_attend_at_once(query, query)
+    assert not can_attend_at_once(query, value)
+
+
+@given(batches(), st.sampled_from([None, 1, 3, 50]), st.sampled_from([1, 2, 4]))
+def test_one_call_is_the_rows_one_by_one(batch, window, key_heads):
+    paths = pack_rows(*batch).paths
+    number = sum(paths.tail_sizes)
+    query, keys = torch.randn(1, 4, number, 8), torch.randn(2, 1, key_heads, number, 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.nn.attention.varlen.varlen_attn", LAST_KEY)
+        ours = attend_at_once(query, *(paths.gather(x, 2) for x in keys), paths, 0.3, window)
+    expected = tree_attention(query, *keys, paths, scaling=0.3, sliding_window=window)
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
