@@ -32,7 +32,7 @@ from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.tree_forward import pack_rows
 from tempo_trl.tree_forward.config import TreeForwardFields
 from tempo_trl.tree_forward.first_batch import PAYING_RATIO
-from tempo_trl.tree_forward.mixin import State, TreeForward
+from tempo_trl.tree_forward.tree_pass import State, TreeForward
 
 VOCABULARY = 1024
 PAIRS = 3

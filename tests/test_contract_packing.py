@@ -12,8 +12,8 @@ from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import FusedCausalLMOutput, add_fused_lm_head, shuffle_sequence_dict, split_tensor_dict
 
-from tempo_trl.tree_forward.mixin import OF_TEXT
 from tempo_trl.tree_forward.tree_attention import IMPLEMENTATION
+from tempo_trl.tree_forward.tree_pass import OF_TEXT
 
 from .packing.models import model_of
 from .tiny import tiny_model_config

@@ -13,7 +13,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from transformers import TrainingArguments
 
 from tempo_trl.launch import cli
-from tempo_trl.launch.arguments import METHODS, parse
+from tempo_trl.launch.arguments import class_of, parse
 from tempo_trl.rollout import vllm_server
 from tempo_trl.runs import recipes as recipe_files
 from tempo_trl.runs.recipes import accelerate_config_path, read_recipe, recipe_names, recipe_path, recipes_folder
@@ -100,7 +100,7 @@ def test_a_recipe_is_a_run_of_the_method_in_its_name(name, monkeypatch):
     method = method_of(name)
     assert script_args.method == method
     assert training_args.top_entropy_quantile == (HEPO if method == "hepo" else 1.0)
-    assert type(training_args).__name__ == METHODS[method].prefix + "Config"
+    assert type(training_args) is class_of(method, "Config")
     assert training_args.output_dir == f"runs/{name}"
 
 

@@ -29,7 +29,7 @@ from tempo_trl.launch.memory import Load, Row, estimate, load_of, needs, readabl
 from tempo_trl.launch.model_shape import ModelShape, model_shape
 from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_plan
 from tempo_trl.launch.train import model_path
-from tempo_trl.methods.ppo_config import PPOConfig
+from tempo_trl.methods.ppo import PPOConfig
 from tempo_trl.trainers.checks import refuse_what_cannot_train
 
 COLUMNS = 100  # of output that is no terminal's

@@ -6,7 +6,7 @@ from tempo_trl.launch.memory import ALWAYS, CRITIC, FLOAT, HALF, Load, Row, acti
 from tempo_trl.launch.model_shape import ModelShape
 
 if TYPE_CHECKING:
-    from tempo_trl.methods.ppo_config import PPOConfig
+    from tempo_trl.methods.ppo import PPOConfig
 
 STATE = 4 * FLOAT  # bytes a parameter: weight, gradient and two numbers of AdamW
 

@@ -42,10 +42,9 @@ METHODS = {
     ),
     "prefix_baseline": Method(
         label="prefix baseline",
-        trainer="tempo_trl.methods.tempo.TEMPOTrainer",
-        config="tempo_trl.methods.tempo.TEMPOConfig",
+        trainer="tempo_trl.methods.prefix_baseline.PrefixBaselineTrainer",
+        config="tempo_trl.methods.prefix_baseline.PrefixBaselineConfig",
         recipe="qwen3-1.7b/math/prefix_baseline",
-        defaults={"advantage_estimator": "prefix_baseline"},
     ),
     "grpo": Method(
         label="GRPO",
@@ -91,5 +90,10 @@ METHODS = {
         colour="#009E73",
         paper=f"{PAPERS}/1707.06347",
         recipe="qwen3-1.7b/math/two_gpus/ppo",
+    ),
+    "token_credit": Method(
+        label="your credit function",
+        trainer="tempo_trl.trainers.token_credit.TokenCreditTrainer",
+        config="tempo_trl.trainers.config.TokenCreditConfig",
     ),
 }

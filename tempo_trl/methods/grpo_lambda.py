@@ -1,16 +1,145 @@
-"""GRPO-lambda on TRL: eligibility traces inside GRPO's importance ratio, or as weights of its tokens."""
+"""GRPO-lambda: eligibility traces inside GRPO's importance ratio, or as weights of its tokens."""
 
 import textwrap
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
-from tempo_trl.credit.traces import trace_weights, traced_reference
-from tempo_trl.methods.grpo_lambda_config import GRPOLambdaConfig
-from tempo_trl.trainers.base_trainer import BaseTrainer
-from tempo_trl.trainers.token_credit import loss_mask
+from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
+from tempo_trl.trainers.batch import Batch
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.token_credit import TokenCreditTrainer, loss_mask
+
+UPDATES = ("trace", "weight")
 
 
-class GRPOLambdaTrainer(BaseTrainer):
+def grpo_lambda_credit(
+    batch: Batch,
+    min_advantage: float | None = -0.1,
+    trace_update: str = "trace",
+    trace_decay: float = 0.99,
+    trace_style: str = "recent",
+) -> torch.Tensor:
+    """
+    GRPO-lambda's credit: GRPO's advantages with a lower bound, and with epsilon-weight the weights of the trace.
+
+    Epsilon-trace itself is no credit but a change of the importance ratio: [`GRPOLambdaTrainer`] makes it in the loss.
+
+    Args:
+        batch ([`~tempo_trl.Batch`]):
+            Whole groups.
+        min_advantage, trace_update, trace_style:
+            As in [`GRPOLambdaConfig`].
+        trace_decay (`float`, *optional*, defaults to `0.99`):
+            Gamma times lambda; 0 is GRPO.
+
+    Returns:
+        `torch.Tensor` of shape `(R, T)`, or `(R,)` for GRPO.
+    """
+    if trace_decay == 0:
+        return batch.outcome
+    advantages = batch.outcome.nan_to_num(0.0)
+    if min_advantage is not None:
+        advantages = advantages.clamp(min=min_advantage)
+    if trace_update == "weight":
+        return advantages[:, None] * trace_weights(batch.loss_mask.float(), trace_decay, trace_style)
+    return advantages[:, None].expand(batch.completion_ids.shape)
+
+
+@dataclass
+class GRPOLambdaConfig(TokenCreditConfig):
+    r"""
+    Configuration class for the [`GRPOLambdaTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and
+    default, except for those below. Sections and tables are those of https://huggingface.co/papers/2510.00194.
+
+    Args:
+        trace_lambda (`float`, *optional*, defaults to `0.99`):
+            Lambda of the trace, from 0 to 1; best in section 4.1. 0 (of this or of `trace_gamma`) is
+            [`~trl.GRPOTrainer`]: no trace in either style, no clamp.
+        trace_gamma (`float`, *optional*, defaults to `1.0`):
+            Discount gamma of the trace, from 0 to 1. Section 3.2 takes 1. Only its product with lambda matters.
+        trace_style (`str`, *optional*, defaults to `"recent"`):
+            Decay of the trace, `"recent"` (equation 1) or `"both"` (equation 2).
+        trace_update (`str`, *optional*, defaults to `"trace"`):
+            What is traced: the log-ratios (`"trace"`, epsilon-trace) or the weight of each token's loss (`"weight"`,
+            epsilon-weight).
+        min_advantage (`float`, *optional*, defaults to `-0.1`):
+            Lower bound of the advantages, at most 0 (section 4.2, appendix B); `None` for none.
+        beta (`float`, *optional*, defaults to `0.04`):
+            Coefficient of the KL divergence from the reference model (table 2); TRL's default is 0.
+        use_bias_correction_kl (`bool`, *optional*, defaults to `False`):
+            Whether to multiply the KL term with the importance ratio. The paper does not; TRL's default is `True`. Not
+            with epsilon-trace, whose ratio is no longer that of the KL term.
+    """
+
+    trace_lambda: float = field(
+        default=0.99, metadata={"help": "Lambda of the trace, from 0 to 1. 0 is GRPO, without trace and clamp."}
+    )
+    trace_gamma: float = field(
+        default=1.0, metadata={"help": "Discount of the trace, from 0 to 1. Only its product with lambda matters."}
+    )
+    trace_style: str = field(
+        default="recent",
+        metadata={"help": "Decay of the trace: `recent`, or `both`, where first tokens count as much as the last."},
+    )
+    trace_update: str = field(
+        default="trace",
+        metadata={
+            "help": "What is traced: log-ratios (`trace`, epsilon-trace) or the weight of each token's loss "
+            "(`weight`, epsilon-weight)."
+        },
+    )
+    min_advantage: float | None = field(
+        default=-0.1, metadata={"help": "Lower bound of the advantages, at most 0; None for none."}
+    )
+    beta: float = field(
+        default=0.04,
+        metadata={"help": "KL coefficient. The GRPO-lambda paper uses 0.04. If 0, no reference model is loaded."},
+    )
+    use_bias_correction_kl: bool = field(
+        default=False,
+        metadata={"help": "Whether to multiply the KL term with the importance ratio; not with `trace_update` trace."},
+    )
+
+    @property
+    def trace_decay(self) -> float:
+        """Gamma times lambda; 0 is GRPO."""
+        return self.trace_gamma * self.trace_lambda
+
+    def check(self) -> None:
+        """Raise ValueError for a trace that is none, and for what of TRL it cannot go with."""
+        super().check()
+        for name in ("trace_lambda", "trace_gamma"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"`{name}` must lie between 0 and 1, got {getattr(self, name)!r}. 0 is GRPO.")
+        for name, known in {"trace_style": STYLES, "trace_update": UPDATES}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"`{name}` must be one of {known}, got {getattr(self, name)!r}.")
+        if self.min_advantage is not None and not self.min_advantage <= 0.0:
+            raise ValueError(f"`min_advantage` must be at most 0, or None for no bound, got {self.min_advantage!r}.")
+        if self.trace_decay > 0:
+            self._refuse_what_has_no_token_ratio()
+
+    def _refuse_what_has_no_token_ratio(self) -> None:
+        if self.importance_sampling_level != "token":
+            raise ValueError(
+                f"`importance_sampling_level` must be 'token', got {self.importance_sampling_level!r}: one ratio a "
+                "sequence would average the traces of its tokens away. Leave it at 'token', or set trace_lambda=0."
+            )
+        if self.trace_update == "trace" and self.loss_type in ("cispo", "vespo"):
+            raise ValueError(
+                f"`loss_type` {self.loss_type!r} has no gradient through the importance ratio, so epsilon-trace would "
+                "bend its weights and trace nothing. Take 'dapo' or 'grpo', or trace_update='weight'."
+            )
+        if self.trace_update == "trace" and self.beta != 0.0 and self.use_bias_correction_kl:
+            raise ValueError(
+                "`use_bias_correction_kl` multiplies the KL term with the importance ratio, which epsilon-trace has "
+                "replaced: the KL term must keep the plain one. Unset it, or take trace_update='weight' or beta=0."
+            )
+
+
+class GRPOLambdaTrainer(TokenCreditTrainer):
     """
     Trainer for GRPO-lambda (https://huggingface.co/papers/2510.00194). With respect to [`~trl.GRPOTrainer`] negative
     advantages are clamped, and a token's log importance ratio becomes a decayed sum over the token and those before
@@ -42,7 +171,6 @@ class GRPOLambdaTrainer(BaseTrainer):
         The KL term, the off-policy mask, vLLM's importance sampling correction and the ratios logged as `sampling/*`
         see the plain log-probabilities. `clip_ratio/*` counts what the objective clips: traced ratios. The mean
         absolute log-ratio before and after the trace is `grpo_lambda/log_ratio` and `grpo_lambda/traced_log_ratio`.
-        The table of completions shows advantages before the clamp.
     """
 
     _tag_names = ["trl", "grpo-lambda"]
@@ -62,33 +190,22 @@ class GRPOLambdaTrainer(BaseTrainer):
     }
 
     _config_cls = GRPOLambdaConfig
-    _traced_inputs = None  # the micro-batch at hand, while its epsilon-trace loss is computed
+    method_name = "grpo_lambda"
 
-    def _compute_loss(self, model, inputs):
+    def _credit_function(self):
         args = self.args
-        if args.trace_decay == 0:
-            return super()._compute_loss(model, inputs)
-        inputs = dict(inputs)  # a copy: TRL reuses the buffered micro-batch over num_iterations
-        if args.min_advantage is not None:
-            inputs["advantages"] = inputs["advantages"].clamp(min=args.min_advantage)
-        if args.trace_update == "weight":
-            weights = trace_weights(loss_mask(inputs), args.trace_decay, args.trace_style)
-            inputs["advantages"] = inputs["advantages"].view(len(weights), -1) * weights
-            return super()._compute_loss(model, inputs)
-        self._traced_inputs = inputs
-        try:
-            return super()._compute_loss(model, inputs)
-        finally:
-            self._traced_inputs = None
+        return partial(
+            grpo_lambda_credit,
+            min_advantage=args.min_advantage,
+            trace_update=args.trace_update,
+            trace_decay=args.trace_decay,
+            trace_style=args.trace_style,
+        )
 
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        if self._traced_inputs is not None:
-            self._trace(self._traced_inputs, logps)
-        return logps, entropies, aux_loss
-
-    def _trace(self, inputs: dict, logps: torch.Tensor) -> None:
+    def _put_reference(self, inputs, logps):
         """Put the old log-probabilities in place that make the ratios of TRL's loss the traced ones."""
+        if self.args.trace_update != "trace":
+            return
         mask, old = loss_mask(inputs), inputs.get("old_per_token_logps")
         old = logps.detach() if old is None else old
         reference = traced_reference(logps, old, mask, self.args.trace_decay, self.args.trace_style)

@@ -1,18 +1,151 @@
-"""PPO on TRL: a learned critic in the place of GRPO's group, and TRL's own rollout, rewards and clipped loss."""
+"""PPO: a learned critic in the place of GRPO's group, and TRL's own rollout, rewards and clipped loss."""
 
+import math
 import textwrap
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from transformers import SchedulerType
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
-from tempo_trl.methods.ppo_config import PPOConfig
+from tempo_trl.trainers.batch import Batch, Credit, Place
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.replaced import recorded_calls, replaced
 from tempo_trl.trainers.token_credit import TokenCreditTrainer, loss_mask
 
 CRITIC_FOLDER = "critic"
+
+KL_PLACES = ("loss", "reward")
+READ_METRICS = (SchedulerType.REDUCE_ON_PLATEAU, SchedulerType.GREEDY)  # schedules that wait for an evaluation
+
+
+@dataclass
+class PPOConfig(TokenCreditConfig):
+    r"""
+    Configuration class for the [`PPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
+    except for those below. Tables are those of the TEMPO paper (https://huggingface.co/papers/2509.18314), whose
+    baseline this is.
+
+    Args:
+        gae_gamma (`float`, *optional*, defaults to `1.0`):
+            Discount of a token, from 0 to 1 (table 2).
+        gae_lambda (`float`, *optional*, defaults to `1.0`):
+            Lambda of generalised advantage estimation, from 0 to 1 (table 2). 1 is return minus value.
+        whiten_advantages (`bool`, *optional*, defaults to `True`):
+            Whether to give the advantages of a generation batch, over all ranks, mean 0 and variance 1. The paper
+            does not say; verl, which it trained with, does.
+        critic_model_name_or_path (`str`, *optional*):
+            Model that the critic starts from, with its value head where it has one of a single label. Unset it is the
+            actor's, with a value head of zeros.
+        shared_trunk (`bool`, *optional*, defaults to `False`):
+            Whether the critic is a linear value head on the policy's last hidden state instead of a model of its own.
+            The paper has a critic of the actor's size.
+        critic_learning_rate (`float`, *optional*, defaults to `1e-5`):
+            Learning rate of the critic, or of the value head. Table 2 has one learning rate, 1e-6, and does not say
+            whose; 1e-5 is verl's for critics. Schedule, warmup, Adam's parameters, weight decay and `max_grad_norm`
+            are the actor's.
+        value_coef (`float`, *optional*, defaults to `0.1`):
+            Coefficient of the value loss beside the policy's with `shared_trunk`; without it nothing is shared and
+            the coefficient has no say.
+        value_clip_range (`float`, *optional*):
+            How far a value may move from the one at sampling time before it earns nothing more; `None` for any.
+        kl_in (`str`, *optional*, defaults to `"loss"`):
+            Where the KL penalty acts: `"loss"` adds TRL's term to the policy's loss, `"reward"` takes beta (log old -
+            log reference) off each token's reward.
+        beta (`float`, *optional*, defaults to `1e-4`):
+            Coefficient of the KL penalty (table 2); TRL's default is 0.
+        num_iterations (`int`, *optional*, defaults to `2`):
+            Inner epochs over a generation batch (table 2); TRL's default is 1.
+    """
+
+    gae_gamma: float = field(default=1.0, metadata={"help": "Discount of a token, from 0 to 1."})
+    gae_lambda: float = field(
+        default=1.0, metadata={"help": "Lambda of generalised advantage estimation, from 0 to 1: 1 is return - value."}
+    )
+    whiten_advantages: bool = field(
+        default=True,
+        metadata={"help": "Whether to whiten the advantages over all tokens of a generation batch, of all ranks."},
+    )
+    critic_model_name_or_path: str | None = field(
+        default=None,
+        metadata={"help": "Model that the critic starts from. Unset it is the actor's, with a value head of zeros."},
+    )
+    shared_trunk: bool = field(
+        default=False,
+        metadata={"help": "Whether the critic is a value head on the policy itself instead of a model of its own."},
+    )
+    critic_learning_rate: float = field(
+        default=1e-5,
+        metadata={"help": "Learning rate of the critic, or of the value head with `shared_trunk`."},
+    )
+    value_coef: float = field(
+        default=0.1, metadata={"help": "Coefficient of the value loss beside the policy's; only with `shared_trunk`."}
+    )
+    value_clip_range: float | None = field(
+        default=None,
+        metadata={"help": "How far a value may usefully move from the one at sampling time; None for no clipping."},
+    )
+    kl_in: str = field(
+        default="loss",
+        metadata={"help": "Where the KL penalty acts: `loss` (TRL's term) or `reward` (of each token)."},
+    )
+    beta: float = field(
+        default=1e-4,
+        metadata={"help": "KL coefficient. The TEMPO paper's PPO has 1e-4. If 0, no reference model is loaded."},
+    )
+    num_iterations: int = field(
+        default=2, metadata={"help": "Inner epochs over a generation batch. The TEMPO paper's PPO has 2."}
+    )
+
+    def check(self) -> None:
+        """Raise ValueError for what is no PPO, and for what of TRL would be silently without effect."""
+        super().check()
+        self._check_numbers()
+        if self.kl_in not in KL_PLACES:
+            raise ValueError(f"`kl_in` must be one of {KL_PLACES}, got {self.kl_in!r}.")
+        if self.shared_trunk and self.critic_model_name_or_path is not None:
+            raise ValueError(
+                "`shared_trunk` makes the policy itself the critic's trunk, so `critic_model_name_or_path`="
+                f"{self.critic_model_name_or_path!r} would not be read. Unset one of the two."
+            )
+        self._refuse_what_belongs_to_groups()
+        if self.lr_scheduler_type in READ_METRICS:
+            raise ValueError(
+                f"`lr_scheduler_type` is {SchedulerType(self.lr_scheduler_type).value!r}, which waits for a metric, "
+                "and the critic's schedule has none. Take one that counts steps: 'linear', 'cosine', 'constant', ..."
+            )
+        if self.fp16:
+            raise ValueError(
+                "`fp16` scales the policy's loss against underflow, and the critic's gradients have no such scaling. "
+                "Take `bf16=True`, or neither."
+            )
+
+    def _check_numbers(self) -> None:
+        for name in ("gae_gamma", "gae_lambda"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"`{name}` must lie between 0 and 1, got {getattr(self, name)!r}.")
+        for name in ("critic_learning_rate", "value_coef"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"`{name}` must be a finite number of at least 0, got {getattr(self, name)!r}.")
+        if self.value_clip_range is not None and not self.value_clip_range > 0.0:
+            raise ValueError(f"`value_clip_range` must be above 0, or None, got {self.value_clip_range!r}.")
+
+    def _refuse_what_belongs_to_groups(self) -> None:
+        if self.scale_rewards not in ("group", True):
+            raise ValueError(
+                f"`scale_rewards`={self.scale_rewards!r} would do nothing: PPO's advantages come from the critic, not "
+                "from the group. Leave it unset; `whiten_advantages` is PPO's scaling."
+            )
+        if self.multi_objective_aggregation != "sum_then_normalize":
+            raise ValueError(
+                f"`multi_objective_aggregation`={self.multi_objective_aggregation!r} normalizes rewards within "
+                "groups, of which PPO knows none: its reward is the weighted sum. Leave it unset."
+            )
 
 
 class PPOTrainer(TokenCreditTrainer):
@@ -77,13 +210,15 @@ class PPOTrainer(TokenCreditTrainer):
 
     _config_cls = PPOConfig
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
+    method_name = "ppo"
+
+    def _credit_function(self):
+        """Nothing of a [`Batch`] alone: credit needs the critic, TRL's prompts and all ranks. Makes the critic."""
         refuse_engines_without_a_critic(self)
         self.critic = (SharedTrunkCritic if self.args.shared_trunk else SeparateCritic)(self)
-        self._to_learn = None  # the micro-batch whose values a critic of its own has still to learn
         self._loss_sums = torch.zeros(2, device=self.accelerator.device)  # value loss and tokens since the last step
         self._critic_time = 0.0
+        return None
 
     def _tree_obstacle(self):
         if self.args.shared_trunk:
@@ -92,10 +227,16 @@ class PPOTrainer(TokenCreditTrainer):
 
     # Credit: when a batch has been sampled and scored
 
-    def _credit(self, output: dict) -> None:
-        if not self.model.training:
-            return  # nothing is learned from an evaluation, and TRL's advantages serve its loss
-        rewards = self._own_rewards()
+    def _own_credit(self, batch: Batch, place: Place, output: dict) -> Credit:
+        outcome = batch.outcome[place.own].nan_to_num(0.0)
+        td = torch.zeros(output["completion_ids"].shape)
+        if not batch.training:
+            return Credit(outcome, td)  # nothing is learned from an evaluation, and TRL's advantages serve its loss
+        advantages = self._advantages(batch.rewards[place.own].to(self.accelerator.device), output).cpu()
+        return Credit(advantages, advantages - outcome[:, None])
+
+    def _advantages(self, rewards: torch.Tensor, output: dict) -> torch.Tensor:
+        """GAE over the critic's values, `(B, T)`; what the critic is to learn goes into the batch."""
         mask = loss_mask(output) * ~rewards.isnan().unsqueeze(1)  # what no function scored trains nothing
         token_rewards = at_last_token(rewards, mask)
         if self.args.kl_in == "reward" and self.beta != 0.0:
@@ -105,10 +246,14 @@ class PPOTrainer(TokenCreditTrainer):
         number, mean, variance = self._log_batch(advantages, returns, values, mask)
         if self.args.whiten_advantages:
             advantages = whiten(advantages, mask, mean, variance)
-        self._use_advantages(output, advantages)
-        output["outcome_advantages"] = advantages.sum(dim=1) / mask.sum(dim=1).clamp(min=1)
         output |= {"values": values, "returns": returns, "value_mask": mask, "num_value_tokens": number}
-        self._log_table(output)
+        return advantages
+
+    def _use(self, output, credit):
+        super()._use(output, credit)
+        if "value_mask" in output:  # the off-policy mask reads the sign of a completion's mean advantage
+            mask = output["value_mask"]
+            output["outcome_advantages"] = output["advantages"].sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
     def _kl(self, output: dict, mask: torch.Tensor) -> torch.Tensor:
         """log old - log reference of each token, `(B, T)`; logs its mean."""
@@ -152,21 +297,13 @@ class PPOTrainer(TokenCreditTrainer):
 
     # Learning: the policy's loss, and the critic's
 
-    def _compute_loss(self, model, inputs):
-        beta = self.beta
-        if self.args.kl_in == "reward":
-            self.beta = 0.0  # the reward has the penalty
-        try:
-            if self.args.shared_trunk and "returns" in inputs:
-                return self._shared_loss(model, inputs)
-            self._to_learn = inputs if "returns" in inputs else None
-            return super()._compute_loss(model, inputs)
-        finally:
-            self.beta = beta
-
-    def _shared_loss(self, model, inputs):
-        with self.critic.watch() as seen:
-            loss = super()._compute_loss(model, inputs)
+    def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
+        # In the reward the penalty has been taken already.
+        with replaced(self, beta=0.0 if self.args.kl_in == "reward" else self.beta):
+            if not (self.args.shared_trunk and "returns" in inputs):
+                return super()._loss(model, inputs, compute_loss)
+            with self.critic.watch() as seen:
+                loss = super()._loss(model, inputs, compute_loss)
         return loss + self.args.value_coef * self._value_loss(_before_each_token(seen[-1], inputs), inputs)
 
     def _value_loss(self, values: torch.Tensor, inputs: dict) -> torch.Tensor:
@@ -179,11 +316,13 @@ class PPOTrainer(TokenCreditTrainer):
 
     def training_step(self, model, inputs, num_items_in_batch):
         """TRL's step on a micro-batch of the policy, then the critic's: the policy's activations are gone by then."""
-        loss = super().training_step(model, inputs, num_items_in_batch)
+        with recorded_calls(self, "_compute_loss") as calls:
+            loss = super().training_step(model, inputs, num_items_in_batch)
         start = time.perf_counter()
-        if self._to_learn is not None:
-            self._value_loss(self.critic.values(self._to_learn), self._to_learn).backward()
-            self._to_learn = None
+        for call in calls["_compute_loss"]:
+            micro_batch = call.arguments[1]
+            if not self.args.shared_trunk and "returns" in micro_batch:
+                self._value_loss(self.critic.values(micro_batch), micro_batch).backward()
         norm = self.critic.step() if self.accelerator.sync_gradients else None
         self._critic_time += time.perf_counter() - start
         if norm is not None:

@@ -1,34 +1,107 @@
-"""TEMPO on TRL: the prefix tree of each group turns GRPO's one advantage a completion into one a token."""
+"""TEMPO: the prefix tree of each group turns GRPO's one advantage per completion into one per token."""
 
-import json
+import math
 import textwrap
-from functools import cached_property
-from pathlib import Path
+import warnings
+from dataclasses import dataclass, field
+from functools import partial
 
-import numpy as np
-import torch
-from accelerate.utils import gather_object
+from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.methods.prefix_baseline import PrefixBaselineCredit, checked_shrinkage
+from tempo_trl.methods.prefix_tree_method import (
+    PrefixTreeConfig,
+    PrefixTreeTrainer,
+    completion_weights,
+    with_forced_tokens,
+)
+from tempo_trl.trainers.batch import Batch, Credit
 
-from tempo_trl.credit.advantages import credit_tokens, flat_groups, prefix_tree
-from tempo_trl.credit.metrics import credit_sums, tree_sums
-from tempo_trl.credit.prefix_baseline import baseline_tokens
-from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
-from tempo_trl.credit.prefix_tree import PrefixTree
-from tempo_trl.methods.tempo_config import TEMPOConfig
-from tempo_trl.rollout import grown as grown_trees
-from tempo_trl.rollout.tree import GrownTree, branches
-from tempo_trl.rollout.tree_rollout import TreeRollout
-from tempo_trl.trainers import checks
-from tempo_trl.trainers.prompts import images_in, prompt_keys
-from tempo_trl.trainers.recorder import LoggedTrees
-from tempo_trl.trainers.token_credit import TokenCreditTrainer, loss_mask
-from tempo_trl.trainers.whole_groups import WholeGroups, gather_whole_groups
-
-COVARIANCE_DEPTHS = np.array([1, 4, 16, 64, 256])  # tokens at which the covariance of the prefix baseline is logged
-COVARIANCE_FILE = "prefix_covariance.json"  # in a checkpoint
+ESTIMATORS = ("tempo", "prefix_baseline")
 
 
-class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
+def tempo_credit(
+    batch: Batch, td_coef: float = 1.0, leaf_weights: str = "by_branch", forced_tokens: str = "keep"
+) -> Credit:
+    r"""
+    TEMPO's credit: the outcome plus the TD errors of the prefix values (section 4.2 of
+    https://huggingface.co/papers/2509.18314).
+
+    $$A_{i,t} = g_i + c \, (V(s_{t+1}) - V(s_t))$$
+
+    Args:
+        batch ([`~tempo_trl.Batch`]):
+            Whole groups.
+        td_coef (`float`, *optional*, defaults to `1.0`):
+            Coefficient c of the TD errors. 0 is GRPO.
+        leaf_weights, forced_tokens (`str`):
+            As in [`TEMPOConfig`], for completions that were grown as trees.
+
+    Returns:
+        [`~tempo_trl.Credit`], with the TD errors as `td`.
+    """
+    weights = completion_weights(batch, leaf_weights)
+    width = batch.completion_ids.shape[1]
+    advantages, td = credit_tokens(batch.tree, batch.outcome, width, td_coef, weights)
+    untouched = td_coef == 0 and batch.grown is None  # one advantage per completion, as TRL has it
+    credit = Credit(batch.outcome if untouched else advantages, td, weights=weights)
+    return with_forced_tokens(credit, batch, forced_tokens)
+
+
+@dataclass
+class TEMPOConfig(PrefixTreeConfig):
+    r"""
+    Configuration class for the [`TEMPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
+    those of [`~tempo_trl.methods.prefix_tree_method.PrefixTreeConfig`] (`epsilon_high` 0.28, `rollout`,
+    `leaf_weights`), and those below. beta 0 and the token-mean (DAPO) loss of the paper are TRL's own defaults.
+
+    Args:
+        td_coef (`float`, *optional*, defaults to `1.0`):
+            Coefficient of the branch-gated TD error in the advantage of a token. The paper
+            (https://huggingface.co/papers/2509.18314, section 4.2) has 1. 0 leaves the advantages of
+            [`~trl.GRPOTrainer`] untouched.
+        advantage_estimator (`str`, *optional*, defaults to `"tempo"`):
+            `"tempo"`. `"prefix_baseline"` is deprecated: use [`PrefixBaselineTrainer`] and [`PrefixBaselineConfig`].
+        prefix_shrinkage (`str` or `float`, *optional*, defaults to `"auto"`):
+            Of the deprecated `advantage_estimator="prefix_baseline"`.
+    """
+
+    td_coef: float = field(
+        default=1.0,
+        metadata={
+            "help": "Coefficient of the branch-gated TD error in the advantage of a token. The TEMPO paper has 1; "
+            "0 leaves the advantages of GRPO untouched."
+        },
+    )
+    advantage_estimator: str = field(
+        default="tempo", metadata={"help": "`tempo`; `prefix_baseline` is deprecated: it is a method of its own."}
+    )
+    prefix_shrinkage: str = field(
+        default="auto", metadata={"help": "Of the deprecated `advantage_estimator` prefix_baseline."}
+    )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.advantage_estimator == "prefix_baseline":
+            warnings.warn(
+                "`advantage_estimator='prefix_baseline'` is deprecated and will be removed in the next release. Use "
+                "PrefixBaselineConfig and PrefixBaselineTrainer (`method: prefix_baseline` in a recipe).",
+                FutureWarning,
+                stacklevel=3,
+            )
+
+    def check(self) -> None:
+        """Raise ValueError for a credit or a rollout that cannot be."""
+        super().check()
+        if not 0.0 <= self.td_coef < math.inf:
+            raise ValueError(
+                f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. 1 is the paper's, 0 is GRPO."
+            )
+        if self.advantage_estimator not in ESTIMATORS:
+            raise ValueError(f"`advantage_estimator` must be one of {ESTIMATORS}, got {self.advantage_estimator!r}.")
+        self.prefix_shrinkage = checked_shrinkage(self.prefix_shrinkage)
+
+
+class TEMPOTrainer(PrefixTreeTrainer):
     """
     Trainer for TEMPO (https://huggingface.co/papers/2509.18314). The only change with respect to
     [`~trl.GRPOTrainer`] is the advantage: TRL's scalar per completion plus, on every token, the TD error of the prefix
@@ -63,8 +136,7 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         Groups whose rewards are all equal get exactly 0, not the rounding error of their mean. A state is the prompt
         and what was sampled after it: where an environment or a `rollout_func` gives the completions of a group
         different prompts, only those with the same one share credit, and such groups are not recorded. With
-        `td_coef=0` nothing is touched: training is [`~trl.GRPOTrainer`]'s, bit for bit. Beside credit, a resumed run
-        goes on with the prompts of the run that never stopped in later epochs too.
+        `td_coef=0` nothing is touched: training is [`~trl.GRPOTrainer`]'s, bit for bit.
 
         On grown trees (`rollout` other than `"iid"`) P2T reads the tree off the token ids. With the weights w of the
         leaves (`leaf_weights`) in every mean and every sum over completions, what TEMPO guarantees for independent
@@ -73,8 +145,7 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         weight. A weighted sum over completions has the expectation of one independent sample where every child is
         sampled alike and weighs alike (`"by_branch"` on fixed trees, whatever ends early). What is lost: completions
         that share a sampled token are dependent, so a group of them is worth fewer than as many independent ones;
-        `"uniform"` leans to bushy branches; and a forced token is no sample of the policy (`forced_tokens`). The
-        prefix baseline leaves a token's whole branch out instead of its completion alone.
+        `"uniform"` leans to bushy branches; and a forced token is no sample of the policy (`forced_tokens`).
     """
 
     _tag_names = ["trl", "tempo"]
@@ -93,109 +164,12 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
     }
 
     _config_cls = TEMPOConfig
+    method_name = "tempo"
 
-    @cached_property
-    def _covariance(self) -> PrefixCovariance:
-        """How alike rewards are that share a prefix: the learned shrinkage, and in every run what prefixes explain."""
-        return PrefixCovariance()
-
-    @property
-    def _learns_shrinkage(self) -> bool:
-        return self.args.advantage_estimator == "prefix_baseline" and self.args.prefix_shrinkage == "auto"
-
-    def _tree_rollout(self, args):
-        grow = {"fixed": grown_trees.fixed, "entropy": grown_trees.entropy}.get(args.rollout)
-        return grow and grow(args)
-
-    @property
-    def _trees(self) -> list[GrownTree] | None:
-        """The trees of the batch at hand; None where completions were sampled independently, as in evaluation."""
-        return self.rollout_func.trees if isinstance(self.rollout_func, TreeRollout) else None
-
-    def _credit(self, output: dict) -> None:
-        lengths, outcome = self._outcome(output["advantages"])
-        num_generations, width = self._group_size, output["completion_ids"].shape[1]
-        own_rows = output["completion_ids"], lengths, outcome, self._prompt_keys(output)
-        groups = gather_whole_groups(self.accelerator, *own_rows, num_generations)
-        tree = prefix_tree(groups.completion_ids, groups.lengths, num_generations, groups.prompts)
-        weights = None if self._trees is None else grown_trees.row_weights(self._trees, self.args.leaf_weights)
-        columns = groups.completion_ids.shape[1]
-        advantages, td = credit_tokens(tree, groups.outcome, columns, self.args.td_coef, weights)
-        own_tokens = groups.own, slice(0, width)
-        if self.args.advantage_estimator == "prefix_baseline":
-            self._use_advantages(output, self._over_baseline(tree, groups, weights)[own_tokens])
-        elif self.args.td_coef > 0 or self._trees is not None:
-            self._use_advantages(output, advantages[own_tokens])
-        if self.model.training:
-            self._learn_covariance(tree, groups)  # after its use: a baseline may not look at the rewards it is for
-        self._treat_trees(output)
-        own_weights = None if weights is None else weights[groups.own]
-        self._log_trees(output, td[own_tokens], groups.prompts[groups.own], own_weights)
-
-        flat = flat_groups(groups.outcome, num_generations)[groups.owned]
-        sums = tree_sums(tree, groups.owned) | {"flat_groups": (flat.sum().item(), len(flat))}
-        lone = num_generations == 1  # in evaluation only: a completion without a group is no tree
-        self._log_credit(output, td[own_tokens].to(outcome.device), {} if lone else sums)
-
-    def _over_baseline(self, tree: PrefixTree, groups: WholeGroups, weights: torch.Tensor | None) -> torch.Tensor:
-        columns = groups.completion_ids.shape[1]
-        shrinkage = self._covariance if self._learns_shrinkage else self.args.prefix_shrinkage
-        segments = None if self._trees is None else branches(self._trees, columns).segment
-        advantages = baseline_tokens(tree, groups.outcome, columns, shrinkage, segments)
-        return advantages if weights is None else advantages * (tree.num_generations * weights.float())[:, None]
-
-    def _learn_covariance(self, tree: PrefixTree, groups: WholeGroups) -> None:
-        owned = torch.full_like(groups.outcome, torch.nan)  # a group that lies on several ranks counts once
-        rows = slice(groups.owned.start * tree.num_generations, groups.owned.stop * tree.num_generations)
-        owned[rows] = groups.outcome[rows]
-        if self._trees is not None:
-            owned[grown_trees.repeated_rows(self._trees)] = torch.nan  # one sample twice: no pair
-        statistics = gather_object([pair_statistics(tree, owned)])
-        self._covariance.update(sum(statistics, PairStatistics()))
-        metrics = self._metrics["train"]
-        metrics["tempo/prefix_explained"].append(self._covariance.explained)
-        if not self._learns_shrinkage:
-            return
-        for depth, covariance in zip(COVARIANCE_DEPTHS, self._covariance(COVARIANCE_DEPTHS).tolist(), strict=True):
-            metrics[f"tempo/prefix_covariance_{depth}"].append(covariance)
-
-    def _treat_trees(self, output: dict) -> None:
-        if self._trees is not None:
-            grown = branches(self._trees, output["completion_ids"].shape[1])
-            grown_trees.treat_forced_tokens(output, grown, self.args.forced_tokens)
-            self._count_loss_tokens(output)
-            self._log_sums("rollout", self.rollout_func.statistics())
-
-    def _outcome(self, advantages: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """True lengths of this rank's completions and TRL's scalar advantages, NaN where no reward function scored."""
-        _, completion_ids, rewards_per_func = self._scored
-        rank, rows = self.accelerator.process_index, len(completion_ids)
-        unscorable = rewards_per_func.isnan().all(dim=1)[rank * rows : (rank + 1) * rows]
-        lengths = torch.tensor([len(ids) for ids in completion_ids], device=advantages.device)
-        return lengths, advantages.masked_fill(unscorable, torch.nan)
-
-    def _prompt_keys(self, output: dict) -> torch.Tensor:
-        """A number for each completion's prompt: an environment, or a rollout of the user's, may alter it."""
-        observed = self.environments or ()  # the images of a dataset are alike in a group
-        images = [list(images_in(prompt)) for prompt in self._scored.prompts] if observed else ()
-        return prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
-
-    def _log_credit(self, output: dict, td: torch.Tensor, sums: dict) -> None:
-        """Log the batch's `tempo/*` metrics over all ranks, and what trains into the completions table."""
-        credit = credit_sums(output.get("outcome_advantages", output["advantages"]), td, loss_mask(output))
-        sums = sums | {name: tuple(rows.sum(dim=0).tolist()) for name, rows in credit.items()}
-        totals = self._log_sums("tempo", sums)
-        if self.model.training and self.state.global_step == 0 and self.accelerator.is_main_process:
-            checks.warn_of_a_first_batch_without_branches(totals)
-        self._log_table(output, {n: rows[:, 0] / rows[:, 1].where(rows[:, 1] > 0, 1.0) for n, rows in credit.items()})
-
-    def _save_rng_state(self, output_dir):
-        if self.args.should_save:
-            Path(output_dir, COVARIANCE_FILE).write_text(json.dumps(self._covariance.state_dict()))
-        super()._save_rng_state(output_dir)
-
-    def _load_rng_state(self, checkpoint):
-        super()._load_rng_state(checkpoint)
-        saved = Path(checkpoint, COVARIANCE_FILE) if checkpoint is not None else None
-        if saved is not None and saved.exists():
-            self._covariance.load_state_dict(json.loads(saved.read_text()))
+    def _credit_function(self):
+        args = self.args
+        trees = {"leaf_weights": args.leaf_weights, "forced_tokens": args.forced_tokens}
+        if args.advantage_estimator == "prefix_baseline":  # deprecated
+            self.method_name = "prefix_baseline"
+            return PrefixBaselineCredit(args.prefix_shrinkage, self.prefix_covariance, **trees)
+        return partial(tempo_credit, td_coef=args.td_coef, **trees)

@@ -1,14 +1,188 @@
-"""The two methods called TreeRPO on TRL: completions grown as a tree, and advantages among siblings."""
+"""The two methods called TreeRPO: completions grown as a tree, and advantages among siblings."""
 
 import textwrap
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-import torch
+from trl import GRPOConfig
 
-from tempo_trl.credit.siblings import count_once, sibling_advantages
-from tempo_trl.methods.treerpo_config import TreeRPOConfig, TreeRPOEntropyConfig
-from tempo_trl.rollout import grown as grown_trees
+from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
+from tempo_trl.methods.prefix_tree_method import with_forced_tokens
+from tempo_trl.rollout import grown
+from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree import branches
-from tempo_trl.trainers.token_credit import TokenCreditTrainer, loss_mask
+from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
+
+SHARED_TOKENS = ("once", "per_leaf")
+
+
+def sibling_credit(
+    batch: Batch,
+    average: str = "children",
+    scale: str = "std",
+    shared_tokens: str = "once",
+    forced_tokens: str = "keep",
+) -> Credit:
+    """
+    Credit of grown trees: the value of a token's segment against those of its siblings.
+
+    Args:
+        batch ([`~tempo_trl.Batch`]):
+            Whole groups. In evaluation completions are no trees, and keep GRPO's advantages.
+        average, scale (`str`):
+            As in [`~tempo_trl.credit.siblings.sibling_advantages`].
+        shared_tokens, forced_tokens (`str`):
+            As in [`TreeRPOConfig`] and [`TreeRPOEntropyConfig`].
+
+    Returns:
+        [`~tempo_trl.Credit`].
+    """
+    if batch.grown is None:
+        return Credit(batch.outcome)
+    tree = branches(batch.grown, batch.completion_ids.shape[1])
+    advantages = sibling_advantages(tree.segment, tree.parent, tree.leaf, batch.rewards, average=average, scale=scale)
+    credit = with_forced_tokens(Credit(advantages), batch, forced_tokens)
+    if shared_tokens == "once":
+        mask = batch.loss_mask if credit.loss_mask is None else batch.loss_mask & credit.loss_mask
+        credit = replace(credit, loss_mask=count_once(tree.segment, mask))
+    mask = batch.loss_mask if credit.loss_mask is None else batch.loss_mask & credit.loss_mask
+    silent = ((credit.advantages == 0) & mask).sum().item()
+    return replace(credit, metrics={"treerpo/silent_tokens": (silent, mask.sum().item())})
+
+
+@dataclass
+class SiblingCreditConfig(TokenCreditConfig):
+    """
+    Fields of the configurations of both methods.
+
+    Args:
+        shared_tokens (`str`, *optional*, defaults to `"once"`):
+            Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
+            (`"per_leaf"`).
+        vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
+            it every token that stands in the loss there for the other completions, too.
+    """
+
+    shared_tokens: str = field(
+        default="once",
+        metadata={"help": "Tokens of several completions are in the loss `once`, or once a completion: `per_leaf`."},
+    )
+    vllm_importance_sampling_mode: str = field(
+        default="token_truncate",
+        metadata={"help": "How to correct for what vLLM samples: by token, where a shared token is in the loss once."},
+    )
+
+    def check(self) -> None:
+        """Raise ValueError for an unknown choice, and for what sibling groups leave no room for."""
+        super().check()
+        if self.shared_tokens not in SHARED_TOKENS:
+            raise ValueError(f"`shared_tokens` must be one of {SHARED_TOKENS}, got {self.shared_tokens!r}.")
+        if self.multi_objective_aggregation != "sum_then_normalize":
+            raise ValueError(
+                f"`multi_objective_aggregation` is {self.multi_objective_aggregation!r}, but siblings are compared by "
+                "one reward, without GRPO's normalisation of each function: leave it at 'sum_then_normalize'."
+            )
+        if self.scale_rewards != GRPOConfig.scale_rewards:
+            raise ValueError(
+                f"`scale_rewards` is {self.scale_rewards!r}, which this method would not read: it compares siblings, "
+                "not the completions of a prompt. Leave it unset."
+            )
+        if self.shared_tokens == "once":
+            self._check_factors_of_a_completion()
+
+    def _check_factors_of_a_completion(self) -> None:
+        """Raise ValueError for what weighs whole completions: a shared token would have the weight of one of them."""
+        corrected = self.use_vllm and self.vllm_importance_sampling_correction
+        for name, weighs, instead in (
+            (
+                "vllm_importance_sampling_mode",
+                corrected and self.vllm_importance_sampling_mode.startswith("sequence"),
+                "'token_truncate' or 'token_mask'",
+            ),
+            ("importance_sampling_level", self.importance_sampling_level == "sequence", "'token'"),
+            ("off_policy_mask_threshold", self.off_policy_mask_threshold is not None, "None"),
+            ("loss_type", self.loss_type == "vespo", "another one"),
+        ):
+            if weighs:
+                raise ValueError(
+                    f"`{name}` is {getattr(self, name)!r}, which weighs a completion as a whole, but a token that "
+                    "several completions share is in the loss once, in the first of them: it would get the weight of "
+                    f"that one for all. Take {instead}, or `shared_tokens='per_leaf'`."
+                )
+
+
+@dataclass
+class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
+    r"""
+    Configuration class for the [`TreeRPOTrainer`] (https://huggingface.co/papers/2506.05183): every field of
+    [`~trl.GRPOConfig`], with its meaning and but for the last of these its default, those of
+    [`~tempo_trl.rollout.config.FixedTreeFields`], and these.
+
+    Args:
+        advantage_scale (`str`, *optional*, defaults to `"std"`):
+            What the difference of a segment's value from its siblings' mean is divided by: `"none"` for 1, `"std"` for
+            their standard deviation, as GRPO's, `"bernoulli"` for the $\sqrt{m (1 - m)}$ of their mean m. The paper's
+            abstract, which is what we have, names none.
+        shared_tokens (`str`, *optional*, defaults to `"once"`):
+            Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
+            (`"per_leaf"`).
+        vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
+            it every token that stands in the loss there for the other completions, too.
+    """
+
+    advantage_scale: str = field(
+        default="std",
+        metadata={"help": "Scale of the advantages of siblings: `none`, `std` or `bernoulli`."},
+    )
+
+    def check(self) -> None:
+        """Raise ValueError for a tree or a credit that is none."""
+        self.check_fixed_tree()
+        super().check()
+        if self.advantage_scale not in SIBLING_SCALES:
+            raise ValueError(f"`advantage_scale` must be one of {SIBLING_SCALES}, got {self.advantage_scale!r}.")
+
+
+@dataclass
+class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
+    """
+    Configuration class for the [`TreeRPOEntropyTrainer`] (hierarchical TreeRPO): every field of
+    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config.EntropyTreeFields`], and these. `num_generations`
+    is the largest number of leaves of a tree. Defaults that the text changes:
+
+    Args:
+        shared_tokens (`str`, *optional*, defaults to `"once"`):
+            Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
+            (`"per_leaf"`).
+        vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
+            it every token that stands in the loss there for the other completions, too.
+        temperature (`float`, *optional*, defaults to `0.6`), top_p (`float`, *optional*, defaults to `0.85`), \
+        top_k (`int`, *optional*, defaults to `25`), repetition_penalty (`float`, *optional*, defaults to `1.1`):
+            Sampling (section 4.2.2). TRL's loss divides the logits by the temperature, and knows nothing of the
+            other three.
+        vllm_importance_sampling_correction (`bool`, *optional*, defaults to `False`):
+            TRL's default is `True`. The tokens that the cuts above leave are likelier under the sampler than under
+            the policy of the loss, each of them: over a completion the correction would weigh it down to nothing.
+    """
+
+    temperature: float = field(default=0.6, metadata={"help": "Sampling temperature; the text has 0.6."})
+    top_p: float = field(default=0.85, metadata={"help": "Nucleus sampling; the text has 0.85."})
+    top_k: int = field(default=25, metadata={"help": "Tokens that can be sampled; the text has 25."})
+    repetition_penalty: float = field(default=1.1, metadata={"help": "Repetition penalty; the text has 1.1."})
+    vllm_importance_sampling_correction: bool = field(
+        default=False,
+        metadata={"help": "Whether to correct for what vLLM samples; not with top_p, top_k or a repetition penalty."},
+    )
+
+    def check(self) -> None:
+        """Raise ValueError for a tree or a credit that is none."""
+        self.check_entropy_tree()
+        super().check()
 
 
 class TreeRPOTrainer(TokenCreditTrainer):
@@ -54,39 +228,17 @@ class TreeRPOTrainer(TokenCreditTrainer):
             }"""),
     }
     _config_cls = TreeRPOConfig
+    method_name = "treerpo"
 
     def _tree_rollout(self, args):
-        return grown_trees.fixed(args)
+        return grown.fixed(args)
 
-    def _credit(self, output: dict) -> None:
-        trees = self.rollout_func.trees
-        if trees is None:  # evaluation
-            return
-        grown = branches(trees, output["completion_ids"].shape[1])
-        rewards = self._own_rewards()
-        advantages = self._sibling_advantages(grown, rewards)
-        self._use_advantages(output, advantages)
-        grown_trees.treat_forced_tokens(output, grown, getattr(self.args, "forced_tokens", "keep"))
-        if self.args.shared_tokens == "once":
-            segment = grown.segment.to(rewards.device)
-            output["tool_mask"] = count_once(segment, loss_mask(output)).to(output["completion_mask"].dtype)
-        self._count_loss_tokens(output)
-        self._log_tree(output)
-
-    def _sibling_advantages(self, grown, rewards: torch.Tensor) -> torch.Tensor:
-        scale = self.args.advantage_scale
-        return sibling_advantages(grown.segment, grown.parent, grown.leaf, rewards, average="children", scale=scale)
-
-    def _log_tree(self, output: dict) -> None:
-        mask = loss_mask(output)
-        silent = (output["advantages"] == 0) & (mask > 0)
-        sums = {"silent_tokens": (silent.sum().item(), mask.sum().item())}
-        self._log_sums("treerpo", sums)
-        self._log_sums("rollout", self.rollout_func.statistics())
-        self._log_table(output)
+    def _credit_function(self):
+        args = self.args
+        return partial(sibling_credit, scale=args.advantage_scale, shared_tokens=args.shared_tokens)
 
 
-class TreeRPOEntropyTrainer(TreeRPOTrainer):
+class TreeRPOEntropyTrainer(TokenCreditTrainer):
     """
     Trainer for hierarchical TreeRPO ("TreeRPO: Hierarchical Credit Assignment for Reasoning in Language Models"),
     another method of the same name. Trees split in two where the policy is in doubt after a delimiter; a node's value
@@ -124,9 +276,12 @@ class TreeRPOEntropyTrainer(TreeRPOTrainer):
             }"""),
     }
     _config_cls = TreeRPOEntropyConfig
+    method_name = "treerpo_entropy"
 
     def _tree_rollout(self, args):
-        return grown_trees.entropy(args)
+        return grown.entropy(args)
 
-    def _sibling_advantages(self, grown, rewards: torch.Tensor) -> torch.Tensor:
-        return sibling_advantages(grown.segment, grown.parent, grown.leaf, rewards, average="leaves", scale="none")
+    def _credit_function(self):
+        args = self.args
+        choices = {"shared_tokens": args.shared_tokens, "forced_tokens": args.forced_tokens}
+        return partial(sibling_credit, average="leaves", scale="none", **choices)

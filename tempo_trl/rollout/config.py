@@ -1,4 +1,4 @@
-"""Fields of configurations whose completions are grown as trees, and of those that record trees."""
+"""Fields of configurations whose completions are grown as trees."""
 
 from dataclasses import dataclass, field
 
@@ -109,29 +109,3 @@ class EntropyTreeFields:
             )
         if self.forced_tokens not in FORCED_TOKENS:
             raise ValueError(f"`forced_tokens` must be one of {FORCED_TOKENS}, got {self.forced_tokens!r}.")
-
-
-@dataclass
-class LoggedTreesFields:
-    """
-    Fields of a trainer that records trees ([`~tempo_trl.trainers.recorder.LoggedTrees`]).
-
-    Args:
-        log_trees_steps (`int`, *optional*, defaults to `10`):
-            Optimizer steps between two records of `OUTPUT_DIR/tempo/trees_{step}.parquet`: the first batch that is
-            sampled after as many is written down. Each evaluation is. 0 records nothing.
-        log_trees_prompts (`int`, *optional*, defaults to `8`):
-            Groups in a record, at most.
-    """
-
-    log_trees_steps: int = field(
-        default=10,
-        metadata={"help": "Optimizer steps between two records of prefix trees (tempo/trees_*.parquet); 0: none."},
-    )
-    log_trees_prompts: int = field(default=8, metadata={"help": "Groups in a record of prefix trees, at most."})
-
-    def check_logged_trees(self) -> None:
-        """Raise ValueError for numbers that are none."""
-        for name, least in (("log_trees_steps", 0), ("log_trees_prompts", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)!r}.")

@@ -1,4 +1,4 @@
-"""What trainers share whose completions are grown as trees: the rollout that grows them, and forced tokens."""
+"""What trainers share whose completions are grown as trees: the rollout that grows them, and weights of leaves."""
 
 import math
 
@@ -7,7 +7,7 @@ from trl import GRPOConfig
 
 from tempo_trl.rollout.entropy import EntropyTree
 from tempo_trl.rollout.fixed import FixedTree
-from tempo_trl.rollout.tree import Branches, GrownTree
+from tempo_trl.rollout.tree import GrownTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
 
@@ -36,18 +36,3 @@ def row_weights(trees: list[GrownTree], kind: str) -> torch.Tensor | None:
     """Weight of each completion of a batch in its group, `(B,)`; None where all weigh the same."""
     weights = [tree.leaf_weights(kind) for tree in trees]
     return None if all(torch.allclose(group, group[:1]) for group in weights) else torch.cat(weights)
-
-
-def repeated_rows(trees: list[GrownTree]) -> torch.Tensor:
-    """Completions that repeat the leaf of an earlier one, `(B,)`, bool."""
-    return torch.tensor([leaf in tree.rows[:row] for tree in trees for row, leaf in enumerate(tree.rows)])
-
-
-def treat_forced_tokens(output: dict, grown: Branches, forced_tokens: str) -> None:
-    """Reweight the advantages of forced tokens of a scored batch, or take them out of its loss, or keep them."""
-    ratio = grown.forced_ratio.to(output["completion_mask"].device)
-    if forced_tokens == "reweight":
-        output["advantages"] = output["advantages"] * ratio
-    if forced_tokens == "mask":
-        mask = output["completion_mask"]
-        output["tool_mask"] = output.get("tool_mask", torch.ones_like(mask)) * (ratio == 1).to(mask.dtype)

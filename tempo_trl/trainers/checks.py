@@ -6,9 +6,12 @@ What TRL can train is trained, with a warning on the main process; a ValueError 
 import warnings
 
 import torch
+from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.rollout.tree_rollout import TreeRollout
+
+logger = logging.get_logger(__name__)
 
 # At temperature 0.1 a token one nat ahead is sampled e^10 = 22,026 times as often as the next. Measured on the demo's
 # policy, no branch is left at temperature 0.3, top_p 0.5 or min_p 0.5: what these bounds miss, the first batch shows.
@@ -163,19 +166,15 @@ def warn_of_no_room_for_prompts(trainer: GRPOTrainer) -> None:
         )
 
 
-def warn_of_long_prompts(prompt_ids: list[list[int]], room: int) -> bool:
-    """Warn if a prompt of the batch does not fit into its `room`; whether it did."""
-    longest = max(map(len, prompt_ids))
-    if longest > room:
-        warnings.warn(
-            f"A prompt of {longest} tokens and max_completion_length do not fit into the model's context, which "
-            f"leaves {room} tokens for a prompt. Beyond it learned positions fail, rotary ones get worse, and vLLM "
-            "refuses or cuts short. Drop longer prompts from the dataset (`dataset.filter`), lower "
-            "max_completion_length or take a model with a longer context. This is said once.",
-            UserWarning,
-            stacklevel=3,
+def warn_of_long_prompts(prompt_ids: list[list[int]], room: int | None) -> None:
+    """Say once that a prompt of the batch does not fit into its `room`, where that is known."""
+    if room is not None and max(map(len, prompt_ids)) > room:
+        logger.warning_once(
+            f"A prompt and max_completion_length do not fit into the model's context, which leaves {room} tokens for "
+            "a prompt. Beyond it learned positions fail, rotary ones get worse, and vLLM refuses or cuts short. Drop "
+            "longer prompts from the dataset (`dataset.filter`), lower max_completion_length or take a model with a "
+            "longer context. This is said once."
         )
-    return longest > room
 
 
 def warn_of_merging_into_half_precision(trainer: GRPOTrainer) -> None:

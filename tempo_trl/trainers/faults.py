@@ -2,18 +2,17 @@
 
 import contextlib
 import itertools
-import logging
 import os
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
-logger = logging.getLogger(__name__)
+logger = logging.get_logger(__name__)
 
 
 def is_of_the_completions_table(error: OSError) -> bool:
@@ -33,13 +32,12 @@ def completions_path(args: GRPOConfig, step: int) -> Path:
     return Path(args.output_dir) / "completions" / f"completions_{step:05d}.parquet"
 
 
-def warn_of_a_refused_table(path: Path, error: OSError) -> None:
-    warnings.warn(
-        f"The completions could not be written to {path}: {error}. Training goes on without the tables that the disk "
-        "refuses (trackers, which TRL serves after the disk, do not get them either). This is said once: make room, "
-        "or set `log_completions=False`.",
-        UserWarning,
-        stacklevel=3,
+def warn_of_a_refused_table(folder: Path, error: OSError) -> None:
+    """Say once that the tables of completions do not arrive on the disk."""
+    logger.warning_once(
+        f"The completions could not be written to {folder}: {error.strerror or error}. Training goes on without the "
+        "tables that the disk refuses (trackers, which TRL serves after the disk, do not get them either). This is "
+        "said once: make room, or set `log_completions=False`."
     )
 
 

@@ -1,134 +1,135 @@
-"""The trees that a trainer leaves behind while it trains: what to record of a batch, and when."""
+"""The trees that a run leaves behind while it trains: which batches are recorded, and what of them."""
 
 import json
-import warnings
 from collections import defaultdict
 from dataclasses import dataclass, field
 
 import torch
 from accelerate.utils import gather_object
 from pyarrow import ArrowException
+from transformers.utils import logging
+from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import prefix_tree, tree_values
+from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.report.pieces import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
-from tempo_trl.trainers.token_credit import loss_mask
+from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.replaced import Call
+
+logger = logging.get_logger(__name__)
 
 
-class LoggedTrees:
+@dataclass
+class _Record:
+    """What is recorded of a step: how many groups, and on the main process the rows of its file."""
+
+    step: int
+    groups: int = 0
+    rows: list[dict] = field(default_factory=list)
+
+
+class Recorder:
     """
-    Mixin of a trainer with `(B, T)` advantages: every `log_trees_steps` it records the first groups of a batch.
+    Every `log_trees_steps` optimizer steps it records the first groups of a batch, for `tempo-trl report`.
 
-    The entropies of a record are those of the forward pass in which TRL computes the log-probabilities of the sampling
-    policy, where it needs them (several updates a generation, or vLLM): nothing is computed for the record alone.
-    Groups whose completions go on from different prompts are left out: there is no one tree to show.
+    Entropies are those of the forward pass in which TRL computes the log-probabilities of the sampling policy, where
+    it needs them (several updates per generation, or vLLM): nothing is computed for the record alone. Groups whose
+    completions go on from different prompts are left out: there is no one tree to show.
+
+    Args:
+        trainer ([`~tempo_trl.trainers.token_credit.TokenCreditTrainer`]):
+            The trainer whose batches are recorded.
     """
 
-    _scoring = False  # while TRL scores a batch that is to be recorded
-    _entropies = None
-    _told_of_the_trees = _told_of_prompts = False
-
-    def __init__(self, *args, **kwargs):
+    def __init__(self, trainer: GRPOTrainer):
+        self.trainer = trainer
         self._records: dict[str, _Record] = {}  # the latest in training and in evaluation
-        super().__init__(*args, **kwargs)
-        if self.args.log_trees_steps and set(TRACKERS) & set(self.args.report_to):
-            self.add_callback(TreeCallback())
+        if trainer.args.log_trees_steps and set(TRACKERS) & set(trainer.args.report_to):
+            trainer.add_callback(TreeCallback())
 
-    def _checked_config(self, args, model_name):
-        args = super()._checked_config(args, model_name)
-        args.check_logged_trees()
-        return args
+    @property
+    def _mode(self) -> str:
+        return "train" if self.trainer.model.training else "eval"
 
-    def _generate_and_score_completions(self, inputs):
-        self._scoring, self._entropies = self._trees_due(), None
-        try:
-            return super()._generate_and_score_completions(inputs)
-        finally:
-            self._scoring, self._entropies = False, None
+    @property
+    def _group_size(self) -> int:
+        trainer = self.trainer
+        return trainer.num_generations if trainer.model.training else trainer.num_generations_eval
 
-    def _get_per_token_logps_and_entropies(self, model, *args, **kwargs):
-        wanted = self._scoring and model is self.model and self._entropies is None
-        if wanted:
-            kwargs["compute_entropy"] = True
-        logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(model, *args, **kwargs)
-        if wanted:
-            self._entropies = entropies
-        return logps, entropies, aux_loss
-
-    def _trees_due(self) -> bool:
-        every, last = self.args.log_trees_steps, self._records.get(self._mode)
+    def is_due(self) -> bool:
+        """Whether the next batch is to be recorded: the same on every rank."""
+        every, last = self.trainer.args.log_trees_steps, self._records.get(self._mode)
+        step = self.trainer.state.global_step
         if not every or self._group_size == 1:  # a completion without a group is no tree
             return False
-        if self._mode == "eval" or last is None or last.step == self.state.global_step:
+        if self._mode == "eval" or last is None or last.step == step:
             return True
-        return self.state.global_step // every > last.step // every
+        return step // every > last.step // every
 
-    def _log_trees(
-        self, output: dict, td: torch.Tensor, prompts: torch.Tensor, weights: torch.Tensor | None = None
-    ) -> None:
+    def record(self, batch: Batch, own: slice, credit: Credit, output: dict, scored: Call) -> None:
         """
-        Record the batch if it is its turn. Every rank calls this.
+        Record the first groups of a batch. Every rank calls this.
 
         Args:
-            output: The scored batch, with what trains in `advantages`.
-            td (`torch.Tensor` of shape `(B, T)`): TD errors, without `td_coef`.
-            prompts (`torch.Tensor` of shape `(B,)`): Numbers of the prompts.
-            weights (`torch.Tensor` of shape `(B,)`, *optional*): Weights of the completions in the prefix values.
+            batch ([`Batch`]): The scored batch.
+            own (`slice`): The rows of it that are this rank's.
+            credit ([`Credit`]): The credit of these rows.
+            output (`dict`): TRL's batch of these rows, as it trains.
+            scored ([`Call`]): The call that scored them.
         """
-        if not self._scoring:
-            return
         record = self._record_at_hand()
-        room = (self.args.log_trees_prompts - record.groups) * self._group_size
+        room = (self.trainer.args.log_trees_prompts - record.groups) * self._group_size
         if room <= 0:  # on every rank: all count the same groups
             return
-        rows = gather_object(self._own_rows(output, td, prompts, weights, room))
-        if self.is_world_process_zero():
-            record.rows += self._of_one_prompt(self._finished(rows, record.groups))
-            self._write_trees(record)
+        rows = gather_object(self._own_rows(batch, own, credit, output, scored.arguments[1], room))
+        if self.trainer.is_world_process_zero():
+            record.rows += _of_one_prompt(self._finished(rows, record.groups, scored.result[: len(rows)]))
+            self._write(record)
         record.groups += len(rows) // self._group_size
 
-    def _record_at_hand(self) -> "_Record":
+    def _record_at_hand(self) -> _Record:
         """That of this step, to which later batches of an evaluation or of a long accumulation are added."""
-        last = self._records.get(self._mode)
-        if last is None or last.step != self.state.global_step:
-            self._records[self._mode] = last = _Record(self.state.global_step)
+        last, step = self._records.get(self._mode), self.trainer.state.global_step
+        if last is None or last.step != step:
+            self._records[self._mode] = last = _Record(step)
         return last
 
     def _own_rows(
-        self, output: dict, td: torch.Tensor, keys: torch.Tensor, weights: torch.Tensor | None, room: int
+        self, batch: Batch, own: slice, credit: Credit, output: dict, prompts: list, room: int
     ) -> list[dict]:
         """What this rank knows of those of its completions that are among the first `room` of the batch."""
-        prompts, completion_ids, _ = self._scored
-        outcome = output.get("outcome_advantages", output["advantages"])
+        width = credit.td.shape[1]
         tokens = {
-            "td_errors": td,
-            "advantages": output["advantages"].view(len(td), -1).expand(-1, td.shape[1]),
-            "loss_mask": loss_mask(output).bool(),
+            "td_errors": credit.td,
+            "advantages": output["advantages"].view(len(credit.td), -1).expand(-1, width),
+            "loss_mask": (output["completion_mask"] * output.get("tool_mask", 1)).bool(),
         }
-        if "old_per_token_logps" in output:  # else the one pass was the reference's, which is the same model with LoRA
-            tokens["entropies"] = self._entropies
+        if batch.entropies is not None:
+            tokens["entropies"] = batch.entropies[own, :width]
         tokens = {name: values.detach().float().cpu() for name, values in tokens.items()}
-        begin = self.accelerator.process_index * len(completion_ids)
+        lengths, outcome = batch.lengths[own].tolist(), batch.outcome[own].nan_to_num(0.0)
+        begin = self.trainer.accelerator.process_index * len(lengths)
         return [
-            {name: values[i, : len(completion_ids[i])].tolist() for name, values in tokens.items()}
-            | {"completion_ids": list(completion_ids[i]), "outcome": outcome[i].item()}
-            | {"prompt": prompt_text(prompts[i]), "prompt_key": keys[i].item()}
-            | {"weight": None if weights is None else weights[i].item()}
-            for i in range(min(len(completion_ids), max(room - begin, 0)))
+            {name: values[i, : lengths[i]].tolist() for name, values in tokens.items()}
+            | {"completion_ids": batch.completion_ids[own][i, : lengths[i]].tolist(), "outcome": outcome[i].item()}
+            | {"prompt": prompt_text(prompts[i]), "prompt_key": batch.prompts[own][i].item()}
+            | {"weight": None if credit.weights is None else credit.weights[i].item()}
+            for i in range(min(len(lengths), max(room - begin, 0)))
         ]
 
-    def _finished(self, rows: list[dict], groups_before: int) -> list[dict]:
+    def _finished(self, rows: list[dict], groups_before: int, rewards_per_func: torch.Tensor) -> list[dict]:
         """Rows of the file: with rewards, values, and the text of the tokens."""
-        rewards_per_func, size = self._scored.rewards_per_func[: len(rows)], self._group_size
-        rewards = self._weighted(rewards_per_func).cpu()
+        trainer, size = self.trainer, self._group_size
+        rewards = trainer.weighted_rewards(rewards_per_func).cpu()
         values = _values(rows, rewards, size)
-        tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
+        tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
         pieces = iter(token_pieces(tokenizer, [i for row in rows for i in row["completion_ids"]]))
         for i, row in enumerate(rows):
-            named = zip(self.reward_func_names, rewards_per_func[i].tolist(), strict=True)
+            named = zip(trainer.reward_func_names, rewards_per_func[i].tolist(), strict=True)
             row |= {
-                "step": self.state.global_step,
+                "step": trainer.state.global_step,
                 "group": groups_before + i // size,
                 "row": groups_before * size + i,
                 "tokens": [next(pieces) for _ in row["completion_ids"]],
@@ -139,47 +140,40 @@ class LoggedTrees:
             }
         return rows
 
-    def _of_one_prompt(self, rows: list[dict]) -> list[dict]:
-        """The rows of the groups that have a tree to show."""
-        keys: dict[int, set[int]] = defaultdict(set)
-        for row in rows:
-            keys[row["group"]].add(row.pop("prompt_key"))
-        kept = [row for row in rows if len(keys[row["group"]]) == 1]
-        if len(kept) < len(rows) and not self._told_of_prompts:
-            warnings.warn(
-                "The completions of a group go on from different prompts (an environment's observation, or a "
-                "`rollout_func`): they share no state, and there is no tree to record. Those groups are left out of "
-                "the recorded trees, and only completions with the same prompt share credit. Let `reset()` show all "
-                "completions of a prompt the same if TEMPO is to compare them. This is said once.",
-                UserWarning,
-                stacklevel=2,
-            )
-            self._told_of_prompts = True
-        return kept
-
-    def _write_trees(self, record: "_Record") -> None:
-        path = trees_path(self.args.output_dir, self._mode, record.step)
-        metadata = {"num_generations": str(self._group_size), "td_coef": str(self.args.td_coef)}
+    def _write(self, record: _Record) -> None:
+        args, method = self.trainer.args, self.trainer.method_name
+        path = trees_path(args.output_dir, self._mode, record.step)
+        label = METHODS[method].label if method != "token_credit" else self.trainer.credit_name
+        metadata = {
+            "num_generations": str(self._group_size),
+            "td_coef": str(getattr(args, "td_coef", 1.0)),
+            "method": method,
+            "credit": label,
+        }
         try:
             write_trees(path, record.rows, metadata)
         except (OSError, ArrowException) as error:
-            if not self._told_of_the_trees:
-                warnings.warn(
-                    f"The prefix trees could not be written to {path}: {error}. Training goes on without those that "
-                    "the disk refuses. This is said once: make room, or set `log_trees_steps=0`.",
-                    UserWarning,
-                    stacklevel=2,
-                )
-            self._told_of_the_trees = True
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            logger.warning_once(
+                f"The prefix trees could not be written to {path.parent}: {reason}. Training goes on without those "
+                "that the disk refuses. This is said once: make room, or set `log_trees_steps=0`."
+            )
 
 
-@dataclass
-class _Record:
-    """What is recorded of a step: how many groups, and on the main process the rows of its file."""
-
-    step: int
-    groups: int = 0
-    rows: list[dict] = field(default_factory=list)
+def _of_one_prompt(rows: list[dict]) -> list[dict]:
+    """The rows of the groups that have a tree to show."""
+    keys: dict[int, set[int]] = defaultdict(set)
+    for row in rows:
+        keys[row["group"]].add(row.pop("prompt_key"))
+    kept = [row for row in rows if len(keys[row["group"]]) == 1]
+    if len(kept) < len(rows):
+        logger.warning_once(
+            "The completions of a group go on from different prompts (an environment's observation, or a "
+            "`rollout_func`): they share no state, and there is no tree to record. Those groups are left out of the "
+            "recorded trees, and only completions with the same prompt share credit. Let `reset()` show all "
+            "completions of a prompt the same if their prefixes are to be compared. This is said once."
+        )
+    return kept
 
 
 def _values(rows: list[dict], rewards: torch.Tensor, num_generations: int) -> torch.Tensor:

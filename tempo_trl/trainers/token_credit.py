@@ -1,54 +1,285 @@
-"""One advantage a token on TRL's loss: the seam that every method with token-level credit shares."""
+"""The loop: TRL's, with one seam. A scored batch goes to a credit function, and what it returns is trained on."""
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
+from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
 from trl import GRPOTrainer
+from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 
+from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.importance import gspo_token_reference
-from tempo_trl.trainers.base_trainer import BaseTrainer
+from tempo_trl.credit.metrics import credit_sums, tree_sums
+from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance
+from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.trainers.base import BaseTrainer
+from tempo_trl.trainers.batch import Batch, Credit, Place, checked, gather_near, turns_of
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.prompts import images_in, prompt_keys
+from tempo_trl.trainers.rank_reports import RankReport, failure_of, gather_reports, summed_metrics
+from tempo_trl.trainers.recorder import Recorder
+from tempo_trl.trainers.replaced import Call, recorded_calls, replaced
+
+if TYPE_CHECKING:
+    from peft import PeftConfig, PeftModel
+    from transformers import BitsAndBytesConfig
+
+CreditFunc = Callable[[Batch], torch.Tensor | Credit]
+COVARIANCE_FILE, STATE_FILE = "prefix_covariance.json", "credit_state.pt"  # in a checkpoint
 
 
 class TokenCreditTrainer(BaseTrainer):
     """
-    A trainer whose advantages are `(B, T)`. A subclass overrides [`_credit`], which sees each scored batch.
+    [`~trl.GRPOTrainer`] whose advantages come from a function of yours: one for each token, or one per completion.
 
-    Three things of TRL would lose or bend token credit and are put right here. Sequence-level importance ratios
-    (`importance_sampling_level="sequence"`) become GSPO-token's, which have the same value and keep each token's
-    advantage; a KL term that TRL weighs by the ratio (`beta` with `use_bias_correction_kl`) keeps its value, too, and
-    then has the gradient of each token's own ratio. The off-policy mask looks at the sign of the outcome, not at that
-    of each token. The table of completions shows the mean over tokens of what trains.
+    `credit_func` is to credit what `reward_funcs` is to rewards. It is called with each scored [`Batch`], in training
+    and in evaluation, and sees whole groups, also where a group lies on several ranks. Generation, rewards, loss,
+    logging and saving are TRL's.
+
+    Example:
+
+    ```python
+    def length_discounted(batch: Batch) -> torch.Tensor:
+        until_end = batch.lengths[:, None] - torch.arange(batch.completion_ids.shape[1])
+        return batch.outcome.nan_to_num(0.0)[:, None] * 0.99 ** until_end.clamp(min=0)
+
+
+    trainer = TokenCreditTrainer(model, reward_funcs, args, train_dataset, credit_func=length_discounted)
+    ```
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`TokenCreditConfig`].
+        credit_func (`Callable[[Batch], torch.Tensor | Credit]`):
+            Takes a [`Batch`] and returns `(R, T)` or `(R,)` advantages, or a [`Credit`]. One that learns is an object
+            with `state_dict()` and `load_state_dict(state)`, which each checkpoint saves and a resumed run restores,
+            and `update(statistics)`, called in training with what all ranks returned as `Credit.statistics`.
+
+    Raises:
+        ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` cannot be called; in training, on every
+            rank, if it returns a wrong shape, or NaN or infinity on tokens of the loss.
+        RuntimeError: in training, on every rank, if it raises.
+
+    Note:
+        Three things of TRL would lose or bend token credit and are put right here. Sequence-level importance ratios
+        (`importance_sampling_level="sequence"`) become GSPO-token's, which have the same value and keep each token's
+        advantage; a KL term that TRL weighs by the ratio (`beta` with `use_bias_correction_kl`) keeps its value, too,
+        and then has the gradient of each token's own ratio. The off-policy mask looks at the sign of the outcome, not
+        at that of each token. The table of completions shows the mean over tokens of what trains.
+
+        A method of its own is a subclass that overrides [`_credit_function`]; docs/methods.md writes one.
     """
 
-    _loss_inputs = None  # the micro-batch at hand, while its loss is computed
+    _tag_names = ["trl", "token-credit"]
+    _name = "TokenCredit"
+    _config_cls = TokenCreditConfig
+    method_name = "token_credit"  # its line in the table of methods
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if cls._credit_function is not TokenCreditTrainer._credit_function:  # and so no `credit_func` to be given
+            cls.__signature__ = inspect.signature(GRPOTrainer)
+
+    def __init__(
+        self,
+        model: "str | PreTrainedModel | PeftModel",
+        reward_funcs: RewardFunc | list[RewardFunc] | None = None,
+        args: TokenCreditConfig | None = None,
+        train_dataset: Dataset | IterableDataset | None = None,
+        eval_dataset: Dataset
+        | IterableDataset
+        | DatasetDict
+        | IterableDatasetDict
+        | dict[str, Dataset | IterableDataset]
+        | None = None,
+        processing_class: PreTrainedTokenizerBase | ProcessorMixin | None = None,
+        reward_processing_classes: PreTrainedTokenizerBase | list[PreTrainedTokenizerBase] | None = None,
+        callbacks: list[TrainerCallback] | None = None,
+        optimizers: tuple[torch.optim.Optimizer | None, torch.optim.lr_scheduler.LambdaLR | None] = (None, None),
+        quantization_config: "BitsAndBytesConfig | None" = None,
+        peft_config: "PeftConfig | None" = None,
+        tools: list[Callable] | None = None,
+        rollout_func: RolloutFunc | None = None,
+        environment_factory: EnvironmentFactory | dict[str, EnvironmentFactory] | None = None,
+        *,
+        credit_func: CreditFunc | None = None,
+    ):
+        self._refuse_a_wrong_credit_func(credit_func)
+        super().__init__(
+            model,
+            reward_funcs,
+            args,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processing_class,
+            reward_processing_classes=reward_processing_classes,
+            callbacks=callbacks,
+            optimizers=optimizers,
+            quantization_config=quantization_config,
+            peft_config=peft_config,
+            tools=tools,
+            rollout_func=rollout_func,
+            environment_factory=environment_factory,
+        )
+        self.prefix_covariance = PrefixCovariance()  # learned in every run: how much prefixes tell of the reward
+        self._given_credit_func = credit_func
+        self.credit_func = self._credit_function()
+        self._recorder = Recorder(self)
+
+    def _refuse_a_wrong_credit_func(self, given: CreditFunc | None) -> None:
+        name = type(self).__name__
+        if type(self)._credit_function is not TokenCreditTrainer._credit_function:
+            if given is not None:
+                raise ValueError(f"{name} brings its own credit, got `credit_func`: use TokenCreditTrainer for yours.")
+        elif not callable(given):
+            raise ValueError(
+                f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}: pass "
+                f"{name}(..., credit_func=your_function)."
+            )
+
+    def _credit_function(self) -> CreditFunc:
+        """The function from a [`Batch`] to its credit. A method overrides this, or nothing."""
+        return self._given_credit_func
+
+    @property
+    def credit_name(self) -> str:
+        """Name of the credit function, for messages and records."""
+        function = self.credit_func
+        function = getattr(function, "func", function)  # of a functools.partial
+        return getattr(function, "__qualname__", type(function).__name__)
+
+    # Credit: when a batch has been sampled and scored
 
     def _generate_and_score_completions(self, inputs):
-        output = super()._generate_and_score_completions(inputs)
-        self._credit(output)
-        self._scored = None
+        due = self._recorder.is_due()
+        names = ("_generate", "_calculate_rewards", "_get_per_token_logps_and_entropies")
+        forward = self._get_per_token_logps_and_entropies
+        if due or self._given_credit_func is not None:
+            forward = self._with_entropies(forward)
+        with replaced(self, _get_per_token_logps_and_entropies=forward), recorded_calls(self, *names) as calls:
+            output = super()._generate_and_score_completions(inputs)
+        self._assign_credit(inputs, output, {name: own[0] for name, own in calls.items() if own}, due)
+        self._tree_pass.number_rows(output)
         return output
 
-    def _credit(self, output: dict) -> None:
-        """Replace the scalar advantages of a scored batch, in place, with [`_use_advantages`]."""
-        raise NotImplementedError
+    def _with_entropies(self, forward: Callable) -> Callable:
+        """TRL's forward pass over what was sampled, asked for entropies as well where it is the policy's."""
 
-    def _use_advantages(self, output: dict, advantages: torch.Tensor) -> None:
-        """Train on `(B, T)` advantages; keep the scalar ones as the outcome."""
-        output["outcome_advantages"] = output["advantages"]
-        output["advantages"] = advantages.to(output["advantages"].device)
+        def with_entropies(model, *args, **kwargs):
+            return forward(model, *args, **kwargs | ({"compute_entropy": True} if model is self.model else {}))
 
-    def _own_rewards(self) -> torch.Tensor:
-        """TRL's weighted sum of the rewards of this rank's completions, `(B,)`, NaN where no function scored one."""
-        _, completion_ids, rewards_per_func = self._scored
-        begin = self.accelerator.process_index * len(completion_ids)
-        return self._weighted(rewards_per_func[begin : begin + len(completion_ids)])
+        return with_entropies
 
-    def _weighted(self, rewards_per_func: torch.Tensor) -> torch.Tensor:
+    def _assign_credit(self, inputs: list[dict], output: dict, calls: dict[str, Call], due: bool) -> None:
+        """Put a method's advantages in the place of GRPO's in a scored batch; learn, log and record."""
+        place = Place.of(self.accelerator.process_index, len(output["completion_ids"]), self._group_size)
+        batch = self._batch(inputs, output, calls, place)
+        credit, cause = None, None
+        try:
+            credit = self._own_credit(batch, place, output)
+        except Exception as error:  # of whatever kind: other ranks are told, or they would wait for ever
+            cause = error
+        report = self._report(batch, credit, cause)
+        reports = gather_reports(report, cause)
+        self._use(output, credit)
+        self._learn(reports)
+        self._log_credit(batch, place, credit, output, reports)
+        if due:
+            self._recorder.record(batch, place.own, credit, output, calls["_calculate_rewards"])
+
+    def _own_credit(self, batch: Batch, place: Place, output: dict) -> Credit:
+        """The credit of this rank's rows."""
+        return checked(self.credit_func(batch), batch).rows(place.own, output["completion_ids"].shape[1])
+
+    def _report(self, batch: Batch, credit: Credit | None, cause: Exception | None) -> RankReport:
+        if cause is not None:
+            return RankReport(failure_of(cause, self.credit_name, self.accelerator.process_index), {}, None, None)
+        return RankReport(None, credit.metrics, credit.statistics, batch.pairs if batch.training else None)
+
+    def _batch(self, inputs: list[dict], output: dict, calls: dict[str, Call], place: Place) -> Batch:
+        """The whole groups of which this rank has a row."""
+        _, prompts, _, completion_ids = calls["_calculate_rewards"].arguments
+        rewards_per_func = calls["_calculate_rewards"].result
+        rewards = self.weighted_rewards(rewards_per_func)
+        rank, device = self.accelerator.process_index, output["advantages"].device
+        own = slice(rank * len(completion_ids), (rank + 1) * len(completion_ids))
+        lengths = torch.tensor([len(ids) for ids in completion_ids])
+        width = output["completion_ids"].shape[1]
+        tensors = {
+            "completion_ids": output["completion_ids"],
+            "lengths": lengths.to(device),
+            "outcome": output["advantages"].masked_fill(rewards[own].isnan(), torch.nan),
+            "prompts": self._prompt_keys(output, prompts).to(device),
+            "loss_mask": loss_mask(output),
+            "turns": turns_of(lengths, calls["_generate"].result[2], width).to(device),
+            **self._sampled_from(output, calls),
+        }
+        tensors, rows = gather_near(self.accelerator, place, tensors, inputs)
+        return Batch(
+            **tensors | {"loss_mask": tensors["loss_mask"].bool()},
+            rewards=rewards[place.near].cpu(),
+            rewards_per_func=rewards_per_func[place.near].cpu(),
+            num_generations=self._group_size,
+            columns={name: [row.get(name) for row in rows] for name in dict.fromkeys(n for row in rows for n in row)},
+            training=self.model.training,
+            owned=place.owned,
+            grown=self.rollout_func.trees if isinstance(self.rollout_func, TreeRollout) else None,
+        )
+
+    def _sampled_from(self, output: dict, calls: dict[str, Call]) -> dict[str, torch.Tensor]:
+        """Log-probabilities and entropies of the policy that sampled, where TRL computed them."""
+        found = {}
+        for name in ("old_per_token_logps", "sampling_per_token_logps"):
+            if name in output:
+                found.setdefault("logps", output[name])
+        # Without the former the one forward pass was the reference model's, which is the policy's own with LoRA.
+        if "old_per_token_logps" in output:
+            entropies = calls["_get_per_token_logps_and_entropies"].result[1]
+            found |= {} if entropies is None else {"entropies": entropies}
+        return found
+
+    def _prompt_keys(self, output: dict, prompts: list) -> torch.Tensor:
+        """A number for each completion's prompt: an environment, or a rollout of the user's, may alter it."""
+        observed = self.environments or ()  # the images of a dataset are alike in a group
+        images = [list(images_in(prompt)) for prompt in prompts] if observed else ()
+        return prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
+
+    def weighted_rewards(self, rewards_per_func: torch.Tensor) -> torch.Tensor:
         """TRL's weighted sum of the rewards of each row, `(R,)`, NaN where no function scored it."""
         rewards = (rewards_per_func * self.reward_weights.to(rewards_per_func.device)).nansum(dim=1)
         return rewards.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
 
-    def _count_loss_tokens(self, output: dict) -> None:
-        """Tell TRL's loss how many tokens the batch has, on all ranks, after some were taken out by `tool_mask`."""
-        output["num_items_in_batch"] = self.accelerator.gather(loss_mask(output).sum()).sum()
+    def _use(self, output: dict, credit: Credit) -> None:
+        """Train on the advantages; keep the scalar ones as the outcome. Tokens may leave the loss."""
+        if credit.advantages.ndim == 2:
+            output["outcome_advantages"] = output["advantages"]
+        output["advantages"] = credit.advantages.to(output["advantages"].device)
+        if credit.loss_mask is not None:
+            mask = output["completion_mask"]
+            kept = credit.loss_mask.to(mask.device, mask.dtype)
+            output["tool_mask"] = output.get("tool_mask", torch.ones_like(mask)) * kept
+            output["num_items_in_batch"] = self.accelerator.gather(loss_mask(output).sum()).sum()
+
+    def _learn(self, reports: list[RankReport]) -> None:
+        """After its use: a baseline may not look at the rewards that it is compared with."""
+        if not self.model.training:
+            return
+        self.prefix_covariance.update(sum((report.pairs for report in reports), PairStatistics()))
+        if hasattr(self.credit_func, "update"):
+            self.credit_func.update([report.statistics for report in reports])
+        for name, value in self._learned_metrics().items():
+            self._metrics["train"][name].append(value)
+
+    def _learned_metrics(self) -> dict[str, float]:
+        """What is logged of what has been learned so far."""
+        return {"tempo/prefix_explained": self.prefix_covariance.explained}
+
+    # What a run tells of its credit
 
     @property
     def _mode(self) -> str:
@@ -57,6 +288,25 @@ class TokenCreditTrainer(BaseTrainer):
     @property
     def _group_size(self) -> int:
         return self.num_generations if self.model.training else self.num_generations_eval
+
+    def _log_credit(
+        self, batch: Batch, place: Place, credit: Credit, output: dict, reports: list[RankReport]
+    ) -> dict[str, float]:
+        """Log `tempo/*`, `rollout/*` and the method's own metrics, and what trains into the table of completions."""
+        metrics = self._metrics[self._mode]
+        for name, value in summed_metrics(reports).items():
+            metrics[name].append(value)
+        if batch.grown is not None:
+            self._log_sums("rollout", self.rollout_func.statistics())
+        outcome = batch.outcome[place.own].nan_to_num(0.0)
+        shares = credit_sums(outcome, credit.td, loss_mask(output).cpu())
+        sums = {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
+        if batch.num_generations > 1:  # in evaluation a completion may have no group, and then is no tree
+            flat = flat_groups(batch.outcome, batch.num_generations)[batch.owned_groups]
+            sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
+        totals = self._log_sums("tempo", sums)
+        self._log_table(output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
+        return totals
 
     def _log_sums(self, prefix: str, sums: dict[str, tuple[float, float]]) -> dict[str, float]:
         """Log `{prefix}/{name}` as the ratio of two sums over all ranks, and return the summed numerators.
@@ -72,13 +322,13 @@ class TokenCreditTrainer(BaseTrainer):
                 metrics[f"{prefix}/{name}"].append(numerator / denominator)
         return {name: numerator for name, (numerator, _) in zip(sums, totals, strict=True)}
 
-    def _log_table(self, output: dict, columns: dict[str, torch.Tensor] | None = None) -> None:
+    def _log_table(self, output: dict, columns: dict[str, torch.Tensor]) -> None:
         """Put what trains, and `(B,)` columns of the same rows, beside what TRL has just added to its table."""
         mask = loss_mask(output)
         advantages = output["advantages"].view(len(mask), -1)
         mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-        columns = columns or {}
-        rows = self.accelerator.gather(torch.stack([mean_advantage, *columns.values()], dim=1)).T.tolist()
+        own = torch.stack([mean_advantage, *(column.to(mask.device) for column in columns.values())], dim=1)
+        rows = self.accelerator.gather(own).T.tolist()
         scalar = self._logs["advantages"]  # TRL has logged GRPO's there
         for _ in range(min(len(rows[0]), len(scalar))):
             scalar.pop()
@@ -86,33 +336,61 @@ class TokenCreditTrainer(BaseTrainer):
         for name, values in zip(columns, rows[1:], strict=True):
             self._logs["extra"][name].extend(values)
 
+    # Loss
+
     def _compute_loss(self, model, inputs):
-        if inputs["advantages"].dim() == 1:
-            return super()._compute_loss(model, inputs)
-        level = self.importance_sampling_level
-        if level == "sequence":
-            self.importance_sampling_level = "token"  # of GSPO-token's ratio: see the next method
-        self._loss_inputs = dict(inputs)  # a copy: TRL reuses the buffered micro-batch over num_iterations
-        try:
-            return super()._compute_loss(model, self._loss_inputs)
-        finally:
-            self.importance_sampling_level = level
-            self._loss_inputs = None
+        return self._loss(model, dict(inputs), super()._compute_loss)  # a copy: TRL uses a buffered batch again
 
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        logps, entropies, aux_loss = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        inputs = self._loss_inputs or {}
+    def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
+        """
+        TRL's loss of a micro-batch, with ratios and masks that keep the advantages of tokens apart.
+
+        Args:
+            model (`torch.nn.Module`): The policy.
+            inputs (`dict`): The micro-batch; it may be changed.
+            compute_loss (`Callable`): TRL's own, of model and inputs.
+        """
+        forward = self._get_per_token_logps_and_entropies
+        per_token, changes = inputs["advantages"].ndim == 2, {}
+        if per_token:
+            outcome = inputs["outcome_advantages"].unsqueeze(1)
+
+            def off_policy_mask(advantages, **kwargs):
+                return GRPOTrainer.get_off_policy_mask(outcome, **kwargs)
+
+            changes = {"importance_sampling_level": "token", "get_off_policy_mask": off_policy_mask}
+
+        def forward_with_reference(*args, **kwargs):
+            logps, entropies, aux_loss = forward(*args, **kwargs)
+            if per_token:
+                self._put_reference(inputs, logps)
+            return logps, entropies, aux_loss
+
+        with replaced(self, _get_per_token_logps_and_entropies=forward_with_reference, **changes):
+            return compute_loss(model, inputs)
+
+    def _put_reference(self, inputs: dict, logps: torch.Tensor) -> None:
+        """Put the old log-probabilities in place with which TRL's token ratios become the method's, `(B, T)`."""
         if self.args.importance_sampling_level == "sequence" and "old_per_token_logps" in inputs:
-            inputs["old_per_token_logps"] = gspo_token_reference(
-                logps, inputs["old_per_token_logps"], loss_mask(inputs)
-            )
-        return logps, entropies, aux_loss
+            old = inputs["old_per_token_logps"]
+            inputs["old_per_token_logps"] = gspo_token_reference(logps, old, loss_mask(inputs))
 
-    def get_off_policy_mask(self, advantages, *args, **kwargs):
-        """TRL's off-policy sequence mask, `(B, 1)`: decided by the sign of a completion's outcome, as in GRPO."""
-        if self._loss_inputs is not None:
-            advantages = self._loss_inputs["outcome_advantages"].unsqueeze(1)
-        return GRPOTrainer.get_off_policy_mask(advantages, *args, **kwargs)
+    # Checkpoints
+
+    def _save_method(self, checkpoint):
+        Path(checkpoint, COVARIANCE_FILE).write_text(json.dumps(self.prefix_covariance.state_dict()))
+        if hasattr(self.credit_func, "state_dict"):
+            torch.save(self.credit_func.state_dict(), Path(checkpoint, STATE_FILE))
+
+    def _load_rng_state(self, checkpoint):
+        super()._load_rng_state(checkpoint)
+        if checkpoint is None:
+            return
+        covariance, state = Path(checkpoint, COVARIANCE_FILE), Path(checkpoint, STATE_FILE)
+        if covariance.exists():
+            self.prefix_covariance.load_state_dict(json.loads(covariance.read_text()))
+        if state.exists() and hasattr(self.credit_func, "load_state_dict"):
+            self.credit_func.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
 
 
 def loss_mask(inputs: dict) -> torch.Tensor:

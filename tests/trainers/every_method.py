@@ -13,6 +13,7 @@ from peft import LoraConfig
 from tempo_trl.launch.arguments import METHODS, class_of
 from tempo_trl.launch.train import end
 
+from .credit_functions import later_counts_more
 from .recording import config, parity, questions, share_of_threes, weights
 
 TREES = ("treerpo", "treerpo_entropy", "tempo on fixed trees", "tempo on entropy trees", "baseline on entropy trees")
@@ -29,13 +30,13 @@ OPTIONS = {
     "treerpo_entropy": ENTROPY,
     "tempo on fixed trees": {"rollout": "fixed", "tree_depth": 2},
     "tempo on entropy trees": {"rollout": "entropy", **ENTROPY},
-    "baseline on entropy trees": {"rollout": "entropy", "advantage_estimator": "prefix_baseline", **ENTROPY},
+    "baseline on entropy trees": {"rollout": "entropy", **ENTROPY},
 }
 
 
 def trainer_of(method: str, model: str, folder, lora: bool = False, reward=parity, dataset=None, **overrides):
     """Trainer of a method that records each scored batch in `batches`."""
-    registered = method if method in METHODS else "tempo"
+    registered = method if method in METHODS else "prefix_baseline" if "baseline" in method else "tempo"
     defaults = METHODS[registered].defaults | OPTIONS.get(method, {})
     args = config(folder, class_of(registered, "Config"), **(defaults | overrides))
 
@@ -58,7 +59,8 @@ def trainer_of(method: str, model: str, folder, lora: bool = False, reward=parit
 
     peft_config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights="gaussian") if lora else None
     torch.manual_seed(0)
-    return Recording(model, reward, args, dataset or questions(), peft_config=peft_config)
+    own = {"credit_func": later_counts_more} if method == "token_credit" else {}
+    return Recording(model, reward, args, dataset or questions(), peft_config=peft_config, **own)
 
 
 def main(model: str, folder: str, *options: str) -> None:

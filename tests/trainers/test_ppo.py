@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from tempo_trl.credit.gae import gae, mean_and_variance, moments, whiten
-from tempo_trl.methods.ppo import PPOTrainer
-from tempo_trl.methods.ppo_config import PPOConfig
+from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
 
 from .rank_matrix import reward_of, scripted
 from .recording import config, parity, questions, share_of_threes, train

@@ -7,7 +7,7 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForTokenClassification, Qwen3ForCausalLM
 
-from tempo_trl.methods.ppo_config import PPOConfig
+from tempo_trl.methods.ppo import PPOConfig
 
 from .rank_matrix import reward_of, scripted
 from .recording import config, parity, questions, share_of_threes, weights

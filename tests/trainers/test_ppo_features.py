@@ -9,8 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, Qwen3ForCausalLM
 from trl import GRPOConfig
 
 from tempo_trl.methods.critic import refuse_engines_without_a_critic
-from tempo_trl.methods.ppo import PPOTrainer
-from tempo_trl.methods.ppo_config import PPOConfig
+from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
 
 from .recording import config, questions, share_of_threes, weights
 from .test_equivalence import assert_same_weights

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tempo_trl.launch.train import end
-from tempo_trl.methods.ppo_config import PPOConfig
+from tempo_trl.methods.ppo import PPOConfig
 
 from .engines import launcher_of
 from .launching import run_ranks, run_to_its_end

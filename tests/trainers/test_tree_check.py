@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tempo_trl.tree_forward.first_batch import LARGEST_DIFFERENCE, MEAN_DIFFERENCE_HALF, PAYING_RATIO, FirstBatch
-from tempo_trl.tree_forward.mixin import State
+from tempo_trl.tree_forward.tree_pass import State
 
 from ..tree_forward.batches import random_tree_batch
 from ..tree_forward.models import model_of, trainer_of

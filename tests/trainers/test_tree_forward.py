@@ -11,7 +11,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl import GRPOLambdaConfig, PPOConfig, PPOTrainer, TEMPOConfig, TEMPOTrainer
 from tempo_trl.tree_forward.group_shuffle import keep_groups_together
-from tempo_trl.tree_forward.mixin import State
+from tempo_trl.tree_forward.tree_pass import State
 
 from ..tree_forward.models import TreeGRPOConfig, TreeGRPOTrainer, model_of, trainer_of
 from .every_method import EVERY_METHOD

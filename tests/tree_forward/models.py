@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.tree_forward.config import TreeForwardFields
-from tempo_trl.tree_forward.mixin import TreeForward
+from tempo_trl.tree_forward.tree_pass import TreeForward
 
 from ..tiny import tiny_tokenizer
 from ..trainers.recording import config, parity

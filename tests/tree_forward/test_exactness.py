@@ -5,7 +5,7 @@ import torch
 from peft import LoraConfig
 from trl import GRPOTrainer
 
-from tempo_trl.tree_forward.mixin import State
+from tempo_trl.tree_forward.tree_pass import State
 
 from .batches import random_tree_batch
 from .models import ARCHITECTURES, model_of, trainer_of

@@ -1,9 +1,7 @@
 """What every trainer here adds to TRL's `GRPOTrainer`, whatever its method: checks, clear faults, an exact resume."""
 
 import warnings
-from typing import NamedTuple
 
-import torch
 from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_config_model_id
@@ -12,39 +10,22 @@ from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import explain_a_silent_server, wait_for_server
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
-from tempo_trl.tree_forward.mixin import TreeForward
+from tempo_trl.tree_forward import TreePass
 
 
-class Scored(NamedTuple):
+class BaseTrainer(GRPOTrainer):
     """
-    A batch as the reward functions saw it.
-
-    Args:
-        prompts (`list`):
-            Prompts of this rank's completions, with what an environment has added.
-        completion_ids (`list[list[int]]`):
-            Token ids of this rank's completions, not padded.
-        rewards_per_func (`torch.Tensor` of shape `(rows of all ranks, functions)`):
-            Rewards, NaN where a function did not score.
-    """
-
-    prompts: list
-    completion_ids: list[list[int]]
-    rewards_per_func: torch.Tensor
-
-
-class BaseTrainer(TreeForward, GRPOTrainer):
-    """
-    [`~trl.GRPOTrainer`] that says early what cannot train, outlives a full disk, names a reward function that hangs
-    and a vLLM server that is gone, and goes on after a resume with the prompts of the run that never stopped; of a
-    stream (`IterableDataset`) only within its first pass, since nobody knows where that ends.
+    [`~trl.GRPOTrainer`] that refuses early what cannot train, survives a full disk, names a reward function that hangs
+    and a vLLM server that is gone, computes on the prefix tree where asked to, and resumes with the prompts that the
+    uninterrupted run would have seen; of a stream (`IterableDataset`) only within its first pass, since nobody knows
+    where that ends.
 
     A subclass sets `_config_cls`, its configuration, which has a method `check()` that raises ValueError for what
     cannot be, and `_name`, which also ends a default `output_dir`.
 
     Args:
-        model, reward_funcs, args, ...:
-            As for [`~trl.GRPOTrainer`], in the same order; `args` is an instance of `_config_cls`.
+        model, reward_funcs, args, **keywords:
+            As for [`~trl.GRPOTrainer`]; `args` is an instance of `_config_cls`.
 
     Raises:
         ValueError: if `args` is not one.
@@ -52,14 +33,7 @@ class BaseTrainer(TreeForward, GRPOTrainer):
 
     _config_cls = GRPOConfig
 
-    def __init__(
-        self,
-        model: str | PreTrainedModel,
-        reward_funcs=None,
-        args: GRPOConfig | None = None,
-        *positional,
-        **keywords,
-    ):
+    def __init__(self, model: str | PreTrainedModel, reward_funcs=None, args: GRPOConfig | None = None, **keywords):
         model_name = model if isinstance(model, str) else get_config_model_id(model.config)
         args = self._checked_config(args, model_name)
         if (rollout := self._tree_rollout(args)) is not None:
@@ -68,14 +42,12 @@ class BaseTrainer(TreeForward, GRPOTrainer):
         with warnings.catch_warnings():
             if rollout is not None:  # TRL warns of an experimental feature that the user did not ask for
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
-            super().__init__(model, reward_funcs, args, *positional, **keywords)
+            super().__init__(model, reward_funcs, args, **keywords)
         if isinstance(self.rollout_func, TreeRollout):
             check_trees_can_grow(self, self.rollout_func.grower)
         self._model_name = model_name  # for messages
         checks.check_trainer(self)
-        self._room = checks.room_for_prompts(self)  # None once a prompt did not fit: that is said once
-        self._told_of_the_disk = False
-        self._scored: Scored | None = None  # the batch at hand
+        self._tree_pass = TreePass(self, self._tree_obstacle())
 
     def _checked_config(self, args: GRPOConfig | None, model_name: str) -> GRPOConfig:
         if args is None:
@@ -87,12 +59,15 @@ class BaseTrainer(TreeForward, GRPOTrainer):
                 "GRPOConfig: change the name where you build it."
             )
         checks.check_settings(args)
-        if self._config_cls is not GRPOConfig:
-            args.check()  # again: fields can be set after the configuration was built
+        args.check()  # again: fields can be set after the configuration was built
         return args
 
     def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:
         """The rollout of a method whose completions are grown as trees; None where TRL samples them."""
+        return None
+
+    def _tree_obstacle(self) -> str | None:
+        """Why this method cannot compute on the prefix tree, if it cannot."""
         return None
 
     def _get_train_sampler(self, dataset=None):
@@ -116,19 +91,28 @@ class BaseTrainer(TreeForward, GRPOTrainer):
 
     def _tokenize_prompts(self, prompts):
         tokenized = super()._tokenize_prompts(prompts)
-        if self._room is not None and checks.warn_of_long_prompts(tokenized[0], self._room):
-            self._room = None
+        checks.warn_of_long_prompts(tokenized[0], checks.room_for_prompts(self))
         return tokenized
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         patience = self.args.ddp_timeout / 2
         with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
-            rewards_per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        self._scored = Scored(prompts, completion_ids_list, rewards_per_func)
-        return rewards_per_func
+            return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        return self._tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+
+    def _prepare_inputs(self, generation_batch):
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = self._tree_pass.whole_groups(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A disk that refuses the table does not end a run."""
+        self._tree_pass.log()
         try:
             super().log(logs, start_time)
         except OSError as error:
@@ -136,14 +120,17 @@ class BaseTrainer(TreeForward, GRPOTrainer):
                 raise
             path = faults.completions_path(self.args, self.state.global_step)
             faults.remove_if_torn(path)
-            if not self._told_of_the_disk:
-                faults.warn_of_a_refused_table(path, error)
-            self._told_of_the_disk = True
+            faults.warn_of_a_refused_table(path.parent, error)
 
     def _save_rng_state(self, output_dir):
+        if self.args.should_save:
+            self._save_method(output_dir)
         super()._save_rng_state(output_dir)
         # Rank 0 now writes trainer_state.json, which makes the checkpoint a whole one: only with every rank's files.
         self.accelerator.wait_for_everyone()
+
+    def _save_method(self, checkpoint: str) -> None:
+        """Write what a method has learned into a checkpoint, on the main process. Nothing here."""
 
 
 def _only_rollout(grows_trees: TreeRollout, given: object) -> TreeRollout:

@@ -1,0 +1,140 @@
+"""The prefix baseline: the outcome of a token against what the other completions say about the state before it."""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.prefix_baseline import baseline_tokens
+from tempo_trl.credit.prefix_covariance import PrefixCovariance
+from tempo_trl.methods.prefix_tree_method import (
+    PrefixTreeConfig,
+    PrefixTreeTrainer,
+    completion_weights,
+    with_forced_tokens,
+)
+from tempo_trl.rollout.tree import branches
+from tempo_trl.trainers.batch import Batch, Credit
+
+COVARIANCE_DEPTHS = np.array([1, 4, 16, 64, 256])  # tokens at which the learned covariance is logged
+
+
+class PrefixBaselineCredit:
+    r"""
+    Credit over the adaptive prefix baseline (ours, no paper's): $A_{i,t} = g_i - b_{i,t}$.
+
+    b is what the other completions of the group say about the state before the token
+    ([`~tempo_trl.credit.prefix_baseline.prefix_baselines`]). With a learned shrinkage the covariance is that of
+    earlier batches, so that b never looks at the reward that it is compared with. `td` are TEMPO's TD errors, for
+    comparison.
+
+    Args:
+        shrinkage (`str` or `float`):
+            `"auto"` learns how much prefixes tell; a number k is fixed, infinity is RLOO.
+        covariance ([`~tempo_trl.credit.prefix_covariance.PrefixCovariance`]):
+            What `"auto"` reads: the trainer learns it from batch to batch, and saves it.
+        leaf_weights, forced_tokens (`str`):
+            As in [`PrefixBaselineConfig`], for completions that were grown as trees.
+    """
+
+    def __init__(
+        self,
+        shrinkage: str | float,
+        covariance: PrefixCovariance,
+        leaf_weights: str = "by_branch",
+        forced_tokens: str = "keep",
+    ):
+        self.shrinkage = checked_shrinkage(shrinkage)
+        self.covariance = covariance
+        self.leaf_weights, self.forced_tokens = leaf_weights, forced_tokens
+
+    def __call__(self, batch: Batch) -> Credit:
+        width = batch.completion_ids.shape[1]
+        weights = completion_weights(batch, self.leaf_weights)
+        shrinkage = self.covariance if self.shrinkage == "auto" else self.shrinkage
+        segments = None if batch.grown is None else branches(batch.grown, width).segment
+        advantages = baseline_tokens(batch.tree, batch.outcome, width, shrinkage, segments)
+        if weights is not None:
+            advantages = advantages * (batch.num_generations * weights.float())[:, None]
+        td = credit_tokens(batch.tree, batch.outcome, width, 1.0, weights)[1]
+        return with_forced_tokens(Credit(advantages, td, weights=weights), batch, self.forced_tokens)
+
+    def learned(self) -> dict[str, float]:
+        """The covariance of rewards at some numbers of shared tokens, for the log; nothing with a fixed shrinkage."""
+        if self.shrinkage != "auto":
+            return {}
+        values = self.covariance(COVARIANCE_DEPTHS).tolist()
+        return {f"tempo/prefix_covariance_{depth}": v for depth, v in zip(COVARIANCE_DEPTHS, values, strict=True)}
+
+
+def checked_shrinkage(given: str | float) -> str | float:
+    """`"auto"`, or a number of at least 0.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        number = "auto" if given == "auto" else float(given)
+    except (TypeError, ValueError):
+        number = math.nan
+    if number != "auto" and not number >= 0:
+        raise ValueError(f"`prefix_shrinkage` must be 'auto' or a number of at least 0, got {given!r}. inf is RLOO.")
+    return number
+
+
+@dataclass
+class PrefixBaselineConfig(PrefixTreeConfig):
+    r"""
+    Configuration class for the [`PrefixBaselineTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and
+    default, those of [`~tempo_trl.methods.prefix_tree_method.PrefixTreeConfig`] (`epsilon_high` 0.28, `rollout`,
+    `leaf_weights`), and this one.
+
+    Args:
+        prefix_shrinkage (`str` or `float`, *optional*, defaults to `"auto"`):
+            Shrinkage of the baseline towards the value of the state before. `"auto"` learns from the batches before
+            how much prefixes tell; a number k is fixed, infinity is RLOO.
+    """
+
+    prefix_shrinkage: str = field(
+        default="auto",
+        metadata={"help": "Shrinkage of the prefix baseline: `auto` learns it, a number is fixed, `inf` is RLOO."},
+    )
+
+    def check(self) -> None:
+        """Raise ValueError for a shrinkage or a rollout that cannot be."""
+        super().check()
+        self.prefix_shrinkage = checked_shrinkage(self.prefix_shrinkage)
+
+
+class PrefixBaselineTrainer(PrefixTreeTrainer):
+    """
+    Trainer for the adaptive prefix baseline, which is ours. The only change with respect to [`~trl.GRPOTrainer`] is
+    the advantage: a token's outcome against what the other completions of the group say about the state before it.
+    Completions that share its prefix say more, by as much as earlier batches have shown that prefixes tell.
+
+    The policy gradient stays unbiased: the baseline of a completion never looks at its own reward. Where prefixes tell
+    nothing it is RLOO. docs/evidence.md compares it with the other methods.
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`PrefixBaselineConfig`].
+
+    Raises:
+        ValueError: if `args` is not a [`PrefixBaselineConfig`].
+
+    Note:
+        On grown trees (`rollout` other than `"iid"`) a token's whole branch is left out of its baseline, instead of
+        its completion alone: completions that share a sampled token are dependent.
+    """
+
+    _tag_names = ["trl", "prefix-baseline"]
+    _name = "Prefix_baseline"
+    _config_cls = PrefixBaselineConfig
+    method_name = "prefix_baseline"
+
+    def _credit_function(self):
+        args = self.args
+        return PrefixBaselineCredit(
+            args.prefix_shrinkage, self.prefix_covariance, args.leaf_weights, args.forced_tokens
+        )

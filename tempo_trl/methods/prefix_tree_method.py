@@ -1,0 +1,106 @@
+"""What TEMPO and the prefix baseline share: completions sampled independently, or grown as trees of either shape."""
+
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from tempo_trl.rollout import grown
+from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.rollout.tree import LEAF_WEIGHTS, branches
+from tempo_trl.trainers import checks
+from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
+
+ROLLOUTS = ("iid", "fixed", "entropy")
+
+
+@dataclass
+class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
+    """
+    Configuration of a method that reads credit off prefix trees: every field of [`~trl.GRPOConfig`], with its meaning
+    and default, except for those below.
+
+    Args:
+        epsilon_high (`float`, *optional*, defaults to `0.28`):
+            Upper clipping bound of the importance ratio. "Policy clipping parameter: 0.28, 0.2" (table 2 of
+            https://huggingface.co/papers/2509.18314); TRL's default is the value of `epsilon`, 0.2.
+        rollout (`str`, *optional*, defaults to `"iid"`):
+            How the completions of a prompt are sampled to train on: `"iid"` independently, as TRL does, or grown as a
+            tree that splits at `"fixed"` lengths or by `"entropy"` ([`~tempo_trl.rollout.config.FixedTreeFields`],
+            [`~tempo_trl.rollout.config.EntropyTreeFields`]).
+        leaf_weights (`str`, *optional*, defaults to `"by_branch"`):
+            Weight of each completion of a grown tree in the prefix values, and in the loss. `"by_branch"` gives every
+            child of a node equal weight, `"uniform"` every leaf. The same for `rollout="iid"`.
+    """
+
+    epsilon_high: float | None = field(
+        default=0.28,
+        metadata={
+            "help": "Upper-bound epsilon value for clipping. The TEMPO paper uses 0.28 above and 0.2 (`epsilon`) "
+            "below. If None, it is the value of `epsilon`, as in GRPOConfig."
+        },
+    )
+    rollout: str = field(
+        default="iid",
+        metadata={"help": "How completions are sampled: `iid`, or as a tree that splits `fixed` or by `entropy`."},
+    )
+    leaf_weights: str = field(
+        default="by_branch",
+        metadata={
+            "help": "Equal weight in a grown tree for all children of a node (`by_branch`) or all leaves (`uniform`)."
+        },
+    )
+
+    def check(self) -> None:
+        """Raise ValueError for a rollout that cannot be."""
+        super().check()
+        for name, known in {"rollout": ROLLOUTS, "leaf_weights": LEAF_WEIGHTS}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"`{name}` must be one of {known}, got {getattr(self, name)!r}.")
+        if self.rollout == "fixed":
+            self.check_fixed_tree()
+        if self.rollout == "entropy":
+            self.check_entropy_tree()
+
+
+class PrefixTreeTrainer(TokenCreditTrainer):
+    """A trainer with a [`PrefixTreeConfig`]: it grows trees where asked to, and warns where no completions part."""
+
+    _config_cls = PrefixTreeConfig
+
+    def _tree_rollout(self, args):
+        grow = {"fixed": grown.fixed, "entropy": grown.entropy}.get(args.rollout)
+        return grow and grow(args)
+
+    def _learned_metrics(self):
+        return super()._learned_metrics() | getattr(self.credit_func, "learned", dict)()
+
+    def _log_credit(self, batch, *args):
+        totals = super()._log_credit(batch, *args)
+        if batch.training and self.state.global_step == 0 and self.accelerator.is_main_process:
+            checks.warn_of_a_first_batch_without_branches(totals)
+        return totals
+
+
+def completion_weights(batch: Batch, leaf_weights: str) -> torch.Tensor | None:
+    """Weights of the completions in their group, `(R,)`; None where all weigh the same."""
+    return None if batch.grown is None else grown.row_weights(batch.grown, leaf_weights)
+
+
+def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
+    """
+    The credit on grown trees with forced tokens, which were not drawn from the policy, reweighted or out of the loss.
+
+    Args:
+        credit ([`Credit`]): Credit of the batch.
+        batch ([`Batch`]): The batch; one that was not grown as trees has no forced tokens.
+        forced_tokens (`str`): As in [`~tempo_trl.rollout.config.EntropyTreeFields`].
+    """
+    if batch.grown is None or forced_tokens == "keep":
+        return credit
+    ratio = branches(batch.grown, batch.completion_ids.shape[1]).forced_ratio
+    if forced_tokens == "reweight":
+        return replace(credit, advantages=credit.advantages * ratio)
+    kept = ratio == 1
+    return replace(credit, loss_mask=kept if credit.loss_mask is None else credit.loss_mask & kept)

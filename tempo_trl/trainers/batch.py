@@ -1,0 +1,264 @@
+"""The seam between TRL's loop and a method: a scored [`Batch`] of whole groups goes in, [`Credit`] comes out."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+from tempo_trl.credit.advantages import prefix_tree
+from tempo_trl.credit.prefix_covariance import PairStatistics, pair_statistics
+from tempo_trl.credit.prefix_tree import PrefixTree
+from tempo_trl.rollout.tree import GrownTree
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """
+    A scored batch of whole groups, as a credit function sees it. Every tensor is on the CPU.
+
+    R rows are completions; `num_generations` adjacent rows are a group. A group that lies on several ranks is whole on
+    each of them.
+
+    Args:
+        completion_ids (`torch.Tensor` of shape `(R, T)`, int64):
+            Token ids, right-padded. Padding is never read.
+        lengths (`torch.Tensor` of shape `(R,)`, int64):
+            True lengths in tokens.
+        rewards (`torch.Tensor` of shape `(R,)`):
+            TRL's weighted sum of the reward functions, NaN where none of them scored the completion.
+        rewards_per_func (`torch.Tensor` of shape `(R, F)`):
+            Reward of each function, unweighted, NaN where it did not score.
+        outcome (`torch.Tensor` of shape `(R,)`):
+            GRPO's advantage as TRL computed it, NaN where unscorable.
+        num_generations (`int`):
+            Rows in a group.
+        prompts (`torch.Tensor` of shape `(R,)`, int64):
+            Equal where the state before the first token is equal ([`~tempo_trl.trainers.prompts.prompt_keys`]).
+        loss_mask (`torch.Tensor` of shape `(R, T)`, bool):
+            Tokens of the loss: inside a completion, sampled by the policy, and not masked as truncated.
+        turns (`torch.Tensor` of shape `(R, T)`, int64):
+            Index of the assistant turn that a token belongs to, from 0 on; -1 on tokens of tools and environments and
+            on padding.
+        columns (`dict[str, list]`):
+            The dataset's columns of each row, the prompt among them.
+        training (`bool`):
+            False in evaluation.
+        owned (`torch.Tensor` of shape `(R,)`, bool):
+            Rows of groups that begin on this rank. Each row of the whole batch is owned on one rank: sums that are
+            added up over ranks go over these.
+        logps (`torch.Tensor` of shape `(R, T)`, *optional*):
+            Log-probabilities of the tokens under the policy that sampled them, where TRL computed them (several
+            updates per generation, or vLLM).
+        entropies (`torch.Tensor` of shape `(R, T)`, *optional*):
+            Entropies in nats of the distributions that the tokens were sampled from, where TRL's own forward pass over
+            them gives `logps`.
+        grown (`list[GrownTree]`, *optional*):
+            The trees that the completions were grown as, one per group; None for independent samples.
+    """
+
+    completion_ids: torch.Tensor
+    lengths: torch.Tensor
+    rewards: torch.Tensor
+    rewards_per_func: torch.Tensor
+    outcome: torch.Tensor
+    num_generations: int
+    prompts: torch.Tensor
+    loss_mask: torch.Tensor
+    turns: torch.Tensor
+    columns: dict[str, list]
+    training: bool
+    owned: torch.Tensor
+    logps: torch.Tensor | None = None
+    entropies: torch.Tensor | None = None
+    grown: list[GrownTree] | None = None
+
+    @cached_property
+    def tree(self) -> PrefixTree:
+        """The prefix trees of the groups."""
+        return prefix_tree(self.completion_ids, self.lengths, self.num_generations, self.prompts)
+
+    @property
+    def owned_groups(self) -> slice:
+        """The groups that begin on this rank."""
+        rows = self.owned.nonzero().flatten()
+        if not len(rows):
+            return slice(0, 0)
+        return slice(int(rows[0]) // self.num_generations, int(rows[-1]) // self.num_generations + 1)
+
+    @cached_property
+    def pairs(self) -> PairStatistics:
+        """Statistics of the pairs of owned completions, which add up over ranks; a repeated leaf makes no pair."""
+        outcome = self.outcome.masked_fill(~self.owned, torch.nan)
+        if self.grown is not None:
+            repeated = [leaf in tree.rows[:row] for tree in self.grown for row, leaf in enumerate(tree.rows)]
+            outcome = outcome.masked_fill(torch.tensor(repeated), torch.nan)
+        return pair_statistics(self.tree, outcome)
+
+
+@dataclass(frozen=True, eq=False)
+class Credit:
+    """
+    What a method makes of a [`Batch`].
+
+    Args:
+        advantages (`torch.Tensor` of shape `(R, T)` or `(R,)`):
+            Advantage of each token, or one per completion as in GRPO. Values on tokens outside the loss are not read.
+            On completions that no reward function scored NaN counts as 0.
+        td (`torch.Tensor` of shape `(R, T)`, *optional*):
+            What the method adds to the outcome, for metrics, report and recorded trees; `advantages` less the outcome
+            if unset. It does not train.
+        metrics (`dict[str, tuple[float, float]]`, *optional*):
+            Name to (numerator, denominator). Both are summed over ranks, so sum over `batch.owned` rows; their ratio
+            is logged under the name.
+        loss_mask (`torch.Tensor` of shape `(R, T)`, bool, *optional*):
+            False takes a token out of the loss.
+        weights (`torch.Tensor` of shape `(R,)`, *optional*):
+            Weights of the completions in their group's prefix values, adding up to 1 per group, for recorded trees;
+            equal ones if unset.
+        statistics (`object`, *optional*):
+            What a method with a memory learns from this batch. In training the trainer gathers it from all ranks and
+            calls the method's `update(list)` with the same list on every rank.
+    """
+
+    advantages: torch.Tensor
+    td: torch.Tensor | None = None
+    metrics: dict[str, tuple[float, float]] = field(default_factory=dict)
+    loss_mask: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
+    statistics: Any = None
+
+    def rows(self, own: slice, width: int) -> "Credit":
+        """The credit of some rows, in their first `width` columns."""
+        cut = {
+            name: None if value is None else value[own, :width] if value.ndim == 2 else value[own]
+            for name in ("advantages", "td", "loss_mask", "weights")
+            for value in [getattr(self, name)]
+        }
+        return replace(self, **cut)
+
+
+def checked(given: Any, batch: Batch) -> Credit:
+    """
+    What a credit function returned, as the [`Credit`] that trains: float32 on the CPU, finite, with `td`.
+
+    Raises:
+        ValueError: if it is neither a tensor nor a [`Credit`], has a wrong shape, or NaN or infinity on loss tokens.
+    """
+    credit = given if isinstance(given, Credit) else Credit(given)
+    advantages = _float_tensor("advantages", credit.advantages, batch, per_completion=True)
+    per_token = advantages if advantages.ndim == 2 else advantages[:, None].expand(batch.completion_ids.shape)
+    _refuse_what_is_not_finite(per_token, batch)
+    td = per_token - batch.outcome.nan_to_num(0.0)[:, None] if credit.td is None else credit.td
+    td = _float_tensor("td", td, batch).nan_to_num(0.0, 0.0, 0.0)
+    mask = credit.loss_mask
+    if mask is not None:
+        mask = _float_tensor("loss_mask", mask, batch).bool()
+    return replace(credit, advantages=torch.where(advantages.isfinite(), advantages, 0.0), td=td, loss_mask=mask)
+
+
+def _float_tensor(name: str, value: Any, batch: Batch, per_completion: bool = False) -> torch.Tensor:
+    rows, width = batch.completion_ids.shape
+    shapes = {(rows, width), (rows,)} if per_completion else {(rows, width)}
+    if not isinstance(value, torch.Tensor) or tuple(value.shape) not in shapes:
+        got = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
+        raise ValueError(
+            f"`{name}` must be a tensor of shape ({rows}, {width}), one number per token of `batch.completion_ids`"
+            f"{f', or ({rows},), one per completion' if per_completion else ''}; got {got}."
+        )
+    if value.is_complex():
+        raise ValueError(f"`{name}` must hold real numbers, got dtype {value.dtype}.")
+    return value.detach().to("cpu", torch.float32)
+
+
+def _refuse_what_is_not_finite(advantages: torch.Tensor, batch: Batch) -> None:
+    """Raise ValueError for NaN and infinity on tokens of the loss, but for NaN where a completion is unscorable."""
+    unscorable = batch.rewards.isnan()[:, None] & advantages.isnan()
+    wrong = batch.loss_mask & ~advantages.isfinite() & ~unscorable
+    if wrong.any():
+        row, column = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"`advantages` must be finite on every token of the loss (`batch.loss_mask`), got {int(wrong.sum())} "
+            f"numbers that are not, the first at row {row}, token {column}: {advantages[row, column].item()}."
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    Where the rows of this rank lie among those of all ranks, and among the whole groups that they belong to.
+
+    Args:
+        near (`slice`): The rows of all ranks that share a group with one of this rank's.
+        own (`slice`): Of these, the rows of this rank.
+        owned (`torch.Tensor` of shape `(R,)`, bool): Of these, the rows of groups that begin on this rank.
+        straddles (`bool`): Whether groups lie on several ranks: the same on all of them, whatever the data.
+    """
+
+    near: slice
+    own: slice
+    owned: torch.Tensor
+    straddles: bool
+
+    @classmethod
+    def of(cls, rank: int, rows: int, num_generations: int) -> "Place":
+        """That of a rank with so many rows: ranks hold equally many, rank after rank in sampler order."""
+        begin, end = rank * rows, (rank + 1) * rows
+        first, last = begin // num_generations, -(-end // num_generations)
+        near = slice(first * num_generations, last * num_generations)
+        groups = torch.arange(first, last).repeat_interleave(num_generations) * num_generations
+        own, owned = slice(begin - near.start, end - near.start), (groups >= begin) & (groups < end)
+        return cls(near, own, owned, rows % num_generations != 0)
+
+
+def gather_near(
+    accelerator: Accelerator, place: Place, tensors: dict[str, torch.Tensor], rows: list[dict]
+) -> tuple[dict[str, torch.Tensor], list[dict]]:
+    """
+    The rows of whole groups, from those of this rank. All ranks communicate, or none does ([`Place`]).
+
+    Args:
+        accelerator (`Accelerator`):
+            The trainer's.
+        place ([`Place`]):
+            Of this rank's rows.
+        tensors (`dict[str, torch.Tensor]`):
+            Tensors of shape `(B,)` or `(B, T)` on the accelerator's device, under the same names on all ranks. The
+            latter are padded to the longest completion of all ranks.
+        rows (`list[dict]`):
+            The dataset's B rows.
+
+    Returns:
+        Tensors on the CPU, and rows of the dataset.
+    """
+    if not place.straddles:
+        return {name: value.cpu() for name, value in tensors.items()}, rows
+    near = {}
+    for name, value in tensors.items():
+        if value.ndim == 2:
+            value = accelerator.pad_across_processes(value, dim=1, pad_index=-1 if name == "turns" else 0)
+        near[name] = accelerator.gather(value)[place.near].cpu()
+    return near, gather_object(rows)[place.near]
+
+
+def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int) -> torch.Tensor:
+    """
+    The assistant turn of each token, `(B, width)`, int64: -1 on tokens of tools and environments and on padding.
+
+    Args:
+        lengths (`torch.Tensor` of shape `(B,)`):
+            True lengths in tokens.
+        sampled (`list[list[int]]`, *optional*):
+            1 for each token of a completion that the policy sampled, 0 for one of a tool or an environment, which ends
+            a turn. All are sampled if unset.
+        width (`int`):
+            Columns of the result.
+    """
+    turns = torch.full((len(lengths), width), -1)
+    for row, length in enumerate(lengths.tolist()):
+        own = torch.ones(length, dtype=torch.int64) if sampled is None else torch.tensor(sampled[row][:length])
+        begins = own.diff(prepend=own.new_zeros(1)) == 1
+        turns[row, :length] = torch.where(own == 1, begins.cumsum(0) - 1, -1)
+    return turns

@@ -1,0 +1,120 @@
+"""Credit functions of a user, good and bad, and one rank of a run with them.
+
+`torchrun --nproc_per_node 2 -m tests.trainers.credit_functions MODEL FOLDER NAME [key=value ...]` trains with the
+function of that name and writes what the rank saw to FOLDER/rank{r}.pt.
+"""
+
+import ast
+import os
+import sys
+
+import torch
+
+from tempo_trl import Batch, Credit, TokenCreditConfig, TokenCreditTrainer
+from tempo_trl.launch.train import end
+
+from .recording import config, picky, questions, share_of_threes, weights
+
+RANK = int(os.environ.get("RANK", "0"))
+
+
+def grpo(batch: Batch) -> torch.Tensor:
+    return batch.outcome
+
+
+def spread(batch: Batch) -> torch.Tensor:
+    return batch.outcome.nan_to_num(0.0)[:, None].expand(batch.completion_ids.shape)
+
+
+def later_counts_more(batch: Batch) -> Credit:
+    place = torch.arange(batch.completion_ids.shape[1]) / batch.lengths[:, None]
+    owned = batch.owned.float()
+    metrics = {"mine/length": ((batch.lengths * owned).sum().item(), owned.sum().item())}
+    return Credit(spread(batch) * (0.5 + place), metrics=metrics)
+
+
+def unread_outside_of_the_loss(batch: Batch) -> torch.Tensor:
+    return torch.where(batch.loss_mask, spread(batch), torch.nan)
+
+
+def one_column_short(batch: Batch) -> torch.Tensor:
+    return spread(batch)[:, 1:]
+
+
+def lists(batch: Batch) -> list:
+    return spread(batch).tolist()
+
+
+def not_a_number(batch: Batch) -> torch.Tensor:
+    advantages = spread(batch).clone()
+    advantages[1, 2] = torch.nan
+    return advantages
+
+
+def infinite(batch: Batch) -> torch.Tensor:
+    return spread(batch) / 0.0 if RANK == 0 else spread(batch)
+
+
+def raises(batch: Batch) -> torch.Tensor:
+    if int(os.environ.get("WORLD_SIZE", "1")) - 1 == RANK:  # one rank alone
+        raise KeyError("segment")
+    return spread(batch)
+
+
+class RunningMean:
+    """Centres credit on the mean length so far: a method with a memory, alike on all ranks."""
+
+    def __init__(self):
+        self.total, self.count, self.updates = 0.0, 0, 0
+
+    def __call__(self, batch: Batch) -> Credit:
+        seen = batch.lengths[batch.owned]
+        scale = self.total / self.count if self.count else 1.0
+        return Credit(spread(batch) * scale, statistics=(seen.sum().item(), len(seen)))
+
+    def update(self, statistics: list) -> None:
+        self.total += sum(total for total, _ in statistics)
+        self.count += sum(count for _, count in statistics)
+        self.updates += 1
+
+    def state_dict(self) -> dict:
+        return {"total": self.total, "count": self.count, "updates": self.updates}
+
+    def load_state_dict(self, state: dict) -> None:
+        vars(self).update(state)
+
+
+class Watching:
+    """Keeps every batch that it sees, and credits as GRPO does."""
+
+    def __init__(self):
+        self.batches: list[Batch] = []
+
+    def __call__(self, batch: Batch) -> torch.Tensor:
+        self.batches.append(batch)
+        return batch.outcome
+
+
+def main(model: str, folder: str, name: str, *options: str) -> None:
+    overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
+    function = globals()[name]
+    function = function() if isinstance(function, type) else function
+    args = config(folder, TokenCreditConfig, **overrides)
+    dataset = questions().add_column("difficulty", list(range(8)))
+    trainer = TokenCreditTrainer(
+        model, [share_of_threes, picky], args, dataset, eval_dataset=dataset.select(range(3)), credit_func=function
+    )
+    seen = {"error": None}
+    try:
+        trainer.train()
+    except (ValueError, RuntimeError) as error:
+        seen["error"] = (type(error).__name__, str(error))
+    seen |= {"weights": weights(trainer), "history": trainer.state.log_history}
+    seen |= {"state": getattr(function, "state_dict", dict)()}
+    seen |= {"batches": [vars(batch) for batch in getattr(function, "batches", [])]}
+    torch.save(seen, f"{folder}/rank{RANK}.pt")
+    end(trainer)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

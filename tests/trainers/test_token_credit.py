@@ -1,0 +1,250 @@
+"""The seam: a credit function of a user on TRL's loop."""
+
+import inspect
+
+import pandas as pd
+import pytest
+import torch
+from trl import GRPOConfig, GRPOTrainer
+
+import tempo_trl
+from tempo_trl import TEMPOConfig, TEMPOTrainer, TokenCreditConfig, TokenCreditTrainer
+from tempo_trl.methods.tempo import tempo_credit
+from tempo_trl.report import read_trees
+
+from . import credit_functions as functions
+from .launching import run_ranks, torchrun
+from .recording import config, parity, picky, questions, share_of_threes, train, weights
+from .test_equivalence import assert_same_weights
+from .test_features import ToolTrainer, double, scripted_rollout
+
+TRAINERS = [name for name in tempo_trl.__all__ if name.endswith("Trainer")]
+EVALUATION = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 6, "num_generations_eval": 3}
+
+
+def run(model, folder, credit_func, cls=TokenCreditTrainer, **overrides):
+    keywords = overrides.pop("trainer", {}) | {"credit_func": credit_func}
+    return train(model, folder, cls=cls, config_cls=TokenCreditConfig, trainer=keywords, **overrides)
+
+
+@pytest.mark.parametrize("credit_func", [functions.grpo, functions.spread])
+def test_the_outcome_as_credit_is_grpo(credit_func, tiny_model, tmp_path):
+    stock = train(tiny_model, tmp_path / "a", cls=GRPOTrainer, config_cls=GRPOConfig)
+    assert_same_weights(run(tiny_model, tmp_path / "b", credit_func), stock)
+
+
+def test_tempos_credit_as_a_function_of_the_user_is_tempo(tiny_model, tmp_path):
+    ours = train(tiny_model, tmp_path / "a", cls=TEMPOTrainer, reward_funcs=[parity, picky], epsilon_high=None)
+    theirs = run(tiny_model, tmp_path / "b", tempo_credit, reward_funcs=[parity, picky])
+    assert_same_weights(theirs, ours)
+
+
+def test_credit_moves_the_weights(tiny_model, tmp_path):
+    stock = weights(run(tiny_model, tmp_path / "a", functions.grpo))
+    moved = weights(run(tiny_model, tmp_path / "b", functions.later_counts_more))
+    assert any(not torch.equal(moved[name], stock[name]) for name in stock)
+
+
+def test_values_outside_of_the_loss_are_never_read(tiny_model, tmp_path):
+    options = {"trainer": {"rollout_func": scripted_rollout}, "reward_funcs": share_of_threes}
+    finite = run(tiny_model, tmp_path / "a", functions.spread, **options | {"trainer": dict(options["trainer"])})
+    holes = run(tiny_model, tmp_path / "b", functions.unread_outside_of_the_loss, **options)
+    assert_same_weights(holes, finite)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (functions.one_column_short, ValueError, r"one_column_short failed: `advantages` must be a tensor of shape"),
+        (functions.lists, ValueError, r"lists failed: `advantages` must be .*; got list"),
+        (functions.not_a_number, ValueError, r"not_a_number failed: .*got 1 numbers .* row 1, token 2: nan"),
+        (functions.infinite, ValueError, r"infinite failed: `advantages` must be finite on every token of the loss"),
+        (functions.raises, RuntimeError, r"raises raised KeyError: 'segment' \(on rank 0\)"),
+    ],
+)
+def test_a_credit_function_that_fails_is_named_with_what_was_expected(function, error, message, tiny_model, tmp_path):
+    with pytest.raises(error, match=rf"`credit_func` {message}"):
+        run(tiny_model, tmp_path, function, reward_funcs=share_of_threes)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("raises", "RuntimeError"), ("infinite", "ValueError")])
+def test_a_function_that_fails_on_one_rank_ends_the_run_on_all(name, kind, tiny_model, tmp_path):
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, name)
+    assert ranks[0]["error"] == ranks[1]["error"]
+    assert ranks[0]["error"][0] == kind
+    assert name in ranks[0]["error"][1]
+
+
+def test_a_checkpoint_from_before_the_failure_resumes(tiny_model, tmp_path):
+    calls = []
+
+    def fails_at_last(batch):
+        calls.append(1)
+        return functions.spread(batch) if len(calls) < 3 else None
+
+    saving = {"save_strategy": "steps", "save_steps": 1}
+    with pytest.raises(ValueError, match="got NoneType"):
+        run(tiny_model, tmp_path / "a", fails_at_last, **saving)
+    args = config(tmp_path / "a", TokenCreditConfig, **saving)
+    resumed = TokenCreditTrainer(tiny_model, parity, args, questions(), credit_func=functions.spread)
+    resumed.train(resume_from_checkpoint=True)
+    assert_same_weights(resumed, run(tiny_model, tmp_path / "b", functions.spread))
+
+
+def test_metrics_are_ratios_of_sums(tiny_model, tmp_path):
+    trainer = run(tiny_model, tmp_path, functions.later_counts_more)
+    for entry in trainer.state.log_history[:-1]:
+        assert entry["mine/length"] == pytest.approx(entry["completions/mean_length"])
+
+
+def test_a_method_with_a_memory_goes_on_where_it_was(tiny_model, tmp_path):
+    saving = {"save_strategy": "steps", "save_steps": 1}
+    whole = functions.RunningMean()
+    expected = run(tiny_model, tmp_path / "whole", whole, **saving)
+    assert whole.updates == 3
+    memory = functions.RunningMean()
+    args = config(tmp_path / "whole", TokenCreditConfig, **saving)
+    resumed = TokenCreditTrainer(tiny_model, parity, args, questions(), credit_func=memory)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
+    assert memory.state_dict() == whole.state_dict()
+    assert_same_weights(resumed, expected)
+
+
+@pytest.mark.parametrize("rows", [6, 8])  # groups of four: split over the ranks, and inside them
+def test_two_ranks_see_whole_groups_and_learn_alike(rows, tiny_model, tmp_path):
+    options = (f"per_device_train_batch_size={rows}", "max_steps=2", *(f"{k}={v!r}" for k, v in EVALUATION.items()))
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options)
+    for first, second in zip(ranks[0]["batches"], ranks[1]["batches"], strict=True):
+        assert first["training"] == second["training"]
+        size = first["num_generations"]
+        for batch in (first, second):
+            assert len(batch["completion_ids"]) % size == 0
+            groups = [batch["columns"]["difficulty"][k : k + size] for k in range(0, len(batch["lengths"]), size)]
+            assert all(len(set(group)) == 1 for group in groups)  # one prompt each, its columns with it
+            inside = torch.arange(batch["completion_ids"].shape[1]) < batch["lengths"][:, None]
+            assert torch.equal(batch["loss_mask"], inside)
+            assert torch.equal(batch["turns"], torch.where(inside, 0, -1))
+            assert len(batch["prompts"].view(-1, size).unique()) == len(batch["lengths"]) // size
+        owned = [batch["lengths"][batch["owned"]] for batch in (first, second)]
+        assert len(owned[0]) + len(owned[1]) == (2 * rows if first["training"] else 9 + 9 % 2)
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "RunningMean", *options)
+    assert ranks[0]["state"] == ranks[1]["state"]
+    assert ranks[0]["state"]["count"] == 2 * 2 * rows
+
+
+def test_a_tool_run_of_two_turns_says_whose_every_token_is(tiny_model, tmp_path):
+    watching = functions.Watching()
+    trainer = run(
+        tiny_model,
+        tmp_path,
+        watching,
+        cls=type("ToolCreditTrainer", (TokenCreditTrainer,), {"_generate_single_turn": _scripted_turns}),
+        dataset=questions(conversational=True),
+        max_completion_length=200,
+        max_steps=1,
+        trainer={"tools": [double]},
+    )
+    batch = watching.batches[0]
+    decode = trainer.processing_class.decode
+    for ids, turns, length in zip(batch.completion_ids, batch.turns, batch.lengths.tolist(), strict=True):
+        assert "double" in decode(ids[turns == 0])
+        assert decode(ids[turns == 1]).startswith("It is 8") or decode(ids[turns == 1]).startswith("It is 9")
+        assert "<tool_response>" in decode(ids[:length][turns[:length] == -1])
+        assert (turns[length:] == -1).all()
+    assert torch.equal(batch.loss_mask, batch.turns >= 0)
+    assert batch.columns["prompt"][0] == [{"role": "user", "content": batch.columns["prompt"][0][0]["content"]}]
+
+
+_scripted_turns = ToolTrainer._generate_single_turn
+TokenCreditTrainer.call = ToolTrainer.call
+
+
+def test_environment_tokens_of_a_rollout_end_a_turn(tiny_model, tmp_path):
+    watching = functions.Watching()
+    run(tiny_model, tmp_path, watching, max_steps=1, trainer={"rollout_func": scripted_rollout})
+    assert watching.batches[0].turns[2].tolist() == [0, 0, -1, 1, 1, 1]
+    assert watching.batches[0].loss_mask[0].tolist() == [True, True, False, True, True, False]
+
+
+def test_log_probabilities_and_entropies_are_there_where_trl_computed_them(tiny_model, tmp_path):
+    once, twice = functions.Watching(), functions.Watching()
+    run(tiny_model, tmp_path / "a", once, max_steps=2, **EVALUATION, trainer={"eval_dataset": questions(2)})
+    assert all(batch.logps is None and batch.entropies is None for batch in once.batches)
+    assert {batch.training for batch in once.batches} == {True, False}
+    options = {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "max_steps": 2, "temperature": 0.7}
+    trainer = run(tiny_model, tmp_path / "b", twice, **options)
+    batch = twice.batches[0]
+    assert batch.logps.shape == batch.entropies.shape == batch.completion_ids.shape
+    assert (batch.logps[batch.loss_mask] <= 0).all() and (batch.entropies[batch.loss_mask] >= 0).all()
+    # Of the untrained model: recomputed without the trainer, at the sampling temperature.
+    model = trainer.model.from_pretrained(tiny_model)
+    prompts = [trainer.processing_class(text)["input_ids"] for text in batch.columns["prompt"]]
+    row, length = 0, batch.lengths[0].item()
+    ids = torch.tensor([[*prompts[row], *batch.completion_ids[row, :length].tolist()]])
+    logits = model(ids).logits[0, -length - 1 : -1] / 0.7
+    distribution = torch.distributions.Categorical(logits=logits)
+    torch.testing.assert_close(
+        batch.logps[row, :length], distribution.log_prob(ids[0, -length:]), rtol=1e-3, atol=1e-4
+    )
+    torch.testing.assert_close(batch.entropies[row, :length], distribution.entropy(), rtol=1e-3, atol=1e-4)
+
+
+def test_every_run_records_trees_table_and_metrics(tiny_model, tmp_path):
+    trainer = run(
+        tiny_model, tmp_path, functions.later_counts_more, reward_funcs=share_of_threes, log_completions=True
+    )
+    trees = read_trees(tmp_path)
+    assert len(trees) == 8
+    row = trees.iloc[0]
+    assert row["td_errors"] == pytest.approx(row["advantages"] - row["outcome"], abs=1e-6)
+    assert {"tempo/td_share", "tempo/branch_nodes", "tempo/prefix_explained"} <= set(trainer.state.log_history[0])
+    table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
+    assert {"td_share", "branch_tokens", "advantage"} <= set(table.columns)
+
+
+def test_a_credit_function_is_asked_for_where_there_is_none_and_refused_where_a_method_has_its_own(
+    tiny_model, tmp_path
+):
+    with pytest.raises(ValueError, match=r"`credit_func` must be a function .* got None"):
+        TokenCreditTrainer(tiny_model, parity, config(tmp_path, TokenCreditConfig), questions())
+    with pytest.raises(ValueError, match=r"TEMPOTrainer brings its own credit"):
+        TEMPOTrainer(tiny_model, parity, config(tmp_path), questions(), credit_func=functions.grpo)
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_signatures_name_trls_parameters_in_trls_order(name):
+    theirs = list(inspect.signature(GRPOTrainer).parameters)
+    ours = list(inspect.signature(getattr(tempo_trl, name)).parameters)
+    assert ours == theirs + (["credit_func"] if name == "TokenCreditTrainer" else [])
+    explicit = list(inspect.signature(getattr(tempo_trl, name).__init__).parameters)
+    assert explicit == ["self", *theirs, "credit_func"]  # for editors, which read the source
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_off_policy_mask_is_a_static_method_as_trls_is(name):
+    cls = getattr(tempo_trl, name)
+    assert isinstance(inspect.getattr_static(cls, "get_off_policy_mask"), staticmethod)
+    logps, mask = torch.zeros(2, 3), torch.ones(2, 3)
+    assert cls.get_off_policy_mask(torch.ones(2, 1), logps, logps, mask, 0.1).tolist() == [[1.0], [1.0]]
+
+
+def test_no_trl_method_is_overridden_twice_in_a_hierarchy():
+    for name in TRAINERS:
+        ours = [cls for cls in getattr(tempo_trl, name).__mro__ if cls.__module__.startswith("tempo_trl")]
+        for method in vars(GRPOTrainer) | {"_save_rng_state": 0, "_load_rng_state": 0}:
+            defining = [cls.__name__ for cls in ours if method in vars(cls)]
+            allowed = 2 if method in ("__init__", "__doc__", "__module__", "_name", "_tag_names", "_paper") else 1
+            assert len(defining) <= allowed or method.startswith(("_name", "_tag", "_paper", "__")), (method, defining)
+
+
+def test_the_old_spelling_of_the_prefix_baseline_warns_and_works(tiny_model, tmp_path):
+    with pytest.warns(FutureWarning, match=r"deprecated.*PrefixBaselineTrainer"):
+        args = config(tmp_path / "a", TEMPOConfig, advantage_estimator="prefix_baseline")
+    old = TEMPOTrainer(tiny_model, parity, args, questions())
+    old.train()
+    new = tempo_trl.PrefixBaselineTrainer(
+        tiny_model, parity, config(tmp_path / "b", tempo_trl.PrefixBaselineConfig), questions()
+    )
+    new.train()
+    assert_same_weights(old, new)
+    assert old.method_name == new.method_name == "prefix_baseline"
