@@ -12,7 +12,7 @@ from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import explain_a_silent_server, wait_for_server
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
-from tempo_trl.tree_forward.mixin import TreeForward
+from tempo_trl.tree_forward import TreeForward
 
 
 class Scored(NamedTuple):
