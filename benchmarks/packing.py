@@ -29,10 +29,13 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.demo.policy import character_tokenizer
-from tempo_trl.tree_forward import pack_rows
-from tempo_trl.tree_forward.config import TreeForwardFields
+from tempo_trl.tree_forward import TreeForward, TreeForwardFields, pack_rows
 from tempo_trl.tree_forward.first_batch import PAYING_RATIO
+<<<<<<< HEAD
 from tempo_trl.tree_forward.tree_pass import State, TreeForward
+=======
+from tempo_trl.tree_forward.tree_pass import State
+>>>>>>> tree
 
 VOCABULARY = 1024
 PAIRS = 3
@@ -118,7 +121,7 @@ def token_ratio(batch: dict[str, torch.Tensor]) -> float:
 
 
 def loss_of(trainer: TreeGRPOTrainer, batch: dict, state: State) -> torch.Tensor:
-    trainer._tree_state = state
+    trainer.tree_pass.state = state
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     trainer.model.zero_grad()
@@ -180,7 +183,7 @@ def largest_difference(trainer: TreeGRPOTrainer, batch: dict) -> float:
     ids, masks = (torch.cat([batch[f"prompt_{x}"], batch[f"completion_{x}"]], dim=1) for x in ("ids", "mask"))
     logps = []
     for state in (State.OFF, State.IN_USE):
-        trainer._tree_state = state
+        trainer.tree_pass.state = state
         with torch.no_grad():
             width = batch["completion_ids"].shape[1]
             logps.append(trainer._get_per_token_logps_and_entropies(trainer.model, ids, masks, width)[0])

@@ -15,15 +15,15 @@ from trl.trainer.utils import FusedCausalLMOutput, add_fused_lm_head, shuffle_se
 from tempo_trl.tree_forward.tree_attention import IMPLEMENTATION
 from tempo_trl.tree_forward.tree_pass import OF_TEXT
 
-from .packing.models import model_of
 from .tiny import tiny_model_config
+from .tree_forward.models import model_of
 
 
 def test_the_pass_takes_rows_a_width_and_what_of_images_is_none_without_them():
     parameters = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies).parameters
     names = list(parameters)
     assert names[:5] == ["self", "model", "input_ids", "attention_mask", "logits_to_keep"]
-    assert tuple(names[5:8]) == OF_TEXT, "TreeForward passes these on by place, and takes what follows for images"
+    assert tuple(names[5:8]) == OF_TEXT, "TreePass passes these on by place, and takes what follows for images"
     assert all(parameters[name].default is None for name in names[8:])
 
 
@@ -74,7 +74,7 @@ def test_rows_are_shuffled_and_split_into_buffered_micro_batches_read_by_the_ste
 def test_the_trainer_has_the_attributes_that_the_obstacles_are_read_from():
     source = inspect.getsource(GRPOTrainer)
     for name in ("aux_loss_enabled", "_buffered_inputs", "_step", "num_generations"):
-        assert f"self.{name} = " in source, f"GRPOTrainer.{name} is gone: see trainers/tree_forward.py"
+        assert f"self.{name} = " in source, f"GRPOTrainer.{name} is gone: see tree_forward/tree_pass.py"
 
 
 def test_transformers_takes_a_mask_of_four_dimensions_as_it_is():

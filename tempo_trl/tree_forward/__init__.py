@@ -1,10 +1,33 @@
-"""Compute on the tree: rows of tokens as one stream in which shared prefixes stand once, and attention over it.
+"""Compute on the tree: rows of tokens as one stream in which shared prefixes stand once, and a trainer's forward pass.
 
-Knows torch and transformers, and nothing of TRL: `tempo_trl.tree_forward.mixin` puts it into a trainer.
+A trainer owns a [`TreePass`]; a trainer of yours takes the mixin [`TreeForward`].
 """
 
-from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
-from tempo_trl.tree_forward.paths import Paths
-from tempo_trl.tree_forward.tree_attention import register_tree_attention
+from importlib import import_module
 
-__all__ = ["PackedRows", "Paths", "pack_rows", "register_tree_attention"]
+# Imported on first use: a configuration with `TreeForwardFields` must not wait for TRL's trainer.
+_PUBLIC = {
+    "PackedRows": "packed_rows",
+    "Paths": "paths",
+    "TreeForward": "tree_pass",
+    "TreeForwardFields": "config",
+    "TreePass": "tree_pass",
+    "pack_rows": "packed_rows",
+    "register_tree_attention": "tree_attention",
+}
+
+__all__ = [
+    "PackedRows",
+    "Paths",
+    "TreeForward",
+    "TreeForwardFields",
+    "TreePass",
+    "pack_rows",
+    "register_tree_attention",
+]
+
+
+def __getattr__(name: str):
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)

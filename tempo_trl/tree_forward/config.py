@@ -9,7 +9,7 @@ TREE_FORWARD = ("off", "auto", "on")
 class TreeForwardFields:
     """
     Field of trainers that can compute log-probabilities on the prefix tree of a micro-batch
-    ([`~tempo_trl.tree_forward.mixin.TreeForward`]). It stands before [`~trl.GRPOConfig`] among the bases.
+    ([`~tempo_trl.tree_forward.TreePass`]). It stands before [`~trl.GRPOConfig`] among the bases.
 
     Args:
         tree_forward (`str`, *optional*, defaults to `"off"`):

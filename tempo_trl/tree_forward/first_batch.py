@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 import torch
 
-from tempo_trl.tree_forward import Paths
-
 # Right: two ways to sum the same numbers. In full precision the tree has been seen within 2e-5 of TRL on whole models;
 # a token too many in sight moved a log-probability by 0.1 and more. In half precision single tokens of low probability
 # move by as much from rounding, so there the mean is held.
@@ -70,17 +68,15 @@ class FirstBatch(NamedTuple):
         )
 
 
-def inattention(paths: Paths, config) -> str | None:
-    """What the calls of attention over `paths` say about a model that attends in other ways too, if they do.
+def attention_beside_the_tree(windows: list[int | None], config) -> str | None:
+    """How a model also attends in other ways than the calls on the tree, from the window of each call, if it does.
 
-    Numbers alone would not tell of a window that is longer than the first batch.
+    Numbers alone would not show a window that is longer than the first batch.
     """
-    if len(paths.windows) != config.num_hidden_layers:
-        return (
-            f"{len(paths.windows)} calls of attention for {config.num_hidden_layers} layers: some mix tokens otherwise"
-        )
+    if len(windows) != config.num_hidden_layers:
+        return f"{len(windows)} calls of attention for {config.num_hidden_layers} layers: some mix tokens otherwise"
     window, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
     slides = window is not None and getattr(config, "use_sliding_window", True)
-    if slides and (kinds is None or "sliding_attention" in kinds) and window not in paths.windows:
+    if slides and (kinds is None or "sliding_attention" in kinds) and window not in windows:
         return f"its window of {window} tokens did not reach the attention"
     return None

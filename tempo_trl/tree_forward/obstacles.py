@@ -14,7 +14,7 @@ ATTENDING = {"full_attention", "sliding_attention"}
 ROPE_TYPES = {"default", "linear", "llama3", "yarn"}
 
 
-def obstacle(trainer: GRPOTrainer) -> str | None:
+def first_obstacle(trainer: GRPOTrainer) -> str | None:
     """Why the trainer cannot compute on the tree: the first reason found, None if nothing speaks against it."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -7,8 +7,7 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl.tree_forward.config import TreeForwardFields
-from tempo_trl.tree_forward.tree_pass import TreeForward
+from tempo_trl.tree_forward import TreeForward, TreeForwardFields
 
 from ..tiny import tiny_tokenizer
 from ..trainers.recording import config, parity

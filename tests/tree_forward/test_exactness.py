@@ -43,7 +43,7 @@ def computed(trainer, logps_of, batch, batch_size=None) -> dict[str, torch.Tenso
 def both_ways(trainer, batch, **options) -> tuple[dict, dict]:
     """(on the tree, TRL's own), after the first batch has been measured."""
     computed(trainer, trainer._get_per_token_logps_and_entropies, batch)
-    assert trainer._tree_state is State.IN_USE
+    assert trainer.tree_pass.state is State.IN_USE
     calls = []
     handle = (
         trainer.accelerator.unwrap_model(trainer.model)

@@ -1,4 +1,4 @@
-"""One rank of a run on the tree: `accelerate launch ... -m tests.trainers.tree_rank MODEL FOLDER off|on [on_policy]`.
+"""One rank of a run: `accelerate launch ... -m tests.tree_forward.tree_rank MODEL FOLDER off|on [on_policy]`.
 
 Four steps of two micro-batches on scripted completions, with checkpointed layers and evaluation; and with a reference
 model and two iterations, unless it is on policy: then the first pass that is measured is that of the loss. Writes what
@@ -12,9 +12,9 @@ import torch
 
 from tempo_trl.launch.train import end
 
-from ..tree_forward.models import TreeGRPOConfig, TreeGRPOTrainer
-from .rank_matrix import reward_of, scripted
-from .recording import config, questions
+from ..trainers.rank_matrix import reward_of, scripted
+from ..trainers.recording import config, questions
+from .models import TreeGRPOConfig, TreeGRPOTrainer
 
 
 def main(model: str, folder: str, tree_forward: str, policy: str = "off_policy") -> None:
@@ -44,7 +44,7 @@ def main(model: str, folder: str, tree_forward: str, policy: str = "off_policy")
         trainer.train()
     trainer.save_model(folder)
     state = {
-        "state": trainer._tree_state.name,
+        "state": trainer.tree_pass.state.name,
         "history": trainer.state.log_history,
         "resident": sum(p.numel() for p in trainer.accelerator.unwrap_model(trainer.model).parameters()),
         "told": [str(warning.message) for warning in told if "tree_forward" in str(warning.message)],

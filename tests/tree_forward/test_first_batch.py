@@ -8,8 +8,8 @@ import torch
 from tempo_trl.tree_forward.first_batch import LARGEST_DIFFERENCE, MEAN_DIFFERENCE_HALF, PAYING_RATIO, FirstBatch
 from tempo_trl.tree_forward.tree_pass import State
 
-from ..tree_forward.batches import random_tree_batch
-from ..tree_forward.models import model_of, trainer_of
+from .batches import random_tree_batch
+from .models import model_of, trainer_of
 
 FINE = FirstBatch(largest=1e-6, total=1e-4, compared=1000, tokens=200, packed=100)
 
@@ -54,4 +54,4 @@ def test_bf16_rounds_the_tree_no_further_from_trl_than_is_allowed(tmp_path):
     ids, mask, width = random_tree_batch(2, 5, prompt_tokens=24, completion_tokens=20, vocabulary=260)
     assert trainer.accelerator.mixed_precision == "bf16"
     trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width, compute_entropy=True)
-    assert trainer._tree_state is State.IN_USE
+    assert trainer.tree_pass.state is State.IN_USE

@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from .engines import launcher_of
-from .launching import run_ranks
+from ..trainers.engines import launcher_of
+from ..trainers.launching import run_ranks
 
 without_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="not run here: DeepSpeed compiles with g++")
 ENGINES = ["ddp", pytest.param("zero2", marks=without_compiler), pytest.param("zero3", marks=without_compiler)]
@@ -22,7 +22,7 @@ def run(tiny_model, tmp_path_factory):
         if (engine, *options) not in done:
             folder = tmp_path_factory.mktemp(engine)
             launcher = launcher_of(engine, folder)
-            ranks = run_ranks(launcher, 2, "tests.trainers.tree_rank", tiny_model, folder, *options)
+            ranks = run_ranks(launcher, 2, "tests.tree_forward.tree_rank", tiny_model, folder, *options)
             done[engine, *options] = load_file(folder / "model.safetensors"), ranks
         return done[engine, *options]
 

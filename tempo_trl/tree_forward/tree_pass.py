@@ -1,0 +1,264 @@
+"""Log-probabilities of TRL's GRPO with each token that completions share computed once, as a part of a trainer."""
+
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+import torch
+from trl import GRPOTrainer
+from trl.models.utils import disable_gradient_checkpointing
+
+from tempo_trl.tree_forward.config import TreeForwardFields
+from tempo_trl.tree_forward.first_batch import FirstBatch, attention_beside_the_tree
+from tempo_trl.tree_forward.group_shuffle import ROW, keep_groups_together, warn_of_groups_cut_by_micro_batches
+from tempo_trl.tree_forward.obstacles import first_obstacle
+from tempo_trl.tree_forward.packed_rows import pack_rows
+from tempo_trl.tree_forward.tree_attention import register_tree_attention
+
+OF_TEXT = ("batch_size", "compute_entropy", "compute_aux_loss")  # arguments of a pass that are not of its images
+COUNTED = ("tokens", "packed", "seconds", "passes")
+
+
+class State(Enum):
+    OFF = "off"
+    UNTRIED = "to be measured on the first batch"
+    IN_USE = "in use"
+
+
+class Chunk(NamedTuple):
+    """Results of a forward pass, `(B, T)`; the window of each attention call; tokens of the rows and of the stream."""
+
+    logps: torch.Tensor
+    entropies: torch.Tensor | None
+    windows: list[int | None]
+    tokens: int
+    packed: int
+
+
+class TreePass:
+    """
+    Computes policy, old and reference log-probabilities, and entropies, on the prefix tree of a micro-batch, for one
+    trainer: a prompt once for all its completions, and whatever else these share once.
+
+    The numbers are TRL's, up to rounding. With `tree_forward="auto"` the log-probabilities of the first batch that
+    trains, over all ranks, are measured against TRL's own. If they differ by more than rounding, if the tree does not
+    support the model or an option, or if it would save too little, TRL's way is taken for the whole run, with one
+    warning. With `"on"` each of the three raises an error. A resumed run measures its own first batch.
+
+    Micro-batches hold whole groups. TRL shuffles the rows of a generation batch before it splits them into
+    micro-batches, which would scatter the completions of a prompt; here its groups are shuffled. An optimizer step
+    over a whole generation batch has the same gradient. With several steps per generation, a step sees all completions
+    of some prompts, instead of some completions of all prompts.
+
+    Args:
+        trainer ([`~trl.GRPOTrainer`]):
+            The trainer, after its own `__init__`. If its configuration has no
+            [`~tempo_trl.tree_forward.config.TreeForwardFields`], the tree is in mode `"auto"`.
+        obstacle (`str`, *optional*):
+            A reason of the trainer's own why it cannot compute on the tree.
+
+    Raises:
+        ValueError: with `tree_forward="on"`, if it cannot be computed on the tree. [`logps`] raises it for what the
+            first batch shows.
+    """
+
+    def __init__(self, trainer: GRPOTrainer, obstacle: str | None = None):
+        self.trainer = trainer
+        self.state = State.OFF
+        self._counted: dict[str, Counter] = defaultdict(Counter)  # by mode, since it was last logged
+        if isinstance(trainer.args, TreeForwardFields):
+            trainer.args.check_tree_forward()  # again: fields can be set after the configuration was built
+        if self._asked == "off":
+            return
+        register_tree_attention()
+        self.state = State.UNTRIED
+        if (reason := obstacle or first_obstacle(trainer)) is not None:
+            self._leave(reason)
+        elif trainer.accelerator.is_main_process:
+            warn_of_groups_cut_by_micro_batches(trainer.args.per_device_train_batch_size, trainer.num_generations)
+
+    @property
+    def _asked(self) -> str:
+        return getattr(self.trainer.args, "tree_forward", "auto")  # whoever takes this class wants it
+
+    @property
+    def _mode(self) -> str:
+        return "train" if self.trainer.model.training else "eval"
+
+    def _leave(self, reason: str) -> None:
+        if self._asked == "on":
+            raise ValueError(
+                f"tree_forward='on' cannot be: {reason}. Change that, or set tree_forward='auto' or 'off'."
+            )
+        self.state = State.OFF
+        if self.trainer.accelerator.is_main_process:
+            warnings.warn(f"tree_forward='auto' is off for this run: {reason}.", UserWarning, stacklevel=2)
+
+    # Log-probabilities
+
+    def logps(
+        self, theirs: Callable, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """
+        TRL's `(log-probabilities (B, T), entropies (B, T) or None, auxiliary loss or None)`.
+
+        Args:
+            theirs (`Callable`):
+                TRL's bound method, `super()._get_per_token_logps_and_entropies`.
+            model, input_ids, attention_mask, logits_to_keep, ...:
+                Its arguments.
+        """
+        batch = (model, input_ids, attention_mask, logits_to_keep)
+        # Evaluation, where a prompt may have one completion, says nothing about the batches that train.
+        early = self.state is State.UNTRIED and self._mode == "eval"
+        if self.state is State.OFF or early or _has_images(kwargs):
+            return theirs(*batch, *args, **kwargs)
+        if self.state is State.UNTRIED:
+            return self._first_logps(theirs, batch, *args, **kwargs)
+        return _result(self._chunks(*batch, *args, **kwargs))
+
+    def _first_logps(self, theirs: Callable, batch: tuple, *args, **kwargs) -> tuple:
+        model, _, attention_mask, width = batch
+        checkpointing = self.trainer.args.gradient_checkpointing_kwargs
+        with torch.no_grad(), disable_gradient_checkpointing(self.trainer.model, checkpointing):
+            expected = theirs(*batch, *args, **kwargs)
+        # With its gradient, as this batch trains on the tree too: so a resumed run repeats the one that never stopped.
+        chunks = self._chunks(*batch, *args, **kwargs)
+        result = _result(chunks)
+        tokens, packed = sum(chunk.tokens for chunk in chunks), sum(chunk.packed for chunk in chunks)
+        first = FirstBatch.of(result[:2], expected[:2], attention_mask[:, -width:], tokens, packed)
+        self._judge(model, first, chunks[-1].windows)
+        return result if self.state is State.IN_USE else theirs(*batch, *args, **kwargs)
+
+    def _judge(self, model, own: FirstBatch, windows: list[int | None]) -> None:
+        """Use the tree or leave it, on all ranks alike."""
+        accelerator = self.trainer.accelerator
+        numbers = torch.tensor([own], dtype=torch.float64, device=accelerator.device)
+        batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
+        unwrapped = accelerator.unwrap_model(model)
+        half = accelerator.mixed_precision != "no" or next(unwrapped.parameters()).dtype != torch.float32
+        wrong = batch.mistake(half or torch.backends.cuda.matmul.allow_tf32)
+        wrong = wrong or attention_beside_the_tree(windows, unwrapped.config.get_text_config()) or batch.too_little()
+        self.state = State.IN_USE
+        if wrong is not None:
+            self._leave(wrong)
+
+    def _chunks(
+        self, model, input_ids, attention_mask, width, batch_size=None, compute_entropy=False, *args, **kwargs
+    ) -> list[Chunk]:
+        """A forward pass on the tree for each of TRL's chunks of `batch_size` rows."""
+        rows = batch_size or len(input_ids)
+        chunks = zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
+        return [self._chunk(model, *chunk, width, compute_entropy) for chunk in chunks]
+
+    def _chunk(self, model, input_ids, attention_mask, width, compute_entropy) -> Chunk:
+        start = time.perf_counter()
+        accelerator = self.trainer.accelerator
+        packed = pack_rows(input_ids, attention_mask, width)
+        # A mask of four dimensions is taken as it is: without one, transformers would guess from the positions that
+        # independent sequences were packed, and mask one row's tokens from the next.
+        unread = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device)
+        config = accelerator.unwrap_model(model).config.get_text_config()
+        # A router's loss would be computed, to be left aside, from a mask that is none.
+        router = {"output_router_logits": False} if hasattr(config, "output_router_logits") else {}
+        with accelerator.autocast():
+            outputs = model(
+                input_ids=packed.input_ids,
+                position_ids=packed.position_ids,
+                attention_mask=unread,
+                shift_labels=packed.labels,
+                fused_lm_head=True,
+                tree=packed.paths,
+                **router,
+            )
+        logps = packed.unpack(outputs.log_probs[0])
+        entropies = packed.unpack(outputs.entropy[0]) if compute_entropy else None
+        tokens = {"tokens": packed.num_tokens, "packed": packed.input_ids.shape[1]}
+        self._counted[self._mode].update(**tokens, seconds=time.perf_counter() - start, passes=1)
+        return Chunk(logps, entropies, packed.paths.windows, **tokens)
+
+    # Micro-batches of whole groups
+
+    def number_rows(self, output: dict) -> None:
+        """Add to a scored batch that trains the place of each row in the generation batch of all ranks, `(B,)`."""
+        if self.state is not State.OFF and self.trainer.model.training:
+            ids = output["completion_ids"]
+            begin = self.trainer.accelerator.process_index * len(ids)
+            output[ROW] = torch.arange(len(ids), device=ids.device) + begin
+
+    def whole_groups(self, micro_batches: list[dict]) -> list[dict]:
+        """TRL's buffered micro-batches with whole groups shuffled; as they are if their rows have no number."""
+        if ROW not in micro_batches[0]:
+            return micro_batches
+        return keep_groups_together(micro_batches, self.trainer.num_generations)
+
+    # Metrics
+
+    def log(self) -> None:
+        """Add `tempo/packing_ratio` and `tempo/tree_pass_seconds` over all ranks to the metrics that TRL logs next."""
+        if self.state is not State.IN_USE:
+            return
+        accelerator, mode = self.trainer.accelerator, self._mode
+        counted = self._counted.pop(mode, Counter())
+        own = torch.tensor([counted[name] for name in COUNTED], dtype=torch.float64, device=accelerator.device)
+        tokens, packed, seconds, passes = accelerator.reduce(own, reduction="sum").tolist()
+        if passes:
+            self.trainer._metrics[mode]["tempo/packing_ratio"].append(tokens / packed)
+            self.trainer._metrics[mode]["tempo/tree_pass_seconds"].append(seconds / passes)
+
+
+def _result(chunks: list[Chunk]) -> tuple[torch.Tensor, torch.Tensor | None, None]:
+    """What TRL's method returns, of all chunks."""
+    logps, entropies = [chunk.logps for chunk in chunks], [chunk.entropies for chunk in chunks]
+    return torch.cat(logps), None if entropies[0] is None else torch.cat(entropies), None
+
+
+def _has_images(arguments: dict) -> bool:
+    return any(value is not None and name not in OF_TEXT for name, value in arguments.items())
+
+
+class TreeForward:
+    """
+    [`TreePass`] in a trainer of yours. It goes before [`~trl.GRPOTrainer`] among the bases of the trainer, and
+    [`~tempo_trl.tree_forward.config.TreeForwardFields`] before [`~trl.GRPOConfig`]:
+
+    ```python
+    @dataclass
+    class TreeGRPOConfig(TreeForwardFields, GRPOConfig): ...
+
+
+    class TreeGRPOTrainer(TreeForward, GRPOTrainer): ...
+    ```
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.tree_pass = TreePass(self, self._tree_obstacle())
+
+    def _tree_obstacle(self) -> str | None:
+        """A reason of the subclass's own why it cannot compute on the tree, if it has one."""
+        return None
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        self.tree_pass.number_rows(output)
+        return output
+
+    def _prepare_inputs(self, generation_batch):
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+    def log(self, logs, start_time=None):
+        """Log metrics as TRL does, with `tempo/packing_ratio` and `tempo/tree_pass_seconds` over all ranks."""
+        self.tree_pass.log()
+        super().log(logs, start_time)

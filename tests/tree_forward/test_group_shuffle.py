@@ -1,0 +1,85 @@
+"""Groups are shuffled whole into micro-batches."""
+
+import warnings
+from itertools import pairwise
+
+import pytest
+import torch
+from trl import GRPOConfig, GRPOTrainer
+
+from tempo_trl.tree_forward.group_shuffle import keep_groups_together
+
+from .models import TreeGRPOConfig, TreeGRPOTrainer, model_of, trainer_of
+from .running import ACCUMULATED, run
+
+
+def shuffled_rows(rows: int, micro_batches: int, seed: int) -> list[dict]:
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
+    total = torch.tensor(7)
+    return [
+        {
+            "generation_row": rows,
+            "ids": rows[:, None] * 10,
+            "names": list(map(str, rows.tolist())),
+            "n": total,
+            "no": None,
+        }
+        for rows in order.chunk(micro_batches)
+    ]
+
+
+def test_groups_are_shuffled_whole_and_rows_keep_what_is_theirs():
+    for seed in range(20):
+        batches = keep_groups_together(shuffled_rows(24, 3, seed), num_generations=4)
+        rows = torch.cat([batch["generation_row"] for batch in batches])
+        assert sorted(rows.tolist()) == list(range(24))
+        assert torch.equal(rows.view(-1, 4), rows.view(-1, 4)[:, :1] + torch.arange(4))
+        for batch in batches:
+            assert torch.equal(batch["ids"][:, 0], batch["generation_row"] * 10)
+            assert batch["names"] == [str(row) for row in batch["generation_row"].tolist()]
+            assert (batch["n"], batch["no"]) == (7, None)
+
+
+def test_every_order_of_the_groups_is_as_likely():
+    batches = [keep_groups_together(shuffled_rows(12, 3, seed), 4)[0] for seed in range(600)]
+    firsts = [batch["generation_row"][0].item() for batch in batches]
+    assert set(firsts) == {0, 4, 8}
+    assert all(150 < firsts.count(first) < 250 for first in (0, 4, 8))  # 200 in the mean, 11.5 standard deviation
+
+
+def test_a_group_that_lies_on_two_ranks_is_cut_where_they_cut_it():
+    """Rows 6 to 17 of groups of 8: two of the first, a whole one, two of the third."""
+    batches = shuffled_rows(12, 3, seed=1)
+    moved = [batch | {"generation_row": batch["generation_row"] + 6} for batch in batches]
+    rows = torch.cat([batch["generation_row"] for batch in keep_groups_together(moved, 8)]).tolist()
+    groups = [row // 8 for row in rows]
+    assert sorted(rows) == list(range(6, 18))
+    assert sum(a != b for a, b in pairwise(groups)) == 2
+
+
+def test_micro_batches_of_a_run_hold_whole_groups_and_nothing_else_of_the_run_changes(tiny_model, tmp_path):
+    stock = run(GRPOTrainer, GRPOConfig, tiny_model, tmp_path / "stock", **ACCUMULATED)
+    ours = run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path / "tree", tree_forward="on", **ACCUMULATED)
+    for batch in ours._buffered_inputs:
+        assert len(batch["prompt_ids"].unique(dim=0)) == 2  # 16 rows, groups of 8
+    assert max(len(batch["prompt_ids"].unique(dim=0)) for batch in stock._buffered_inputs) > 2
+
+    def rows(trainer):
+        ids = torch.cat([torch.cat([b["prompt_ids"], b["completion_ids"]], dim=1) for b in trainer._buffered_inputs])
+        return sorted(map(tuple, ids.tolist()))
+
+    assert rows(ours) == rows(stock)
+
+
+@pytest.mark.parametrize(("rows", "told"), [(4, "computed 2 times instead of once"), (12, "4 of the 8 completions")])
+def test_micro_batches_that_cut_groups_are_told_with_the_arithmetic(rows, told, tmp_path):
+    options = {"num_generations": 8, "per_device_train_batch_size": rows, "gradient_accumulation_steps": 2}
+    with pytest.warns(UserWarning, match=f"={rows} rows do not hold whole groups of num_generations=8: .*{told}"):
+        trainer_of(model_of("qwen3"), tmp_path, **options)
+
+
+def test_whole_groups_are_not_warned_of(tmp_path):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        trainer_of(model_of("qwen3"), tmp_path, num_generations=4, per_device_train_batch_size=8)
+    assert not [warning for warning in told if "groups" in str(warning.message)]

@@ -1,0 +1,121 @@
+"""What `auto` leaves with one warning and `on` refuses: before the run, and on the first batch."""
+
+import pytest
+import torch
+from peft import LoraConfig, PromptTuningConfig
+from trl import GRPOConfig, GRPOTrainer
+
+from tempo_trl import PPOConfig, PPOTrainer
+from tempo_trl.tree_forward.tree_pass import State
+
+from ..trainers.rank_matrix import reward_of
+from ..trainers.recording import config, questions, train, weights
+from .models import TreeGRPOConfig, TreeGRPOTrainer, model_of, trainer_of
+from .running import ACCUMULATED, run
+
+OBSTACLES = {
+    "chunked layers": (lambda: model_of("qwen3", layer_types=["chunked_attention"] * 2), {}, "layers of another kind"),
+    "recurrent layers": (lambda: model_of("qwen3_next"), {}, "layers of another kind: linear_attention"),
+    "sinks, in eager attention": (lambda: eager("qwen3"), {}, "attends with 'eager'"),
+    "soft-capping": (lambda: model_of("qwen3", attn_logit_softcapping=30.0), {}, "caps its attention scores"),
+    "dropout": (lambda: model_of("qwen3", attention_dropout=0.1), {}, "share its noise"),
+    "positions that are learned": (
+        lambda: model_of("gpt2", n_embd=32, n_layer=2),
+        {},
+        "no rotary positions",
+    ),
+    "positions that depend on the batch": (
+        lambda: model_of("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
+        {},
+        "change with the length of the batch: dynamic",
+    ),
+    "auxiliary loss": (lambda: model_of("qwen3_moe"), {"router_aux_loss_coef": 0.1}, "auxiliary loss of the router"),
+    "dropout of adapters": (
+        lambda: model_of("qwen3"),
+        {"peft_config": LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)},
+        "share its noise",
+    ),
+    "virtual tokens": (
+        lambda: model_of("qwen3"),
+        {"peft_config": PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")},
+        "puts tokens of its own",
+    ),
+}
+
+
+def eager(architecture: str):
+    model = model_of(architecture)
+    model.set_attn_implementation("eager")
+    return model
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_what_the_tree_does_not_compute_is_left_with_one_warning_or_refused(name, tmp_path):
+    build, options, reason = OBSTACLES[name]
+    with pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: .*{reason}") as told:
+        trainer = trainer_of(build(), tmp_path, tree_forward="auto", **options)
+    assert sum("tree_forward" in str(warning.message) for warning in told) == 1
+    assert trainer.tree_pass.state is State.OFF
+    with pytest.raises(ValueError, match=f"tree_forward='on' cannot be: .*{reason}"):
+        trainer_of(build(), tmp_path, tree_forward="on", **options)
+
+
+def test_a_critic_on_the_policys_hidden_states_is_refused(tiny_model, tmp_path):
+    args = config(tmp_path, PPOConfig, shared_trunk=True, tree_forward="on")
+    with pytest.raises(ValueError, match="the critic reads the policy's hidden states"):
+        PPOTrainer(tiny_model, reward_of("plain"), args, questions())
+
+
+@pytest.mark.parametrize("mode", ["auto", "on"])
+def test_a_model_that_is_wrong_on_the_tree_is_found_on_the_first_batch(mode, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempo_trl.tree_forward.tree_attention._mask", lambda *sizes: None)
+    options = ACCUMULATED | {"tree_forward": mode}
+    if mode == "on":
+        with pytest.raises(ValueError, match=r"'on' cannot be: the first batch is up to .* nats from TRL's numbers"):
+            run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path, **options)
+        return
+    with pytest.warns(UserWarning, match="'auto' is off for this run: the first batch is up to") as told:
+        ours = run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path / "tree", **options)
+    assert sum("tree_forward" in str(warning.message) for warning in told) == 1
+    stock = run(GRPOTrainer, GRPOConfig, tiny_model, tmp_path / "stock", **ACCUMULATED)
+    for name, expected in weights(stock).items():
+        torch.testing.assert_close(weights(ours)[name], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_window_that_does_not_reach_the_attention_is_found_though_the_first_batch_is_shorter(tmp_path, monkeypatch):
+    from transformers.models.mistral import modeling_mistral
+
+    model = model_of("mistral", sliding_window=4096)
+    plain = modeling_mistral.ALL_ATTENTION_FUNCTIONS["sdpa"]
+
+    class Silent:
+        def get_interface(self, *names):
+            return lambda *args, sliding_window=None, **kwargs: plain(*args, **kwargs)
+
+    trainer = trainer_of(model, tmp_path, tree_forward="auto")
+    plain = modeling_mistral.ALL_ATTENTION_FUNCTIONS["sdpa"]
+    monkeypatch.setattr(modeling_mistral, "ALL_ATTENTION_FUNCTIONS", Silent())
+    ids = torch.randint(3, 200, (4, 12))
+    with pytest.warns(UserWarning, match="its window of 4096 tokens did not reach the attention"):
+        trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
+
+
+# 8 rows of 7 tokens: 56; on the tree 8 paths that share the prompt alone, each repeating it: 56.
+TOO_LITTLE = "the 56 tokens of the first batch leave 56 on the tree, a ratio of 1.00"
+
+
+def apart(prompts, trainer):
+    """One-token prompts and completions that part at once: nothing to share but a token."""
+    ids = [[30 + i % 8, 31, 32, 33, 34, 35] for i in range(len(prompts))]
+    return {"prompt_ids": [[9]] * len(prompts), "completion_ids": ids, "logprobs": [[-1.0] * 6 for _ in ids]}
+
+
+@pytest.mark.parametrize("mode", ["auto", "on"])
+def test_a_batch_that_shares_too_little_is_left_or_refused(mode, tiny_model, tmp_path):
+    expected = {
+        "auto": pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: {TOO_LITTLE}"),
+        "on": pytest.raises(ValueError, match=f"tree_forward='on' cannot be: {TOO_LITTLE}"),
+    }
+    keywords = {"rollout_func": apart}
+    with expected[mode]:
+        train(tiny_model, tmp_path, TreeGRPOTrainer, config_cls=TreeGRPOConfig, trainer=keywords, tree_forward=mode)
