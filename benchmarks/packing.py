@@ -31,11 +31,7 @@ from trl import GRPOConfig, GRPOTrainer
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.tree_forward import TreeForward, TreeForwardFields, pack_rows
 from tempo_trl.tree_forward.first_batch import PAYING_RATIO
-<<<<<<< HEAD
-from tempo_trl.tree_forward.tree_pass import State, TreeForward
-=======
 from tempo_trl.tree_forward.tree_pass import State
->>>>>>> tree
 
 VOCABULARY = 1024
 PAIRS = 3

@@ -51,10 +51,11 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
     assert {key for key in stock if ours[key] != stock[key] and key != "logging_dir"} == {"epsilon_high"}
     trees = {
         field.name
-        for fields_of in (FixedTreeFields, EntropyTreeFields, LoggedTreesFields, TreeForwardFields)
+        for fields_of in (FixedTreeFields, EntropyTreeFields, TreeForwardFields)
         for field in fields(fields_of)
     }
     own = {"td_coef", "advantage_estimator", "prefix_shrinkage", "rollout", "leaf_weights"}
+    own |= {"log_trees_steps", "log_trees_prompts"}
     assert ours.keys() - stock.keys() == own | trees
 
 
