@@ -35,13 +35,14 @@ CASES = {
         "td_coef": 0.5,
         "scale_rewards": "batch",
         "importance_sampling_level": "sequence",
-        "off_policy_mask_threshold": 1.0,
+        "off_policy_mask_threshold": -0.5,
         "steps_per_generation": 2,
         "num_iterations": 2,
         "max_steps": 6,
         "log_trees_steps": 1,
         "log_trees_prompts": 2,
     },
+    "tempo, off-policy mask": {"off_policy_mask_threshold": -0.5, "num_iterations": 2, "max_steps": 4},
     "tempo, two rewards and a KL term": {
         "two_rewards": True,
         "reward_weights": [1.0, 0.5],
@@ -160,8 +161,8 @@ def scripted(style: str):
         output = {
             "prompt_ids": trainer.processing_class(text=prompts)["input_ids"],
             "completion_ids": ids,
-            # The tiny model gives every token about -5.6: the off-policy mask has a clear case in each group.
-            "logprobs": [[-4.0 - place] * len(row) for place, row in zip(places, ids, strict=True)],
+            # The tiny model gives every token about -5.6: half a group is clearly too far for the off-policy mask.
+            "logprobs": [[-3.0 - 2 * place] * len(row) for place, row in zip(places, ids, strict=True)],
         }
         if style == "environment":
             output["env_mask"] = [[int(t % 3 != 1) for t in range(len(row))] for row in ids]

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 HERE = Path(__file__).parent
-RELATIVE, ABSOLUTE = 1e-4, 1e-5  # rounding of another CPU moves them by 1e-6: see test_one_rank.py
+# Kernels for another CPU (ATEN_CPU_CAPABILITY=default) move metrics and tensors by up to 6e-6 of their size or 6e-8.
+RELATIVE, ABSOLUTE = 1e-4, 1e-6
 STATE = ("prefix_covariance.json", "critic/model.safetensors")  # in a checkpoint, what is ours
 
 
