@@ -1,4 +1,4 @@
-"""docs/methods.md adds a method: its files are written as the page says into a copy of the package, and they suffice."""
+"""docs/methods.md adds a method: its files, written into a copy of the package as the page says, are all it takes."""
 
 import os
 import re

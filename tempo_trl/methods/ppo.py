@@ -15,8 +15,10 @@ from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments,
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
 from tempo_trl.trainers.batch import Batch, Credit, Place
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.credit_log import log_sums
 from tempo_trl.trainers.replaced import recorded_calls, replaced
-from tempo_trl.trainers.token_credit import TokenCreditTrainer, loss_mask
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
+from tempo_trl.trainers.whole_groups import loss_mask
 
 CRITIC_FOLDER = "critic"
 
@@ -261,7 +263,7 @@ class PPOTrainer(TokenCreditTrainer):
         if old is None:  # TRL leaves them out where the first update is on policy and there is no second
             old = self._policy_forward(output)
         kl = old - output["ref_per_token_logps"]
-        self._log_sums("ppo", {"kl": ((kl * mask).sum().item(), mask.sum().item())})
+        log_sums(self, "ppo", {"kl": ((kl * mask).sum().item(), mask.sum().item())})
         return kl
 
     @torch.no_grad()
@@ -330,7 +332,7 @@ class PPOTrainer(TokenCreditTrainer):
         return loss
 
     def _log_step(self, norm: float) -> None:
-        self._log_sums("ppo", {"value_loss": tuple(self._loss_sums.tolist())})
+        log_sums(self, "ppo", {"value_loss": tuple(self._loss_sums.tolist())})
         self._loss_sums.zero_()
         self._metrics["train"]["ppo/critic_grad_norm"].append(norm)
         self._metrics["train"]["ppo/critic_time"].append(self._critic_time)

@@ -5,8 +5,6 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import gather_object
 
 from tempo_trl.credit.advantages import prefix_tree
 from tempo_trl.credit.prefix_covariance import PairStatistics, pair_statistics
@@ -183,82 +181,3 @@ def _refuse_what_is_not_finite(advantages: torch.Tensor, batch: Batch) -> None:
             f"`advantages` must be finite on every token of the loss (`batch.loss_mask`), got {int(wrong.sum())} "
             f"numbers that are not, the first at row {row}, token {column}: {advantages[row, column].item()}."
         )
-
-
-@dataclass(frozen=True)
-class Place:
-    """
-    Where the rows of this rank lie among those of all ranks, and among the whole groups that they belong to.
-
-    Args:
-        near (`slice`): The rows of all ranks that share a group with one of this rank's.
-        own (`slice`): Of these, the rows of this rank.
-        owned (`torch.Tensor` of shape `(R,)`, bool): Of these, the rows of groups that begin on this rank.
-        straddles (`bool`): Whether groups lie on several ranks: the same on all of them, whatever the data.
-    """
-
-    near: slice
-    own: slice
-    owned: torch.Tensor
-    straddles: bool
-
-    @classmethod
-    def of(cls, rank: int, rows: int, num_generations: int) -> "Place":
-        """That of a rank with so many rows: ranks hold equally many, rank after rank in sampler order."""
-        begin, end = rank * rows, (rank + 1) * rows
-        first, last = begin // num_generations, -(-end // num_generations)
-        near = slice(first * num_generations, last * num_generations)
-        groups = torch.arange(first, last).repeat_interleave(num_generations) * num_generations
-        own, owned = slice(begin - near.start, end - near.start), (groups >= begin) & (groups < end)
-        return cls(near, own, owned, rows % num_generations != 0)
-
-
-def gather_near(
-    accelerator: Accelerator, place: Place, tensors: dict[str, torch.Tensor], rows: list[dict]
-) -> tuple[dict[str, torch.Tensor], list[dict]]:
-    """
-    The rows of whole groups, from those of this rank. All ranks communicate, or none does ([`Place`]).
-
-    Args:
-        accelerator (`Accelerator`):
-            The trainer's.
-        place ([`Place`]):
-            Of this rank's rows.
-        tensors (`dict[str, torch.Tensor]`):
-            Tensors of shape `(B,)` or `(B, T)` on the accelerator's device, under the same names on all ranks. The
-            latter are padded to the longest completion of all ranks.
-        rows (`list[dict]`):
-            The dataset's B rows.
-
-    Returns:
-        Tensors on the CPU, and rows of the dataset.
-    """
-    if not place.straddles:
-        return {name: value.cpu() for name, value in tensors.items()}, rows
-    near = {}
-    for name, value in tensors.items():
-        if value.ndim == 2:
-            value = accelerator.pad_across_processes(value, dim=1, pad_index=-1 if name == "turns" else 0)
-        near[name] = accelerator.gather(value)[place.near].cpu()
-    return near, gather_object(rows)[place.near]
-
-
-def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int) -> torch.Tensor:
-    """
-    The assistant turn of each token, `(B, width)`, int64: -1 on tokens of tools and environments and on padding.
-
-    Args:
-        lengths (`torch.Tensor` of shape `(B,)`):
-            True lengths in tokens.
-        sampled (`list[list[int]]`, *optional*):
-            1 for each token of a completion that the policy sampled, 0 for one of a tool or an environment, which ends
-            a turn. All are sampled if unset.
-        width (`int`):
-            Columns of the result.
-    """
-    turns = torch.full((len(lengths), width), -1)
-    for row, length in enumerate(lengths.tolist()):
-        own = torch.ones(length, dtype=torch.int64) if sampled is None else torch.tensor(sampled[row][:length])
-        begins = own.diff(prepend=own.new_zeros(1)) == 1
-        turns[row, :length] = torch.where(own == 1, begins.cumsum(0) - 1, -1)
-    return turns

@@ -17,6 +17,7 @@ from tempo_trl.report.pieces import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.replaced import Call
+from tempo_trl.trainers.whole_groups import loss_mask, weighted_rewards
 
 logger = logging.get_logger(__name__)
 
@@ -104,7 +105,7 @@ class Recorder:
         tokens = {
             "td_errors": credit.td,
             "advantages": output["advantages"].view(len(credit.td), -1).expand(-1, width),
-            "loss_mask": (output["completion_mask"] * output.get("tool_mask", 1)).bool(),
+            "loss_mask": loss_mask(output).bool(),
         }
         if batch.entropies is not None:
             tokens["entropies"] = batch.entropies[own, :width]
@@ -122,7 +123,7 @@ class Recorder:
     def _finished(self, rows: list[dict], groups_before: int, rewards_per_func: torch.Tensor) -> list[dict]:
         """Rows of the file: with rewards, values, and the text of the tokens."""
         trainer, size = self.trainer, self._group_size
-        rewards = trainer.weighted_rewards(rewards_per_func).cpu()
+        rewards = weighted_rewards(trainer, rewards_per_func).cpu()
         values = _values(rows, rewards, size)
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
         pieces = iter(token_pieces(tokenizer, [i for row in rows for i in row["completion_ids"]]))

@@ -12,18 +12,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixi
 from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 
-from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.importance import gspo_token_reference
-from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance
-from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.base import BaseTrainer
-from tempo_trl.trainers.batch import Batch, Credit, Place, checked, gather_near, turns_of
+from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.prompts import images_in, prompt_keys
-from tempo_trl.trainers.rank_reports import RankReport, failure_of, gather_reports, summed_metrics
+from tempo_trl.trainers.credit_log import log_credit
+from tempo_trl.trainers.rank_reports import RankReport, failure_of, gather_reports
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.replaced import Call, recorded_calls, replaced
+from tempo_trl.trainers.whole_groups import Place, batch_of, loss_mask
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -177,8 +175,9 @@ class TokenCreditTrainer(BaseTrainer):
 
     def _assign_credit(self, inputs: list[dict], output: dict, calls: dict[str, Call], due: bool) -> None:
         """Put a method's advantages in the place of GRPO's in a scored batch; learn, log and record."""
-        place = Place.of(self.accelerator.process_index, len(output["completion_ids"]), self._group_size)
-        batch = self._batch(inputs, output, calls, place)
+        size = self.num_generations if self.model.training else self.num_generations_eval
+        place = Place.of(self.accelerator.process_index, len(output["completion_ids"]), size)
+        batch = batch_of(self, inputs, output, calls, place)
         credit, cause = None, None
         try:
             credit = self._own_credit(batch, place, output)
@@ -192,6 +191,10 @@ class TokenCreditTrainer(BaseTrainer):
         if due:
             self._recorder.record(batch, place.own, credit, output, calls["_calculate_rewards"])
 
+    def _log_credit(self, *batch) -> dict[str, float]:
+        """[`~tempo_trl.trainers.credit_log.log_credit`], of which a method may read the sums."""
+        return log_credit(self, *batch)
+
     def _own_credit(self, batch: Batch, place: Place, output: dict) -> Credit:
         """The credit of this rank's rows."""
         return checked(self.credit_func(batch), batch).rows(place.own, output["completion_ids"].shape[1])
@@ -200,59 +203,6 @@ class TokenCreditTrainer(BaseTrainer):
         if cause is not None:
             return RankReport(failure_of(cause, self.credit_name, self.accelerator.process_index), {}, None, None)
         return RankReport(None, credit.metrics, credit.statistics, batch.pairs if batch.training else None)
-
-    def _batch(self, inputs: list[dict], output: dict, calls: dict[str, Call], place: Place) -> Batch:
-        """The whole groups of which this rank has a row."""
-        _, prompts, _, completion_ids = calls["_calculate_rewards"].arguments
-        rewards_per_func = calls["_calculate_rewards"].result
-        rewards = self.weighted_rewards(rewards_per_func)
-        rank, device = self.accelerator.process_index, output["advantages"].device
-        own = slice(rank * len(completion_ids), (rank + 1) * len(completion_ids))
-        lengths = torch.tensor([len(ids) for ids in completion_ids])
-        width = output["completion_ids"].shape[1]
-        tensors = {
-            "completion_ids": output["completion_ids"],
-            "lengths": lengths.to(device),
-            "outcome": output["advantages"].masked_fill(rewards[own].isnan(), torch.nan),
-            "prompts": self._prompt_keys(output, prompts).to(device),
-            "loss_mask": loss_mask(output),
-            "turns": turns_of(lengths, calls["_generate"].result[2], width).to(device),
-            **self._sampled_from(output, calls),
-        }
-        tensors, rows = gather_near(self.accelerator, place, tensors, inputs)
-        return Batch(
-            **tensors | {"loss_mask": tensors["loss_mask"].bool()},
-            rewards=rewards[place.near].cpu(),
-            rewards_per_func=rewards_per_func[place.near].cpu(),
-            num_generations=self._group_size,
-            columns={name: [row.get(name) for row in rows] for name in dict.fromkeys(n for row in rows for n in row)},
-            training=self.model.training,
-            owned=place.owned,
-            grown=self.rollout_func.trees if isinstance(self.rollout_func, TreeRollout) else None,
-        )
-
-    def _sampled_from(self, output: dict, calls: dict[str, Call]) -> dict[str, torch.Tensor]:
-        """Log-probabilities and entropies of the policy that sampled, where TRL computed them."""
-        found = {}
-        for name in ("old_per_token_logps", "sampling_per_token_logps"):
-            if name in output:
-                found.setdefault("logps", output[name])
-        # Without the former the one forward pass was the reference model's, which is the policy's own with LoRA.
-        if "old_per_token_logps" in output:
-            entropies = calls["_get_per_token_logps_and_entropies"].result[1]
-            found |= {} if entropies is None else {"entropies": entropies}
-        return found
-
-    def _prompt_keys(self, output: dict, prompts: list) -> torch.Tensor:
-        """A number for each completion's prompt: an environment, or a rollout of the user's, may alter it."""
-        observed = self.environments or ()  # the images of a dataset are alike in a group
-        images = [list(images_in(prompt)) for prompt in prompts] if observed else ()
-        return prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
-
-    def weighted_rewards(self, rewards_per_func: torch.Tensor) -> torch.Tensor:
-        """TRL's weighted sum of the rewards of each row, `(R,)`, NaN where no function scored it."""
-        rewards = (rewards_per_func * self.reward_weights.to(rewards_per_func.device)).nansum(dim=1)
-        return rewards.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
 
     def _use(self, output: dict, credit: Credit) -> None:
         """Train on the advantages; keep the scalar ones as the outcome. Tokens may leave the loss."""
@@ -278,63 +228,6 @@ class TokenCreditTrainer(BaseTrainer):
     def _learned_metrics(self) -> dict[str, float]:
         """What is logged of what has been learned so far."""
         return {"tempo/prefix_explained": self.prefix_covariance.explained}
-
-    # What a run tells of its credit
-
-    @property
-    def _mode(self) -> str:
-        return "train" if self.model.training else "eval"
-
-    @property
-    def _group_size(self) -> int:
-        return self.num_generations if self.model.training else self.num_generations_eval
-
-    def _log_credit(
-        self, batch: Batch, place: Place, credit: Credit, output: dict, reports: list[RankReport]
-    ) -> dict[str, float]:
-        """Log `tempo/*`, `rollout/*` and the method's own metrics, and what trains into the table of completions."""
-        metrics = self._metrics[self._mode]
-        for name, value in summed_metrics(reports).items():
-            metrics[name].append(value)
-        if batch.grown is not None:
-            self._log_sums("rollout", self.rollout_func.statistics())
-        outcome = batch.outcome[place.own].nan_to_num(0.0)
-        shares = credit_sums(outcome, credit.td, loss_mask(output).cpu())
-        sums = {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
-        if batch.num_generations > 1:  # in evaluation a completion may have no group, and then is no tree
-            flat = flat_groups(batch.outcome, batch.num_generations)[batch.owned_groups]
-            sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
-        totals = self._log_sums("tempo", sums)
-        self._log_table(output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
-        return totals
-
-    def _log_sums(self, prefix: str, sums: dict[str, tuple[float, float]]) -> dict[str, float]:
-        """Log `{prefix}/{name}` as the ratio of two sums over all ranks, and return the summed numerators.
-
-        Every rank calls this with the same names. What has nothing to divide by is not logged: no branch node has no
-        depth, and no credit has no share.
-        """
-        device = self.accelerator.device
-        totals = self.accelerator.reduce(torch.tensor(list(sums.values()), device=device), reduction="sum").tolist()
-        metrics = self._metrics[self._mode]
-        for name, (numerator, denominator) in zip(sums, totals, strict=True):
-            if denominator:
-                metrics[f"{prefix}/{name}"].append(numerator / denominator)
-        return {name: numerator for name, (numerator, _) in zip(sums, totals, strict=True)}
-
-    def _log_table(self, output: dict, columns: dict[str, torch.Tensor]) -> None:
-        """Put what trains, and `(B,)` columns of the same rows, beside what TRL has just added to its table."""
-        mask = loss_mask(output)
-        advantages = output["advantages"].view(len(mask), -1)
-        mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-        own = torch.stack([mean_advantage, *(column.to(mask.device) for column in columns.values())], dim=1)
-        rows = self.accelerator.gather(own).T.tolist()
-        scalar = self._logs["advantages"]  # TRL has logged GRPO's there
-        for _ in range(min(len(rows[0]), len(scalar))):
-            scalar.pop()
-        scalar.extend(rows[0])
-        for name, values in zip(columns, rows[1:], strict=True):
-            self._logs["extra"][name].extend(values)
 
     # Loss
 
@@ -391,8 +284,3 @@ class TokenCreditTrainer(BaseTrainer):
             self.prefix_covariance.load_state_dict(json.loads(covariance.read_text()))
         if state.exists() and hasattr(self.credit_func, "load_state_dict"):
             self.credit_func.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
-
-
-def loss_mask(inputs: dict) -> torch.Tensor:
-    """1 on the tokens of the loss, `(B, T)`: inside a completion, and sampled by the policy."""
-    return inputs["completion_mask"] * inputs.get("tool_mask", 1)

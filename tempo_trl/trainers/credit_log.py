@@ -1,0 +1,65 @@
+"""What a run logs of a batch's credit: metrics over all ranks, and columns of the table of completions."""
+
+import torch
+from trl import GRPOTrainer
+
+from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.metrics import credit_sums, tree_sums
+from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.rank_reports import RankReport, summed_metrics
+from tempo_trl.trainers.whole_groups import Place, loss_mask
+
+
+def log_credit(
+    trainer: GRPOTrainer, batch: Batch, place: Place, credit: Credit, output: dict, reports: list[RankReport]
+) -> dict[str, float]:
+    """
+    Log `tempo/*`, `rollout/*` and the method's own metrics, and what trains into the table of completions.
+
+    Every rank calls this; what it returns are the summed numerators of `tempo/*` over all ranks.
+    """
+    metrics = trainer._metrics["train" if trainer.model.training else "eval"]
+    for name, value in summed_metrics(reports).items():
+        metrics[name].append(value)
+    if batch.grown is not None:
+        log_sums(trainer, "rollout", trainer.rollout_func.statistics())
+    outcome = batch.outcome[place.own].nan_to_num(0.0)
+    shares = credit_sums(outcome, credit.td, loss_mask(output).cpu())
+    sums = {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
+    if batch.num_generations > 1:  # in evaluation a completion may have no group, and then is no tree
+        flat = flat_groups(batch.outcome, batch.num_generations)[batch.owned_groups]
+        sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
+    totals = log_sums(trainer, "tempo", sums)
+    _log_table(trainer, output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
+    return totals
+
+
+def log_sums(trainer: GRPOTrainer, prefix: str, sums: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """
+    Log `{prefix}/{name}` as the ratio of two sums over all ranks, and return the summed numerators.
+
+    Every rank calls this with the same names. What has nothing to divide by is not logged: no branch node has no
+    depth, and no credit has no share.
+    """
+    device = trainer.accelerator.device
+    totals = trainer.accelerator.reduce(torch.tensor(list(sums.values()), device=device), reduction="sum").tolist()
+    metrics = trainer._metrics["train" if trainer.model.training else "eval"]
+    for name, (numerator, denominator) in zip(sums, totals, strict=True):
+        if denominator:
+            metrics[f"{prefix}/{name}"].append(numerator / denominator)
+    return {name: numerator for name, (numerator, _) in zip(sums, totals, strict=True)}
+
+
+def _log_table(trainer: GRPOTrainer, output: dict, columns: dict[str, torch.Tensor]) -> None:
+    """Put what trains, and `(B,)` columns of the same rows, beside what TRL has just added to its table."""
+    mask = loss_mask(output)
+    advantages = output["advantages"].view(len(mask), -1)
+    mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    own = torch.stack([mean_advantage, *(column.to(mask.device) for column in columns.values())], dim=1)
+    rows = trainer.accelerator.gather(own).T.tolist()
+    scalar = trainer._logs["advantages"]  # TRL has logged GRPO's there
+    for _ in range(min(len(rows[0]), len(scalar))):
+        scalar.pop()
+    scalar.extend(rows[0])
+    for name, values in zip(columns, rows[1:], strict=True):
+        trainer._logs["extra"][name].extend(values)

@@ -1,0 +1,169 @@
+"""From TRL's scored rows to a [`Batch`] of whole groups: a group may start on one rank and end on the next."""
+
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from trl import GRPOTrainer
+
+from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.trainers.batch import Batch
+from tempo_trl.trainers.prompts import images_in, prompt_keys
+from tempo_trl.trainers.replaced import Call
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    Where the rows of this rank lie among those of all ranks, and among the whole groups that they belong to.
+
+    Args:
+        near (`slice`): The rows of all ranks that share a group with one of this rank's.
+        own (`slice`): Of these, the rows of this rank.
+        owned (`torch.Tensor` of shape `(R,)`, bool): Of these, the rows of groups that begin on this rank.
+        straddles (`bool`): Whether groups lie on several ranks: the same on all of them, whatever the data.
+    """
+
+    near: slice
+    own: slice
+    owned: torch.Tensor
+    straddles: bool
+
+    @classmethod
+    def of(cls, rank: int, rows: int, num_generations: int) -> "Place":
+        """That of a rank with so many rows: ranks hold equally many, rank after rank in sampler order."""
+        begin, end = rank * rows, (rank + 1) * rows
+        first, last = begin // num_generations, -(-end // num_generations)
+        near = slice(first * num_generations, last * num_generations)
+        groups = torch.arange(first, last).repeat_interleave(num_generations) * num_generations
+        own, owned = slice(begin - near.start, end - near.start), (groups >= begin) & (groups < end)
+        return cls(near, own, owned, rows % num_generations != 0)
+
+
+def gather_near(
+    accelerator: Accelerator, place: Place, tensors: dict[str, torch.Tensor], rows: list[dict]
+) -> tuple[dict[str, torch.Tensor], list[dict]]:
+    """
+    The rows of whole groups, from those of this rank. All ranks communicate, or none does ([`Place`]).
+
+    Args:
+        accelerator (`Accelerator`):
+            The trainer's.
+        place ([`Place`]):
+            Of this rank's rows.
+        tensors (`dict[str, torch.Tensor]`):
+            Tensors of shape `(B,)` or `(B, T)` on the accelerator's device, under the same names on all ranks. The
+            latter are padded to the longest completion of all ranks.
+        rows (`list[dict]`):
+            The dataset's B rows.
+
+    Returns:
+        Tensors on the CPU, and rows of the dataset.
+    """
+    if not place.straddles:
+        return {name: value.cpu() for name, value in tensors.items()}, rows
+    near = {}
+    for name, value in tensors.items():
+        if value.ndim == 2:
+            value = accelerator.pad_across_processes(value, dim=1, pad_index=-1 if name == "turns" else 0)
+        near[name] = accelerator.gather(value)[place.near].cpu()
+    return near, gather_object(rows)[place.near]
+
+
+def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int) -> torch.Tensor:
+    """
+    The assistant turn of each token, `(B, width)`, int64: -1 on tokens of tools and environments and on padding.
+
+    Args:
+        lengths (`torch.Tensor` of shape `(B,)`):
+            True lengths in tokens.
+        sampled (`list[list[int]]`, *optional*):
+            1 for each token of a completion that the policy sampled, 0 for one of a tool or an environment, which ends
+            a turn. All are sampled if unset.
+        width (`int`):
+            Columns of the result.
+    """
+    turns = torch.full((len(lengths), width), -1)
+    for row, length in enumerate(lengths.tolist()):
+        own = torch.ones(length, dtype=torch.int64) if sampled is None else torch.tensor(sampled[row][:length])
+        begins = own.diff(prepend=own.new_zeros(1)) == 1
+        turns[row, :length] = torch.where(own == 1, begins.cumsum(0) - 1, -1)
+    return turns
+
+
+def batch_of(trainer: GRPOTrainer, inputs: list[dict], output: dict, calls: dict[str, Call], place: Place) -> Batch:
+    """
+    The whole groups of which this rank has a row. Every rank calls this.
+
+    Args:
+        trainer ([`~trl.GRPOTrainer`]):
+            The trainer.
+        inputs (`list[dict]`):
+            This rank's rows of the dataset.
+        output (`dict`):
+            The same rows as TRL scored them.
+        calls (`dict[str, Call]`):
+            The first call of `_generate`, of `_calculate_rewards`, and of the forward pass if there was one, in which
+            TRL made `output`.
+        place ([`Place`]):
+            Of this rank's rows.
+    """
+    _, prompts, _, completion_ids = calls["_calculate_rewards"].arguments
+    rewards_per_func = calls["_calculate_rewards"].result
+    rewards = weighted_rewards(trainer, rewards_per_func)
+    rank, device = trainer.accelerator.process_index, output["advantages"].device
+    own = slice(rank * len(completion_ids), (rank + 1) * len(completion_ids))
+    lengths = torch.tensor([len(ids) for ids in completion_ids])
+    tensors = {
+        "completion_ids": output["completion_ids"],
+        "lengths": lengths.to(device),
+        "outcome": output["advantages"].masked_fill(rewards[own].isnan(), torch.nan),
+        "prompts": _prompt_keys(trainer, output, prompts).to(device),
+        "loss_mask": loss_mask(output),
+        "turns": turns_of(lengths, calls["_generate"].result[2], output["completion_ids"].shape[1]).to(device),
+        **_sampled_from(output, calls),
+    }
+    tensors, rows = gather_near(trainer.accelerator, place, tensors, inputs)
+    training = trainer.model.training
+    return Batch(
+        **tensors | {"loss_mask": tensors["loss_mask"].bool()},
+        rewards=rewards[place.near].cpu(),
+        rewards_per_func=rewards_per_func[place.near].cpu(),
+        num_generations=trainer.num_generations if training else trainer.num_generations_eval,
+        columns={name: [row.get(name) for row in rows] for name in dict.fromkeys(n for row in rows for n in row)},
+        training=training,
+        owned=place.owned,
+        grown=trainer.rollout_func.trees if isinstance(trainer.rollout_func, TreeRollout) else None,
+    )
+
+
+def loss_mask(inputs: dict) -> torch.Tensor:
+    """1 on the tokens of the loss, `(B, T)`: inside a completion, and sampled by the policy."""
+    return inputs["completion_mask"] * inputs.get("tool_mask", 1)
+
+
+def weighted_rewards(trainer: GRPOTrainer, rewards_per_func: torch.Tensor) -> torch.Tensor:
+    """TRL's weighted sum of the rewards of each row, `(R,)`, NaN where no function scored it."""
+    rewards = (rewards_per_func * trainer.reward_weights.to(rewards_per_func.device)).nansum(dim=1)
+    return rewards.masked_fill(rewards_per_func.isnan().all(dim=1), torch.nan)
+
+
+def _sampled_from(output: dict, calls: dict[str, Call]) -> dict[str, torch.Tensor]:
+    """Log-probabilities and entropies of the policy that sampled, where TRL computed them."""
+    found = {}
+    for name in ("old_per_token_logps", "sampling_per_token_logps"):
+        if name in output:
+            found.setdefault("logps", output[name])
+    # Without the former the one forward pass was the reference model's, which is the policy's own with LoRA.
+    if "old_per_token_logps" in output:
+        entropies = calls["_get_per_token_logps_and_entropies"].result[1]
+        found |= {} if entropies is None else {"entropies": entropies}
+    return found
+
+
+def _prompt_keys(trainer: GRPOTrainer, output: dict, prompts: list) -> torch.Tensor:
+    """A number for each completion's prompt: an environment, or a rollout of the user's, may alter it."""
+    observed = trainer.environments or ()  # the images of a dataset are alike in a group
+    images = [list(images_in(prompt)) for prompt in prompts] if observed else ()
+    return prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
