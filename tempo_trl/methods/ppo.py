@@ -13,12 +13,12 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
-from tempo_trl.trainers.batch import Batch, Credit, Place
+from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_sums
 from tempo_trl.trainers.replaced import recorded_calls, replaced
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
-from tempo_trl.trainers.whole_groups import loss_mask
+from tempo_trl.trainers.whole_groups import Place, loss_mask
 
 CRITIC_FOLDER = "critic"
 
