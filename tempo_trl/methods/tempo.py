@@ -15,9 +15,9 @@ from tempo_trl.credit.prefix_baseline import baseline_tokens
 from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree
 from tempo_trl.methods.tempo_config import TEMPOConfig
-from tempo_trl.rollout import grown as grown_trees
-from tempo_trl.rollout.tree import GrownTree, branches
-from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.rollout.forced_tokens import treat_forced_tokens
+from tempo_trl.rollout.tree import GrownTree, branches, repeated_rows, row_weights
+from tempo_trl.rollout.tree_rollout import TreeRollout, entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.prompts import images_in, prompt_keys
 from tempo_trl.trainers.recorder import LoggedTrees
@@ -104,7 +104,7 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         return self.args.advantage_estimator == "prefix_baseline" and self.args.prefix_shrinkage == "auto"
 
     def _tree_rollout(self, args):
-        grow = {"fixed": grown_trees.fixed, "entropy": grown_trees.entropy}.get(args.rollout)
+        grow = {"fixed": fixed_tree_rollout, "entropy": entropy_tree_rollout}.get(args.rollout)
         return grow and grow(args)
 
     @property
@@ -118,7 +118,7 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         own_rows = output["completion_ids"], lengths, outcome, self._prompt_keys(output)
         groups = gather_whole_groups(self.accelerator, *own_rows, num_generations)
         tree = prefix_tree(groups.completion_ids, groups.lengths, num_generations, groups.prompts)
-        weights = None if self._trees is None else grown_trees.row_weights(self._trees, self.args.leaf_weights)
+        weights = None if self._trees is None else row_weights(self._trees, self.args.leaf_weights)
         columns = groups.completion_ids.shape[1]
         advantages, td = credit_tokens(tree, groups.outcome, columns, self.args.td_coef, weights)
         own_tokens = groups.own, slice(0, width)
@@ -149,7 +149,7 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
         rows = slice(groups.owned.start * tree.num_generations, groups.owned.stop * tree.num_generations)
         owned[rows] = groups.outcome[rows]
         if self._trees is not None:
-            owned[grown_trees.repeated_rows(self._trees)] = torch.nan  # one sample twice: no pair
+            owned[repeated_rows(self._trees)] = torch.nan  # one sample twice: no pair
         statistics = gather_object([pair_statistics(tree, owned)])
         self._covariance.update(sum(statistics, PairStatistics()))
         metrics = self._metrics["train"]
@@ -162,7 +162,7 @@ class TEMPOTrainer(LoggedTrees, TokenCreditTrainer):
     def _treat_trees(self, output: dict) -> None:
         if self._trees is not None:
             grown = branches(self._trees, output["completion_ids"].shape[1])
-            grown_trees.treat_forced_tokens(output, grown, self.args.forced_tokens)
+            treat_forced_tokens(output, grown, self.args.forced_tokens)
             self._count_loss_tokens(output)
             self._log_sums("rollout", self.rollout_func.statistics())
 

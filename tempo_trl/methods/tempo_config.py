@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from trl import GRPOConfig
 
-from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields, LoggedTreesFields
+from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields, LoggedTreesFields
 from tempo_trl.rollout.tree import LEAF_WEIGHTS
 from tempo_trl.tree_forward.config import TreeForwardFields
 
@@ -37,14 +37,14 @@ class TEMPOConfig(LoggedTreesFields, FixedTreeFields, EntropyTreeFields, TreeFor
         rollout (`str`, *optional*, defaults to `"iid"`):
             How the completions of a prompt are sampled to train on: `"iid"` independently, as TRL does, or grown as a
             tree that splits at `"fixed"` lengths or by `"entropy"`
-            ([`~tempo_trl.rollout.config.FixedTreeFields`],
-            [`~tempo_trl.rollout.config.EntropyTreeFields`]).
+            ([`~tempo_trl.rollout.config_fields.FixedTreeFields`],
+            [`~tempo_trl.rollout.config_fields.EntropyTreeFields`]).
         leaf_weights (`str`, *optional*, defaults to `"by_branch"`):
             Say of each completion of a grown tree in the prefix values, and in the loss. `"by_branch"` gives every
             child of a node equal say, `"uniform"` every leaf. The same for `rollout="iid"`.
         log_trees_steps, log_trees_prompts (`int`):
             How often, and how many groups of a batch, are recorded for `tempo-trl report`
-            ([`~tempo_trl.rollout.config.LoggedTreesFields`]).
+            ([`~tempo_trl.rollout.config_fields.LoggedTreesFields`]).
     """
 
     td_coef: float = field(

@@ -6,8 +6,9 @@ import torch
 
 from tempo_trl.credit.siblings import count_once, sibling_advantages
 from tempo_trl.methods.treerpo_config import TreeRPOConfig, TreeRPOEntropyConfig
-from tempo_trl.rollout import grown as grown_trees
+from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree import branches
+from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers.token_credit import TokenCreditTrainer, loss_mask
 
 
@@ -56,7 +57,7 @@ class TreeRPOTrainer(TokenCreditTrainer):
     _config_cls = TreeRPOConfig
 
     def _tree_rollout(self, args):
-        return grown_trees.fixed(args)
+        return fixed_tree_rollout(args)
 
     def _credit(self, output: dict) -> None:
         trees = self.rollout_func.trees
@@ -66,7 +67,7 @@ class TreeRPOTrainer(TokenCreditTrainer):
         rewards = self._own_rewards()
         advantages = self._sibling_advantages(grown, rewards)
         self._use_advantages(output, advantages)
-        grown_trees.treat_forced_tokens(output, grown, getattr(self.args, "forced_tokens", "keep"))
+        treat_forced_tokens(output, grown, getattr(self.args, "forced_tokens", "keep"))
         if self.args.shared_tokens == "once":
             segment = grown.segment.to(rewards.device)
             output["tool_mask"] = count_once(segment, loss_mask(output)).to(output["completion_mask"].dtype)
@@ -126,7 +127,7 @@ class TreeRPOEntropyTrainer(TreeRPOTrainer):
     _config_cls = TreeRPOEntropyConfig
 
     def _tree_rollout(self, args):
-        return grown_trees.entropy(args)
+        return entropy_tree_rollout(args)
 
     def _sibling_advantages(self, grown, rewards: torch.Tensor) -> torch.Tensor:
         return sibling_advantages(grown.segment, grown.parent, grown.leaf, rewards, average="leaves", scale="none")

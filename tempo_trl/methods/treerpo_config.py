@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from trl import GRPOConfig
 
 from tempo_trl.credit.siblings import SIBLING_SCALES
-from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.tree_forward.config import TreeForwardFields
 
 SHARED_TOKENS = ("once", "per_leaf")
@@ -81,7 +81,7 @@ class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, TreeForwardFields, GRP
     r"""
     Configuration class for the [`TreeRPOTrainer`] (https://huggingface.co/papers/2506.05183): every field of
     [`~trl.GRPOConfig`], with its meaning and but for the last of these its default, those of
-    [`~tempo_trl.rollout.config.FixedTreeFields`], and these.
+    [`~tempo_trl.rollout.config_fields.FixedTreeFields`], and these.
 
     Args:
         advantage_scale (`str`, *optional*, defaults to `"std"`):
@@ -113,7 +113,7 @@ class TreeRPOConfig(SiblingCreditFields, FixedTreeFields, TreeForwardFields, GRP
 class TreeRPOEntropyConfig(SiblingCreditFields, EntropyTreeFields, TreeForwardFields, GRPOConfig):
     """
     Configuration class for the [`TreeRPOEntropyTrainer`] (hierarchical TreeRPO): every field of
-    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config.EntropyTreeFields`], and these. `num_generations`
+    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config_fields.EntropyTreeFields`], and these. `num_generations`
     is the largest number of leaves of a tree. Defaults that the text changes:
 
     Args:

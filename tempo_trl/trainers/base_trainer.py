@@ -8,7 +8,8 @@ from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
-from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
+from tempo_trl.rollout.tree_requirements import check_trees_can_grow
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.rollout.vllm_server import explain_a_silent_server, wait_for_server
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
