@@ -13,7 +13,7 @@ from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.rollout.vllm_server import explain_a_silent_server, wait_for_server
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
-from tempo_trl.tree_forward import TreeForward
+from tempo_trl.tree_forward import TreePass
 
 
 class Scored(NamedTuple):
@@ -34,7 +34,7 @@ class Scored(NamedTuple):
     rewards_per_func: torch.Tensor
 
 
-class BaseTrainer(TreeForward, GRPOTrainer):
+class BaseTrainer(GRPOTrainer):
     """
     [`~trl.GRPOTrainer`] that says early what cannot train, outlives a full disk, names a reward function that hangs
     and a vLLM server that is gone, and goes on after a resume with the prompts of the run that never stopped; of a
@@ -70,6 +70,7 @@ class BaseTrainer(TreeForward, GRPOTrainer):
             if rollout is not None:  # TRL warns of an experimental feature that the user did not ask for
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
             super().__init__(model, reward_funcs, args, *positional, **keywords)
+        self.tree_pass = TreePass(self, self._tree_obstacle())
         if isinstance(self.rollout_func, TreeRollout):
             check_trees_can_grow(self, self.rollout_func.grower)
         self._model_name = model_name  # for messages
@@ -95,6 +96,26 @@ class BaseTrainer(TreeForward, GRPOTrainer):
     def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:
         """The rollout of a method whose completions are grown as trees; None where TRL samples them."""
         return None
+
+    def _tree_obstacle(self) -> str | None:
+        """A reason of the method's own why it cannot compute on the prefix tree."""
+        return None
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        self.tree_pass.number_rows(output)
+        return output
+
+    def _prepare_inputs(self, generation_batch):
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _get_train_sampler(self, dataset=None):
         checks.refuse_less_than_a_generation(self)
@@ -130,6 +151,7 @@ class BaseTrainer(TreeForward, GRPOTrainer):
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A disk that refuses the table does not end a run."""
+        self.tree_pass.log()
         try:
             super().log(logs, start_time)
         except OSError as error:
