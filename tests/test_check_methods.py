@@ -30,12 +30,12 @@ CUT = "nearly 0 over hundreds of tokens"
         (
             "treerpo --num_processes 2 --per_device_train_batch_size 6 --steps_per_generation 5 "
             "--gradient_accumulation_steps 5 --tree_depth 2 --num_generations 4",
-            ["6 * 5 = 30 is none of 4", "A `steps_per_generation` of 10 works"],
+            ["6 * 5 = 30 is not a multiple of 4", "A `steps_per_generation` of 10 works"],
         ),
         (
             "treerpo --num_processes 2 --per_device_train_batch_size 4 --steps_per_generation 3 "
             "--gradient_accumulation_steps 2",
-            ["4 * 3 = 12 is none of 8", "A `steps_per_generation` of 4 works"],
+            ["4 * 3 = 12 is not a multiple of 8", "A `steps_per_generation` of 4 works"],
         ),
     ],
 )

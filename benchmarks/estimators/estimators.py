@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 
 from benchmarks.estimators.rollouts import Rollout, Sample
 from benchmarks.estimators.task import TokenTree
@@ -21,7 +22,7 @@ from tempo_trl.credit.prefix_baseline import baseline_tokens, prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import count_once, segment_values, sibling_advantages
 from tempo_trl.credit.traces import trace_weights, traced_reference
-from tempo_trl.rollout import grown as grown_trees
+from tempo_trl.rollout.tree import repeated_rows
 
 
 @dataclass
@@ -185,9 +186,7 @@ def learning(sample: Sample, batches: int) -> Iterator[tuple[Sample, PrefixCovar
 def _each_leaf_once(sample: Sample) -> torch.Tensor:
     """Outcomes for the covariance: a completion that is handed over twice makes no pair."""
     outcomes = outcome(sample)
-    return (
-        outcomes if sample.trees is None else outcomes.masked_fill(grown_trees.repeated_rows(sample.trees), torch.nan)
-    )
+    return outcomes if sample.trees is None else outcomes.masked_fill(repeated_rows(sample.trees), torch.nan)
 
 
 def _forced(sample: Sample, credit: Credit, forced_tokens: str) -> Credit:
@@ -195,6 +194,6 @@ def _forced(sample: Sample, credit: Credit, forced_tokens: str) -> Credit:
     if sample.trees is None or forced_tokens == "keep":
         return credit
     output = {"advantages": credit.advantages, "completion_mask": torch.ones_like(sample.ids)}
-    grown_trees.treat_forced_tokens(output, sample.branches, forced_tokens)
+    treat_forced_tokens(output, sample.branches, forced_tokens)
     in_loss = output["tool_mask"].bool() if "tool_mask" in output else None
     return Credit(output["advantages"], credit.values, credit.weights, in_loss)

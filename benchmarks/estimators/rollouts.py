@@ -18,9 +18,8 @@ from benchmarks.estimators.task import TokenTree
 from tempo_trl.credit import PrefixTree
 from tempo_trl.credit.advantages import prefix_tree
 from tempo_trl.rollout import EntropyTree, FixedTree, GrownTree
-from tempo_trl.rollout import grown as grown_trees
 from tempo_trl.rollout.growth import Grower, grow
-from tempo_trl.rollout.tree import Branches, branches
+from tempo_trl.rollout.tree import Branches, branches, row_weights
 
 
 @dataclass
@@ -71,7 +70,7 @@ class Sample:
     @cached_property
     def leaf_weights(self) -> torch.Tensor | None:
         """Weights of the completions in their groups, as trainers have them by default; None where all are alike."""
-        return None if self.trees is None else grown_trees.row_weights(self.trees, "by_branch")
+        return None if self.trees is None else row_weights(self.trees, "by_branch")
 
     def batch(self, k: int) -> "Sample":
         """One of the batches alone."""

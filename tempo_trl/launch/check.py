@@ -93,7 +93,7 @@ def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
 
 
 def _refuse_trees(args: GRPOConfig) -> None:
-    from tempo_trl.rollout.tree_rollout import check_trees_can_grow
+    from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 
     try:
         check_trees_can_grow(args)

@@ -4,7 +4,7 @@ from math import gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from tempo_trl.launch.plan import Engine, LaunchPlan
-from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -225,7 +225,7 @@ class PPOTrainer(TokenCreditTrainer):
     def _tree_obstacle(self):
         if self.args.shared_trunk:
             return "with shared_trunk the critic reads the policy's hidden states row by row (shared_trunk=False)"
-        return super()._tree_obstacle()
+        return None
 
     # Credit: when a batch has been sampled and scored
 

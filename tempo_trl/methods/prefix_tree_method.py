@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from tempo_trl.rollout import grown
-from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields
-from tempo_trl.rollout.tree import LEAF_WEIGHTS, branches
+from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
+from tempo_trl.rollout.tree import LEAF_WEIGHTS, branches, row_weights
+from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -27,8 +27,8 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
             https://huggingface.co/papers/2509.18314); TRL's default is the value of `epsilon`, 0.2.
         rollout (`str`, *optional*, defaults to `"iid"`):
             How the completions of a prompt are sampled to train on: `"iid"` independently, as TRL does, or grown as a
-            tree that splits at `"fixed"` lengths or by `"entropy"` ([`~tempo_trl.rollout.config.FixedTreeFields`],
-            [`~tempo_trl.rollout.config.EntropyTreeFields`]).
+            tree that splits at `"fixed"` lengths or by `"entropy"` ([`~tempo_trl.rollout.config_fields.FixedTreeFields`],
+            [`~tempo_trl.rollout.config_fields.EntropyTreeFields`]).
         leaf_weights (`str`, *optional*, defaults to `"by_branch"`):
             Weight of each completion of a grown tree in the prefix values, and in the loss. `"by_branch"` gives every
             child of a node equal weight, `"uniform"` every leaf. The same for `rollout="iid"`.
@@ -70,7 +70,7 @@ class PrefixTreeTrainer(TokenCreditTrainer):
     _config_cls = PrefixTreeConfig
 
     def _tree_rollout(self, args):
-        grow = {"fixed": grown.fixed, "entropy": grown.entropy}.get(args.rollout)
+        grow = {"fixed": fixed_tree_rollout, "entropy": entropy_tree_rollout}.get(args.rollout)
         return grow and grow(args)
 
     def _learned_metrics(self):
@@ -85,7 +85,7 @@ class PrefixTreeTrainer(TokenCreditTrainer):
 
 def completion_weights(batch: Batch, leaf_weights: str) -> torch.Tensor | None:
     """Weights of the completions in their group, `(R,)`; None where all weigh the same."""
-    return None if batch.grown is None else grown.row_weights(batch.grown, leaf_weights)
+    return None if batch.grown is None else row_weights(batch.grown, leaf_weights)
 
 
 def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
@@ -95,7 +95,7 @@ def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Cred
     Args:
         credit ([`Credit`]): Credit of the batch.
         batch ([`Batch`]): The batch; one that was not grown as trees has no forced tokens.
-        forced_tokens (`str`): As in [`~tempo_trl.rollout.config.EntropyTreeFields`].
+        forced_tokens (`str`): As in [`~tempo_trl.rollout.config_fields.EntropyTreeFields`].
     """
     if batch.grown is None or forced_tokens == "keep":
         return credit

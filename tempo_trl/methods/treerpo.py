@@ -8,9 +8,9 @@ from trl import GRPOConfig
 
 from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
 from tempo_trl.methods.prefix_tree_method import with_forced_tokens
-from tempo_trl.rollout import grown
-from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree import branches
+from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -119,7 +119,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
     r"""
     Configuration class for the [`TreeRPOTrainer`] (https://huggingface.co/papers/2506.05183): every field of
     [`~trl.GRPOConfig`], with its meaning and but for the last of these its default, those of
-    [`~tempo_trl.rollout.config.FixedTreeFields`], and these.
+    [`~tempo_trl.rollout.config_fields.FixedTreeFields`], and these.
 
     Args:
         advantage_scale (`str`, *optional*, defaults to `"std"`):
@@ -151,7 +151,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
 class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
     """
     Configuration class for the [`TreeRPOEntropyTrainer`] (hierarchical TreeRPO): every field of
-    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config.EntropyTreeFields`], and these. `num_generations`
+    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config_fields.EntropyTreeFields`], and these. `num_generations`
     is the largest number of leaves of a tree. Defaults that the text changes:
 
     Args:
@@ -231,7 +231,7 @@ class TreeRPOTrainer(TokenCreditTrainer):
     method_name = "treerpo"
 
     def _tree_rollout(self, args):
-        return grown.fixed(args)
+        return fixed_tree_rollout(args)
 
     def _credit_function(self):
         args = self.args
@@ -279,7 +279,7 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
     method_name = "treerpo_entropy"
 
     def _tree_rollout(self, args):
-        return grown.entropy(args)
+        return entropy_tree_rollout(args)
 
     def _credit_function(self):
         args = self.args

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from tempo_trl.rollout.growth import Continuation, Plant, Request, Rules, Top
+from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, Top
 from tempo_trl.rollout.tree import Segment
 
 
@@ -70,10 +70,10 @@ class EntropyTree:
         self.delimiters, self.coverage_tokens = tuple(delimiters), coverage_tokens
         self._ends_thought: dict[int, bool] = {}  # token: whether its text ends with a delimiter
 
-    def plant(self, prompt_ids: list[int], rules: Rules) -> "EntropyPlant":
+    def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingEntropyTree":
         """A tree of nothing but its prompt. Its choices are drawn from a seed of torch's own generator."""
         generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
-        return EntropyPlant(self, prompt_ids, rules, generator)
+        return GrowingEntropyTree(self, prompt_ids, rules, generator)
 
     def gates(self, token_ids: list[int], top: Top, rules: Rules) -> list[int]:
         """Lengths at which a segment of these tokens could split, shortest first."""
@@ -150,7 +150,7 @@ class Branch:
     splits: bool = True
 
 
-class EntropyPlant(Plant):
+class GrowingEntropyTree(GrowingTree):
     """One tree of [`EntropyTree`] while it grows."""
 
     def __init__(self, shape: EntropyTree, prompt_ids: list[int], rules: Rules, generator: torch.Generator):
@@ -174,15 +174,15 @@ class EntropyPlant(Plant):
             self._cover()
 
     def rows(self) -> list[int]:
-        leaves = self.tree.leaves()
+        leaves = self.grown.leaves()
         return sorted(leaves[row % len(leaves)] for row in range(self.shape.num_generations))
 
     def _path(self, branch: Branch) -> list[int]:
-        path = self.tree.completion_ids(branch.parent)
+        path = self.grown.completion_ids(branch.parent)
         return path if branch.forced is None else [*path, branch.forced.token]
 
     def _has_room(self) -> bool:
-        return len(self.tree.leaves()) + len(self.waiting) < self.shape.num_generations
+        return len(self.grown.leaves()) + len(self.waiting) < self.shape.num_generations
 
     def _grow_below(self, parent: int, forced: Forced | None, splits: bool = True) -> None:
         """Ask for a child in the next round, unless its forced token ends the completion."""
@@ -203,9 +203,9 @@ class EntropyPlant(Plant):
             top = _behind_a_forced_token(top, self.shape.top_k)
         above = self.nodes[branch.parent] if branch.parent >= 0 else None
         depth = above.depth + 1 if above else 1
-        start = len(self.tree.completion_ids(branch.parent))
+        start = len(self.grown.completion_ids(branch.parent))
         ratio = 1.0 if forced is None else forced.ratio
-        self.tree.segments.append(Segment(branch.parent, token_ids, logprobs, forced is not None, ratio))
+        self.grown.segments.append(Segment(branch.parent, token_ids, logprobs, forced is not None, ratio))
         self.nodes.append(Node(depth, start, top, branch.splits))
         return len(self.nodes) - 1
 
@@ -213,7 +213,7 @@ class EntropyPlant(Plant):
         return alternative(top, taken, self.shape.top_k, self.rules.greedy, self.generator)
 
     def _split_root(self) -> None:
-        first = self.tree.segments[0]
+        first = self.grown.segments[0]
         self._grow_below(-1, self._alternative(self.nodes[0].top, first.token_ids[0]))
 
     def _split(self, fresh: list[int]) -> None:
@@ -227,7 +227,7 @@ class EntropyPlant(Plant):
 
     def _gate(self, index: int) -> tuple[int, int, int] | None:
         """First gate of a segment as (tokens of the completion before it, segment, length of the segment there)."""
-        node, segment = self.nodes[index], self.tree.segments[index]
+        node, segment = self.nodes[index], self.grown.segments[index]
         if not node.splits or node.depth >= self.shape.max_depth:
             return None
         lengths = self.shape.gates(segment.token_ids, node.top, self.rules)
@@ -235,7 +235,7 @@ class EntropyPlant(Plant):
 
     def _split_at(self, index: int, length: int) -> int:
         """Cut a segment; what was sampled after the cut becomes its first child, which is returned."""
-        node, segment = self.nodes[index], self.tree.segments[index]
+        node, segment = self.nodes[index], self.grown.segments[index]
         after = Continuation(segment.token_ids[length:], segment.logprobs and segment.logprobs[length:])
         after.top = node.top[length:]
         segment.token_ids = segment.token_ids[:length]
@@ -250,10 +250,10 @@ class EntropyPlant(Plant):
         self.covered = True
         if self.shape.coverage_tokens is None:
             return
-        length = {leaf: len(self.tree.segments[leaf].token_ids) for leaf in self.tree.leaves()}
+        length = {leaf: len(self.grown.segments[leaf].token_ids) for leaf in self.grown.leaves()}
         for leaf in sorted(length, key=length.get, reverse=True):
             if length[leaf] > self.shape.coverage_tokens and self._has_room():
-                self._grow_below(self.tree.segments[leaf].parent, None, splits=False)
+                self._grow_below(self.grown.segments[leaf].parent, None, splits=False)
 
 
 def _behind_a_forced_token(top: Top | None, top_k: int) -> Top:

@@ -1,6 +1,6 @@
 """Trees of a fixed shape: as many children at every node, in steps of as many tokens."""
 
-from tempo_trl.rollout.growth import Continuation, Plant, Request, Rules
+from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules
 from tempo_trl.rollout.tree import Segment
 
 
@@ -34,12 +34,12 @@ class FixedTree:
         self.children, self.depth, self.step_tokens = children, depth, step_tokens
         self.num_generations = children**depth
 
-    def plant(self, prompt_ids: list[int], rules: Rules) -> "FixedPlant":
+    def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingFixedTree":
         """A tree of nothing but its prompt."""
-        return FixedPlant(self, prompt_ids, rules)
+        return GrowingFixedTree(self, prompt_ids, rules)
 
 
-class FixedPlant(Plant):
+class GrowingFixedTree(GrowingTree):
     """One tree of [`FixedTree`] while it grows, a level a round."""
 
     def __init__(self, shape: FixedTree, prompt_ids: list[int], rules: Rules):
@@ -63,14 +63,14 @@ class FixedPlant(Plant):
                 self._add(parent, path, continuation)
 
     def _add(self, parent: int, path: list[int], continuation: Continuation) -> None:
-        self.tree.segments.append(Segment(parent, continuation.token_ids, continuation.logprobs))
+        self.grown.segments.append(Segment(parent, continuation.token_ids, continuation.logprobs))
         path = path + continuation.token_ids
         if not continuation.stopped and self.level < self.shape.depth and len(path) < self.rules.max_tokens:
-            self.open[len(self.tree.segments) - 1] = path
+            self.open[len(self.grown.segments) - 1] = path
 
     def rows(self) -> list[int]:
         depth = [0]  # last: of the prompt, which is segment -1
-        for segment in self.tree.segments:
+        for segment in self.grown.segments:
             depth.insert(-1, depth[segment.parent] + 1)
-        closed = {leaf: self.shape.children ** (self.shape.depth - depth[leaf]) for leaf in self.tree.leaves()}
+        closed = {leaf: self.shape.children ** (self.shape.depth - depth[leaf]) for leaf in self.grown.leaves()}
         return [leaf for leaf, stands_for in closed.items() for _ in range(stands_for)]

@@ -137,12 +137,12 @@ class Rules:
         return any(stop in text for stop in self.stop_strings)
 
 
-class Plant(ABC):
-    """A tree while it grows. A grower's subclass decides what to ask for and what to do with the answers."""
+class GrowingTree(ABC):
+    """A tree while it grows. A subclass decides what to ask for and what to do with the answers."""
 
     def __init__(self, prompt_ids: list[int], rules: Rules):
         self.prompt_ids, self.rules = prompt_ids, rules
-        self.tree = GrownTree()
+        self.grown = GrownTree()
 
     @abstractmethod
     def requests(self) -> list[Request]:
@@ -155,6 +155,11 @@ class Plant(ABC):
     @abstractmethod
     def rows(self) -> list[int]:
         """Leaf of each completion for the trainer, `num_generations` of them."""
+
+    def finished(self) -> GrownTree:
+        """What was grown, with the rows for the trainer."""
+        self.grown.rows = self.rows()
+        return self.grown
 
 
 class Grower(Protocol):
@@ -171,7 +176,7 @@ class Grower(Protocol):
     num_generations: int
     top_k: int
 
-    def plant(self, prompt_ids: list[int], rules: Rules) -> Plant:
+    def start(self, prompt_ids: list[int], rules: Rules) -> GrowingTree:
         """A tree of nothing but its prompt."""
         ...
 
@@ -181,7 +186,7 @@ def grow(
     prompts: Sequence[list[int]],
     rules: Rules,
     sampler: Sampler,
-    anywhere: Callable[[bool], bool] = bool,
+    on_any_rank: Callable[[bool], bool] = bool,
 ) -> list[GrownTree]:
     """
     Grow one tree for each prompt.
@@ -195,24 +200,19 @@ def grow(
             When a completion ends.
         sampler ([`Sampler`]):
             Continues prefixes: one call a round, for all open nodes of all trees.
-        anywhere (`Callable[[bool], bool]`):
+        on_any_rank (`Callable[[bool], bool]`):
             Whether its argument is true on any rank. Called once a round on every rank, so that all make the same
             number of rounds.
 
     Returns:
         `list[GrownTree]`: the trees, in the order of their prompts.
     """
-    plants = [grower.plant(prompt_ids, rules) for prompt_ids in prompts]
+    growing = [grower.start(prompt_ids, rules) for prompt_ids in prompts]
     while True:
-        asked = [plant.requests() for plant in plants]
+        asked = [tree.requests() for tree in growing]
         requests = [request for of_tree in asked for request in of_tree]
-        if not anywhere(bool(requests)):
-            return [_finished(plant) for plant in plants]
+        if not on_any_rank(bool(requests)):
+            return [tree.finished() for tree in growing]
         answers = iter(sampler.sample(requests, grower.top_k))
-        for plant, of_tree in zip(plants, asked, strict=True):
-            plant.take([[rules.cut(request, continuation) for continuation in next(answers)] for request in of_tree])
-
-
-def _finished(plant: Plant) -> GrownTree:
-    plant.tree.rows = plant.rows()
-    return plant.tree
+        for tree, of_tree in zip(growing, asked, strict=True):
+            tree.take([[rules.cut(request, continuation) for continuation in next(answers)] for request in of_tree])

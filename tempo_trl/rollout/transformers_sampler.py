@@ -58,16 +58,16 @@ class TransformersSampler:
         cache = self._prefill(input_ids[:, :-1], attention_mask[:, :-1])
         cache.reorder_cache(rows)  # a copy of its prefix's cache for each continuation
         limits = torch.tensor([request.max_tokens for request in requests for _ in range(request.n)])
-        watch = Watch(input_ids.shape[1], limits.to(input_ids.device), self.stop_strings, top_k)
+        recorder = StepRecorder(input_ids.shape[1], limits.to(input_ids.device), self.stop_strings, top_k)
         self.config.max_new_tokens = int(limits.max())
         output = self.model.generate(
             input_ids=input_ids[rows],
             attention_mask=attention_mask[rows],
             past_key_values=cache,
             generation_config=self.config,
-            stopping_criteria=StoppingCriteriaList([watch]),
+            stopping_criteria=StoppingCriteriaList([recorder]),
         )
-        found = iter(watch.continuations(output.sequences, self._eos_token_ids()))
+        found = iter(recorder.continuations(output.sequences, self._eos_token_ids()))
         return [[next(found) for _ in range(request.n)] for request in requests]
 
     def _distinct(self, requests: Sequence[Request]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -94,10 +94,10 @@ class TransformersSampler:
         return [eos] if isinstance(eos, int) else list(eos or ())
 
 
-class Watch(StoppingCriteria):
+class StepRecorder(StoppingCriteria):
     """
-    Looks on while `generate` runs: ends each row at its own limit or at a stop string, and keeps of each step's
-    distribution what was asked for. `output_scores` alone would keep (B, V) numbers a step.
+    Ends each row of `generate` at its own limit or at a stop string, and keeps of each step's distribution what was
+    asked for. `output_scores` alone would keep (B, V) numbers a step.
 
     Args:
         width (`int`):

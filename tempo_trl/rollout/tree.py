@@ -144,3 +144,14 @@ def branches(trees: list[GrownTree], width: int) -> Branches:
         for segment in tree.segments
     ]
     return Branches(segments, ratio, torch.tensor(parent), torch.tensor([offset + leaf for _, offset, leaf in rows]))
+
+
+def row_weights(trees: list[GrownTree], kind: str) -> torch.Tensor | None:
+    """Weight of each completion of a batch in its group, `(B,)`; None where all weigh the same."""
+    weights = [tree.leaf_weights(kind) for tree in trees]
+    return None if all(torch.allclose(group, group[:1]) for group in weights) else torch.cat(weights)
+
+
+def repeated_rows(trees: list[GrownTree]) -> torch.Tensor:
+    """Completions that repeat the leaf of an earlier one, `(B,)`, bool."""
+    return torch.tensor([leaf in tree.rows[:row] for tree in trees for row, leaf in enumerate(tree.rows)])

@@ -1,52 +1,19 @@
-"""Grown trees in TRL: the object for `GRPOTrainer`'s `rollout_func`, and what it cannot go with."""
+"""Grown trees in TRL: the object for `GRPOTrainer`'s `rollout_func`."""
 
 import contextlib
-from collections.abc import Iterator
+import math
 
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl.rollout.growth import Grower, Rules, Sampler, grow
+from tempo_trl.rollout.completion_rules import rules_of
+from tempo_trl.rollout.entropy import EntropyTree
+from tempo_trl.rollout.fixed import FixedTree
+from tempo_trl.rollout.growth import Grower, Sampler, grow
 from tempo_trl.rollout.transformers_sampler import transformers_sampler
 from tempo_trl.rollout.tree import GrownTree
-
-# Options that count from the first token that is generated, which would be each piece's instead of the completion's,
-# or that generate something else than one sampled continuation.
-_OF_WHOLE_COMPLETIONS = {
-    False: (  # transformers
-        "begin_suppress_tokens",
-        "encoder_no_repeat_ngram_size",
-        "encoder_repetition_penalty",
-        "exponential_decay_length_penalty",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "guidance_scale",
-        "max_length",
-        "max_new_tokens",
-        "max_time",
-        "min_length",
-        "min_new_tokens",
-        "num_beams",
-        "num_return_sequences",
-        "penalty_alpha",
-        "prompt_lookup_num_tokens",
-    ),
-    True: (  # vLLM
-        "best_of",
-        "echo",
-        "frequency_penalty",
-        "logprobs",
-        "max_tokens",
-        "min_tokens",
-        "n",
-        "presence_penalty",
-        "prompt_logprobs",
-        "response_format",
-        "stream",
-        "structured_outputs",
-        "use_beam_search",
-    ),
-}
+from tempo_trl.rollout.tree_requirements import check_trees_can_grow
+from tempo_trl.rollout.vllm_sampler import VLLMSampler
 
 
 class TreeRollout:
@@ -66,7 +33,7 @@ class TreeRollout:
             in evaluation.
 
     Raises:
-        ValueError: at the first call, see [`check_trees_can_grow`].
+        ValueError: at the first call, see [`~tempo_trl.rollout.tree_requirements.check_trees_can_grow`].
         RuntimeError: if a rank is given something else than whole groups.
     """
 
@@ -94,12 +61,12 @@ class TreeRollout:
         return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": logprobs}
 
     def _grow(self, prompts: list[list[int]], trainer: GRPOTrainer) -> list[GrownTree]:
-        def anywhere(condition: bool) -> bool:
+        def on_any_rank(condition: bool) -> bool:
             ranks = torch.tensor(int(condition), device=trainer.accelerator.device)
             return trainer.accelerator.reduce(ranks, reduction="sum").item() > 0
 
-        with _sampler(trainer) as sampler:
-            return grow(self.grower, prompts, rules_of(trainer), sampler, anywhere)
+        with _sampler_of(trainer) as sampler:
+            return grow(self.grower, prompts, rules_of(trainer), sampler, on_any_rank)
 
     def _completions(self, trainer: GRPOTrainer) -> tuple[list, list | None]:
         rows = [(tree, leaf) for tree in self.trees for leaf in tree.rows]
@@ -133,38 +100,8 @@ class TreeRollout:
         }
 
 
-@contextlib.contextmanager
-def _sampler(trainer: GRPOTrainer) -> Iterator[Sampler]:
-    if trainer.use_vllm:
-        from tempo_trl.rollout.vllm_sampler import VLLMSampler
-
-        yield VLLMSampler(trainer)
-    else:
-        with transformers_sampler(trainer) as sampler:
-            yield sampler
-
-
-def rules_of(trainer: GRPOTrainer) -> Rules:
-    """When a completion of this trainer ends, and whether its tokens are drawn."""
-    options = trainer.args.generation_kwargs or {}
-    stop_strings = options.get("stop" if trainer.use_vllm else "stop_strings") or ()
-    return Rules(
-        max_tokens=trainer.max_completion_length,
-        eos_token_ids=tuple(end_token_ids(trainer)),
-        stop_strings=(stop_strings,) if isinstance(stop_strings, str) else tuple(stop_strings),
-        tokenizer=trainer._tokenizer,
-        greedy=not options.get("do_sample", True) or options.get("temperature", trainer.temperature) == 0,
-    )
-
-
-def end_token_ids(trainer: GRPOTrainer) -> set[int]:
-    """Tokens that end a completion: the trainer's, and those that `generation_kwargs` adds for its sampler."""
-    options = trainer.args.generation_kwargs or {}
-    if trainer.use_vllm:
-        own = () if options.get("ignore_eos") else trainer.eos_token_ids
-        return {*own, *(options.get("stop_token_ids") or ())}
-    given = options.get("eos_token_id")
-    return {*trainer.eos_token_ids, *([given] if isinstance(given, int) else given or ())}
+def _sampler_of(trainer: GRPOTrainer) -> contextlib.AbstractContextManager[Sampler]:
+    return contextlib.nullcontext(VLLMSampler(trainer)) if trainer.use_vllm else transformers_sampler(trainer)
 
 
 def _one_a_group(prompts: list, prompt_ids: list[list[int]], num_generations: int) -> list[list[int]]:
@@ -178,59 +115,22 @@ def _one_a_group(prompts: list, prompt_ids: list[list[int]], num_generations: in
     return prompt_ids[::num_generations]
 
 
-def check_trees_can_grow(args_or_trainer: GRPOConfig | GRPOTrainer, grower: Grower | None = None) -> None:
-    """
-    Refuse what trees cannot be grown with. For a configuration what it tells, for a trainer everything.
-
-    Args:
-        args_or_trainer ([`~trl.GRPOConfig`] or [`~trl.GRPOTrainer`]):
-            The run.
-        grower ([`~tempo_trl.rollout.growth.Grower`], *optional*):
-            What grows: a group has to have its size.
-
-    Raises:
-        ValueError: with what to change.
-    """
-    trainer = args_or_trainer if isinstance(args_or_trainer, GRPOTrainer) else None
-    args = args_or_trainer if trainer is None else trainer.args
-    problems = [*_problems_of_args(args), *_problems_of_groups(args, grower)]
-    if trainer is not None:
-        problems += _problems_of_trainer(trainer)
-    if problems:
-        raise ValueError("Trees cannot be grown here. " + " ".join(problems))
+def fixed_tree_rollout(args: GRPOConfig) -> TreeRollout:
+    """The rollout of a configuration with [`~tempo_trl.rollout.config_fields.FixedTreeFields`]."""
+    step_tokens = args.tree_step_tokens or math.ceil(args.max_completion_length / args.tree_depth)
+    return TreeRollout(FixedTree(args.tree_children, args.tree_depth, step_tokens))
 
 
-def _problems_of_args(args: GRPOConfig) -> Iterator[str]:
-    if args.use_transformers_continuous_batching:
-        yield "Continuous batching keeps no cache to continue from: unset `use_transformers_continuous_batching`."
-    if args.use_vllm and args.vllm_mode != "server":
-        yield f"vLLM grows trees as a server: set vllm_mode='server', got {args.vllm_mode!r}."
-    if args.use_vllm and args.vllm_structured_outputs_regex is not None:
-        yield "A regular expression would begin anew in every segment: unset `vllm_structured_outputs_regex`."
-    if args.max_completion_length is None:
-        yield "A tree needs to know how long it may grow: set `max_completion_length`."
-    options = args.generation_kwargs or {}
-    if refused := sorted(set(options) & set(_OF_WHOLE_COMPLETIONS[args.use_vllm])):
-        yield (
-            f"generation_kwargs {refused} apply to a whole completion, or to something else than one sampled "
-            "continuation; a tree's are generated in pieces: leave them out."
+def entropy_tree_rollout(args: GRPOConfig) -> TreeRollout:
+    """The rollout of a configuration with [`~tempo_trl.rollout.config_fields.EntropyTreeFields`]."""
+    delimiters = {} if args.tree_delimiters is None else {"delimiters": tuple(args.tree_delimiters)}
+    return TreeRollout(
+        EntropyTree(
+            num_generations=args.num_generations,
+            max_depth=args.tree_max_depth,
+            min_segment_tokens=args.tree_min_segment_tokens,
+            entropy_threshold=args.tree_entropy_threshold,
+            coverage_tokens=args.tree_coverage_tokens,
+            **delimiters,
         )
-
-
-def _problems_of_groups(args: GRPOConfig, grower: Grower | None) -> Iterator[str]:
-    group = args.num_generations
-    if grower is not None and grower.num_generations != group:
-        yield f"The grower fills groups of {grower.num_generations}: set num_generations to that, got {group}."
-    per_device, steps = args.per_device_train_batch_size, args.steps_per_generation
-    if per_device * steps % group:
-        yield (
-            "A tree is grown on one rank, so per_device_train_batch_size * steps_per_generation must be a multiple "
-            f"of num_generations: {per_device} * {steps} = {per_device * steps} is none of {group}."
-        )
-
-
-def _problems_of_trainer(trainer: GRPOTrainer) -> Iterator[str]:
-    if trainer.tools or trainer.environment_factories:
-        yield "Tools and environments write into a completion: leave out `tools` and `environment_factory`."
-    if trainer._is_vlm:
-        yield "Trees are grown for text only: give a tokenizer as `processing_class` instead of a processor."
+    )

@@ -10,8 +10,8 @@ from trl import GRPOTrainer
 from trl.extras.profiling import profiling_context
 from trl.trainer.utils import get_config_model_id
 
+from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.growth import Continuation, Request, Top
-from tempo_trl.rollout.tree_rollout import end_token_ids
 from tempo_trl.rollout.vllm_server import explain_a_silent_server
 
 CONNECTIONS = 64  # calls at a time, as in TRL's client: the server batches what they ask for

@@ -47,7 +47,7 @@ class BaseTrainer(GRPOTrainer):
             check_trees_can_grow(self, self.rollout_func.grower)
         self._model_name = model_name  # for messages
         checks.check_trainer(self)
-        self._tree_pass = TreePass(self, self._tree_obstacle())
+        self.tree_pass = TreePass(self, self._tree_obstacle())
 
     def _checked_config(self, args: GRPOConfig | None, model_name: str) -> GRPOConfig:
         if args is None:
@@ -100,19 +100,19 @@ class BaseTrainer(GRPOTrainer):
             return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        return self._tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
 
     def _prepare_inputs(self, generation_batch):
         before = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
         if self._buffered_inputs is before:
             return inputs
-        self._buffered_inputs = self._tree_pass.whole_groups(self._buffered_inputs)
+        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
         return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A disk that refuses the table does not end a run."""
-        self._tree_pass.log()
+        self.tree_pass.log()
         try:
             super().log(logs, start_time)
         except OSError as error:

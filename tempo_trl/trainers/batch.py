@@ -9,7 +9,7 @@ import torch
 from tempo_trl.credit.advantages import prefix_tree
 from tempo_trl.credit.prefix_covariance import PairStatistics, pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree
-from tempo_trl.rollout.tree import GrownTree
+from tempo_trl.rollout.tree import GrownTree, repeated_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +91,7 @@ class Batch:
         """Statistics of the pairs of owned completions, which add up over ranks; a repeated leaf makes no pair."""
         outcome = self.outcome.masked_fill(~self.owned, torch.nan)
         if self.grown is not None:
-            repeated = [leaf in tree.rows[:row] for tree in self.grown for row, leaf in enumerate(tree.rows)]
-            outcome = outcome.masked_fill(torch.tensor(repeated), torch.nan)
+            outcome = outcome.masked_fill(repeated_rows(self.grown), torch.nan)
         return pair_statistics(self.tree, outcome)
 
 

@@ -162,7 +162,7 @@ class TokenCreditTrainer(BaseTrainer):
         with replaced(self, _get_per_token_logps_and_entropies=forward), recorded_calls(self, *names) as calls:
             output = super()._generate_and_score_completions(inputs)
         self._assign_credit(inputs, output, {name: own[0] for name, own in calls.items() if own}, due)
-        self._tree_pass.number_rows(output)
+        self.tree_pass.number_rows(output)
         return output
 
     def _with_entropies(self, forward: Callable) -> Callable:

@@ -81,7 +81,7 @@ def test_a_stopped_segment_is_not_continued():
 def test_every_rank_makes_as_many_rounds_as_the_longest():
     script = Script({"": ["a$", "b$"]})
     elsewhere = iter([True, True, True, False])
-    grow(FixedTree(2, 3, 2), [PROMPT], rules(), script, anywhere=lambda here: here or next(elsewhere))
+    grow(FixedTree(2, 3, 2), [PROMPT], rules(), script, on_any_rank=lambda here: here or next(elsewhere))
     assert [len(asked) for asked in script.rounds] == [1, 0, 0, 0]
 
 

@@ -8,9 +8,11 @@ import torch
 from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.rollout.completion_rules import end_token_ids, rules_of
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.growth import grow
-from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, end_token_ids, rules_of
+from tempo_trl.rollout.tree_requirements import check_trees_can_grow
+from tempo_trl.rollout.tree_rollout import TreeRollout
 
 from ..trainers.recording import config, parity, questions
 from .naive import NaiveGreedySampler, assert_same_trees
@@ -159,7 +161,7 @@ def test_what_cannot_grow_trees_is_refused(overrides, said, tmp_path):
 def test_groups_over_two_ranks_are_refused_with_the_arithmetic(tmp_path):
     args = config(tmp_path, GRPOConfig)
     args.per_device_train_batch_size, args.steps_per_generation = 3, 2
-    with pytest.raises(ValueError, match=r"3 \* 2 = 6 is none of 4"):
+    with pytest.raises(ValueError, match=r"3 \* 2 = 6 is not a multiple of 4"):
         check_trees_can_grow(args)
 
 

@@ -21,7 +21,7 @@ from tempo_trl import (
     TreeRPOConfig,
     TreeRPOEntropyConfig,
 )
-from tempo_trl.rollout.config import EntropyTreeFields, FixedTreeFields
+from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks

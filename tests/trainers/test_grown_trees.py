@@ -10,8 +10,7 @@ from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import segment_values
 from tempo_trl.rollout.fixed import FixedTree
-from tempo_trl.rollout.grown import repeated_rows
-from tempo_trl.rollout.tree import branches
+from tempo_trl.rollout.tree import branches, repeated_rows
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
 from ..credit.groups import as_tensors

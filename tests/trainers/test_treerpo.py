@@ -237,5 +237,5 @@ def test_what_trees_cannot_go_with_is_refused_at_construction(options, keywords,
 def test_a_group_that_would_lie_on_two_ranks_is_refused_at_construction(tiny_model, tmp_path, monkeypatch):
     monkeypatch.setattr(TrainingArguments, "world_size", property(lambda self: 2))
     args = config(tmp_path, TreeRPOConfig, tree_depth=2, per_device_train_batch_size=2)
-    with pytest.raises(ValueError, match=r"2 \* 1 = 2 is none of 4"):
+    with pytest.raises(ValueError, match=r"2 \* 1 = 2 is not a multiple of 4"):
         TreeRPOTrainer(tiny_model, parity, args, questions())

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-FORCED_TOKENS = ("keep", "reweight", "mask")
+from tempo_trl.rollout.forced_tokens import FORCED_TOKENS
 
 
 @dataclass
