@@ -42,9 +42,7 @@ class TrainArguments(ScriptArguments):
 
     Args:
         method (`str`, *optional*, defaults to `"tempo"`):
-            Picks trainer and config: `"tempo"` and `"prefix_baseline"` ([`TEMPOTrainer`]), `"grpo"` and `"hepo"`
-            ([`~trl.GRPOTrainer`]), `"grpo_lambda"` ([`GRPOLambdaTrainer`]), `"treerpo"` ([`TreeRPOTrainer`]),
-            `"treerpo_entropy"` ([`TreeRPOEntropyTrainer`]) or `"ppo"` ([`PPOTrainer`]).
+            A method of [`~tempo_trl.methods.METHODS`], which has its trainer and its config.
         task (`str`, *optional*):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
             `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` those that are for testing alone, too:

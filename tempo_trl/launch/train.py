@@ -19,7 +19,7 @@ import trl
 
 from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
 from tempo_trl.launch.arguments import REWARDS, RunArguments, TrainArguments, class_of, parse, recipe_parser
-from tempo_trl.launch.cli import TRAIN_HELP
+from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
 
 
 def _load_benchmark(script_args, training_args, _):
-    words = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
+    prompt_settings = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
     train_split = script_args.dataset_train_split
-    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *words)
+    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *prompt_settings)
     # The Hub has both splits in one download. Local rows to train on are compared with what else is named.
     compare = not script_args.train_file or script_args.eval_file or script_args.drop_leaked_rows
     if not (training_args.do_eval or compare):
         return train_dataset, None
-    eval_dataset = load_prompts(script_args.task, _eval_split(script_args), script_args.eval_file, *words)
+    eval_dataset = load_prompts(script_args.task, _eval_split(script_args), script_args.eval_file, *prompt_settings)
     train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
     return train_dataset, eval_dataset if training_args.do_eval else None
 
@@ -219,7 +219,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run `argv` (by default the process's arguments); 2 where they are wrong, 0 otherwise. The run's errors rise."""
     argv = sys.argv[1:] if argv is None else argv
     if "-h" in argv or "--help" in argv:
-        print(TRAIN_HELP, end="")
+        print(train_help(), end="")
         return 0
     try:
         if "--check" in argv:
