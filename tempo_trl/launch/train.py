@@ -1,7 +1,7 @@
 """One training run: `python -m tempo_trl.train --config RECIPE [--FIELD VALUE ...]`.
 
 The script behind `tempo-trl train`, and what `accelerate launch -m tempo_trl.train` starts on every rank. Fields are
-TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.arguments.TrainArguments`].
+TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.fields.TrainArguments`].
 """
 
 import contextlib
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import trl
 
 from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
-from tempo_trl.launch.arguments import REWARDS, RunArguments, TrainArguments, class_of, parse, recipe_parser
+from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_parser
+from tempo_trl.launch.fields import REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.recipes import recipe_path
 
@@ -37,6 +38,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     """Trainer of the run that [`~tempo_trl.launch.arguments.parse`] has read: everything loaded, nothing trained."""
     script_args, training_args, model_args, _ = arguments
     reward_funcs = load_rewards(script_args)
+    credit = {"credit_func": load_function(script_args.credit_func)} if script_args.credit_func else {}
     train_dataset, eval_dataset = load_datasets(arguments)
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
@@ -53,6 +55,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
         callbacks=callbacks,
         quantization_config=trl.get_quantization_config(model_args),
         peft_config=trl.get_peft_config(model_args),
+        **credit,
     )
 
 
@@ -72,12 +75,32 @@ def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
 
 
 def _reward_function(name: str) -> Callable:
-    module, _, attribute = REWARDS.get(name, name).rpartition(".")
-    function = getattr(import_module(module), attribute)
+    function = load_function(REWARDS.get(name, name))
     if name == "math_reward":
         function([], [])  # without math-verify it raises: now, not after the first batch has been sampled
     if name == "get_soft_overlong_punishment":  # makes a reward function; the numbers are those of TRL's script
         return function(max_completion_len=1280, soft_punish_cache=256)
+    return function
+
+
+def load_function(path: str) -> Callable:
+    """The function, or other callable, that the dotted path `package.module.function` names.
+
+    `python -m tempo_trl.train`, which every launcher starts, has the current directory among the folders of modules.
+
+    Raises:
+        ValueError: the module cannot be imported, or lacks the attribute, or the attribute is not callable.
+    """
+    module, _, attribute = path.rpartition(".")
+    try:
+        function = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"function {path!r} cannot be loaded: {error}. Expected package.module.function, of a module that is "
+            "installed or in the current directory."
+        ) from error
+    if not callable(function):
+        raise ValueError(f"{path!r} is of type {type(function).__name__}, expected a function.")
     return function
 
 

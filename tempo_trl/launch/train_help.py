@@ -18,6 +18,7 @@ Train a model from a recipe: a YAML file of fields. Any field is also a flag, an
   --task NAME                  math, medqa, medmcqa or demo: built-in prompts; or instead, as in TRL,
   --dataset_name DATASET       a dataset on the Hub with a `prompt` column
   --reward_funcs NAME ...      math_reward, choice_reward, ... or the dotted path of a function
+  --credit_func PATH           dotted path of your credit function, for method token_credit
   --output_dir FOLDER          where checkpoints, metrics and the model card go
   --learning_rate, --num_generations, --max_completion_length, --max_steps, --use_vllm, --use_peft, ...
   --check                      print batches, memory and what is sharded, refuse what cannot be, and start nothing
