@@ -36,7 +36,7 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 
 # What rests on TRL and transformers: the other rooms do not know on which versions they stand. Matrices of ranks and
 # engines, and runs that are killed, are tested on the one stack; here the ranks are those beside the server.
-VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/tree_forward tests/test_train.py \
+VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/tree_forward tests/launch/test_train.py \
 	$(wildcard tests/test_contract*.py)
 ONE_STACK := $(wildcard tests/*/test_*ranks.py) tests/trainers/test_rank_matrix.py tests/trainers/test_zero.py \
 	tests/trainers/test_faults.py

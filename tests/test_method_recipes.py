@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tempo_trl.launch.geometry import tree_kind
+from tempo_trl.launch.batch_sizes import tree_kind
 from tempo_trl.runs.recipes import recipe_path, recipes_folder
 
 from .test_paper_recipes import ALL, COLUMNS, GIB, GRID, MODELS, OF_THE_DATASET, estimate_of, parts

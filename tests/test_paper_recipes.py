@@ -13,7 +13,7 @@ import pytest
 
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import RunArguments
-from tempo_trl.launch.geometry import TRAIN_PROMPTS
+from tempo_trl.launch.batch_sizes import TRAIN_PROMPTS
 from tempo_trl.runs.recipes import recipe_path, recipes_folder
 
 from .test_recipes import PAPER, arguments_on, devices_of, differing, header_commands, of_the_method

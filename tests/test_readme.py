@@ -37,14 +37,15 @@ def test_make_targets_exist(command):
 
 @pytest.mark.parametrize("command", [c for c in commands() if "--config " in c])
 def test_training_commands_name_recipes_and_flags_that_are_there(command):
-    from tempo_trl.launch.cli import launch_arguments, main
+    from tempo_trl.launch.cli import main
+    from tempo_trl.launch.plan import launch_arguments
 
     words = shlex.split(command)
     assert recipe_path(words[words.index("--config") + 1]).is_file()
     if "--check" in words:
         assert main(words[1:]) == 0
     elif words[0] == "tempo-trl":
-        assert launch_arguments(words[2:]).training_script == "tempo_trl.launch.train"
+        assert launch_arguments(words[2:]).training_script == "tempo_trl.train"
     else:
         assert accelerate_config_path(words[words.index("--config_file") + 1]).is_file()
 

@@ -13,7 +13,8 @@ from peft import LoraConfig, inject_adapter_in_model
 from transformers import TrainingArguments
 
 from tempo_trl.launch import cli
-from tempo_trl.launch.arguments import class_of, parse
+from tempo_trl.launch.arguments import METHODS, parse
+from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.rollout import vllm_server
 from tempo_trl.runs import recipes as recipe_files
 from tempo_trl.runs.recipes import accelerate_config_path, read_recipe, recipe_names, recipe_path, recipes_folder
@@ -77,7 +78,7 @@ def header_commands(name: str) -> list[list[str]]:
 def launch_of(name: str) -> Namespace:
     """What accelerate is told by the command in the recipe's header."""
     words = header_commands(name)[-1]
-    return cli.launch_arguments(words[words.index("train") + 1 :])
+    return launch_arguments(words[words.index("train") + 1 :])
 
 
 def devices_of(name: str) -> int:
@@ -100,7 +101,7 @@ def test_a_recipe_is_a_run_of_the_method_in_its_name(name, monkeypatch):
     method = method_of(name)
     assert script_args.method == method
     assert training_args.top_entropy_quantile == (HEPO if method == "hepo" else 1.0)
-    assert type(training_args) is class_of(method, "Config")
+    assert type(training_args).__name__ == METHODS[method].config.rpartition(".")[2]
     assert training_args.output_dir == f"runs/{name}"
 
 
@@ -218,7 +219,7 @@ def test_an_accelerate_configuration_says_when_to_pick_it(name):
 
 def test_flags_win_over_an_accelerate_configuration():
     flags = ["--num_processes", "1", "--offload_param_device", "cpu"]
-    launch = cli.launch_arguments(["--config", PAPER[0], "--accelerate_config", "zero3_offload", *flags])
+    launch = launch_arguments(["--config", PAPER[0], "--accelerate_config", "zero3_offload", *flags])
     launch = _validate_launch_command(launch)[0]
     assert (launch.num_processes, launch.offload_param_device, launch.offload_optimizer_device) == (1, "cpu", "cpu")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl.launch.cli import launch_arguments
-from tempo_trl.launch.geometry import geometry_of, known_prompts
+from tempo_trl.launch.batch_sizes import batch_sizes_of, known_prompts
+from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.runs.recipes import read_recipe, recipe_names, recipe_path, recipes_folder
 
 from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of, method_of
@@ -43,7 +43,7 @@ def grid_columns(name: str, monkeypatch) -> str:
     devices = devices_of(name)
     script_args, args, *_ = arguments_on(devices, ["--config", name], monkeypatch)
     prompts = 1000 if script_args.dataset_train_split == "train[:1000]" else known_prompts(script_args)
-    geometry = geometry_of(args, devices, prompts)
+    geometry = batch_sizes_of(args, devices, prompts)
     an_epoch = prompts // geometry.prompts
     columns = [
         re.search("Reproduces (Table 1|Figure 5|no table)", header)[1],
@@ -75,7 +75,7 @@ def test_the_grid_knows_every_method():
 def test_the_arithmetic_of_the_paper_s_experiment_is_that_of_its_recipes(column, dataset, paper, monkeypatch):
     script_args, args, *_ = arguments_on(1, ["--config", f"qwen3-4b/{dataset}/tempo"], monkeypatch)
     questions = known_prompts(script_args)
-    run = geometry_of(args, 1, questions)
+    run = batch_sizes_of(args, 1, questions)
     epochs, an_epoch = args.num_train_epochs, questions // run.prompts
     cells = [row[column] for row in rows_under("| MATH | MedQA")]
     assert cells[0].startswith(f"{questions:,}")
@@ -104,7 +104,7 @@ def test_the_commands_start_what_they_say():
     for words in commands():
         assert words[:2] == ["tempo-trl", "train"]
         launch = launch_arguments([word for word in words[2:] if word != "--check"])
-        assert launch.training_script == "tempo_trl.launch.train"
+        assert launch.training_script == "tempo_trl.train"
 
 
 def test_eight_devices_learn_what_two_do(monkeypatch):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tempo_trl.launch import cli
+from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.runs.recipes import read_recipe, recipe_path, recipes_folder
 
 from .test_recipes import SERVER_FLAGS, arguments_on, devices_of
@@ -181,7 +182,7 @@ def test_several_nodes_train_on_all_but_the_last_which_samples(start):
     ]
     assert job.calls("scontrol") == [["scontrol", "show", "hostnames", "n[1-3]"]]
     assert set(map(tuple, job.calls("curl"))) == {("curl", "http://n3:8000/health")}
-    launch = cli.launch_arguments(max(map(run_arguments, job.calls("tempo-trl")[1:])))
+    launch = launch_arguments(max(map(run_arguments, job.calls("tempo-trl")[1:])))
     assert (launch.num_machines, launch.num_processes, launch.machine_rank) == (2, 16, 1)
     assert (launch.main_process_ip, launch.main_process_port) == ("n1", 29500)
 
@@ -190,7 +191,7 @@ def test_several_nodes_train_on_all_but_the_last_which_samples(start):
 def test_the_arithmetic_in_the_comment_is_that_of_what_the_script_trains(script, start, monkeypatch):
     job = start(script)
     job.end(0)
-    launch = cli.launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
+    launch = launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
     _, args, model_args, _ = arguments_on(launch.num_processes, launch.training_script_args, monkeypatch)
     products = r"#   an? (\w+) +(\d+) prompts x (\d+) generations = (\d+) devices x (\d+) per device x (\d+)\n"
     comment = re.findall(products, (recipes_folder() / f"slurm/{script}.slurm").read_text())
@@ -209,7 +210,7 @@ def test_the_arithmetic_in_the_comment_is_that_of_what_the_script_trains(script,
 def test_the_script_learns_as_its_recipe_does(script, start, monkeypatch):
     job = start(script)
     job.end(0)
-    launch = cli.launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
+    launch = launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
     ours = arguments_on(launch.num_processes, launch.training_script_args, monkeypatch).training
     name = "qwen3-4b/math/eight_gpus/tempo"
     recipe = arguments_on(devices_of(name), ["--config", name], monkeypatch).training

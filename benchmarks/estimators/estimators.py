@@ -193,7 +193,5 @@ def _forced(sample: Sample, credit: Credit, forced_tokens: str) -> Credit:
     """What the trainers do with forced first tokens."""
     if sample.trees is None or forced_tokens == "keep":
         return credit
-    output = {"advantages": credit.advantages, "completion_mask": torch.ones_like(sample.ids)}
-    treat_forced_tokens(output, sample.branches, forced_tokens)
-    in_loss = output["tool_mask"].bool() if "tool_mask" in output else None
-    return Credit(output["advantages"], credit.values, credit.weights, in_loss)
+    advantages, in_loss = treat_forced_tokens(credit.advantages, sample.branches.forced_ratio, forced_tokens)
+    return Credit(advantages, credit.values, credit.weights, in_loss)

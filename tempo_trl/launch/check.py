@@ -11,23 +11,22 @@ from transformers import AutoConfig, PretrainedConfig
 from trl import GRPOConfig, get_peft_config
 
 from tempo_trl.launch.arguments import RunArguments, parse, recipe_parser
-from tempo_trl.launch.cli import launch_arguments
-from tempo_trl.launch.critic_memory import critic_rows
-from tempo_trl.launch.geometry import (
-    Geometry,
+from tempo_trl.launch.batch_sizes import (
+    BatchSizes,
     advice_on_evaluation,
     advice_on_training,
     advice_on_trees,
+    batch_size_rows,
+    batch_sizes_of,
+    equation,
     expect_positive,
-    geometry_of,
-    geometry_rows,
     known_prompts,
     tree_kind,
-    verdict,
 )
+from tempo_trl.launch.critic_memory import critic_rows
 from tempo_trl.launch.memory import Load, Row, estimate, load_of, needs, readable
 from tempo_trl.launch.model_shape import ModelShape, model_shape
-from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_plan
+from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_arguments, launch_plan
 from tempo_trl.launch.train import model_path
 from tempo_trl.methods.ppo import PPOConfig
 from tempo_trl.trainers.checks import refuse_what_cannot_train
@@ -36,7 +35,7 @@ COLUMNS = 100  # of output that is no terminal's
 
 
 def check(argv: list[str]) -> None:
-    """Print the geometry, the memory and the server's command of the run that `argv` would start.
+    """Print the batch sizes, the memory and the server's command of the run that `argv` would start.
 
     Raises:
         ValueError: the run cannot be: what was got, what was expected, and what to change.
@@ -49,8 +48,8 @@ def check(argv: list[str]) -> None:
         plan = launch_plan(launched, use_cpu=bool(asked.use_cpu))
         arguments = parse_as_launched(launched.training_script_args, asked, plan.num_processes)
         refuse(arguments.training, plan, use_cpu=bool(asked.use_cpu or launched.cpu))
-        geometry = geometry_of(arguments.training, plan.num_processes, known_prompts(arguments.script))
-        _print(geometry, plan, arguments)
+        sizes = batch_sizes_of(arguments.training, plan.num_processes, known_prompts(arguments.script))
+        _print(sizes, plan, arguments)
 
 
 def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArguments:
@@ -138,10 +137,10 @@ def _divisors(number: int) -> list[int]:
     return [n for n in range(1, number + 1) if number % n == 0]
 
 
-def _print(geometry: Geometry, plan: LaunchPlan, arguments: RunArguments) -> None:
+def _print(sizes: BatchSizes, plan: LaunchPlan, arguments: RunArguments) -> None:
     console = Console(width=None if sys.stdout.isatty() else COLUMNS, markup=False, highlight=False)
-    console.print(verdict(geometry) + "\n", soft_wrap=True)
-    console.print(_table(geometry_rows(geometry, plan, arguments.training)))
+    console.print(equation(sizes) + "\n", soft_wrap=True)
+    console.print(_table(batch_size_rows(sizes, plan, arguments.training)))
     _print_memory(console, plan, arguments)
     for note in [*plan.notes, *_notes(arguments)]:
         console.print(f"\nNote: {note}")

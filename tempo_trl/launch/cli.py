@@ -9,41 +9,12 @@ import sys
 from pathlib import Path
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
-from tempo_trl.runs.recipes import accelerate_config_path
+from tempo_trl.launch.train_help import train_help
 from tempo_trl.version import __version__, package_versions
 
 DEMO_OUTPUT = "tempo_demo"
 COMPARE_OUTPUT = "tempo_compare"
 DEMO_SEEDS = 3
-# Written by hand: the fields themselves are TRL's, and reading them takes seconds.
-TRAIN_HELP = """\
-usage: tempo-trl train --config RECIPE [--accelerate_config NAME] [--FIELD VALUE ...]
-
-Train a model with TEMPO, or with TRL's GRPO, from a recipe: a YAML file of fields. Any field is also a flag, and flags
-override the recipe. Flags of `accelerate launch` (--num_processes 2) are passed on to it.
-
-  --config RECIPE              a file, or a recipe of this package (qwen3-1.7b/math/tempo)
-  --accelerate_config NAME     a file, or single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node, or TRL's
-  --method NAME                tempo (default) or grpo
-  --model_name_or_path MODEL   a model on the Hub or a folder
-  --task NAME                  math, medqa, medmcqa or demo: built-in prompts; or instead, as in TRL,
-  --dataset_name DATASET       a dataset on the Hub with a `prompt` column
-  --reward_funcs NAME ...      math_reward, choice_reward, ... or the dotted path of a function
-  --output_dir FOLDER          where checkpoints, metrics and the model card go
-  --learning_rate, --num_generations, --max_completion_length, --max_steps, --use_vllm, --use_peft, ...
-  --check                      print batches, memory and what is sharded, refuse what cannot be, and start nothing
-  --resume_from_checkpoint     last: go on from the last checkpoint in the output folder, if there is one
-  --help-fields                print every field, with its meaning and default
-
-examples:
-  tempo-trl train --config demo/tempo
-  tempo-trl train --config qwen3-1.7b/math/tempo --resume_from_checkpoint last
-  tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2 --check
-  tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2
-
-The same run without this launcher:
-  accelerate launch --config_file recipes/accelerate/single_gpu.yaml -m tempo_trl.train --config qwen3-1.7b/math/tempo
-"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -190,7 +161,7 @@ def env() -> int:
 def train(argv: list[str]) -> int:
     """Launch `python -m tempo_trl.train` through accelerate, as `trl grpo` does with its script."""
     if "-h" in argv or "--help" in argv:
-        print(TRAIN_HELP, end="")
+        print(train_help(), end="")
         return 0
     if "--help-fields" in argv:
         return importlib.import_module("tempo_trl.launch.train").main(argv)
@@ -198,7 +169,7 @@ def train(argv: list[str]) -> int:
         if "--check" in argv:
             importlib.import_module("tempo_trl.launch.check").check([flag for flag in argv if flag != "--check"])
             return 0
-        arguments = launch_arguments(argv)
+        arguments = importlib.import_module("tempo_trl.launch.plan").launch_arguments(argv)
     except ValueError as error:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)
         return 2
@@ -210,36 +181,3 @@ def train(argv: list[str]) -> int:
     except subprocess.CalledProcessError as failure:
         return failure.returncode  # the run has printed its own traceback
     return 0
-
-
-def launch_arguments(argv: list[str]) -> argparse.Namespace:
-    """Arguments of `accelerate launch` for those of `tempo-trl train`: a flag is the run's if the run knows it.
-
-    Raises:
-        ValueError: neither the run nor accelerate knows a flag; or as
-            [`~tempo_trl.launch.arguments.recipe_parser`].
-    """
-    from accelerate.commands.launch import launch_command_parser
-
-    from tempo_trl.launch.arguments import option_names, recipe_parser, refuse_unknown
-
-    parser, flags, recipe_flags = recipe_parser(argv)
-    own_flags = parser.parse_known_args(flags)[1]
-    launcher = launch_command_parser()
-    launcher.add_argument("--accelerate_config")
-    given = [flag for flag in own_flags if flag.startswith("--")]
-    refuse_unknown(given, option_names(parser) | option_names(launcher), parser.method)
-
-    launch = [*recipe_flags, *own_flags]  # flags come last, and win
-    arguments = launcher.parse_args(["--module", *launch, "tempo_trl.launch.train", *_without(argv, own_flags)])
-    if arguments.training_script != "tempo_trl.launch.train":
-        raise ValueError(f"{arguments.training_script!r} belongs to no flag: remove it, or name its flag.")
-    if arguments.accelerate_config:
-        arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
-    return arguments
-
-
-def _without(arguments: list[str], taken: list[str]) -> list[str]:
-    """`arguments` less those in `taken`, which stand among them in the same order."""
-    waiting = list(reversed(taken))
-    return [argument for argument in arguments if not (waiting and argument == waiting[-1] and waiting.pop())]

@@ -7,6 +7,10 @@ from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple
 
+from tempo_trl.launch.arguments import option_names, recipe_parser, refuse_unknown
+from tempo_trl.runs.recipes import accelerate_config_path
+
+SCRIPT = "tempo_trl.train"  # the module that accelerate starts on every rank
 WEIGHTS, GRADIENTS, OPTIMIZER = "weights", "gradients", "optimizer state"
 ALL = (WEIGHTS, GRADIENTS, OPTIMIZER)
 ZERO_SHARDS = {0: (), 1: (OPTIMIZER,), 2: (GRADIENTS, OPTIMIZER), 3: ALL}
@@ -67,10 +71,40 @@ class LaunchPlan(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def launch_arguments(argv: list[str]) -> Namespace:
+    """Arguments of `accelerate launch` for those of `tempo-trl train`: a flag is the run's if the run knows it.
+
+    Raises:
+        ValueError: neither the run nor accelerate knows a flag; or as
+            [`~tempo_trl.launch.arguments.recipe_parser`].
+    """
+    from accelerate.commands.launch import launch_command_parser
+
+    parser, flags, recipe_flags = recipe_parser(argv)
+    own_flags = parser.parse_known_args(flags)[1]
+    launcher = launch_command_parser()
+    launcher.add_argument("--accelerate_config")
+    given = [flag for flag in own_flags if flag.startswith("--")]
+    refuse_unknown(given, option_names(parser) | option_names(launcher), parser.method)
+
+    launch = [*recipe_flags, *own_flags]  # flags come last, and win
+    arguments = launcher.parse_args(["--module", *launch, SCRIPT, *_without(argv, own_flags)])
+    if arguments.training_script != SCRIPT:
+        raise ValueError(f"{arguments.training_script!r} belongs to no flag: remove it, or name its flag.")
+    if arguments.accelerate_config:
+        arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
+    return arguments
+
+
+def _without(arguments: list[str], taken: list[str]) -> list[str]:
+    """`arguments` less those in `taken`, which stand among them in the same order."""
+    waiting = list(reversed(taken))
+    return [argument for argument in arguments if not (waiting and argument == waiting[-1] and waiting.pop())]
+
+
 def launch_plan(arguments: Namespace, use_cpu: bool) -> LaunchPlan:
     """
-    What accelerate does with the arguments of [`~tempo_trl.launch.cli.launch_arguments`], flags over its
-    configuration.
+    What accelerate does with the arguments of [`launch_arguments`], flags over its configuration.
 
     `use_cpu` is the recipe's. Without a configuration accelerate counts the GPUs of the machine, and the one that
     checks need not be the one that trains: several processes are then believed in if `--num_processes` asks for them.

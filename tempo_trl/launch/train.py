@@ -1,7 +1,7 @@
 """One training run: `python -m tempo_trl.train --config RECIPE [--FIELD VALUE ...]`.
 
 The script behind `tempo-trl train`, and what `accelerate launch -m tempo_trl.train` starts on every rank. Fields are
-TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.arguments.TrainArguments`].
+TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.fields.TrainArguments`].
 """
 
 import contextlib
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 import trl
 
 from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
-from tempo_trl.launch.arguments import REWARDS, RunArguments, TrainArguments, class_of, parse, recipe_parser
-from tempo_trl.launch.cli import TRAIN_HELP
+from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_parser
+from tempo_trl.launch.fields import REWARDS, TrainArguments
+from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     """Trainer of the run that [`~tempo_trl.launch.arguments.parse`] has read: everything loaded, nothing trained."""
     script_args, training_args, model_args, _ = arguments
     reward_funcs = load_rewards(script_args)
+    credit = {"credit_func": load_function(script_args.credit_func)} if script_args.credit_func else {}
     train_dataset, eval_dataset = load_datasets(arguments)
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
@@ -53,6 +55,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
         callbacks=callbacks,
         quantization_config=trl.get_quantization_config(model_args),
         peft_config=trl.get_peft_config(model_args),
+        **credit,
     )
 
 
@@ -72,12 +75,32 @@ def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
 
 
 def _reward_function(name: str) -> Callable:
-    module, _, attribute = REWARDS.get(name, name).rpartition(".")
-    function = getattr(import_module(module), attribute)
+    function = load_function(REWARDS.get(name, name))
     if name == "math_reward":
         function([], [])  # without math-verify it raises: now, not after the first batch has been sampled
     if name == "get_soft_overlong_punishment":  # makes a reward function; the numbers are those of TRL's script
         return function(max_completion_len=1280, soft_punish_cache=256)
+    return function
+
+
+def load_function(path: str) -> Callable:
+    """The function, or other callable, that the dotted path `package.module.function` names.
+
+    `python -m tempo_trl.train`, which every launcher starts, has the current directory among the folders of modules.
+
+    Raises:
+        ValueError: the module cannot be imported, or lacks the attribute, or the attribute is not callable.
+    """
+    module, _, attribute = path.rpartition(".")
+    try:
+        function = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"function {path!r} cannot be loaded: {error}. Expected package.module.function, of a module that is "
+            "installed or in the current directory."
+        ) from error
+    if not callable(function):
+        raise ValueError(f"{path!r} is of type {type(function).__name__}, expected a function.")
     return function
 
 
@@ -88,14 +111,14 @@ def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
 
 
 def _load_benchmark(script_args, training_args, _):
-    words = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
+    prompt_settings = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
     train_split = script_args.dataset_train_split
-    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *words)
+    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *prompt_settings)
     # The Hub has both splits in one download. Local rows to train on are compared with what else is named.
     compare = not script_args.train_file or script_args.eval_file or script_args.drop_leaked_rows
     if not (training_args.do_eval or compare):
         return train_dataset, None
-    eval_dataset = load_prompts(script_args.task, _eval_split(script_args), script_args.eval_file, *words)
+    eval_dataset = load_prompts(script_args.task, _eval_split(script_args), script_args.eval_file, *prompt_settings)
     train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
     return train_dataset, eval_dataset if training_args.do_eval else None
 
@@ -219,7 +242,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run `argv` (by default the process's arguments); 2 where they are wrong, 0 otherwise. The run's errors rise."""
     argv = sys.argv[1:] if argv is None else argv
     if "-h" in argv or "--help" in argv:
-        print(TRAIN_HELP, end="")
+        print(train_help(), end="")
         return 0
     try:
         if "--check" in argv:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
+from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree import LEAF_WEIGHTS, branches, row_weights
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers import checks
@@ -27,7 +28,8 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
             https://huggingface.co/papers/2509.18314); TRL's default is the value of `epsilon`, 0.2.
         rollout (`str`, *optional*, defaults to `"iid"`):
             How the completions of a prompt are sampled to train on: `"iid"` independently, as TRL does, or grown as a
-            tree that splits at `"fixed"` lengths or by `"entropy"` ([`~tempo_trl.rollout.config_fields.FixedTreeFields`],
+            tree that splits at `"fixed"` lengths or by `"entropy"`
+            ([`~tempo_trl.rollout.config_fields.FixedTreeFields`],
             [`~tempo_trl.rollout.config_fields.EntropyTreeFields`]).
         leaf_weights (`str`, *optional*, defaults to `"by_branch"`):
             Weight of each completion of a grown tree in the prefix values, and in the loss. `"by_branch"` gives every
@@ -100,7 +102,5 @@ def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Cred
     if batch.grown is None or forced_tokens == "keep":
         return credit
     ratio = branches(batch.grown, batch.completion_ids.shape[1]).forced_ratio
-    if forced_tokens == "reweight":
-        return replace(credit, advantages=credit.advantages * ratio)
-    kept = ratio == 1
-    return replace(credit, loss_mask=kept if credit.loss_mask is None else credit.loss_mask & kept)
+    advantages, kept = treat_forced_tokens(credit.advantages, ratio, forced_tokens)
+    return replace(credit, advantages=advantages, loss_mask=kept)

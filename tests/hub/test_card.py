@@ -9,7 +9,7 @@ from huggingface_hub import ModelCard
 
 from tempo_trl.hub.card import commands, without_flags
 from tempo_trl.hub.contents import CURVES, contents, generated
-from tempo_trl.launch.cli import launch_arguments
+from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.runs.log import curves, training_log
 from tempo_trl.runs.record import write_atomically
 

@@ -1,6 +1,7 @@
 """The command line: quick help, and arguments sorted between the run and its launcher."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tempo_trl import __version__
+from tempo_trl import __version__, version
 from tempo_trl.launch import cli
+from tempo_trl.launch.plan import launch_arguments
+from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import recipes_folder
 
 RECIPE = "qwen3-1.7b/math/tempo"
@@ -40,14 +43,14 @@ def test_processes_it_starts_find_the_package_beside_a_folder_of_its_name(tmp_pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "before")
     cli.main(["env"])
-    assert os.environ["PYTHONPATH"] == os.pathsep.join(["before", str(Path(cli.__file__).parents[1])])
+    assert os.environ["PYTHONPATH"] == os.pathsep.join(["before", str(Path(cli.__file__).parents[2])])
     script = "from tempo_trl import __version__; print(__version__)"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert found.stdout.strip() == __version__, found.stderr
 
 
 def test_help_of_the_training_script_imports_no_torch():
-    assert loaded_after_help("tempo_trl.launch.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
+    assert loaded_after_help("tempo_trl.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
 
 
 def test_python_m_is_the_same_command():
@@ -79,6 +82,13 @@ def test_help_of_train_shows_fields_on_demand(capsys):
     assert "--td_coef" not in capsys.readouterr().out
 
 
+def test_help_of_train_lists_the_methods_of_the_table(monkeypatch, capsys):
+    monkeypatch.setitem(METHODS, "a_new_method", METHODS["tempo"])
+    assert cli.main(["train", "--help"]) == 0
+    entry = re.search(r"--method NAME +(.*?)\n  --", capsys.readouterr().out, re.DOTALL)[1]
+    assert " ".join(entry.split()) == f"{', '.join(METHODS)} (default: tempo)"
+
+
 def test_demo_passes_its_flags_on(monkeypatch):
     monkeypatch.setitem(sys.modules, "tempo_trl.demo.run", SimpleNamespace(main=lambda **flags: flags))
     defaults = {"output": cli.DEMO_OUTPUT, "quick": False, "seeds": cli.DEMO_SEEDS, "methods": None}
@@ -88,7 +98,7 @@ def test_demo_passes_its_flags_on(monkeypatch):
 
 
 def test_env_prints_versions_and_what_is_missing(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "PACKAGES", ("trl", "no-such-one"))
+    monkeypatch.setattr(version, "PACKAGES", ("trl", "no-such-one"))
     assert cli.main(["env"]) == 0
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert lines["tempo_trl"] == __version__
@@ -100,8 +110,8 @@ def test_env_prints_versions_and_what_is_missing(monkeypatch, capsys):
 @pytest.mark.parametrize("config", [[], ["--accelerate_config", "ddp"]])
 def test_a_flag_is_the_run_s_if_the_run_knows_it_and_accelerate_s_otherwise(config):
     argv = f"--seed 2 --num_processes 2 --config {RECIPE} --multi-gpu --learning-rate=2 --max_steps 2".split()
-    arguments = cli.launch_arguments([*argv, *config])
-    assert (arguments.module, arguments.training_script) == (True, "tempo_trl.launch.train")
+    arguments = launch_arguments([*argv, *config])
+    assert (arguments.module, arguments.training_script) == (True, "tempo_trl.train")
     assert (arguments.num_processes, arguments.multi_gpu) == (2, True)
     assert arguments.training_script_args == f"--seed 2 --config {RECIPE} --learning-rate=2 --max_steps 2".split()
 
@@ -123,7 +133,7 @@ def test_what_neither_knows_is_refused_before_the_launch(flag, message, monkeypa
 
 def test_accelerate_config_is_a_file_or_one_of_ours_or_one_of_trl_s(tmp_path, monkeypatch, capsys):
     def config_file(name: str) -> str:
-        return cli.launch_arguments(["--accelerate_config", name, "--config", RECIPE]).config_file
+        return launch_arguments(["--accelerate_config", name, "--config", RECIPE]).config_file
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.yaml").touch()

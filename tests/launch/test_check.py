@@ -13,9 +13,9 @@ from trl import GRPOConfig
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.launch import cli, train
 from tempo_trl.launch.arguments import parse
+from tempo_trl.launch.batch_sizes import TRAIN_PROMPTS
 from tempo_trl.launch.check import parse_as_launched
-from tempo_trl.launch.geometry import TRAIN_PROMPTS
-from tempo_trl.launch.plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan, launch_plan
+from tempo_trl.launch.plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan, launch_arguments, launch_plan
 from tempo_trl.runs.recipes import recipe_names, recipe_path
 
 RECIPE = "qwen3-1.7b/math/tempo"
@@ -46,7 +46,7 @@ def line_of(output: str, name: str) -> str:
 
 
 def plan_of(flags: str, use_cpu: bool = False) -> LaunchPlan:
-    return launch_plan(cli.launch_arguments(["--config", RECIPE, *flags.split()]), use_cpu)
+    return launch_plan(launch_arguments(["--config", RECIPE, *flags.split()]), use_cpu)
 
 
 def header_flags(name: str) -> str:

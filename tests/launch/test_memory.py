@@ -15,7 +15,7 @@ from tempo_trl.launch.memory import Load, activation_bytes, estimate, load_of, n
 from tempo_trl.launch.model_shape import ModelShape, model_shape
 from tempo_trl.launch.plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan
 
-from .tiny import tiny_model_config
+from ..tiny import tiny_model_config
 
 ON_ONE = LaunchPlan(1, 1, Engine("one process", "single"), "no")
 HAND = ModelShape(

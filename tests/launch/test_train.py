@@ -15,12 +15,12 @@ from tempo_trl import TEMPOTrainer
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.launch.arguments import parse
-from tempo_trl.launch.cli import launch_arguments
+from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.runs.recipes import accelerate_config_path
 from tests.data.rows import GOLD, HUB_ROWS, write_jsonl
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 REAL_ROWS = ROOT.parent / "shared/data/math_train.jsonl"
 PARITY = "tests.trainers.recording.parity"  # pays a random model, too
 ON_CPU = ["--use_cpu", "true", "--bf16", "false"]
@@ -302,7 +302,7 @@ def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_pat
     assert "- tempo\n" in (tmp_path / "README.md").read_text()
 
     resume = ["--resume_from_checkpoint", "last", "--max_steps", "4"]
-    resumed = train(["tempo_trl.launch.train"], rows, tmp_path, *flags, *resume)
+    resumed = train(["tempo_trl.train"], rows, tmp_path, *flags, *resume)
     assert resumed[:3] == logged
     assert [entry["step"] for entry in resumed] == [1, 2, 3, 4]
 
@@ -311,8 +311,6 @@ def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_pat
 def test_real_math_rows_are_graded(tiny_model, tmp_path):
     rows = tmp_path / "math.jsonl"
     rows.write_text("".join(REAL_ROWS.read_text().splitlines(keepends=True)[:12]))
-    logged = train(
-        ["tempo_trl.launch.train"], rows, tmp_path / "out", "--model_name_or_path", tiny_model, "--max_steps", "3"
-    )
+    logged = train(["tempo_trl.train"], rows, tmp_path / "out", "--model_name_or_path", tiny_model, "--max_steps", "3")
     assert [entry["rewards/math_reward/mean"] for entry in logged] == [0.0, 0.0, 0.0]  # a random model has no box
     assert [entry["math/no_answer"] for entry in logged] == [1.0, 1.0, 1.0]

@@ -14,8 +14,8 @@ from tempo_trl.launch.model_shape import model_shape
 from tempo_trl.launch.plan import ALL, Engine, LaunchPlan
 from tempo_trl.methods.critic import Critic
 
+from ..tiny import tiny_model_config
 from .test_memory import CONFIGS, HAND, load
-from .tiny import tiny_model_config
 
 ZERO_2 = LaunchPlan(2, 1, Engine("DeepSpeed ZeRO-2", "DeepSpeed", ALL[1:], 2), "bf16")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Rows of the Hub's train splits. Sources: papers 2103.03874 (MATH), 2009.13081 (MedQA), 2203.14371 (MedMCQA) on
 # https://huggingface.co/papers.
 TRAIN_PROMPTS = {"math": 7500, "medqa": 10_178, "medqa_5options": 10_178, "medmcqa": 182_822}
-SIZES = (
+POSITIVE_FIELDS = (
     "per_device_train_batch_size",
     "per_device_eval_batch_size",
     "gradient_accumulation_steps",
@@ -28,7 +28,7 @@ SIZES = (
 )
 
 
-class Geometry(NamedTuple):
+class BatchSizes(NamedTuple):
     """How completions are batched.
 
     Args:
@@ -74,13 +74,13 @@ class Geometry(NamedTuple):
         return self.per_device * self.steps_per_generation % self.num_generations == 0
 
 
-def geometry_of(args: "GRPOConfig", devices: int, epoch_prompts: int | None) -> Geometry:
-    """Geometry of a config that TRL has completed.
+def batch_sizes_of(args: "GRPOConfig", devices: int, epoch_prompts: int | None) -> BatchSizes:
+    """Batch sizes of a config that TRL has completed.
 
     Raises:
         ValueError: an epoch has too few prompts for a generation.
     """
-    geometry = Geometry(
+    sizes = BatchSizes(
         devices=devices,
         per_device=args.per_device_train_batch_size,
         accumulation=args.gradient_accumulation_steps,
@@ -89,12 +89,12 @@ def geometry_of(args: "GRPOConfig", devices: int, epoch_prompts: int | None) -> 
         num_generations=args.num_generations,
         epoch_prompts=epoch_prompts,
     )
-    if epoch_prompts is not None and epoch_prompts < geometry.prompts:
+    if epoch_prompts is not None and epoch_prompts < sizes.prompts:
         raise ValueError(
-            f"a generation takes {geometry.prompts:,} prompts and the data have {epoch_prompts:,}, expected at least "
+            f"a generation takes {sizes.prompts:,} prompts and the data have {epoch_prompts:,}, expected at least "
             "as many: lower `steps_per_generation` or `per_device_train_batch_size`."
         )
-    return geometry
+    return sizes
 
 
 def known_prompts(script_args: "TrainArguments") -> int | None:
@@ -107,30 +107,30 @@ def known_prompts(script_args: "TrainArguments") -> int | None:
     return TRAIN_PROMPTS.get(script_args.task) if whole and not script_args.drop_leaked_rows else None
 
 
-def verdict(geometry: Geometry) -> str:
-    """The equation that has to hold, in words."""
+def equation(sizes: BatchSizes) -> str:
+    """The equation that prompts, devices and batch sizes meet, as a sentence."""
     return (
-        f"The geometry works: {geometry.prompts:,} prompts x {geometry.num_generations} generations = "
-        f"{_several(geometry.devices, 'device')} x {geometry.per_device} completions x "
-        f"{geometry.steps_per_generation} steps_per_generation."
+        f"The geometry works: {sizes.prompts:,} prompts x {sizes.num_generations} generations = "
+        f"{_counted(sizes.devices, 'device')} x {sizes.per_device} completions x "
+        f"{sizes.steps_per_generation} steps_per_generation."
     )
 
 
-def geometry_rows(geometry: Geometry, plan: LaunchPlan, args: "GRPOConfig") -> list[tuple[str, str]]:
-    """What the geometry comes to, a line each."""
-    devices, worth = _several(geometry.devices, "device"), geometry.step_completions / geometry.num_generations
-    step = f"{_several(geometry.accumulation, 'micro-batch', 'es')} x {devices} x {geometry.per_device}"
-    serves = f"{_several(geometry.steps, 'optimizer step')} (num_iterations {geometry.num_iterations})"
+def batch_size_rows(sizes: BatchSizes, plan: LaunchPlan, args: "GRPOConfig") -> list[tuple[str, str]]:
+    """What the batch sizes come to, a line each."""
+    devices, worth = _counted(sizes.devices, "device"), sizes.step_completions / sizes.num_generations
+    step = f"{_counted(sizes.accumulation, 'micro-batch', 'es')} x {devices} x {sizes.per_device}"
+    serves = f"{_counted(sizes.steps, 'optimizer step')} (num_iterations {sizes.num_iterations})"
     return [
-        ("launch", f"{devices} on {_several(plan.num_machines, 'machine')}, {plan.engine.name}"),
+        ("launch", f"{devices} on {_counted(plan.num_machines, 'machine')}, {plan.engine.name}"),
         *_engine_rows(plan.engine),
-        ("micro-batch", f"{geometry.per_device} completions a device"),
-        ("generation", f"{geometry.completions:,} completions of {geometry.prompts:,} prompts, for {serves}"),
-        ("optimizer step", f"{step} = {geometry.step_completions:,} completions, {_number(worth)} prompts' worth"),
-        ("groups", "each on one device" if geometry.whole_groups else _SPLIT),
+        ("micro-batch", f"{sizes.per_device} completions a device"),
+        ("generation", f"{sizes.completions:,} completions of {sizes.prompts:,} prompts, for {serves}"),
+        ("optimizer step", f"{step} = {sizes.step_completions:,} completions, {_number(worth)} prompts' worth"),
+        ("groups", "each on one device" if sizes.whole_groups else _SPLIT),
         *_tree_rows(args),
-        *_length_rows(geometry, args),
-        ("evaluation", _evaluation(args, geometry.devices)),
+        *_length_rows(sizes, args),
+        ("evaluation", _evaluation(args, sizes.devices)),
     ]
 
 
@@ -163,32 +163,32 @@ def _tree_rows(args: "GRPOConfig") -> list[tuple[str, str]]:
     return [("trees", f"at most {args.num_generations} leaves, {args.tree_max_depth} segments deep, {shortest}")]
 
 
-def _length_rows(geometry: Geometry, args: "GRPOConfig") -> list[tuple[str, str]]:
+def _length_rows(sizes: BatchSizes, args: "GRPOConfig") -> list[tuple[str, str]]:
     rows, generations = [], None
-    if geometry.epoch_prompts is not None:
-        generations = geometry.epoch_prompts // geometry.prompts
-        left = geometry.epoch_prompts % geometry.prompts
+    if sizes.epoch_prompts is not None:
+        generations = sizes.epoch_prompts // sizes.prompts
+        left = sizes.epoch_prompts % sizes.prompts
         rest = f"; {left:,} prompts are left out, others each time" if left else ""
-        rows.append(("epoch", f"{geometry.epoch_prompts:,} prompts: {_several(generations, 'generation')}{rest}"))
+        rows.append(("epoch", f"{sizes.epoch_prompts:,} prompts: {_counted(generations, 'generation')}{rest}"))
     if args.max_steps > 0:
-        total, why = args.max_steps / geometry.steps, f"max_steps {args.max_steps}"
+        total, why = args.max_steps / sizes.steps, f"max_steps {args.max_steps}"
     elif generations is not None:
-        total, why = generations * args.num_train_epochs, f"{_several(args.num_train_epochs, 'epoch')}"
+        total, why = generations * args.num_train_epochs, f"{_counted(args.num_train_epochs, 'epoch')}"
     else:
         return rows
-    steps = _several(total * geometry.steps, "optimizer step")
-    return [*rows, ("run", f"{why}: {_several(total, 'generation')}, {steps}")]
+    steps = _counted(total * sizes.steps, "optimizer step")
+    return [*rows, ("run", f"{why}: {_counted(total, 'generation')}, {steps}")]
 
 
 def _evaluation(args: "GRPOConfig", devices: int) -> str:
     if not args.do_eval:
         return "none"
     group, rows = args.num_generations_eval or args.num_generations, devices * args.per_device_eval_batch_size
-    batch = f"{_several(devices, 'device')} x {args.per_device_eval_batch_size}"
+    batch = f"{_counted(devices, 'device')} x {args.per_device_eval_batch_size}"
     return f"batches of {batch} = {rows:,} completions of {rows // group:,} prompts ({group} each)"
 
 
-def _several(count: float, name: str, plural: str = "s") -> str:
+def _counted(count: float, name: str, plural: str = "s") -> str:
     return f"{_number(count)} {name}{'' if count == 1 else plural}"
 
 
@@ -198,7 +198,7 @@ def _number(value: float) -> str:
 
 def expect_positive(asked: "Namespace") -> None:
     """Raise ValueError for a size that is below 1: TRL divides by them."""
-    for name in SIZES:
+    for name in POSITIVE_FIELDS:
         value = getattr(asked, name)
         if value is not None and value < 1:
             raise ValueError(f"`{name}` is {value}, expected at least 1.")
@@ -212,16 +212,16 @@ def advice_on_training(asked: "Namespace", devices: int) -> list[str]:
         return [f"Got {batch} and {steps}: `--generation_batch_size None` leaves the first out."]
     if batch:
         multiple = lcm(rows, group)
-        wrong, change = batch % multiple, f"generation_batch_size {_next(batch, multiple)}"
+        wrong, change = batch % multiple, f"generation_batch_size {_round_up(batch, multiple)}"
     else:
         steps, accumulation = steps or asked.gradient_accumulation_steps, asked.gradient_accumulation_steps
         wrong, multiple = rows * steps % group, group // gcd(rows, group)
         multiple = multiple if steps % accumulation else lcm(multiple, accumulation)
-        change = f"steps_per_generation {_next(steps, multiple)}"
+        change = f"steps_per_generation {_round_up(steps, multiple)}"
     if not wrong:
         return []
     return [
-        f"Expected whole groups: {_several(devices, 'device')} x {asked.per_device_train_batch_size} completions x "
+        f"Expected whole groups: {_counted(devices, 'device')} x {asked.per_device_train_batch_size} completions x "
         f"steps_per_generation have to be prompts x {group} generations. `--{change}` works."
     ]
 
@@ -235,7 +235,7 @@ def advice_on_trees(args: "GRPOConfig") -> list[str]:
     multiple = group // gcd(rows, group)
     if steps % accumulation == 0:  # whole updates stay whole
         multiple = lcm(multiple, accumulation)
-    return [f"A `steps_per_generation` of {_next(steps, multiple)} works."]
+    return [f"A `steps_per_generation` of {_round_up(steps, multiple)} works."]
 
 
 def advice_on_evaluation(asked: "Namespace | GRPOConfig", devices: int) -> list[str]:
@@ -245,13 +245,13 @@ def advice_on_evaluation(asked: "Namespace | GRPOConfig", devices: int) -> list[
         return []
     if devices * rows % group == 0:
         return []
-    works = _next(rows, group // gcd(devices, group))
+    works = _round_up(rows, group // gcd(devices, group))
     return [
-        f"Expected whole groups in evaluation: {_several(devices, 'device')} x {rows} per_device_eval_batch_size have "
+        f"Expected whole groups in evaluation: {_counted(devices, 'device')} x {rows} per_device_eval_batch_size have "
         f"to be prompts x {group} generations. `--per_device_eval_batch_size {works}` works, or "
         "`--num_generations_eval 1`."
     ]
 
 
-def _next(value: int, multiple: int) -> int:
+def _round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple

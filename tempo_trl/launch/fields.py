@@ -1,0 +1,190 @@
+"""Our own fields of a training run; those of the method, the model and a dataset mixture are TRL's."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trl import ScriptArguments
+
+from tempo_trl.data import BENCHMARKS
+from tempo_trl.data.prompts import STYLES
+from tempo_trl.methods import METHODS
+
+if TYPE_CHECKING:
+    from tempo_trl.data import Benchmark
+
+TASKS = (*BENCHMARKS, "demo")
+TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
+# Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
+REWARDS = {
+    "math_reward": "tempo_trl.rewards.math_reward",
+    "choice_reward": "tempo_trl.rewards.choice_reward",
+    "format_reward": "tempo_trl.rewards.format_reward",
+    "accuracy_reward": "trl.rewards.accuracy_reward",
+    "reasoning_accuracy_reward": "trl.rewards.reasoning_accuracy_reward",
+    "think_format_reward": "trl.rewards.think_format_reward",
+    "get_soft_overlong_punishment": "trl.rewards.get_soft_overlong_punishment",
+}
+
+
+@dataclass
+class TrainArguments(ScriptArguments):
+    """
+    What to train with and on: the fields of [`~trl.ScriptArguments`] and these.
+
+    Args:
+        method (`str`, *optional*, defaults to `"tempo"`):
+            A method of [`~tempo_trl.methods.METHODS`], which has its trainer and its config.
+        task (`str`, *optional*):
+            Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
+            `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` those that are for testing alone, too:
+            `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`) or `"demo"` (sums of digits, with a tiny model that takes the
+            place of a missing `model_name_or_path`).
+        train_file (`str`, *optional*):
+            Local file of a benchmark's rows to train on, instead of the Hub's `dataset_train_split`.
+        eval_file (`str`, *optional*):
+            Local file of a benchmark's rows to evaluate on, instead of the Hub's `dataset_test_split` (where that is
+            left at `"test"` and the benchmark has no such split, the one it is evaluated on: MedMCQA's `validation`).
+        system_prompt (`str`, *optional*):
+            First message of a benchmark's prompts; an empty text for none. The style's own if unset.
+        instruction (`str`, *optional*):
+            What closes the user's message of a benchmark's prompts. It has to ask for what the reward reads, a box.
+            The style's own if unset.
+        prompt_style (`str`, *optional*):
+            Words and layout of a benchmark's prompts: `"boxed"` (if unset) or `"authors-code"`
+            ([`~tempo_trl.data.prompts`]).
+        drop_leaked_rows (`bool`, *optional*, defaults to `False`):
+            Whether to leave out a benchmark's rows to train on that are rows to evaluate on, too; otherwise they are
+            kept and named in a warning ([`~tempo_trl.data.leaks.check_leaks`]).
+        reward_funcs (`list[str]`, *optional*):
+            Reward functions: `"math_reward"`, `"choice_reward"`, `"format_reward"` (to watch, at a weight of 0 in
+            `reward_weights`), `"accuracy_reward"`, `"reasoning_accuracy_reward"`, `"think_format_reward"`,
+            `"get_soft_overlong_punishment"` (with `max_completion_len=1280`, `soft_punish_cache=256`, as in TRL's
+            script), or the dotted path of a function.
+        reward_model_name_or_path (`str`, *optional*):
+            Reward model, on the Hub or in a folder; counted before `reward_funcs` in `reward_weights`.
+        credit_func (`str`, *optional*):
+            Dotted path of a credit function, which method `"token_credit"` requires and every other method refuses.
+
+    Raises:
+        ValueError: an unknown method, task, style or reward; no reward; nothing to train on; a field of the benchmarks
+            without one; method `"token_credit"` without a `credit_func`, or another method with one.
+    """
+
+    method: str = field(default="tempo", metadata={"help": f"Trainer and config, one of: {', '.join(METHODS)}."})
+    task: str | None = field(
+        default=None,
+        metadata={
+            "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
+            "`medmcqa`; with a `train_file` those that are for testing alone, too: `gsm_hard`, `amc23`, "
+            "`mmlu_medical`), or `demo` (sums of digits, with a tiny model that takes the place of a missing "
+            "`model_name_or_path`)."
+        },
+    )
+    train_file: str | None = field(
+        default=None,
+        metadata={"help": "Local file of a benchmark's rows to train on, instead of the Hub's `dataset_train_split`."},
+    )
+    eval_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "Local file of a benchmark's rows to evaluate on, instead of the Hub's `dataset_test_split` "
+            "(where that is left at `test` and the benchmark has no such split, the one it is evaluated on: MedMCQA's "
+            "`validation`)."
+        },
+    )
+    system_prompt: str | None = field(
+        default=None,
+        metadata={"help": "First message of a benchmark's prompts; an empty text for none. The style's own if unset."},
+    )
+    instruction: str | None = field(
+        default=None,
+        metadata={
+            "help": "What closes the user's message of a benchmark's prompts. It has to ask for what the reward "
+            "reads, a box. The style's own if unset."
+        },
+    )
+    prompt_style: str | None = field(
+        default=None,
+        metadata={"help": "Words and layout of a benchmark's prompts: `boxed` (if unset) or `authors-code`."},
+    )
+    drop_leaked_rows: bool = field(
+        default=False,
+        metadata={
+            "help": "Whether to leave out a benchmark's rows to train on that are rows to evaluate on, too; otherwise "
+            "they are kept and named in a warning."
+        },
+    )
+    reward_funcs: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Reward functions: `math_reward`, `choice_reward`, `format_reward` (to watch, at a weight of 0 in "
+            "`reward_weights`), `accuracy_reward`, `reasoning_accuracy_reward`, `think_format_reward`, "
+            "`get_soft_overlong_punishment` (with `max_completion_len=1280`, "
+            "`soft_punish_cache=256`, as in TRL's script), or the dotted path of a function."
+        },
+    )
+    reward_model_name_or_path: str | None = field(
+        default=None,
+        metadata={
+            "help": "Reward model, on the Hub or in a folder; counted before `reward_funcs` in `reward_weights`."
+        },
+    )
+    credit_func: str | None = field(
+        default=None,
+        metadata={
+            "help": f"Dotted path of a credit function, which method `{TOKEN_CREDIT}` requires and every other method "
+            "refuses."
+        },
+    )
+
+    def __post_init__(self):
+        if isinstance(self.reward_funcs, str):  # a recipe's `reward_funcs: math_reward`
+            self.reward_funcs = [self.reward_funcs]
+        expect_one_of("method", self.method, METHODS)
+        if self.task is not None:
+            expect_one_of("task", self.task, TASKS)
+        for name in self.reward_funcs or []:
+            if "." not in str(name):
+                expect_one_of("reward_funcs", name, REWARDS, "the dotted path of a function")
+        if not self.reward_funcs and not self.reward_model_name_or_path:
+            raise ValueError(
+                "nothing to reward with: set `reward_funcs` (math_reward) or `reward_model_name_or_path`."
+            )
+        if self.prompt_style is not None:
+            expect_one_of("prompt_style", self.prompt_style, STYLES)
+        self._check_benchmark(BENCHMARKS.get(self.task))
+        self._check_credit_func()
+
+    def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
+        given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
+        if given and benchmark is None:
+            names = ", ".join(BENCHMARKS)
+            raise ValueError(f"{', '.join(given)}: read by the tasks {names} alone, and the task is {self.task!r}.")
+        if benchmark and benchmark.train_split is None and self.train_file is None:
+            trainable = [name for name, other in BENCHMARKS.items() if other.train_split]
+            raise ValueError(
+                f"`task` {self.task} is for testing alone: train on one of {', '.join(trainable)}, or on rows of your "
+                "own in its columns with `train_file`."
+            )
+
+    def _check_credit_func(self) -> None:
+        if self.method != TOKEN_CREDIT and self.credit_func is not None:
+            raise ValueError(
+                f"`credit_func` is {self.credit_func!r} and `method` is {self.method!r}, which has its own credit "
+                f"function: set `method` to {TOKEN_CREDIT!r}, or remove `credit_func`."
+            )
+        if self.method == TOKEN_CREDIT and "." not in str(self.credit_func or ""):
+            raise ValueError(
+                f"`credit_func` is {self.credit_func!r}, and method {TOKEN_CREDIT!r} expects the dotted path of a "
+                "function: set `credit_func` to my_package.my_module.my_credit."
+            )
+
+
+_BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", "prompt_style", "drop_leaked_rows")
+
+
+def expect_one_of(name: str, value: str, known: Iterable[str], otherwise: str | None = None) -> None:
+    if value not in [*known]:  # a list, too, may stand in a recipe
+        expected = ", ".join([*known, *([otherwise] if otherwise else [])])
+        raise ValueError(f"`{name}` is {value!r}, expected one of: {expected}.")
