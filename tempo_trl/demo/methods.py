@@ -9,7 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from tempo_trl.demo.geometry import GROUP, ROWS
+from tempo_trl.demo.recipe import GROUP, ROWS
 from tempo_trl.demo.results import Curve, difference, read_curve
 from tempo_trl.demo.task import HELD_OUT
 from tempo_trl.version import __version__

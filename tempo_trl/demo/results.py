@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from tempo_trl.demo.geometry import UPDATES_PER_GENERATION
+from tempo_trl.demo.recipe import UPDATES_PER_GENERATION
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tempo_trl.demo.geometry import MAX_STEPS, UPDATES_PER_GENERATION
+from tempo_trl.demo.recipe import MAX_STEPS, UPDATES_PER_GENERATION
 from tempo_trl.runs.recipes import recipe_names, recipe_path
 
 METHODS = ("tempo", "prefix_baseline", "grpo")
@@ -118,7 +118,7 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> in
 
 def _report(runs: list[Run], folder: Path, console: Console) -> None:
     """Look inside of the runs: one page, which also holds those that record no trees."""
-    from tempo_trl.report.run import report
+    from tempo_trl.report.command import report
 
     path = report([run.folder for run in runs], folder / "report.html")
     console.print(f"\nWhere the credit went, token by token: open {path} in a browser.", style="bold", highlight=False)

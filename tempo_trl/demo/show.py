@@ -10,10 +10,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from tempo_trl.demo.geometry import GROUP, MAX_LENGTH, UPDATES_PER_GENERATION
 from tempo_trl.demo.methods import BASELINE
+from tempo_trl.demo.recipe import GROUP, MAX_LENGTH, UPDATES_PER_GENERATION
 from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
-from tempo_trl.demo.slips import read_generations, slip_shares, telling_group
+from tempo_trl.demo.slips import most_varied_group, read_generations, slip_shares
 from tempo_trl.demo.task import HELD_OUT
 from tempo_trl.report.terminal_tree import terminal_tree
 from tempo_trl.version import __version__
@@ -95,7 +95,7 @@ def slip_sentence(shares: np.ndarray) -> str:
 
 
 def _print_group(generation, console: Console) -> None:
-    group = telling_group(generation, GROUP)
+    group = most_varied_group(generation, GROUP)
     pieces = [list(text) for text in generation.completions[group]]
     console.print(f"\nOne group of the first generation, {GROUP} answers to one problem:")
     console.print(terminal_tree(pieces, generation.rewards[group].tolist(), generation.prompts[group][0]))

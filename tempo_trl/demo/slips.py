@@ -67,7 +67,7 @@ def slip_shares(generation: Generation, num_generations: int, max_length: int) -
     return np.array([[(credit * slip).sum().item(), credit.sum().item()] for credit in lost])
 
 
-def telling_group(generation: Generation, num_generations: int) -> slice:
+def most_varied_group(generation: Generation, num_generations: int) -> slice:
     """The group with the most distinct completions among those with right and wrong answers."""
     starts = range(0, len(generation.prompts), num_generations)
     groups = [slice(start, start + num_generations) for start in starts]

@@ -125,7 +125,7 @@ def compare(runs: list[str], output: str, label: list[str] | None) -> int:
 
 def report(runs: list[str], output: str | None, pictures: bool) -> int:
     """Write the report of runs."""
-    return importlib.import_module("tempo_trl.report.run").main(runs, output, pictures)
+    return importlib.import_module("tempo_trl.report.command").main(runs, output, pictures)
 
 
 def tree(**flags) -> int:

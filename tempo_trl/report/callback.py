@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 from transformers import TrainerCallback
 
-from tempo_trl.report.folding import Group, groups_of
-from tempo_trl.report.pieces import one_line
-from tempo_trl.report.statistics import TOP, RunStatistics
-from tempo_trl.runs.trees import read_trees, trees_path
+from tempo_trl.report.credit_summary import TOP, CreditSummary
+from tempo_trl.report.credit_terms import CreditTerms
+from tempo_trl.report.group import Group, recorded_groups
+from tempo_trl.report.token_text import label_of
+from tempo_trl.runs.trees import trees_path
 
 TRACKERS = ("wandb", "trackio", "tensorboard")
-COLUMNS = ["token", "sum |TD|", "V rose", "V fell", "seen", "largest turn", "in context"]
 PICTURE, TABLE = "tempo/tree", "tempo/branch_token_table"
 
 
@@ -40,9 +40,9 @@ class TreeCallback(TrainerCallback):
         if step is None:
             return
         self._last = step
-        groups = groups_of(read_trees(args.output_dir, [step]))
+        groups = recorded_groups(args.output_dir, step)
         if groups:
-            self._log(args, step, _picture(groups), branch_token_table(groups))
+            self._log(args, step, _picture(groups), columns(groups[0].terms), branch_token_table(groups))
 
     def on_train_end(self, args, state, control, **kwargs):
         """Close TensorBoard's file."""
@@ -50,15 +50,15 @@ class TreeCallback(TrainerCallback):
             self._writer.close()
             self._writer = None
 
-    def _log(self, args, step: int, picture: np.ndarray, table: list[list]) -> None:
+    def _log(self, args, step: int, picture: np.ndarray, heads: list[str], rows: list[list]) -> None:
         for name in args.report_to:
             if name in ("wandb", "trackio"):
                 tracker = importlib.import_module(name)
-                entry = {PICTURE: tracker.Image(picture), TABLE: tracker.Table(columns=COLUMNS, data=table)}
+                entry = {PICTURE: tracker.Image(picture), TABLE: tracker.Table(columns=heads, data=rows)}
                 tracker.log(entry | {"train/global_step": step})
             elif name == "tensorboard":
                 self._tensorboard(args).add_image(PICTURE, picture, step, dataformats="HWC")
-                self._tensorboard(args).add_text(TABLE, _markdown(table), step)
+                self._tensorboard(args).add_text(TABLE, _markdown(heads, rows), step)
                 self._tensorboard(args).flush()
 
     def _tensorboard(self, args):
@@ -78,19 +78,24 @@ def _picture(groups: list[Group]) -> np.ndarray:
     """The group with most to tell, `(height, width, 3)`, uint8."""
     from PIL import Image
 
-    from tempo_trl.report.collect import telling
+    from tempo_trl.report.collect import opening_group
     from tempo_trl.report.pictures import draw_tree, save
 
     image = io.BytesIO()
-    save(draw_tree(groups[telling(groups)]), image, "png")
+    save(draw_tree(groups[opening_group(groups)]), image, "png")
     return np.asarray(Image.open(image).convert("RGB"))
 
 
+def columns(terms: CreditTerms) -> list[str]:
+    """Headings of the table of branch tokens, in the terms of the method."""
+    return ["token", f"sum |{terms.added}|", terms.more, terms.less, "seen", "largest turn", "in context"]
+
+
 def branch_token_table(groups: list[Group]) -> list[list]:
-    """Rows of `COLUMNS`: the tokens with the largest sums of |TD|, in units of the advantages."""
-    statistics = RunStatistics()
-    statistics.add(groups)
-    return [_row(one_line(text) or "·", record) for text, record in statistics.top_td()[:TOP]]
+    """Rows of [`columns`]: the tokens with the largest sums of |TD|, in units of the advantages."""
+    summary = CreditSummary()
+    summary.add(groups)
+    return [_row(label_of(text), record) for text, record in summary.top_td()[:TOP]]
 
 
 def _row(token: str, record) -> list:
@@ -106,9 +111,9 @@ def _row(token: str, record) -> list:
     ]
 
 
-def _markdown(table: list[list]) -> str:
+def _markdown(heads: list[str], rows: list[list]) -> str:
     """The table as TensorBoard shows it; what would be markup is text there."""
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *table]
+    lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("|" + "|".join(_plain(cell) for cell in line) + "|" for line in lines)
 
 

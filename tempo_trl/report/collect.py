@@ -1,4 +1,4 @@
-"""What a report is made of: statistics over all recorded groups of a run, and some of the groups to look at."""
+"""What a report is made of: a summary of all recorded groups of a run, and some of the groups to look at."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,11 +6,12 @@ from itertools import chain, zip_longest
 
 import numpy as np
 
+from tempo_trl.report.credit_summary import CreditSummary
+from tempo_trl.report.credit_terms import TEMPO, CreditTerms
 from tempo_trl.report.embed import embedded_size
-from tempo_trl.report.folding import Group, groups_of
-from tempo_trl.report.statistics import RunStatistics
+from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.runs.several import ComparedRun
-from tempo_trl.runs.trees import read_trees, recorded_steps
+from tempo_trl.runs.trees import recorded_steps
 
 MODES = {"train": "training", "eval": "evaluation"}
 MAX_RECORDS = 200  # of a run are read, spread over it
@@ -20,14 +21,14 @@ MAX_BYTES = 4_300_000  # of groups in a page, so that the whole stays under 5 MB
 
 
 @dataclass
-class RunInside:
+class RecordedRun:
     """
     A run as the report sees it.
 
     Args:
         label, method: What it is called, and the name under which its curve is averaged with others.
         log: Trainer's `log_history`.
-        statistics: Over the recorded groups of training; None if it recorded none.
+        summary: Of the recorded groups of training; None if it recorded none.
         groups: Groups to look at, by mode, in order.
         recorded: How many groups were read, by mode.
     """
@@ -35,29 +36,34 @@ class RunInside:
     label: str
     method: str
     log: list[dict] = field(repr=False)
-    statistics: RunStatistics | None = None
+    summary: CreditSummary | None = None
     groups: dict[str, list[Group]] = field(default_factory=dict, repr=False)
     recorded: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def terms(self) -> CreditTerms:
+        """The terms of its method's credit."""
+        return next((group.terms for groups in self.groups.values() for group in groups), TEMPO)
+
     def read(self, mode: str, records: Iterable[list[Group]], shown: Sequence[int]) -> None:
         """Count the records of a mode, a list of groups each, and keep the groups of the steps to be shown."""
-        statistics, kept, count = RunStatistics(), [], 0
+        summary, kept, count = CreditSummary(), [], 0
         for groups in records:
             count += len(groups)
-            statistics.add(groups)
+            summary.add(groups)
             kept += [group for group in groups if group.step in shown]
         if count:
             self.groups[mode], self.recorded[mode] = kept, count
             if mode == "train":
-                self.statistics = statistics
+                self.summary = summary
 
 
-def read_inside(run: ComparedRun, label: str) -> RunInside:
+def read_inside(run: ComparedRun, label: str) -> RecordedRun:
     """Read what a run left: its log and its trees."""
-    inside = RunInside(label, run.method, run.log)
+    inside = RecordedRun(label, run.method, run.log)
     for mode in MODES:
         steps = spread(recorded_steps(run.folder, mode), MAX_RECORDS)
-        records = (groups_of(read_trees(run.folder, [step], mode)) for step in steps)
+        records = (recorded_groups(run.folder, step, mode) for step in steps)
         inside.read(mode, records, spread(steps, MAX_STEPS))
     return inside
 
@@ -69,7 +75,7 @@ def spread(items: Sequence, most: int) -> list:
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
-def choose_groups(runs: Sequence[RunInside]) -> list[tuple[int, str, Group]]:
+def choose_groups(runs: Sequence[RecordedRun]) -> list[tuple[int, str, Group]]:
     """The groups of the page with their run and mode: in turn the first of each step, the second, up to the limits."""
     queues = []
     for i, run in enumerate(runs):
@@ -87,15 +93,12 @@ def choose_groups(runs: Sequence[RunInside]) -> list[tuple[int, str, Group]]:
     return sorted(chosen, key=lambda place: (place[0], place[1] != "train", place[2].step, place[2].group))
 
 
-def telling(groups: Sequence[Group]) -> int:
+def opening_group(groups: Sequence[Group]) -> int:
     """Index of the group to open with: of the first step, with mixed rewards and many branches."""
     first = groups[0].step
 
-    def tells(i: int) -> tuple:
-        group = groups[i]
-        spread_of_rewards = (
-            float(np.nan_to_num(np.nanstd(group.rewards))) if not np.isnan(group.rewards).all() else 0.0
-        )
-        return group.step == first, spread_of_rewards * len(group.nodes()), len(group.nodes())
+    def rank(i: int) -> tuple:
+        known, nodes = groups[i].rewards[~np.isnan(groups[i].rewards)], len(groups[i].nodes)
+        return groups[i].step == first, (float(known.std()) if len(known) else 0.0) * nodes, nodes
 
-    return max(range(len(groups)), key=tells)
+    return max(range(len(groups)), key=rank)

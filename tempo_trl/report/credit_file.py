@@ -23,12 +23,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
-from tempo_trl.report.collect import RunInside
-from tempo_trl.report.folding import Group
-from tempo_trl.report.pieces import one_line, readable, token_pieces
-from tempo_trl.report.run import write_report
+from tempo_trl.report.collect import RecordedRun
+from tempo_trl.report.command import write_report
+from tempo_trl.report.group import Group
+from tempo_trl.report.sentences import honest_line
 from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree
-from tempo_trl.report.words import honest_line
+from tempo_trl.report.token_text import one_line, prompt_text, readable, token_pieces
 
 TURNS = 12  # of a group are listed, the largest first
 CONTEXT = 30  # characters before and after a turn
@@ -45,7 +45,7 @@ def main(
     """Print trees and credit of the completions in a file, write the report if asked to; return the exit status."""
     try:
         found = read_groups(Path(completions), tokenizer, scale_rewards, td_coef)
-        inside = RunInside(Path(completions).name, "credit", [])
+        inside = RecordedRun(Path(completions).name, "credit", [])
         inside.read("train", [found], [0])
         _print(found, groups, inside)
         if output:
@@ -68,7 +68,7 @@ def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "
         td_coef (`float`, *optional*, defaults to `1.0`): Coefficient of the TD error.
 
     Returns:
-        List of [`~tempo_trl.report.folding.Group`], in the order of their first lines; groups may differ in size.
+        List of [`~tempo_trl.report.folded_tree.Group`], in the order of their first lines; groups may differ in size.
 
     Raises:
         ValueError: a line that is not as described, text without a tokenizer, or a setting that is none.
@@ -112,11 +112,7 @@ def _checked(text: str, where: str) -> dict:
         raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
     if not isinstance(line["prompt"], str | list):
         raise ValueError(f"{where}: `prompt` must be a text, or messages in a list, got {line['prompt']!r}.")
-    if isinstance(line["prompt"], list):
-        from tempo_trl.trainers.recorder import prompt_text  # messages, as TRL has them
-
-        line["prompt"] = prompt_text(line["prompt"])
-    return line
+    return line | {"prompt": prompt_text(line["prompt"])}
 
 
 def _tokenizer(name: str | None):
@@ -189,14 +185,14 @@ def _group(number: int, prompt: str, rows: Sequence[dict], outcome: torch.Tensor
     )
 
 
-def _print(groups: Sequence[Group], shown: int, inside: RunInside) -> None:
+def _print(groups: Sequence[Group], shown: int, inside: RecordedRun) -> None:
     console = Console()
     for group in groups[: max(shown, 0)]:
         console.print(group_tree(group))
         console.print(_turns(group))
     if len(groups) > shown:
         console.print(f"{len(groups) - shown} more groups: --groups {len(groups)} prints them all.", highlight=False)
-    line = honest_line(None, inside.statistics)
+    line = honest_line(None, inside.summary)
     console.print(f"\n{line['head']} {line['words']}", highlight=False, markup=False)
 
 

@@ -7,22 +7,12 @@ from itertools import groupby
 
 import numpy as np
 
-from tempo_trl.report.folding import Group, branches
-from tempo_trl.report.pieces import readable, visible
+from tempo_trl.report.folded_tree import first_branch
+from tempo_trl.report.group import Group
+from tempo_trl.report.token_text import readable, visible
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # an entropy is one of 64 levels
 DIGITS = 4  # of a number of credit
-
-
-class Texts:
-    """Texts by number, the most frequent first, so that their numbers are short."""
-
-    def __init__(self, counts: Counter):
-        self.texts = [text for text, _ in counts.most_common()]
-        self._number = {text: i for i, text in enumerate(self.texts)}
-
-    def numbers(self, pieces: Sequence[str]) -> list[int]:
-        return [self._number[piece] for piece in pieces]
 
 
 def embed_groups(groups: Sequence[Group]) -> dict:
@@ -38,18 +28,14 @@ def embed_groups(groups: Sequence[Group]) -> dict:
         its level of entropy), `x` (tokens whose text differs in this row, where characters lie across nodes) and
         `skip` (`[from, to)` outside of the loss).
     """
-    parts = [_parts(group) for group in groups]
+    row_texts = [[[visible_piece(piece) for piece in readable(row)] for row in group.tokens] for group in groups]
+    node_texts = [[[visible_piece(piece) for piece in node.pieces] for node in group.tree] for group in groups]
+    parts = list(zip(node_texts, row_texts, strict=True))
     counts = Counter(text for nodes, rows in parts for pieces in [*nodes, *rows] for text in pieces)
-    texts = Texts(counts)
+    numbers = {text: i for i, (text, _) in enumerate(counts.most_common())}  # short for those that are frequent
     most = max((float(h.max()) for g in groups if g.entropies for h in g.entropies if len(h)), default=0.0)
-    embedded = [_group(g, nodes, rows, texts, most) for g, (nodes, rows) in zip(groups, parts, strict=True)]
-    return {"texts": texts.texts, "entropyMax": _number(most), "groups": embedded}
-
-
-def _parts(group: Group) -> tuple[list[list[str]], list[list[str]]]:
-    """Readable texts of each node's tokens and of each row's."""
-    nodes = [[visible_piece(p) for p in readable(group.tokens[n.rows[0]][n.begin : n.end])] for n in group.nodes()]
-    return nodes, [[visible_piece(piece) for piece in readable(tokens)] for tokens in group.tokens]
+    embedded = [_group(g, nodes, rows, numbers, most) for g, (nodes, rows) in zip(groups, parts, strict=True)]
+    return {"texts": list(numbers), "entropyMax": _number(most), "groups": embedded}
 
 
 def visible_piece(piece: str) -> str:
@@ -57,36 +43,36 @@ def visible_piece(piece: str) -> str:
     return visible(piece.replace("\r\n", "\n"))
 
 
-def _group(group: Group, node_texts: list, row_texts: list, texts: Texts, most: float) -> dict:
-    nodes = group.nodes()
-    parted = branches(nodes) > 1
+def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, int], most: float) -> dict:
     drawn = [
         {
             "p": node.parent,
-            "t": texts.numbers(pieces),
+            "t": [numbers[piece] for piece in pieces],
             "a": node.begin,
             "n": len(node.rows),
-            "v": _number(group.value(node)),
-            "d": _number(group.td(node)),
+            "v": _number(node.value),
+            "d": _number(node.td),
             "e": list(node.ended),
             "r": list(node.rows),
         }
-        for node, pieces in zip(nodes, node_texts, strict=True)
+        for node, pieces in zip(group.tree, node_texts, strict=True)
     ]
-    leaves = {row: i for i, node in enumerate(nodes) for row in node.ended}
-    rows = [_row(group, row, leaves[row], drawn, row_texts[row], texts, most) for row in range(len(group.ids))]
-    first = next((node.end for node, branch in zip(nodes, parted, strict=True) if branch), None)
+    leaves = {row: i for i, node in enumerate(group.nodes) for row in node.ended}
+    rows = [
+        _row(group, row, leaves[row], drawn, [numbers[piece] for piece in pieces], most)
+        for row, pieces in enumerate(row_texts)
+    ]
+    branch = first_branch(group.nodes)
+    first = None if branch is None else branch[0].end
     about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt), "first": first}
     return about | {"nodes": drawn, "rows": rows}
 
 
-def _row(group: Group, row: int, leaf: int, nodes: list[dict], pieces: list[str], texts: Texts, most: float) -> dict:
-    path = []
-    at = leaf
+def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], most: float) -> dict:
+    shown, at = [], leaf  # texts of the nodes on the way to the leaf
     while at >= 0:
-        path.append(nodes[at]["t"])
+        shown = nodes[at]["t"] + shown
         at = nodes[at]["p"]
-    shown, own = [number for part in reversed(path) for number in part], texts.numbers(pieces)
     td, advantages = group.td_errors[row], group.advantages[row]
     embedded = {
         "leaf": leaf,
@@ -129,7 +115,7 @@ def _number(value: float) -> float | int | None:
 
 def embedded_size(group: Group) -> int:
     """Bytes that a group takes in the page, roughly and rather too many: shared tokens count once."""
-    unique = sum(node.end - node.begin for node in group.nodes())
+    unique = sum(node.end - node.begin for node in group.nodes)
     total = sum(len(ids) for ids in group.ids)
     return 5 * unique + (total if group.entropies is not None else 0) + 200 * len(group.ids) + 2_000
 

@@ -10,33 +10,36 @@ import numpy as np
 from scipy import stats
 
 from tempo_trl.compare.curves import Curve, band, read_curve
-from tempo_trl.report import cloud, words
-from tempo_trl.report.collect import MODES, RunInside, choose_groups, telling
+from tempo_trl.report import sentences, word_cloud
+from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group
+from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.embed import embed_groups, script_json
-from tempo_trl.report.folding import Group
-from tempo_trl.report.pieces import one_line
-from tempo_trl.report.statistics import TOP, RunStatistics
+from tempo_trl.report.group import Group, reward_range
+from tempo_trl.report.token_text import label_of, one_line
 from tempo_trl.version import __version__
 
 SCRIPTS = ("page.js", "tree.js", "credit.js", "charts.js")
 CURVES = {
     "reward": ("reward", "mean reward in training"),
     "eval_reward": ("reward in evaluation", "mean reward in evaluation"),
-    "tempo/td_share": ("share of TD credit", "sum |TD| / sum (|outcome| + |TD|)"),
+    "tempo/td_share": (
+        "share of TD credit",
+        "sum |TD| / sum (|outcome| + |TD|); TD is what is added",
+    ),
     "tempo/prefix_explained": ("explained by prefixes", "share of the rewards' variance that shared prefixes explain"),
-    "tempo/branch_nodes": ("branch nodes", "states with two different next tokens, a group"),
+    "tempo/branch_nodes": ("branch nodes", "states with two different next tokens, per group"),
     "first_branch": ("first branch", "tokens before the first parting of a group, mean of the recorded ones"),
     "tempo/branch_depth": ("branch depth", "tokens before a branch node, mean"),
     "tempo/shared_prefix": ("shared prefix", "tokens that a completion shares with the closest other one, mean"),
     "tempo/unique_tokens": ("unique tokens", "nodes of the prefix trees / tokens"),
-    "tempo/branch_tokens": ("branch tokens", "tokens with a TD error / tokens of the loss"),
+    "tempo/branch_tokens": ("branch tokens", "tokens whose TD is not 0 / tokens of the loss"),
     "tempo/flat_groups": ("flat groups", "groups in which all completions earn the same / groups"),
     "tempo/duplicates": ("duplicates", "completions that repeat an earlier one of their group / completions"),
     "completions/mean_length": ("length", "tokens of a completion, mean"),
 }
 
 
-def page(runs: Sequence[RunInside], title: str) -> str:
+def page(runs: Sequence[RecordedRun], title: str) -> str:
     """The report of some runs, as the text of an HTML file."""
     script = "(() => {\n" + "".join(_asset(name) for name in SCRIPTS) + "start();\n})();\n"
     style = _asset("page.css")
@@ -62,11 +65,11 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def page_data(runs: Sequence[RunInside], title: str) -> dict:
+def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
     """Everything that the page's script draws."""
     chosen = choose_groups(runs)
     groups = [group for _, _, group in chosen]
-    low, high = _reward_range(groups)
+    low, high = reward_range(groups)
     recorded = sum(count for run in runs for count in run.recorded.values())
     return {
         **embed_groups(groups),
@@ -75,10 +78,10 @@ def page_data(runs: Sequence[RunInside], title: str) -> dict:
         else title,
         "honest": _honest(runs),
         "sources": _sources(runs, chosen),
-        "runs": [{"label": one_line(run.label), "statistics": _statistics(run.statistics)} for run in runs],
+        "runs": [_run(run) for run in runs],
         "curves": curves(runs),
         "curvesLead": _curves_lead(runs),
-        "nothing": words.NOTHING,
+        "nothing": sentences.NOTHING,
         "low": low,
         "high": high,
         "right": (low + high) / 2 if high > low else 0.0,
@@ -90,54 +93,56 @@ def page_data(runs: Sequence[RunInside], title: str) -> dict:
     }
 
 
-def _reward_range(groups: Sequence[Group]) -> tuple[float, float]:
-    rewards = np.concatenate([group.rewards for group in groups]) if groups else np.zeros(0)
-    rewards = rewards[~np.isnan(rewards)]
-    return (float(rewards.min()), float(rewards.max())) if len(rewards) else (0.0, 0.0)
-
-
-def _honest(runs: Sequence[RunInside]) -> list[dict]:
+def _honest(runs: Sequence[RecordedRun]) -> list[dict]:
     several = len(runs) > 1
-    lines = [words.honest_line(one_line(r.label) if several else None, r.statistics) for r in runs if r.statistics]
+    lines = [sentences.honest_line(one_line(r.label) if several else None, r.summary) for r in runs if r.summary]
     return lines or [
-        {"share": 0.0, "number": "–", "head": "– of the credit is known to have moved.", "words": words.NOTHING}
+        {"share": 0.0, "number": "–", "head": "– of the credit is known to have moved.", "words": sentences.NOTHING}
     ]
 
 
-def _sources(runs: Sequence[RunInside], chosen: Sequence[tuple[int, str, Group]]) -> list[dict]:
+def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group]]) -> list[dict]:
     sources = []
     for run, mode in dict.fromkeys((run, mode) for run, mode, _ in chosen):
         own = [i for i, place in enumerate(chosen) if place[:2] == (run, mode)]
-        opening = own[telling([chosen[i][2] for i in own])]
+        opening = own[opening_group([chosen[i][2] for i in own])]
         label = f"{one_line(runs[run].label)}, {MODES[mode]}"
         sources.append({"run": run, "label": label, "groups": own, "opening": opening})
     return sources
 
 
-def _statistics(statistics: RunStatistics | None) -> dict | None:
-    if statistics is None:
+def _run(run: RecordedRun) -> dict:
+    return {
+        "label": one_line(run.label),
+        "terms": run.terms._asdict() | {"some": run.terms.some},
+        "statistics": _statistics(run.summary),
+    }
+
+
+def _statistics(summary: CreditSummary | None) -> dict | None:
+    if summary is None:
         return None
-    ranked = statistics.top_td()
+    ranked = summary.top_td()
     total, rank = sum(record.mass for _, record in ranked), {text: i + 1 for i, (text, _) in enumerate(ranked)}
     return {
-        "tokensLead": words.tokens_lead(statistics),
-        "cloud": cloud.cloud(ranked),
-        "noCloud": cloud.MISSING,
+        "tokensLead": sentences.tokens_lead(summary),
+        "cloud": word_cloud.cloud(ranked),
+        "noCloud": word_cloud.MISSING,
         "top": [_token(text, r) | {"mass": r.mass, "share": r.mass / total} for text, r in ranked[:TOP]],
         "entropies": [
             _token(text, r) | {"entropy": r.entropy / r.scored, "rank": rank.get(text)}
-            for text, r in statistics.top_entropy()
+            for text, r in summary.top_entropy()
         ],
-        "depth": statistics.depth_bins(),
-        "branchCredit": words.branch_credit(statistics),
-        "branchWords": words.branch_words(statistics),
-        "firstBranch": [first_branch_bar(k, rewards) for k, rewards in sorted(statistics.first_branch.items())],
+        "depth": summary.depth_bins(),
+        "branchCredit": sentences.branch_credit(summary),
+        "branchWords": sentences.branch_words(summary),
+        "firstBranch": [first_branch_bar(k, rewards) for k, rewards in sorted(summary.first_branch.items())],
     }
 
 
 def _token(text: str, record) -> dict:
     return {
-        "text": one_line(text) or "·",
+        "text": label_of(text),
         "seen": record.seen,
         "ups": record.ups,
         "downs": record.downs,
@@ -154,7 +159,7 @@ def first_branch_bar(k: int, rewards: list[float]) -> dict:
     return {"k": k, "groups": len(rewards), "mean": mean, "low": low, "high": high}
 
 
-def curves(runs: Sequence[RunInside]) -> list[dict]:
+def curves(runs: Sequence[RecordedRun]) -> list[dict]:
     """A line a method for each metric, with a band where it has several runs."""
     found = []
     for key, (title, explained) in CURVES.items():
@@ -169,12 +174,12 @@ def curves(runs: Sequence[RunInside]) -> list[dict]:
     return found
 
 
-def run_curve(run: RunInside, key: str) -> Curve | None:
+def run_curve(run: RecordedRun, key: str) -> Curve | None:
     """What was logged; what was not, from the recorded trees."""
     curve = read_curve(run.log, key)
-    if curve is not None or run.statistics is None:
+    if curve is not None or run.summary is None:
         return curve
-    points = run.statistics.series.get(key.removeprefix("tempo/"))
+    points = run.summary.series.get(key.removeprefix("tempo/"))
     if not points:
         return None
     steps, values = np.array(points, dtype=float).T
@@ -189,7 +194,7 @@ def _line(method: str, own: Sequence[Curve]) -> dict:
     return line | {"runs": [{"x": c.steps.tolist(), "y": c.value.tolist()} for c in own]}
 
 
-def _curves_lead(runs: Sequence[RunInside]) -> str:
+def _curves_lead(runs: Sequence[RecordedRun]) -> str:
     several = len({run.label for run in runs}) > len({run.method for run in runs})
     bands = " Thin lines are runs, thick ones their mean in its 95% band." if several else ""
     return "As logged over all completions; what was not logged is computed from the recorded groups." + bands

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import BinaryIO
 
@@ -10,12 +11,13 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 
-from tempo_trl.compare.draw import COLOURS, OTHERS
-from tempo_trl.report import cloud
-from tempo_trl.report.collect import RunInside, telling
-from tempo_trl.report.folding import Group
-from tempo_trl.report.pieces import one_line, readable
-from tempo_trl.report.statistics import TOP, RunStatistics
+from tempo_trl.methods import METHODS
+from tempo_trl.report import word_cloud
+from tempo_trl.report.collect import RecordedRun, opening_group
+from tempo_trl.report.credit_summary import TOP, CreditSummary
+from tempo_trl.report.folded_tree import FoldedNode
+from tempo_trl.report.group import Group, reward_range
+from tempo_trl.report.token_text import cut, label_of, one_line, readable
 
 BAD, EVEN, GOOD = "#D55E00", "#ECEAE6", "#0072B2"  # vermilion and blue of Okabe and Ito
 DIVERGING = LinearSegmentedColormap.from_list("credit", [BAD, EVEN, GOOD])
@@ -24,19 +26,20 @@ TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
 KINDS = ("png", "svg")
+LEFT_OVER = ("#E69F00", "#56B4E9", "#000000", "#F0E442")  # of the palette, for methods without a colour of their own
 
 
-def draw(runs: Sequence[RunInside], folder: Path) -> list[Path]:
+def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
     """Write `tree`, `credit`, `tokens`, `depth` and `training`, each as PNG and SVG, to a folder; return their paths.
 
     Pictures that need recorded trees show the first run that has some; without any, only `training` is drawn.
     """
     figures = {}
-    first = next((run for run in runs if run.statistics and run.groups.get("train")), None)
+    first = next((run for run in runs if run.summary and run.groups.get("train")), None)
     if first is not None:
-        group = first.groups["train"][telling(first.groups["train"])]
+        group = first.groups["train"][opening_group(first.groups["train"])]
         figures = {"tree": draw_tree(group), "credit": draw_credit(group)}
-        figures |= {"tokens": draw_tokens(first.statistics), "depth": draw_depth(first.statistics)}
+        figures |= {"tokens": draw_tokens(first.summary), "depth": draw_depth(first.summary)}
     figures["training"] = draw_training(runs)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [(figure, folder / f"{name}.{kind}", kind) for name, figure in figures.items() if figure for kind in KINDS]
@@ -55,59 +58,36 @@ def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:
 
 def draw_tree(group: Group) -> Figure:
     """A group's folded prefix tree, from left to right: height by completions, colour by V, leaves right or wrong."""
-    nodes = group.nodes()
-    level, top, below = [0], [0.0], {}
-    for i, node in enumerate(nodes):
-        if i:
-            level.append(level[node.parent] + 1)
-            top.append(below[node.parent])
-            below[node.parent] += len(node.rows)
-        below[i] = top[i]
-    texts = [_node_text(group, node) for node in nodes]
-    widths = np.zeros(max(level) + 1)
-    for k, text in zip(level, texts, strict=True):
-        widths[k] = max(widths[k], len(text) + 2, 15 if k else 9)
+    nodes = group.tree
+    texts = [cut(node.text, LEAF_TEXT if node.is_leaf else TREE_TEXT) if node.end else "prompt" for node in nodes]
+    widths = np.full(1 + max(node.level for node in nodes), 15)
+    widths[0] = 9
+    for node, text in zip(nodes, texts, strict=True):
+        widths[node.level] = max(widths[node.level], len(text) + 2)
     left = np.concatenate([[0], np.cumsum(widths + 4)])
     figure = Figure(figsize=(0.085 * left[-1] + 0.6, 0.42 * len(group.ids) + 0.5))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(-1, left[-1] + 4), ylim=(len(group.ids) + 0.1, -0.9))
     axes.axis("off")
-    axes.text(0, -0.4, _cut(one_line(group.prompt), 90), fontsize=9, va="center", color="#555555", **MONO)
-    for i, node in enumerate(nodes):
-        place = left[level[i]], top[i], widths[level[i]], len(node.rows)
-        if i:
-            _ribbon(axes, left[level[i]] - 4, place)
-        _box(axes, place, texts[i], group, node, i)
+    axes.text(0, -0.4, cut(one_line(group.prompt), 90), fontsize=9, va="center", color="#555555", **MONO)
+    for node, text in zip(nodes, texts, strict=True):
+        _box(axes, left[node.level], widths[node.level], node, text, group)
     return figure
 
 
-def _node_text(group: Group, node) -> str:
-    if not node.end:
-        return "prompt"
-    text = one_line("".join(readable(group.tokens[node.rows[0]][node.begin : node.end])))
-    return _cut(text, LEAF_TEXT if len(node.ended) == len(node.rows) else TREE_TEXT)
-
-
-def _ribbon(axes, x: float, place: tuple[float, float, float, int]) -> None:
-    to, top, _, rows = place
-    corners = [(x, top + 0.06), (to, top + 0.06), (to, top + rows - 0.06), (x, top + rows - 0.06)]
-    axes.add_patch(Polygon(corners, color="#E3E1DC", alpha=0.8, linewidth=0))
-
-
-def _box(axes, place: tuple[float, float, float, int], text: str, group: Group, node, i: int) -> None:
-    x, y, width, rows = place
-    rewards = group.rewards[~np.isnan(group.rewards)]
-    low, high = (rewards.min(), rewards.max()) if len(rewards) else (0.0, 0.0)
-    share = (group.value(node) - low) / (high - low) if high > low else 0.5
+def _box(axes, x: float, width: float, node: FoldedNode, text: str, group: Group) -> None:
+    y, rows, (low, high) = node.top, len(node.rows), reward_range([group])
+    share = (node.value - low) / (high - low) if high > low else 0.5
     colour = tuple(0.6 * c + 0.4 for c in DIVERGING(share)[:3])
-    style = "round,pad=0,rounding_size=0.12"
-    size = {"boxstyle": style, "mutation_aspect": 0.9, "facecolor": colour, "edgecolor": "#B8B4AC", "linewidth": 0.6}
-    axes.add_patch(FancyBboxPatch((x, y + 0.06), width, rows - 0.12, **size))
-    td = group.td(node)
-    numbers = (f"{td:+.2f}  " if i and td else "") + f"V {group.value(node):.2f}  n {rows}"
+    style = {"boxstyle": "round,pad=0,rounding_size=0.12", "mutation_aspect": 0.9, "edgecolor": "#B8B4AC"}
+    if node.end:
+        corners = [(x - 4, y + 0.06), (x, y + 0.06), (x, y + rows - 0.06), (x - 4, y + rows - 0.06)]
+        axes.add_patch(Polygon(corners, color="#E3E1DC", alpha=0.8, linewidth=0))
+    axes.add_patch(FancyBboxPatch((x, y + 0.06), width, rows - 0.12, facecolor=colour, linewidth=0.6, **style))
     axes.text(x + 0.8, y + rows / 2 - 0.16, text, fontsize=8, va="center", **MONO)
-    strong = {"weight": "bold"} if i and td else {}
-    axes.text(x + 0.8, y + rows / 2 + 0.22, numbers, fontsize=6.5, va="center", color="#333333", **strong)
+    numbers = (f"{node.td:+.2f}  " if node.td else "") + f"V {node.value:.2f}  n {rows}"
+    weight = "bold" if node.td else "normal"
+    axes.text(x + 0.8, y + rows / 2 + 0.22, numbers, fontsize=6.5, va="center", color="#333333", weight=weight)
     if node.ended:
         middle = (low + high) / 2 if high > low else 0.0
         right = sum(group.rewards[row] > middle for row in node.ended)
@@ -118,21 +98,22 @@ def _box(axes, place: tuple[float, float, float, int], text: str, group: Group, 
 
 
 def draw_credit(group: Group) -> Figure:
-    """The first completions of a group as text: GRPO's credit above TEMPO's, on one scale centred on zero."""
+    """The first completions of a group as text: GRPO's credit above the method's, on one scale centred on zero."""
     shown = range(min(len(group.ids), CREDIT_ROWS))
     scale = max((float(np.abs(x).max()) for x in [*group.advantages, group.outcome] if len(x)), default=1.0) or 1.0
     lines = []  # (label, [(piece, value)])
     for row in shown:
-        pieces = [one_line(piece) or "" for piece in readable(group.tokens[row])][:CREDIT_TOKENS]
+        pieces = [one_line(piece) for piece in readable(group.tokens[row])][:CREDIT_TOKENS]
         lines += _wrapped(f"{row + 1}  GRPO ", [(piece, group.outcome[row]) for piece in pieces])
-        lines += _wrapped("   TEMPO", list(zip(pieces, group.advantages[row].tolist(), strict=False)))
+        lines += _wrapped(f"   {group.terms.label}", list(zip(pieces, group.advantages[row].tolist(), strict=False)))
     longest = max((sum(len(piece) for piece, _ in line) for _, line in lines), default=1)
-    figure = Figure(figsize=(0.085 * (longest + 14), 0.2 * len(lines) + 0.5))
+    margin = max(8, len(group.terms.label) + 3) + 3
+    figure = Figure(figsize=(0.085 * (longest + margin + 3), 0.2 * len(lines) + 0.5))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(-11, longest + 3), ylim=(len(lines) + 1.2, -0.6))
+    axes.set(xlim=(-margin, longest + 3), ylim=(len(lines) + 1.2, -0.6))
     axes.axis("off")
     for y, (label, line) in enumerate(lines):
-        axes.text(-10.5, y, label, fontsize=7, va="center", color="#555555", **MONO)
+        axes.text(0.5 - margin, y, label, fontsize=7, va="center", color="#555555", **MONO)
         x = 0
         for piece, value in line:
             _credit_piece(axes, x, y, piece, 0.0 if np.isnan(value) else value / scale)
@@ -148,7 +129,7 @@ def _wrapped(label: str, pieces: list[tuple[str, float]]) -> list[tuple[str, lis
         if len(piece) > room and lines[-1][1]:
             lines.append(("", []))
             room = CREDIT_COLUMNS
-        lines[-1][1].append((_cut(piece, CREDIT_COLUMNS), value))
+        lines[-1][1].append((cut(piece, CREDIT_COLUMNS), value))
         room -= len(piece)
     return lines
 
@@ -161,12 +142,18 @@ def _credit_piece(axes, x: float, y: float, piece: str, share: float) -> None:
         axes.text(x + i + 0.5, y, character, fontsize=7, ha="center", va="center", **MONO)
 
 
-def draw_tokens(statistics: RunStatistics) -> Figure | None:
+def method_colours(methods: Sequence[str]) -> dict[str, str]:
+    """A colour a method: that of the table, or one of those left over."""
+    left_over = cycle(LEFT_OVER)
+    return {m: (METHODS[m].colour if m in METHODS else "") or next(left_over) for m in methods}
+
+
+def draw_tokens(summary: CreditSummary) -> Figure | None:
     """Word cloud of the tokens by their sum of |TD|, beside the first of them as bars; None where no token has any."""
-    ranked = statistics.top_td()
+    ranked = summary.top_td()
     if not ranked:
         return None
-    placed = cloud.cloud(ranked)
+    placed = word_cloud.cloud(ranked)
     figure = Figure(figsize=(11 if placed else 5, 4.2), layout="constrained")
     panels = figure.subplots(1, 2, width_ratios=(3, 2)) if placed else [None, figure.subplots()]
     if placed:
@@ -175,10 +162,10 @@ def draw_tokens(statistics: RunStatistics) -> Figure | None:
     for sign, colour in ((1, GOOD), (-1, BAD)):
         mass = [(record.mass + sign * record.net) / 2 for _, record in top]
         start = [0.0] * len(top) if sign > 0 else [(record.mass + record.net) / 2 for _, record in top]
-        label = "V rose" if sign > 0 else "V fell"
+        label = summary.terms.more if sign > 0 else summary.terms.less
         panels[1].barh(range(len(top)), mass, left=start, color=colour, label=label)
-    panels[1].set_yticks(range(len(top)), [_cut(one_line(text) or "·", 16) for text, _ in top], **MONO)
-    panels[1].set_xlabel("sum of |TD|, in units of the advantage")
+    panels[1].set_yticks(range(len(top)), [cut(label_of(text), 16) for text, _ in top], **MONO)
+    panels[1].set_xlabel(f"sum of |{summary.terms.added}|, in units of the advantage")
     panels[1].legend(frameon=False, loc="lower right")
     panels[1].spines[["top", "right"]].set_visible(False)
     return figure
@@ -195,15 +182,15 @@ def _cloud(axes, placed: dict) -> None:
         axes.text(word["x"], word["y"], word["text"], fontsize=size, va="baseline", color=DIVERGING(share), **MONO)
 
 
-def draw_depth(statistics: RunStatistics) -> Figure | None:
-    """Shares of |TD| and of GRPO's credit over depth; None without a token."""
-    bins = statistics.depth_bins()
+def draw_depth(summary: CreditSummary) -> Figure | None:
+    """Shares of what the method adds and of GRPO's credit over depth; None without a token."""
+    bins = summary.depth_bins()
     if not bins:
         return None
     figure = Figure(figsize=(7, 2.8), layout="constrained")
     axes = figure.subplots()
     at = np.arange(len(bins))
-    axes.bar(at - 0.2, [b["td"] for b in bins], 0.4, color=GOOD, label="|TD|")
+    axes.bar(at - 0.2, [b["td"] for b in bins], 0.4, color=GOOD, label=f"|{summary.terms.added}|")
     axes.bar(at + 0.2, [b["outcome"] for b in bins], 0.4, color=BAD, label="GRPO's credit")
     every = max(1, len(bins) // 8)
     axes.set_xticks(at[::every], [b["from"] + 1 for b in bins][::every])
@@ -213,7 +200,7 @@ def draw_depth(statistics: RunStatistics) -> Figure | None:
     return figure
 
 
-def draw_training(runs: Sequence[RunInside]) -> Figure | None:
+def draw_training(runs: Sequence[RecordedRun]) -> Figure | None:
     """The curves of the report: a colour a method, thin lines for runs, bands over several; None without a point."""
     from tempo_trl.report.page import curves
 
@@ -225,8 +212,7 @@ def draw_training(runs: Sequence[RunInside]) -> Figure | None:
     figure = Figure(figsize=(3.1 * columns, 2.4 * lines), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
     methods = list(dict.fromkeys(run.method for run in runs))
-    others = iter(OTHERS * len(methods))
-    colours = {one_line(m): COLOURS.get(m) or next(others) for m in methods}
+    colours = {one_line(method): colour for method, colour in method_colours(methods).items()}
     for axes, curve in zip(panels, found, strict=False):
         for line in curve["lines"]:
             _draw_line(axes, line, colours[line["name"]])
@@ -254,7 +240,3 @@ def _draw_line(axes, line: dict, colour: str) -> None:
 def _plain(axes) -> None:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"

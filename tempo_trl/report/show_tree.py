@@ -4,10 +4,10 @@ import sys
 
 from rich.console import Console
 
-from tempo_trl.report.collect import telling
-from tempo_trl.report.folding import Group, groups_of
+from tempo_trl.report.collect import opening_group
+from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.report.terminal_tree import group_tree
-from tempo_trl.runs.trees import read_trees, recorded_steps
+from tempo_trl.runs.trees import recorded_steps
 
 
 def main(run_dir: str, step: int | None, prompt: int | None, evaluation: bool) -> int:
@@ -38,11 +38,11 @@ def recorded_group(run_dir: str, step: int | None, prompt: int | None, mode: str
     """
     if step is None:
         step = next(reversed(recorded_steps(run_dir, mode)), 0)
-    groups = groups_of(read_trees(run_dir, [step], mode))
+    groups = recorded_groups(run_dir, step, mode)
     if not groups:
         raise ValueError(f"the record of step {step} in {run_dir} is empty.")
     by_number = {group.group: group for group in groups}
-    number = groups[telling(groups)].group if prompt is None else prompt
+    number = groups[opening_group(groups)].group if prompt is None else prompt
     if number not in by_number:
         raise ValueError(
             f"no group {number} at step {step}: recorded are 0 to {max(by_number)} (see `log_trees_prompts`)."

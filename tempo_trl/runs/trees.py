@@ -8,7 +8,7 @@ weights that sampled them.
 | `step`, `group`, `row` | int | optimizer steps before sampling; group and row of the batch (0, 1, ...) |
 | `prompt` | string | the prompt; messages as `role: content`, a line each |
 | `completion_ids` | list of int, T | sampled token ids, the EOS id included, never padded |
-| `tokens` | list of string, T | text of each token; bytes that are no character as `<0xF0>` ([`pieces.readable`]) |
+| `tokens` | list of string, T | text of each token; bytes that are no character as `<0xF0>` ([`report.token_text`]) |
 | `values` | list of float, T + 1 | V after 0 to T tokens, in units of `reward` |
 | `td_errors` | list of float, T | TD errors without `td_coef`, in units of the advantages |
 | `outcome` | float | GRPO's advantage |

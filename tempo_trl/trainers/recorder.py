@@ -13,7 +13,7 @@ from trl import GRPOTrainer
 from tempo_trl.credit.advantages import prefix_tree, tree_values
 from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
-from tempo_trl.report.pieces import token_pieces
+from tempo_trl.report.token_text import prompt_text, token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.replaced import Call
@@ -188,16 +188,3 @@ def _values(rows: list[dict], rewards: torch.Tensor, num_generations: int) -> to
     weights = None if alike else torch.tensor([1 / num_generations if w is None else w for w in given])
     tree = prefix_tree(completion_ids, lengths, num_generations)
     return tree_values(tree, rewards, completion_ids.shape[1], weights)
-
-
-def prompt_text(prompt: str | list[dict]) -> str:
-    """A prompt as one text: of messages a line each, `role: content`, and of a content in parts what is text."""
-    if isinstance(prompt, str):
-        return prompt
-    return "\n".join(f"{message['role']}: {_content_text(message.get('content'))}" for message in prompt)
-
-
-def _content_text(content: str | list[dict] | None) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    return " ".join(part.get("text") or f"[{part.get('type', '?')}]" for part in content)

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from tempo_trl.demo import run as demo
-from tempo_trl.demo.geometry import GROUP, ROWS
 from tempo_trl.demo.methods import TokenCurve, method_table, read_token_curve
+from tempo_trl.demo.recipe import GROUP, ROWS
 from tempo_trl.demo.results import Curve
 from tempo_trl.launch.arguments import METHODS
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
 from tempo_trl.demo.show import slip_sentence, verdict
-from tempo_trl.demo.slips import Generation, as_ids, slip_shares, telling_group
+from tempo_trl.demo.slips import Generation, as_ids, most_varied_group, slip_shares
 from tempo_trl.report.terminal_tree import terminal_tree
 
 PROMPT = "7+5-3?"
@@ -95,7 +95,7 @@ def test_the_group_that_is_shown_has_right_and_wrong_answers_of_many_kinds():
     both = Generation(
         dull.prompts + GROUP.prompts, dull.completions + GROUP.completions, torch.cat([dull.rewards, GROUP.rewards])
     )
-    assert telling_group(both, 4) == slice(4, 8)
+    assert most_varied_group(both, 4) == slice(4, 8)
 
 
 def drawn(pieces, rewards):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tempo_trl.report.run import report
+from tempo_trl.report.command import report
 
 from .recorded import HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, record, rows_of
 
@@ -21,11 +21,11 @@ def nodes(page) -> list[str]:
     return page.locator("#tree .node").evaluate_all("nodes => nodes.map((node) => node.getAttribute('aria-label'))")
 
 
-def completion(page, row: int, kind: str = "tempo"):
+def completion(page, row: int, kind: str = "method"):
     return page.locator(f".completion[data-row='{row}'] .line.{kind} > div")
 
 
-def colours(page, row: int, kind: str = "tempo") -> list[str]:
+def colours(page, row: int, kind: str = "method") -> list[str]:
     return completion(page, row, kind).locator("i").evaluate_all("all => all.map((i) => i.style.backgroundColor)")
 
 
@@ -135,7 +135,7 @@ def test_step_prompt_and_run_are_chosen(hand_worked, open_page):
 
 def test_text_can_be_selected_in_tree_and_credit(hand_worked, open_page):
     page = open_page(hand_worked)
-    for selector in ("#tree .node text", ".line.tempo > div", "#question"):
+    for selector in ("#tree .node text", ".line.method > div", "#question"):
         selected = page.evaluate(
             "s => { getSelection().selectAllChildren(document.querySelector(s)); return getSelection().toString() }",
             selector,

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tempo_trl.report import callback
-from tempo_trl.report.folding import groups_of
+from tempo_trl.report.credit_terms import TEMPO
+from tempo_trl.report.group import groups_of
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
 
@@ -33,9 +34,9 @@ def test_the_table_is_that_of_the_hand_worked_group(tmp_path):
 
 def test_what_a_model_wrote_is_no_markup_in_tensorboard(tmp_path):
     groups = groups_of(read_trees(record(tmp_path, [rows_of(HOSTILE, [0.0, 1.0] * 4)])))
-    text = callback._markdown(callback.branch_token_table(groups))
+    text = callback._markdown(callback.columns(TEMPO), callback.branch_token_table(groups))
     assert "<" not in text
-    assert {line.count("|") for line in text.splitlines()} == {len(callback.COLUMNS) + 1}
+    assert {line.count("|") for line in text.splitlines()} == {len(callback.columns(TEMPO)) + 1}
 
 
 def test_tensorboard_gets_a_picture_and_a_table_of_each_record(tiny_model, tmp_path, monkeypatch):
@@ -62,7 +63,7 @@ def test_wandb_gets_a_picture_and_a_table_of_each_record(tiny_model, tmp_path, m
     assert len(list(media.glob("images/tempo/tree_*.png"))) == 2
     tables = sorted(media.glob("table/tempo/branch_token_table_*.table.json"))
     assert len(tables) == 2
-    assert json.loads(tables[0].read_text())["columns"] == callback.COLUMNS
+    assert json.loads(tables[0].read_text())["columns"] == callback.columns(TEMPO)
 
 
 TRACKIO = """

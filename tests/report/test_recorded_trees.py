@@ -14,10 +14,8 @@ from peft import LoraConfig
 
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.report import read_trees
-from tempo_trl.report.pieces import readable
+from tempo_trl.report.token_text import prompt_text, readable
 from tempo_trl.runs.trees import SCHEMA, recorded_steps, trees_path, write_trees
-from tempo_trl.trainers import recorder as logged_trees
-from tempo_trl.trainers.recorder import prompt_text
 from tests.trainers.launching import run_ranks, torchrun
 from tests.trainers.recording import Batch, config, parity, picky, questions, share_of_threes, train, weights
 
@@ -206,7 +204,7 @@ def test_messages_are_written_as_lines():
         {"role": "assistant", "content": None},
     ]
     assert prompt_text(messages) == "system: Be brief.\nuser: [image] What is it?\nassistant: "
-    assert logged_trees.prompt_text("1+1?") == "1+1?"
+    assert prompt_text("1+1?") == "1+1?"
 
 
 def test_two_ranks_record_the_first_groups_of_both_once(tiny_model, tmp_path):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tempo_trl.launch.cli import main
-from tempo_trl.report import cloud
+from tempo_trl.report import word_cloud
 from tempo_trl.report.collect import MAX_GROUPS, spread
-from tempo_trl.report.run import report
+from tempo_trl.report.command import report
 from tempo_trl.runs.trees import trees_path
 
 from .recorded import HAND_REWARDS, HAND_WORKED, hand_worked_run, hostile_run, large_run, record, rows_of
@@ -111,7 +111,7 @@ def test_without_wordcloud_the_report_says_what_to_install(tmp_path, monkeypatch
     monkeypatch.setitem(sys.modules, "wordcloud", None)
     data = page_data(report([hand_worked_run(tmp_path / "run")]))
     assert data["runs"][0]["statistics"]["cloud"] is None
-    assert data["runs"][0]["statistics"]["noCloud"] == cloud.MISSING
+    assert data["runs"][0]["statistics"]["noCloud"] == word_cloud.MISSING
     assert (tmp_path / "run" / "report" / "tokens.png").is_file()
 
 

@@ -15,15 +15,15 @@ function drawTokens(statistics) {
   const parts = ["tokens-lead", "cloud", "token-table", "entropy-table"].map(byId);
   parts.forEach((part) => part.replaceChildren());
   const [lead, cloud, tokens, entropies] = parts;
-  if (!statistics || !statistics.top.length) return lead.replaceChildren(empty(statistics ? "No token has a TD error: no completions parted between different rewards." : data.nothing));
+  if (!statistics || !statistics.top.length) return lead.replaceChildren(empty(statistics ? `No token has ${terms().some}: ${terms().nothing}.` : data.nothing));
   lead.textContent = statistics.tokensLead;
-  if (statistics.cloud) cloud.append(drawCloud(statistics.cloud), html("figcaption", {}, "As large as the sum of |TD|; blue where it mostly raised V, orange where it lowered it."));
+  if (statistics.cloud) cloud.append(drawCloud(statistics.cloud), html("figcaption", {}, `As large as the sum of |${terms().added}|; blue where mostly ${terms().more}, orange where mostly ${terms().less}.`));
   else cloud.append(empty(statistics.noCloud));
   const lines = statistics.top.map((token) => [code(token.text), token.mass.toFixed(2), percent(token.share), `${token.ups} ↑ ${token.downs} ↓`, token.seen.toLocaleString("en"), examples(token)]);
-  tokens.append(table("tokens by TD", ["token", "#sum |TD|", "#share", "#turns", "#seen", "the largest turns"], lines));
+  tokens.append(table(`tokens by ${terms().added}`, ["token", `#sum |${terms().added}|`, "#share", "#turns", "#seen", "the largest turns"], lines));
   if (statistics.entropies.length) {
     const most = statistics.entropies.map((token) => [code(token.text), token.entropy.toFixed(2), token.seen.toLocaleString("en"), token.rank ? `${token.rank}.` : "–"]);
-    entropies.append(html("h3", {}, "For comparison: the most uncertain tokens"), table("tokens by entropy", ["token", "#mean entropy", "#seen", "#rank by |TD|"], most));
+    entropies.append(html("h3", {}, "For comparison: the most uncertain tokens"), table("tokens by entropy", ["token", "#mean entropy", "#seen", `#rank by |${terms().added}|`], most));
   } else entropies.append(empty("No entropies were at hand when these trees were recorded."));
 }
 
@@ -38,11 +38,11 @@ function examples(token) {
 }
 
 function drawCloud(cloud) {
-  const picture = svg("svg", { viewBox: cloud.box.join(" "), role: "img", "aria-label": "tokens by the sum of |TD|" });
+  const picture = svg("svg", { viewBox: cloud.box.join(" "), role: "img", "aria-label": `tokens by the sum of |${terms().added}|` });
   for (const word of cloud.words) {
     const text = svg("text", { x: word.x, y: word.y, "font-size": word.size, textLength: word.width, lengthAdjust: "spacingAndGlyphs", "font-family": "var(--mono)" }, word.text);
     text.style.fill = diverging(0.6 * Math.sign(word.sign) + 0.4 * word.sign, 100, "var(--soft)");
-    text.append(svg("title", {}, `${word.text}: sum of |TD| ${word.mass.toFixed(2)}`));
+    text.append(svg("title", {}, `${word.text}: sum of |${terms().added}| ${word.mass.toFixed(2)}`));
     picture.append(text);
   }
   return picture;
@@ -91,14 +91,15 @@ function drawDepth(statistics) {
     const middle = (a + b) / 2;
     box.picture.append(bar(bin.td, a + 1.5, middle, "var(--c0)"), bar(bin.outcome, middle, b - 1.5, "var(--c1)"));
     const range = bin.from === bin.to ? `token ${bin.from + 1}` : `tokens ${bin.from + 1} to ${bin.to + 1}`;
-    const hit = svg("rect", { class: "hit", x: a, y: box.top, width: b - a, height: box.bottom - box.top, tabindex: 0, "aria-label": `${range}: ${percent(bin.td)} of TD, ${percent(bin.outcome)} of GRPO's credit` });
-    hit.append(svg("title", {}, `${range}: ${percent(bin.td)} of TD, ${percent(bin.outcome)} of GRPO's credit`));
+    const shares = `${range}: ${percent(bin.td)} of ${terms().added}, ${percent(bin.outcome)} of GRPO's credit`;
+    const hit = svg("rect", { class: "hit", x: a, y: box.top, width: b - a, height: box.bottom - box.top, tabindex: 0, "aria-label": shares });
+    hit.append(svg("title", {}, shares));
     box.picture.append(hit);
     if (i % every === 0) box.picture.append(svg("text", { x: middle, y: box.bottom + 14, "text-anchor": "middle" }, bin.from + 1));
   });
-  byId("depth").append(legend([["|TD|", "var(--c0)"], ["GRPO's credit", "var(--c1)"]]), box.picture, html("figcaption", {}, "Share of each that lies at that depth."));
-  byId("branch-credit").append(html("h3", {}, "At the tokens where V moves, and at the others"),
-    table("credit at branch tokens", ["", "#tokens with TD", "#others"], statistics.branchCredit), html("p", { class: "lead" }, statistics.branchWords));
+  byId("depth").append(legend([[`|${terms().added}|`, "var(--c0)"], ["GRPO's credit", "var(--c1)"]]), box.picture, html("figcaption", {}, "Share of each that lies at that depth."));
+  byId("branch-credit").append(html("h3", {}, `At the tokens with ${terms().some}, and at the others`),
+    table("credit at branch tokens", ["", `#tokens with ${terms().added}`, "#others"], statistics.branchCredit), html("p", { class: "lead" }, statistics.branchWords));
 }
 
 function legend(entries) {

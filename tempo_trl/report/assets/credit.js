@@ -1,11 +1,11 @@
-// Completions as text, coloured by credit: GRPO's row above TEMPO's. Only what is asked for is in the page.
+// Completions as text, coloured by credit: GRPO's row above the method's. Only what is asked for is in the page.
 const AT_ONCE = 12000; // tokens of a group that are drawn at once, the same number of each completion
 
 const OF_KIND = {
-  total: { grpo: (row) => row.outcome ?? 0, tempo: (token) => token.adv },
-  td: { grpo: () => 0, tempo: (token) => token.td },
-  outcome: { grpo: (row) => row.outcome ?? 0, tempo: (token, row) => row.outcome ?? 0 },
-  entropy: { grpo: () => null, tempo: (token) => token.entropy },
+  total: { grpo: (row) => row.outcome ?? 0, method: (token) => token.adv },
+  td: { grpo: () => 0, method: (token) => token.td },
+  outcome: { grpo: (row) => row.outcome ?? 0, method: (token, row) => row.outcome ?? 0 },
+  entropy: { grpo: () => null, method: (token) => token.entropy },
 };
 let rows = []; // of the group at hand: { row, tokens, shown }
 let scale = 1;
@@ -26,7 +26,7 @@ function drawCredit(group) {
   }
   byId("credit").replaceChildren(...rows.map(drawCompletion));
   creditLegend();
-  byId("token-detail").textContent = "Point at a token, or walk the underlined ones with Tab: its TD error is not zero.";
+  byId("token-detail").textContent = `Point at a token, or walk the underlined ones with Tab: its ${terms().added_credit} is not zero.`;
 }
 
 function creditLegend() {
@@ -43,7 +43,7 @@ function drawCompletion({ row, tokens, shown }, index) {
   const text = tokens.slice(0, shown);
   const box = html("div", { class: "completion", "data-row": index }, head);
   if (state.kind !== "entropy") box.append(line("GRPO", "grpo", [grpoSpan(row, text)]));
-  box.append(line("TEMPO", "tempo", tempoSpans(row, text)));
+  box.append(line(terms().label, "method", methodSpans(row, text)));
   if (shown < tokens.length) {
     const more = Math.min(chunk, tokens.length - shown);
     box.append(html("button", { type: "button", class: "more" }, `show ${more.toLocaleString("en")} of ${(tokens.length - shown).toLocaleString("en")} more tokens`));
@@ -62,11 +62,11 @@ function grpoSpan(row, tokens) {
 }
 
 /** A span a token. The bytes of one character are one span: the first has its text, and the largest credit is shown. */
-function tempoSpans(row, tokens) {
+function methodSpans(row, tokens) {
   const spans = [];
   let value = 0;
   tokens.forEach((token, t) => {
-    const own = token.skip && state.kind !== "entropy" ? 0 : OF_KIND[state.kind].tempo(token, row);
+    const own = token.skip && state.kind !== "entropy" ? 0 : OF_KIND[state.kind].method(token, row);
     if (token.text === "" && spans.length) {
       if (Math.abs(own) <= Math.abs(value)) return;
       value = own;
@@ -124,7 +124,7 @@ function showToken(event) {
   document.querySelector(".line i.shown")?.classList.remove("shown");
   span.classList.add("shown");
   const parts = [html("b", {}, oneLine(token.text)), ` token ${t + 1} of completion ${index + 1} · GRPO `, html("b", {}, signed(row.outcome)),
-    " · TD ", html("b", {}, signed(token.td)), " · trains with ", html("b", {}, signed(token.adv))];
+    ` · ${terms().added} `, html("b", {}, signed(token.td)), " · trains with ", html("b", {}, signed(token.adv))];
   if (token.entropy !== null) parts.push(` · entropy ≈ ${plain(token.entropy)} nats`);
   if (token.skip) parts.push(" · not in the loss");
   byId("token-detail").replaceChildren(html("span", { dir: "auto" }, ...parts));

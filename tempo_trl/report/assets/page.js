@@ -43,6 +43,9 @@ function cut(text, length) {
   return characters.length <= length ? text : characters.slice(0, Math.max(1, length - 1)).join("") + "…";
 }
 
+/** How the run at hand speaks of its method's credit. */
+const terms = () => data.runs[data.sources[state.source]?.run ?? 0].terms;
+
 const state = { source: 0, group: null, kind: "total" };
 
 /** Tokens of a row with what is known of each: text, TD, advantage, entropy, in the loss or not. */
@@ -78,6 +81,8 @@ function chooseSource(source) {
   options(byId("source"), data.sources.map((s, i) => [i, s.label]), source);
   chooseStep(data.groups[own.opening].step, own.opening);
   showRun(own.run);
+  byId("credit-lead").textContent = terms().lead;
+  byId("credit-kind").textContent = terms().added_credit;
 }
 
 function groupsOf(step) {

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from tempo_trl.credit.advantages import prefix_tree
 from tempo_trl.credit.metrics import tree_sums
-from tempo_trl.report.folding import branches, fold, groups_of
+from tempo_trl.report.folded_tree import branches, fold
+from tempo_trl.report.group import groups_of
 from tempo_trl.runs.trees import read_trees
 
 from .recorded import hand_worked_run
@@ -71,7 +72,7 @@ def test_permuting_a_group_permutes_its_rows_alone():
 
 def test_a_recorded_group_knows_values_and_td_errors_of_its_nodes(tmp_path):
     group = groups_of(read_trees(hand_worked_run(tmp_path), [0]))[0]
-    told = {"".join(group.tokens[n.rows[0]][n.begin : n.end]): (group.value(n), group.td(n)) for n in group.nodes()}
+    told = {"".join(group.tokens[n.rows[0]][n.begin : n.end]): (n.value, n.td) for n in group.tree}
     expected = {
         "": (1 / 2, 0),
         "7+5=": (1 / 2, 0),

@@ -10,8 +10,10 @@ from torch.nn.utils.rnn import pad_sequence
 from tempo_trl.credit.advantages import flat_groups, prefix_tree
 from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
-from tempo_trl.report.folding import Group, branches
-from tempo_trl.report.pieces import one_line, readable
+from tempo_trl.report.credit_terms import TEMPO
+from tempo_trl.report.folded_tree import first_branch
+from tempo_trl.report.group import Group
+from tempo_trl.report.token_text import one_line, readable
 
 CONTEXT = 24  # characters on each side of an example
 EXAMPLES = 2  # of a token, of each sign
@@ -48,11 +50,12 @@ class CreditSums:
         return float(moved / (outcome + moved)) if outcome + moved else 0.0
 
 
-class RunStatistics:
+class CreditSummary:
     """
     Sums over the recorded groups of a run, taken one record at a time by [`add`].
 
     Attributes:
+        terms: The terms of the method's credit.
         groups, flat: Groups, and those whose rewards are all equal.
         credit: [`CreditSums`].
         tokens: [`TokenRecord`] by the text of the token.
@@ -62,6 +65,7 @@ class RunStatistics:
     """
 
     def __init__(self):
+        self.terms = TEMPO
         self.groups = self.flat = 0
         self.credit = CreditSums()
         self.tokens: dict[str, TokenRecord] = defaultdict(TokenRecord)
@@ -82,17 +86,17 @@ class RunStatistics:
             for row in range(len(group.ids)):
                 self._add_row(group, row)
         if groups:
+            self.terms = groups[0].terms
             self._add_series(groups, firsts)
 
     def _add_first_branch(self, group: Group) -> list[int]:
-        nodes = group.nodes()
-        children = branches(nodes)
-        at = next((i for i in range(len(nodes)) if children[i] > 1), None)
-        if at is None:
+        branch = first_branch(group.nodes)
+        if branch is None:
             return []
+        node, ways = branch
         if _scored(group):
-            self.first_branch[int(children[at])].append(float(np.nanmean(group.rewards)))
-        return [nodes[at].end]
+            self.first_branch[ways].append(float(np.nanmean(group.rewards)))
+        return [node.end]
 
     def _add_row(self, group: Group, row: int) -> None:
         mask = group.loss_mask[row]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tempo_trl.report.collect import RunInside, read_inside
+from tempo_trl.report.collect import RecordedRun, read_inside
 from tempo_trl.report.page import page
 from tempo_trl.runs.several import read_runs
 
@@ -55,7 +55,7 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
     return write_report(inside, ", ".join(labels), Path(output) if output else Path(runs[0]) / NAME, pictures)
 
 
-def write_report(inside: Sequence[RunInside], title: str, path: Path, pictures: bool = True) -> Path:
+def write_report(inside: Sequence[RecordedRun], title: str, path: Path, pictures: bool = True) -> Path:
     """Write the page of what was read to `path`, and its pictures beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(inside, title), encoding="utf-8")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.report import words
+from tempo_trl.report import sentences
+from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.embed import embed_groups, embedded_size, script_json
-from tempo_trl.report.folding import groups_of
-from tempo_trl.report.pieces import readable, visible
-from tempo_trl.report.statistics import RunStatistics
+from tempo_trl.report.group import groups_of
+from tempo_trl.report.token_text import readable, visible
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
 
@@ -22,8 +22,8 @@ HAND = [list(text) for text in HAND_WORKED]
 SCALE = np.std(HAND_REWARDS, ddof=1) + 1e-4
 
 
-def statistics_of(folder, *groups) -> RunStatistics:
-    statistics = RunStatistics()
+def statistics_of(folder, *groups) -> CreditSummary:
+    statistics = CreditSummary()
     statistics.add(groups_of(read_trees(record(folder, list(groups)))))
     return statistics
 
@@ -39,7 +39,7 @@ def test_the_moved_share_of_the_hand_worked_group(tmp_path):
 def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model, tmp_path):
     options = {"reward_funcs": share_of_threes, "log_trees_steps": 1, "log_trees_prompts": 99, "max_steps": 1}
     logged = train(tiny_model, tmp_path, **options).state.log_history[0]
-    statistics = RunStatistics()
+    statistics = CreditSummary()
     statistics.add(groups_of(read_trees(tmp_path)))
     assert statistics.credit.moved() == pytest.approx(logged["tempo/td_share"], rel=1e-4)
     for name, points in statistics.series.items():
@@ -53,7 +53,7 @@ def test_nothing_moves_where_rewards_are_equal_or_completions_never_part(tmp_pat
     assert (flat.credit.moved(), flat.flat, flat.groups) == (0.0, 1, 1)
     same = statistics_of(tmp_path / "same", rows_of([HAND[0]] * 4, HAND_REWARDS))
     assert (same.credit.moved(), same.top_td(), same.first_branch) == (0.0, [], {})
-    assert "Nothing moved" in words.honest_line(None, same)["words"]
+    assert "Nothing moved" in sentences.honest_line(None, same)["words"]
 
 
 def test_groups_without_a_scorable_completion_are_flat(tmp_path):
@@ -63,10 +63,10 @@ def test_groups_without_a_scorable_completion_are_flat(tmp_path):
 
 @pytest.mark.parametrize(("share", "begins"), [(0.0, "Nothing moved"), (0.005, "Practically GRPO"), (0.05, "A nudge")])
 def test_the_words_fit_the_share(share, begins):
-    statistics = RunStatistics()
+    statistics = CreditSummary()
     statistics.credit.other += np.array([100, 1 - share, 0, 1, 0])
     statistics.credit.branch += np.array([1, 0, share, share, share])
-    line = words.honest_line("a run", statistics)
+    line = sentences.honest_line("a run", statistics)
     assert line["words"].startswith(begins)
     assert line["head"].startswith(f"{share:.1%} of the credit in a run")
 
@@ -84,14 +84,14 @@ def test_the_words_say_what_prefixes_explain_of_the_rewards(completions, explain
     groups = [rows_of(completions, rewards, group=group) for group in range(30)]
     statistics = statistics_of(tmp_path, *groups)
     assert statistics.explained() == pytest.approx(explained)
-    line = words.honest_line(None, statistics)["words"]
+    line = sentences.honest_line(None, statistics)["words"]
     assert f"explain {explained:.0%} of the variance" in line and f"in {says} of them" in line
 
 
 def test_few_groups_do_not_tell_what_prefixes_explain(tmp_path):
     statistics = statistics_of(tmp_path, *[rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(29)])
     assert statistics.explained() is None
-    assert "explain" not in words.honest_line(None, statistics)["words"]
+    assert "explain" not in sentences.honest_line(None, statistics)["words"]
 
 
 def test_tokens_are_ranked_by_their_sum_of_td(tmp_path):

@@ -102,3 +102,34 @@ def one_line(text: str) -> str:
     inner = text.strip(" ")
     left = len(text) - len(text.lstrip(" ")) if inner else len(text)
     return "␣" * left + inner + "␣" * (len(text) - left - len(inner) if inner else 0)
+
+
+def label_of(token: str) -> str:
+    """A token's text as a table or a picture names it."""
+    return one_line(token) or "·"
+
+
+def cut(text: str, length: int) -> str:
+    """The beginning of a text, with a sign where it was cut."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def shortened(text: str, longest: int) -> str:
+    """The beginning and the end of a text, and how much lies between, if it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    head, tail = longest * 2 // 3, longest // 6
+    return f"{text[:head]} …{len(text) - head - tail:,} characters… {text[-tail:]}"
+
+
+def prompt_text(prompt: str | list[dict]) -> str:
+    """A prompt as one text: of messages a line each, `role: content`, and of a content in parts what is text."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n".join(f"{message['role']}: {_content_text(message.get('content'))}" for message in prompt)
+
+
+def _content_text(content: str | list[dict] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return " ".join(part.get("text") or f"[{part.get('type', '?')}]" for part in content)

@@ -1,7 +1,7 @@
 """Tokens as a cloud of words: the `wordcloud` package places them, the page and matplotlib draw them."""
 
-from tempo_trl.report.pieces import one_line
-from tempo_trl.report.statistics import TokenRecord
+from tempo_trl.report.credit_summary import TokenRecord
+from tempo_trl.report.token_text import label_of
 
 WIDTH, HEIGHT, WORDS = 720, 330, 80
 MISSING = "The word cloud needs the wordcloud package: pip install 'tempo_trl[report]'."
@@ -22,7 +22,7 @@ def cloud(tokens: list[tuple[str, TokenRecord]]) -> dict | None:
         return None
     by_label: dict[str, list[TokenRecord]] = {}
     for text, record in tokens[:WORDS]:
-        by_label.setdefault(one_line(text) or "·", []).append(record)
+        by_label.setdefault(label_of(text), []).append(record)
     if not by_label:
         return None
     mass = {label: sum(record.mass for record in records) for label, records in by_label.items()}

@@ -1,0 +1,106 @@
+"""A group's prefix tree as the page, the pictures and the terminal draw it: folded, labelled and laid out.
+
+A node is a run of tokens along which no completion ends and none takes another way.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from tempo_trl.report.token_text import one_line, readable
+
+
+class FoldedNode(NamedTuple):
+    """
+    A run of tokens that the same completions share.
+
+    Args:
+        parent: Index of the node before it, -1 for the prompt.
+        rows: The completions through it.
+        begin, end: Its tokens are `[begin:end]` of any of them; both are 0 for the prompt.
+        ended: Those of its completions that end with its last token.
+        level, top: Where it lies: nodes between it and the prompt's left edge, and completions above it. It is as high
+            as it has completions; those that end with it lie below its children.
+        pieces: Readable text of each of its tokens.
+        value, td: V after it, and the TD error of its first token, which is 0 for the prompt; in units of the rewards.
+    """
+
+    parent: int
+    rows: tuple[int, ...]
+    begin: int
+    end: int
+    ended: tuple[int, ...]
+    level: int = 0
+    top: int = 0
+    pieces: Sequence[str] = ()
+    value: float = 0.0
+    td: float = 0.0
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether all of its completions end with it."""
+        return len(self.ended) == len(self.rows)
+
+    @property
+    def text(self) -> str:
+        """Its tokens on one line."""
+        return one_line("".join(self.pieces))
+
+
+def fold(completions: Sequence[Sequence]) -> list[FoldedNode]:
+    """
+    Nodes of the prefix tree of token rows, laid out but not labelled; parents before their children, the prompt first.
+
+    Tokens may be ids or texts, anything that can be ordered. Children are in the order of their next tokens.
+    """
+    rows = [list(completion) for completion in completions]
+    order = sorted(range(len(rows)), key=rows.__getitem__)
+    shared = [0, *(_shared(rows[a], rows[b]) for a, b in pairwise(order))]
+    nodes = []
+    waiting = [(-1, 0, len(order), 0, 0, 0, 0)]  # parent, places from and to, tokens from and to, level and top
+    while waiting:
+        parent, start, stop, begin, end, level, top = waiting.pop()
+        ended = tuple(sorted(row for row in order[start:stop] if len(rows[row]) == end))
+        nodes.append(FoldedNode(parent, tuple(sorted(order[start:stop])), begin, end, ended, level, top))
+        first = start + len(ended)  # a row that ends here is sorted before those that go on
+        bounds = [first, *(place for place in range(first + 1, stop) if shared[place] == end), stop]
+        for a, b in reversed(list(pairwise(bounds))):
+            if a < b:
+                until = min(shared[a + 1 : b], default=len(rows[order[a]]))
+                waiting.append((len(nodes) - 1, a, b, end, until, level + 1, top + a - first))
+    return nodes
+
+
+def _shared(a: Sequence, b: Sequence) -> int:
+    """Tokens that two rows share at their beginning."""
+    least = min(len(a), len(b))
+    if a[:least] == b[:least]:
+        return least
+    low, high = 0, least  # a[:low] == b[:low], a[:high] != b[:high]
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if a[low:middle] == b[low:middle] else (low, middle)
+    return low
+
+
+def branches(nodes: Sequence[FoldedNode]) -> np.ndarray:
+    """Different next tokens after each node, `(len(nodes),)`: at least two at a branch, 0 at a leaf."""
+    return np.bincount([node.parent for node in nodes[1:]], minlength=len(nodes))
+
+
+def labelled(
+    nodes: Sequence[FoldedNode],
+    tokens: Sequence[Sequence[str]],
+    value: Callable[[FoldedNode], float],
+    td: Callable[[FoldedNode], float],
+) -> list[FoldedNode]:
+    """The nodes with the texts of their tokens, and with `value` and `td` of each."""
+    pieces = [readable(tokens[node.rows[0]][node.begin : node.end]) for node in nodes]
+    return [n._replace(pieces=own, value=value(n), td=td(n)) for n, own in zip(nodes, pieces, strict=True)]
+
+
+def first_branch(nodes: Sequence[FoldedNode]) -> tuple[FoldedNode, int] | None:
+    """The first node after which completions go on differently, and how many next tokens it has; None without one."""
+    return next(((node, int(n)) for node, n in zip(nodes, branches(nodes), strict=True) if n > 1), None)

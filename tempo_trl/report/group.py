@@ -1,0 +1,104 @@
+"""A recorded group: G completions of one prompt with their credit, and its tree."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tempo_trl.report.credit_terms import TEMPO, CreditTerms, recorded_terms
+from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
+from tempo_trl.runs.trees import read_trees, trees_path
+
+
+@dataclass(frozen=True)
+class Group:
+    """
+    A recorded group: what [`~tempo_trl.runs.trees`] documents, G completions of one prompt.
+
+    Args:
+        step, group: When it was sampled and which of its batch it is.
+        prompt: The prompt's text.
+        ids, tokens: Token ids and their texts, G lists of T_i.
+        values: Prefix values, G arrays of T_i + 1, in units of the rewards.
+        td_errors, advantages: G arrays of T_i, in units of the advantages.
+        entropies: G arrays of T_i in nats, or None.
+        loss_mask: G arrays of T_i, bool.
+        outcome, rewards: Arrays of G; NaN where a completion is unscorable.
+        terms: Whose credit `td_errors` and `advantages` are.
+    """
+
+    step: int
+    group: int
+    prompt: str
+    ids: list[list[int]]
+    tokens: list[list[str]]
+    values: list[np.ndarray]
+    td_errors: list[np.ndarray]
+    advantages: list[np.ndarray]
+    entropies: list[np.ndarray] | None
+    loss_mask: list[np.ndarray]
+    outcome: np.ndarray
+    rewards: np.ndarray
+    terms: CreditTerms = TEMPO
+
+    @cached_property
+    def nodes(self) -> list[FoldedNode]:
+        """Its folded prefix tree, laid out."""
+        return fold(self.ids)
+
+    @cached_property
+    def tree(self) -> list[FoldedNode]:
+        """The same, labelled with texts, values and TD errors."""
+        return labelled(self.nodes, self.tokens, self._value, self._td)
+
+    def _value(self, node: FoldedNode) -> float:
+        return float(self.values[node.rows[0]][node.end])
+
+    def _td(self, node: FoldedNode) -> float:
+        values = self.values[node.rows[0]]
+        return float(values[node.begin + 1] - values[node.begin]) if node.end else 0.0
+
+
+def reward_range(groups: Sequence[Group]) -> tuple[float, float]:
+    """The lowest and the highest reward of some groups; zeros if no completion was scored."""
+    rewards = np.concatenate([group.rewards for group in groups]) if groups else np.zeros(0)
+    rewards = rewards[~np.isnan(rewards)]
+    return (float(rewards.min()), float(rewards.max())) if len(rewards) else (0.0, 0.0)
+
+
+def recorded_groups(run_dir: str | Path, step: int, mode: str = "train") -> list[Group]:
+    """
+    The groups that a run recorded at a step of training, or of evaluation (`"eval"`).
+
+    Raises:
+        ValueError: nothing was recorded at this step.
+    """
+    trees = read_trees(run_dir, [step], mode)
+    return groups_of(trees, recorded_terms(trees_path(run_dir, mode, step)))
+
+
+def groups_of(trees: pd.DataFrame, terms: CreditTerms = TEMPO) -> list[Group]:
+    """The groups of what [`~tempo_trl.report.read_trees`] returned, in order."""
+    return [_group(*place, rows, terms) for place, rows in trees.groupby(["step", "group"], sort=True)]
+
+
+def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms) -> Group:
+    lists = {name: rows[name].tolist() for name in rows.columns}
+    return Group(
+        step=int(step),
+        group=int(group),
+        prompt=lists["prompt"][0],
+        ids=[row.tolist() for row in lists["completion_ids"]],
+        tokens=[row.tolist() for row in lists["tokens"]],
+        values=lists["values"],
+        td_errors=lists["td_errors"],
+        advantages=lists["advantages"],
+        entropies=None if any(row is None for row in lists["entropies"]) else lists["entropies"],
+        loss_mask=lists["loss_mask"],
+        outcome=np.array(lists["outcome"], dtype=float),
+        rewards=np.array(lists["reward"], dtype=float),
+        terms=terms,
+    )
