@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 
 from benchmarks.estimators.rollouts import Rollout, Sample
 from benchmarks.estimators.task import TokenTree
@@ -22,6 +21,7 @@ from tempo_trl.credit.prefix_baseline import baseline_tokens, prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import count_once, segment_values, sibling_advantages
 from tempo_trl.credit.traces import trace_weights, traced_reference
+from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree import repeated_rows
 
 
