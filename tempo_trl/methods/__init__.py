@@ -29,7 +29,6 @@ class Method(NamedTuple):
 
 
 PAPERS = "https://huggingface.co/papers"
-TEMPO_PAPER = f"{PAPERS}/2509.18314"
 
 METHODS = {
     "tempo": Method(
@@ -37,7 +36,7 @@ METHODS = {
         trainer="tempo_trl.methods.tempo.TEMPOTrainer",
         config="tempo_trl.methods.tempo.TEMPOConfig",
         colour="#0072B2",
-        paper=TEMPO_PAPER,
+        paper=f"{PAPERS}/2509.18314",
         recipe="qwen3-1.7b/math/tempo",
     ),
     "prefix_baseline": Method(
@@ -59,7 +58,7 @@ METHODS = {
         trainer="trl.GRPOTrainer",
         config="trl.GRPOConfig",
         colour="#CC79A7",
-        paper=TEMPO_PAPER,
+        paper=f"{PAPERS}/2506.01939",
         recipe="qwen3-1.7b/math/hepo",
         defaults={"top_entropy_quantile": 0.2},
     ),
