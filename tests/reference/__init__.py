@@ -1,0 +1,1 @@
+"""What every method did at the commit that the reference was made from, and whether it still does."""

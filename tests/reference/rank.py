@@ -1,0 +1,25 @@
+"""One rank of the reference: `torchrun --nproc_per_node N -m tests.reference.rank MODEL FOLDER [CASE ...]`.
+
+Trains case after case and writes what the rank saw to FOLDER/rank{r}.pt.
+"""
+
+import os
+import sys
+import time
+
+import torch
+from accelerate import PartialState
+
+from .cases import CASES
+from .record import record
+
+
+def main(model: str, folder: str, *cases: str) -> None:
+    seen = {case: record(CASES[case], model, f"{folder}/{case}") for case in cases or CASES}
+    torch.save(seen, f"{folder}/rank{os.environ.get('RANK', '0')}.pt")
+    time.sleep(0.2)  # gloo's threads drop the last tensors: https://github.com/pytorch/pytorch/issues/56297
+    PartialState().destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,20 @@
+"""Every method trains on two ranks, with groups that lie on both, as it did at the commit of the reference."""
+
+import pytest
+
+from ..trainers.launching import run_ranks, torchrun
+from .cases import CASES
+from .checking import assert_as_before
+from .summary import path_of, read, summary_of_ranks
+
+REFERENCE = read(path_of(2))
+
+
+@pytest.fixture(scope="module")
+def ranks(tiny_model, tmp_path_factory) -> list[dict]:
+    return run_ranks(torchrun(2), 2, "tests.reference.rank", tiny_model, tmp_path_factory.mktemp("reference"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_method_trains_as_before(case, ranks):
+    assert_as_before(case, summary_of_ranks([seen[case] for seen in ranks]), REFERENCE)
