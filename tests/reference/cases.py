@@ -42,7 +42,7 @@ CASES = {
         "log_trees_steps": 1,
         "log_trees_prompts": 2,
     },
-    "tempo, off-policy mask": {"off_policy_mask_threshold": -0.5, "num_iterations": 2, "max_steps": 4},
+    "tempo, off-policy mask": {"td_coef": 3.0, "off_policy_mask_threshold": -0.5, "num_iterations": 2, "max_steps": 4},
     "tempo, two rewards and a KL term": {
         "two_rewards": True,
         "reward_weights": [1.0, 0.5],
@@ -81,7 +81,6 @@ CASES = {
     "ppo with LoRA": CRITIC | {"lora": True, "whiten_advantages": False, "value_clip_range": 0.01, "max_steps": 4},
 }
 
-
 # What a case has beside the fields of its configuration, and where it does not say.
 BESIDE = {"trainer": "TEMPO", "lora": False, "style": "plain", "two_rewards": False}
 ADAPTERS = {"r": 4, "target_modules": "all-linear", "init_lora_weights": "gaussian"}
@@ -100,6 +99,7 @@ SETTINGS = {
     "gradient_checkpointing": False,
     "logging_steps": 1,
     "log_completions": True,
+    "num_completions_to_print": 0,
     "report_to": "none",
     "save_strategy": "no",
     "disable_tqdm": True,

@@ -17,6 +17,7 @@ from .summary import HERE, summary, write
 
 FOLDER = HERE / "checkpoints"
 RESUMED = ("prefix baseline", "ppo", "ppo, shared trunk")
+SHAPE = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 8}
 UNREAD = ("tokenizer*", "chat_template*", "training_args.bin")
 
 
@@ -28,9 +29,6 @@ def save_model(folder: Path) -> None:
     model.generation_config = GenerationConfig(eos_token_id=tokenizer.eos_token_id)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-
-
-SHAPE = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 8}
 
 
 def make(out: Path) -> None:
