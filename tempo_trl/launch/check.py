@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 from rich.console import Console
 from rich.table import Table
-from transformers import AutoConfig, PretrainedConfig
+from transformers import AutoConfig
 from trl import GRPOConfig, get_peft_config
 
 from tempo_trl.launch.arguments import RunArguments, parse, recipe_parser
@@ -23,9 +23,8 @@ from tempo_trl.launch.batch_sizes import (
     known_prompts,
     tree_kind,
 )
-from tempo_trl.launch.critic_memory import critic_rows
-from tempo_trl.launch.memory import Load, Row, estimate, load_of, needs, readable
-from tempo_trl.launch.model_shape import ModelShape, model_shape
+from tempo_trl.launch.memory import Row, critic_of, estimate, needs, policy_of, prompt_tokens, readable
+from tempo_trl.launch.model_shape import model_shape
 from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_arguments, launch_plan
 from tempo_trl.launch.train import model_path
 from tempo_trl.methods.ppo import PPOConfig
@@ -149,7 +148,7 @@ def _print(sizes: BatchSizes, plan: LaunchPlan, arguments: RunArguments) -> None
 
 def _print_memory(console: Console, plan: LaunchPlan, arguments: RunArguments) -> None:
     try:
-        load, rows = memory_rows(plan, arguments)
+        prompt, rows = memory_rows(plan, arguments)
     except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:  # whatever a model's code raises
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         console.print(
@@ -158,31 +157,30 @@ def _print_memory(console: Console, plan: LaunchPlan, arguments: RunArguments) -
         return
     updating, sampling = needs(rows, arguments.training)
     console.print(
-        f"\nMemory of a device, estimated with prompts of {load.prompt} tokens: at least "
+        f"\nMemory of a device, estimated with prompts of {prompt} tokens: at least "
         f"{readable(max(updating, sampling))} ({readable(updating)} for updates, {readable(sampling)} to sample)\n"
     )
     console.print(_table([(row.name, readable(row.size), row.where, row.formula) for row in rows]))
 
 
-def memory_rows(plan: LaunchPlan, arguments: RunArguments) -> tuple[Load, list[Row]]:
-    """The estimate of a run. The model's config.json is read, from its folder or the Hub; its weights are not."""
+def memory_rows(plan: LaunchPlan, arguments: RunArguments) -> tuple[int, list[Row]]:
+    """Tokens of a prompt, as assumed, and the rows of the estimate.
+
+    The config.json of the model, and of the model that a critic starts from, is read, from its folder or the Hub; no
+    weights are. The policy's adapters are not the critic's.
+    """
     _, args, model_args, _ = arguments
-    trust = args.trust_remote_code
+    trust, critic = args.trust_remote_code, None
     config = AutoConfig.from_pretrained(
         model_path(arguments), revision=model_args.model_revision, trust_remote_code=trust
     )
-    load = load_of(plan, args, model_args, config)
-    rows = estimate(model_shape(config, get_peft_config(model_args), trust), load, args)
-    if isinstance(args, PPOConfig):
-        rows += critic_rows(_critic_shape(args, config), load, args)
-    return load, rows
-
-
-def _critic_shape(args: PPOConfig, config: PretrainedConfig) -> ModelShape:
-    """Sizes of the model that the critic starts from; the policy's adapters are not the critic's."""
-    if args.critic_model_name_or_path is not None:
-        config = AutoConfig.from_pretrained(args.critic_model_name_or_path, trust_remote_code=args.trust_remote_code)
-    return model_shape(config, trust_remote_code=args.trust_remote_code)
+    policy = policy_of(model_shape(config, get_peft_config(model_args), trust), plan, args, model_args, config)
+    if isinstance(args, PPOConfig) and not args.shared_trunk:  # whose value head on the policy is next to nothing
+        named = args.critic_model_name_or_path
+        start = config if named is None else AutoConfig.from_pretrained(named, trust_remote_code=trust)
+        critic = critic_of(model_shape(start, trust_remote_code=trust), args)
+    prompt = prompt_tokens(args, config)
+    return prompt, estimate(policy, critic, prompt, args)
 
 
 def _table(rows: list[tuple]) -> Table:

@@ -8,16 +8,19 @@ from transformers import AutoModelForTokenClassification
 
 from tempo_trl.launch.arguments import RunArguments, parse
 from tempo_trl.launch.check import memory_rows
-from tempo_trl.launch.critic_memory import critic_parameters, critic_rows, value_head_parameters
-from tempo_trl.launch.memory import ALWAYS, CRITIC, SAMPLING, UPDATING, Row, needs
+from tempo_trl.launch.memory import ALWAYS, CRITIC, SAMPLING, UPDATING, Model, Row, critic_of, estimate, needs
 from tempo_trl.launch.model_shape import model_shape
 from tempo_trl.launch.plan import ALL, Engine, LaunchPlan
 from tempo_trl.methods.critic import Critic
 
 from ..tiny import tiny_model_config
-from .test_memory import CONFIGS, HAND, load
+from .test_memory import CONFIGS, HAND, arguments, model
 
 ZERO_2 = LaunchPlan(2, 1, Engine("DeepSpeed ZeRO-2", "DeepSpeed", ALL[1:], 2), "bf16")
+
+
+PLAIN = Namespace(bf16=False, gradient_checkpointing=True)
+STATE = ("critic's weights", "critic's gradients", "critic's optimizer state")
 
 
 def ppo_run(tmp_path, tiny_model, flags: str) -> RunArguments:
@@ -25,18 +28,18 @@ def ppo_run(tmp_path, tiny_model, flags: str) -> RunArguments:
     return parse(f"{run} --model_name_or_path {tiny_model} --use_cpu true {flags}".split())
 
 
-def rows_of(tmp_path, tiny_model, flags: str = "--bf16 true") -> dict[str, Row]:
+def rows_of_a_run(tmp_path, tiny_model, flags: str = "--bf16 true") -> dict[str, Row]:
     return {row.name: row for row in memory_rows(ZERO_2, ppo_run(tmp_path, tiny_model, flags))[1]}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_critic_has_the_parameters_of_a_real_token_classifier(name):
     config = CONFIGS[name]()
-    shape = model_shape(config)
+    critic = critic_of(model_shape(config), PLAIN)
     config.num_labels = 1
-    model = AutoModelForTokenClassification.from_config(config)
-    assert critic_parameters(shape) == sum(p.numel() for p in model.parameters())
-    assert value_head_parameters(shape) == sum(p.numel() for p in model.score.parameters())
+    real = AutoModelForTokenClassification.from_config(config)
+    assert critic.shape.total == critic.shape.trained == sum(p.numel() for p in real.parameters())
+    assert critic.shape.ends == real.get_input_embeddings().weight.numel()
 
 
 def test_a_critic_s_state_is_as_large_as_a_real_one_after_a_step():
@@ -49,10 +52,14 @@ def test_a_critic_s_state_is_as_large_as_a_real_one_after_a_step():
     critic.step()
     tensors = [*critic.module.parameters(), critic._gradients]
     tensors += [t for state in critic.optimizer.state.values() for name, t in state.items() if name != "step"]
-    rows = critic_rows(
-        shape, load(Engine("", "DDP")), Namespace(shared_trunk=False, bf16=True, gradient_checkpointing=True)
-    )
-    assert rows[0].size == sum(tensor.nbytes for tensor in tensors)
+    rows = critic_rows(critic_of(shape, PLAIN))
+    assert sum(rows[name].size for name in STATE) == sum(tensor.nbytes for tensor in tensors)
+
+
+def critic_rows(critic: Model) -> dict[str, Row]:
+    """Rows of `critic` beside a policy that is split."""
+    policy = model(Engine("", "DeepSpeed", ALL[1:], 2))
+    return {row.name: row for row in estimate(policy, critic, 3, arguments()) if row.name.startswith("critic's")}
 
 
 def real_critic(module: torch.nn.Module) -> Critic:
@@ -64,35 +71,34 @@ def real_critic(module: torch.nn.Module) -> Critic:
 
 
 def test_the_hand_worked_critic():
-    # HAND has 1,000 parameters, 400 of its ends: the head is 600 more than an embedding of 50 x 8 and a head of 9.
-    policy = load(Engine("", "DeepSpeed", ALL[1:], 2))
-    args = Namespace(shared_trunk=False, bf16=True, gradient_checkpointing=False)
-    rows = critic_rows(HAND, policy, args)
-    assert [(row.name, row.size, row.when) for row in rows] == [
-        ("critic", 16 * 1009, ALWAYS),
-        ("critic's copies", 2 * 600, CRITIC),
+    # HAND has 1,000 parameters, 400 of its ends: the head is tied to an embedding of 50 x 8, and the value head is 9.
+    rows = critic_rows(critic_of(HAND, Namespace(bf16=True, gradient_checkpointing=False)))
+    assert [(row.name, row.size, row.when) for row in rows.values()] == [
+        ("critic's weights", 4 * 1009, ALWAYS),
+        ("critic's gradients", 4 * 1009, ALWAYS),
+        ("critic's optimizer state", 8 * 1009, ALWAYS),
         # as test_the_hand_worked_batch has it under autocast, of two layers and 8 rows of 8 tokens
-        ("critic's work", 2 * (128 + 80 + 64 + 128) * 64, CRITIC),
+        ("critic's activations", 2 * (128 + 80 + 64 + 128) * 64, CRITIC),
+        ("critic's buffers", 2 * (600 + 9), CRITIC),
     ]
-    assert all(row.where == "whole on each" for row in rows)
-    whole = critic_rows(HAND, policy, Namespace(shared_trunk=False, bf16=False, gradient_checkpointing=True))
-    assert [row.name for row in whole] == ["critic", "critic's work"]
+    assert all(row.where == "whole on each" for row in rows.values())
+    untied = critic_of(HAND._replace(ends=400, head=200), PLAIN).shape
+    assert (untied.total, untied.ends) == (1000 - 200 + 9, 200)
+    assert list(critic_rows(critic_of(HAND, PLAIN))) == [*STATE, "critic's activations"]
 
 
-def test_a_value_head_on_the_policy_is_all_there_is_of_a_shared_trunk(tmp_path, tiny_model):
-    rows = rows_of(tmp_path, tiny_model, "--shared_trunk true")
-    assert [(row.size, row.when) for name, row in rows.items() if "critic" in name or "value" in name] == [
-        (16 * (16 + 1), ALWAYS)
-    ]
+def test_a_value_head_on_the_policy_is_too_small_for_a_row(tmp_path, tiny_model):
+    rows = rows_of_a_run(tmp_path, tiny_model, "--shared_trunk true")
+    assert not any("critic" in name for name in rows)
 
 
 def test_the_critic_starts_from_the_model_that_is_named_and_has_no_adapters(tmp_path, tiny_model):
     larger = tiny_model_config(300, hidden_size=32)
     larger.save_pretrained(tmp_path / "larger")
-    own = rows_of(tmp_path, tiny_model, "--use_peft true")["critic"].size
-    named = rows_of(tmp_path, tiny_model, f"--critic_model_name_or_path {tmp_path / 'larger'}")["critic"].size
-    assert own == rows_of(tmp_path, tiny_model)["critic"].size
-    assert named == 16 * critic_parameters(model_shape(larger)) > own
+    flags = ("--use_peft true", "--bf16 true", f"--critic_model_name_or_path {tmp_path / 'larger'}")
+    adapted, own, named = (rows_of_a_run(tmp_path, tiny_model, each)["critic's weights"].size for each in flags)
+    assert adapted == own
+    assert named == 4 * critic_of(model_shape(larger), PLAIN).shape.total > own
 
 
 def test_other_methods_have_no_critic(tmp_path, tiny_model):

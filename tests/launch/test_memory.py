@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
-from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen3ForCausalLM
 
 from tempo_trl.launch.arguments import RunArguments, parse
 from tempo_trl.launch.check import memory_rows
-from tempo_trl.launch.memory import Load, activation_bytes, estimate, load_of, needs
+from tempo_trl.launch.memory import Model, Row, activation_bytes, estimate, needs, policy_of
 from tempo_trl.launch.model_shape import ModelShape, model_shape
 from tempo_trl.launch.plan import ALL, GRADIENTS, OPTIMIZER, Engine, LaunchPlan
 
@@ -21,15 +21,13 @@ ON_ONE = LaunchPlan(1, 1, Engine("one process", "single"), "no")
 HAND = ModelShape(
     total=1000,
     trained=1000,
-    linear=600,
-    layer=300,
     ends=400,
+    head=400,
     layers=2,
     hidden=8,
     queries=8,
     keys=4,
     inner=16,
-    vocabulary=50,
     normed_heads=False,
 )
 
@@ -51,11 +49,10 @@ def test_parameters_are_those_of_the_real_model(name):
     config = CONFIGS[name]()
     model = AutoModelForCausalLM.from_config(config)
     shape = model_shape(config)
-    head = model.get_output_embeddings()
     assert shape.total == shape.trained == sum(p.numel() for p in model.parameters())
-    linear = [m for m in model.modules() if isinstance(m, torch.nn.Linear) and m is not head]
-    assert shape.linear == sum(p.numel() for m in linear for p in m.parameters())
-    assert shape.layer == sum(p.numel() for p in model.model.layers[0].parameters())
+    layers = sum(p.numel() for p in model.model.layers.parameters())
+    assert shape.total - shape.ends == layers + config.hidden_size  # and the last norm
+    assert shape.head == model.get_output_embeddings().weight.numel()
     ends = config.vocab_size * config.hidden_size * (1 if config.tie_word_embeddings else 2)
     assert shape.ends == ends
     attention = model.model.layers[0].self_attn
@@ -96,8 +93,9 @@ def given(tmp_path, tiny_model, flags: str) -> RunArguments:
 def test_each_engine_holds_and_computes_in_its_types(
     kind, launched, flags, linear, frozen, trained, compute, residual, copied, tmp_path, tiny_model
 ):
-    plan = LaunchPlan(2, 1, Engine("", kind), launched)
-    held = memory_rows(plan, given(tmp_path, tiny_model, flags))[0]
+    run = given(tmp_path, tiny_model, flags)
+    config = AutoConfig.from_pretrained(tiny_model)
+    held = policy_of(HAND, LaunchPlan(2, 1, Engine("", kind), launched), run.training, run.model, config)
     assert (held.linear, held.frozen, held.trained) == (linear, frozen, trained)
     assert (held.compute, held.residual, held.copied) == (compute, residual, copied)
 
@@ -111,7 +109,7 @@ def test_each_engine_holds_and_computes_in_its_types(
     ],
 )
 def test_prompts_are_assumed_no_longer_than_there_is_room_for(flags, prompt, tmp_path, tiny_model):
-    assert memory_rows(ON_ONE, given(tmp_path, tiny_model, flags))[0].prompt == prompt
+    assert memory_rows(ON_ONE, given(tmp_path, tiny_model, flags))[0] == prompt
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -135,23 +133,28 @@ def test_the_state_of_training_is_as_large_as_the_real_one(dtype, optim, tmp_pat
     assert rows["optimizer state"] == total(state)
 
 
-def load(engine: Engine, **overrides) -> Load:
-    """Eight rows of 3 + 5 tokens, held and computed in two bytes, without checkpointing."""
-    fields = {"linear": 2, "frozen": 2, "trained": 2, "compute": 2, "residual": 2, "copied": False}
-    tokens = {"rows": 8, "sampled": 16, "prompt": 3, "completion": 5}
-    return Load(engine, **(fields | tokens | {"checkpointing": False, "adapters": False} | overrides))
+def model(engine: Engine, shape: ModelShape = HAND, **overrides) -> Model:
+    """`shape` on `engine`, held and computed in two bytes, without checkpointing."""
+    fields = {"linear": 2, "frozen": 2, "trained": 2, "compute": 2, "copied": False, "checkpointing": False}
+    return Model(shape, engine, **(fields | overrides))
 
 
 def arguments(**overrides) -> Namespace:
-    """The fields that the estimate reads."""
+    """The fields that the estimate reads: micro-batches of eight completions of five tokens, two to sample."""
     vllm = {"use_vllm": True, "vllm_mode": "server", "vllm_tensor_parallel_size": 1, "vllm_enable_sleep_mode": False}
+    batch = {"per_device_train_batch_size": 8, "max_completion_length": 5, "steps_per_generation": 2}
     others = {
         "optim": "adamw_torch",
         "beta": 0.0,
         "vllm_gpu_memory_utilization": 0.2,
         "ds3_gather_for_generation": True,
     }
-    return Namespace(**(vllm | others | overrides))
+    return Namespace(**(vllm | batch | others | overrides))
+
+
+def rows_of(policy: Model, **overrides) -> list[Row]:
+    """The estimate with prompts of three tokens."""
+    return estimate(policy, None, 3, arguments(**overrides))
 
 
 @pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120.0), (1, 31.4), (2, 16.6), (3, 1.9)])
@@ -159,75 +162,86 @@ def test_zero_shards_as_in_figure_1_of_its_paper(stage, gigabytes):
     """7.5 billion parameters with mixed-precision Adam on 64 devices, https://huggingface.co/papers/1910.02054."""
     shards = {0: (), 1: (OPTIMIZER,), 2: (GRADIENTS, OPTIMIZER), 3: ALL}[stage]
     shape = HAND._replace(total=7_500_000_000, trained=7_500_000_000)
-    rows = estimate(shape, load(Engine("", "DeepSpeed", shards, 64)), arguments())
-    state = {"weights", "gradients", "float32 weights", "optimizer state"}
+    rows = rows_of(model(Engine("", "DeepSpeed", shards, 64), shape))
+    state = {"weights", "gradients", "optimizer state"}
     assert sum(row.size for row in rows if row.name in state) / 1e9 == pytest.approx(gigabytes, abs=0.06)
 
 
-def by_name(*given, **overrides) -> dict:
-    return {row.name: row.size for row in estimate(HAND, load(*given, **overrides), arguments())}
+def by_name(engine: Engine, **overrides) -> dict:
+    return {row.name: row.size for row in rows_of(model(engine, **overrides))}
 
 
 def test_the_hand_worked_state_of_each_engine():
-    # 1,000 parameters; two bytes each, and 2 x 2 of Adam's.
+    # 1,000 parameters; two bytes each, and 2 x 2 of Adam's. The layers have 600, 300 each.
+    names = ("weights", "gradients", "optimizer state")
     single = by_name(Engine("", "single"))
-    assert [single[name] for name in ("weights", "gradients", "optimizer state")] == [2000, 2000, 4000]
+    assert [single[name] for name in names] == [2000, 2000, 4000]
+    assert "buffers" not in single
     assert by_name(Engine("", "DDP"))["gradients"] == 2 * 2000  # reduced in buckets as large again
     fsdp = by_name(Engine("", "FSDP", ALL, 4), trained=4)
-    assert [fsdp[name] for name in ("weights", "gradients", "optimizer state")] == [1000, 1000, 2000]
-    assert fsdp["gathered weights"] == 2 * min(1000, 2 * 300 + 400)
-    assert by_name(Engine("", "FSDP", ALL, 4, gathers_all=True))["gathered weights"] == 2 * 1000
-    offloaded = by_name(Engine("", "DeepSpeed", ALL, 4, (GRADIENTS, OPTIMIZER)))
-    names = ("weights", "gradients", "float32 weights", "optimizer state", "bucket to reduce", "gathered weights")
-    assert [offloaded[name] for name in names] == [500, 0, 0, 0, 2000, 2000]
-    copies = by_name(Engine("", "single"), frozen=4, trained=4, residual=4, copied=True)
-    assert copies["autocast's copies"] == 2 * 600
+    assert [fsdp[name] for name in names] == [1000, 1000, 2000]
+    assert fsdp["buffers"] == 2 * min(1000, 2 * 300 + 400)
+    assert by_name(Engine("", "FSDP", ALL, 4, gathers_all=True))["buffers"] == 2 * 1000
+    copies = by_name(Engine("", "single"), frozen=4, trained=4, copied=True)
+    assert copies["buffers"] == 2 * 600
+
+
+def test_the_hand_worked_state_in_main_memory():
+    # Weights are split by 4; reduced and gathered are 1,000 numbers each. The optimizer has 4,000 bytes of float32
+    # weights and 8,000 of Adam's.
+    rows = {row.name: row for row in rows_of(model(Engine("", "DeepSpeed", ALL, 4, (GRADIENTS, OPTIMIZER))))}
+    sizes = [rows[name].size for name in ("weights", "gradients", "optimizer state", "buffers")]
+    assert sizes == [500, 0, 0, 2000 + 2000]
+    assert [rows[name].where for name in ("weights", "gradients", "optimizer state")] == [
+        "1/4 on each",
+        "RAM: 500 B",
+        "RAM: 3 KiB",
+    ]
+    assert rows["optimizer state"].formula == "4 B x 1,000 float32 weights + 8 B x 1,000 of adamw_torch"
 
 
 def test_the_hand_worked_adapters():
     shape = HAND._replace(trained=10)
-    quantised = load(Engine("", "DDP"), linear=0.5, frozen=2, trained=4, adapters=True)
-    rows = {row.name: row.size for row in estimate(shape, quantised, arguments(beta=0.1))}
-    assert rows["frozen weights"] == 600 * 0.5 + 400 * 2
-    assert (rows["LoRA"], rows["gradients"], rows["optimizer state"]) == (40, 80, 80)
-    assert "reference model" not in rows
+    quantised = model(Engine("", "DDP"), shape, linear=0.5, frozen=2, trained=4)
+    rows = {row.name: row.size for row in rows_of(quantised, beta=0.1)}
+    assert rows["weights"] == 600 * 0.5 + 400 * 2 + 40  # without the adapters, they are the reference
+    assert (rows["gradients"], rows["optimizer state"]) == (80, 80)
 
 
 def test_a_reference_model_is_sharded_where_weights_are():
     sharded = {True: Engine("", "DeepSpeed", ALL, 4), False: Engine("", "DeepSpeed", (GRADIENTS, OPTIMIZER), 4)}
-    sizes = {
-        whole: next(row.size for row in estimate(HAND, load(engine), arguments(beta=0.1)) if "reference" in row.name)
-        for whole, engine in sharded.items()
-    }
-    assert sizes == {True: 500, False: 2000}
+    sizes = {whole: rows_of(model(engine), beta=0.1)[0] for whole, engine in sharded.items()}
+    assert {whole: row.size for whole, row in sizes.items()} == {True: 2 * 500, False: 2 * 2000}
+    assert sizes[True].formula == "2 B x 1,000 + 2 B x 1,000 of the reference model"
 
 
 def test_the_hand_worked_batch():
-    rows = by_name(Engine("", "single"))
+    plain = model(Engine("", "single"))
     # A token of a layer: two norms 2 x (4 + 2) x 8, inputs 2 x 2 x 8, attention 4 x 2 x 8, feed-forward 4 x 2 x 16.
-    assert activation_bytes(HAND, load(Engine("", "single"))) == 96 + 32 + 64 + 128
-    assert rows["activations"] == 2 * 320 * 8 * (3 + 5)
+    assert activation_bytes(plain) == 96 + 32 + 64 + 128
     # Under autocast the norms work on float32, and five projections cast their input each.
-    autocast = load(Engine("", "single"), residual=4, copied=True)
-    assert activation_bytes(HAND, autocast) == 128 + 80 + 64 + 128
-    assert by_name(Engine("", "single"), checkpointing=True)["activations"] == (2 * 8 * 2 + 320) * 64
+    assert activation_bytes(plain._replace(copied=True)) == 128 + 80 + 64 + 128
     # 40 scored tokens: one tile of 40 x 32,768 logits; float32 gradients of 40 x 8 inputs and of 50 x 8 weights.
-    assert rows["output head"] == 2 * 40 * 32768 + 4 * (40 * 8 + 50 * 8)
+    head = 2 * 40 * 32768 + 4 * (40 * 8 + 50 * 8)
+    assert by_name(plain.engine)["activations"] == 2 * 320 * 8 * (3 + 5) + head
+    assert by_name(plain.engine, checkpointing=True)["activations"] == (2 * 8 * 2 + 320) * 64 + head
+    adapters = rows_of(model(plain.engine, HAND._replace(trained=10)))
+    assert adapters[3].size == 2 * 320 * 64 + head - 4 * 50 * 8  # the head does not train
 
 
 def test_the_hand_worked_sampling():
-    generate = {row.name: row.size for row in estimate(HAND, load(Engine("", "single")), arguments(use_vllm=False))}
-    # keys and values of two layers, 4 wide, 16 rows of 8 tokens; and a row of logits each.
-    assert (generate["cache to sample"], generate["next logits"]) == (2 * 2 * 2 * 4 * 16 * 8, 4 * 16 * 50)
-    sharded = estimate(HAND, load(Engine("", "DeepSpeed", ALL, 4)), arguments(use_vllm=False))
-    assert [row.size for row in sharded if row.name == "gathered to sample"] == [2 * 1000]
+    # keys and values of two layers, 4 wide, 16 rows of 8 tokens
+    cache = 2 * 2 * 2 * 4 * 16 * 8
+    assert rows_of(model(Engine("", "single")), use_vllm=False)[-1][:2] == ("cache to sample", cache)
+    sharded = rows_of(model(Engine("", "DeepSpeed", ALL, 4)), use_vllm=False)
+    assert sharded[-1].size == cache + 2 * 1000  # and the weights, gathered
 
 
 @pytest.mark.parametrize("asleep", [False, True])
 def test_a_colocated_sampler_takes_its_share_of_the_device(asleep):
     args = arguments(vllm_mode="colocate", vllm_enable_sleep_mode=asleep, vllm_gpu_memory_utilization=0.1)
-    rows = estimate(HAND, load(Engine("", "single")), args)
-    work = sum(row.size for row in rows if row.name in ("activations", "output head"))
+    rows = estimate(model(Engine("", "single")), None, 3, args)
+    work = sum(row.size for row in rows if row.name == "activations")
     updating, sampling = needs(rows, args)
     assert updating == pytest.approx((8000 + work) / (1 if asleep else 0.9))
     assert sampling == pytest.approx(2000 / 0.1)  # vLLM's own weights: the rest takes 8,000 / 0.9
@@ -242,13 +256,11 @@ def test_activations_are_close_to_what_autograd_saves(config, dtype, autocast):
     saved = {}
     for layers in (1, 3):  # the difference is two layers: what the ends save cancels
         shape = config(vocab_size=99, num_hidden_layers=layers, head_dim=16, **sizes)
-        model = AutoModelForCausalLM.from_config(shape).to(getattr(torch, dtype))
-        saved[layers] = saved_bytes(model, rows=4, tokens=128, autocast=autocast)
-    fields = {"bf16": autocast, "fp16": False, "model_init_kwargs": None, "vllm_max_model_length": None}
-    batch = {"per_device_train_batch_size": 4, "steps_per_generation": 1, "max_completion_length": 64}
-    args = arguments(**fields, **batch, gradient_checkpointing=False)
+        real = AutoModelForCausalLM.from_config(shape).to(getattr(torch, dtype))
+        saved[layers] = saved_bytes(real, rows=4, tokens=128, autocast=autocast)
+    args = Namespace(bf16=autocast, fp16=False, model_init_kwargs=None, gradient_checkpointing=False)
     model_args = Namespace(dtype=dtype, use_peft=False, load_in_4bit=False, load_in_8bit=False)
-    ours = activation_bytes(model_shape(shape), load_of(ON_ONE, args, model_args, shape)) * 4 * 128
+    ours = activation_bytes(policy_of(model_shape(shape), ON_ONE, args, model_args, shape)) * 4 * 128
     assert ours == pytest.approx((saved[3] - saved[1]) / 2, rel=0.06)
 
 
@@ -271,8 +283,24 @@ def saved_bytes(model, rows: int, tokens: int, autocast: bool) -> int:
     return sum(size for size, _ in storages.values())
 
 
-def test_an_optimizer_without_a_formula_is_named_and_not_counted():
-    rows = estimate(HAND, load(Engine("", "single")), arguments(optim="lomo"))
-    assert [(row.size, row.formula) for row in rows if row.name == "optimizer state"] == [
-        (0.0, "not counted: no formula for optim lomo")
-    ]
+@pytest.mark.parametrize(
+    ("optim", "formula"),
+    [
+        ("adamw_torch_fused", "4 B x 1,000 of adamw_torch_fused"),  # two numbers of the weights' two bytes
+        ("schedule_free_adamw", "4 B x 1,000 of schedule_free_adamw"),
+        ("adamw_bnb_8bit", "2 B x 1,000 of adamw_bnb_8bit"),
+        ("adamw_torch_8bit", "2 B x 1,000 of adamw_torch_8bit"),
+        ("paged_adamw_32bit", "8 B x 1,000 of paged_adamw_32bit"),
+        ("paged_lion_8bit", "1 B x 1,000 of paged_lion_8bit"),
+        ("rmsprop_bnb_32bit", "4 B x 1,000 of rmsprop_bnb_32bit"),
+        ("adagrad", "2 B x 1,000 of adagrad"),
+        ("sgd", "0 B x 1,000 of sgd"),
+        *(
+            (name, f"0 B x 1,000 of {name}: no formula, not counted")
+            for name in ("lomo", "galore_adamw", "adamw_apex")
+        ),
+    ],
+)
+def test_an_optimizer_has_its_formula_or_is_named_and_not_counted(optim, formula):
+    rows = rows_of(model(Engine("", "single")), optim=optim)
+    assert [row.formula for row in rows if row.name == "optimizer state"] == [formula]
