@@ -18,7 +18,7 @@ from tempo_trl.compare.curves import CLOCKS, Curve, MethodCurve, Speed, method_c
 from tempo_trl.compare.draw import draw
 from tempo_trl.compare.show import markdown, rich_table, sheets, speed_sentence
 from tempo_trl.compare.table import Cell, Gap, cells, gaps
-from tempo_trl.runs.several import ComparedRun, doubts, read_runs
+from tempo_trl.runs.compared_runs import ComparedRun, doubts, read_runs
 from tempo_trl.version import __version__
 
 
@@ -37,7 +37,7 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
     Compare runs, and return what compare.json holds.
 
     Raises:
-        ValueError: as [`~tempo_trl.runs.several.read_runs`] and
+        ValueError: as [`~tempo_trl.runs.compared_runs.read_runs`] and
             [`~tempo_trl.compare.questions.numbers_by_question`]; or `output` can be no folder.
         OSError: a file that cannot be read or written.
     """

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from tempo_trl.compare.table import BASELINE
-from tempo_trl.runs.several import ComparedRun, groups
+from tempo_trl.runs.compared_runs import ComparedRun, groups
 
 METRICS = {"reward": "mean reward in training", "eval_reward": "mean reward in evaluation"}
 CLOCKS = {

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from tempo_trl.runs.compared_runs import ComparedRun
 from tempo_trl.runs.results import DECODING, Result
-from tempo_trl.runs.several import ComparedRun
 
 SIZES = ("k", "n")
 

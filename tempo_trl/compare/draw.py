@@ -8,10 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tempo_trl.compare.curves import CLOCKS, METRICS, Curve, MethodCurve
-from tempo_trl.compare.paper import METHODS
-
-COLOURS = {"tempo": "#0072B2", "grpo": "#D55E00", "ppo": "#009E73", "hepo": "#CC79A7"}  # of Okabe and Ito
-OTHERS = ("#E69F00", "#56B4E9", "#000000", "#F0E442")
+from tempo_trl.methods import method_colours, method_label
 
 
 def draw(curves: Sequence[MethodCurve], folder: Path) -> list[Path]:
@@ -29,8 +26,7 @@ def _figure(curves: list[MethodCurve], title: str) -> Figure:
     metrics = [metric for metric in METRICS if any(curve.metric == metric for curve in curves)]
     figure = Figure(figsize=(12, 0.5 + 3.2 * len(metrics)), layout="constrained")
     rows = figure.subplots(len(metrics), len(CLOCKS), sharey="row", squeeze=False)
-    others = [curve.method for curve in curves if curve.method not in COLOURS]
-    colours = COLOURS | {method: OTHERS[i % len(OTHERS)] for i, method in enumerate(dict.fromkeys(others))}
+    colours = method_colours(curve.method for curve in curves)
     for metric, row in zip(metrics, rows, strict=True):
         for axes, clock in zip(row, CLOCKS, strict=True):
             for curve in (curve for curve in curves if curve.metric == metric):
@@ -49,7 +45,7 @@ def _draw_method(axes, curve: MethodCurve, clock: str, colour: str) -> None:
     several = len(curve.runs) > 1
     for run in curve.runs:
         axes.plot(getattr(run, clock), run.value, color=colour, linewidth=0.7, alpha=0.4)
-    label = METHODS.get(curve.method, curve.method) + (f", {len(curve.runs)} runs" if several else "")
+    label = method_label(curve.method) + (f", {len(curve.runs)} runs" if several else "")
     at, points = getattr(curve.mean, clock), {"marker": "."} if len(curve.mean.value) < 20 else {}
     axes.plot(at, curve.mean.value, color=colour, linewidth=2.0, label=label, **points)
     if several:

@@ -5,7 +5,7 @@ runs trained on MedQA. The paper does not say how answers were sampled, or how m
 """
 
 SOURCE = "https://huggingface.co/papers/2509.18314, version 1, Table 1"
-METHODS = {"base": "base", "ppo": "PPO", "grpo": "GRPO", "hepo": "HEPO", "tempo": "TEMPO"}
+METHODS = ("base", "ppo", "grpo", "hepo", "tempo")  # the order of its rows
 TASKS = {
     "math": "MATH",
     "gsm_hard": "GSM-HARD",

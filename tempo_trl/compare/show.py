@@ -9,6 +9,7 @@ from rich.table import Table
 from tempo_trl.compare import paper
 from tempo_trl.compare.curves import METRICS, SMOOTHED, MethodCurve, Speed
 from tempo_trl.compare.table import Cell, Gap
+from tempo_trl.methods import method_label
 
 NOT_RUN = "not run"
 UNITS = {"steps": "steps", "tokens": "tokens", "seconds": "time"}
@@ -80,7 +81,7 @@ def _differences(model: str | None, gaps: Sequence[Gap], primary: dict[str, str]
     lines = [[[_name(row)], *(_gap_lines(of.get((row, task))) for task in primary)] for row in rows]
     baseline = gaps[0].baseline.row[1] if gaps else ""
     caption = "Points, with 95% intervals paired over the questions of both. Without one the answers were not kept."
-    return Sheet(_title(f"Difference from {_label(baseline)}", model), _headings(primary), lines, caption)
+    return Sheet(_title(f"Difference from {method_label(baseline)}", model), _headings(primary), lines, caption)
 
 
 def _gap_lines(gap: Gap | None) -> list[str]:
@@ -141,7 +142,10 @@ def _ends(curves: Sequence[MethodCurve]) -> Sheet:
 
 def speed_sentence(speed: Speed) -> str:
     """When a method had the baseline's best, in steps, tokens and time; or that it never did."""
-    theirs, ours = _label(speed.against.method), _name((speed.curve.model, speed.curve.method, speed.curve.trained_on))
+    theirs, ours = (
+        method_label(speed.against.method),
+        _name((speed.curve.model, speed.curve.method, speed.curve.trained_on)),
+    )
     best = f"{theirs}'s best {METRICS[speed.curve.metric]} ({speed.level:.3f} at step {speed.baseline['steps']:,.0f})"
     if speed.method is None:
         return f"{ours} never reached {best}."
@@ -159,14 +163,10 @@ def _range(interval: tuple[float, float]) -> str:
     return f"{100 * interval[0]:.1f}–{100 * interval[1]:.1f}"
 
 
-def _label(method: str) -> str:
-    return paper.METHODS.get(method, method)
-
-
 def _name(row: tuple) -> str:
     """Method, and what it was trained on where that is not a column's own task."""
     dataset = row[2] if row[2] not in paper.TRAINED_ON.values() else None
-    return _label(row[1]) + (f" ({dataset})" if dataset else "")
+    return method_label(row[1]) + (f" ({dataset})" if dataset else "")
 
 
 def _title(what: str, model: str | None) -> str:

@@ -1,6 +1,6 @@
 """The cells of the comparison: what each method has on each task, and how far it is from the baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,8 +8,8 @@ import numpy as np
 from tempo_trl.compare import paper
 from tempo_trl.compare.decodings import differing, preference
 from tempo_trl.compare.questions import Difference, Numbers, difference, mean_over_runs, numbers_by_question
+from tempo_trl.runs.compared_runs import ComparedRun, groups
 from tempo_trl.runs.results import Result
-from tempo_trl.runs.several import ComparedRun, groups
 from tempo_trl.runs.statistics import bootstrap_interval
 
 BASELINE = "grpo"
@@ -98,7 +98,7 @@ def _place(cell: Cell) -> tuple[int, int]:
     return _position(cell.row[1], paper.METHODS), _position(cell.task, paper.TASKS)
 
 
-def _position(name: str, names: dict[str, str]) -> int:
+def _position(name: str, names: Collection[str]) -> int:
     return list(names).index(name) if name in names else len(names)
 
 

@@ -3,6 +3,8 @@
 The table is plain data and imports nothing, so that every room may read it: training, comparing, reports, cards, help.
 """
 
+from collections.abc import Iterable
+from itertools import cycle
 from typing import NamedTuple
 
 
@@ -96,3 +98,16 @@ METHODS = {
         config="tempo_trl.trainers.config.TokenCreditConfig",
     ),
 }
+
+LEFT_OVER = ("#E69F00", "#56B4E9", "#000000", "#F0E442")  # of the palette, for methods without a colour of their own
+
+
+def method_label(method: str) -> str:
+    """Name of a method in tables, figures and reports; a label that somebody gave to a run stands as it is."""
+    return METHODS[method].label if method in METHODS else method
+
+
+def method_colours(methods: Iterable[str]) -> dict[str, str]:
+    """A colour per method: its own, or one of those left over."""
+    left_over = cycle(LEFT_OVER)
+    return {m: (METHODS[m].colour if m in METHODS else "") or next(left_over) for m in dict.fromkeys(methods)}

@@ -10,7 +10,7 @@ from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.credit_terms import TEMPO, CreditTerms
 from tempo_trl.report.embed import embedded_size
 from tempo_trl.report.group import Group, recorded_groups
-from tempo_trl.runs.several import ComparedRun
+from tempo_trl.runs.compared_runs import ComparedRun
 from tempo_trl.runs.trees import recorded_steps
 
 MODES = {"train": "training", "eval": "evaluation"}

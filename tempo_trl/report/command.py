@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tempo_trl.report.collect import RecordedRun, read_inside
 from tempo_trl.report.page import page
-from tempo_trl.runs.several import read_runs
+from tempo_trl.runs.compared_runs import read_runs
 
 NAME = "report.html"
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from tempo_trl.compare.curves import band, read_curve
 from tempo_trl.launch import cli
-from tempo_trl.runs.several import read_runs
+from tempo_trl.runs.compared_runs import read_runs
 from tempo_trl.runs.statistics import avg_at_n, paired_difference, pass_at_k
 
 from .comparing import compare, evaluated, runs_of, trained

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tempo_trl.launch import cli
-from tempo_trl.runs.several import read_runs
+from tempo_trl.runs.compared_runs import read_runs
 
 from .comparing import compare, evaluated, trained
 

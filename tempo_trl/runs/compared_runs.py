@@ -4,20 +4,22 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from tempo_trl.compare import paper
 from tempo_trl.data import BENCHMARKS
+from tempo_trl.methods import METHODS
 from tempo_trl.runs.log import training_log
+from tempo_trl.runs.recipes import recipe_names
 from tempo_trl.runs.record import FOLDER as RECORD_FOLDER
 from tempo_trl.runs.record import RECORD, read_record
 from tempo_trl.runs.results import FOLDER, Result, read_results
 from tempo_trl.runs.trees import recorded_steps
 
-METHODS = (*paper.METHODS, "prefix_baseline", "grpo_lambda", "treerpo", "treerpo_entropy")
+NAMES = ("base", *METHODS)
 # `tempo`, `tempo-seed0`; not `tempo_trl` or `tempo_demo`, which hold runs of every method.
 SEED = re.compile(r"seed[-_=]?(\d+)")
-OF_A_METHOD = re.compile(rf"({'|'.join(METHODS)})([-_.]?{SEED.pattern})?")
+OF_A_METHOD = re.compile(rf"({'|'.join(NAMES)})([-_.]?{SEED.pattern})?")
 # Settings in which runs of one method may differ and still be its seeds.
 INCIDENTAL = re.compile(
     "seed|output|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
@@ -130,10 +132,10 @@ def _of_path(folder: Path, is_trained: bool) -> dict:
     parts = _named(folder)
     methods = [match[1] for part in parts if (match := OF_A_METHOD.fullmatch(part))]
     seeds = [match[1] for part in parts if (match := SEED.search(part))]
-    is_base = parts[0] in paper.MODELS and not is_trained  # as it is on the Hub
+    is_base = parts[0] in _recipe_models() and not is_trained  # as it is on the Hub
     return {
         "method": "base" if is_base else methods[0] if methods else _name(folder),
-        "model": next((part for part in parts if part in paper.MODELS), None),
+        "model": next((part for part in parts if part in _recipe_models()), None),
         "trained_on": None if is_base else next((part for part in parts if part in BENCHMARKS), None),
         "seed": int(seeds[0]) if seeds else None,
     }
@@ -148,7 +150,7 @@ def _named(folder: Path) -> list[str]:
     """
     whole = [part.lower() for part in Path(os.path.abspath(folder)).parts]
     given = [part for part in Path(os.path.normpath(folder)).parts if part != ".."]
-    models = [i for i, part in enumerate(whole) if part in paper.MODELS]
+    models = [i for i, part in enumerate(whole) if part in _recipe_models()]
     return whole[min([len(whole) - max(1, len(given)), *models[-1:]]) :][::-1]
 
 
@@ -194,3 +196,9 @@ def _differing(a: dict, b: dict) -> list[str]:
     ]
     keys = sorted(flat[0].keys() | flat[1].keys())
     return [key for key in keys if not INCIDENTAL.search(key) and flat[0].get(key) != flat[1].get(key)]
+
+
+@cache
+def _recipe_models() -> set[str]:
+    """Models that recipes train, as their folders are called."""
+    return {name.split("/")[0] for name in recipe_names()} - {"demo"}
