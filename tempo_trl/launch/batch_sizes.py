@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from trl import GRPOConfig
 
-    from tempo_trl.launch.arguments import TrainArguments
+    from tempo_trl.launch.fields import TrainArguments
 
 # Rows of the Hub's train splits. Sources: papers 2103.03874 (MATH), 2009.13081 (MedQA), 2203.14371 (MedMCQA) on
 # https://huggingface.co/papers.
