@@ -198,9 +198,9 @@ def test_vllms_importance_sampling_correction_multiplies_the_traced_loss(tiny_mo
 
 
 class MaskProbe(LossProbe):
-    def get_off_policy_mask(self, **arguments):
+    def get_off_policy_mask(self, advantages, **arguments):
         self.seen = arguments["sampling_per_token_logps"]
-        return GRPOTrainer.get_off_policy_mask(**arguments)
+        return GRPOTrainer.get_off_policy_mask(advantages, **arguments)
 
 
 def test_the_off_policy_mask_sees_the_plain_log_probabilities(tiny_model, tmp_path):
