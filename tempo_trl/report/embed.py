@@ -117,7 +117,10 @@ def embedded_size(group: Group) -> int:
     """Bytes that a group takes in the page, roughly and rather too many: shared tokens count once."""
     unique = sum(node.end - node.begin for node in group.nodes)
     total = sum(len(ids) for ids in group.ids)
-    return 5 * unique + (total if group.entropies is not None else 0) + 200 * len(group.ids) + 2_000
+    # Few for TD errors, each token for a critic.
+    steps = sum(np.count_nonzero(td) for td in group.td_errors) + sum(len(_changes(row)) for row in group.advantages)
+    size = 5 * unique + 16 * int(steps) + (total if group.entropies is not None else 0)
+    return size + 200 * len(group.ids) + 2_000
 
 
 def script_json(data: dict) -> str:
