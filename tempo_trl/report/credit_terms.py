@@ -48,8 +48,8 @@ TEMPO = CreditTerms()
 
 
 def terms_of(method: str, label: str) -> CreditTerms:
-    """The terms of a method of the table by its name, or of a credit function by its label."""
-    label = METHODS[method].label if method in METHODS else label
+    """The terms of a method by its name in the table and its label; the table's label if this is empty."""
+    label = label or (METHODS[method].label if method in METHODS else "the method")
     if method in OF_PREFIX_VALUES:
         return CreditTerms(label, lead=f"{label} adds each token's TD error to it.")
     lead = f"{label} adds to it, or takes from it, at each token."
