@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 
@@ -101,8 +100,8 @@ def _levels(entropies: np.ndarray, most: float) -> str:
 
 
 def _stretches(marked: np.ndarray) -> list[list[int]]:
-    runs = ((mark, [i for i, _ in run]) for mark, run in groupby(enumerate(marked), key=lambda pair: bool(pair[1])))
-    return [[places[0], places[-1] + 1] for mark, places in runs if mark]
+    """`[from, to)` of each run of marked places."""
+    return np.flatnonzero(np.diff(np.pad(marked.astype(int), 1))).reshape(-1, 2).tolist()
 
 
 def _number(value: float) -> float | int | None:
