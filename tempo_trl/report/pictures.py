@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
@@ -50,7 +51,7 @@ def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
 
 def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:
     """Write a figure as `"png"` or `"svg"`, the same bytes every time; silent where no font here has a character."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), rc_context({"svg.hashsalt": "tempo_trl"}):
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         metadata = {"Date": None} if kind == "svg" else None
         figure.savefig(file, format=kind, dpi=140, bbox_inches="tight", metadata=metadata)
@@ -151,7 +152,7 @@ def method_colours(methods: Sequence[str]) -> dict[str, str]:
 def draw_tokens(summary: CreditSummary) -> Figure | None:
     """Word cloud of the tokens by their sum of |TD|, beside the first of them as bars; None where no token has any."""
     ranked = summary.top_td()
-    if not ranked:
+    if ranked.empty:
         return None
     placed = word_cloud.cloud(ranked)
     figure = Figure(figsize=(11 if placed else 5, 4.2), layout="constrained")
@@ -159,12 +160,10 @@ def draw_tokens(summary: CreditSummary) -> Figure | None:
     if placed:
         _cloud(panels[0], placed)
     top = ranked[:TOP][::-1]
-    for sign, colour in ((1, GOOD), (-1, BAD)):
-        mass = [(record.mass + sign * record.net) / 2 for _, record in top]
-        start = [0.0] * len(top) if sign > 0 else [(record.mass + record.net) / 2 for _, record in top]
-        label = summary.terms.more if sign > 0 else summary.terms.less
-        panels[1].barh(range(len(top)), mass, left=start, color=colour, label=label)
-    panels[1].set_yticks(range(len(top)), [cut(label_of(text), 16) for text, _ in top], **MONO)
+    more, less = (top["mass"] + top["net"]) / 2, (top["mass"] - top["net"]) / 2
+    panels[1].barh(range(len(top)), more, color=GOOD, label=summary.terms.more)
+    panels[1].barh(range(len(top)), less, left=more, color=BAD, label=summary.terms.less)
+    panels[1].set_yticks(range(len(top)), [cut(label_of(text), 16) for text in top.index], **MONO)
     panels[1].set_xlabel(f"sum of |{summary.terms.added}|, in units of the advantage")
     panels[1].legend(frameon=False, loc="lower right")
     panels[1].spines[["top", "right"]].set_visible(False)
