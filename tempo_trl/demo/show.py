@@ -15,8 +15,7 @@ from tempo_trl.demo.recipe import GROUP, MAX_LENGTH, UPDATES_PER_GENERATION
 from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
 from tempo_trl.demo.slips import most_varied_group, read_generations, slip_shares
 from tempo_trl.demo.task import HELD_OUT
-from tempo_trl.methods import METHODS
-from tempo_trl.report.pictures import method_colours
+from tempo_trl.methods import METHODS, method_colours
 from tempo_trl.report.terminal_tree import terminal_tree
 from tempo_trl.version import __version__
 

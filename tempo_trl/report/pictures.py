@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 
-from tempo_trl.methods import METHODS
+from tempo_trl.methods import method_colours
 from tempo_trl.report import word_cloud
 from tempo_trl.report.collect import RecordedRun, opening_group
 from tempo_trl.report.credit_summary import TOP, CreditSummary
@@ -27,7 +26,6 @@ TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
 KINDS = ("png", "svg")
-LEFT_OVER = ("#E69F00", "#56B4E9", "#000000", "#F0E442")  # of the palette, for methods without a colour of their own
 
 
 def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
@@ -141,12 +139,6 @@ def _credit_piece(axes, x: float, y: float, piece: str, share: float) -> None:
     axes.fill_between([x, x + len(piece)], y - 0.42, y + 0.42, color=background, linewidth=0)
     for i, character in enumerate(piece):  # a cell a character: no font has exactly this width
         axes.text(x + i + 0.5, y, character, fontsize=7, ha="center", va="center", **MONO)
-
-
-def method_colours(methods: Sequence[str]) -> dict[str, str]:
-    """A colour a method: that of the table, or one of those left over."""
-    left_over = cycle(LEFT_OVER)
-    return {m: (METHODS[m].colour if m in METHODS else "") or next(left_over) for m in methods}
 
 
 def draw_tokens(summary: CreditSummary) -> Figure | None:

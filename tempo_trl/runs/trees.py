@@ -127,6 +127,6 @@ def read_trees(
 
 def _those(recorded: list[int]) -> str:
     if not recorded:
-        return "it recorded none (is `log_trees_steps` 0, or the method none that grows trees?)"
+        return "it recorded none (is `log_trees_steps` 0, or the method TRL's own?)"
     listed = [str(step) for step in recorded]
     return "recorded are " + (", ".join(listed) if len(listed) < 12 else f"{', '.join(listed[:10])}, ... {listed[-1]}")
