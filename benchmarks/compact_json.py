@@ -1,4 +1,4 @@
-"""The numbers beside a figure as compact JSON: five digits, and a line per record."""
+"""The numbers beside a figure as compact JSON: rounded, and a line per record."""
 
 import json
 from pathlib import Path
@@ -6,29 +6,28 @@ from typing import Any
 
 import numpy as np
 
-DIGITS = 5  # significant ones of a float; tables show four at most
 LEVELS_OF_A_LINE = 2  # {"seed": 0, "accuracy": [0.4, 0.9]} has two
 
 
-def write_json(path: Path, numbers: dict) -> None:
+def write_json(path: Path, numbers: dict, digits: int) -> None:
     """Write `numbers`, made [`plain`], to a file in a folder that may not exist yet."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_layout(plain(numbers)) + "\n")
+    path.write_text(_layout(plain(numbers, digits)) + "\n")
 
 
-def plain(value: Any) -> Any:
-    """`value` in JSON's types: floats of five digits, null for NaN, and a string for infinity."""
+def plain(value: Any, digits: int) -> Any:
+    """`value` in JSON's types: floats of `digits` significant digits, null for NaN, and a string for infinity."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, digits) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [plain(item) for item in value]
+        return [plain(item, digits) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     if not isinstance(value, float):
         return value
     if np.isnan(value):
         return None
-    return float(f"{value:.{DIGITS}g}") if np.isfinite(value) else str(value)
+    return float(f"{value:.{digits}g}") if np.isfinite(value) else str(value)
 
 
 def _layout(value: Any, indent: str = "") -> str:

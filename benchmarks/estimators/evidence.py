@@ -15,6 +15,8 @@ from benchmarks.compact_json import write_json
 from benchmarks.estimators.measure import BUDGET, SEED, WARM_UP
 from tempo_trl.runs.record import commit_of
 
+DIGITS = 5  # tables show four at most
+
 
 class Effort(NamedTuple):
     """How much is measured: batches of each cell, tokens of a batch, and whether this only looks whether it runs."""
@@ -63,5 +65,5 @@ def write(folder: Path, question: str, origin: dict[str, Any], records: list[dic
     png, numbers = (folder / f"estimators_{question}.{kind}" for kind in ("png", "json"))
     figure.text(0.01, 0.005, caption(origin), fontsize=6.5, color="#555555")
     figure.savefig(png, dpi=110)
-    write_json(numbers, {"provenance": origin, "records": records})
+    write_json(numbers, {"provenance": origin, "records": records}, DIGITS)
     return [png, numbers]

@@ -15,6 +15,7 @@ from tempo_trl.demo.results import Curve
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
 UNITS = ("tokens", "seconds")
 GRID = 41  # points of a curve
+DIGITS = 6  # of what is written down: tables and curves of the rounded runs are those of the runs
 BASELINE = "grpo"
 
 

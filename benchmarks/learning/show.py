@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks import compact_json
 from benchmarks.learning.experiment import Tried, at_edge, best_rate
-from benchmarks.learning.results import LEVELS, UNITS, Result, as_json, baseline_of
+from benchmarks.learning.results import DIGITS, LEVELS, UNITS, Result, as_json, baseline_of
 from benchmarks.learning.statistics import Ratio
 from benchmarks.learning.studies import Study
 from tempo_trl.runs.record import commit_of, read_record
@@ -105,7 +105,7 @@ def write_json(
         "results": [as_json(result, baseline_of(result, results)) for result in results],
         **(more or {}),
     }
-    compact_json.write_json(path, numbers)
+    compact_json.write_json(path, numbers, DIGITS)
 
 
 def provenance(results: Sequence[Result], command: str) -> dict:
