@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.estimators.__main__ import QUESTIONS
+from benchmarks.learning.results import Measured, baseline_of, read_results
 from benchmarks.learning.studies import STUDIES
 
 REPOSITORY = Path(__file__).parents[1]
@@ -112,6 +113,24 @@ def test_studies_have_five_seeds_and_equal_tokens(name):
     for arm in numbers["results"]:
         same = [other for other in numbers["results"] if other["panel"] == arm["panel"]]
         assert {other["tokens"] for other in same} == {arm["tokens"]}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_the_statistics_of_a_study_are_those_of_the_runs_beside_them(name):
+    numbers = numbers_of(f"learning_{name}")
+    results = read_results(numbers)
+    for arm, result in zip(numbers["results"], results, strict=True):
+        measured = {"final": result.final, "mean": result.mean}
+        baseline = baseline_of(result, results)
+        if baseline is not None:
+            measured["mean_over_grpo"] = result.over(baseline)
+        assert {field: ends(Measured(**arm[field])) for field in measured} == {
+            field: pytest.approx(ends(one), abs=1e-5) for field, one in measured.items()
+        }
+
+
+def ends(measured: Measured) -> list[float]:
+    return [measured.iqm, measured.low, measured.high]
 
 
 def means_by_size() -> dict[str, np.ndarray]:
