@@ -15,7 +15,7 @@ from tempo_trl.demo.results import Curve
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
 UNITS = ("tokens", "seconds")
 GRID = 41  # points of a curve
-DIGITS = 6  # of what is written down: tables and curves of the rounded runs are those of the runs
+DIGITS = 6  # in the JSON: with five, a ratio in the tables rounds differently
 BASELINE = "grpo"
 
 
@@ -115,7 +115,7 @@ def baseline_of(result: Result, results: Sequence[Result]) -> Result | None:
 
 
 def as_json(result: Result, baseline: Result | None) -> dict:
-    """What there is to say about an arm: its runs, from which [`read_results`] has its curves, and their statistics."""
+    """The statistics of an arm, and its runs, from which [`read_results`] makes its curves."""
     arm = result.arm
     numbers = {
         "panel": arm.panel,
@@ -140,17 +140,17 @@ def as_json(result: Result, baseline: Result | None) -> dict:
 
 
 def _run(curve: TokenCurve) -> dict:
-    counted = np.rint(curve.tokens).astype(int)
+    tokens = np.rint(curve.tokens).astype(int)  # TRL logs a mean length, so whole numbers only to its precision
     return {
         "seed": curve.curve.seed,
-        "tokens": counted,
+        "tokens": tokens,
         "seconds": curve.curve.seconds,
         "accuracy": curve.curve.accuracy,
     }
 
 
 def read_results(numbers: dict) -> list[Result]:
-    """The results of a study from its JSON, as figures and tables take them; they know no folders of runs."""
+    """The results of a study from its JSON, without folders of runs: enough for its figure and its statistics."""
     arms = {(arm.panel, arm.label): arm for arm in study(numbers["study"]).arms}
     return [
         Result(arms[n["panel"], n["label"]], n["learning_rate"], (), tuple(_curves(n)), n["tokens"])
@@ -161,5 +161,5 @@ def read_results(numbers: dict) -> list[Result]:
 def _curves(arm: dict) -> Iterator[TokenCurve]:
     for run in arm["runs"]:
         tokens, seconds, accuracy = (np.array(run[name], dtype=float) for name in ("tokens", "seconds", "accuracy"))
-        places = np.arange(len(tokens), dtype=float)  # for generations: between evaluations all clocks are linear
-        yield TokenCurve(Curve(arm["method"], run["seed"], places, seconds, accuracy), tokens)
+        evaluations = np.arange(len(tokens), dtype=float)  # in place of generations, which no statistic depends on
+        yield TokenCurve(Curve(arm["method"], run["seed"], evaluations, seconds, accuracy), tokens)
