@@ -11,15 +11,35 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 from rich.console import Console
 
 from tempo_trl.compare import paper
-from tempo_trl.compare.curves import CLOCKS, Curve, MethodCurve, Speed, method_curves, speeds
+from tempo_trl.compare.curves import MethodCurve, method_curves, speeds
 from tempo_trl.compare.draw import draw
 from tempo_trl.compare.show import markdown, rich_table, sheets, speed_sentence
-from tempo_trl.compare.table import Cell, Gap, cells, gaps
+from tempo_trl.compare.table import OF_RUN, compare_results
 from tempo_trl.runs.compared_runs import ComparedRun, doubts, read_runs
 from tempo_trl.version import __version__
+
+CELL_KEYS = ["model", "method", "trained_on", "task", "metric", "value", "interval", "questions", "runs", "paper"]
+CELL_KEYS += ["minus_paper"]
+DIFFERENCE_KEYS = {key: key for key in ("model", "method", "baseline", "trained_on", "task", "metric", "difference")}
+DIFFERENCE_KEYS |= {"interval": "paired_interval", "questions": "paired_questions", "questions_left_out": "left_out"}
+DIFFERENCE_KEYS |= {"paper": "paper_difference"}
+
+CELL_KEYS = ["model", "method", "trained_on", "task", "metric", "value", "interval", "questions", "runs", "paper"]
+CELL_KEYS += ["minus_paper"]
+DIFFERENCE_KEYS = {key: key for key in ("model", "method", "baseline", "trained_on", "task", "metric", "difference")}
+DIFFERENCE_KEYS |= {"interval": "paired_interval", "questions": "paired_questions", "questions_left_out": "left_out"}
+DIFFERENCE_KEYS |= {"paper": "paper_difference"}
+
+CELL_KEYS = ["model", "method", "trained_on", "task", "metric", "value", "interval", "questions", "runs", "paper"]
+CELL_KEYS += ["minus_paper"]
+DIFFERENCE_KEYS = {key: key for key in ("model", "method", "baseline", "trained_on", "task", "metric", "difference")}
+DIFFERENCE_KEYS |= {"interval": "paired_interval", "questions": "paired_questions", "questions_left_out": "left_out"}
+DIFFERENCE_KEYS |= {"paper": "paper_difference"}
 
 
 def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -> int:
@@ -43,23 +63,22 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
     """
     runs = read_runs(folders, labels)
     notes = doubts(runs)
-    found = cells(runs, notes)
-    differences, curves = gaps(found, runs[0].method, notes), method_curves(runs)
+    table, curves = compare_results(runs, notes), method_curves(runs)
     faster = speeds(curves)
-    numbers = _numbers(runs, found, differences, curves, faster, notes)
+    numbers = _numbers(runs, table, curves, faster, notes)
 
     _make_folder(output)
-    pictures = draw(curves, output)
-    tables, sentences = sheets(found, differences, curves), [speed_sentence(speed) for speed in faster]
+    pictures = [path.name for path in draw(curves, output)]
+    printed, sentences = sheets(table, curves), list(map(speed_sentence, faster))
     sentences = sentences or ["No two methods have a learning curve of one task: nothing to say about speed."]
-    for table in tables:
-        console.print(rich_table(table))
+    for sheet in printed:
+        console.print(rich_table(sheet))
     for line in (*sentences, *(f"Note: {note}" for note in notes)):
         console.print(line, highlight=False, markup=False)
-    text = _page(list(map(markdown, tables)), sentences, notes, [path.name for path in pictures])
+    text = _page(list(map(markdown, printed)), sentences, notes, pictures)
     (output / "compare.md").write_text(text, encoding="utf-8")
     (output / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
-    written = ", ".join(["compare.md", "compare.json", *(path.name for path in pictures)])
+    written = ", ".join(["compare.md", "compare.json", *pictures])
     console.print(f"\nWritten to {output}: {written}", highlight=False, markup=False)
     return numbers
 
@@ -81,25 +100,20 @@ def _page(tables: list[str], sentences: list[str], notes: list[str], pictures: l
 
 
 def _numbers(
-    runs: list[ComparedRun],
-    found: list[Cell],
-    differences: list[Gap],
-    curves: list[MethodCurve],
-    faster: list[Speed],
-    notes: list[str],
+    runs: list[ComparedRun], table: pd.DataFrame, curves: list[MethodCurve], faster: list[dict], notes: list[str]
 ) -> dict:
     return _plain(
         {
             "tempo_trl": __version__,
             "paper": {"source": paper.SOURCE, "table_1": _table_1()},
-            "runs": [
-                {name: getattr(run, name) for name in ("folder", "method", "model", "trained_on", "seed")}
-                for run in runs
+            "runs": [{name: getattr(run, name) for name in OF_RUN} for run in runs],
+            "cells": table[CELL_KEYS].to_dict("records"),
+            "differences": [
+                {key: row[column] for key, column in DIFFERENCE_KEYS.items()}
+                for row in table[table.baseline.notna()].to_dict("records")
             ],
-            "cells": list(map(_cell, found)),
-            "differences": list(map(_gap, differences)),
-            "curves": list(map(_curve, curves)),
-            "speed": list(map(_speed, faster)),
+            "curves": [curve.numbers for curve in curves],
+            "speed": faster,
             "notes": notes,
         }
     )
@@ -112,65 +126,14 @@ def _table_1() -> dict:
     }
 
 
-def _cell(cell: Cell) -> dict:
-    return {
-        "model": cell.row[0],
-        "method": cell.row[1],
-        "trained_on": cell.trained_on,
-        "task": cell.task,
-        "metric": cell.metric,
-        "value": cell.value,
-        "interval": cell.interval,
-        "questions": cell.questions,
-        "runs": [{"folder": folder, "seed": seed, "value": value} for folder, seed, value in cell.runs],
-        "paper": cell.paper,
-        "minus_paper": None if cell.paper is None else cell.value - cell.paper,
-    }
-
-
-def _gap(gap: Gap) -> dict:
-    return {
-        "model": gap.cell.row[0],
-        "method": gap.cell.row[1],
-        "baseline": gap.baseline.row[1],
-        "trained_on": gap.cell.trained_on,
-        "task": gap.cell.task,
-        "metric": gap.cell.metric,
-        "difference": gap.value,
-        "interval": [gap.paired.low, gap.paired.high] if gap.paired else None,
-        "questions": gap.paired.questions if gap.paired else None,
-        "questions_left_out": gap.paired.left_out if gap.paired else None,
-        "paper": gap.paper,
-    }
-
-
-def _points(curve: Curve) -> dict:
-    return {name: getattr(curve, name).tolist() for name in (*CLOCKS, "value")}
-
-
-def _curve(curve: MethodCurve) -> dict:
-    setting = {name: getattr(curve, name) for name in ("model", "trained_on", "method", "metric")}
-    band = {"low": curve.low.tolist(), "high": curve.high.tolist()}
-    return setting | {"mean": _points(curve.mean) | band, "runs": [_points(run) for run in curve.runs]}
-
-
-def _speed(speed: Speed) -> dict:
-    setting = {name: getattr(speed.curve, name) for name in ("model", "trained_on", "method", "metric")}
-    return setting | {
-        "baseline": speed.against.method,
-        "level": speed.level,
-        "baseline_at": speed.baseline,
-        "method_at": speed.method,
-        "times_as_fast": {clock: speed.ratio(clock) for clock in CLOCKS},
-    }
-
-
 def _plain(value):
     """`value` as JSON has it: NaN, which it has not, is null."""
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
     if isinstance(value, Path):
         return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

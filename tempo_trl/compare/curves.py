@@ -1,13 +1,13 @@
-"""Learning curves of the compared runs against steps, tokens and time, their bands over seeds, and who was faster."""
+"""Learning curves of the compared runs, a mean with its band per method, and how much sooner a method was there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 
 from tempo_trl.compare.table import BASELINE
 from tempo_trl.runs.compared_runs import ComparedRun, groups
+from tempo_trl.runs.curves import Curve, band, read_curve
 
 METRICS = {"reward": "mean reward in training", "eval_reward": "mean reward in evaluation"}
 CLOCKS = {
@@ -16,25 +16,6 @@ CLOCKS = {
     "seconds": "seconds of training steps",
 }
 SMOOTHED = 20  # a reward in training is averaged over the last 1/20 of its curve's points
-
-
-@dataclass(frozen=True)
-class Curve:
-    """
-    One metric of one run.
-
-    Args:
-        steps, tokens, seconds (`np.ndarray` of shape `(points,)`):
-            Optimizer steps, tokens of the prompts and completions that were sampled, and seconds of training steps
-            (sampling is in them, evaluation and saving are not) until each point; NaN where the log does not tell.
-        value (`np.ndarray` of shape `(points,)`):
-            The metric.
-    """
-
-    steps: np.ndarray
-    tokens: np.ndarray
-    seconds: np.ndarray
-    value: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -57,86 +38,26 @@ class MethodCurve:
     low: np.ndarray
     high: np.ndarray
 
+    @property
+    def setting(self) -> dict[str, str | None]:
+        return {name: getattr(self, name) for name in ("model", "trained_on", "method", "metric")}
 
-@dataclass(frozen=True)
-class Speed:
-    """
-    When a method first had the baseline's best.
-
-    Args:
-        level: The best of the baseline's mean curve.
-        baseline, method: Steps, tokens and seconds until then, by clock; those of `method` None if it never had it.
-    """
-
-    curve: MethodCurve
-    against: MethodCurve
-    level: float
-    baseline: dict[str, float]
-    method: dict[str, float] | None
-
-    def ratio(self, clock: str) -> float | None:
-        """How many times as long the baseline took, by this clock."""
-        ours, theirs = (self.method or {}).get(clock), self.baseline[clock]
-        return theirs / ours if ours and np.isfinite(theirs / ours) else None
-
-
-def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
-    """
-    The curve of `metric` in Trainer's `log_history`; None if it was not logged.
-
-    TRL logs `num_tokens` as a running total, when it samples, and `step_time` as the mean over the steps since the
-    entry before.
-    """
-    points, tokens, seconds, last = {}, float("nan"), 0.0, 0
-    for entry in log:
-        step = entry.get("step", last)
-        tokens = entry.get("num_tokens") or tokens
-        if "reward" in entry or "step_time" in entry:
-            seconds += (entry.get("step_time") or float("nan")) * (step - last)
-            last = step
-        if entry.get(metric) is not None:
-            points.setdefault(step, (step, tokens if step else 0.0, seconds, entry[metric]))  # not what ends a run
-    return Curve(*np.array(list(points.values()), dtype=float).T) if points else None
+    @property
+    def numbers(self) -> dict:
+        """What compare.json has of it."""
+        mean = vars(self.mean) | {"low": self.low, "high": self.high}
+        return self.setting | {"mean": mean, "runs": list(map(vars, self.runs))}
 
 
 def method_curves(runs: Sequence[ComparedRun]) -> list[MethodCurve]:
     """A curve for each method and each metric that it logged, runs without a log passed over."""
     found = []
     for metric in METRICS:
-        for (model, trained_on, method), own in groups(runs).items():
+        for setting, own in groups(runs).items():
             curves = [curve for run in own if (curve := read_curve(run.log, metric))]
             if curves:
-                found.append(
-                    MethodCurve(model, trained_on, method, metric, curves, *band([smooth(c, metric) for c in curves]))
-                )
+                found.append(MethodCurve(*setting, metric, curves, *band([smooth(c, metric) for c in curves])))
     return found
-
-
-def band(curves: Sequence[Curve], confidence: float = 0.95) -> tuple[Curve, np.ndarray, np.ndarray]:
-    """
-    Mean over runs at each step, and Student's interval of that mean over them.
-
-    Curves are interpolated to the union of their steps, between the last beginning and the first end: where only some
-    runs have points, a mean would jump. One run tells nothing of how runs vary: its band is NaN. With two runs the
-    interval is wide (12.7 standard errors), as it should be.
-
-    Returns:
-        `(mean, low, high)`, of shape `(points,)`.
-    """
-    begin, end = max(c.steps[0] for c in curves), min(c.steps[-1] for c in curves)
-    grid = np.unique(np.concatenate([c.steps for c in curves]))
-    grid = grid[(grid >= begin) & (grid <= end)]
-    if not len(grid):  # one run ended before the other's first point
-        grid = np.array([end])
-    tokens, seconds, values = (
-        np.array([np.interp(grid, c.steps, getattr(c, name)) for c in curves])
-        for name in ("tokens", "seconds", "value")
-    )
-    mean = values.mean(axis=0)
-    half = np.full_like(mean, np.nan)
-    if len(curves) > 1:
-        half = stats.t.ppf((1 + confidence) / 2, len(curves) - 1) * stats.sem(values, axis=0)
-    return Curve(grid, tokens.mean(axis=0), seconds.mean(axis=0), mean), mean - half, mean + half
 
 
 def smooth(curve: Curve, metric: str) -> Curve:
@@ -146,7 +67,7 @@ def smooth(curve: Curve, metric: str) -> Curve:
     return replace(curve, value=np.array(means))
 
 
-def speeds(curves: Sequence[MethodCurve]) -> list[Speed]:
+def speeds(curves: Sequence[MethodCurve]) -> list[dict]:
     """Each method against the baseline of the same model, task and metric: GRPO, or the method named first."""
     found = []
     for setting in dict.fromkeys((c.model, c.trained_on, c.metric) for c in curves):
@@ -156,13 +77,25 @@ def speeds(curves: Sequence[MethodCurve]) -> list[Speed]:
     return found
 
 
-def speed(curve: MethodCurve, against: MethodCurve) -> Speed:
-    """Find the baseline's best and the first point at which the method's mean curve is at least there."""
+def speed(curve: MethodCurve, against: MethodCurve) -> dict:
+    """
+    The baseline's best, `level`, and when the two had it: the first point at which a mean curve is at least there.
+
+    `baseline_at` and `method_at` are steps, tokens and seconds by clock, the latter None if the method never had it;
+    `times_as_fast` is the first over the second, None where that is not known.
+    """
     best = int(against.mean.value.argmax())
     level = float(against.mean.value[best])
     reached = np.flatnonzero(curve.mean.value >= level)
-    ours = _clocks(curve.mean, reached[0]) if len(reached) else None
-    return Speed(curve, against, level, _clocks(against.mean, best), ours)
+    theirs, ours = _clocks(against.mean, best), _clocks(curve.mean, reached[0]) if len(reached) else None
+    ratios = {clock: theirs[clock] / ours[clock] if ours and ours[clock] else np.nan for clock in CLOCKS}
+    return curve.setting | {
+        "baseline": against.method,
+        "level": level,
+        "baseline_at": theirs,
+        "method_at": ours,
+        "times_as_fast": {clock: ratio if np.isfinite(ratio) else None for clock, ratio in ratios.items()},
+    }
 
 
 def _clocks(curve: Curve, i: int) -> dict[str, float]:

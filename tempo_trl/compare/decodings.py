@@ -1,46 +1,43 @@
 """Which decoding stands for a metric that a run has of several, and in what the decodings of a pair differ."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 
-from tempo_trl.runs.compared_runs import ComparedRun
-from tempo_trl.runs.results import DECODING, Result
+import pandas as pd
+
+from tempo_trl.runs.results import DECODING
 
 SIZES = ("k", "n")
 
 
-def preference(
-    peers: Sequence[ComparedRun], baseline: str, task: str, metric: str
-) -> Callable[[Result], tuple[int, ...]]:
+def preferred(results: pd.DataFrame, baselines: Mapping[str | None, str]) -> pd.Index:
     """
-    Key by which the greatest of a run's results for `metric` is the one to compare.
+    Index of one result per run, task and metric: that of the decoding to compare.
 
     pass@4 of 4 answers to each question is another measurement than pass@4 of 16. A decoding comes first if the
     baseline has it, since each method is compared with that, then the more runs have it, then the larger it is: by its
     answers to each question, then by its questions. Of two runs it is the largest that both have.
 
     Args:
-        peers: Runs among which `metric` is compared.
-        baseline: Method that the others are compared with.
+        results: A row per result, as [`~tempo_trl.compare.table.read_results`] returns them.
+        baselines: By model, the method that the others are compared with.
     """
-    measured = [(run.method == baseline, run.measured(task, metric)) for run in peers]
-
-    def having(result: Result, *sizes: str) -> tuple[int, int]:
-        """How many runs of the baseline, and how many at all, have a result of these sizes."""
-        of_baseline = [
-            is_baseline
-            for is_baseline, others in measured
-            if any(all(getattr(other, size) == getattr(result, size) for size in sizes) for other in others)
-        ]
-        return sum(of_baseline), len(of_baseline)
-
-    return lambda result: (*having(result, "k"), result.k, *having(result, *SIZES), result.n)
+    is_baseline = [method == baselines[model] for model, method in zip(results.model, results.method, strict=True)]
+    ranked = results.assign(of_baseline=results.folder.where(pd.Series(is_baseline, results.index)))
+    order = []
+    for sizes in (["k"], ["k", "n"]):
+        peers = ranked.groupby(["model", "dataset", "task", "metric", *sizes], dropna=False)
+        for holder in ("of_baseline", "folder"):
+            order.append(f"{holder} with this {sizes[-1]}")
+            ranked[order[-1]] = peers[holder].transform("nunique")
+        order.append(sizes[-1])
+    return ranked.sort_values(order, ascending=False).drop_duplicates(["folder", "task", "metric"]).index
 
 
-def differing(a: Sequence[Result], b: Sequence[Result]) -> list[str]:
+def differing(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
     """In what two measurements differ, as `temperature 1.0 and 0.7`; what one of them does not tell is left out."""
     found = []
     for name in (*SIZES, *DECODING):
-        values = [sorted({getattr(result, name) for result in own} - {None}) for own in (a, b)]
+        values = [sorted(set(own[name].dropna())) for own in (a, b)]
         if all(values) and values[0] != values[1]:
             ours, theirs = (", ".join(map(str, each)) for each in values)
             found.append(f"{name} {ours} and {theirs}")

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from tempo_trl.compare.curves import CLOCKS, METRICS, Curve, MethodCurve
+from tempo_trl.compare.curves import CLOCKS, METRICS, MethodCurve
 from tempo_trl.methods import method_colours, method_label
+from tempo_trl.runs.curves import Curve
 
 
 def draw(curves: Sequence[MethodCurve], folder: Path) -> list[Path]:

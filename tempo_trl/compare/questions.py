@@ -6,31 +6,20 @@ runs were asked the same question if row, source and prompt are the same, the pr
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from tempo_trl.runs.results import Result, evaluation_folder
-from tempo_trl.runs.statistics import avg_at_n, maj_at_n, paired_difference, pass_at_k
-
-Numbers = dict[tuple, float]  # a number a question, by (row_id, source, prompt_sha256)
+from tempo_trl.runs.statistics import avg_at_n, maj_at_n, pass_at_k
 
 
-class Difference(NamedTuple):
-    """Mean of a - b over the questions that both have, its 95% interval, and how many were left out of a and b."""
-
-    difference: float
-    low: float
-    high: float
-    questions: int
-    left_out: tuple[int, int]
-
-
-def numbers_by_question(folder: Path, result: Result) -> Numbers | None:
+def numbers_by_question(folder: Path, result: Result) -> pd.Series | None:
     """
-    What `result` is the mean of, question by question; None where the run has no such file or the metric is unknown.
+    What `result` is the mean of, by question; None where the run has no such file or the metric is unknown.
+
+    The index holds (row_id, source, prompt_sha256).
 
     Raises:
         ValueError: a file with a line that is no graded question, with a question twice, or without questions.
@@ -44,7 +33,7 @@ def numbers_by_question(folder: Path, result: Result) -> Numbers | None:
         raise ValueError(f"{path}: expected as many answers to every question, got {sorted(lengths)}. Evaluate again.")
     answers = [answers for answers, _ in questions.values()]
     per_question = _numbers(result.metric, answers, np.array([correct for _, correct in questions.values()], float))
-    return None if per_question is None else dict(zip(questions, per_question.tolist(), strict=True))
+    return None if per_question is None else pd.Series(per_question, pd.Index(list(questions), tupleize_cols=False))
 
 
 def _answers_file(folder: Path, result: Result) -> Path | None:
@@ -93,18 +82,3 @@ def _question(line: str, where: str) -> tuple[tuple, tuple[list[str], list[float
         return (row["row_id"], row.get("source"), row["prompt_sha256"]), (answers, correct)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{where} is no graded question ({error!r}). Evaluate again, or remove the file.") from error
-
-
-def mean_over_runs(runs: Sequence[Numbers]) -> Numbers:
-    """Mean over the runs of a method, on the questions that all of them have."""
-    common = [key for key in runs[0] if all(key in run for run in runs)]
-    return {key: float(np.mean([run[key] for run in runs])) for key in common}
-
-
-def difference(a: Numbers, b: Numbers) -> Difference | None:
-    """a - b over the common questions, paired; None where there are none."""
-    common = [key for key in a if key in b]
-    if not common:
-        return None
-    pairs = np.array([(a[key], b[key]) for key in common])
-    return Difference(*paired_difference(*pairs.T), len(common), (len(a) - len(common), len(b) - len(common)))

@@ -1,178 +1,179 @@
-"""The cells of the comparison: what each method has on each task, and how far it is from the baseline."""
+"""The frame of the comparison: what each method has on each task, and how far it is from the baseline."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
 from tempo_trl.compare import paper
-from tempo_trl.compare.decodings import differing, preference
-from tempo_trl.compare.questions import Difference, Numbers, difference, mean_over_runs, numbers_by_question
+from tempo_trl.compare.decodings import differing, preferred
+from tempo_trl.compare.questions import numbers_by_question
 from tempo_trl.runs.compared_runs import ComparedRun, groups
 from tempo_trl.runs.results import Result
-from tempo_trl.runs.statistics import bootstrap_interval
+from tempo_trl.runs.statistics import bootstrap_interval, paired_difference
 
 BASELINE = "grpo"
 PAPER_TRAINED_ON = set(paper.TRAINED_ON.values())
 ROUNDING = 5e-4  # what a rounded value may differ from the mean of its questions
+OF_RUN = ["folder", "method", "model", "trained_on", "seed"]
+CELL = ["model", "method", "dataset", "task", "metric"]
+OF_CELL = [*CELL, "trained_on", "value", "interval", "questions", "runs", "paper", "minus_paper", "results", "numbers"]
+OF_DIFFERENCE = ["baseline", "difference", "paired_interval", "paired_questions", "left_out", "paper_difference"]
 
 
-@dataclass(frozen=True)
-class Cell:
+def compare_results(runs: Sequence[ComparedRun], notes: list[str]) -> pd.DataFrame:
     """
-    What the runs of one method have on one task by one metric.
+    A row per model, method, task and metric; what a reader has to know of them is appended to `notes`.
 
-    Args:
-        row: (model, method, dataset that the paper did not train on, or None).
-        value, interval: Fraction of 1, the mean over the runs; 95% over questions, None if nothing tells.
-        questions: How many were asked.
-        runs: (folder, seed, value) of each.
-        results: What each measured, in the same order.
-        numbers: The mean over the runs question by question, None if they left no answers.
+    | column | what it is |
+    |---|---|
+    | `model`, `method`, `dataset` | row of a printed table; the dataset where the paper did not train on it, or None |
+    | `task`, `metric`, `trained_on` | what was measured, and the task or dataset of the training |
+    | `value`, `interval` | fraction of 1, the mean over the runs; 95% over questions, or None |
+    | `questions` | how many were asked |
+    | `runs` | folder, seed and value of each |
+    | `paper`, `minus_paper` | the paper's value as a fraction of 1, and the distance from it, or None |
+    | `results` | the frame of what each run measured, as [`read_results`] returns it |
+    | `numbers` | the mean over the runs question by question, or None if they left no answers |
+    | `baseline` | GRPO, or the method of the first run; None for the baseline, and where it has no such row |
+    | `difference` | from the baseline: the mean over common questions, or that of the two values |
+    | `paired_interval`, `paired_questions`, `left_out` | 95% over common questions, how many, how many were not |
+    | `paper_difference` | the paper's |
+
+    Rows have the paper's order, then its columns'; what it does not have comes after, in the order of the runs.
     """
-
-    row: tuple[str | None, str, str | None]
-    trained_on: str | None
-    task: str
-    metric: str
-    value: float
-    interval: tuple[float, float] | None
-    questions: int
-    runs: list[tuple[str, int | None, float]]
-    results: list[Result] = field(repr=False)
-    numbers: Numbers | None = field(repr=False, default=None)
-
-    @property
-    def paper(self) -> float | None:
-        """The paper's value as a fraction of 1; None if it has none, or for another metric than the accuracy."""
-        model, method, dataset = self.row
-        of_table = None if dataset or self.metric != "accuracy" else paper.table_1(model, method, self.task)
-        return None if of_table is None else of_table / 100
+    results = _comparable(read_results(runs), notes)
+    baselines = {own.model.iloc[0]: _baseline(own.method, runs[0].method) for _, own in _by(results, "model")}
+    chosen = preferred(results, baselines)
+    rows = [_cell(own[own.index.isin(chosen)], notes) for _, own in _by(results, *CELL)]
+    rows.sort(key=lambda row: (_position(row["method"], paper.METHODS), _position(row["task"], paper.TASKS)))
+    found = {tuple(row[name] for name in CELL): row for row in rows}
+    for row in rows:
+        baseline = found.get(tuple((row | {"method": baselines[row["model"]]})[name] for name in CELL))
+        is_compared = baseline is not None and baseline is not row
+        row |= dict.fromkeys(OF_DIFFERENCE) | (_difference(row, baseline, notes) if is_compared else {})
+    return pd.DataFrame(rows, columns=[*OF_CELL, *OF_DIFFERENCE], dtype=object)
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A method less the baseline on one task: paired over questions (`paired`), or of the two values alone."""
-
-    cell: Cell
-    baseline: Cell
-    paired: Difference | None
-
-    @property
-    def value(self) -> float:
-        return self.paired.difference if self.paired else self.cell.value - self.baseline.value
-
-    @property
-    def paper(self) -> float | None:
-        ours, theirs = self.cell.paper, self.baseline.paper
-        return None if ours is None or theirs is None else ours - theirs
+def read_results(runs: Sequence[ComparedRun]) -> pd.DataFrame:
+    """A row per result that the runs have: the fields of [`~tempo_trl.runs.results.Result`] and of its run."""
+    rows = [
+        vars(result)
+        | {name: getattr(run, name) for name in OF_RUN}
+        | {"dataset": None if run.trained_on in PAPER_TRAINED_ON else run.trained_on}
+        for own in groups(runs).values()
+        for run in own
+        for result in run.results
+    ]
+    columns = dict.fromkeys([*OF_RUN, "dataset", *Result.__dataclass_fields__])
+    return pd.DataFrame(rows, columns=list(columns), dtype=object)
 
 
-def cells(runs: Sequence[ComparedRun], notes: list[str]) -> list[Cell]:
-    """All cells of the runs; what a reader has to know of them is appended to `notes`."""
-    found: dict[tuple, Cell] = {}
-    for (model, trained_on, method), own in groups(runs).items():
-        row = (model, method, _other_dataset(trained_on))
-        for task, metric in dict.fromkeys((r.task, r.metric) for run in own for r in run.results):
-            if trained_on in PAPER_TRAINED_ON and paper.TRAINED_ON.get(task, trained_on) != trained_on:
-                notes.append(f"{method} on {task} is left out: it was trained on {trained_on}, unlike that column.")
-            elif (row, task, metric) in found:
-                others = " and ".join(folder for folder, _, _ in found[row, task, metric].runs)
-                notes.append(
-                    f"{method} on {task}: that of {', '.join(str(run.folder) for run in own)} is left out, since "
-                    f"{others} has it and nothing tells whether they were trained alike. Tell them apart with --label."
-                )
-            else:
-                measured = _measured(own, runs, task, metric)
-                found[row, task, metric] = _cell(row, trained_on, task, metric, measured, notes)
-    return sorted(found.values(), key=_place)
+def _by(frame: pd.DataFrame, *columns: str):
+    return frame.groupby(list(columns), sort=False, dropna=False)
 
 
-def _other_dataset(trained_on: str | None) -> str | None:
-    """Dataset that the paper did not train on: rows of one model are compared where they have the same."""
-    return None if trained_on in PAPER_TRAINED_ON else trained_on
-
-
-def _place(cell: Cell) -> tuple[int, int]:
-    """Order of the paper's rows, then of its columns; what it does not have comes after, in the order of the runs."""
-    return _position(cell.row[1], paper.METHODS), _position(cell.task, paper.TASKS)
+def _comparable(results: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
+    """The results less those of runs that were trained for another column of the paper, or cannot be told apart."""
+    kept = {}
+    for _, own in _by(results, *CELL, "trained_on"):
+        cell, folders = own.iloc[0], ", ".join(map(str, own.folder.unique()))
+        name = f"{cell.method} on {cell.task}"
+        other = kept.get(tuple(cell[CELL]))
+        if cell.trained_on in PAPER_TRAINED_ON and paper.TRAINED_ON.get(cell.task, cell.trained_on) != cell.trained_on:
+            notes.append(f"{name} is left out: it was trained on {cell.trained_on}, unlike that column.")
+        elif other is not None:
+            notes.append(
+                f"{name}: that of {folders} is left out, since {' and '.join(map(str, other.folder.unique()))} has it "
+                "and nothing tells whether they were trained alike. Tell them apart with --label."
+            )
+        else:
+            kept[tuple(cell[CELL])] = own
+    return pd.concat(kept.values()) if kept else results.iloc[:0]
 
 
 def _position(name: str, names: Collection[str]) -> int:
     return list(names).index(name) if name in names else len(names)
 
 
-def _measured(
-    own: list[ComparedRun], runs: Sequence[ComparedRun], task: str, metric: str
-) -> list[tuple[ComparedRun, Result]]:
-    """The result of each of `own` that has one: of a decoding that those have, too, with which it is compared."""
-    row = (own[0].model, _other_dataset(own[0].trained_on))
-    peers = [run for run in runs if (run.model, _other_dataset(run.trained_on)) == row]
-    methods = [run.method for run in runs if run.model == own[0].model and run.results]
-    baseline = _baseline(sorted(methods, key=lambda method: _position(method, paper.METHODS)), runs[0].method)
-    order = preference(peers, baseline, task, metric)
-    return [(run, max(results, key=order)) for run in own if (results := run.measured(task, metric))]
+def _baseline(methods: pd.Series, first: str) -> str:
+    of_paper = [method for method in paper.METHODS if method in set(methods)]
+    return next(method for method in (BASELINE, first, *of_paper, *methods) if method in set(methods))
 
 
-def _cell(
-    row: tuple, trained_on: str | None, task: str, metric: str, measured: list[tuple[ComparedRun, Result]], notes: list
-) -> Cell:
-    results = [result for _, result in measured]
-    for run, result in measured[1:]:
-        if odd := differing(results[:1], [result]):
-            notes.append(
-                f"{measured[0][0].folder} and {run.folder} count as runs of {row[1]}, but were not measured alike on "
-                f"{task} ({metric}): {'; '.join(odd)}."
-            )
-    per_run = [numbers_by_question(run.folder, result) for run, result in measured]
-    for (run, result), numbers in zip(measured, per_run, strict=True):
-        if numbers and abs(np.mean(list(numbers.values())) - result.value) > ROUNDING:
-            mean = np.mean(list(numbers.values()))
-            notes.append(f"{run.folder}: {task} {metric} is {result.value:.4f}, the mean of its answers {mean:.4f}.")
-    numbers = mean_over_runs(per_run) if all(per_run) else None
-    if numbers is not None and len(numbers) < max(len(one) for one in per_run):
-        notes.append(f"{row[1]} on {task}: its runs have {len(numbers)} questions in common, which are compared.")
-    interval = measured[0][1].interval if len(measured) == 1 else None
-    if interval is None and numbers:
-        interval = bootstrap_interval(np.array(list(numbers.values())))
-    values = [(str(run.folder), run.seed, result.value) for run, result in measured]
-    mean = float(np.mean([value for _, _, value in values]))
-    return Cell(row, trained_on, task, metric, mean, interval, max(r.n for r in results), values, results, numbers)
+def _cell(results: pd.DataFrame, notes: list[str]) -> dict:
+    """The row of the frame that the results of some runs make, one result each."""
+    cell = results.iloc[0]
+    notes += [
+        f"{cell.folder} and {results.folder.iloc[i]} count as runs of {cell.method}, but were not measured alike on "
+        f"{cell.task} ({cell.metric}): {'; '.join(odd)}."
+        for i in range(1, len(results))
+        if (odd := differing(results[:1], results[i : i + 1]))
+    ]
+    numbers = _mean_by_question(results, notes)
+    interval = cell.interval if len(results) == 1 else None
+    if interval is None and numbers is not None:
+        interval = bootstrap_interval(numbers.to_numpy())
+    percent = None if cell.dataset or cell.metric != "accuracy" else paper.table_1(cell.model, cell.method, cell.task)
+    value, of_paper = float(np.mean(results.value)), None if percent is None else percent / 100
+    return {
+        **cell[[*CELL, "trained_on"]],
+        "value": value,
+        "interval": interval,
+        "questions": max(results.n),
+        "runs": results[["folder", "seed", "value"]].to_dict("records"),
+        "paper": of_paper,
+        "minus_paper": None if of_paper is None else value - of_paper,
+        "results": results,
+        "numbers": numbers,
+    }
 
 
-def gaps(found: Sequence[Cell], first: str, notes: list[str]) -> list[Gap]:
-    """Each cell less that of the baseline by the same model, task and metric: GRPO, or the method of the first run."""
-    result = []
-    models = dict.fromkeys(cell.row[0] for cell in found)
-    baselines = {model: _baseline([cell.row[1] for cell in found if cell.row[0] == model], first) for model in models}
-    of = {(cell.row, cell.task, cell.metric): cell for cell in found}
-    for cell in found:
-        model, method, dataset = cell.row
-        baseline = of.get(((model, baselines[model], dataset), cell.task, cell.metric))
-        if baseline and method != baselines[model]:
-            result.append(_gap(cell, baseline, notes))
-    return result
+def _mean_by_question(results: pd.DataFrame, notes: list[str]) -> pd.Series | None:
+    """Mean over the runs on the questions that all of them have; None without answers, or without such questions."""
+    per_run = [numbers_by_question(run.folder, run) for run in results.itertuples()]
+    for run, numbers in zip(results.itertuples(), per_run, strict=True):
+        if numbers is not None and abs(numbers.mean() - run.value) > ROUNDING:
+            of_answers = f"the mean of its answers {numbers.mean():.4f}"
+            notes.append(f"{run.folder}: {run.task} {run.metric} is {run.value:.4f}, {of_answers}.")
+    if any(numbers is None for numbers in per_run):
+        return None
+    common = pd.concat(per_run, axis=1, join="inner").mean(axis=1)
+    if len(common) < max(map(len, per_run)):
+        cell = results.iloc[0]
+        notes.append(
+            f"{cell.method} on {cell.task}: its runs have {len(common)} questions in common, which are compared."
+        )
+    return common if len(common) else None
 
 
-def _baseline(methods: list[str], first: str) -> str:
-    return next(method for method in (BASELINE, first, *methods) if method in methods)
-
-
-def _gap(cell: Cell, baseline: Cell, notes: list[str]) -> Gap:
-    names = f"{cell.row[1]} and {baseline.row[1]} on {cell.task} ({cell.metric})"
-    if odd := differing(cell.results, baseline.results):
+def _difference(cell: dict, baseline: dict, notes: list[str]) -> dict:
+    """A row less the baseline's: paired over questions, or of the two values alone."""
+    names = f"{cell['method']} and {baseline['method']} on {cell['task']} ({cell['metric']})"
+    if odd := differing(cell["results"], baseline["results"]):
         notes.append(f"{names} were not measured alike: {'; '.join(odd)}.")
-    if not (cell.numbers and baseline.numbers):
-        return Gap(cell, baseline, None)
-    paired = difference(cell.numbers, baseline.numbers)
-    if paired is None:
+    both = [row["paper"] for row in (cell, baseline)]
+    found = {
+        "baseline": baseline["method"],
+        "difference": cell["value"] - baseline["value"],
+        "paper_difference": None if None in both else both[0] - both[1],
+    }
+    numbers = [row["numbers"] for row in (cell, baseline)]
+    if any(each is None for each in numbers):
+        return found
+    pairs = pd.concat(numbers, axis=1, join="inner")
+    if pairs.empty:
         notes.append(
             f"{names} have no question in common (row, source and hash of the prompt): their difference has no "
             "interval, and says little. Evaluate both with the same rows and the same prompts."
         )
-    elif any(paired.left_out):
+        return found
+    left_out = [len(each) - len(pairs) for each in numbers]
+    if any(left_out):
         notes.append(
-            f"{names}: the difference is over the {paired.questions} questions that both have; {paired.left_out[0]} "
-            f"and {paired.left_out[1]} others were asked in other words, or of one alone."
+            f"{names}: the difference is over the {len(pairs)} questions that both have; {left_out[0]} and "
+            f"{left_out[1]} others were asked in other words, or of one alone."
         )
-    return Gap(cell, baseline, paired)
+    difference, *interval = paired_difference(*pairs.to_numpy().T)
+    paired = {"paired_interval": interval, "paired_questions": len(pairs), "left_out": left_out}
+    return found | {"difference": difference} | paired

@@ -8,6 +8,7 @@ from scipy import stats
 
 from tempo_trl.demo.recipe import UPDATES_PER_GENERATION
 from tempo_trl.runs.log import training_log
+from tempo_trl.runs.statistics import student_interval
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,8 @@ def difference(ours: list[Curve], baseline: list[Curve], n: int) -> tuple[float,
     """
     pairs = np.array([(a.accuracy[-1], b.accuracy[-1]) for a, b in zip(ours, baseline, strict=True)])
     differences = pairs[:, 0] - pairs[:, 1]
-    mean = differences.mean()
-    if len(differences) > 1:
-        half = stats.t.ppf(0.975, len(differences) - 1) * stats.sem(differences)
-    else:
+    mean, low, high = student_interval(differences)
+    if len(differences) == 1:
         half = stats.norm.ppf(0.975) * np.sqrt((pairs * (1 - pairs)).sum() / n)
-    return float(mean), float(mean - half), float(mean + half)
+        low, high = mean - half, mean + half
+    return float(mean), float(low), float(high)

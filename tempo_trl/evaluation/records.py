@@ -10,7 +10,7 @@ import json
 import os
 from pathlib import Path
 
-from tempo_trl.runs.record import write_atomically
+from tempo_trl.runs.files import write_atomically
 
 STATE = "state"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from tempo_trl.evaluation.records import Record, records_of
-from tempo_trl.runs.record import write_atomically
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.statistics import avg_at_n, bootstrap_interval, maj_at_n, pass_at_k
 
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from tempo_trl.hub.card import model_card
-from tempo_trl.runs.log import curves, training_log
+from tempo_trl.runs.curves import curves_png
+from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.results import eval_results_files, read_results
 
@@ -54,7 +55,7 @@ def generated(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
     """Card, curves, picture of a tree if there is one, and results as the Hub wants them."""
     record, results = read_record(run_dir), read_results(run_dir)
     pictures: dict[str, Path | bytes] = {}
-    drawn = curves(training_log(run_dir))
+    drawn = curves_png(training_log(run_dir))
     if drawn:
         pictures[CURVES] = drawn
     tree = next((path for path in TREES if (run_dir / path).is_file()), None)

@@ -13,7 +13,7 @@ from tempo_trl.hub.access import prepare_repo
 from tempo_trl.hub.contents import generated
 from tempo_trl.hub.patience import may_pass
 from tempo_trl.hub.publish import publish
-from tempo_trl.runs.record import write_atomically
+from tempo_trl.runs.files import write_atomically
 
 
 class OurCard(TrainerCallback):

@@ -8,15 +8,15 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
-from tempo_trl.compare.curves import Curve, band, read_curve
 from tempo_trl.report import sentences, word_cloud
 from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.embed import embed_groups, script_json
 from tempo_trl.report.group import Group, reward_range
 from tempo_trl.report.token_text import label_of, one_line
+from tempo_trl.runs.curves import Curve, band, read_curve
+from tempo_trl.runs.statistics import student_interval
 from tempo_trl.version import __version__
 
 SCRIPTS = ("page.js", "tree.js", "credit.js", "charts.js")
@@ -147,10 +147,8 @@ def _token(token: NamedTuple, summary: CreditSummary) -> dict:
 
 def first_branch_bar(k: int, rewards: list[float]) -> dict:
     """Mean reward of the groups that part into k at first, with Student's interval over them."""
-    mean, low, high = float(np.mean(rewards)), None, None
-    if len(rewards) > 2:
-        half = stats.t.ppf(0.975, len(rewards) - 1) * stats.sem(rewards)
-        low, high = mean - half, mean + half
+    mean, *interval = map(float, student_interval(rewards))
+    low, high = interval if len(rewards) > 2 else (None, None)
     return {"k": k, "groups": len(rewards), "mean": mean, "low": low, "high": high}
 
 

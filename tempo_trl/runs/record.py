@@ -1,7 +1,6 @@
 """How a run was made: its record, `OUTPUT_DIR/tempo/run.json`, and its recipe beside it."""
 
 import json
-import os
 import platform
 import reprlib
 import subprocess
@@ -10,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, without_secrets
 from tempo_trl.version import __version__, package_versions
 
@@ -169,11 +169,3 @@ def _require_mappings(record, path: Path) -> None:
                 f"{path} is no record of a run: expected a mapping as {name}, got {reprlib.repr(part)}. Train again, "
                 "or restore it."
             )
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all, whatever happens meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"_{path.name}.partial")  # pushes pass over what begins with an underscore
-    partial.write_bytes(content.encode() if isinstance(content, str) else content)
-    os.replace(partial, path)

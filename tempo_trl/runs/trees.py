@@ -22,8 +22,7 @@ The file's metadata holds `tempo_trl` (version), `schema` (1), `num_generations`
 table of methods; files of earlier versions, which lack it, are TEMPO's) and `credit` (the label of its credit).
 """
 
-import contextlib
-import os
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.version import __version__
 
 FOLDER = "tempo"
@@ -70,14 +70,9 @@ def write_trees(path: Path, rows: Sequence[dict], metadata: dict[str, str]) -> N
     """
     metadata = {"tempo_trl": __version__, "schema": "1"} | metadata
     table = pa.Table.from_pylist(list(rows), SCHEMA.with_metadata(metadata))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        pq.write_table(table, half, compression="zstd")
-        os.replace(half, path)
-    finally:
-        with contextlib.suppress(OSError):
-            half.unlink(missing_ok=True)
+    content = io.BytesIO()
+    pq.write_table(table, content, compression="zstd")
+    write_atomically(path, content.getvalue())
 
 
 def recorded_steps(run_dir: str | Path, mode: str = "train") -> list[int]:

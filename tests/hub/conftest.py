@@ -9,7 +9,8 @@ import pytest
 from huggingface_hub import close_session, constants, hf_api
 
 from tempo_trl.hub import patience
-from tempo_trl.runs.record import FOLDER, RECIPE, RECORD, write_atomically
+from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.record import FOLDER, RECIPE, RECORD
 
 from .server import LocalHub, User
 

@@ -10,8 +10,8 @@ from huggingface_hub import ModelCard
 from tempo_trl.hub.card import commands, without_flags
 from tempo_trl.hub.contents import CURVES, contents, generated
 from tempo_trl.launch.plan import launch_arguments
-from tempo_trl.runs.log import curves, training_log
-from tempo_trl.runs.record import write_atomically
+from tempo_trl.runs.curves import curves_png
+from tempo_trl.runs.files import write_atomically
 
 from .conftest import LOG, RECORD_OF_A_RUN, RESULT
 
@@ -142,37 +142,14 @@ def test_curves_are_those_that_were_logged_the_same_bytes_every_time(tmp_path):
     drawn = generated(run(tmp_path), "me/tiny")[CURVES]
     assert drawn.startswith(PNG)
     assert drawn == generated(tmp_path, "me/tiny")[CURVES]
-    assert curves([{"step": 1, "reward": 0.5}]).startswith(PNG)
-    assert curves([{"step": 1, "loss": 0.5}]) is None
+    assert curves_png([{"step": 1, "reward": 0.5}]).startswith(PNG)
+    assert curves_png([{"step": 1, "loss": 0.5}]) is None
 
 
 def test_without_a_log_there_are_no_curves_and_the_card_names_none(tmp_path):
     made = generated(run(tmp_path, log=None), "me/tiny")
     assert CURVES not in made
     assert "curves" not in made["README.md"].decode()
-
-
-def test_the_log_of_a_run_that_has_not_ended_is_that_of_its_last_checkpoint(tmp_path):
-    for step in (9, 10):
-        state = {"log_history": [{"step": step, "reward": 0.5}]}
-        write_atomically(tmp_path / f"checkpoint-{step}/trainer_state.json", json.dumps(state))
-    assert training_log(tmp_path) == [{"step": 10, "reward": 0.5}]
-
-
-@pytest.mark.parametrize(
-    ("state", "got"),
-    [
-        ("[]", r"got \[\]"),
-        ("{}", "got log_history None"),
-        ('{"log_history": {"step": 1}}', "got log_history {'step': 1}"),
-        ('{"log_history": [1]}', r"got log_history \[1\]"),
-        (b"\xff", "UnicodeDecodeError"),
-    ],
-)
-def test_a_log_of_another_form_than_trainers_is_reported(state, got, tmp_path):
-    write_atomically(tmp_path / "trainer_state.json", state)
-    with pytest.raises(ValueError, match=f"trainer_state.json is not what Trainer writes.*{got}"):
-        training_log(tmp_path)
 
 
 def test_the_picture_of_a_tree_is_shown_if_there_is_one(tmp_path):

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.train import main
-from tempo_trl.runs.record import write_atomically
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.redaction import HIDDEN
 
 from .conftest import TOKEN, environment

@@ -5,8 +5,8 @@ import pytest
 from .cases import CASES, grows_trees
 from .summary import differences, versions
 
-# The table of completions shows what trains: of GRPO-lambda advantages after the clamp and the weights, which it showed
-# before them. What enters the loss is compared under "advantages".
+# The table of completions shows what trains: GRPO-lambda's advantages after the clamp and the weights; it showed
+# those before them. What enters the loss is compared under "advantages".
 SHOWN_ANEW = {"grpo_lambda": "table/advantage"}
 
 

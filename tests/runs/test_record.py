@@ -12,11 +12,12 @@ from trl import GRPOTrainer
 import tempo_trl
 from tempo_trl import TEMPOConfig
 from tempo_trl.methods.tempo import TEMPOTrainer
-from tempo_trl.runs import record as provenance
-from tempo_trl.runs.record import commit_of, read_record, record_run, write_atomically
+from tempo_trl.runs import files
+from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.record import commit_of, read_record, record_run
 from tempo_trl.runs.redaction import HIDDEN, hide, move_token_to_environment, without_secrets
 
-from .conftest import TOKEN
+from ..hub.conftest import TOKEN
 
 
 def trainer(folder, main_process: bool = True, **settings) -> SimpleNamespace:
@@ -123,10 +124,11 @@ def test_a_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(provenance.os, "replace", fail)
+    monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(OSError, match="full"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def git(folder, *arguments: str) -> str:

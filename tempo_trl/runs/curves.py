@@ -1,0 +1,98 @@
+"""Learning curves of runs: read from the log that Trainer keeps, averaged over seeds, drawn for a model card."""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tempo_trl.methods import METHODS
+from tempo_trl.runs.statistics import student_interval
+
+PANELS = {
+    "reward": "mean reward",
+    "eval_reward": "mean reward, evaluation",
+    "tempo/td_share": "share of TD credit",
+    "completions/mean_length": "mean length, tokens",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """
+    One metric of one run.
+
+    Args:
+        steps, tokens, seconds (`np.ndarray` of shape `(points,)`):
+            Optimizer steps, tokens of the prompts and completions that were sampled, and seconds of training steps
+            (sampling is in them, evaluation and saving are not) until each point; NaN where the log has none.
+        value (`np.ndarray` of shape `(points,)`):
+            The metric.
+    """
+
+    steps: np.ndarray
+    tokens: np.ndarray
+    seconds: np.ndarray
+    value: np.ndarray
+
+
+def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
+    """
+    The curve of `metric` in Trainer's `log_history`; None if it was not logged.
+
+    TRL logs `num_tokens` as a running total, when it samples, and `step_time` as the mean over the steps since the
+    entry before.
+    """
+    points, tokens, seconds, last = {}, float("nan"), 0.0, 0
+    for entry in log:
+        step = entry.get("step", last)
+        tokens = entry.get("num_tokens") or tokens
+        if "reward" in entry or "step_time" in entry:
+            seconds += (entry.get("step_time") or float("nan")) * (step - last)
+            last = step
+        if entry.get(metric) is not None:
+            points.setdefault(step, (step, tokens if step else 0.0, seconds, entry[metric]))  # not what ends a run
+    return Curve(*np.array(list(points.values()), dtype=float).T) if points else None
+
+
+def band(curves: Sequence[Curve], confidence: float = 0.95) -> tuple[Curve, np.ndarray, np.ndarray]:
+    """
+    Mean over runs at each step, and Student's interval of that mean over them.
+
+    Curves are interpolated to the union of their steps, between the last beginning and the first end: where only some
+    runs have points, a mean would jump. The band of one run is NaN.
+
+    Returns:
+        `(mean, low, high)`, of shape `(points,)`.
+    """
+    begin, end = max(c.steps[0] for c in curves), min(c.steps[-1] for c in curves)
+    grid = np.unique(np.concatenate([c.steps for c in curves]))
+    grid = grid[(grid >= begin) & (grid <= end)]
+    if not len(grid):  # one run ended before the other's first point
+        grid = np.array([end])
+    tokens, seconds, values = (
+        np.array([np.interp(grid, c.steps, getattr(c, name)) for c in curves])
+        for name in ("tokens", "seconds", "value")
+    )
+    mean, low, high = student_interval(values, confidence)
+    return Curve(grid, tokens.mean(axis=0), seconds.mean(axis=0), mean), low, high
+
+
+def curves_png(log: list[dict]) -> bytes | None:
+    """PNG of what `PANELS` names against steps; what was not logged is left out, and None is returned without any."""
+    from matplotlib.figure import Figure
+
+    found = {title: curve for metric, title in PANELS.items() if (curve := read_curve(log, metric))}
+    if not found:
+        return None
+    figure = Figure(figsize=(3.2 * len(found), 2.6), layout="constrained")
+    for axes, (title, curve) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+        marker = "." if len(curve.steps) < 20 else ""
+        axes.plot(curve.steps, curve.value, color=METHODS["tempo"].colour, linewidth=1.5, marker=marker)
+        axes.set(title=title, xlabel="step")
+        axes.title.set_fontsize("medium")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    image = io.BytesIO()
+    figure.savefig(image, dpi=120, format="png", metadata={"Software": None})  # the same bytes every time
+    return image.getvalue()

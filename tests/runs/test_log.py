@@ -1,0 +1,31 @@
+"""The log of a run, as Trainer leaves it."""
+
+import json
+
+import pytest
+
+from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.log import training_log
+
+
+def test_the_log_of_a_run_that_has_not_ended_is_that_of_its_last_checkpoint(tmp_path):
+    for step in (9, 10):
+        state = {"log_history": [{"step": step, "reward": 0.5}]}
+        write_atomically(tmp_path / f"checkpoint-{step}/trainer_state.json", json.dumps(state))
+    assert training_log(tmp_path) == [{"step": 10, "reward": 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("state", "got"),
+    [
+        ("[]", r"got \[\]"),
+        ("{}", "got log_history None"),
+        ('{"log_history": {"step": 1}}', "got log_history {'step': 1}"),
+        ('{"log_history": [1]}', r"got log_history \[1\]"),
+        (b"\xff", "UnicodeDecodeError"),
+    ],
+)
+def test_a_log_of_another_form_than_trainers_is_reported(state, got, tmp_path):
+    write_atomically(tmp_path / "trainer_state.json", state)
+    with pytest.raises(ValueError, match=f"trainer_state.json is not what Trainer writes.*{got}"):
+        training_log(tmp_path)
