@@ -95,8 +95,8 @@ class BaseTrainer(GRPOTrainer):
         return tokenized
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        patience = self.args.ddp_timeout / 2
-        with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
+        seconds = self.args.ddp_timeout / 2
+        with faults.watch_rewards(seconds, self.accelerator.process_index, self.reward_func_names):
             return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
