@@ -1,10 +1,12 @@
 """What the ranks tell each other about a batch's credit, so that all of them go on or stop together."""
 
-from typing import Any, NamedTuple
+import pickle
+from typing import NamedTuple
 
 from accelerate.utils import gather_object
 
 from tempo_trl.credit.prefix_covariance import PairStatistics
+from tempo_trl.trainers.batch import Credit
 
 
 class RankReport(NamedTuple):
@@ -14,14 +16,22 @@ class RankReport(NamedTuple):
     Args:
         failure: Message of a credit function that failed on this rank, and whether what it returned was wrong.
         metrics: (numerator, denominator) by name, to be summed over ranks.
-        statistics: What a method with a memory learns from.
+        statistics: What a method with a memory learns from, pickled: what cannot be is an error on this rank alone.
         pairs: What the covariance of prefixes learns from.
+        drops_tokens: Whether tokens leave the loss, which all ranks then count again.
     """
 
-    failure: tuple[str, bool] | None
-    metrics: dict[str, tuple[float, float]]
-    statistics: Any
-    pairs: PairStatistics | None
+    failure: tuple[str, bool] | None = None
+    metrics: dict[str, tuple[float, float]] = {}
+    statistics: bytes = b""
+    pairs: PairStatistics | None = None
+    drops_tokens: bool = False
+
+    @classmethod
+    def of(cls, credit: Credit, pairs: PairStatistics | None) -> "RankReport":
+        """That of a rank whose credit is there."""
+        metrics = {str(name): (float(total), float(count)) for name, (total, count) in credit.metrics.items()}
+        return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None)
 
 
 def failure_of(error: Exception, name: str, rank: int) -> tuple[str, bool]:
@@ -53,6 +63,6 @@ def summed_metrics(reports: list[RankReport]) -> dict[str, float]:
     for report in reports:
         for name, (numerator, denominator) in report.metrics.items():
             total = sums.setdefault(name, [0.0, 0.0])
-            total[0] += float(numerator)
-            total[1] += float(denominator)
+            total[0] += numerator
+            total[1] += denominator
     return {name: numerator / denominator for name, (numerator, denominator) in sums.items() if denominator}

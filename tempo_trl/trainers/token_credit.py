@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,6 +150,8 @@ class TokenCreditTrainer(BaseTrainer):
         """Name of the credit function, for messages and records."""
         function = self.credit_func
         function = getattr(function, "func", function)  # of a functools.partial
+        if function is None:  # of a method whose credit is no function of a batch alone
+            return type(self).__name__
         return getattr(function, "__qualname__", type(function).__name__)
 
     # Credit: when a batch has been sampled and scored
@@ -179,13 +182,15 @@ class TokenCreditTrainer(BaseTrainer):
         place = Place.of(self.accelerator.process_index, len(output["completion_ids"]), size)
         batch = batch_of(self, inputs, output, calls, place)
         credit, cause = None, None
+        pairs = batch.pairs if batch.training else None
         try:
             credit = self._own_credit(batch, place, output)
+            report = RankReport.of(credit, pairs)
         except Exception as error:  # of whatever kind: other ranks are told, or they would wait for ever
             cause = error
-        report = self._report(batch, credit, cause)
+            report = RankReport(failure_of(error, self.credit_name, self.accelerator.process_index))
         reports = gather_reports(report, cause)
-        self._use(output, credit)
+        self._use(output, credit, any(report.drops_tokens for report in reports))
         self._learn(reports)
         self._log_credit(batch, place, credit, output, reports)
         if due:
@@ -199,13 +204,8 @@ class TokenCreditTrainer(BaseTrainer):
         """The credit of this rank's rows."""
         return checked(self.credit_func(batch), batch).rows(place.own, output["completion_ids"].shape[1])
 
-    def _report(self, batch: Batch, credit: Credit | None, cause: Exception | None) -> RankReport:
-        if cause is not None:
-            return RankReport(failure_of(cause, self.credit_name, self.accelerator.process_index), {}, None, None)
-        return RankReport(None, credit.metrics, credit.statistics, batch.pairs if batch.training else None)
-
-    def _use(self, output: dict, credit: Credit) -> None:
-        """Train on the advantages; keep the scalar ones as the outcome. Tokens may leave the loss."""
+    def _use(self, output: dict, credit: Credit, recount: bool) -> None:
+        """Train on the advantages; keep the scalar ones as the outcome. Tokens may leave the loss, on any rank."""
         if credit.advantages.ndim == 2:
             output["outcome_advantages"] = output["advantages"]
         output["advantages"] = credit.advantages.to(output["advantages"].device)
@@ -213,6 +213,7 @@ class TokenCreditTrainer(BaseTrainer):
             mask = output["completion_mask"]
             kept = credit.loss_mask.to(mask.device, mask.dtype)
             output["tool_mask"] = output.get("tool_mask", torch.ones_like(mask)) * kept
+        if recount:
             output["num_items_in_batch"] = self.accelerator.gather(loss_mask(output).sum()).sum()
 
     def _learn(self, reports: list[RankReport]) -> None:
@@ -221,7 +222,7 @@ class TokenCreditTrainer(BaseTrainer):
             return
         self.prefix_covariance.update(sum((report.pairs for report in reports), PairStatistics()))
         if hasattr(self.credit_func, "update"):
-            self.credit_func.update([report.statistics for report in reports])
+            self.credit_func.update([pickle.loads(report.statistics) for report in reports])
         for name, value in self._learned_metrics().items():
             self._metrics["train"][name].append(value)
 

@@ -67,12 +67,22 @@ def test_a_credit_function_that_fails_is_named_with_what_was_expected(function, 
         run(tiny_model, tmp_path, function, reward_funcs=share_of_threes)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("raises", "RuntimeError"), ("infinite", "ValueError")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("raises", "RuntimeError"), ("infinite", "ValueError"), ("cannot_be_sent", "RuntimeError")]
+)
 def test_a_function_that_fails_on_one_rank_ends_the_run_on_all(name, kind, tiny_model, tmp_path):
     ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, name)
     assert ranks[0]["error"] == ranks[1]["error"]
     assert ranks[0]["error"][0] == kind
     assert name in ranks[0]["error"][1]
+
+
+def test_tokens_that_leave_the_loss_on_one_rank_are_counted_on_all(tiny_model, tmp_path):
+    name = "drops_a_token_on_one_rank"
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, name)
+    assert ranks[0]["error"] is None
+    for parameter, value in ranks[0]["weights"].items():
+        assert torch.equal(value, ranks[1]["weights"][parameter])
 
 
 def test_a_checkpoint_from_before_the_failure_resumes(tiny_model, tmp_path):
