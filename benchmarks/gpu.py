@@ -87,12 +87,13 @@ class PairedTrainer(TimedTrainer):
         self.batches: list[Batch] = []
         self.ours_after: list[float] = []
 
-    def _outcome(self, advantages):
-        wait_for(advantages.device)  # what is still queued is TRL's
-        _, completion_ids, rewards_per_func = self._scored
-        lengths = torch.tensor([len(ids) for ids in completion_ids], device=advantages.device)
-        self.scored = lengths, rewards_per_func[:, 0]
-        return super()._outcome(advantages)
+    def _assign_credit(self, inputs, output, calls, due):
+        device = output["advantages"].device
+        wait_for(device)  # what is still queued is TRL's
+        scored = calls["_calculate_rewards"]
+        lengths = torch.tensor([len(ids) for ids in scored.arguments[-1]], device=device)
+        self.scored = lengths, scored.result[:, 0]
+        super()._assign_credit(inputs, output, calls, due)
 
     def _generate_and_score_completions(self, inputs):
         if self.state.global_step % 2:

@@ -33,10 +33,10 @@ class TimedTrainer(TEMPOTrainer):
         super().__init__(*args, **kwargs)
         self.ours = 0.0
 
-    def _outcome(self, advantages):  # the first thing we do after TRL has scored the batch
+    def _assign_credit(self, *scored):  # the first thing we do after TRL has scored the batch
         self.accelerator.wait_for_everyone()  # a rank that samples for longer is waited for in any case
         self.began = time.perf_counter()
-        return super()._outcome(advantages)
+        super()._assign_credit(*scored)
 
     def _generate_and_score_completions(self, inputs):
         output = super()._generate_and_score_completions(inputs)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from benchmarks.estimators.estimators import Credit
 from benchmarks.estimators.rollouts import Sample
@@ -191,7 +191,7 @@ def spearman(ours: np.ndarray, true: np.ndarray) -> float:
 
     Equal credit that differs by a rounding error is a tie.
     """
-    ranks = [rankdata(np.round(x, 6)) for x in (ours, true)]
-    ranks = [rank - rank.mean() for rank in ranks]
-    lengths = np.sqrt(np.prod([np.square(rank).sum() for rank in ranks]))
-    return float(ranks[0] @ ranks[1] / lengths) if lengths > 0 else float("nan")
+    ours, true = np.round(ours, 6), np.round(true, 6)
+    if min(len(np.unique(ours)), len(np.unique(true))) < 2:
+        return float("nan")
+    return float(spearmanr(ours, true).statistic)

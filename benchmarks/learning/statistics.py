@@ -4,7 +4,7 @@ Seeds are the unit that varies, so intervals resample seeds. Every interval is a
 seeds make a coarse one; a single seed makes none, and its ends are NaN.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,25 +21,25 @@ def iqm(values: np.ndarray, axis: int = 0) -> np.ndarray:
     return stats.trim_mean(np.asarray(values, dtype=float), 0.25, axis=axis)
 
 
-def interval(values: np.ndarray, statistic=iqm) -> tuple[np.ndarray, np.ndarray]:
+def interval(*samples: np.ndarray, statistic: Callable[..., np.ndarray] = iqm) -> tuple[np.ndarray, np.ndarray]:
     """
     Interval of a statistic over seeds.
 
     Args:
-        values (`np.ndarray` of shape `(seeds, ...)`):
-            A number a seed, or a curve. Rows stay whole: a curve's points are resampled together.
+        samples (`np.ndarray` of shape `(seeds, ...)`):
+            A number a seed, or a curve. Several samples are paired: a resampled seed is taken from all of them.
         statistic (`Callable`, *optional*):
-            Of `(values, axis)`.
+            Of `(*samples, axis)`.
 
     Returns:
         `(low, high)`, each of the shape of the statistic; NaN where there is one seed.
     """
-    values = np.asarray(values, dtype=float)
-    if len(values) < 2:
-        return (np.full(np.shape(statistic(values, axis=0)), np.nan),) * 2
-    draws = np.random.default_rng(SEED).integers(len(values), size=(RESAMPLES, len(values)))
-    resampled = statistic(values[draws], axis=1)  # (RESAMPLES, ...)
-    return tuple(np.quantile(resampled, [0.025, 0.975], axis=0))
+    samples = tuple(np.asarray(sample, dtype=float) for sample in samples)
+    if len(samples[0]) < 2:
+        return (np.full(samples[0].shape[1:], np.nan),) * 2
+    rng = np.random.default_rng(SEED)
+    options = {"n_resamples": RESAMPLES, "paired": len(samples) > 1, "method": "percentile", "random_state": rng}
+    return tuple(stats.bootstrap(samples, statistic, axis=0, **options).confidence_interval)
 
 
 def mean_accuracy(curve: TokenCurve, tokens: float) -> float:
@@ -113,12 +113,10 @@ def ratio_to(
     late, base_late = counts[0] < counts[2], counts[1] < counts[2]
     if late and base_late:
         return Ratio(None, None, None, "?", *counts)
-    pairs = np.stack(
-        [np.where(at, runs[:, 0], runs[:, 1]) for at, runs in zip(arrived, (ours, theirs), strict=True)], axis=-1
-    )
-    low, high = interval(pairs, _ratio_of_iqms)
+    times = [np.where(at, runs[:, 0], runs[:, 1]) for at, runs in zip(arrived, (ours, theirs), strict=True)]
+    low, high = interval(*times, statistic=_ratio_of_iqms)
     sign = ">" if late else "<" if base_late else "="
-    return Ratio(float(_ratio_of_iqms(pairs, 0)), float(low), float(high), sign, *counts)
+    return Ratio(float(_ratio_of_iqms(*times, axis=0)), float(low), float(high), sign, *counts)
 
 
 def _arrival(curve: TokenCurve, level: float, tokens: float, unit: str) -> tuple[float, float]:
@@ -130,6 +128,5 @@ def _arrival(curve: TokenCurve, level: float, tokens: float, unit: str) -> tuple
     return (np.nan if reached is None or reached > end else max(reached, least)), end
 
 
-def _ratio_of_iqms(pairs: np.ndarray, axis: int) -> np.ndarray:
-    means = iqm(pairs, axis)
-    return means[..., 0] / means[..., 1]
+def _ratio_of_iqms(ours: np.ndarray, theirs: np.ndarray, axis: int) -> np.ndarray:
+    return iqm(ours, axis) / iqm(theirs, axis)
