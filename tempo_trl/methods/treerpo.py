@@ -44,10 +44,10 @@ def sibling_credit(
     tree = branches(batch.grown, batch.completion_ids.shape[1])
     advantages = sibling_advantages(tree.segment, tree.parent, tree.leaf, batch.rewards, average=average, scale=scale)
     credit = with_forced_tokens(Credit(advantages), batch, forced_tokens)
-    if shared_tokens == "once":
-        mask = batch.loss_mask if credit.loss_mask is None else batch.loss_mask & credit.loss_mask
-        credit = replace(credit, loss_mask=count_once(tree.segment, mask))
     mask = batch.loss_mask if credit.loss_mask is None else batch.loss_mask & credit.loss_mask
+    if shared_tokens == "once":
+        mask = count_once(tree.segment, mask)
+        credit = replace(credit, loss_mask=mask)
     silent = ((credit.advantages == 0) & mask).sum().item()
     return replace(credit, metrics={"treerpo/silent_tokens": (silent, mask.sum().item())})
 

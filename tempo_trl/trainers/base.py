@@ -10,10 +10,10 @@ from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import explain_a_silent_server, wait_for_server
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
-from tempo_trl.tree_forward import TreePass
+from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
 
 
-class BaseTrainer(GRPOTrainer):
+class BaseTrainer(OnTree, GRPOTrainer):
     """
     [`~trl.GRPOTrainer`] that refuses early what cannot train, survives a full disk, names a reward function that hangs
     and a vLLM server that is gone, computes on the prefix tree where asked to, and resumes with the prompts that the
@@ -66,10 +66,6 @@ class BaseTrainer(GRPOTrainer):
         """The rollout of a method whose completions are grown as trees; None where TRL samples them."""
         return None
 
-    def _tree_obstacle(self) -> str | None:
-        """Why this method cannot compute on the prefix tree, if it cannot."""
-        return None
-
     def _get_train_sampler(self, dataset=None):
         checks.refuse_less_than_a_generation(self)
         # The epoch counts in fractions: 1.9999999 is two whole ones.
@@ -98,17 +94,6 @@ class BaseTrainer(GRPOTrainer):
         seconds = self.args.ddp_timeout / 2
         with faults.watch_rewards(seconds, self.accelerator.process_index, self.reward_func_names):
             return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
-
-    def _prepare_inputs(self, generation_batch):
-        before = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
-        if self._buffered_inputs is before:
-            return inputs
-        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A disk that refuses the table does not end a run."""

@@ -220,7 +220,28 @@ def _has_images(arguments: dict) -> bool:
     return any(value is not None and name not in OF_TEXT for name, value in arguments.items())
 
 
-class TreeForward:
+class OnTree:
+    """The two methods of [`~trl.GRPOTrainer`] that a trainer with a `tree_pass` leaves to it."""
+
+    tree_pass: TreePass
+
+    def _tree_obstacle(self) -> str | None:
+        """A reason of the trainer's own why it cannot compute on the tree, if it has one."""
+        return None
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+
+    def _prepare_inputs(self, generation_batch):
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+
+
+class TreeForward(OnTree):
     """
     [`TreePass`] in a trainer of yours. It goes before [`~trl.GRPOTrainer`] among the bases of the trainer, and
     [`~tempo_trl.tree_forward.config.TreeForwardFields`] before [`~trl.GRPOConfig`]:
@@ -238,25 +259,10 @@ class TreeForward:
         super().__init__(*args, **kwargs)
         self.tree_pass = TreePass(self, self._tree_obstacle())
 
-    def _tree_obstacle(self) -> str | None:
-        """A reason of the subclass's own why it cannot compute on the tree, if it has one."""
-        return None
-
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
-
     def _generate_and_score_completions(self, inputs):
         output = super()._generate_and_score_completions(inputs)
         self.tree_pass.number_rows(output)
         return output
-
-    def _prepare_inputs(self, generation_batch):
-        before = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
-        if self._buffered_inputs is before:
-            return inputs
-        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def log(self, logs, start_time=None):
         """Log metrics as TRL does, with `tempo/packing_ratio` and `tempo/tree_pass_seconds` over all ranks."""
