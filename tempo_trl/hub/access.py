@@ -4,7 +4,7 @@ from huggingface_hub import HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from tempo_trl.hub.retry import retried
+from tempo_trl.hub.patience import persist
 
 LOGIN = "log in by `hf auth login`, or set HF_TOKEN to a token with the right to write"
 
@@ -34,7 +34,7 @@ def prepare_repo(api: HfApi, repo: str, private: bool | None = None) -> None:
     elif private and not info.private:
         raise ValueError(f"{repo} is public, and --private was asked for: make it private in its settings on the Hub.")
     try:
-        retried(lambda: api.auth_check(repo, write=True))
+        persist(lambda: api.auth_check(repo, write=True))
     except HfHubHTTPError as error:
         raise ValueError(_no_right(repo, user["name"], error)) from error
 
@@ -54,7 +54,7 @@ def _user(api: HfApi) -> dict:
     if get_token() is None:
         raise ValueError(f"no token for {api.endpoint}: {LOGIN}.")
     try:
-        user = retried(api.whoami)
+        user = persist(api.whoami)
     except OfflineModeIsEnabled as error:
         raise ValueError("HF_HUB_OFFLINE is set: unset it to publish.") from error
     except HfHubHTTPError as error:
@@ -68,7 +68,7 @@ def _user(api: HfApi) -> dict:
 
 def _info(api: HfApi, repo: str, repo_type: str):
     try:
-        return retried(lambda: api.repo_info(repo, repo_type=repo_type))
+        return persist(lambda: api.repo_info(repo, repo_type=repo_type))
     except RepositoryNotFoundError:
         return None
 
@@ -88,7 +88,7 @@ def _check_new(api: HfApi, repo: str, user: dict) -> None:
 
 def _create(api: HfApi, repo: str, private: bool | None, user: str) -> None:
     try:
-        retried(lambda: api.create_repo(repo, private=private, exist_ok=True))
+        persist(lambda: api.create_repo(repo, private=private, exist_ok=True))
     except HfHubHTTPError as error:
         if error.response.status_code not in (401, 402, 403):
             raise

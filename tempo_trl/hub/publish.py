@@ -13,7 +13,7 @@ from huggingface_hub.errors import HTTPError
 
 from tempo_trl.hub.access import check_name, prepare_repo
 from tempo_trl.hub.contents import WEIGHTS, contents
-from tempo_trl.hub.retry import is_transient, retried
+from tempo_trl.hub.patience import may_pass, persist
 from tempo_trl.runs.redaction import known_secrets, secrets_in
 
 
@@ -49,7 +49,7 @@ def publish(run_dir: str | Path, repo: str, private: bool | None = None, revisio
         additions[:] = [CommitOperationAdd(path, content) for path, content in files.items()]  # of use only once
         return api.create_commit(repo, additions, commit_message=message, revision=revision)
 
-    address = retried(commit).commit_url
+    address = persist(commit).commit_url
     lost = not_on_the_hub(api, repo, additions, revision)
     if lost:
         raise RuntimeError(f"{repo} took the commit without {', '.join(lost)}: does its .gitignore name them?")
@@ -80,7 +80,7 @@ def _size(content: Path | bytes) -> int:
 def not_on_the_hub(api: HfApi, repo: str, additions: list[CommitOperationAdd], revision: str | None) -> list[str]:
     """Paths of the files that the Hub does not have, or has with other bytes."""
     paths = [addition.path_in_repo for addition in additions]
-    there = {entry.path: entry for entry in retried(lambda: api.get_paths_info(repo, paths, revision=revision))}
+    there = {entry.path: entry for entry in persist(lambda: api.get_paths_info(repo, paths, revision=revision))}
     return [addition.path_in_repo for addition in additions if not _same(addition, there.get(addition.path_in_repo))]
 
 
@@ -109,7 +109,7 @@ def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
         print(f"tempo-trl publish: error: {error}", file=sys.stderr)
         return 2
     except (HTTPError, OSError, RuntimeError) as error:
-        again = " The same command sends what is missing." if is_transient(error) else ""
+        again = " The same command sends what is missing." if may_pass(error) else ""
         print(f"tempo-trl publish: error: not published, {type(error).__name__}: {error}.{again}", file=sys.stderr)
         return 1
     return 0

@@ -91,8 +91,8 @@ class BaseTrainer(OnTree, GRPOTrainer):
         return tokenized
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        seconds = self.args.ddp_timeout / 2
-        with faults.watch_rewards(seconds, self.accelerator.process_index, self.reward_func_names):
+        patience = self.args.ddp_timeout / 2
+        with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
             return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
     def log(self, logs, start_time=None):
