@@ -12,8 +12,9 @@ from huggingface_hub.errors import HTTPError
 from huggingface_hub.utils.sha import git_hash
 
 from tempo_trl.hub.access import check_name, prepare_repo
-from tempo_trl.hub.contents import WEIGHTS, contents
+from tempo_trl.hub.contents import contents
 from tempo_trl.hub.retry import is_temporary, retry
+from tempo_trl.runs.files import WEIGHTS
 from tempo_trl.runs.redaction import known_secrets, secrets_in
 
 
