@@ -25,3 +25,12 @@ def tiny_model(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("tiny") / "tiny-qwen3"
     save_tiny_model(folder)
     return str(folder)
+
+
+@pytest.fixture
+def said_once(caplog):
+    """What the library's `warning_once` has logged in this test: `said_once(text)` lists the messages that hold it."""
+    from transformers.utils import logging
+
+    logging.warning_once.cache_clear()  # of the whole process, and so of earlier tests
+    return lambda text: [record.getMessage() for record in caplog.records if text in record.getMessage()]

@@ -8,7 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.compact_json import write_json
+from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
+from benchmarks.learning import results
+from benchmarks.learning.results import Measured, baseline_of, read_results
 from benchmarks.learning.studies import STUDIES
 
 REPOSITORY = Path(__file__).parents[1]
@@ -36,6 +40,13 @@ def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure):
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in commits)
     assert not origin.get("dirty", False)
     assert origin["machine"] and origin.get("seeds", [origin.get("seed")]) != [None]
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.stem)
+def test_numbers_are_kept_as_their_command_writes_them(figure, tmp_path):
+    digits = {"estimators": evidence.DIGITS, "learning": results.DIGITS}[figure.stem.partition("_")[0]]
+    write_json(tmp_path / "again.json", numbers_of(figure.stem), digits)
+    assert (tmp_path / "again.json").read_text() == figure.with_suffix(".json").read_text()
 
 
 def test_every_question_and_study_that_was_measured_has_a_page():
@@ -112,6 +123,24 @@ def test_studies_have_five_seeds_and_equal_tokens(name):
     for arm in numbers["results"]:
         same = [other for other in numbers["results"] if other["panel"] == arm["panel"]]
         assert {other["tokens"] for other in same} == {arm["tokens"]}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_the_statistics_of_a_study_are_those_of_the_runs_beside_them(name):
+    numbers = numbers_of(f"learning_{name}")
+    read = read_results(numbers)
+    for arm, result in zip(numbers["results"], read, strict=True):
+        measured = {"final": result.final, "mean": result.mean}
+        baseline = baseline_of(result, read)
+        if baseline is not None:
+            measured["mean_over_grpo"] = result.over(baseline)
+        assert {field: ends(Measured(**arm[field])) for field in measured} == {
+            field: pytest.approx(ends(one), abs=1e-5) for field, one in measured.items()
+        }
+
+
+def ends(measured: Measured) -> list[float]:
+    return [measured.iqm, measured.low, measured.high]
 
 
 def means_by_size() -> dict[str, np.ndarray]:

@@ -1,6 +1,5 @@
 """What is written down of a measurement: the figure, its numbers, and how they came about."""
 
-import json
 import platform
 import shlex
 from datetime import UTC, datetime
@@ -12,8 +11,11 @@ import torch
 from matplotlib.figure import Figure
 
 import benchmarks
+from benchmarks.compact_json import write_json
 from benchmarks.estimators.measure import BUDGET, SEED, WARM_UP
 from tempo_trl.runs.record import commit_of
+
+DIGITS = 5  # tables show four at most
 
 
 class Effort(NamedTuple):
@@ -63,16 +65,5 @@ def write(folder: Path, question: str, origin: dict[str, Any], records: list[dic
     png, numbers = (folder / f"estimators_{question}.{kind}" for kind in ("png", "json"))
     figure.text(0.01, 0.005, caption(origin), fontsize=6.5, color="#555555")
     figure.savefig(png, dpi=110)
-    numbers.write_text(json.dumps({"provenance": origin, "records": _rounded(records)}, indent=1) + "\n")
+    write_json(numbers, {"provenance": origin, "records": records}, DIGITS)
     return [png, numbers]
-
-
-def _rounded(value: Any) -> Any:
-    """Plain numbers of five digits; a pair of a figure and its standard error stays a pair."""
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_rounded(item) for item in value]
-    if isinstance(value, (float, np.floating)):
-        return float(f"{value:.5g}") if np.isfinite(value) else str(value)
-    return value.item() if isinstance(value, np.generic) else value

@@ -1,19 +1,21 @@
 """What a study's runs come to: curves read from disk, and every number of its table, figure and JSON."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from benchmarks.learning.runs import DONE, Run
 from benchmarks.learning.statistics import Ratio, accuracy_at, interval, iqm, mean_accuracy, ratio_to
-from benchmarks.learning.studies import Arm
+from benchmarks.learning.studies import Arm, study
 from tempo_trl.demo.methods import TokenCurve, read_token_curve
+from tempo_trl.demo.results import Curve
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
 UNITS = ("tokens", "seconds")
 GRID = 41  # points of a curve
+DIGITS = 6  # in the JSON: with five, a ratio in the tables rounds differently
 BASELINE = "grpo"
 
 
@@ -113,7 +115,7 @@ def baseline_of(result: Result, results: Sequence[Result]) -> Result | None:
 
 
 def as_json(result: Result, baseline: Result | None) -> dict:
-    """Everything about an arm, for other programs; a number that there is not is null."""
+    """The statistics of an arm, and its runs, from which [`read_results`] makes its curves."""
     arm = result.arm
     numbers = {
         "panel": arm.panel,
@@ -127,8 +129,6 @@ def as_json(result: Result, baseline: Result | None) -> dict:
         "mean": asdict(result.mean),
         "seconds": asdict(result.seconds),
         "cpu_seconds": result.cpu_seconds,
-        "by_tokens": result.by_tokens(),
-        "by_seconds": result.by_seconds(),
         "runs": [_run(curve) for curve in result.curves],
     }
     if baseline is not None:
@@ -140,18 +140,26 @@ def as_json(result: Result, baseline: Result | None) -> dict:
 
 
 def _run(curve: TokenCurve) -> dict:
-    columns: Mapping[str, np.ndarray] = {
-        "tokens": curve.tokens,
+    tokens = np.rint(curve.tokens).astype(int)  # TRL logs a mean length, so whole numbers only to its precision
+    return {
+        "seed": curve.curve.seed,
+        "tokens": tokens,
         "seconds": curve.curve.seconds,
         "accuracy": curve.curve.accuracy,
     }
-    return {"seed": curve.curve.seed, **{name: np.round(column, 4).tolist() for name, column in columns.items()}}
 
 
-def without_nan(value):
-    """`value` with None for NaN, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(item) for item in value]
-    return None if isinstance(value, float) and np.isnan(value) else value
+def read_results(numbers: dict) -> list[Result]:
+    """The results of a study from its JSON, without folders of runs: enough for its figure and its statistics."""
+    arms = {(arm.panel, arm.label): arm for arm in study(numbers["study"]).arms}
+    return [
+        Result(arms[n["panel"], n["label"]], n["learning_rate"], (), tuple(_curves(n)), n["tokens"])
+        for n in numbers["results"]
+    ]
+
+
+def _curves(arm: dict) -> Iterator[TokenCurve]:
+    for run in arm["runs"]:
+        tokens, seconds, accuracy = (np.array(run[name], dtype=float) for name in ("tokens", "seconds", "accuracy"))
+        evaluations = np.arange(len(tokens), dtype=float)  # in place of generations, which no statistic depends on
+        yield TokenCurve(Curve(arm["method"], run["seed"], evaluations, seconds, accuracy), tokens)

@@ -13,8 +13,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import compact_json
 from benchmarks.learning.experiment import Tried, at_edge, best_rate
-from benchmarks.learning.results import LEVELS, UNITS, Result, as_json, baseline_of, without_nan
+from benchmarks.learning.results import DIGITS, LEVELS, UNITS, Result, as_json, baseline_of
 from benchmarks.learning.statistics import Ratio
 from benchmarks.learning.studies import Study
 from tempo_trl.runs.record import commit_of, read_record
@@ -95,7 +96,6 @@ def write_json(
     study: Study, results: Sequence[Result], tried: Sequence[Tried], origin: dict, path: Path, more: dict | None = None
 ) -> None:
     """All numbers of a study, and how they were made, their [`provenance`]."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     numbers = {
         "study": study.name,
         "title": study.title,
@@ -105,7 +105,7 @@ def write_json(
         "results": [as_json(result, baseline_of(result, results)) for result in results],
         **(more or {}),
     }
-    path.write_text(json.dumps(without_nan(numbers), indent=1) + "\n")
+    compact_json.write_json(path, numbers, DIGITS)
 
 
 def provenance(results: Sequence[Result], command: str) -> dict:

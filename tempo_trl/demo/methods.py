@@ -12,6 +12,8 @@ from rich.table import Table
 from tempo_trl.demo.recipe import GROUP, ROWS
 from tempo_trl.demo.results import Curve, difference, read_curve
 from tempo_trl.demo.task import HELD_OUT
+from tempo_trl.methods import METHODS
+from tempo_trl.runs.log import training_log
 from tempo_trl.version import __version__
 
 BASELINE = "grpo"
@@ -37,7 +39,7 @@ def read_token_curve(method: str, seed: int, folder: Path, rows: int = ROWS, gro
 
     A generation of the run has `rows` completions, in groups of `group`.
     """
-    history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
+    history = training_log(folder)
     sampled = sampled_tokens(history, rows, group)
     evaluated = dict.fromkeys(entry["step"] for entry in history if "eval_reward" in entry)
     tokens = [sum(count for at, count in sampled.items() if at <= step) for step in evaluated]
@@ -77,10 +79,10 @@ def method_table(rows: dict[str, list[Curve]], budget: float) -> Table:
         caption=f"means and ranges over {seeds} seed(s); paired differences with 95% intervals",
         box=SIMPLE_HEAD,
     )
-    for heading in ("method", "accuracy", "range", f"- {BASELINE}", "generations", "time"):
+    for heading in ("method", "accuracy", "range", f"- {METHODS[BASELINE].label}", "generations", "time"):
         table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
     for method, own in rows.items():
-        table.add_row(method, *_cells(own, rows.get(BASELINE)))
+        table.add_row(METHODS[method].label if method in METHODS else method, *_cells(own, rows.get(BASELINE)))
     return table
 
 

@@ -1,6 +1,5 @@
 """What the demonstration's runs measured: accuracy curves, and the comparison of two methods with its uncertainty."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 from scipy import stats
 
 from tempo_trl.demo.recipe import UPDATES_PER_GENERATION
+from tempo_trl.runs.log import training_log
 from tempo_trl.runs.statistics import student_interval
 
 
@@ -32,7 +32,7 @@ class Curve:
 def read_curve(method: str, seed: int, folder: Path) -> Curve:
     """The accuracy curve that a run's `trainer_state.json` holds, resumed or not."""
     points, seconds = {}, 0.0
-    for entry in json.loads((folder / "trainer_state.json").read_text())["log_history"]:
+    for entry in training_log(folder):
         seconds += entry.get("step_time", 0.0)
         if "eval_reward" in entry:
             points.setdefault(entry["step"], (entry["step"] / UPDATES_PER_GENERATION, seconds, entry["eval_reward"]))

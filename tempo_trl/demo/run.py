@@ -19,10 +19,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tempo_trl.demo.recipe import MAX_STEPS, UPDATES_PER_GENERATION
+from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import recipe_names, recipe_path
 
-METHODS = ("tempo", "prefix_baseline", "grpo")
-TREES = ("treerpo", "treerpo_entropy")
+DEFAULT = ("tempo", "prefix_baseline", "grpo")
+GROW_TREES = ("treerpo", "treerpo_entropy")
 QUICK_STEPS = 10  # 5 generations
 PARALLEL = 2  # processes at a time, a core each
 TREE_STEPS = 2  # times as many: a tree of eight completions samples little more than half of eight completions' tokens
@@ -125,18 +126,19 @@ def _report(runs: list[Run], folder: Path, console: Console) -> None:
 
 
 def demo_methods() -> list[str]:
-    """Methods that have a recipe for the demonstration."""
-    return sorted(name.removeprefix("demo/") for name in recipe_names() if name.startswith("demo/"))
+    """Methods that have a recipe for the demonstration, in the order of the table of methods."""
+    found = sorted(name.removeprefix("demo/") for name in recipe_names() if name.startswith("demo/"))
+    return [*(name for name in METHODS if name in found), *(name for name in found if name not in METHODS)]
 
 
 def _method_names(methods: str | None) -> list[str]:
     if methods is None:
-        return list(METHODS)
+        return list(DEFAULT)
     return demo_methods() if methods == "all" else [name.strip() for name in methods.split(",")]
 
 
 def _run(method: str, seed: int, folder: Path, steps: int, equal_tokens: bool) -> Run:
-    longer = TREE_STEPS if equal_tokens and method in TREES else 1
+    longer = TREE_STEPS if equal_tokens and method in GROW_TREES else 1
     return Run(method, seed, folder / f"{method}-seed{seed}", longer * steps)
 
 

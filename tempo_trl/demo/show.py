@@ -15,26 +15,25 @@ from tempo_trl.demo.recipe import GROUP, MAX_LENGTH, UPDATES_PER_GENERATION
 from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
 from tempo_trl.demo.slips import most_varied_group, read_generations, slip_shares
 from tempo_trl.demo.task import HELD_OUT
+from tempo_trl.methods import METHODS, method_colours
 from tempo_trl.report.terminal_tree import terminal_tree
 from tempo_trl.version import __version__
 
 LEVELS = (0.6, 0.7, 0.8, 0.9)
-# Blue, green and vermilion of Okabe and Ito: told apart by all eyes.
-COLOURS = {"tempo": "#0072B2", "prefix_baseline": "#009E73", "grpo": "#D55E00"}
 AXES = {"generations": "generations (32 prompts x 8 completions)", "seconds": "seconds of training, one core"}
-NAMES = {"tempo": "TEMPO", "prefix_baseline": "prefix baseline", "grpo": "GRPO"}
 
 
 def show(runs: list, folder: Path, console: Console) -> None:
     """Print the comparison, where credit fell and one group; write curves.png and results.json to `folder`."""
-    curves = {name: [read_curve(name, r.seed, r.folder) for r in runs if r.method == name] for name in NAMES}
+    names = dict.fromkeys(run.method for run in runs)
+    curves = {name: [read_curve(name, r.seed, r.folder) for r in runs if r.method == name] for name in names}
     generations = read_generations(next(r.folder for r in runs if r.method == "tempo"), UPDATES_PER_GENERATION)
     gains = {name: difference(own, curves[BASELINE], HELD_OUT) for name, own in curves.items() if name != BASELINE}
     shares = np.sum([slip_shares(generation, GROUP, MAX_LENGTH) for generation in generations], axis=0)
 
     console.print(comparison(curves))
     for name, gain in gains.items():
-        console.print(verdict(NAMES[name], gain, len(curves[name])))
+        console.print(verdict(METHODS[name].label, gain, len(curves[name])))
     console.print(slip_sentence(shares))
     _print_group(generations[0], console)
     draw(curves, folder / "curves.png")
@@ -51,7 +50,7 @@ def comparison(curves: dict[str, list[Curve]]) -> Table:
         caption="95% intervals of sampling; times are means over the seeds that got there",
         box=SIMPLE_HEAD,
     )
-    for heading in ("", *(NAMES[name] for name in curves)):
+    for heading in ("", *(METHODS[name].label for name in curves)):
         table.add_column(heading, justify="right")
     for label, i in (("before", 0), ("after", -1)):
         means = (float(np.mean([curve.accuracy[i] for curve in own])) for own in curves.values())
@@ -103,10 +102,10 @@ def _print_group(generation, console: Console) -> None:
 
 def draw(curves: dict[str, list[Curve]], path: Path) -> None:
     """Accuracy against generations and against seconds: a thin line a seed, the mean bold in its 95% band."""
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure, colours = Figure(figsize=(10, 4), layout="constrained"), method_colours(list(curves))
     for axes, unit in zip(figure.subplots(1, 2, sharey=True), AXES, strict=True):
         for name, own in curves.items():
-            _draw_method(axes, own, unit, COLOURS[name], NAMES[name])
+            _draw_method(axes, own, unit, colours[name], METHODS[name].label)
         axes.set_xlabel(AXES[unit])
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

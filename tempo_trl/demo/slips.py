@@ -72,7 +72,7 @@ def most_varied_group(generation: Generation, num_generations: int) -> slice:
     starts = range(0, len(generation.prompts), num_generations)
     groups = [slice(start, start + num_generations) for start in starts]
 
-    def tells(group: slice) -> tuple[bool, int]:
+    def variety(group: slice) -> tuple[bool, int]:
         return len(set(generation.rewards[group].tolist())) > 1, len(set(generation.completions[group]))
 
-    return max(groups, key=tells)
+    return max(groups, key=variety)

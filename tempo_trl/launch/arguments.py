@@ -51,7 +51,7 @@ def parse(argv: list[str]) -> RunArguments:
     """The arguments of a run: flags over the recipe that `--config` names over defaults.
 
     The config is that of the `method`, a [`~trl.GRPOConfig`] or a subclass. What the recipe holds for
-    `accelerate launch` is passed over: the launcher has read it. Its `env` is set in this process, as TRL does.
+    `accelerate launch` is skipped: the launcher has read it. Its `env` is set in this process, as TRL does.
 
     Raises:
         ValueError: an unknown flag or key (the nearest known name is given), a repeated key, a value that its field
@@ -64,9 +64,9 @@ def parse(argv: list[str]) -> RunArguments:
     sources = {"task": script.task, "dataset_name": script.dataset_name, "datasets": arguments.mixture.datasets}
     named = [name for name, value in sources.items() if value]
     if len(named) != 1:
-        raise ValueError(f"data come from one of {', '.join(sources)}: got {' and '.join(named) or 'none'}.")
+        raise ValueError(f"got {' and '.join(named) or 'no data'}, expected exactly one of {', '.join(sources)}.")
     if arguments.model.model_name_or_path is None and script.task != "demo":
-        raise ValueError("nothing to train: set `model_name_or_path`.")
+        raise ValueError("the run has no model: set `model_name_or_path` to a folder or a model on the Hub.")
     return arguments
 
 
@@ -133,7 +133,7 @@ def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
 
 def _hint(name: str, known: set[str], method: str) -> str:
     if name == "accelerate_config":
-        return f"`{name}` is a flag of `tempo-trl train`, here it is too late for it"
+        return f"`{name}` is a flag of `tempo-trl train`, not of the script that it launches"
     for other in METHODS:
         if name in {field.name for field in fields(class_of(other, "Config"))}:
             return f"`{name}` belongs to method {other}, and this run's method is {method}"

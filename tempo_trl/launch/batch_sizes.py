@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from trl import GRPOConfig
 
-    from tempo_trl.launch.arguments import TrainArguments
+    from tempo_trl.launch.fields import TrainArguments
 
 # Rows of the Hub's train splits. Sources: papers 2103.03874 (MATH), 2009.13081 (MedQA), 2203.14371 (MedMCQA) on
 # https://huggingface.co/papers.
@@ -91,8 +91,8 @@ def batch_sizes_of(args: "GRPOConfig", devices: int, epoch_prompts: int | None) 
     )
     if epoch_prompts is not None and epoch_prompts < sizes.prompts:
         raise ValueError(
-            f"a generation takes {sizes.prompts:,} prompts and the data have {epoch_prompts:,}, expected at least "
-            "as many: lower `steps_per_generation` or `per_device_train_batch_size`."
+            f"a generation takes {sizes.prompts:,} prompts and the data have {epoch_prompts:,}, expected no more than "
+            "the data have: lower `steps_per_generation` or `per_device_train_batch_size`."
         )
     return sizes
 
@@ -209,7 +209,7 @@ def advice_on_training(asked: "Namespace", devices: int) -> list[str]:
     rows, group = devices * asked.per_device_train_batch_size, asked.num_generations
     batch, steps = asked.generation_batch_size, asked.steps_per_generation
     if batch and steps:
-        return [f"Got {batch} and {steps}: `--generation_batch_size None` leaves the first out."]
+        return [f"Got {batch} and {steps}: `--generation_batch_size None` unsets the first."]
     if batch:
         multiple = lcm(rows, group)
         wrong, change = batch % multiple, f"generation_batch_size {_round_up(batch, multiple)}"

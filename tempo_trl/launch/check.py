@@ -86,7 +86,7 @@ def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
     if plan.engine.activation_checkpointing and args.gradient_checkpointing:
         raise ValueError(
             "`gradient_checkpointing` and accelerate's `fsdp_activation_checkpointing` are both on, expected one of "
-            "them: `--gradient_checkpointing false`, or false in the accelerate configuration."
+            "them: pass `--gradient_checkpointing false`, or false in the accelerate configuration."
         )
 
 
@@ -103,7 +103,7 @@ def _refuse_critic(engine: Engine) -> None:
     if engine.kind == "FSDP" or (engine.kind == "DeepSpeed" and WEIGHTS in engine.sharded):
         raise ValueError(
             f"PPO's critic is whole on every rank and {engine.name} splits the policy's weights, expected ZeRO-2, DDP "
-            "or one process: `--accelerate_config zero2`."
+            "or one process: pass `--accelerate_config zero2`."
         )
 
 
@@ -113,13 +113,15 @@ def _refuse_sampling(args: GRPOConfig, devices: int, use_cpu: bool) -> None:
     room, split = args.vllm_max_model_length, args.vllm_tensor_parallel_size
     if room is not None and room <= args.max_completion_length:
         raise ValueError(
-            f"`vllm_max_model_length` is {room}, expected prompt and completion together: more than "
-            f"`max_completion_length` = {args.max_completion_length}. Raise it, or leave it out."
+            f"`vllm_max_model_length` is {room}, expected room for prompt and completion, more than "
+            f"`max_completion_length` = {args.max_completion_length}. Raise it, or unset it."
         )
     if args.vllm_mode == "server":
         return
     if use_cpu:
-        raise ValueError("`vllm_mode` is colocate on a CPU, expected GPUs: `--use_vllm false`, or a server.")
+        raise ValueError(
+            "`vllm_mode` is colocate on a CPU, expected GPUs: pass `--use_vllm false`, or `--vllm_mode server`."
+        )
     if split < 1 or devices % split:
         raise ValueError(
             f"`vllm_tensor_parallel_size` is {split}, expected a divisor of the {devices} processes, since colocated "

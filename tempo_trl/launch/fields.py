@@ -149,7 +149,7 @@ class TrainArguments(ScriptArguments):
                 expect_one_of("reward_funcs", name, REWARDS, "the dotted path of a function")
         if not self.reward_funcs and not self.reward_model_name_or_path:
             raise ValueError(
-                "nothing to reward with: set `reward_funcs` (math_reward) or `reward_model_name_or_path`."
+                "the run has no reward: set `reward_funcs` (to math_reward, say) or `reward_model_name_or_path`."
             )
         if self.prompt_style is not None:
             expect_one_of("prompt_style", self.prompt_style, STYLES)
@@ -159,13 +159,15 @@ class TrainArguments(ScriptArguments):
     def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
         given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
         if given and benchmark is None:
-            names = ", ".join(BENCHMARKS)
-            raise ValueError(f"{', '.join(given)}: read by the tasks {names} alone, and the task is {self.task!r}.")
+            raise ValueError(
+                f"`task` is {self.task!r} and only benchmarks take {', '.join(given)}: remove that, or set `task` to "
+                f"one of {', '.join(BENCHMARKS)}."
+            )
         if benchmark and benchmark.train_split is None and self.train_file is None:
             trainable = [name for name, other in BENCHMARKS.items() if other.train_split]
             raise ValueError(
-                f"`task` {self.task} is for testing alone: train on one of {', '.join(trainable)}, or on rows of your "
-                "own in its columns with `train_file`."
+                f"`task` is {self.task!r}, which has no training split: set `task` to one of {', '.join(trainable)}, "
+                "or `train_file` to rows of your own with its columns."
             )
 
     def _check_credit_func(self) -> None:

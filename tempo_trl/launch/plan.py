@@ -90,7 +90,7 @@ def launch_arguments(argv: list[str]) -> Namespace:
     launch = [*recipe_flags, *own_flags]  # flags come last, and win
     arguments = launcher.parse_args(["--module", *launch, SCRIPT, *_without(argv, own_flags)])
     if arguments.training_script != SCRIPT:
-        raise ValueError(f"{arguments.training_script!r} belongs to no flag: remove it, or name its flag.")
+        raise ValueError(f"{arguments.training_script!r} follows no flag: remove it, or put its flag before it.")
     if arguments.accelerate_config:
         arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
     return arguments
@@ -158,7 +158,9 @@ def _is_no_warning(record: logging.LogRecord) -> bool:
 def _starts_several(arguments: Namespace) -> bool:
     other = [name for name in ("tpu", "use_megatron_lm", "mpirun_hostfile") if getattr(arguments, name, None)]
     if other:
-        raise ValueError(f"accelerate would launch with {other[0]}, expected one process, DDP, DeepSpeed or FSDP.")
+        raise ValueError(
+            f"accelerate would launch with {other[0]}, expected one process, DDP, DeepSpeed or FSDP: unset it."
+        )
     return not arguments.cpu and bool(arguments.use_deepspeed or arguments.use_fsdp or arguments.multi_gpu)
 
 

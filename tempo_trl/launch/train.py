@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from trl import GRPOConfig, GRPOTrainer
 
 CHECK_IS_LATE = (
-    "`--check` comes before a launch, and here it is too late: nothing was trained. Run `tempo-trl train --check` "
-    "with the same flags, and with `--accelerate_config` for the launcher's `--config_file`."
+    "`--check` is a flag of `tempo-trl train`, not of the script that it launches: nothing was trained. Run "
+    "`tempo-trl train --check` with the same flags, and with `--accelerate_config` for the launcher's `--config_file`."
 )
 
 
@@ -172,7 +172,7 @@ def last_whole_checkpoint(output_dir: str) -> str | None:
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             json.loads((folder / "trainer_state.json").read_text())
             return str(folder)
-        print(f"{folder} was not written to its end: it is passed over.", file=sys.stderr)
+        print(f"{folder} is incomplete and is skipped: it lacks a readable trainer_state.json.", file=sys.stderr)
     return None
 
 

@@ -4,6 +4,7 @@ import importlib
 import io
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from transformers import TrainerCallback
@@ -95,20 +96,13 @@ def branch_token_table(groups: list[Group]) -> list[list]:
     """Rows of [`columns`]: the tokens with the largest sums of |TD|, in units of the advantages."""
     summary = CreditSummary()
     summary.add(groups)
-    return [_row(label_of(text), record) for text, record in summary.top_td()[:TOP]]
+    return [_row(label_of(token.Index), token, summary) for token in summary.top_td()[:TOP].itertuples()]
 
 
-def _row(token: str, record) -> list:
-    td, before, after = record.examples[0]
-    return [
-        token,
-        round(record.mass, 3),
-        record.ups,
-        record.downs,
-        record.seen,
-        round(td, 3),
-        f"{before}[{token}]{after}",
-    ]
+def _row(label: str, token: NamedTuple, summary: CreditSummary) -> list:
+    td, before, after = summary.examples(token.Index)[0]
+    context = f"{before}[{label}]{after}"
+    return [label, round(token.mass, 3), token.ups, token.downs, token.seen, round(td, 3), context]
 
 
 def _markdown(heads: list[str], rows: list[list]) -> str:

@@ -21,6 +21,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
 from tempo_trl.report.collect import RecordedRun
@@ -159,25 +160,22 @@ def _outcomes(groups: Sequence[Sequence[dict]], scale_rewards: str) -> list[torc
 def _group(number: int, prompt: str, rows: Sequence[dict], outcome: torch.Tensor, tokenizer, td_coef: float) -> Group:
     ids, rewards = [row["ids"] for row in rows], _rewards(rows)
     lengths = torch.tensor([len(row) for row in ids])
-    padded = torch.zeros(len(ids), max(int(lengths.max()), 1), dtype=torch.long)
-    for target, row in zip(padded, ids, strict=True):
-        target[: len(row)] = torch.tensor(row, dtype=torch.long)
+    padded = pad_sequence([torch.tensor(row, dtype=torch.long) for row in ids], batch_first=True)
     # V is a mean, so TD errors of outcome advantages are those of the rewards in the advantages' units.
     td = td_errors(prefix_values(padded, lengths, outcome.float(), len(ids)), lengths)
     td[rewards.isnan()] = 0.0
     values = prefix_values(padded, lengths, rewards, len(ids))
     outcome = outcome.float().nan_to_num()
-    known = tokenizer is not None
-    cut = [slice(0, len(row)) for row in ids]
+    own = [td[i, : len(row)] for i, row in enumerate(ids)]
     return Group(
         step=0,
         group=number,
         prompt=prompt,
         ids=ids,
-        tokens=[token_pieces(tokenizer, row) if known else [f"<{i}>" for i in row] for row in ids],
+        tokens=[token_pieces(tokenizer, row) if tokenizer is not None else [f"<{i}>" for i in row] for row in ids],
         values=[values[i, : len(row) + 1].numpy() for i, row in enumerate(ids)],
-        td_errors=[td[i, c].numpy() for i, c in enumerate(cut)],
-        advantages=[(outcome[i] + td_coef * td[i, c]).numpy() for i, c in enumerate(cut)],
+        td_errors=[row.numpy() for row in own],
+        advantages=[(outcome[i] + td_coef * row).numpy() for i, row in enumerate(own)],
         entropies=None,
         loss_mask=[np.ones(len(row), dtype=bool) for row in ids],
         outcome=outcome.numpy(),

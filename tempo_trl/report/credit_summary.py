@@ -1,9 +1,9 @@
-"""What the recorded trees of a run say together: how much credit moved, on which tokens, how deep."""
+"""What the recorded trees of a run come to: how much credit the method moved, on which tokens, how deep."""
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
 
 import numpy as np
+import pandas as pd
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
@@ -21,33 +21,8 @@ BINS = 24  # of the histogram over depth, at most
 TOP = 20
 ENOUGH = 30  # groups with different rewards, from which on what prefixes explain is more than chance
 RARE = 5  # a token seen less often has no mean entropy worth a rank
-
-
-@dataclass
-class TokenRecord:
-    """One token text: how often it was seen, and its TD errors where they were not 0, in units of the advantages."""
-
-    seen: int = 0
-    ups: int = 0
-    downs: int = 0
-    mass: float = 0.0  # sum of |TD|
-    net: float = 0.0  # sum of TD
-    entropy: float = 0.0  # sum, in nats
-    scored: int = 0  # tokens with an entropy
-    examples: list[tuple[float, str, str]] = field(default_factory=list)  # TD, text before, text after
-
-
-@dataclass
-class CreditSums:
-    """Sums over tokens of the loss: `[tokens, |GRPO's advantage|, |TD|, |what trains|, |what trains - GRPO's|]`."""
-
-    branch: np.ndarray = field(default_factory=lambda: np.zeros(5))
-    other: np.ndarray = field(default_factory=lambda: np.zeros(5))
-
-    def moved(self) -> float:
-        """Share of the credit that is not GRPO's: sum |A - g| / sum (|g| + |A - g|); 0 without any credit."""
-        _, outcome, _, _, moved = self.branch + self.other
-        return float(moved / (outcome + moved)) if outcome + moved else 0.0
+CREDIT = ["tokens", "outcome", "td", "trained", "moved"]
+TOKEN = ["seen", "ups", "downs", "mass", "net", "entropy", "scored"]
 
 
 class CreditSummary:
@@ -57,9 +32,12 @@ class CreditSummary:
     Attributes:
         terms: The terms of the method's credit.
         groups, flat: Groups, and those whose rewards are all equal.
-        credit: [`CreditSums`].
-        tokens: [`TokenRecord`] by the text of the token.
-        depths: `{depth: [tokens, |GRPO's advantage|, |TD|]}`.
+        credit: Sums over the tokens of the loss, those where TD is not 0 (`branch`) and the `other` ones: how many
+            `tokens`, and of |GRPO's advantage| (`outcome`), |TD|, |what trains| and |what trains - GRPO's| (`moved`).
+        tokens: A row per text of a token: how often it was `seen`, how often TD was positive (`ups`) or negative
+            (`downs`), the sum of |TD| (`mass`) and of TD (`net`), and that of the `entropy` of those that have one
+            (`scored`).
+        depths: The same sums as in `credit`, a row per depth.
         first_branch: Mean reward of each group by the branches of its first branching state.
         series: `{metric: [(step, value)]}`.
     """
@@ -67,27 +45,34 @@ class CreditSummary:
     def __init__(self):
         self.terms = TEMPO
         self.groups = self.flat = 0
-        self.credit = CreditSums()
-        self.tokens: dict[str, TokenRecord] = defaultdict(TokenRecord)
+        self.credit = pd.DataFrame(0.0, index=["branch", "other"], columns=CREDIT)
+        self.tokens = pd.DataFrame(columns=TOKEN)
+        self.depths = pd.DataFrame(columns=CREDIT, dtype=float)
         self.first_branch: dict[int, list[float]] = defaultdict(list)
         self.series: dict[str, list[tuple[int, float]]] = defaultdict(list)
         self._pairs = PairStatistics()
-        self._depths = np.zeros((3, 0))
-        self._by_entropy: list[tuple[np.ndarray, np.ndarray]] = []  # (entropies, |TD|) of the tokens of the loss
+        self._examples: dict[tuple[str, bool], list[tuple[float, str, str]]] = defaultdict(list)
+        self._by_entropy: list[np.ndarray] = []  # (entropy, |TD|) of the tokens of the loss, arrays of (tokens, 2)
 
     def add(self, groups: list[Group]) -> None:
         """Count the groups of one step."""
-        firsts = []
+        if not groups:
+            return
+        self.terms = groups[0].terms
+        self.groups += len(groups)
+        self.flat += sum(not _scored(g) or np.nanmin(g.rewards) >= np.nanmax(g.rewards) for g in groups)
         for group in groups:
-            self.groups += 1
-            self.flat += int(np.nanmin(group.rewards) >= np.nanmax(group.rewards)) if _scored(group) else 1
-            firsts += self._add_first_branch(group)
             self._pairs += _pair_statistics(group)
-            for row in range(len(group.ids)):
-                self._add_row(group, row)
-        if groups:
-            self.terms = groups[0].terms
-            self._add_series(groups, firsts)
+        self._add_series(groups, [depth for group in groups for depth in self._add_first_branch(group)])
+        self._add_tokens(_frame(groups))
+        for group in groups:
+            for tokens, td in zip(group.tokens, group.td_errors, strict=True):
+                self._add_examples(readable(tokens), td)
+
+    def moved(self) -> float:
+        """Share of the credit that is not GRPO's: sum |A - g| / sum (|g| + |A - g|); 0 without any credit."""
+        outcome, moved = self.credit[["outcome", "moved"]].sum()
+        return float(moved / (outcome + moved)) if outcome + moved else 0.0
 
     def _add_first_branch(self, group: Group) -> list[int]:
         branch = first_branch(group.nodes)
@@ -98,40 +83,32 @@ class CreditSummary:
             self.first_branch[ways].append(float(np.nanmean(group.rewards)))
         return [node.end]
 
-    def _add_row(self, group: Group, row: int) -> None:
-        mask = group.loss_mask[row]
-        td, advantages = np.abs(group.td_errors[row]), group.advantages[row]
-        outcome = np.full(len(mask), group.outcome[row])
-        columns = np.stack([np.ones(len(mask)), np.abs(outcome), td, np.abs(advantages), np.abs(advantages - outcome)])
-        self.credit.branch += columns[:, mask & (td > 0)].sum(axis=1)
-        self.credit.other += columns[:, mask & (td == 0)].sum(axis=1)
-        if len(mask) > self._depths.shape[1]:
-            self._depths = np.pad(self._depths, ((0, 0), (0, len(mask) - self._depths.shape[1])))
-        self._depths[:, : len(mask)] += columns[:3] * mask
-        entropies = group.entropies[row] if group.entropies is not None else None
-        if entropies is not None:
-            self._by_entropy.append((entropies[mask], td[mask]))
-        self._add_tokens(group, row, entropies)
+    def _add_tokens(self, frame: pd.DataFrame) -> None:
+        own = frame.groupby("text", sort=False)[TOKEN].sum()
+        both = pd.concat([self.tokens, own]) if len(self.tokens) else own
+        self.tokens = both.groupby(level=0, sort=False).sum()
+        frame = frame[frame["loss"]]
+        kind = np.where(frame["td"] > 0, "branch", "other")
+        self.credit = self.credit.add(frame.groupby(kind)[CREDIT].sum(), fill_value=0.0)
+        self.depths = self.depths.add(frame.groupby("depth")[CREDIT].sum(), fill_value=0.0)
+        self._by_entropy.append(frame.loc[frame["scored"], ["entropy", "td"]].to_numpy())
 
-    def _add_tokens(self, group: Group, row: int, entropies: np.ndarray | None) -> None:
-        pieces, td = readable(group.tokens[row]), group.td_errors[row]
-        for text, count in Counter(pieces).items():
-            self.tokens[text].seen += count
-        if entropies is not None:
-            for text, entropy in zip(pieces, entropies.tolist(), strict=True):
-                record = self.tokens[text]
-                record.entropy, record.scored = record.entropy + entropy, record.scored + 1
+    def _add_examples(self, pieces: list[str], td: np.ndarray) -> None:
+        """Keep the largest steps of each token, of each sign, in different contexts."""
         for t in np.flatnonzero(td):
-            record, step = self.tokens[pieces[t]], float(td[t])
-            record.mass, record.net = record.mass + abs(step), record.net + step
-            record.ups, record.downs = record.ups + (step > 0), record.downs + (step < 0)
-            same = [known for known in record.examples if (known[0] > 0) == (step > 0)]
-            if len(same) < EXAMPLES or abs(step) > abs(same[-1][0]):
-                example = step, _end("".join(pieces[max(0, t - CONTEXT) : t])), _start(pieces[t + 1 : t + 1 + CONTEXT])
-                if all(example[1:] != known[1:] for known in same):
-                    same = sorted([*same, example], key=lambda e: -abs(e[0]))[:EXAMPLES]
-                    other = [known for known in record.examples if (known[0] > 0) != (step > 0)]
-                    record.examples = sorted(same + other, key=lambda e: -abs(e[0]))
+            step, known = float(td[t]), self._examples[pieces[t], bool(td[t] > 0)]
+            if len(known) == EXAMPLES and abs(step) <= abs(known[-1][0]):
+                continue
+            before, after = "".join(pieces[max(0, t - CONTEXT) : t]), "".join(pieces[t + 1 : t + 1 + CONTEXT])
+            context = one_line(before)[-CONTEXT:], one_line(after)[:CONTEXT]
+            if all(context != example[1:] for example in known):
+                known.append((step, *context))
+                known.sort(key=lambda example: -abs(example[0]))
+                del known[EXAMPLES:]
+
+    def examples(self, text: str) -> list[tuple[float, str, str]]:
+        """The largest steps of a token, the larger first: TD, the text before it and the text after it."""
+        return sorted(self._examples[text, True] + self._examples[text, False], key=lambda e: -abs(e[0]))
 
     def _add_series(self, groups: list[Group], firsts: list[int]) -> None:
         step, size = groups[0].step, len(groups[0].ids)
@@ -153,38 +130,66 @@ class CreditSummary:
 
     def depth_bins(self) -> list[dict]:
         """Shares of tokens, GRPO's credit and |TD| that lie in ranges of depth, `from` and `to` inclusive."""
-        depth = self._depths.shape[1]
-        if not depth:
+        if self.depths.empty:
             return []
+        depth = int(self.depths.index.max()) + 1
         edges = np.arange(0, depth + (width := -(-depth // BINS)), width)  # equally wide, or in a long one growing
         if depth > 4 * BINS:
             edges = np.unique((np.geomspace(1, depth + 1, BINS + 1) - 1).round().astype(int))
-        sums = np.add.reduceat(self._depths, edges[:-1], axis=1)
-        shares = sums / np.maximum(sums.sum(axis=1, keepdims=True), 1e-30)
-        names = ("tokens", "outcome", "td")
+        sums = np.add.reduceat(self.depths[CREDIT[:3]].reindex(range(depth), fill_value=0.0).to_numpy(), edges[:-1])
+        shares = sums / np.maximum(sums.sum(axis=0), 1e-30)
         return [
-            {"from": int(a), "to": int(b) - 1} | dict(zip(names, column.tolist(), strict=True))
-            for a, b, column in zip(edges, edges[1:], shares.T, strict=False)
+            {"from": int(a), "to": int(b) - 1} | dict(zip(CREDIT[:3], row, strict=True))
+            for a, b, row in zip(edges, edges[1:], shares.tolist(), strict=False)
         ]
 
-    def top_td(self) -> list[tuple[str, TokenRecord]]:
+    def top_td(self) -> pd.DataFrame:
         """The tokens with the largest sum of |TD|."""
-        credited = [(text, record) for text, record in self.tokens.items() if record.mass > 0]
-        return sorted(credited, key=lambda pair: -pair[1].mass)
+        return self.tokens[self.tokens["mass"] > 0].sort_values("mass", ascending=False, kind="stable")
 
-    def top_entropy(self) -> list[tuple[str, TokenRecord]]:
-        """The tokens with the highest mean entropy among those that are not rare."""
-        known = [(text, record) for text, record in self.tokens.items() if record.scored >= RARE]
-        return sorted(known, key=lambda pair: -pair[1].entropy / pair[1].scored)[:TOP]
+    def top_entropy(self) -> pd.DataFrame:
+        """The tokens with the highest mean entropy, `mean_entropy`, among those that are not rare."""
+        known = self.tokens[self.tokens["scored"] >= RARE]
+        known = known.assign(mean_entropy=known["entropy"] / known["scored"])
+        return known.sort_values("mean_entropy", ascending=False, kind="stable")[:TOP]
 
     def td_on_uncertain_tokens(self, share: float = 0.2) -> float | None:
         """Share of |TD| on the `share` of tokens with the highest entropy; None without entropies or TD errors."""
-        if not self._by_entropy:
-            return None
-        entropies, td = (np.concatenate(columns) for columns in zip(*self._by_entropy, strict=True))
+        entropies, td = np.concatenate([np.zeros((0, 2)), *self._by_entropy]).T
         if not td.sum():
             return None
         return float(td[entropies >= np.quantile(entropies, 1 - share)].sum() / td.sum())
+
+
+def _frame(groups: list[Group]) -> pd.DataFrame:
+    """A row per token of the groups, with its share in each of the sums."""
+    rows = [(group, i) for group in groups for i in range(len(group.ids))]
+    lengths = [len(group.ids[i]) for group, i in rows]
+    unknown = [np.full(length, np.nan) for length in lengths]
+    given = [g.entropies[i] if g.entropies is not None else unknown[k] for k, (g, i) in enumerate(rows)]
+    outcome = np.repeat([float(group.outcome[i]) for group, i in rows], lengths)
+    trained = np.concatenate([group.advantages[i] for group, i in rows]).astype(float)
+    td = np.concatenate([group.td_errors[i] for group, i in rows]).astype(float)
+    entropy = np.concatenate(given).astype(float)
+    return pd.DataFrame(
+        {
+            "text": [piece for group, i in rows for piece in readable(group.tokens[i])],
+            "depth": np.concatenate([np.arange(length) for length in lengths]),
+            "loss": np.concatenate([group.loss_mask[i] for group, i in rows]).astype(bool),
+            "tokens": 1,
+            "outcome": np.abs(outcome),
+            "td": np.abs(td),
+            "trained": np.abs(trained),
+            "moved": np.abs(trained - outcome),
+            "seen": 1,
+            "ups": td > 0,
+            "downs": td < 0,
+            "mass": np.abs(td),
+            "net": td,
+            "entropy": np.nan_to_num(entropy),
+            "scored": ~np.isnan(entropy),
+        }
+    )
 
 
 def _scored(group: Group) -> bool:
@@ -216,11 +221,3 @@ def _sums(groups: list[Group], size: int) -> dict[str, tuple[float, float]]:
     reward = rewards.nansum().item(), int((~rewards.isnan()).sum())
     sums |= {"flat_groups": (int(flat.sum()), len(flat)), "reward": reward}
     return sums | {name: tuple(pairs.sum(dim=0).tolist()) for name, pairs in credit.items()}
-
-
-def _end(text: str) -> str:
-    return one_line(text)[-CONTEXT:]
-
-
-def _start(pieces: list[str]) -> str:
-    return one_line("".join(pieces))[:CONTEXT]

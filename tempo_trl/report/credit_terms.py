@@ -21,6 +21,7 @@ class CreditTerms(NamedTuple):
         more, less: A token to which it added more, or less, than nothing.
         lead: What it does beside GRPO.
         nothing: Why it added nothing to any token.
+        marked: Why a token is underlined: it may add something to every token.
     """
 
     label: str = "TEMPO"
@@ -30,6 +31,7 @@ class CreditTerms(NamedTuple):
     less: str = "V fell"
     lead: str = "TEMPO adds each token's TD error to it."
     nothing: str = "no completions of a group parted between different rewards"
+    marked: str = "its TD error is not zero"
 
     @property
     def is_td(self) -> bool:
@@ -46,13 +48,13 @@ TEMPO = CreditTerms()
 
 
 def terms_of(method: str, label: str) -> CreditTerms:
-    """The terms of a method of the table by its name, or of a credit function by its label."""
-    label = METHODS[method].label if method in METHODS else label
+    """The terms of a method by its name in the table and its label; the table's label if this is empty."""
+    label = label or (METHODS[method].label if method in METHODS else "the method")
     if method in OF_PREFIX_VALUES:
         return CreditTerms(label, lead=f"{label} adds each token's TD error to it.")
     lead = f"{label} adds to it, or takes from it, at each token."
     words = ("added", "added credit", "more than GRPO", "less than GRPO")
-    return CreditTerms(label, *words, lead, "every advantage is GRPO's")
+    return CreditTerms(label, *words, lead, "every advantage is GRPO's", "much was added to it")
 
 
 def recorded_terms(path: Path) -> CreditTerms:

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 
@@ -101,8 +100,8 @@ def _levels(entropies: np.ndarray, most: float) -> str:
 
 
 def _stretches(marked: np.ndarray) -> list[list[int]]:
-    runs = ((mark, [i for i, _ in run]) for mark, run in groupby(enumerate(marked), key=lambda pair: bool(pair[1])))
-    return [[places[0], places[-1] + 1] for mark, places in runs if mark]
+    """`[from, to)` of each run of marked places."""
+    return np.flatnonzero(np.diff(np.pad(marked.astype(int), 1))).reshape(-1, 2).tolist()
 
 
 def _number(value: float) -> float | int | None:
@@ -117,7 +116,10 @@ def embedded_size(group: Group) -> int:
     """Bytes that a group takes in the page, roughly and rather too many: shared tokens count once."""
     unique = sum(node.end - node.begin for node in group.nodes)
     total = sum(len(ids) for ids in group.ids)
-    return 5 * unique + (total if group.entropies is not None else 0) + 200 * len(group.ids) + 2_000
+    # Few for TD errors, each token for a critic.
+    steps = sum(np.count_nonzero(td) for td in group.td_errors) + sum(len(_changes(row)) for row in group.advantages)
+    size = 5 * unique + 16 * int(steps) + (total if group.entropies is not None else 0)
+    return size + 200 * len(group.ids) + 2_000
 
 
 def script_json(data: dict) -> str:

@@ -5,6 +5,7 @@ import hashlib
 import html
 from collections.abc import Sequence
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
 
@@ -114,7 +115,7 @@ def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group
 def _run(run: RecordedRun) -> dict:
     return {
         "label": one_line(run.label),
-        "terms": run.terms._asdict() | {"some": run.terms.some},
+        "terms": run.terms._asdict() | {"some": run.terms.some, "is_td": run.terms.is_td},
         "statistics": _statistics(run.summary),
     }
 
@@ -122,16 +123,15 @@ def _run(run: RecordedRun) -> dict:
 def _statistics(summary: CreditSummary | None) -> dict | None:
     if summary is None:
         return None
-    ranked = summary.top_td()
-    total, rank = sum(record.mass for _, record in ranked), {text: i + 1 for i, (text, _) in enumerate(ranked)}
+    ranked, uncertain = summary.top_td(), summary.top_entropy()
+    total, rank = ranked["mass"].sum(), {text: i for i, text in enumerate(ranked.index, start=1)}
     return {
         "tokensLead": sentences.tokens_lead(summary),
         "cloud": word_cloud.cloud(ranked),
         "noCloud": word_cloud.MISSING,
-        "top": [_token(text, r) | {"mass": r.mass, "share": r.mass / total} for text, r in ranked[:TOP]],
+        "top": [_token(t, summary) | {"mass": t.mass, "share": t.mass / total} for t in ranked[:TOP].itertuples()],
         "entropies": [
-            _token(text, r) | {"entropy": r.entropy / r.scored, "rank": rank.get(text)}
-            for text, r in summary.top_entropy()
+            _token(t, summary) | {"entropy": t.mean_entropy, "rank": rank.get(t.Index)} for t in uncertain.itertuples()
         ],
         "depth": summary.depth_bins(),
         "branchCredit": sentences.branch_credit(summary),
@@ -140,14 +140,9 @@ def _statistics(summary: CreditSummary | None) -> dict | None:
     }
 
 
-def _token(text: str, record) -> dict:
-    return {
-        "text": label_of(text),
-        "seen": record.seen,
-        "ups": record.ups,
-        "downs": record.downs,
-        "examples": record.examples,
-    }
+def _token(token: NamedTuple, summary: CreditSummary) -> dict:
+    counts = {"seen": token.seen, "ups": token.ups, "downs": token.downs}
+    return {"text": label_of(token.Index), "examples": summary.examples(token.Index)} | counts
 
 
 def first_branch_bar(k: int, rewards: list[float]) -> dict:

@@ -2,16 +2,16 @@
 
 import warnings
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 
-from tempo_trl.methods import METHODS
+from tempo_trl.methods import method_colours
 from tempo_trl.report import word_cloud
 from tempo_trl.report.collect import RecordedRun, opening_group
 from tempo_trl.report.credit_summary import TOP, CreditSummary
@@ -26,7 +26,6 @@ TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
 KINDS = ("png", "svg")
-LEFT_OVER = ("#E69F00", "#56B4E9", "#000000", "#F0E442")  # of the palette, for methods without a colour of their own
 
 
 def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
@@ -50,7 +49,7 @@ def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
 
 def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:
     """Write a figure as `"png"` or `"svg"`, the same bytes every time; silent where no font here has a character."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), rc_context({"svg.hashsalt": "tempo_trl"}):
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         metadata = {"Date": None} if kind == "svg" else None
         figure.savefig(file, format=kind, dpi=140, bbox_inches="tight", metadata=metadata)
@@ -142,16 +141,10 @@ def _credit_piece(axes, x: float, y: float, piece: str, share: float) -> None:
         axes.text(x + i + 0.5, y, character, fontsize=7, ha="center", va="center", **MONO)
 
 
-def method_colours(methods: Sequence[str]) -> dict[str, str]:
-    """A colour a method: that of the table, or one of those left over."""
-    left_over = cycle(LEFT_OVER)
-    return {m: (METHODS[m].colour if m in METHODS else "") or next(left_over) for m in methods}
-
-
 def draw_tokens(summary: CreditSummary) -> Figure | None:
     """Word cloud of the tokens by their sum of |TD|, beside the first of them as bars; None where no token has any."""
     ranked = summary.top_td()
-    if not ranked:
+    if ranked.empty:
         return None
     placed = word_cloud.cloud(ranked)
     figure = Figure(figsize=(11 if placed else 5, 4.2), layout="constrained")
@@ -159,12 +152,10 @@ def draw_tokens(summary: CreditSummary) -> Figure | None:
     if placed:
         _cloud(panels[0], placed)
     top = ranked[:TOP][::-1]
-    for sign, colour in ((1, GOOD), (-1, BAD)):
-        mass = [(record.mass + sign * record.net) / 2 for _, record in top]
-        start = [0.0] * len(top) if sign > 0 else [(record.mass + record.net) / 2 for _, record in top]
-        label = summary.terms.more if sign > 0 else summary.terms.less
-        panels[1].barh(range(len(top)), mass, left=start, color=colour, label=label)
-    panels[1].set_yticks(range(len(top)), [cut(label_of(text), 16) for text, _ in top], **MONO)
+    more, less = (top["mass"] + top["net"]) / 2, (top["mass"] - top["net"]) / 2
+    panels[1].barh(range(len(top)), more, color=GOOD, label=summary.terms.more)
+    panels[1].barh(range(len(top)), less, left=more, color=BAD, label=summary.terms.less)
+    panels[1].set_yticks(range(len(top)), [cut(label_of(text), 16) for text in top.index], **MONO)
     panels[1].set_xlabel(f"sum of |{summary.terms.added}|, in units of the advantage")
     panels[1].legend(frameon=False, loc="lower right")
     panels[1].spines[["top", "right"]].set_visible(False)

@@ -1,5 +1,8 @@
 """What a report says in words. Every number is from the recorded trees."""
 
+import numpy as np
+import pandas as pd
+
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 
 # From which share of moved credit on which sentence is true: of TD errors, and of the credit of other methods.
@@ -40,7 +43,7 @@ LIMITS = "This says where credit went. Whether that helps is for tempo-trl compa
 
 def honest_line(label: str | None, summary: CreditSummary) -> dict:
     """The line at the top of a report: the share of credit that the method moved against GRPO, and what that means."""
-    share = summary.credit.moved()
+    share = summary.moved()
     number = f"{share:.1%}"
     of = f" in {label}" if label else ""
     return {
@@ -52,7 +55,7 @@ def honest_line(label: str | None, summary: CreditSummary) -> dict:
 
 
 def _verdict(summary: CreditSummary) -> str:
-    share = summary.credit.moved()
+    share = summary.moved()
     if not share:
         return f"Nothing moved: {summary.terms.nothing}, so this is GRPO."
     verdicts = TD_VERDICTS if summary.terms.is_td else VERDICTS
@@ -60,14 +63,13 @@ def _verdict(summary: CreditSummary) -> str:
 
 
 def _how_it_came(summary: CreditSummary) -> list[str]:
-    branch, other = summary.credit.branch, summary.credit.other
-    tokens = branch[0] + other[0]
-    if not branch[0]:
+    branch, tokens = summary.credit.loc["branch"], summary.credit["tokens"].sum()
+    if not branch["tokens"]:
         return []
+    mean = branch / branch["tokens"]
     return [
-        f"{branch[0] / tokens:.1%} of {tokens:,.0f} recorded tokens have {summary.terms.some}; there the advantage "
-        f"differs from GRPO's by {branch[4] / branch[0]:.2f} on average, where GRPO's own is "
-        f"{branch[1] / branch[0]:.2f}."
+        f"{branch['tokens'] / tokens:.1%} of {tokens:,.0f} recorded tokens have {summary.terms.some}; there the "
+        f"advantage differs from GRPO's by {mean['moved']:.2f} on average, where GRPO's own is {mean['outcome']:.2f}."
     ]
 
 
@@ -92,17 +94,15 @@ def _flat(summary: CreditSummary) -> str:
 
 def tokens_lead(summary: CreditSummary) -> str:
     """How concentrated the method's credit is on few tokens, and whether those are the uncertain ones."""
-    ranked, terms = summary.top_td(), summary.terms
-    ever = "moved V" if terms.is_td else f"had {terms.some}"
-    total = sum(record.mass for _, record in ranked)
-    top = sum(record.mass for _, record in ranked[:TOP]) / total if total else 0.0
+    ranked, uncertain, terms = summary.top_td(), summary.top_entropy(), summary.terms
+    first, total = ranked[:TOP], ranked["mass"].sum()
+    ever, top = "moved V" if terms.is_td else f"had {terms.some}", first["mass"].sum() / (total or 1.0)
     words = [
         f"{len(ranked):,} of {len(summary.tokens):,} different tokens ever {ever}; "
-        f"the first {min(TOP, len(ranked))} of them hold {top:.0%} of all |{terms.added}|."
+        f"the first {len(first)} of them hold {top:.0%} of all |{terms.added}|."
     ]
-    uncertain = summary.top_entropy()
-    if uncertain:
-        both = {text for text, _ in ranked[:TOP]} & {text for text, _ in uncertain}
+    if len(uncertain):
+        both = first.index.intersection(uncertain.index)
         words.append(f"{len(both)} of them are among the {len(uncertain)} with the highest mean entropy.")
     share = summary.td_on_uncertain_tokens()
     if share is not None:
@@ -115,33 +115,30 @@ def tokens_lead(summary: CreditSummary) -> str:
 
 def branch_words(summary: CreditSummary) -> str:
     """The table beside the histogram as a sentence."""
-    branch, other, label = summary.credit.branch, summary.credit.other, summary.terms.label
-    total = branch + other
-    if not (branch[0] and total[3] and total[1]):
+    total = summary.credit.sum()
+    if not (summary.credit.loc["branch", "tokens"] and total["trained"] and total["outcome"]):
         return ""
+    share = summary.credit.loc["branch"] / total
     return (
-        f"{branch[0] / total[0]:.1%} of the tokens have {branch[3] / total[3]:.1%} of {label}'s credit and "
-        f"{branch[1] / total[1]:.1%} of GRPO's."
+        f"{share['tokens']:.1%} of the tokens have {share['trained']:.1%} of {summary.terms.label}'s credit and "
+        f"{share['outcome']:.1%} of GRPO's."
     )
 
 
 def branch_credit(summary: CreditSummary) -> list[list[str]]:
     """Rows of the table: tokens to which the method adds credit against the others."""
-    columns, label = (summary.credit.branch, summary.credit.other), summary.terms.label
-    total = columns[0] + columns[1]
+    sums, label = summary.credit, summary.terms.label
+    shares, means = sums / sums.sum(), sums.div(sums["tokens"], axis=0)
 
-    def share(i: int) -> list[str]:
-        return [f"{c[i] / total[i]:.1%}" if total[i] else "–" for c in columns]
-
-    def mean(i: int) -> list[str]:
-        return [f"{c[i] / c[0]:.3f}" if c[0] else "–" for c in columns]
+    def row(name: str, cells: pd.Series, form: str) -> list[str]:
+        return [name, *("–" if np.isnan(cell) else format(cell, form) for cell in cells)]
 
     return [
-        ["tokens", *(f"{c[0]:,.0f}" for c in columns)],
-        ["share of tokens", *share(0)],
-        ["share of GRPO's |advantage|", *share(1)],
-        [f"share of {label}'s |advantage|", *share(3)],
-        ["mean |advantage|, GRPO", *mean(1)],
-        [f"mean |advantage|, {label}", *mean(3)],
-        [f"mean |{summary.terms.added}|", *mean(2)],
+        row("tokens", sums["tokens"], ",.0f"),
+        row("share of tokens", shares["tokens"], ".1%"),
+        row("share of GRPO's |advantage|", shares["outcome"], ".1%"),
+        row(f"share of {label}'s |advantage|", shares["trained"], ".1%"),
+        row("mean |advantage|, GRPO", means["outcome"], ".3f"),
+        row(f"mean |advantage|, {label}", means["trained"], ".3f"),
+        row(f"mean |{summary.terms.added}|", means["td"], ".3f"),
     ]

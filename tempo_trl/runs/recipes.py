@@ -24,14 +24,14 @@ def recipe_path(name: str) -> Path:
     """The file that `name` means: a path first, then a packaged recipe, with or without `recipes/` and `.yaml`.
 
     Raises:
-        ValueError: `name` is neither.
+        ValueError: there is neither.
     """
     short = name.removeprefix("recipes/").removesuffix(".yaml")
     known = recipe_names()
     if Path(name).is_file():
         return Path(name)
     if short not in known:
-        raise ValueError(f"{name!r} is no file and no recipe of this package, which has {', '.join(known)}.")
+        raise ValueError(f"recipe {name!r} not found, expected a path or one of: {', '.join(known)}.")
     return recipes_folder() / f"{short}.yaml"
 
 
@@ -39,14 +39,14 @@ def accelerate_config_path(name: str) -> Path:
     """The accelerate configuration that `name` means: a path first, then one of ours, then one of TRL's.
 
     Raises:
-        ValueError: `name` is none of them.
+        ValueError: there is none of them.
     """
     ours, trls = recipes_folder() / "accelerate", Path(str(files("trl") / "accelerate_configs"))
     for path in (Path(name), ours / f"{name}.yaml", trls / f"{name}.yaml"):
         if path.is_file():
             return path
     known = sorted({path.stem for folder in (ours, trls) for path in folder.glob("*.yaml")})
-    raise ValueError(f"{name!r} is no file and no accelerate configuration: expected a path or {', '.join(known)}.")
+    raise ValueError(f"accelerate configuration {name!r} not found, expected a path or one of: {', '.join(known)}.")
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -56,7 +56,9 @@ class _UniqueKeys(yaml.SafeLoader):
         keys = [key.value for key, _ in node.value]
         repeated = sorted({key for key in keys if keys.count(key) > 1})
         if repeated:
-            raise ValueError(f"{self.name} has {', '.join(repeated)} more than once: keep one of them.")
+            raise ValueError(
+                f"{self.name} has {', '.join(repeated)} more than once, expected each key once: keep one."
+            )
         return super().construct_mapping(node, deep)
 
 

@@ -10,7 +10,7 @@ weights that sampled them.
 | `completion_ids` | list of int, T | sampled token ids, the EOS id included, never padded |
 | `tokens` | list of string, T | text of each token; bytes that are no character as `<0xF0>` ([`report.token_text`]) |
 | `values` | list of float, T + 1 | V after 0 to T tokens, in units of `reward` |
-| `td_errors` | list of float, T | TD errors without `td_coef`, in units of the advantages |
+| `td_errors` | list of float, T | what the method adds to the outcome; for TEMPO TD errors without `td_coef` |
 | `outcome` | float | GRPO's advantage |
 | `advantages` | list of float, T | what trains |
 | `entropies` | list of float, T, or null | of the policy at each token, in nats; null where TRL computed none |
@@ -18,7 +18,8 @@ weights that sampled them.
 | `reward` | float | weighted sum of the rewards; NaN where no function scored the completion |
 | `rewards` | string | JSON: what each reward function returned, by name, null for None |
 
-The file's metadata holds `tempo_trl` (version), `schema` (1), `num_generations` and `td_coef`.
+The file's metadata holds `tempo_trl` (version), `schema` (1), `num_generations`, `td_coef`, `method` (its line in the
+table of methods; files of earlier versions, which lack it, are TEMPO's) and `credit` (the label of its credit).
 """
 
 import io
@@ -122,6 +123,6 @@ def read_trees(
 
 def _those(recorded: list[int]) -> str:
     if not recorded:
-        return "it recorded none (is `log_trees_steps` 0, or the method none that grows trees?)"
+        return "it recorded none (is `log_trees_steps` 0, or the method TRL's own?)"
     listed = [str(step) for step in recorded]
     return "recorded are " + (", ".join(listed) if len(listed) < 12 else f"{', '.join(listed[:10])}, ... {listed[-1]}")

@@ -246,10 +246,10 @@ class TokenCreditTrainer(BaseTrainer):
         forward = self._get_per_token_logps_and_entropies
         per_token, changes = inputs["advantages"].ndim == 2, {}
         if per_token:
-            outcome = inputs["outcome_advantages"].unsqueeze(1)
+            outcome, theirs = inputs["outcome_advantages"].unsqueeze(1), self.get_off_policy_mask
 
             def off_policy_mask(advantages, **kwargs):
-                return GRPOTrainer.get_off_policy_mask(outcome, **kwargs)
+                return theirs(outcome, **kwargs)
 
             changes = {"importance_sampling_level": "token", "get_off_policy_mask": off_policy_mask}
 

@@ -13,7 +13,7 @@ from tempo_trl.demo import run as demo
 from tempo_trl.demo.methods import TokenCurve, method_table, read_token_curve
 from tempo_trl.demo.recipe import GROUP, ROWS
 from tempo_trl.demo.results import Curve
-from tempo_trl.launch.arguments import METHODS
+from tempo_trl.methods import METHODS
 
 
 def curve(method, tokens, accuracy, seed=0):
@@ -27,7 +27,7 @@ def history(folder, entries):
 
 
 def test_every_method_has_a_recipe_for_the_demonstration():
-    assert demo.demo_methods() == sorted(METHODS)
+    assert demo.demo_methods() == [name for name, method in METHODS.items() if method.recipe]
 
 
 def test_tokens_are_those_of_the_completions_or_of_the_trees_where_a_shared_one_counts_once(tmp_path):
@@ -63,7 +63,7 @@ def test_the_table_has_a_row_a_method_with_its_spread_and_its_paired_difference(
 
 def test_an_unknown_method_is_answered_with_those_there_are(tmp_path, capsys):
     assert demo.main(str(tmp_path), True, 1, "tempo,gae") == 2
-    assert "'gae' is none of all, grpo, grpo_lambda" in " ".join(capsys.readouterr().out.split())
+    assert "'gae' is none of all, tempo, prefix_baseline" in " ".join(capsys.readouterr().out.split())
 
 
 def test_methods_are_trained_and_shown_at_equal_numbers_of_sampled_tokens(tmp_path):

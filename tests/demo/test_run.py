@@ -35,7 +35,7 @@ def test_it_prints_the_comparison_the_credit_on_slips_and_a_tree(finished):
 def test_it_writes_curves_completions_and_metrics(finished):
     folder, _ = finished
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
-    for method in demo.METHODS:
+    for method in demo.DEFAULT:
         own = folder / f"{method}-seed0"
         table = pd.read_parquet(own / "completions" / "completions_00001.parquet")
         assert len(table) == 256
@@ -48,7 +48,7 @@ def test_it_ends_with_a_report_of_all_runs(finished):
     folder, printed = finished
     assert "Where the credit went" in printed
     text = (folder / "report.html").read_text(encoding="utf-8")
-    assert all(f'"label":"{method}-seed0"' in text for method in demo.METHODS)
+    assert all(f'"label":"{method}-seed0"' in text for method in demo.DEFAULT)
     assert (folder / "report" / "tree.svg").is_file()
 
 
@@ -56,7 +56,7 @@ def test_all_methods_start_from_the_same_policy_and_problems(finished):
     folder, _ = finished
     first = [
         pd.read_parquet(folder / f"{method}-seed0" / "completions" / "completions_00001.parquet")
-        for method in demo.METHODS
+        for method in demo.DEFAULT
     ]
     tempo, *others = first
     for other in others:

@@ -122,7 +122,7 @@ def test_a_flag_is_the_run_s_if_the_run_knows_it_and_accelerate_s_otherwise(conf
         ("--num_proceses", "`num_proceses` is unknown, did you mean `num_processes`?"),
         ("--learning-rat=1", "`learning_rat` is unknown, did you mean `learning_rate`?"),
         ("--xyzzy", "`xyzzy` is unknown"),
-        ("stray", "'stray' belongs to no flag"),
+        ("stray", "'stray' follows no flag"),
     ],
 )
 def test_what_neither_knows_is_refused_before_the_launch(flag, message, monkeypatch, capsys):

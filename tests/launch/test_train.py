@@ -51,13 +51,16 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
         ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--reward_funcs math_rewards", "`reward_funcs` is 'math_rewards', expected one of: math_reward"),
         ("--dataset_name some/dataset", "got task and dataset_name"),
-        ("--task demo --train_file rows.jsonl", "train_file: read by the tasks math, "),
-        ("--task demo --drop_leaked_rows", "drop_leaked_rows: read by the tasks math, "),
-        ("--task gsm_hard", "`task` gsm_hard is for testing alone: train on one of math, medqa, "),
+        ("--task demo --train_file rows.jsonl", "`task` is 'demo' and only benchmarks take train_file"),
+        (
+            "--task demo --drop_leaked_rows",
+            "only benchmarks take drop_leaked_rows: remove that, or set `task` to one of math, ",
+        ),
+        ("--task gsm_hard", "`task` is 'gsm_hard', which has no training split: set `task` to one of math, medqa, "),
         ("--prompt_style box", "`prompt_style` is 'box', expected one of: boxed, authors-code"),
         ("--td_coef -1", "`td_coef` must be a finite number"),
         ("--accelerate_config zero2", "a flag of `tempo-trl train`"),
-        ("--config nowhere", "'nowhere' is no file and no recipe"),
+        ("--config nowhere", "recipe 'nowhere' not found, expected a path or one of: demo/"),
         ("stray", "`stray` is unknown"),
     ],
 )
@@ -121,8 +124,11 @@ def test_data_that_do_not_fill_a_generation_are_refused_before_anything_is_saved
     ("argv", "message"),
     [
         (["--task", "math", "--reward_funcs", "math_reward"], "set `model_name_or_path`"),
-        (["--model_name_or_path", "m", "--reward_funcs", "math_reward"], "data come from one of .* got none"),
-        (["--model_name_or_path", "m", "--task", "math"], "nothing to reward with"),
+        (
+            ["--model_name_or_path", "m", "--reward_funcs", "math_reward"],
+            "got no data, expected exactly one of task, dataset_name",
+        ),
+        (["--model_name_or_path", "m", "--task", "math"], "the run has no reward: set `reward_funcs`"),
     ],
 )
 def test_a_run_needs_a_model_data_and_a_reward(argv, message):

@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.compact_json import plain
 from benchmarks.learning.chain import Chain
 from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
 from benchmarks.learning.figures import spread
-from benchmarks.learning.results import Measured, Result, as_json, without_nan
+from benchmarks.learning.results import DIGITS, Measured, Result, as_json, read_results
 from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, seconds_to, tokens_to
 from benchmarks.learning.studies import STUDIES, SWEEP_SEEDS, Arm, study
 from tempo_trl.demo.methods import TokenCurve
@@ -123,11 +124,31 @@ def test_a_result_is_over_grpo_by_the_difference_of_paired_runs():
 
 
 def test_the_numbers_of_a_result_are_json_with_null_for_what_one_seed_cannot_say():
-    numbers = without_nan(as_json(result([0.6]), result([0.4], "grpo")))
+    numbers = plain(as_json(result([0.6]), result([0.4], "grpo")), DIGITS)
     text = json.dumps(numbers, allow_nan=False)
     assert json.loads(text)["final"] == {"iqm": 0.6, "low": None, "high": None, "seeds": [0.6]}
-    assert numbers["by_tokens"]["tokens"][-1] == 100
-    assert numbers["by_seconds"]["iqm"][-1] == 0.6
+
+
+def test_the_curves_of_a_result_end_with_its_budget():
+    one = result([0.6])
+    assert one.by_tokens()["tokens"][-1] == 100
+    assert one.by_seconds()["iqm"][-1] == 0.6
+
+
+def test_results_that_were_written_down_are_read_with_their_curves_and_statistics():
+    arms = {arm.label: arm for arm in study("chain").arms}
+    before = [
+        Result(arms[label], 1e-3, (), tuple(straight(ends)), 100)
+        for label, ends in (("grpo", [0.4, 2 / 3]), ("tempo", [0.6, 0.9]))
+    ]
+    written = [as_json(one, before[0]) for one in before]
+    after = read_results(json.loads(json.dumps(plain({"study": "chain", "results": written}, DIGITS))))
+    assert [one.arm for one in after] == [one.arm for one in before]
+    assert after[0].by_seconds() == before[0].by_seconds()
+    assert after[1].over(after[0]).iqm == pytest.approx(before[1].over(before[0]).iqm)
+    for unit in ("tokens", "seconds"):
+        ratio = after[1].ratios(after[0], unit)[0.5]
+        assert vars(ratio) == pytest.approx(vars(before[1].ratios(before[0], unit)[0.5]))
 
 
 def test_an_arm_keeps_a_learning_rate_of_its_own(tmp_path):

@@ -62,10 +62,10 @@ def rows_of(completions, rewards, prompt="?", step=0, group=0, entropies=None) -
     return rows
 
 
-def record(folder: Path, groups: list[list[dict]], mode: str = "train") -> Path:
+def record(folder: Path, groups: list[list[dict]], mode: str = "train", **metadata: str) -> Path:
     """Write the groups of one step into a run's folder."""
     rows = [row for group in groups for row in group]
-    write_trees(trees_path(folder, mode, rows[0]["step"]), rows, {})
+    write_trees(trees_path(folder, mode, rows[0]["step"]), rows, metadata)
     return folder
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tempo_trl.report.command import report
 
-from .recorded import HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, record, rows_of
+from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, record, rows_of
 
 FIRST_PAINT = 2000  # milliseconds, for 64 groups of 8 completions of 1,024 tokens
 
@@ -114,6 +114,21 @@ def test_a_token_tells_its_credit_on_hover_and_focus(hand_worked, open_page):
     completion(page, 1).locator("i[data-token='4']").focus()
     assert "token 5 of completion 2" in page.locator("#token-detail").inner_text()
     assert completion(page, 1).locator("i[tabindex]").count() == 2
+
+
+def test_each_run_is_shown_in_the_terms_of_its_method(tmp_path, open_page):
+    rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
+    own = record(tmp_path / "lambda-seed0", [rows], method="grpo_lambda", credit="GRPO-lambda")
+    page = open_page(report([own, hand_worked_run(tmp_path / "tempo-seed0")], pictures=False))
+    for source, label, kind, sum_of in (
+        ("tempo-seed0, training", "TEMPO", "TD error", "sum |TD|"),
+        ("lambda-seed0, training", "GRPO-lambda", "added credit", "sum |added|"),
+    ):
+        page.locator("#source").select_option(label=source)
+        assert page.locator(".line.method > span").first.inner_text() == label
+        assert page.locator("#credit-lead").inner_text().startswith(label)
+        assert page.locator("#credit-kind").inner_text() == kind
+        assert page.locator("#token-table th").nth(1).inner_text() == sum_of
 
 
 def test_step_prompt_and_run_are_chosen(hand_worked, open_page):

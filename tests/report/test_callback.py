@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tempo_trl.report import callback
-from tempo_trl.report.credit_terms import TEMPO
+from tempo_trl.report.credit_terms import TEMPO, terms_of
 from tempo_trl.report.group import groups_of
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
@@ -30,6 +30,12 @@ def test_the_table_is_that_of_the_hand_worked_group(tmp_path):
     assert by_token["8"][1:5] == [pytest.approx(2 / 3 / scale, abs=1e-3), 0, 1, 2]
     assert by_token["8"][5:] == [pytest.approx(-2 / 3 / scale, abs=1e-3), "7+5=2;2-3=[8]#8"]
     assert [row[1] for row in table] == sorted((row[1] for row in table), reverse=True)
+
+
+def test_the_headings_are_in_the_terms_of_the_method():
+    assert callback.columns(TEMPO)[1:4] == ["sum |TD|", "V rose", "V fell"]
+    own = terms_of("ppo", "PPO")
+    assert callback.columns(own)[1:4] == ["sum |added|", "more than GRPO", "less than GRPO"]
 
 
 def test_what_a_model_wrote_is_no_markup_in_tensorboard(tmp_path):

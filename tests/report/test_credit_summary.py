@@ -31,9 +31,8 @@ def statistics_of(folder, *groups) -> CreditSummary:
 def test_the_moved_share_of_the_hand_worked_group(tmp_path):
     statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
     td = 3 * (2 / 3 - 1 / 2) + 1 / 2 + 2 * (1 - 2 / 3) + 2 / 3
-    assert statistics.credit.moved() == pytest.approx(td / (td + 4 * 13 * 1 / 2))
-    assert statistics.credit.branch[0] == 7
-    assert statistics.credit.other[0] == 4 * 13 - 7
+    assert statistics.moved() == pytest.approx(td / (td + 4 * 13 * 1 / 2))
+    assert statistics.credit["tokens"].to_dict() == {"branch": 7, "other": 4 * 13 - 7}
 
 
 def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model, tmp_path):
@@ -41,7 +40,7 @@ def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model,
     logged = train(tiny_model, tmp_path, **options).state.log_history[0]
     statistics = CreditSummary()
     statistics.add(groups_of(read_trees(tmp_path)))
-    assert statistics.credit.moved() == pytest.approx(logged["tempo/td_share"], rel=1e-4)
+    assert statistics.moved() == pytest.approx(logged["tempo/td_share"], rel=1e-4)
     for name, points in statistics.series.items():
         key = "reward" if name == "reward" else f"tempo/{name}"
         if name != "first_branch":
@@ -50,22 +49,22 @@ def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model,
 
 def test_nothing_moves_where_rewards_are_equal_or_completions_never_part(tmp_path):
     flat = statistics_of(tmp_path / "flat", rows_of(HAND, [1.0] * 4))
-    assert (flat.credit.moved(), flat.flat, flat.groups) == (0.0, 1, 1)
+    assert (flat.moved(), flat.flat, flat.groups) == (0.0, 1, 1)
     same = statistics_of(tmp_path / "same", rows_of([HAND[0]] * 4, HAND_REWARDS))
-    assert (same.credit.moved(), same.top_td(), same.first_branch) == (0.0, [], {})
+    assert (same.moved(), len(same.top_td()), same.first_branch) == (0.0, 0, {})
     assert "Nothing moved" in sentences.honest_line(None, same)["words"]
 
 
 def test_groups_without_a_scorable_completion_are_flat(tmp_path):
     statistics = statistics_of(tmp_path, rows_of(HAND, [float("nan")] * 4))
-    assert (statistics.flat, statistics.credit.moved()) == (1, 0.0)
+    assert (statistics.flat, statistics.moved()) == (1, 0.0)
 
 
 @pytest.mark.parametrize(("share", "begins"), [(0.0, "Nothing moved"), (0.005, "Practically GRPO"), (0.05, "A nudge")])
 def test_the_words_fit_the_share(share, begins):
     statistics = CreditSummary()
-    statistics.credit.other += np.array([100, 1 - share, 0, 1, 0])
-    statistics.credit.branch += np.array([1, 0, share, share, share])
+    statistics.credit.loc["other"] = [100, 1 - share, 0, 1, 0]
+    statistics.credit.loc["branch"] = [1, 0, share, share, share]
     line = sentences.honest_line("a run", statistics)
     assert line["words"].startswith(begins)
     assert line["head"].startswith(f"{share:.1%} of the credit in a run")
@@ -96,13 +95,11 @@ def test_few_groups_do_not_tell_what_prefixes_explain(tmp_path):
 
 def test_tokens_are_ranked_by_their_sum_of_td(tmp_path):
     statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
-    ranked = dict(statistics.top_td())
+    ranked = statistics.top_td()
     expected = {"8": 2 / 3, "9": 2 / 3, "3": 1 / 2, "2": 1 / 2}
-    assert {text: record.mass for text, record in ranked.items()} == pytest.approx(
-        {text: mass / SCALE for text, mass in expected.items()}, rel=1e-4
-    )
-    assert (ranked["2"].ups, ranked["2"].downs, ranked["2"].seen) == (3, 0, 6)
-    assert ranked["8"].examples == [(pytest.approx(-2 / 3 / SCALE, rel=1e-4), "7+5=2;2-3=", "#8")]
+    assert ranked["mass"].to_dict() == pytest.approx({text: mass / SCALE for text, mass in expected.items()}, rel=1e-4)
+    assert ranked.loc["2", ["ups", "downs", "seen"]].tolist() == [3, 0, 6]
+    assert statistics.examples("8") == [(pytest.approx(-2 / 3 / SCALE, rel=1e-4), "7+5=2;2-3=", "#8")]
 
 
 def test_depths_hold_every_token_once(tmp_path):
@@ -138,7 +135,7 @@ def test_td_on_uncertain_tokens_is_a_share_of_positions(tmp_path):
     entropies[:, [4, 10]] = 1.0
     statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS, entropies=entropies))
     assert statistics.td_on_uncertain_tokens(2 / 13) == pytest.approx(1.0)
-    assert statistics.top_entropy()[0][1].entropy > 0
+    assert statistics.top_entropy()["mean_entropy"].iloc[0] > 0
     assert statistics_of(tmp_path / "without", rows_of(HAND, HAND_REWARDS)).td_on_uncertain_tokens() is None
 
 
@@ -182,3 +179,13 @@ def test_the_size_of_a_group_is_not_underestimated(tmp_path):
     for folder in ("hand", "hostile"):
         for group in groups_of(read_trees(tmp_path / folder)):
             assert len(script_json(embed_groups([group])).encode()) <= embedded_size(group)
+
+
+def test_the_size_of_a_group_with_credit_on_every_token_is_not_underestimated(tmp_path):
+    generator = np.random.default_rng(0)
+    rows = rows_of([["a"] * 500, ["b"] * 500], [0.0, 1.0])
+    for row in rows:
+        row["td_errors"] = generator.normal(size=500).tolist()
+        row["advantages"] = (row["outcome"] + np.array(row["td_errors"])).tolist()
+    group = groups_of(read_trees(record(tmp_path, [rows])))[0]
+    assert len(script_json(embed_groups([group])).encode()) <= embedded_size(group)

@@ -43,6 +43,20 @@ def test_nodes_are_maximal_and_parents_come_first(rows):
 
 
 @given(GROUPS)
+def test_children_lie_one_level_further_one_below_the_other_within_their_parent(rows):
+    nodes = fold(rows)
+    for i, node in enumerate(nodes):
+        children = [child for child in nodes if child.parent == i]
+        assert all(child.level == node.level + 1 for child in children)
+        bounds = [(child.top, child.top + len(child.rows)) for child in children]
+        expected = node.top
+        for top, bottom in bounds:
+            assert top == expected
+            expected = bottom
+        assert expected + len(node.ended) == node.top + len(node.rows)
+
+
+@given(GROUPS)
 def test_every_completion_ends_once(rows):
     nodes = fold(rows)
     ended = [(row, node.end) for node in nodes for row in node.ended]

@@ -53,6 +53,31 @@ def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
     assert data["groups"][data["sources"][0]["opening"]]["prompt"] == "7+5-3?"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "label", "added"),
+    [
+        ({}, "TEMPO", "TD"),  # recorded before records named their method
+        ({"method": "tempo", "credit": "TEMPO"}, "TEMPO", "TD"),
+        ({"method": "prefix_baseline", "credit": "prefix baseline"}, "prefix baseline", "TD"),
+        ({"method": "grpo_lambda", "credit": "GRPO-lambda"}, "GRPO-lambda", "added"),
+        ({"method": "ppo"}, "PPO", "added"),
+        ({"method": "token_credit", "credit": "my_credit"}, "my_credit", "added"),
+    ],
+)
+def test_the_report_says_whose_credit_it_shows_and_what_that_adds(metadata, label, added, tmp_path):
+    rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
+    data = page_data(report([record(tmp_path / "run", [rows], **metadata)], tmp_path / "r.html"))
+    run = data["runs"][0]
+    assert f"was moved by {label};" in data["honest"][0]["head"]
+    assert (run["terms"]["label"], run["terms"]["added"]) == (label, added)
+    heads = [row[0] for row in run["statistics"]["branchCredit"]]
+    assert {f"share of {label}'s |advantage|", f"mean |{added}|"} <= set(heads)
+    said = data["honest"][0]["words"] + run["statistics"]["tokensLead"] + run["statistics"]["branchWords"]
+    assert ("TD" in said) == (added == "TD")
+    assert f"{label}'s credit" in said
+    assert f"<!--    {label} -->" in (tmp_path / "r" / "credit.svg").read_text(encoding="utf-8")
+
+
 def test_several_runs_have_a_line_a_method_with_a_band(tmp_path):
     runs = [log(tmp_path / f"grpo-seed{s}", reward=[0.1 * s, 0.5, 0.6]) for s in (0, 1, 2)]
     tempo = hand_worked_run(log(tmp_path / "tempo-seed0", reward=[0.2, 0.4, 0.7]))

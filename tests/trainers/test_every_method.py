@@ -6,6 +6,7 @@ import shutil
 import pytest
 import torch
 
+from tempo_trl import GRPOLambdaConfig
 from tempo_trl.credit import tempo_advantages
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefix_tree
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
@@ -117,7 +118,12 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) ->
         covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
         return advantages
     inside = torch.arange(ids.shape[1]) < lengths[:, None]
-    return outcome_advantages(rewards, size).float()[:, None] * inside
+    outcome = outcome_advantages(rewards, size).float()[:, None] * inside
+    if method == "grpo_lambda":
+        return outcome.clamp(min=GRPOLambdaConfig.min_advantage)
+    if method == "token_credit":
+        return outcome * (0.5 + torch.arange(ids.shape[1]) / lengths[:, None])  # credit_functions.later_counts_more
+    return outcome
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD)

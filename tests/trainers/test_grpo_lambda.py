@@ -1,5 +1,7 @@
 """GRPO-lambda by gradients and weights: where it is GRPO, and TRL's real loss against objectives written out here."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from trl import GRPOConfig, GRPOTrainer
@@ -43,6 +45,13 @@ class LossProbe(GRPOLambdaTrainer):
         } | extra
         if old_logps is not None:
             inputs["old_per_token_logps"] = old_logps
+        scored = SimpleNamespace(
+            outcome=inputs["advantages"],
+            loss_mask=(inputs["completion_mask"] * inputs["tool_mask"]).bool(),
+            completion_ids=inputs["completion_ids"],
+        )
+        if (advantages := self.credit_func(scored)).ndim == 2:
+            inputs |= {"advantages": advantages, "outcome_advantages": inputs["advantages"]}
         before = dict(inputs)
         self.model.train()
         self.model.zero_grad()
@@ -189,9 +198,9 @@ def test_vllms_importance_sampling_correction_multiplies_the_traced_loss(tiny_mo
 
 
 class MaskProbe(LossProbe):
-    def get_off_policy_mask(self, **arguments):
+    def get_off_policy_mask(self, advantages, **arguments):
         self.seen = arguments["sampling_per_token_logps"]
-        return GRPOTrainer.get_off_policy_mask(**arguments)
+        return GRPOTrainer.get_off_policy_mask(advantages, **arguments)
 
 
 def test_the_off_policy_mask_sees_the_plain_log_probabilities(tiny_model, tmp_path):
@@ -222,7 +231,7 @@ def test_the_config_is_grpos_but_for_the_papers_kl(tmp_path):
     ours, stock = ours.to_dict(), stock.to_dict()
     assert {key for key in stock if ours[key] != stock[key]} - {"logging_dir"} == {"beta", "use_bias_correction_kl"}
     assert (ours["beta"], ours["use_bias_correction_kl"]) == (0.04, False)
-    assert ours.keys() - stock.keys() == own.keys() | {"tree_forward"}
+    assert ours.keys() - stock.keys() == own.keys() | {"tree_forward", "log_trees_steps", "log_trees_prompts"}
     for name in (*own, "beta", "use_bias_correction_kl"):
         assert f"        {name} (`" in GRPOLambdaConfig.__doc__
         assert GRPOLambdaConfig.__dataclass_fields__[name].metadata["help"]

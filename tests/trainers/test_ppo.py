@@ -5,6 +5,7 @@ import torch
 
 from tempo_trl.credit.gae import gae, mean_and_variance, moments, whiten
 from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
+from tempo_trl.trainers.whole_groups import weighted_rewards
 
 from .rank_matrix import reward_of, scripted
 from .recording import config, parity, questions, share_of_threes, train
@@ -27,9 +28,9 @@ class RecordingPPO(PPOTrainer):
 
         self.critic.step = recorded_step
 
-    def _credit(self, output):
-        self.rewards.append(self._own_rewards())
-        super()._credit(output)
+    def _assign_credit(self, inputs, output, calls, due):
+        self.rewards.append(weighted_rewards(self, calls["_calculate_rewards"].result))  # of one rank
+        super()._assign_credit(inputs, output, calls, due)
         self.batches.append({name: value.clone() for name, value in output.items() if torch.is_tensor(value)})
 
 

@@ -46,20 +46,20 @@ def riddle_reward(completions, environments, **columns):
 
 
 @pytest.mark.parametrize("estimator", ["tempo", "prefix_baseline"])
-def test_completions_of_different_prompts_share_no_state(estimator, tiny_model, tmp_path):
-    with pytest.warns(UserWarning, match="go on from different prompts"):
-        trainer = train(
-            tiny_model,
-            tmp_path,
-            cls=RiddleTrainer,
-            dataset=questions(conversational=True),
-            reward_funcs=riddle_reward,
-            advantage_estimator=estimator,
-            prefix_shrinkage=0.0,
-            max_completion_length=200,
-            max_steps=1,
-            trainer={"environment_factory": Riddles},
-        )
+def test_completions_of_different_prompts_share_no_state(estimator, tiny_model, tmp_path, said_once):
+    trainer = train(
+        tiny_model,
+        tmp_path,
+        cls=RiddleTrainer,
+        dataset=questions(conversational=True),
+        reward_funcs=riddle_reward,
+        advantage_estimator=estimator,
+        prefix_shrinkage=0.0,
+        max_completion_length=200,
+        max_steps=1,
+        trainer={"environment_factory": Riddles},
+    )
+    assert len(said_once("go on from different prompts")) == 1
     output = trainer.batches[0].output
     outcome, mask = output["outcome_advantages"][:, None], output["completion_mask"]
     if estimator == "prefix_baseline":  # given its riddle, a completion earns what is expected

@@ -52,7 +52,7 @@ def _record(cell: tuple[str, int, int], effort: Effort) -> dict:
         "adaptive gain": gain(m["adaptive"], m["GRPO"], true),
         "TEMPO - GRPO cosine": difference(m["TEMPO"], m["GRPO"]),
         "adaptive - GRPO cosine": difference(m["adaptive"], m["GRPO"]),
-        **{name: summary(m[name], true) for name in methods},
+        **{f"{name} error": summary(m[name], true)["error"] for name in methods},
     }
 
 

@@ -26,7 +26,7 @@ function drawCredit(group) {
   }
   byId("credit").replaceChildren(...rows.map(drawCompletion));
   creditLegend();
-  byId("token-detail").textContent = `Point at a token, or walk the underlined ones with Tab: its ${terms().added_credit} is not zero.`;
+  byId("token-detail").textContent = `Point at a token, or walk the underlined ones with Tab: ${terms().marked}.`;
 }
 
 function creditLegend() {
@@ -76,12 +76,15 @@ function methodSpans(row, tokens) {
     value = own;
     const span = html("i", { "data-token": t }, drawnText(token.text));
     paintSpan(span, value);
-    if (token.td) fill(span, { class: "turn", tabindex: 0 }, []);
+    if (isMarked(token)) fill(span, { class: "turn", tabindex: 0 }, []);
     if (token.skip) span.classList.add("skip");
     spans.push(span);
   });
   return spans;
 }
+
+/** Underlined: with TD errors where completions part, with other credit where more than half of the scale was added. */
+const isMarked = (token) => (terms().is_td ? token.td !== 0 : Math.abs(token.td) > scale / 2);
 
 /** Line breaks are drawn as a sign too, so that their colour is seen. */
 const drawnText = (text) => text.replace(/\n/g, "⏎\n");
