@@ -19,27 +19,18 @@ from tempo_trl.compare import paper
 from tempo_trl.compare.curves import MethodCurve, method_curves, speeds
 from tempo_trl.compare.draw import draw
 from tempo_trl.compare.show import markdown, rich_table, sheets, speed_sentence
-from tempo_trl.compare.table import OF_RUN, compare_results
-from tempo_trl.runs.compared_runs import ComparedRun, doubts, read_runs
+from tempo_trl.compare.table import OF_CELL, OF_RUN, compare_results
+from tempo_trl.runs.compared_runs import ComparedRun, mismatches, read_runs
 from tempo_trl.version import __version__
 
-CELL_KEYS = ["model", "method", "trained_on", "task", "metric", "value", "interval", "questions", "runs", "paper"]
-CELL_KEYS += ["minus_paper"]
-DIFFERENCE_KEYS = {key: key for key in ("model", "method", "baseline", "trained_on", "task", "metric", "difference")}
-DIFFERENCE_KEYS |= {"interval": "paired_interval", "questions": "paired_questions", "questions_left_out": "left_out"}
-DIFFERENCE_KEYS |= {"paper": "paper_difference"}
-
-CELL_KEYS = ["model", "method", "trained_on", "task", "metric", "value", "interval", "questions", "runs", "paper"]
-CELL_KEYS += ["minus_paper"]
-DIFFERENCE_KEYS = {key: key for key in ("model", "method", "baseline", "trained_on", "task", "metric", "difference")}
-DIFFERENCE_KEYS |= {"interval": "paired_interval", "questions": "paired_questions", "questions_left_out": "left_out"}
-DIFFERENCE_KEYS |= {"paper": "paper_difference"}
-
-CELL_KEYS = ["model", "method", "trained_on", "task", "metric", "value", "interval", "questions", "runs", "paper"]
-CELL_KEYS += ["minus_paper"]
-DIFFERENCE_KEYS = {key: key for key in ("model", "method", "baseline", "trained_on", "task", "metric", "difference")}
-DIFFERENCE_KEYS |= {"interval": "paired_interval", "questions": "paired_questions", "questions_left_out": "left_out"}
-DIFFERENCE_KEYS |= {"paper": "paper_difference"}
+# Columns of the differences in compare.json, some by other names.
+OF_PAIR = ["model", "method", "baseline", "trained_on", "task", "metric", "difference"]
+RENAMED = {
+    "paired_interval": "interval",
+    "paired_questions": "questions",
+    "left_out": "questions_left_out",
+    "paper_difference": "paper",
+}
 
 
 def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -> int:
@@ -62,7 +53,7 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
         OSError: a file that cannot be read or written.
     """
     runs = read_runs(folders, labels)
-    notes = doubts(runs)
+    notes = mismatches(runs)
     table, curves = compare_results(runs, notes), method_curves(runs)
     faster = speeds(curves)
     numbers = _numbers(runs, table, curves, faster, notes)
@@ -102,16 +93,14 @@ def _page(tables: list[str], sentences: list[str], notes: list[str], pictures: l
 def _numbers(
     runs: list[ComparedRun], table: pd.DataFrame, curves: list[MethodCurve], faster: list[dict], notes: list[str]
 ) -> dict:
+    differences = table.loc[table.baseline.notna(), [*OF_PAIR, *RENAMED]]
     return _plain(
         {
             "tempo_trl": __version__,
             "paper": {"source": paper.SOURCE, "table_1": _table_1()},
             "runs": [{name: getattr(run, name) for name in OF_RUN} for run in runs],
-            "cells": table[CELL_KEYS].to_dict("records"),
-            "differences": [
-                {key: row[column] for key, column in DIFFERENCE_KEYS.items()}
-                for row in table[table.baseline.notna()].to_dict("records")
-            ],
+            "cells": table[OF_CELL].to_dict("records"),
+            "differences": differences.rename(columns=RENAMED).to_dict("records"),
             "curves": [curve.numbers for curve in curves],
             "speed": faster,
             "notes": notes,

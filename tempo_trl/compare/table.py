@@ -17,7 +17,8 @@ PAPER_TRAINED_ON = set(paper.TRAINED_ON.values())
 ROUNDING = 5e-4  # what a rounded value may differ from the mean of its questions
 OF_RUN = ["folder", "method", "model", "trained_on", "seed"]
 CELL = ["model", "method", "dataset", "task", "metric"]
-OF_CELL = [*CELL, "trained_on", "value", "interval", "questions", "runs", "paper", "minus_paper", "results", "numbers"]
+OF_CELL = ["model", "method", "trained_on", "task", "metric", "value", "interval", "questions", "runs", "paper"]
+OF_CELL += ["minus_paper"]
 OF_DIFFERENCE = ["baseline", "difference", "paired_interval", "paired_questions", "left_out", "paper_difference"]
 
 
@@ -52,7 +53,7 @@ def compare_results(runs: Sequence[ComparedRun], notes: list[str]) -> pd.DataFra
         baseline = found.get(tuple((row | {"method": baselines[row["model"]]})[name] for name in CELL))
         is_compared = baseline is not None and baseline is not row
         row |= dict.fromkeys(OF_DIFFERENCE) | (_difference(row, baseline, notes) if is_compared else {})
-    return pd.DataFrame(rows, columns=[*OF_CELL, *OF_DIFFERENCE], dtype=object)
+    return pd.DataFrame(rows, columns=[*OF_CELL, "dataset", "results", "numbers", *OF_DIFFERENCE], dtype=object)
 
 
 def read_results(runs: Sequence[ComparedRun]) -> pd.DataFrame:

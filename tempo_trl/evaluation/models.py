@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tempo_trl.runs.files import WEIGHTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
     from tempo_trl.evaluation.settings import Settings
 
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
 # What changes a model's answers, beside its weights.
 DESCRIPTIONS = ("config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 

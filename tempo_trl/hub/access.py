@@ -4,9 +4,10 @@ from huggingface_hub import HfApi, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from tempo_trl.hub.patience import persist
+from tempo_trl.hub.retry import retry
 
 LOGIN = "log in by `hf auth login`, or set HF_TOKEN to a token with the right to write"
+REFUSED = (401, 402, 403, 404)  # what the Hub answers to who may not write
 
 
 def prepare_repo(api: HfApi, repo: str, private: bool | None = None) -> None:
@@ -26,17 +27,26 @@ def prepare_repo(api: HfApi, repo: str, private: bool | None = None) -> None:
             a dataset or a space has, a public repository where a private one is asked for, or no right to write.
     """
     check_name(repo)
-    user = _user(api)
-    info = _info(api, repo, "model")
+    retry(lambda: _prepare(api, repo, private))
+
+
+def _prepare(api: HfApi, repo: str, private: bool | None) -> None:
+    user, info = _user(api), _info(api, repo, "model")
+    if info is not None and private and not info.private:
+        raise ValueError(f"{repo} is public, and --private was asked for: make it private in its settings on the Hub.")
     if info is None:
         _check_new(api, repo, user)
-        _create(api, repo, private, user["name"])
-    elif private and not info.private:
-        raise ValueError(f"{repo} is public, and --private was asked for: make it private in its settings on the Hub.")
     try:
-        persist(lambda: api.auth_check(repo, write=True))
+        if info is None:
+            api.create_repo(repo, private=private, exist_ok=True)
+        api.auth_check(repo, write=True)
     except HfHubHTTPError as error:
-        raise ValueError(_no_right(repo, user["name"], error)) from error
+        status = error.response.status_code
+        if status not in REFUSED:
+            raise
+        raise ValueError(
+            f"{user['name']} may not write to {repo} (the Hub says {status}): ask its owner for the right, or {LOGIN}."
+        ) from error
 
 
 def check_name(repo: str) -> None:
@@ -54,7 +64,7 @@ def _user(api: HfApi) -> dict:
     if get_token() is None:
         raise ValueError(f"no token for {api.endpoint}: {LOGIN}.")
     try:
-        user = persist(api.whoami)
+        user = api.whoami()
     except OfflineModeIsEnabled as error:
         raise ValueError("HF_HUB_OFFLINE is set: unset it to publish.") from error
     except HfHubHTTPError as error:
@@ -68,7 +78,7 @@ def _user(api: HfApi) -> dict:
 
 def _info(api: HfApi, repo: str, repo_type: str):
     try:
-        return persist(lambda: api.repo_info(repo, repo_type=repo_type))
+        return api.repo_info(repo, repo_type=repo_type)
     except RepositoryNotFoundError:
         return None
 
@@ -84,17 +94,3 @@ def _check_new(api: HfApi, repo: str, user: dict) -> None:
     for other in ("dataset", "space"):
         if _info(api, repo, other):
             raise ValueError(f"{repo} is the name of a {other}: give the model another.")
-
-
-def _create(api: HfApi, repo: str, private: bool | None, user: str) -> None:
-    try:
-        persist(lambda: api.create_repo(repo, private=private, exist_ok=True))
-    except HfHubHTTPError as error:
-        if error.response.status_code not in (401, 402, 403):
-            raise
-        raise ValueError(_no_right(repo, user, error)) from error
-
-
-def _no_right(repo: str, user: str, error: HfHubHTTPError) -> str:
-    status = error.response.status_code
-    return f"{user} may not write to {repo} (the Hub says {status}): ask its owner for the right, or {LOGIN}."

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from tempo_trl.hub.card import model_card
 from tempo_trl.runs.curves import curves_png
+from tempo_trl.runs.files import WEIGHTS
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.results import eval_results_files, read_results
 
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
 # Model, tokenizer and Trainer's results lie at the top of the folder. Checkpoints, tables of completions and logs stay
 # at home, and so does training_args.bin: a pickle, which nobody should load and which may hold what is secret.
 PATTERNS = (

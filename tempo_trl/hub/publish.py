@@ -4,16 +4,17 @@ One commit holds model, card and record: they are never of different runs. What 
 by an attempt that follows a dropped connection nor by the same command given once more.
 """
 
-import hashlib
 import sys
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub import CommitOperationAdd, HfApi, RepoFile
 from huggingface_hub.errors import HTTPError
+from huggingface_hub.utils.sha import git_hash
 
 from tempo_trl.hub.access import check_name, prepare_repo
-from tempo_trl.hub.contents import WEIGHTS, contents
-from tempo_trl.hub.patience import may_pass, persist
+from tempo_trl.hub.contents import contents
+from tempo_trl.hub.retry import is_temporary, retry
+from tempo_trl.runs.files import WEIGHTS
 from tempo_trl.runs.redaction import known_secrets, secrets_in
 
 
@@ -43,14 +44,13 @@ def publish(run_dir: str | Path, repo: str, private: bool | None = None, revisio
     api = HfApi()
     prepare_repo(api, repo, private)
     message = f"tempo_trl: {Path(run_dir).absolute().name}"
-    additions: list[CommitOperationAdd] = []
 
-    def commit():
-        additions[:] = [CommitOperationAdd(path, content) for path, content in files.items()]  # of use only once
-        return api.create_commit(repo, additions, commit_message=message, revision=revision)
+    def commit() -> tuple[str, list[str]]:
+        additions = [CommitOperationAdd(path, content) for path, content in files.items()]  # of use only once
+        made = api.create_commit(repo, additions, commit_message=message, revision=revision)
+        return made.commit_url, not_on_the_hub(api, repo, additions, revision)
 
-    address = persist(commit).commit_url
-    lost = not_on_the_hub(api, repo, additions, revision)
+    address, lost = retry(commit)
     if lost:
         raise RuntimeError(f"{repo} took the commit without {', '.join(lost)}: does its .gitignore name them?")
     return address
@@ -78,20 +78,17 @@ def _size(content: Path | bytes) -> int:
 
 
 def not_on_the_hub(api: HfApi, repo: str, additions: list[CommitOperationAdd], revision: str | None) -> list[str]:
-    """Paths of the files that the Hub does not have, or has with other bytes."""
+    """Paths of the files that the Hub does not have, or has with other bytes: a commit passes over ignored files."""
     paths = [addition.path_in_repo for addition in additions]
-    there = {entry.path: entry for entry in persist(lambda: api.get_paths_info(repo, paths, revision=revision))}
+    there = {entry.path: entry for entry in api.get_paths_info(repo, paths, revision=revision)}
     return [addition.path_in_repo for addition in additions if not _same(addition, there.get(addition.path_in_repo))]
 
 
-def _same(addition: CommitOperationAdd, entry) -> bool:
-    if entry is None:
-        return False
-    if entry.lfs:
-        return entry.lfs.sha256 == addition.upload_info.sha256.hex()
+def _same(addition: CommitOperationAdd, entry: RepoFile | None) -> bool:
+    if entry is None or entry.lfs:
+        return entry is not None and entry.lfs.sha256 == addition.upload_info.sha256.hex()
     with addition.as_file() as file:
-        content = file.read()
-    return entry.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        return entry.blob_id == git_hash(file.read())
 
 
 def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
@@ -109,7 +106,7 @@ def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
         print(f"tempo-trl publish: error: {error}", file=sys.stderr)
         return 2
     except (HTTPError, OSError, RuntimeError) as error:
-        again = " The same command sends what is missing." if may_pass(error) else ""
+        again = " The same command sends what is missing." if is_temporary(error) else ""
         print(f"tempo-trl publish: error: not published, {type(error).__name__}: {error}.{again}", file=sys.stderr)
         return 1
     return 0

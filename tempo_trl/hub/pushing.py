@@ -11,8 +11,8 @@ from transformers import TrainerCallback
 
 from tempo_trl.hub.access import prepare_repo
 from tempo_trl.hub.contents import generated
-from tempo_trl.hub.patience import may_pass
 from tempo_trl.hub.publish import publish
+from tempo_trl.hub.retry import is_temporary
 from tempo_trl.runs.files import write_atomically
 
 
@@ -64,7 +64,7 @@ def push(trainer, dataset_name: str | None) -> None:
     try:
         trainer.push_to_hub(dataset_name=dataset_name)
     except Exception as error:
-        if not may_pass(error):
+        if not is_temporary(error):
             raise
         print(f"{type(error).__name__} while pushing: publishing what is missing.", file=sys.stderr)
     if trainer.hub_model_id is not None:  # of the main process alone

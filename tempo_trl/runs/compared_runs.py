@@ -49,10 +49,6 @@ class ComparedRun:
     results: list[Result] = field(repr=False)
     settings: dict = field(repr=False)
 
-    def measured(self, task: str, metric: str) -> list[Result]:
-        """One result for each decoding: pass@4 may be of 4 answers a question, and of 16."""
-        return [result for result in self.results if (result.task, result.metric) == (task, metric)]
-
 
 def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None) -> list[ComparedRun]:
     """
@@ -86,11 +82,9 @@ def _read_run(folder: Path, label: str | None) -> ComparedRun:
         )
     home = _home(folder)
     record = read_record(home) if _has_record(home) else {}
-    told = _of_record(record) if record else _of_path(home, is_trained=bool(log))
-    method = label or told.pop("method")
-    return ComparedRun(
-        folder, **told | {"method": method}, log=log, results=results, settings=record.get("config") or {}
-    )
+    identity = _of_record(record) if record else _of_path(home, is_trained=bool(log))
+    identity["method"] = label or identity["method"]
+    return ComparedRun(folder, **identity, log=log, results=results, settings=record.get("config") or {})
 
 
 def _has_record(folder: Path) -> bool:
@@ -162,12 +156,12 @@ def groups(runs: Sequence[ComparedRun]) -> dict[tuple, list[ComparedRun]]:
     return found
 
 
-def doubts(runs: Sequence[ComparedRun]) -> list[str]:
+def mismatches(runs: Sequence[ComparedRun]) -> list[str]:
     """What speaks against taking the runs of a group for independent runs of the same thing."""
-    return [note for own in groups(runs).values() for other in own[1:] for note in _doubts(own[0], other)]
+    return [note for own in groups(runs).values() for other in own[1:] for note in _mismatches(own[0], other)]
 
 
-def _doubts(first: ComparedRun, other: ComparedRun) -> list[str]:
+def _mismatches(first: ComparedRun, other: ComparedRun) -> list[str]:
     notes, pair = [], f"{first.folder} and {other.folder} count as two seeds of {first.method}"
     if first.seed is not None and first.seed == other.seed:
         notes.append(f"{pair}, but both have seed {first.seed}.")

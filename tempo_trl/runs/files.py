@@ -1,8 +1,10 @@
-"""Writing files that readers see whole or not at all."""
+"""Files of a run: how weights are called, and writing what readers see whole or not at all."""
 
 import contextlib
 import os
 from pathlib import Path
+
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

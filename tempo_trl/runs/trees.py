@@ -32,9 +32,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.record import FOLDER
 from tempo_trl.version import __version__
 
-FOLDER = "tempo"
 SCHEMA = pa.schema(
     [
         ("step", pa.int64()),

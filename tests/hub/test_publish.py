@@ -12,7 +12,7 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, parse_eval_result_entries, snapshot_download
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tempo_trl.hub import patience
+from tempo_trl.hub import retry
 from tempo_trl.hub.publish import publish
 from tempo_trl.launch import cli
 
@@ -83,7 +83,7 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(client, finished_run):
 
 
 def test_attempts_are_bounded_and_the_same_command_sends_what_is_missing(client, finished_run, capsys):
-    client.faults.append(Fault("POST", "/commit/", "half", times=len(patience.WAITS) + 1))
+    client.faults.append(Fault("POST", "/commit/", "half", times=len(retry.WAITS) + 1))
     assert published(str(finished_run), "--repo", REPO) == 1
     assert "The same command sends what is missing." in capsys.readouterr().err
     assert client.model(REPO).files == {}
