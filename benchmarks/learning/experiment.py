@@ -73,7 +73,10 @@ class Experiment:
         by_seed = [run for seed in zip(*runs.values(), strict=True) for run in seed]  # a pair runs in the same hour
         finish(by_seed, self.parallel, self.console, f"{one.name}: final runs")
         results = [
-            Result(arm, chosen[arm], tuple(own), tuple(map(read_run, own)), own[0].tokens) for arm, own in runs.items()
+            Result(
+                arm, chosen[arm], tuple(run.seed for run in own), tuple(map(read_run, own)), own[0].tokens, tuple(own)
+            )
+            for arm, own in runs.items()
         ]
         return results, tried
 

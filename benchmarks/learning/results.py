@@ -1,7 +1,7 @@
 """What a study's runs come to: curves read from disk, and every number of its table, figure and JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks.learning.runs import DONE, Run
 from benchmarks.learning.statistics import Ratio, accuracy_at, interval, iqm, mean_accuracy, ratio_to
 from benchmarks.learning.studies import Arm, study
-from tempo_trl.demo.methods import TokenCurve, read_token_curve
-from tempo_trl.demo.results import Curve
+from tempo_trl.demo.results import accuracy_curve
+from tempo_trl.runs.curves import Curve
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
 UNITS = ("tokens", "seconds")
@@ -19,9 +19,9 @@ DIGITS = 6  # in the JSON: with five, a ratio in the tables rounds differently
 BASELINE = "grpo"
 
 
-def read_run(run: Run) -> TokenCurve:
+def read_run(run: Run) -> Curve:
     """The curve of a finished run."""
-    return read_token_curve(run.method, run.seed, run.folder, run.rows, run.group)
+    return accuracy_curve(run.folder, run.rows, run.group)
 
 
 @dataclass(frozen=True)
@@ -50,20 +50,22 @@ class Result:
 
     Args:
         arm (`Arm`), learning_rate (`float`): What ran.
-        runs (`tuple` of `Run`), curves (`tuple` of `TokenCurve`): One a seed.
+        seeds (`tuple[int, ...]`), curves (`tuple` of `Curve`): Of its runs.
+        runs (`tuple` of `Run`): They themselves; empty where the result was read from its JSON.
         tokens (`int`): The budget, the same for all arms of a panel.
     """
 
     arm: Arm
     learning_rate: float
-    runs: tuple[Run, ...]
-    curves: tuple[TokenCurve, ...]
+    seeds: tuple[int, ...]
+    curves: tuple[Curve, ...]
     tokens: int
+    runs: tuple[Run, ...] = ()
 
     @property
     def final(self) -> Measured:
         """Accuracy when the budget is spent."""
-        return Measured.of([curve.at(self.tokens).accuracy[-1] for curve in self.curves])
+        return Measured.of([curve.at(self.tokens).value[-1] for curve in self.curves])
 
     @property
     def mean(self) -> Measured:
@@ -83,6 +85,7 @@ class Result:
 
     def over(self, baseline: "Result") -> Measured:
         """Difference of the mean accuracies to the baseline's, paired by seed."""
+        self._expect_pairs(baseline)
         return Measured.of(np.array(self.mean.seeds) - np.array(baseline.mean.seeds))
 
     def by_tokens(self) -> dict[str, list[float]]:
@@ -94,12 +97,17 @@ class Result:
         """Curve with its band on a grid of seconds, as far as the fastest run was when its budget was spent."""
         cut = [curve.at(self.tokens) for curve in self.curves]
         grid = np.linspace(0, min(curve.seconds[-1] for curve in cut), GRID)
-        return _band(grid, np.stack([np.interp(grid, c.seconds, c.accuracy) for c in cut]), "seconds")
+        return _band(grid, np.stack([np.interp(grid, c.seconds, c.value) for c in cut]), "seconds")
 
     def ratios(self, baseline: "Result", unit: str = "tokens") -> dict[float, Ratio]:
         """Tokens or seconds to each of `LEVELS` that a run of either reached, over the baseline's."""
+        self._expect_pairs(baseline)
         ratios = {level: ratio_to(self.curves, baseline.curves, level, self.tokens, unit) for level in LEVELS}
         return {level: ratio for level, ratio in ratios.items() if ratio.reached or ratio.baseline_reached}
+
+    def _expect_pairs(self, baseline: "Result") -> None:
+        if self.seeds != baseline.seeds:
+            raise ValueError(f"runs are paired by seed: got {self.seeds} and {baseline.seeds}.")
 
 
 def _band(grid: np.ndarray, values: np.ndarray, unit: str) -> dict[str, list[float]]:
@@ -129,7 +137,7 @@ def as_json(result: Result, baseline: Result | None) -> dict:
         "mean": asdict(result.mean),
         "seconds": asdict(result.seconds),
         "cpu_seconds": result.cpu_seconds,
-        "runs": [_run(curve) for curve in result.curves],
+        "runs": [_run(seed, curve) for seed, curve in zip(result.seeds, result.curves, strict=True)],
     }
     if baseline is not None:
         numbers["mean_over_grpo"] = asdict(result.over(baseline))
@@ -139,27 +147,26 @@ def as_json(result: Result, baseline: Result | None) -> dict:
     return numbers
 
 
-def _run(curve: TokenCurve) -> dict:
+def _run(seed: int, curve: Curve) -> dict:
     tokens = np.rint(curve.tokens).astype(int)  # TRL logs a mean length, so whole numbers only to its precision
-    return {
-        "seed": curve.curve.seed,
-        "tokens": tokens,
-        "seconds": curve.curve.seconds,
-        "accuracy": curve.curve.accuracy,
-    }
+    return {"seed": seed, "tokens": tokens, "seconds": curve.seconds, "accuracy": curve.value}
 
 
 def read_results(numbers: dict) -> list[Result]:
     """The results of a study from its JSON, without folders of runs: enough for its figure and its statistics."""
     arms = {(arm.panel, arm.label): arm for arm in study(numbers["study"]).arms}
     return [
-        Result(arms[n["panel"], n["label"]], n["learning_rate"], (), tuple(_curves(n)), n["tokens"])
+        Result(
+            arms[n["panel"], n["label"]],
+            n["learning_rate"],
+            tuple(run["seed"] for run in n["runs"]),
+            tuple(map(_curve, n["runs"])),
+            n["tokens"],
+        )
         for n in numbers["results"]
     ]
 
 
-def _curves(arm: dict) -> Iterator[TokenCurve]:
-    for run in arm["runs"]:
-        tokens, seconds, accuracy = (np.array(run[name], dtype=float) for name in ("tokens", "seconds", "accuracy"))
-        evaluations = np.arange(len(tokens), dtype=float)  # in place of generations, which no statistic depends on
-        yield TokenCurve(Curve(arm["method"], run["seed"], evaluations, seconds, accuracy), tokens)
+def _curve(run: dict) -> Curve:
+    tokens, seconds, accuracy = (np.array(run[name], dtype=float) for name in ("tokens", "seconds", "accuracy"))
+    return Curve(np.full_like(tokens, np.nan), tokens, seconds, accuracy)  # no statistic depends on steps

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from tempo_trl.demo.methods import TokenCurve
-from tempo_trl.demo.results import time_to
+from tempo_trl.runs.curves import Curve
 
 RESAMPLES, SEED = 4000, 0
 
@@ -42,27 +41,21 @@ def interval(*samples: np.ndarray, statistic: Callable[..., np.ndarray] = iqm) -
     return tuple(stats.bootstrap(samples, statistic, axis=0, **options).confidence_interval)
 
 
-def mean_accuracy(curve: TokenCurve, tokens: float) -> float:
+def mean_accuracy(curve: Curve, tokens: float) -> float:
     """Mean height of the curve from 0 to `tokens` generated ones: its area over its width."""
     cut = curve.at(tokens)
     at = np.append(curve.tokens[curve.tokens < tokens], tokens)
-    return float(np.trapezoid(cut.accuracy, at) / tokens)
+    return float(np.trapezoid(cut.value, at) / tokens)
 
 
-def accuracy_at(curve: TokenCurve, grid: np.ndarray) -> np.ndarray:
+def accuracy_at(curve: Curve, grid: np.ndarray) -> np.ndarray:
     """Accuracy at numbers of generated tokens, linear between evaluations."""
-    return np.interp(grid, curve.tokens, curve.curve.accuracy)
+    return np.interp(grid, curve.tokens, curve.value)
 
 
-def tokens_to(curve: TokenCurve, level: float) -> float | None:
-    """Generated tokens until the curve first reaches an accuracy, linear between evaluations; None if never."""
-    reached = time_to(curve.curve, level, "generations")
-    return None if reached is None else float(np.interp(reached, curve.curve.generations, curve.tokens))
-
-
-def seconds_to(curve: TokenCurve, level: float, tokens: float) -> float | None:
+def seconds_to(curve: Curve, level: float, tokens: float) -> float | None:
     """Seconds of training until the curve first reaches an accuracy; None if not before it generated `tokens`."""
-    return time_to(curve.at(tokens), level, "seconds")
+    return curve.at(tokens).time_to(level, "seconds")
 
 
 @dataclass(frozen=True)
@@ -97,19 +90,16 @@ class Ratio:
 
 
 def ratio_to(
-    own: Sequence[TokenCurve], baseline: Sequence[TokenCurve], level: float, tokens: float, unit: str = "tokens"
+    own: Sequence[Curve], baseline: Sequence[Curve], level: float, tokens: float, unit: str = "tokens"
 ) -> Ratio:
     """
     The [`Ratio`] at `level`, of runs that are pairs (same start, same seed) and generated `tokens` each.
 
     Resampled seeds take both of a pair. `unit` is what passes until then: `"tokens"` or `"seconds"`.
     """
-    seeds = [curve.curve.seed for curve in own]
-    if seeds != [curve.curve.seed for curve in baseline]:
-        raise ValueError(f"runs are paired by seed: got {seeds} and {[curve.curve.seed for curve in baseline]}.")
     ours, theirs = (np.array([_arrival(c, level, tokens, unit) for c in runs]) for runs in (own, baseline))
     arrived = [np.isfinite(runs[:, 0]) for runs in (ours, theirs)]
-    counts = int(arrived[0].sum()), int(arrived[1].sum()), len(seeds)
+    counts = int(arrived[0].sum()), int(arrived[1].sum()), len(own)
     late, base_late = counts[0] < counts[2], counts[1] < counts[2]
     if late and base_late:
         return Ratio(None, None, None, "?", *counts)
@@ -119,12 +109,12 @@ def ratio_to(
     return Ratio(float(_ratio_of_iqms(*times, axis=0)), float(low), float(high), sign, *counts)
 
 
-def _arrival(curve: TokenCurve, level: float, tokens: float, unit: str) -> tuple[float, float]:
+def _arrival(curve: Curve, level: float, tokens: float, unit: str) -> tuple[float, float]:
     """When the curve reached the level, NaN if not in its budget; and when its budget ended."""
     if unit == "seconds":
         reached, end, least = seconds_to(curve, level, tokens), float(curve.at(tokens).seconds[-1]), 1e-3
     else:
-        reached, end, least = tokens_to(curve, level), tokens, 1.0
+        reached, end, least = curve.time_to(level, "tokens"), tokens, 1.0
     return (np.nan if reached is None or reached > end else max(reached, least)), end
 
 

@@ -1,59 +1,47 @@
 """What the demonstration's runs measured: accuracy curves, and the comparison of two methods with its uncertainty."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
-from tempo_trl.demo.recipe import UPDATES_PER_GENERATION
+from tempo_trl.demo.recipe import GROUP, ROWS
+from tempo_trl.runs.curves import Curve, read_curve
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.statistics import student_interval
 
 
-@dataclass(frozen=True)
-class Curve:
+def accuracy_curve(folder: Path, rows: int = ROWS, group: int = GROUP) -> Curve:
     """
-    Accuracy of one run, sampled at temperature 1 on the held-out problems.
+    Accuracy of a run, resumed or not: the share of right answers to the held-out problems, sampled at temperature 1.
 
-    Args:
-        generations, seconds, accuracy (`np.ndarray` of shape `(evaluations,)`):
-            Generations before each evaluation, seconds of training until then (evaluation not counted), and the share
-            of right answers.
+    Its tokens are those of [`sampled_tokens`].
     """
-
-    method: str
-    seed: int
-    generations: np.ndarray
-    seconds: np.ndarray
-    accuracy: np.ndarray
+    log = training_log(folder)
+    curve, sampled = read_curve(log, "eval_reward"), sampled_tokens(log, rows, group)
+    tokens = [sum(count for at, count in sampled.items() if at <= step) for step in curve.steps]
+    return replace(curve, tokens=np.array(tokens, dtype=float))
 
 
-def read_curve(method: str, seed: int, folder: Path) -> Curve:
-    """The accuracy curve that a run's `trainer_state.json` holds, resumed or not."""
-    points, seconds = {}, 0.0
-    for entry in training_log(folder):
-        seconds += entry.get("step_time", 0.0)
-        if "eval_reward" in entry:
-            points.setdefault(entry["step"], (entry["step"] / UPDATES_PER_GENERATION, seconds, entry["eval_reward"]))
-    return Curve(method, seed, *np.array(list(points.values())).T)
+def sampled_tokens(log: list[dict], rows: int = ROWS, group: int = GROUP) -> dict[int, float]:
+    """Tokens of each generation, by the step that logged them in TRL's `log_history`; a tree's shared ones count once.
+
+    A generation has `rows` completions, in groups of `group`.
+    """
+    sampled = {}
+    for entry in log:
+        if "rollout/generated_tokens" in entry:
+            sampled[entry["step"]] = rows // group * entry["rollout/generated_tokens"]
+        elif "completions/mean_length" in entry:
+            sampled[entry["step"]] = rows * entry["completions/mean_length"]
+    return sampled
 
 
 def wilson(accuracy: float, n: int) -> tuple[float, float]:
     """95% interval of an accuracy measured on `n` samples."""
     interval = stats.binomtest(round(accuracy * n), n).proportion_ci(method="wilson")
     return interval.low, interval.high
-
-
-def time_to(curve: Curve, level: float, unit: str) -> float | None:
-    """Generations or seconds until the curve first reaches `level`, linear between evaluations; None if never."""
-    reached = np.flatnonzero(curve.accuracy >= level)
-    if not len(reached):
-        return None
-    i, clock = reached[0], getattr(curve, unit)
-    if i == 0:
-        return float(clock[0])
-    return float(np.interp(level, curve.accuracy[i - 1 : i + 1], clock[i - 1 : i + 1]))
 
 
 def difference(ours: list[Curve], baseline: list[Curve], n: int) -> tuple[float, float, float]:
@@ -63,7 +51,7 @@ def difference(ours: list[Curve], baseline: list[Curve], n: int) -> tuple[float,
     From two seeds on the interval is Student's, over the seeds: it holds what varies from run to run. With one seed
     there is no such thing to measure, and it holds the noise of sampling `n` answers a run only.
     """
-    pairs = np.array([(a.accuracy[-1], b.accuracy[-1]) for a, b in zip(ours, baseline, strict=True)])
+    pairs = np.array([(a.value[-1], b.value[-1]) for a, b in zip(ours, baseline, strict=True)])
     differences = pairs[:, 0] - pairs[:, 1]
     mean, low, high = student_interval(differences)
     if len(differences) == 1:

@@ -1,7 +1,6 @@
 """What the demonstration prints and draws. Every number is computed here from what the runs left on disk."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +11,25 @@ from rich.table import Table
 
 from tempo_trl.demo.methods import BASELINE
 from tempo_trl.demo.recipe import GROUP, MAX_LENGTH, UPDATES_PER_GENERATION
-from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
+from tempo_trl.demo.results import accuracy_curve, difference, wilson
 from tempo_trl.demo.slips import most_varied_group, read_generations, slip_shares
 from tempo_trl.demo.task import HELD_OUT
 from tempo_trl.methods import METHODS, method_colours
 from tempo_trl.report.terminal_tree import terminal_tree
+from tempo_trl.runs.curves import Curve
 from tempo_trl.version import __version__
 
 LEVELS = (0.6, 0.7, 0.8, 0.9)
-AXES = {"generations": "generations (32 prompts x 8 completions)", "seconds": "seconds of training, one core"}
+AXES = {  # clock of a curve: its label, and how much of it one unit of the axis is
+    "steps": ("generations (32 prompts x 8 completions)", UPDATES_PER_GENERATION),
+    "seconds": ("seconds of training, one core", 1),
+}
 
 
 def show(runs: list, folder: Path, console: Console) -> None:
     """Print the comparison, where credit fell and one group; write curves.png and results.json to `folder`."""
     names = dict.fromkeys(run.method for run in runs)
-    curves = {name: [read_curve(name, r.seed, r.folder) for r in runs if r.method == name] for name in names}
+    curves = {name: [accuracy_curve(r.folder) for r in runs if r.method == name] for name in names}
     generations = read_generations(next(r.folder for r in runs if r.method == "tempo"), UPDATES_PER_GENERATION)
     gains = {name: difference(own, curves[BASELINE], HELD_OUT) for name, own in curves.items() if name != BASELINE}
     shares = np.sum([slip_shares(generation, GROUP, MAX_LENGTH) for generation in generations], axis=0)
@@ -53,7 +56,7 @@ def comparison(curves: dict[str, list[Curve]]) -> Table:
     for heading in ("", *(METHODS[name].label for name in curves)):
         table.add_column(heading, justify="right")
     for label, i in (("before", 0), ("after", -1)):
-        means = (float(np.mean([curve.accuracy[i] for curve in own])) for own in curves.values())
+        means = (float(np.mean([curve.value[i] for curve in own])) for own in curves.values())
         table.add_row(label, *(_with_interval(mean, HELD_OUT * seeds) for mean in means))
     for level in LEVELS:
         table.add_row(f"to {level:.0%}", *(_time_cell(own, level) for own in curves.values()))
@@ -66,13 +69,13 @@ def _with_interval(accuracy: float, n: int) -> str:
 
 
 def _time_cell(curves: list[Curve], level: float) -> str:
-    times = [(time_to(curve, level, "generations"), time_to(curve, level, "seconds")) for curve in curves]
+    times = [(curve.time_to(level, "steps"), curve.time_to(level, "seconds")) for curve in curves]
     reached = [pair for pair in times if pair[0] is not None]
     if not reached:
         return "not reached"
-    generations, seconds = np.mean(reached, axis=0)
+    steps, seconds = np.mean(reached, axis=0)
     some = "" if len(reached) == len(times) else f" ({len(reached)} of {len(times)} seeds)"
-    return f"{generations:.1f} generations, {seconds:.0f} s{some}"
+    return f"{steps / UPDATES_PER_GENERATION:.1f} generations, {seconds:.0f} s{some}"
 
 
 def verdict(name: str, gain: tuple[float, float, float], seeds: int) -> str:
@@ -103,10 +106,10 @@ def _print_group(generation, console: Console) -> None:
 def draw(curves: dict[str, list[Curve]], path: Path) -> None:
     """Accuracy against generations and against seconds: a thin line a seed, the mean bold in its 95% band."""
     figure, colours = Figure(figsize=(10, 4), layout="constrained"), method_colours(list(curves))
-    for axes, unit in zip(figure.subplots(1, 2, sharey=True), AXES, strict=True):
+    for axes, clock in zip(figure.subplots(1, 2, sharey=True), AXES, strict=True):
         for name, own in curves.items():
-            _draw_method(axes, own, unit, colours[name], METHODS[name].label)
-        axes.set_xlabel(AXES[unit])
+            _draw_method(axes, own, clock, colours[name], METHODS[name].label)
+        axes.set_xlabel(AXES[clock][0])
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel(f"accuracy, {HELD_OUT} held-out problems")
@@ -115,24 +118,30 @@ def draw(curves: dict[str, list[Curve]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def _draw_method(axes, curves: list[Curve], unit: str, colour: str, name: str) -> None:
-    clock = np.mean([getattr(curve, unit) for curve in curves], axis=0)
-    mean = np.mean([curve.accuracy for curve in curves], axis=0)
+def _draw_method(axes, curves: list[Curve], clock: str, colour: str, name: str) -> None:
+    times = [getattr(curve, clock) / AXES[clock][1] for curve in curves]
+    mean = np.mean([curve.value for curve in curves], axis=0)
     low, high = np.array([wilson(float(accuracy), HELD_OUT * len(curves)) for accuracy in mean]).T
     if len(curves) > 1:
-        for curve in curves:
-            axes.plot(getattr(curve, unit), curve.accuracy, color=colour, linewidth=0.7, alpha=0.6)
-    axes.plot(clock, mean, color=colour, linewidth=2.2, label=name)
-    axes.fill_between(clock, low, high, color=colour, alpha=0.15, linewidth=0)
+        for time, curve in zip(times, curves, strict=True):
+            axes.plot(time, curve.value, color=colour, linewidth=0.7, alpha=0.6)
+    axes.plot(np.mean(times, axis=0), mean, color=colour, linewidth=2.2, label=name)
+    axes.fill_between(np.mean(times, axis=0), low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 def _write(curves: dict, gains: dict, shares: np.ndarray, path: Path) -> None:
     """All numbers behind what was printed, for other programs."""
     (td_slip, td_all), (outcome_slip, outcome_all) = shares
     runs = [
-        {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(c).items()}
-        for own in curves.values()
-        for c in own
+        {
+            "method": name,
+            "seed": seed,
+            "generations": curve.steps / UPDATES_PER_GENERATION,
+            "seconds": curve.seconds,
+            "accuracy": curve.value,
+        }
+        for name, own in curves.items()
+        for seed, curve in enumerate(own)  # a method's runs come seed by seed
     ]
     numbers = {
         "tempo_trl": __version__,

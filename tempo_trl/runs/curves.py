@@ -35,6 +35,19 @@ class Curve:
     seconds: np.ndarray
     value: np.ndarray
 
+    def at(self, tokens: float) -> "Curve":
+        """The curve up to a number of tokens; its last point is interpolated between two logged ones."""
+        kept = self.tokens < tokens
+        return Curve(*(np.append(own[kept], np.interp(tokens, self.tokens, own)) for own in vars(self).values()))
+
+    def time_to(self, level: float, clock: str) -> float | None:
+        """Steps, tokens or seconds until the curve first reaches `level`, linear between points; None if never."""
+        reached, time = np.flatnonzero(self.value >= level), getattr(self, clock)
+        if not len(reached):
+            return None
+        i = reached[0]
+        return float(np.interp(level, self.value[i - 1 : i + 1], time[i - 1 : i + 1]) if i else time[0])
+
 
 def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
     """

@@ -10,15 +10,16 @@ import pytest
 from rich.console import Console
 
 from tempo_trl.demo import run as demo
-from tempo_trl.demo.methods import TokenCurve, method_table, read_token_curve
+from tempo_trl.demo.methods import method_table
 from tempo_trl.demo.recipe import GROUP, ROWS
-from tempo_trl.demo.results import Curve
+from tempo_trl.demo.results import accuracy_curve
 from tempo_trl.methods import METHODS
+from tempo_trl.runs.curves import Curve
 
 
-def curve(method, tokens, accuracy, seed=0):
+def curve(tokens, accuracy):
     steps = np.arange(len(accuracy), dtype=float)
-    return TokenCurve(Curve(method, seed, steps, 10 * steps, np.array(accuracy)), np.array(tokens, dtype=float))
+    return Curve(steps, np.array(tokens, dtype=float), 10 * steps, np.array(accuracy))
 
 
 def history(folder, entries):
@@ -34,23 +35,23 @@ def test_tokens_are_those_of_the_completions_or_of_the_trees_where_a_shared_one_
     evaluations = [{"step": 0, "eval_reward": 0.4}, {"step": 2, "eval_reward": 0.5}, {"step": 4, "eval_reward": 0.6}]
     sampled = [{"step": step, "completions/mean_length": 30.0} for step in (1, 3)]
     entries = [evaluations[0], sampled[0], {"step": 2, "loss": 0.0}, evaluations[1], sampled[1], *evaluations[2:]]
-    assert read_token_curve("grpo", 0, history(tmp_path, entries)).tokens.tolist() == [0, 30 * ROWS, 60 * ROWS]
+    assert accuracy_curve(history(tmp_path, entries)).tokens.tolist() == [0, 30 * ROWS, 60 * ROWS]
     grown = [entry | ({"rollout/generated_tokens": 100.0} if entry in sampled else {}) for entry in entries]
     trees = ROWS // GROUP
-    assert read_token_curve("treerpo", 0, history(tmp_path, grown)).tokens.tolist() == [0, 100 * trees, 200 * trees]
+    assert accuracy_curve(history(tmp_path, grown)).tokens.tolist() == [0, 100 * trees, 200 * trees]
 
 
 def test_a_curve_is_cut_between_two_evaluations():
-    cut = curve("tempo", [0, 100, 200], [0.4, 0.6, 0.9]).at(150)
-    assert cut.accuracy.tolist() == pytest.approx([0.4, 0.6, 0.75])
-    assert cut.generations[-1] == 1.5
+    cut = curve([0, 100, 200], [0.4, 0.6, 0.9]).at(150)
+    assert cut.value.tolist() == pytest.approx([0.4, 0.6, 0.75])
+    assert cut.steps[-1] == 1.5
     assert cut.seconds[-1] == 15.0
 
 
 def test_the_table_has_a_row_a_method_with_its_spread_and_its_paired_difference():
     rows = {
-        "grpo": [curve("grpo", [0, 100], [0.4, 0.6]).at(100), curve("grpo", [0, 100], [0.4, 0.7], 1).at(100)],
-        "treerpo": [curve("treerpo", [0, 100], [0.4, 0.7]).at(100), curve("t", [0, 100], [0.4, 0.9], 1).at(100)],
+        "grpo": [curve([0, 100], [0.4, end]).at(100) for end in (0.6, 0.7)],
+        "treerpo": [curve([0, 100], [0.4, end]).at(100) for end in (0.7, 0.9)],
     }
     console = Console(width=140, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     console.print(method_table(rows, 12_345))

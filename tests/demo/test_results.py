@@ -7,22 +7,23 @@ import pytest
 import torch
 from rich.console import Console
 
-from tempo_trl.demo.results import Curve, difference, read_curve, time_to, wilson
+from tempo_trl.demo.results import accuracy_curve, difference, wilson
 from tempo_trl.demo.show import slip_sentence, verdict
 from tempo_trl.demo.slips import Generation, as_ids, most_varied_group, slip_shares
 from tempo_trl.report.terminal_tree import terminal_tree
+from tempo_trl.runs.curves import Curve
 
 PROMPT = "7+5-3?"
 ANSWERS = ["7+5=2;2-3=9#9", "7+5=2;2-3=8#8", "7+5=3;3-3=0#0", "7+5=2;2-3=9#9"]
 GROUP = Generation([PROMPT] * 4, ANSWERS, torch.tensor([1.0, 0.0, 0.0, 1.0]))
 
 
-def curve(accuracy, method="tempo", seed=0):
+def curve(accuracy):
     points = np.arange(len(accuracy), dtype=float)
-    return Curve(method, seed, 5 * points, 10 * points, np.array(accuracy))
+    return Curve(5 * points, 7 * points, 10 * points, np.array(accuracy))
 
 
-def test_a_curve_counts_generations_and_seconds_of_training_but_not_of_evaluation(tmp_path):
+def test_a_curve_counts_steps_and_seconds_of_training_but_not_of_evaluation(tmp_path):
     history = [
         {"step": 0, "eval_reward": 0.4, "eval_runtime": 100.0},
         {"step": 1, "step_time": 2.0},
@@ -31,16 +32,16 @@ def test_a_curve_counts_generations_and_seconds_of_training_but_not_of_evaluatio
         {"step": 2, "eval_reward": 0.9},  # the evaluation after training, at the same step
     ]
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}))
-    read = read_curve("grpo", 1, tmp_path)
-    assert (read.generations.tolist(), read.seconds.tolist(), read.accuracy.tolist()) == ([0, 1], [0, 3], [0.4, 0.5])
+    read = accuracy_curve(tmp_path)
+    assert (read.steps.tolist(), read.seconds.tolist(), read.value.tolist()) == ([0, 2], [0, 3], [0.4, 0.5])
 
 
 def test_the_time_to_an_accuracy_lies_between_the_evaluations_around_it():
     rising = curve([0.4, 0.6, 0.5, 0.8])
-    assert time_to(rising, 0.5, "generations") == pytest.approx(2.5)
-    assert time_to(rising, 0.7, "seconds") == pytest.approx(20 + 10 * 2 / 3)
-    assert time_to(rising, 0.3, "generations") == 0.0
-    assert time_to(rising, 0.9, "generations") is None
+    assert rising.time_to(0.5, "steps") == pytest.approx(2.5)
+    assert rising.time_to(0.7, "seconds") == pytest.approx(20 + 10 * 2 / 3)
+    assert rising.time_to(0.3, "steps") == 0.0
+    assert rising.time_to(0.9, "steps") is None
 
 
 def test_the_difference_of_one_seed_has_the_noise_of_sampling_alone():

@@ -91,7 +91,7 @@ def test_a_worker_trains_what_a_fresh_process_does_whatever_ran_before(quick, tm
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-2000:]
     assert weights(fresh) == weights(worker)
-    assert read_run(fresh).curve.accuracy.tolist() == read_run(worker).curve.accuracy.tolist()
+    assert read_run(fresh).value.tolist() == read_run(worker).value.tolist()
     assert weights(worker) != weights(quick_run(quick, "grpo"))
 
 
@@ -108,7 +108,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_to_the_same_weights(quic
     resumed = read_run(run)
     again = np.isin(resumed.tokens, curve.tokens)  # TRL also evaluates where it goes on
     assert resumed.tokens[again].tolist() == curve.tokens.tolist()
-    assert resumed.curve.accuracy[again].tolist() == curve.curve.accuracy.tolist()
+    assert resumed.value[again].tolist() == curve.value.tolist()
     steps = [entry["step"] for entry in json.loads((run.folder / "trainer_state.json").read_text())["log_history"]]
     assert min(steps) == 0  # of the part before the interruption
 

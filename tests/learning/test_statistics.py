@@ -1,6 +1,7 @@
 """Interquartile means, bands and ratios, by hand; and the numbers that a result has of runs made by hand."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,20 +11,19 @@ from benchmarks.learning.chain import Chain
 from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
 from benchmarks.learning.figures import spread
 from benchmarks.learning.results import DIGITS, Measured, Result, as_json, read_results
-from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, seconds_to, tokens_to
+from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, seconds_to
 from benchmarks.learning.studies import STUDIES, SWEEP_SEEDS, Arm, study
-from tempo_trl.demo.methods import TokenCurve
-from tempo_trl.demo.results import Curve
+from tempo_trl.runs.curves import Curve
 
 
-def curve(tokens, accuracy, seed=0, method="grpo"):
+def curve(tokens, accuracy):
     steps = np.arange(len(accuracy), dtype=float)
-    return TokenCurve(Curve(method, seed, steps, 10 * steps, np.array(accuracy)), np.array(tokens, dtype=float))
+    return Curve(steps, np.array(tokens, dtype=float), 10 * steps, np.array(accuracy))
 
 
 def straight(ends, last=100):
     """A run a seed that climbs from 0 to its end in a line."""
-    return [curve([0, last], [0.0, end], seed) for seed, end in enumerate(ends)]
+    return [curve([0, last], [0.0, end]) for end in ends]
 
 
 def test_the_interquartile_mean_of_five_is_the_mean_of_the_middle_three():
@@ -63,8 +63,8 @@ def test_the_mean_accuracy_is_the_area_under_the_curve_up_to_the_budget():
 
 
 def test_tokens_to_a_level_are_linear_between_evaluations():
-    assert tokens_to(curve([0, 100, 300], [0.4, 0.6, 1.0]), 0.8) == pytest.approx(200)
-    assert tokens_to(curve([0, 100], [0.4, 0.6]), 0.7) is None
+    assert curve([0, 100, 300], [0.4, 0.6, 1.0]).time_to(0.8, "tokens") == pytest.approx(200)
+    assert curve([0, 100], [0.4, 0.6]).time_to(0.7, "tokens") is None
 
 
 def test_a_ratio_is_of_the_interquartile_means_of_times():
@@ -86,12 +86,10 @@ def test_seconds_to_an_accuracy_are_another_ratio_than_tokens():
 
 def test_pairs_stay_together_where_seeds_are_resampled():
     """Seeds differ by a factor of ten and each pair by exactly two: a paired interval has no width."""
-    ours = [curve([0, 100 * 10**i], [0.0, 1.0], i) for i in range(2)]
-    theirs = [curve([0, 200 * 10**i], [0.0, 1.0], i) for i in range(2)]
+    ours = [curve([0, 100 * 10**i], [0.0, 1.0]) for i in range(2)]
+    theirs = [curve([0, 200 * 10**i], [0.0, 1.0]) for i in range(2)]
     ratio = ratio_to(ours, theirs, 0.5, 2000)
     assert (ratio.value, ratio.low, ratio.high) == (pytest.approx(0.5),) * 3
-    with pytest.raises(ValueError, match=r"\[0, 1\] and \[1, 0\]"):
-        ratio_to(ours, theirs[::-1], 0.5, 2000)
 
 
 def test_runs_that_never_arrive_are_counted_and_make_the_ratio_a_bound():
@@ -113,7 +111,15 @@ def test_a_level_reached_after_the_budget_counts_as_never():
 
 
 def result(ends, label="tempo"):
-    return Result(Arm(label, Chain(), label), 1e-3, (), tuple(straight(ends)), 100)
+    return Result(Arm(label, Chain(), label), 1e-3, tuple(range(len(ends))), tuple(straight(ends)), 100)
+
+
+def test_results_of_different_seeds_are_not_compared():
+    ours, theirs = result([0.6, 0.8]), replace(result([0.4, 0.6], "grpo"), seeds=(1, 0))
+    with pytest.raises(ValueError, match=r"\(0, 1\) and \(1, 0\)"):
+        ours.over(theirs)
+    with pytest.raises(ValueError, match=r"\(0, 1\) and \(1, 0\)"):
+        ours.ratios(theirs)
 
 
 def test_a_result_is_over_grpo_by_the_difference_of_paired_runs():
@@ -138,7 +144,7 @@ def test_the_curves_of_a_result_end_with_its_budget():
 def test_results_that_were_written_down_are_read_with_their_curves_and_statistics():
     arms = {arm.label: arm for arm in study("chain").arms}
     before = [
-        Result(arms[label], 1e-3, (), tuple(straight(ends)), 100)
+        Result(arms[label], 1e-3, (0, 1), tuple(straight(ends)), 100)
         for label, ends in (("grpo", [0.4, 2 / 3]), ("tempo", [0.6, 0.9]))
     ]
     written = [as_json(one, before[0]) for one in before]
