@@ -24,7 +24,7 @@ from benchmarks.estimators.measure import measure
 from benchmarks.estimators.rollouts import Independent
 from benchmarks.estimators.task import Task
 from tempo_trl.credit import prefix_values
-from tempo_trl.credit.advantages import prefix_tree
+from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.prefix_baseline import prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 

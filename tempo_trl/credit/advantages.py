@@ -7,7 +7,8 @@ t is the token that leads from state t to state t + 1. The rows of a group are a
 import numpy as np
 import torch
 
-from tempo_trl.credit.prefix_tree import PrefixTree, build_prefix_tree
+from tempo_trl.credit.inputs import check_lengths, check_rewards, prefix_tree
+from tempo_trl.credit.prefix_tree import PrefixTree
 
 SCALES = ("group", "batch", "none")
 EPSILON = 1e-4  # added to every standard deviation, as TRL does
@@ -57,7 +58,7 @@ def prefix_values(
         ValueError: if a rank, length, dtype or the number of rows does not fit.
     """
     tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
-    _check_rewards(rewards, len(completion_ids))
+    check_rewards(rewards, len(completion_ids))
     return tree_values(tree, rewards, completion_ids.shape[1], weights).to(completion_ids.device)
 
 
@@ -78,7 +79,7 @@ def td_errors(values: torch.Tensor, completion_lengths: torch.Tensor) -> torch.T
     """
     if values.ndim != 2 or values.shape[1] < 1:
         raise ValueError(f"`values` must be (B, T + 1), got shape {tuple(values.shape)}.")
-    _check_lengths(completion_lengths, values.shape[0], values.shape[1] - 1)
+    check_lengths(completion_lengths, values.shape[0], values.shape[1] - 1)
     inside = _inside(completion_lengths.to(values.device), values.shape[1] - 1)
     return values.diff(dim=1).masked_fill_(~inside, 0.0)
 
@@ -117,7 +118,7 @@ def tempo_advantages(
         ValueError: as [`prefix_values`]; also for an unknown scale and a negative or non-finite coefficient.
     """
     tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
-    _check_rewards(rewards, len(completion_ids))
+    check_rewards(rewards, len(completion_ids))
     outcome = outcome_advantages(rewards, num_generations, scale_rewards)
     advantages, _, _ = _credit(tree, outcome, completion_ids.shape[1], td_coef)
     return torch.from_numpy(advantages).to(completion_ids.device)
@@ -200,28 +201,6 @@ def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
     return low >= high
 
 
-def prefix_tree(
-    completion_ids: torch.Tensor,
-    completion_lengths: torch.Tensor,
-    num_generations: int,
-    prompts: torch.Tensor | None = None,
-) -> PrefixTree:
-    """The prefix trees of a batch of tensors, checked: arguments and errors as in [`prefix_values`]."""
-    _check_ids(completion_ids, num_generations)
-    _check_lengths(completion_lengths, *completion_ids.shape)
-    if prompts is not None and (prompts.shape != completion_ids.shape[:1] or prompts.is_floating_point()):
-        raise ValueError(
-            f"`prompts` must be ({len(completion_ids)},) integers, one for each completion, got shape "
-            f"{tuple(prompts.shape)} and dtype {prompts.dtype}."
-        )
-    return build_prefix_tree(
-        completion_ids.detach().cpu().numpy(),
-        completion_lengths.detach().cpu().numpy().astype(np.int64),
-        num_generations,
-        None if prompts is None else prompts.detach().cpu().numpy(),
-    )
-
-
 def tree_values(
     tree: PrefixTree, rewards: torch.Tensor, width: int, weights: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -286,35 +265,3 @@ def _nanstd(rows: torch.Tensor) -> torch.Tensor:
     squares = (rows - rows.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
     count = (~rows.isnan()).sum(dim=1, keepdim=True)
     return (squares / (count - 1).clamp(min=1)).sqrt()
-
-
-def _check_ids(completion_ids: torch.Tensor, num_generations: int) -> None:
-    if completion_ids.ndim != 2:
-        raise ValueError(f"`completion_ids` must be (B, T), got shape {tuple(completion_ids.shape)}.")
-    if completion_ids.is_floating_point() or completion_ids.is_complex() or completion_ids.dtype == torch.bool:
-        raise ValueError(f"`completion_ids` must hold integer token ids, got dtype {completion_ids.dtype}.")
-    if num_generations < 1 or len(completion_ids) % num_generations:
-        raise ValueError(
-            f"`completion_ids` must hold whole groups of `num_generations` adjacent rows, got {len(completion_ids)} "
-            f"rows and num_generations = {num_generations}."
-        )
-
-
-def _check_lengths(completion_lengths: torch.Tensor, rows: int, width: int) -> None:
-    if completion_lengths.shape != (rows,) or completion_lengths.is_floating_point():
-        raise ValueError(
-            f"`completion_lengths` must be ({rows},) integers, one for each row, got shape "
-            f"{tuple(completion_lengths.shape)} and dtype {completion_lengths.dtype}."
-        )
-    if rows and not (completion_lengths.min() >= 0 and completion_lengths.max() <= width):
-        raise ValueError(
-            f"`completion_lengths` must lie between 0 and T = {width}, got {completion_lengths.min().item()} to "
-            f"{completion_lengths.max().item()}."
-        )
-
-
-def _check_rewards(rewards: torch.Tensor, rows: int) -> None:
-    if rewards.shape != (rows,):
-        raise ValueError(f"`rewards` must be ({rows},), one for each completion, got shape {tuple(rewards.shape)}.")
-    if rewards.isinf().any():
-        raise ValueError("`rewards` must be finite, or NaN where a completion cannot be scored; got an infinite one.")

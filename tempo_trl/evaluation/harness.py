@@ -85,14 +85,14 @@ def load_tasks(settings: "Settings") -> dict[str, "Task"]:
     """lm-eval's tasks from our task files, by the names of the benchmarks."""
     from lm_eval.tasks import TaskManager
 
-    words = ("data_dir", "prompt_style", "system_prompt", "instruction")
-    metadata = {name: getattr(settings, name) for name in words}
+    names = ("data_dir", "prompt_style", "system_prompt", "instruction")
+    metadata = {name: getattr(settings, name) for name in names}
     manager = TaskManager(include_path=TASKS_FOLDER, include_defaults=False, metadata=metadata)
     return {name: manager.load(f"tempo_{name}")["tasks"][f"tempo_{name}"] for name in settings.task_names}
 
 
 def questions(task: "Task", chat_template: Callable[..., str], limit: int | None) -> list[Question]:
     """The first `limit` rows of a task, with their prompts as lm-eval builds them."""
-    words = {"apply_chat_template": True, "fewshot_as_multiturn": True, "chat_template": chat_template}
+    options = {"apply_chat_template": True, "fewshot_as_multiturn": True, "chat_template": chat_template}
     rows = [row for _, row in task.doc_iterator(limit=limit)]
-    return [Question(row, task.fewshot_context(doc=row, num_fewshot=0, **words)) for row in rows]
+    return [Question(row, task.fewshot_context(doc=row, num_fewshot=0, **options)) for row in rows]

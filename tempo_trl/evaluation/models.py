@@ -139,5 +139,5 @@ def _tokenizer(source: Source) -> str:
 
 def chat_template(lm: "TemplateLM", thinking: bool) -> "Callable[..., str]":
     """A function from messages to the text that the model reads; lm-eval's own for vllm loses `enable_thinking`."""
-    words = {"tokenize": False, "enable_thinking": thinking}
-    return partial(lm.tokenizer.apply_chat_template, **words)
+    options = {"tokenize": False, "enable_thinking": thinking}
+    return partial(lm.tokenizer.apply_chat_template, **options)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
     from trl import GRPOConfig, ModelConfig
 
-    from tempo_trl.methods.ppo_config import PPOConfig
+    from tempo_trl.methods.ppo import PPOConfig
 
 PROMPT_TOKENS = 512  # assumed: the check reads no data
 HALF, FLOAT = 2, 4  # bytes

@@ -7,7 +7,8 @@ import pandas as pd
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from tempo_trl.credit.advantages import flat_groups, prefix_tree
+from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
 from tempo_trl.report.credit_terms import TEMPO

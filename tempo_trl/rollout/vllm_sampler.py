@@ -12,7 +12,7 @@ from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.growth import Continuation, Request, Top
-from tempo_trl.rollout.vllm_server import explain_a_silent_server
+from tempo_trl.rollout.vllm_server import advice_if_server_stops
 
 CONNECTIONS = 64  # calls at a time, as in TRL's client: the server batches what they ask for
 _GREEDY = 1e-5  # vLLM takes the likeliest token below this temperature
@@ -72,7 +72,7 @@ class VLLMSampler:
         calls = self._calls(requests)
         name = getattr(self.trainer, "_model_name", None) or get_config_model_id(self.trainer.model.config)
         with (
-            explain_a_silent_server(self.trainer.args, name, self.trainer.state.global_step),
+            advice_if_server_stops(self.trainer.args, name, self.trainer.state.global_step),
             profiling_context(self.trainer, "vLLM.generate"),
             ThreadPoolExecutor(max_workers=CONNECTIONS) as executor,
         ):

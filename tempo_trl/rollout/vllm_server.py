@@ -79,12 +79,12 @@ def _health(url: str) -> int | str:
         return str(error)
 
 
-class SilentServerError(ConnectionError):
-    """A server that stopped answering, explained."""
+class ServerStoppedError(ConnectionError):
+    """The vLLM server stopped answering; the message says what to do."""
 
 
 @contextlib.contextmanager
-def explain_a_silent_server(args: GRPOConfig, model: str, step: int) -> Iterator[None]:
+def advice_if_server_stops(args: GRPOConfig, model: str, step: int) -> Iterator[None]:
     """Raise `ConnectionError` with what to do, for any failure to reach the server inside the block.
 
     Args:
@@ -98,9 +98,9 @@ def explain_a_silent_server(args: GRPOConfig, model: str, step: int) -> Iterator
     try:
         yield
     except OSError as error:  # what sockets raise, and requests
-        if not samples_on_server(args) or isinstance(error, SilentServerError):
+        if not samples_on_server(args) or isinstance(error, ServerStoppedError):
             raise
-        raise SilentServerError(
+        raise ServerStoppedError(
             f"The vLLM server at {server_url(args)} stopped answering at step {step}: {error}. {_saved(args)}"
             f"{_start(model, args)}and go on with `--resume_from_checkpoint last`, or "
             "`trainer.train(resume_from_checkpoint=True)`."

@@ -7,7 +7,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
-from tempo_trl.rollout.vllm_server import explain_a_silent_server, wait_for_server
+from tempo_trl.rollout.vllm_server import advice_if_server_stops, wait_for_server
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
 from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
@@ -74,7 +74,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def _generate_single_turn(self, *args, **kwargs):
         training = self.model.training
         try:
-            with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
+            with advice_if_server_stops(self.args, self._model_name, self.state.global_step):
                 return super()._generate_single_turn(*args, **kwargs)
         finally:
             self.model.train(training)  # TRL's continuous batching leaves it in training mode, in evaluation too
@@ -82,7 +82,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def _generate(self, prompts):
         if not isinstance(self.rollout_func, TreeRollout):
             return super()._generate(prompts)
-        with explain_a_silent_server(self.args, self._model_name, self.state.global_step):
+        with advice_if_server_stops(self.args, self._model_name, self.state.global_step):
             return super()._generate(prompts)  # sends the weights before trees grow, outside of a single turn
 
     def _tokenize_prompts(self, prompts):

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tempo_trl.credit.advantages import prefix_tree
+from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.prefix_covariance import PairStatistics, pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree
 from tempo_trl.rollout.tree import GrownTree, repeated_rows

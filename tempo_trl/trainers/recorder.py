@@ -10,7 +10,8 @@ from pyarrow import ArrowException
 from transformers.utils import logging
 from trl import GRPOTrainer
 
-from tempo_trl.credit.advantages import prefix_tree, tree_values
+from tempo_trl.credit.advantages import tree_values
+from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.report.token_text import prompt_text, token_pieces

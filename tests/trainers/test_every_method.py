@@ -8,7 +8,8 @@ import torch
 
 from tempo_trl import GRPOLambdaConfig
 from tempo_trl.credit import tempo_advantages
-from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefix_tree
+from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
+from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import sibling_advantages

@@ -5,7 +5,8 @@ import torch
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.credit import prefix_values, tempo_advantages
-from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefix_tree
+from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
+from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import segment_values

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tempo_trl.rollout import vllm_server
-from tempo_trl.rollout.vllm_server import explain_a_silent_server, server_command, server_url, wait_for_server
+from tempo_trl.rollout.vllm_server import advice_if_server_stops, server_command, server_url, wait_for_server
 
 from .launching import free_port
 from .recording import config
@@ -77,7 +77,7 @@ def test_a_server_that_stops_answering_is_told_with_what_was_saved(saved, said, 
             (tmp_path / f"checkpoint-{step}").mkdir()
     with (
         pytest.raises(ConnectionError, match="http://sampler:8000 stopped answering at step 23: refused") as error,
-        explain_a_silent_server(args, "Qwen/Qwen3-1.7B", step=23),
+        advice_if_server_stops(args, "Qwen/Qwen3-1.7B", step=23),
     ):
         raise ConnectionRefusedError("refused")
     assert said.format(last=last) in str(error.value)
@@ -85,9 +85,9 @@ def test_a_server_that_stops_answering_is_told_with_what_was_saved(saved, said, 
 
 
 def test_other_errors_and_those_of_other_samplers_pass_unchanged(tmp_path):
-    with pytest.raises(ValueError, match="mine"), explain_a_silent_server(server_config(tmp_path, "http://a"), "m", 1):
+    with pytest.raises(ValueError, match="mine"), advice_if_server_stops(server_config(tmp_path, "http://a"), "m", 1):
         raise ValueError("mine")
-    with pytest.raises(OSError, match=r"^disk$"), explain_a_silent_server(config(tmp_path), "m", 1):
+    with pytest.raises(OSError, match=r"^disk$"), advice_if_server_stops(config(tmp_path), "m", 1):
         raise OSError("disk")
 
 
