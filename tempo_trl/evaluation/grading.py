@@ -7,10 +7,6 @@ from tempo_trl.rewards import choice_reward, math_reward
 from tempo_trl.rewards.boxed import committed_answer, gold_answer
 from tempo_trl.rewards.choice_answer import chosen_letter
 
-# A reward gives an answer up when a whole call takes too long. In training that is one sample less; here it would be a
-# number that depends on how busy the machine was.
-TRIES = 3
-
 
 class Grades(NamedTuple):
     """Of Q questions with n completions each: final answers, empty if there is none, and 1.0, 0.0 or None."""
@@ -28,10 +24,11 @@ def grade(rows: list[dict], completions: list[list[str]]) -> Grades:
     """
     flat = [(row, text) for row, texts in zip(rows, completions, strict=True) for text in texts]
     correct = _rewards(flat)
-    for _ in range(TRIES):
-        late = [i for i, value in enumerate(correct) if value is None and _is_gradable(flat[i][0])]
-        for i in late:
-            correct[i] = _rewards([flat[i]])[0]
+    # A call gives answers up once those before them took too long. In training that is a sample less; here each is
+    # graded alone, so that no grade depends on the other completions.
+    for i, (row, text) in enumerate(flat):
+        if correct[i] is None and _is_gradable(row):
+            correct[i] = _rewards([(row, text)])[0]
     answers = [_answer(row, text) for row, text in flat]
     return Grades(_by_row(answers, completions), _by_row(correct, completions))
 

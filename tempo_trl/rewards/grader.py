@@ -1,9 +1,10 @@
-r"""A math-verify that cannot hang: the comparison runs in a child process, which is killed when it takes too long.
+r"""A math-verify that cannot hang: the comparison runs in a child process, which is replaced when it dies.
 
 math-verify ends a comparison such as `\boxed{2^{2^{2^{49}}}}` with SIGALRM. That works in the main thread only, while
-a trainer may call its rewards from any, and it does not reach into C code (sympy on gmpy2). The child is started with
-the first question and kept. It is a program of its own, not a `multiprocessing` one: spawn would import the user's
-script again, and fork is unsafe next to threads and CUDA.
+a trainer may call its rewards from any; it does not reach into C code (sympy on gmpy2); and its clock runs on while
+the machine does something else, so that a busy machine makes right answers wrong. The child limits its own CPU time.
+It is started with the first question and kept. It is a program of its own, not a `multiprocessing` one: spawn would
+import the user's script again, and fork is unsafe next to threads and CUDA.
 """
 
 import atexit
@@ -16,14 +17,25 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 WORKER = Path(__file__).with_name("grader_worker.py")
 
-# The worker gives a slow answer up by itself after 1 s a step, three steps in all; what still runs then is stuck.
-ITEM_SECONDS = 4.0
+# The CPU time that a child which died over a question may have had: the worker's own limits end what is stuck.
+LOST_CPU_SECONDS = 5.0
+# On the wall, for a child to start (0.4 s on an idle machine) and to reply (5 s on an idle core): they end the wait
+# for a child that is stopped or lost, and leave it time enough on the busiest machine.
+START_SECONDS, REPLY_SECONDS = 120.0, 300.0
 # A question of two such texts, at most 12 bytes of JSON a character, fits into a pipe's 64 KiB: writing never blocks.
 # No answer of MATH is a tenth as long.
 MAX_ANSWER_CHARS = 2000
+
+
+class Verdict(NamedTuple):
+    """Whether an answer is equal to the gold, None where that was not decided, and the CPU seconds that it took."""
+
+    equal: bool | None
+    cpu_seconds: float
 
 
 class Grader:
@@ -34,20 +46,17 @@ class Grader:
         self._process = None
         self._ready = False
 
-    def is_equal(self, gold: str, answer: str, deadline: float) -> bool | None:
-        """Whether `answer` equals `gold`; False if the child hangs or dies over it, None if it was never asked.
+    def compare(self, gold: str, answer: str) -> Verdict:
+        """
+        The verdict on an answer, undecided where the child's time or memory ran out, where it died, and where it does
+        not start.
 
         Args:
-            gold, answer: LaTeX without the box, at most `MAX_ANSWER_CHARS` characters each.
-            deadline: `time.monotonic()` seconds. A question put before it gets its full `ITEM_SECONDS`; one that
-                cannot be (other threads are asking, the child is slow to start) is given up.
+            gold, answer (`str`):
+                LaTeX without the box, at most `MAX_ANSWER_CHARS` characters each.
         """
-        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            return None
-        try:
-            return self._ask(gold, answer) if self._wait_ready(deadline) else None
-        finally:
-            self._lock.release()
+        with self._lock:
+            return self._ask(gold, answer) if self._wait_ready() else Verdict(None, 0.0)
 
     def close(self) -> None:
         """Kill the child, if there is one. The next question starts another."""
@@ -65,13 +74,15 @@ class Grader:
             self._process.stdout.close()
         self.__init__()
 
-    def _wait_ready(self, deadline: float) -> bool:
-        """Whether a child waits for a question before the deadline. One that is slow to start is kept for the next."""
+    def _wait_ready(self) -> bool:
+        """Whether a child waits for a question. One that does not get ready is killed."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         if self._process is not None and not self._ready:
-            self._ready = self._read_line(deadline) is not None
-        return self._ready and time.monotonic() < deadline
+            self._ready = self._read_line(START_SECONDS) is not None
+            if not self._ready:
+                self.close()
+        return self._ready
 
     def _start(self) -> None:
         """Start a child; none is left where the machine refuses."""
@@ -87,23 +98,23 @@ class Grader:
                 env={**os.environ, "PYTHONHASHSEED": "0"},
             )
 
-    def _ask(self, gold: str, answer: str) -> bool:
+    def _ask(self, gold: str, answer: str) -> Verdict:
         """The child's verdict; a child that gives none is killed, and so is one we are interrupted over."""
         reply = None
         try:
             # JSON escapes all but ASCII, lone surrogates and control characters too: any str passes the pipe.
             self._process.stdin.write(json.dumps([gold, answer]).encode() + b"\n")
-            reply = self._read_line(time.monotonic() + ITEM_SECONDS)
+            reply = self._read_line(REPLY_SECONDS)
         except BrokenPipeError:
             pass  # it died: no reply
         finally:
             if reply is None:
                 self.close()
-        return reply == b"true\n"
+        return Verdict(None, LOST_CPU_SECONDS) if reply is None else Verdict(*json.loads(reply))
 
-    def _read_line(self, deadline: float) -> bytes | None:
-        """The child's next line; None if it dies or stays silent until the deadline."""
-        line = b""
+    def _read_line(self, seconds: float) -> bytes | None:
+        """The child's next line; None if it dies or writes none in time."""
+        line, deadline = b"", time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while not line.endswith(b"\n"):

@@ -1,40 +1,92 @@
 r"""The child process of `grader.py`: compares answers with math-verify until its stdin closes.
 
-It writes `ready`, then reads one JSON line `[gold, answer]` at a time and writes `true` or `false`. It is run by its
-path and imports nothing of tempo_trl: neither an uninstalled checkout nor a file of the user's can get in its way.
-Whatever escapes math-verify ends the process, and the parent counts that answer as wrong.
+It writes `ready`, then reads one JSON line `[gold, answer]` at a time and writes `[verdict, CPU seconds]`; the verdict
+is null where it could not be reached. It is run by its path and imports nothing of tempo_trl: neither an uninstalled
+checkout nor a file of the user's can get in its way. Whatever escapes math-verify ends the process.
+
+Time is limited by the CPU time of this process, never by the clock on the wall: the verdict on an answer must not
+depend on what else the machine does.
 """
 
 import contextlib
 import json
+import math
 import os
 import resource
 import signal
 import sys
+import time
+from itertools import product
 from typing import TextIO
 
 from math_verify import parse, verify
+from sympy import Basic, FiniteSet, Float, Tuple, log
 
-# Two parses and one comparison stay below the parent's ITEM_SECONDS, so that an answer which is slow in Python costs
-# no restart. Of 750 MATH golds the slowest took 0.07 s.
-STEP_SECONDS = 1
+# Of one question: two parses and a comparison. Of 750 MATH golds the slowest took 0.07 s.
+CPU_SECONDS = 3.0
+# Beyond it the kernel ends the process: in C code no Python handler runs.
+MOST_CPU_SECONDS = CPU_SECONDS + 2.0
 # A power tower asks for petabytes; a training machine has better use even for the gigabytes before the refusal.
 MEMORY_BYTES = 4 * 2**30
-# Only an orphan gets this far: while the parent lives, it kills sooner.
-CPU_SECONDS = 20
+
+DECIMALS, DIGITS = 6, 15  # math-verify's defaults, for numbers of ordinary size
+LEAST_DIGITS = 3  # significant ones that decimals have to leave of a small gold
+
+
+class OutOfTime(BaseException):
+    """The CPU time of a question is spent. math-verify catches no BaseException but its own."""
+
+
+def compare(gold: str, answer: str) -> bool | None:
+    """Whether math-verify takes the answer for the gold, both of them boxed; None where time or memory runs out."""
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS, 0.1)  # again and again: a destructor may swallow the first
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_SECONDS)
+    try:
+        return is_equal(gold, answer)
+    except (OutOfTime, MemoryError):
+        return None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
 def is_equal(gold: str, answer: str) -> bool:
-    """Whether math-verify takes the answer for the gold, both of them boxed, with its default configuration."""
-    parsed = [parse(rf"\boxed{{{text}}}", parsing_timeout=STEP_SECONDS) for text in (gold, answer)]
-    return verify(*parsed, timeout_seconds=STEP_SECONDS)
+    """Whether one reading of the answer equals one of the gold, with math-verify's defaults but for small numbers."""
+    golds, answers = (parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer))
+    return any(verify(*pair, timeout_seconds=None, **precision(pair[0], gold)) for pair in product(golds, answers))
+
+
+def precision(expression: object, gold: str) -> dict[str, int]:
+    r"""Decimals and digits that tell a gold from its neighbours.
+
+    math-verify rounds to a number of decimals, whatever the size of the numbers: with six, `0.0000672` is `0.0000674`
+    and `\frac{1}{2^{98}}` is 0.
+    """
+    decimals, zeros = _decimals(expression, gold), _leading_zeros(expression)
+    return {
+        "float_rounding": max(DECIMALS, decimals, zeros + 1 + LEAST_DIGITS),
+        "numeric_precision": DIGITS + zeros,
+    }
+
+
+def _decimals(expression: object, gold: str) -> int:
+    """Decimals that a gold is written with, if it is a decimal number."""
+    return len(gold.partition(".")[2]) if isinstance(expression, Float) else 0
+
+
+def _leading_zeros(expression: object) -> int:
+    """Zeros behind the point of the smallest number in a gold: of the gold itself, or of an element."""
+    elements = expression.args if isinstance(expression, (Tuple, FiniteSet)) else (expression,)
+    sizes = [abs(e.evalf(5)) for e in elements if isinstance(e, Basic) and e.is_number]
+    exponents = [math.floor(log(size, 10).evalf(5)) for size in sizes if size.is_finite and size > 0]
+    return max(0, -1 - min(exponents, default=0))
 
 
 def limit_memory() -> None:
     """Let allocations beyond `MEMORY_BYTES` fail with MemoryError."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     soft = MEMORY_BYTES if hard == resource.RLIM_INFINITY else min(MEMORY_BYTES, hard)
-    with contextlib.suppress(ValueError, OSError):  # macOS refuses this limit; the parent's deadline remains
+    with contextlib.suppress(ValueError, OSError):  # macOS refuses this limit; the CPU time is limited there, too
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
@@ -45,18 +97,23 @@ def take_stdout() -> TextIO:
     return replies
 
 
+def give_up(signum: int, frame: object) -> None:
+    """Handle SIGPROF."""
+    raise OutOfTime
+
+
 def main() -> None:
     """Announce `ready`, then answer each line of stdin."""
     limit_memory()
     replies = take_stdout()
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     is_equal("1", "2")  # builds the parser's tables: the first answer must not pay for them
+    signal.signal(signal.SIGPROF, give_up)
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     print("ready", file=replies)
     for request in sys.stdin:
-        # SIGPROF ends the process even inside C code, where no Python handler runs and no closed stdin is noticed.
-        signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-        print(json.dumps(is_equal(*json.loads(request))), file=replies)
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        started = time.process_time()
+        verdict = compare(*json.loads(request))
+        print(json.dumps([verdict, time.process_time() - started]), file=replies)
 
 
 if __name__ == "__main__":

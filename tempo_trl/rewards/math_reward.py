@@ -2,21 +2,22 @@ r"""The reward of a mathematical answer: 1.0 if the last box of the completion e
 
 import importlib.util
 import logging
-import time
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple
 
 from tempo_trl.rewards.boxed import committed_answer, completion_text, gold_answer
-from tempo_trl.rewards.float_gold import FloatGold, float_gold, number_readings
+from tempo_trl.rewards.float_gold import FloatGold, float_gold
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
+from tempo_trl.rewards.math_guards import contradicts
+from tempo_trl.rewards.math_text import math_text
+from tempo_trl.rewards.plain_number import number_readings
 
 logger = logging.getLogger(__name__)
 
-# The last question of a call is put before its deadline and takes `ITEM_SECONDS` at most, 4 s: a single completion is
-# graded within 9.25 s. The child starts in 0.4 s, and may take ten times as long on a busy machine.
-CALL_SECONDS = 5.0
-# Grading takes some 10 ms; this is the price of a step in which every sixteenth answer hangs for its full 4 s.
-COMPLETION_SECONDS = 0.25
+# CPU seconds of the child for a call, and for each completion of it. An answer takes some 10 ms; this is the price of
+# a step in which every twelfth answer hangs for its full 3 s.
+CALL_SECONDS, COMPLETION_SECONDS = 5.0, 0.25
 
 
 def math_reward(
@@ -29,9 +30,11 @@ def math_reward(
 
     The final answer is the last `\boxed{...}` outside of thinking: text up to the last `</think>` is dropped, and a
     `<think>` that stays open, no box or an empty box is no answer. Equal is what math-verify
-    (https://github.com/huggingface/Math-Verify) calls equal in its default configuration with both sides boxed, or the
-    same text. An answer that hangs, crashes or fills the memory earns 0.0; the call itself neither hangs nor raises on
-    it, in any thread.
+    (https://github.com/huggingface/Math-Verify) calls equal with both sides boxed, or the same text, or the same plain
+    number. Before it compares, everyday spellings are brought into the form that it reads
+    ([`~tempo_trl.rewards.math_text`]); what it pays in another base or another power of the unit earns 0.0
+    ([`~tempo_trl.rewards.math_guards`]). An answer that hangs, crashes or fills the memory earns `None`; the call
+    itself neither hangs nor raises on it, in any thread.
 
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
@@ -41,8 +44,9 @@ def math_reward(
         **columns: What else TRL passes; ignored.
 
     Returns:
-        `1.0` or `0.0` for each completion; `None` where the gold has no answer, or where the call ran out of time
-        (5 s, and 0.25 s a completion) before this one was compared.
+        `1.0` or `0.0` for each completion; `None` where the gold has no answer, and where the answer was not decided:
+        it took more than 3 s, or the answers before it took more than the call may (5 s, and 0.25 s per completion).
+        These are seconds of computing, not of waiting: a busy machine changes no reward.
 
     Raises:
         ImportError: math-verify is not installed.
@@ -58,15 +62,30 @@ def math_reward(
     _require_math_verify()
     if len(solution) != len(completions):
         raise ValueError(f"got {len(solution)} solutions for {len(completions)} completions, expected one for each")
-    deadline = time.monotonic() + CALL_SECONDS + COMPLETION_SECONDS * len(completions)
+    budget = _Budget(CALL_SECONDS + COMPLETION_SECONDS * len(completions))
     answers = [committed_answer(completion_text(completion)) for completion in completions]
     if log_metric is not None and answers:
         log_metric("math/no_answer", answers.count("") / len(answers))
     pairs = list(zip(map(_gold, solution), answers, strict=True))
     # The completions of a group often agree: each distinct answer is compared once.
-    rewards = {pair: _reward(*pair, deadline) for pair in dict.fromkeys(pairs)}
+    rewards = {pair: _reward(*pair, budget) for pair in dict.fromkeys(pairs)}
     _warn_of_ungraded(sum(rewards[pair] is None and pair[0].text != "" for pair in pairs), len(pairs))
     return [rewards[pair] for pair in pairs]
+
+
+class _Budget:
+    """CPU seconds that the comparisons of a call may still take."""
+
+    def __init__(self, seconds: float):
+        self.seconds = seconds
+
+    def compare(self, gold: str, answer: str) -> bool | None:
+        """math-verify's verdict; None where it comes to none, or where nothing is left."""
+        if self.seconds <= 0:
+            return None
+        verdict = shared_grader.compare(gold, answer)
+        self.seconds -= verdict.cpu_seconds
+        return verdict.equal
 
 
 class _Gold(NamedTuple):
@@ -81,7 +100,7 @@ def _gold(solution: str | float | None) -> _Gold:
     return _Gold(text, float_gold(solution)) if len(text) <= MAX_ANSWER_CHARS else _Gold("", None)
 
 
-def _reward(gold: _Gold, answer: str, deadline: float) -> float | None:
+def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
     """Reward of one answer, the child asked only where the texts, or the numbers, leave a doubt."""
     if not gold.text:
         return None
@@ -89,12 +108,25 @@ def _reward(gold: _Gold, answer: str, deadline: float) -> float | None:
         return 1.0
     if not answer or len(answer) > MAX_ANSWER_CHARS:
         return 0.0
+    ours, theirs = math_text(gold.text), math_text(answer)
+    if contradicts(ours, theirs):
+        return 0.0
     if gold.number is not None:
-        readings = number_readings(answer)
+        readings = number_readings(theirs)
         if readings or gold.number.rounded:
             return float(gold.number.equals(readings))
-    verdict = shared_grader.is_equal(gold.number.text() if gold.number else gold.text, answer, deadline)
+        ours = gold.number.text()
+    if ours == theirs or _same_number(number_readings(ours, strict=True), number_readings(theirs, strict=True)):
+        return 1.0
+    verdict = budget.compare(ours, theirs)
     return None if verdict is None else float(verdict)
+
+
+def _same_number(gold: tuple[Fraction, ...], answer: tuple[Fraction, ...]) -> bool:
+    """Whether two plain numbers are equal; of a percentage against a number, the share or what is before the sign."""
+    if len(gold) == len(answer):
+        return gold[:1] == answer[:1] != ()
+    return not {*gold}.isdisjoint(answer)
 
 
 def _require_math_verify() -> None:
@@ -105,8 +137,8 @@ def _require_math_verify() -> None:
 def _warn_of_ungraded(num_ungraded: int, num_completions: int) -> None:
     if num_ungraded:
         logger.warning(
-            "math_reward ran out of time: %d of %d completions are ungraded (None). Their answers are slow to "
-            "compare, the machine is overloaded, or the child does not start (try `python -c 'import math_verify'`).",
+            "math_reward left %d of %d completions ungraded (None): their answers take too long to compare, or the "
+            "child process that compares them does not start (try `python -c 'import math_verify'`).",
             num_ungraded,
             num_completions,
         )

@@ -182,13 +182,13 @@ def test_rows_without_an_answer_count_as_wrong_and_are_counted(tiny_model, tmp_p
     assert (entry["value"], entry["n"], entry["ungradable"]) == (0.5, 2, 1)
 
 
-def test_what_a_reward_had_no_time_for_is_graded_again(monkeypatch):
+def test_what_a_call_had_no_time_for_is_graded_alone(monkeypatch):
     calls = []
 
     def in_a_hurry(completions, solution):
         calls.append(len(completions))
         pairs = zip(completions, solution, strict=True)
-        return [None if len(calls) < 3 and text else float(text == gold) for text, gold in pairs]
+        return [None if len(calls) < 2 and text else float(text == gold) for text, gold in pairs]
 
     monkeypatch.setattr("tempo_trl.evaluation.grading.math_reward", in_a_hurry)
     row = {"source": "math", "solution": "1"}

@@ -1,7 +1,6 @@
-"""What the tests of rewards share: options, boxes, deadlines and real rows."""
+"""What the tests of rewards share: options, boxes and real rows."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,3 @@ def boxed(answer):
 
 def read_rows(name):
     return [json.loads(line) for line in (REAL_ROWS / f"{name}.jsonl").read_text().splitlines()]
-
-
-def soon(seconds=9.0):
-    return time.monotonic() + seconds

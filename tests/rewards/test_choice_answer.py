@@ -218,9 +218,9 @@ LONG = {
 
 @pytest.mark.parametrize("completion", LONG.values(), ids=LONG.keys())
 def test_a_hundred_thousand_characters_cost_less_than_a_second_and_are_no_answer(completion):
-    started = time.monotonic()
+    started = time.process_time()
     check(DRUGS, completion, "")
-    assert time.monotonic() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 PIECES = [r"\boxed{", "}", "A", "B", "b", " ", ".", ",", "(", ")", "not ", " or ", "answer is ", "Answer: ", "\n", "$"]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.boxed import gold_answer
-from tempo_trl.rewards.float_gold import float_gold, number_readings
+from tempo_trl.rewards.float_gold import float_gold
+from tempo_trl.rewards.plain_number import number_readings
 
 from .answers import boxed, needs_real_rows, read_rows
 
@@ -293,9 +294,9 @@ LONG = {
 @pytest.mark.parametrize("gold", ["7.123456789", "2.0107e-06"])
 def test_a_trap_is_not_paid_and_needs_no_child(gold, answer, monkeypatch):
     monkeypatch.setattr(reward_module, "shared_grader", None)
-    started = time.monotonic()
+    started = time.process_time()
     assert not is_paid(gold, answer)
-    assert time.monotonic() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 PIECES = ["1", "23", "000", ",", "{,}", ".", "-", " ", r"\$", "$", "%", r"\%", "e", "^", "{", "}", "=", "/", "x", "or"]

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from tempo_trl.rewards import math_reward
-from tempo_trl.rewards.float_gold import number_readings
+from tempo_trl.rewards.plain_number import number_readings
 
 from .answers import boxed
 

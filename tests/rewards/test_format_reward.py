@@ -62,9 +62,9 @@ def test_one_answer_in_one_box_is_paid_whatever_it_is(completion):
     ],
 )
 def test_no_answer_two_answers_and_cut_ones_are_not_paid(completion):
-    started = time.monotonic()
+    started = time.process_time()
     assert format_reward([completion]) == [0.0]
-    assert time.monotonic() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 def test_the_last_assistant_message_is_graded_and_the_share_without_an_answer_logged():

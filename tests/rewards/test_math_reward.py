@@ -2,7 +2,6 @@ r"""The reward of a mathematical answer: what is paid, what is not, and that no 
 
 import subprocess
 import sys
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +11,7 @@ from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.boxed import gold_answer
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
 
-from .answers import ROOT, boxed, needs_real_rows, read_rows, soon
+from .answers import ROOT, boxed, needs_real_rows, read_rows
 
 # The package exports the function under its module's name.
 reward_module = sys.modules["tempo_trl.rewards.math_reward"]
@@ -78,7 +77,7 @@ def test_every_gold_of_math_is_paid_as_a_solution_and_as_a_bare_answer(name):
 @pytest.mark.parametrize("name", ["math_train", "math_test", "math500"])
 def test_math_verify_itself_pays_every_gold_of_math(name):
     golds = [gold_answer(row["solution"]) for row in read_rows(name)]
-    assert [gold for gold in golds if not shared_grader.is_equal(gold, gold, soon())] == []
+    assert [gold for gold in golds if not shared_grader.compare(gold, gold).equal] == []
 
 
 # TRL's contract
@@ -162,11 +161,12 @@ TRAPS = {
 }
 
 
-@pytest.mark.parametrize("completion", TRAPS.values(), ids=TRAPS.keys())
-def test_a_trap_is_not_paid_and_ends_in_time(completion):
-    started = time.monotonic()
-    assert math_reward([completion], ["5"]) == [0.0]
-    assert time.monotonic() - started < 10
+UNDECIDED = {"a power tower", "a large factorial", "a long sum", "nine hundred parentheses"}
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_a_trap_is_not_paid_and_what_would_take_for_ever_is_not_decided(name):
+    assert math_reward([TRAPS[name]], ["5"]) == [None if name in UNDECIDED else 0.0]
 
 
 def test_an_answer_is_not_executed(tmp_path):

@@ -1,0 +1,48 @@
+r"""Answers that math-verify pays and that are wrong: it reads neither the base of a number nor the power of a unit."""
+
+import re
+
+
+def contradicts(gold: str, answer: str) -> bool:
+    """Whether an answer says what the gold denies, both of them as [`~tempo_trl.rewards.math_text`] gives them."""
+    return in_another_base(gold, answer) or in_another_power_of_the_unit(gold, answer)
+
+
+_BASE = re.compile(r"\d[0-9A-F]*\}*_\s*\{?\s*(\d+)", re.ASCII)
+
+
+def in_another_base(gold: str, answer: str) -> bool:
+    r"""`2112_7` for `2112_6`. An answer without a base is in the one that was asked for."""
+    bases, theirs = set(_BASE.findall(gold)), set(_BASE.findall(answer))
+    return bool(bases and theirs) and bases != theirs
+
+
+_POWER = r"\s*(?:\^\s*\{?\s*(?P<power>[123])(?!\d)\s*\}?|(?P<sign>[²³]))"
+_WRAPPED = re.compile(
+    rf"\\(?:text|mbox|hbox|mathrm|textrm)\s*\{{(?P<unit>[^{{}}\d²³^$]*)(?:\$?{_POWER}\$?)?\s*\}}"
+    rf"(?:{_POWER.replace('power', 'power2').replace('sign', 'sign2')})?"
+)
+_BARE = re.compile(rf"(?<=\d)\s*(?P<unit>(?:[ckm]?m|in|ft|yd|mi)\b|(?:square|cubic|sq\.?|cu\.?) [a-z]+){_POWER}?")
+_IN_WORDS = re.compile(r"\b(?:(?P<two>square|squared|sq)|(?P<three>cubic|cubed|cu))\b\.?")
+
+
+def in_another_power_of_the_unit(gold: str, answer: str) -> bool:
+    r"""`2400 \mbox{ cm}^3` for `2400 \mbox{ cm}^2`, and `2400\text{ cm}`. An answer without a unit has the gold's."""
+    ours, theirs = _unit(gold), _unit(answer)
+    if ours is None or theirs is None or ours[1] == theirs[1]:
+        return False
+    return ours[0] == theirs[0] or 1 not in (ours[1], theirs[1])
+
+
+def _unit(text: str) -> tuple[str, int] | None:
+    """Name and power of the unit that a text ends with; None without one."""
+    found = [*_WRAPPED.finditer(text), *_BARE.finditer(text)]
+    if not found:
+        return None
+    last, groups = found[-1], found[-1].groupdict()
+    power = next((groups[name] for name in ("power", "power2", "sign", "sign2") if groups.get(name)), None)
+    words = _IN_WORDS.search(last["unit"])
+    if power is None and words is not None:
+        power = "2" if words["two"] else "3"
+    name = _IN_WORDS.sub("", last["unit"]).strip(" .~\\")
+    return (name, int({"²": "2", "³": "3"}.get(power, power or "1"))) if name else None

@@ -1,0 +1,75 @@
+r"""An answer in the form in which math-verify reads it: what is written in everyday boxes and it does not know.
+
+Each rule is a function of the text with its reason. Golds are read by the same rules as answers, so that a rule moves
+no answer away from its own gold.
+"""
+
+import re
+
+_NUMERALS = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "sixteen"]
+
+
+def math_text(answer: str) -> str:
+    """The answer, or the gold, by all rules in their order."""
+    for rule in (without_final_stop, without_degrees, with_joined_thousands, with_imaginary_unit, with_base_in_digits):
+        answer = rule(answer)
+    return answer.strip()
+
+
+# Not `\right.`, not the comma of `\,`, not the last of three dots.
+_FINAL_STOP = re.compile(r"(?<![.\\])(?<!\\left)(?<!\\right)[.,;](?=[\s}$]*$)")
+
+
+def without_final_stop(text: str) -> str:
+    r"""`5.` and `\text{Evelyn.}` without the stop that ends a sentence: math-verify reads no sentence."""
+    return _FINAL_STOP.sub("", text.rstrip())
+
+
+_DEGREES = re.compile(
+    r"\s*(?:\^\s*(?:\{\s*\\(?:circ|degrees?)\s*\}|\\(?:circ|degrees?)(?![a-zA-Z]))|\\degrees?(?![a-zA-Z])|[°º])"
+)
+
+
+def without_degrees(text: str) -> str:
+    r"""`60^\circ`, `60\degree` and `60°` as `60`: an angle is asked for in degrees, and golds leave the sign out."""
+    return _DEGREES.sub("", text)
+
+
+_SPACES = " ~\N{NO-BREAK SPACE}\N{THIN SPACE}\N{NARROW NO-BREAK SPACE}"
+_THOUSANDS = re.compile(
+    rf"(?<![\d.,^_])(?<!\d[,{_SPACES}])[1-9]\d{{0,2}}(?P<gap>, *\\! *|\{{,\}} *|\\[,;: ] *|[{_SPACES}])"
+    r"\d{3}(?:(?P=gap)\d{3})*(?!\d|(?P=gap)\d)(?P<over> ?/)?",
+    re.ASCII,
+)
+
+
+def with_joined_thousands(text: str) -> str:
+    r"""`1\,800`, `1 800` and `111, \! 111` as `1800` and `111111`. Thousands apart by a comma alone may be a list."""
+    return _THOUSANDS.sub(_joined, text)
+
+
+def _joined(number: re.Match) -> str:
+    if number["over"] and number["gap"] in _SPACES:  # `1 250/400` is a mixed number
+        return number[0]
+    return re.sub(r"[^\d/]", "", number[0])
+
+
+_UNIT_AS_TEXT = re.compile(r"\\(?:mathrm|text|textrm|textit|mathit)\s*\{\s*i\s*\}|\\imath(?![a-zA-Z])")
+_UNIT_BEHIND_DIGIT = re.compile(r"(?<=\d)i(?![a-zA-Z])")
+
+
+def with_imaginary_unit(text: str) -> str:
+    r"""`12i` as `12 i`: math-verify takes an i for the imaginary unit where no letter or digit touches it."""
+    return _UNIT_BEHIND_DIGIT.sub(" i", _UNIT_AS_TEXT.sub(" i", text))
+
+
+_BASE_IN_WORDS = re.compile(
+    rf"(?<=\d)_\s*\{{?\s*(?:\\(?:text|mathrm|mbox)\s*\{{\s*)?({'|'.join(_NUMERALS)})(?![a-z])\s*\}}{{0,2}}"
+)
+
+
+def with_base_in_digits(text: str) -> str:
+    r"""`2112_{\text{six}}` as `2112_{6}`."""
+    return _BASE_IN_WORDS.sub(
+        lambda base: f"_{{{16 if base[1] == 'sixteen' else _NUMERALS.index(base[1]) + 2}}}", text
+    )
