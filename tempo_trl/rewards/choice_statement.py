@@ -1,8 +1,12 @@
 r"""Which words of a completion commit it to an answer of a multiple-choice question.
 
-One statement decides: the last balanced `\boxed{}`; without a box the last `<answer>`; without that what follows the
-last "answer is" or "answer:"; and without that a letter alone on the first or the last line. Never the first capital.
-A statement that names no option is not passed over for an earlier one, and a list of the options is no statement.
+One statement decides: the last balanced `\boxed{}`; without a box the last `<answer>`; without that the last answer
+of a JSON object; without that the last statement in prose, such as "the answer is B", "I would choose B" and "B is
+right"; and without that a letter alone on the first or the last line. Never the first capital.
+
+The last statement that commits counts. One that denies ("not B", "B would be wrong") commits to nothing. Two that
+contradict each other in one sentence, and one that is taken back, are no answer. A statement that names no option is
+not passed over for an earlier one, and a list of the options is no statement.
 
 Each pattern repeats a bounded number of times, so that a hundred thousand characters cost milliseconds.
 """
@@ -15,6 +19,7 @@ from tempo_trl.rewards.boxed import boxes
 
 # So much is read of what follows "answer is": it is prose, and its beginning commits.
 CLAUSE_CHARS = 600
+_WIDE_PUNCTUATION = str.maketrans("：（）。，；！？【】", ":().,;!?[]")
 
 
 class Statement(NamedTuple):
@@ -26,32 +31,50 @@ class Statement(NamedTuple):
 
 def final_statement(said: str) -> Statement:
     """The statement that decides; empty where there is none, and where it takes itself back."""
-    enclosed = _boxed(said) if boxes(said) else _tagged(said)
-    if enclosed is not None:
-        return Statement(enclosed, is_prose=False)
+    said = said.translate(_WIDE_PUNCTUATION)
+    for enclosed in (_boxed, _tagged, _json_value):
+        text = enclosed(said)
+        if text is not None:
+            return Statement(text, is_prose=False)
     lines = _without_option_lists(said)
-    clause = _after_answer_is("\n".join(lines))
-    if clause is not None:
-        return Statement(clause, is_prose=True)
-    return Statement(_letter_on_a_line(lines), is_prose=False)
+    return _last_in_prose("\n".join(lines)) or Statement(_letter_on_a_line(lines), is_prose=False)
 
 
 _NEGATION = re.compile(
-    r"(?:\b(?:not|never|neither|nor)|n['’]t)(?: (?:the|option|choice))?[\s$*:({}]{0,5}$", re.IGNORECASE
+    r"(?:\b(?:not|never|neither|nor|cannot)|n['’]t)(?: be)?(?: (?:the|option|choice))?[\s$*:({}]{0,5}$", re.IGNORECASE
+)
+_DENIAL = re.compile(
+    r"[\s$*).}]{0,5}(?:(?:is|was|would be|would have been|must be|seems)(?: \w+)? (?:wrong|incorrect|false|a mistake)"
+    r"|(?:is|was|would|can)(?: ?not\b|n['’]t\b)|cannot\b)",
+    re.IGNORECASE,
 )
 _CONNECTIVE = re.compile(r"[\s$,;/&.*()\\]{0,20}(?:(?:and|or)[\s$*()\\]{0,20})?", re.IGNORECASE)
 _COMMAND = re.compile(r"\\(?:boxed|fbox)")
 
 
-def _boxed(said: str) -> str:
-    r"""Content of the last box; empty in `not \boxed{A}`, in `\boxed{A} or \boxed{B}` and in `\boxed{A \boxed{B}}`."""
-    *others, (start, end) = boxes(said)
-    command = max(said.rfind(r"\boxed", 0, start), said.rfind(r"\fbox", 0, start))
-    if _NEGATION.search(said[max(0, command - 40) : command]):
+def _boxed(said: str) -> str | None:
+    r"""Content of the last box that is not denied; None without any box, empty in `\boxed{A} or \boxed{B}`."""
+    spans = boxes(said)
+    if not spans:
+        return None
+    *others, last = [span for span in spans if not _is_denied(said, *span)] or [(0, 0)]
+    if others and _is_hedged(
+        said[slice(*others[-1])], said[others[-1][1] + 1 : _command(said, last[0])], said[slice(*last)]
+    ):
         return ""
-    if others and _is_hedged(said[slice(*others[-1])], said[others[-1][1] + 1 : command], said[start:end]):
-        return ""
-    return said[start:end]
+    return said[slice(*last)]
+
+
+def _command(said: str, start: int) -> int:
+    r"""Where the `\boxed` of a box begins whose content begins at `start`."""
+    return max(said.rfind(r"\boxed", 0, start), said.rfind(r"\fbox", 0, start))
+
+
+def _is_denied(said: str, start: int, end: int) -> bool:
+    r"""Whether a box stands in `not \boxed{A}` or `\boxed{A} would be wrong`."""
+    command = _command(said, start)
+    before, behind = said[max(0, command - 40) : command], said[end + 1 : end + 60]
+    return bool(_NEGATION.search(before) or _DENIAL.match(behind))
 
 
 def _is_hedged(earlier: str, between: str, last: str) -> bool:
@@ -70,33 +93,89 @@ def _tagged(said: str) -> str | None:
     return said[slice(*pairs[-1])] if pairs else None
 
 
-_ANSWER_IS = re.compile(
-    r"\banswer(?:[ \t](?:choice|option))?[*_ \t]{0,4}(?::|\b(?:is|would be|must be|should be)\b)"
-    r"(?:[\s*_:,]{0,20}\b(?:therefore|thus|hence|then|clearly|definitely|most likely|likely|probably)\b,?)?",
+_JSON_ANSWER = re.compile(
+    r"""["'](?:(?:final|correct|best|my)[_ ]?)?(?:answer|choice|option)(?:[_ ]?(?:choice|letter|option|label))?["']"""
+    r"""\s{0,20}:\s{0,20}(?P<list>\[\s{0,20})?(?P<quote>["'])(?P<value>[^"'\n]{0,600})(?P=quote)(?(list)\s{0,20}\])""",
     re.IGNORECASE,
+)
+
+
+def _json_value(said: str) -> str | None:
+    """The answer in the last JSON object that has one, as in `{"answer_choice": "C"}`; None without one."""
+    values = [found["value"] for found in _JSON_ANSWER.finditer(said)]
+    return values[-1] if values else None
+
+
+_ADVERB = (
+    r"(?:[\s*_:,]{0,20}\b(?:therefore|thus|hence|then|clearly|definitely|certainly|surely|for sure|obviously|indeed"
+    r"|undoubtedly|most likely|likely|probably)\b,?)?"
+)
+_IS = r"(?::|\b(?:is|would be|must be|should be)\b)"
+_ANSWER_IS = re.compile(
+    rf"(?:\banswers?(?:[ \t](?:choice|option))?[*_ \t]{{0,4}}{_IS}"
+    rf"|\b(?:correct|right|best|final|my)[ \t](?:option|choice|letter|pick)[*_ \t]{{0,4}}{_IS}"
+    r"|\bI(?:['’]d|['’]ll|[ ]would|[ ]will)?[ ](?:choose|pick|select|go[ ](?:with|for)|opt[ ]for)\b"
+    rf"|(?:答案|正确选项)(?:应为|应该是|是|为|选|:)){_ADVERB}",
+    re.IGNORECASE,
+)
+_IS_RIGHT = re.compile(
+    r"(?:^|[.,;:!?(\n]|\b(?i:so|thus|hence|therefore|that|because|but|and|option|choice|answer))[\s*_]{0,4}\(?"
+    r"(?P<letter>[A-Z])\)?[*_]{0,2}[ ](?:is|must[ ]be|has[ ]to[ ]be)[ ]"
+    r"(?:(?:the|clearly|definitely|certainly|indeed|therefore|thus|most[ ]likely|probably)[ ]){0,3}"
+    r"(?:(?:right|correct|best)[ ](?:answer|option|choice)|right|correct|answer)(?![\w-]|[ ]?\?)",
 )
 _DOUBT = re.compile(
     r"\b(?:if|whether|unless|suppose|supposing|assum\w{1,4}|not|never|cannot|wrong|incorrect|doubt|why)\b|n['’]t\b",
     re.IGNORECASE,
 )
+_TAKEN_BACK = re.compile(
+    r"\b(?:wait[.,!…]|wait (?:no|actually|that|but)\b|hold on\b|scratch that\b|on second thought|i was wrong"
+    r"|that(?:['’]s| is) (?:wrong|not right|incorrect))",
+    re.IGNORECASE,
+)
+_LETTER_BEHIND = re.compile(r"[\s*_($\[]{0,8}(?P<letter>[A-Z])(?!\w)")
+_SENTENCE_END = re.compile(r"[.!?\n]")
 
 
-def _after_answer_is(text: str) -> str | None:
-    """The line behind the last "answer is" or "answer:"; None without one, empty where it is in doubt or a list."""
-    matches = list(_ANSWER_IS.finditer(text))
-    if not matches:
+def _last_in_prose(text: str) -> Statement | None:
+    """The last statement in prose; None without one, empty where it is in doubt, taken back or a list."""
+    found = sorted([*_ANSWER_IS.finditer(text), *_IS_RIGHT.finditer(text)], key=re.Match.start)
+    if not found:
         return None
-    start, end = matches[-1].span()
-    clause_before = re.split(r"[.,;:!?\n]", text[max(0, start - 80) : start])[-1]
-    lines = text[end : end + CLAUSE_CHARS].lstrip(" \t\r\n*_:").splitlines()
-    return lines[0] if lines and not _DOUBT.search(clause_before) and not _is_list(*lines[:2]) else ""
+    last = found[-1]
+    begin = last.start("letter") if last.re is _IS_RIGHT else last.start()
+    clause_before = re.split(r"[.,;:!?\n]", text[max(0, begin - 80) : begin])[-1]
+    if _DOUBT.search(clause_before) or _TAKEN_BACK.search(text, last.end()) or _contradicts_itself(text, found):
+        return Statement("", is_prose=True)
+    if last.re is _IS_RIGHT:
+        return Statement(last["letter"], is_prose=False)
+    lines = text[last.end() : last.end() + CLAUSE_CHARS].lstrip(" \t\r\n*_:").splitlines()
+    return Statement(lines[0] if lines and not _is_list(*lines[:2]) else "", is_prose=True)
 
 
-_ITEM = re.compile(r"[\s*_(\[>#+-]{0,8}(?P<letter>[A-Z])(?:[\s).:\]*_,]|$)", re.ASCII)
+def _contradicts_itself(text: str, found: list[re.Match]) -> bool:
+    """Whether the last two statements stand in one sentence and name two letters."""
+    if len(found) < 2 or _SENTENCE_END.search(text, found[-2].end(), found[-1].start() + 1):
+        return False
+    letters = [_letter_of(text, match) for match in found[-2:]]
+    return all(letters) and letters[0] != letters[1]
+
+
+def _letter_of(text: str, statement: re.Match) -> str | None:
+    match = statement if statement.re is _IS_RIGHT else _LETTER_BEHIND.match(text, statement.end())
+    return match and match["letter"]
+
+
+_ITEM = re.compile(
+    r"[\s*_(\[>#+-]{0,8}(?P<letter>[A-Z])(?:[).:\]*_,]|\s(?!(?:is|was|would|could|can|cannot|may)\b)|$)", re.ASCII
+)
 
 
 def _without_option_lists(said: str) -> list[str]:
-    """The lines of a text that are not blank, without two or more in a row that begin with A, B, ... in turn."""
+    """The lines of a text that are not blank, without two or more in a row that begin with A, B, ... in turn.
+
+    What the last of these says of the answer stays: models go on behind the last option.
+    """
     runs = []  # of lines that begin with A, B, ...; any other line is a run of its own
     for line in filter(str.strip, said.splitlines()):
         item = _ITEM.match(line)
@@ -104,7 +183,14 @@ def _without_option_lists(said: str) -> list[str]:
             runs[-1] = (runs[-1][0] + 1, [*runs[-1][1], line])
         else:
             runs.append((ord("B") if item and item["letter"] == "A" else None, [line]))
-    return [lines[0] for _, lines in runs if len(lines) == 1]
+    kept = [lines[0] if len(lines) == 1 else _verdict(lines[-1]) for _, lines in runs]
+    return [line for line in kept if line is not None]
+
+
+def _verdict(item: str) -> str | None:
+    """What an item of a list of options says of the answer, from there on."""
+    found = _ANSWER_IS.search(item)
+    return found and item[found.start() :]
 
 
 _MARKED = re.compile(r"(?<![\w-])(?<!\w\()[A-Z](?=[).:](?!\w))", re.ASCII)

@@ -64,7 +64,7 @@ def with_imaginary_unit(text: str) -> str:
 
 
 _BASE_IN_WORDS = re.compile(
-    rf"(?<=\d)_\s*\{{?\s*(?:\\(?:text|mathrm|mbox)\s*\{{\s*)?({'|'.join(_NUMERALS)})(?![a-z])\s*\}}{{0,2}}"
+    rf"(?<=[0-9A-F])_\s*\{{?\s*(?:\\(?:text|mathrm|mbox)\s*\{{\s*)?({'|'.join(_NUMERALS)})(?![a-z])\s*\}}{{0,2}}"
 )
 
 

@@ -141,7 +141,6 @@ def test_without_both_what_follows_answer_is_decides(completion, letter):
         ("F", ""),
         ("B\nso\nC", ""),
         ("First\nB\nlast", ""),
-        ("B is right.", ""),
         ("Digoxin", ""),
         ("I would give B here.", ""),
         ("A patient with these symptoms needs Digoxin.", ""),
@@ -151,6 +150,75 @@ def test_without_both_what_follows_answer_is_decides(completion, letter):
     ],
 )
 def test_without_all_that_a_letter_alone_on_the_first_or_last_line_decides(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        ("B is right.", "B"),
+        ("So B is the correct choice.", "B"),
+        ("the correct option is B.", "B"),
+        ("The best choice is (B).", "B"),
+        ("I would choose B.", "B"),
+        ("I'd go with (B).", "B"),
+        ("ANSWERS: B", "B"),
+        ("The answer is for sure B, since A is wrong.", "B"),
+        ("答案：（B）", "B"),
+        ("答案是B。", "B"),
+        ("A is wrong.\nB is right. The answer is (B).", "B"),
+        ("A is wrong.\nB is right.", "B"),
+        ("The answer is A. Wait, no. B is right.", "B"),
+        ("The answer is B. Wait for the culture.", "B"),
+        ("The answer is B. Wait, no.", ""),
+        ("The answer is B. Hold on, that is wrong.", ""),
+        ("A is right and B is right.", ""),
+        ("The answer is A, but B is right.", ""),
+        ("B is right?", ""),
+        ("If B is right, A is not.", ""),
+        ("I do not think that B is right.", ""),
+        ("Vitamin B is right.", ""),
+        ("I would not choose B.", ""),
+        ("The incorrect option is B.", ""),
+    ],
+)
+def test_the_last_statement_that_commits_decides_in_whatever_words(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        ('{"answer_choice": "B"}', "B"),
+        ('{"answer": "B. Digoxin", "confidence": 85}', "B"),
+        ('```json\n{\n  "step_by_step_thinking": "The answer is A, maybe.",\n  "answer_choice": "B"\n}\n```', "B"),
+        ('{"answer_choice": "B", "explanation": "The answer is A where the heart fails."}', "B"),
+        ('{"final_answer": "(B)"}', "B"),
+        ("{'answer': 'B'}", "B"),
+        ('{"answer": ["B"]}', "B"),
+        ('{"answer": "A"} Or rather {"answer": "B"}', "B"),
+        ('The answer is A. {"answer": "B"}', "B"),
+        ('{"answer": ["A", "B"]}', ""),
+        ('{"answer": "unknown"} B', ""),
+        ('{"answer": ""}', ""),
+        ('{"options": {"A": "Propranolol", "B": "Digoxin"}}', ""),
+    ],
+)
+def test_without_box_and_tag_the_last_answer_in_json_decides(completion, letter):
+    check(DRUGS, completion, letter)
+
+
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        (r"\boxed{B}. Note that \boxed{A} would be wrong.", "B"),
+        (r"\boxed{B}, not \boxed{A}.", "B"),
+        (r"\boxed{B}; $\boxed{A}$ is not the answer.", "B"),
+        (r"\boxed{A} is wrong.", ""),
+        (r"It cannot be \boxed{A}: not \boxed{A}.", ""),
+    ],
+)
+def test_a_box_that_is_denied_commits_to_nothing(completion, letter):
     check(DRUGS, completion, letter)
 
 
@@ -178,6 +246,7 @@ LIST = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCDE", DRUGS, str
         (r"\boxed{A, B, C, D, E}", ""),
         (f"{LIST}\n\nB", "B"),
         (f"{LIST}\nThe answer is B.", "B"),
+        (f"{LIST}. The answer is B.", "B"),
         (f"{LIST}\n\\boxed{{B}}", "B"),
     ],
 )
