@@ -1,0 +1,149 @@
+r"""The rules by which an everyday box becomes what math-verify reads, and the answers that it pays and we refuse."""
+
+import pytest
+
+from tempo_trl.rewards import math_reward
+from tempo_trl.rewards.math_guards import in_another_base, in_another_power_of_the_unit
+from tempo_trl.rewards.math_text import (
+    math_text,
+    with_base_in_digits,
+    with_imaginary_unit,
+    with_joined_thousands,
+    without_degrees,
+    without_final_stop,
+)
+
+from .answers import boxed
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "read"),
+    [
+        (without_final_stop, "5.", "5"),
+        (without_final_stop, "(3,4).", "(3,4)"),
+        (without_final_stop, r"\text{Evelyn.}", r"\text{Evelyn}"),
+        (without_final_stop, "$5.$ ", "$5$"),
+        (without_final_stop, "0.333...", "0.333..."),
+        (without_final_stop, r"5\,", r"5\,"),
+        (without_final_stop, r"\left(1, 2\right.", r"\left(1, 2\right."),
+        (without_final_stop, "1.5", "1.5"),
+        (without_degrees, "60°", "60"),
+        (without_degrees, r"60 ^ {\circ}", "60"),
+        (without_degrees, r"60\degree", "60"),
+        (without_degrees, r"f \circ g", r"f \circ g"),
+        (with_joined_thousands, "1 800", "1800"),
+        (with_joined_thousands, r"12\,345\,678", "12345678"),
+        (with_joined_thousands, r"111, \! 111, \! 111", "111111111"),
+        (with_joined_thousands, "1{,}800.50", "1800.50"),
+        (with_joined_thousands, "(1 800, 5)", "(1800, 5)"),
+        (with_joined_thousands, "1,800", "1,800"),
+        (with_joined_thousands, "0 500", "0 500"),
+        (with_joined_thousands, "12 34", "12 34"),
+        (with_joined_thousands, "1 8000", "1 8000"),
+        (with_joined_thousands, "1 800 5000", "1 800 5000"),
+        (with_joined_thousands, "2 250/400", "2 250/400"),
+        (with_joined_thousands, "x^2 300", "x^2 300"),
+        (with_imaginary_unit, "1-12i", "1-12 i"),
+        (with_imaginary_unit, r"1+2\mathrm{i}", "1+2 i"),
+        (with_imaginary_unit, r"2\imath", "2 i"),
+        (with_imaginary_unit, "12in", "12in"),
+        (with_imaginary_unit, r"\sin 2", r"\sin 2"),
+        (with_base_in_digits, r"2112_{\text{six}}", "2112_{6}"),
+        (with_base_in_digits, r"1BA_\text{twelve}", "1BA_{12}"),
+        (with_base_in_digits, "A0_{sixteen}", "A0_{16}"),
+    ],
+)
+def test_each_rule_reads_its_spelling_and_leaves_what_is_like_it(rule, text, read):
+    assert rule(text) == read
+
+
+def test_reading_twice_changes_nothing():
+    for text in ("5.", "60°", r"1\,800", "12i.", r"2112_{\text{six}}", r"\text{Evelyn.}"):
+        assert math_text(math_text(text)) == math_text(text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("5.", "5"),
+        ("(3,4).", "(3,4)"),
+        (r"\text{Evelyn.}", r"\text{Evelyn}"),
+        ("60°", r"60^\circ"),
+        (r"60\degree", r"60^\circ"),
+        ("60°", "60"),
+        (r"60\degree", "60"),
+        (r"1\,800", "1800"),
+        ("1 800", "1800"),
+        ("1 800", "1800.0"),
+        ("1 - 12 i", "1 - 12i"),
+        (r"6+3\cdot i", "6+3i"),
+        ("3(2+i)", "6+3i"),
+        (r"\frac{7}{5} + \frac{1}{5} i", r"\frac{7}{5} + \frac{1}{5} i."),
+        ("111111111", r"111, \! 111, \! 111"),
+        ("2112", "2112_6"),
+        (r"2400\text{ square cm}", r"2400 \mbox{ cm}^2"),
+        ("2400", r"2400 \mbox{ cm}^2"),
+        ("2^{-98}", r"\frac{1}{2^{98}}"),
+        ("0.003968", r"\frac{1}{252}"),
+        ("0.5", r"50\%"),
+    ],
+)
+def test_a_right_answer_is_paid_in_an_everyday_box(answer, gold):
+    assert math_reward([boxed(answer)], [boxed(gold)]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        ("2112_7", "2112_6"),
+        (r"2400 \mbox{ cm}^3", r"2400 \mbox{ cm}^2"),
+        (r"2400 \mbox{ cm}", r"2400 \mbox{ cm}^2"),
+        (r"\frac{1}{2^{99}}", r"\frac{1}{2^{98}}"),
+        (r"-\frac{1}{2^{98}}", r"\frac{1}{2^{98}}"),
+        (r"\frac{2}{2004!}", r"\frac{1}{2004!}"),
+        (r"\{1, \frac{1}{2^{99}}\}", r"\{1, \frac{1}{2^{98}}\}"),
+        ("0.0000674", "0.0000672"),
+        ("0.00012346", "0.00012345"),
+        (r"\frac{8}{5} + \frac{1}{5} i.", r"\frac{7}{5} + \frac{1}{5} i."),
+        (r"0.5\%", r"50\%"),
+        ("y = 5", "x = 5"),
+        ("3", "3 xy"),
+    ],
+)
+def test_a_wrong_answer_that_math_verify_or_a_rule_might_pay_is_not_paid(answer, gold):
+    assert math_reward([boxed(answer)], [boxed(gold)]) == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "other"),
+    [
+        ("2112_6", "2112_7", True),
+        ("2112_6", "2112_{6}", False),
+        ("2112_6", "2112", False),
+        ("1BA_{12}", "1BA_{11}", True),
+        (r"\log_2 8", r"\log_3 8", False),
+        ("x_1", "x_2", False),
+    ],
+)
+def test_a_base_is_a_subscript_of_digits(gold, answer, other):
+    assert in_another_base(gold, answer) is other
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "other"),
+    [
+        (r"5\text{ cm}^2", r"5\text{ cm}^3", True),
+        (r"5\text{ cm}^2", r"5\text{ cm}", True),
+        (r"5\text{ cm}^2", r"5\text{ cm$^2$}", False),
+        (r"5\text{ cm}^2", "5\\text{ cm²}", False),
+        (r"5\text{ cm}^2", r"5\text{ square centimeters}", False),
+        (r"5\text{ cm}^2", "5 cm^2", False),
+        (r"5\text{ cm}^2", "5 cm^3", True),
+        (r"5\text{ square units}", r"5\text{ cubic units}", True),
+        (r"5\text{ cm}^2", r"5\text{ area units}", False),
+        (r"5\text{ cm}^2", "5", False),
+        (r"\text{east}", r"\text{west}", False),
+    ],
+)
+def test_a_unit_has_one_power_in_digits_in_signs_or_in_words(gold, answer, other):
+    assert in_another_power_of_the_unit(gold, answer) is other
