@@ -50,6 +50,11 @@ def test_the_methods_we_wrap_have_the_signature_we_wrap(name):
     assert parameters == OVERRIDDEN[name], f"GRPOTrainer.{name} takes {parameters} now: see TEMPOTrainer.{name}"
 
 
+def test_the_accelerator_is_made_by_a_method_of_trainers_that_we_wrap():
+    parameters = list(inspect.signature(Trainer.create_accelerator_and_postprocess).parameters)
+    assert parameters == ["self"], "BaseTrainer wraps it, to set FSDP2's policy before any model is prepared"
+
+
 def test_the_constructor_begins_with_model_reward_funcs_args():
     parameters = list(inspect.signature(GRPOTrainer.__init__).parameters)[:4]
     assert parameters == ["self", "model", "reward_funcs", "args"], "TEMPOTrainer.__init__ names these three"

@@ -9,6 +9,7 @@ from trl.trainer.utils import get_config_model_id
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, wait_for_server
 from tempo_trl.trainers import checks, faults
+from tempo_trl.trainers.precision import keep_outputs_in_float32
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
 from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
 
@@ -48,6 +49,11 @@ class BaseTrainer(OnTree, GRPOTrainer):
         self._model_name = model_name  # for messages
         checks.check_trainer(self)
         self.tree_pass = TreePass(self, self._tree_obstacle())
+
+    def create_accelerator_and_postprocess(self):
+        """Make the accelerator as Trainer does, and let outputs stay in float32 under FSDP2."""
+        super().create_accelerator_and_postprocess()
+        keep_outputs_in_float32(self.accelerator)
 
     def _checked_config(self, args: GRPOConfig | None, model_name: str) -> GRPOConfig:
         if args is None:
