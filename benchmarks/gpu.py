@@ -7,7 +7,8 @@ of the CPU's, and what trained with both. `--device cpu --tiny` is the same run 
 
 import os
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")  # Trainer would split the batch over all it sees
+# One device, the first of those that a scheduler has granted: Trainer would split the batch over all it sees.
+os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import argparse

@@ -1,5 +1,6 @@
 """The benchmark for a GPU runs end to end on a CPU, and can fail."""
 
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +26,15 @@ def test_the_run_for_a_gpu_prints_its_figures_on_a_cpu_too():
     assert figures["credit of the CPU's tensors, largest difference to the CPU's"].startswith("0 ")
     assert float(figures["what trained, largest difference to the CPU's credit"].split()[0]) < 1e-4
     assert "bf16, 16 completions of 16 tokens" in done.stdout
+
+
+@pytest.mark.parametrize(("granted", "used"), [("3,4", "3"), ("", ""), (None, "0")])
+def test_the_run_for_a_gpu_takes_one_of_the_devices_that_it_was_granted(granted, used):
+    command = [sys.executable, "-c", "import os, benchmarks.gpu; print('used:', os.environ['CUDA_VISIBLE_DEVICES'])"]
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    environment |= {} if granted is None else {"CUDA_VISIBLE_DEVICES": granted}
+    printed = subprocess.check_output(command, text=True, env=environment, cwd=REPOSITORY)
+    assert printed.rpartition("used:")[2].strip() == used
 
 
 def test_without_a_gpu_it_says_what_runs(monkeypatch, capsys):
