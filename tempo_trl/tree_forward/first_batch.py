@@ -22,32 +22,24 @@ class FirstBatch(NamedTuple):
             Largest and summed absolute difference of log-probabilities and entropies, in nats.
         compared (`float`):
             Numbers compared.
-        tokens (`float`), packed (`float`):
-            Tokens of the batch without padding, and of the streams.
     """
 
     largest: float
     total: float
     compared: float
-    tokens: float
-    packed: float
 
     @classmethod
-    def of(cls, ours: tuple, theirs: tuple, mask: torch.Tensor, tokens: float, packed: float) -> "FirstBatch":
+    def of(cls, ours: tuple, theirs: tuple, mask: torch.Tensor) -> "FirstBatch":
         """From two results of `_get_per_token_logps_and_entropies` at the tokens of `mask`, `(B, T)`."""
         pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
         differences = torch.cat([(a - b).detach().abs()[mask.bool()].double() for a, b in pairs])
         largest = differences.max().item() if len(differences) else 0.0
-        return cls(largest, differences.sum().item(), len(differences), tokens, packed)
+        return cls(largest, differences.sum().item(), len(differences))
 
     @classmethod
     def of_all_ranks(cls, rows: torch.Tensor) -> "FirstBatch":
-        """From the numbers of each rank, `(ranks, 5)`."""
+        """From the numbers of each rank, `(ranks, 3)`."""
         return cls(rows[:, 0].max().item(), *rows[:, 1:].sum(dim=0).tolist())
-
-    @property
-    def ratio(self) -> float:
-        return self.tokens / self.packed
 
     def mistake(self, half_precision: bool) -> str | None:
         """How the tree's numbers differ from TRL's by more than rounding, if they do. NaN differs."""
@@ -58,14 +50,30 @@ class FirstBatch(NamedTuple):
             return f"the first batch is up to {self.largest:.2g} nats from TRL's numbers, above {LARGEST_DIFFERENCE}"
         return None
 
-    def too_little(self) -> str | None:
-        """The arithmetic of a batch whose rows share too little, if they do."""
-        if self.ratio >= PAYING_RATIO:
-            return None
-        return (
-            f"the {self.tokens:,.0f} tokens of the first batch leave {self.packed:,.0f} on the tree, a ratio of "
-            f"{self.ratio:.2f}; it pays from {PAYING_RATIO} on (prompts are short beside completions that part early)"
-        )
+
+def shares_too_little(tokens: float, packed: float) -> str | None:
+    """The arithmetic of a first batch whose rows share too little, if they do.
+
+    Args:
+        tokens (`float`), packed (`float`):
+            Tokens of the batch of all ranks without padding, and of the streams.
+    """
+    ratio = tokens / packed
+    if ratio >= PAYING_RATIO:
+        return None
+    return (
+        f"the {tokens:,.0f} tokens of the first batch leave {packed:,.0f} on the tree, a ratio of {ratio:.2f}; it "
+        f"pays from {PAYING_RATIO} on (prompts are short beside completions that part early)"
+    )
+
+
+def float32_is_rounded() -> bool:
+    """Whether matrix products of float32 tensors on a GPU round their inputs to TF32.
+
+    torch has two ways to say so, and the older raises an error where the newer was used, as transformers does.
+    """
+    matmul = torch.backends.cuda.matmul
+    return matmul.fp32_precision == "tf32" if hasattr(matmul, "fp32_precision") else matmul.allow_tf32
 
 
 def attention_beside_the_tree(windows: list[int | None], config) -> str | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 import torch
+from accelerate.utils import DynamoBackend
 from transformers import PreTrainedModel
 from trl import GRPOTrainer
 
@@ -24,8 +25,8 @@ def first_obstacle(trainer: GRPOTrainer) -> str | None:
 def _of_options(trainer: GRPOTrainer) -> Iterator[str]:
     if trainer.aux_loss_enabled:
         yield "the auxiliary loss of the router is a mean over all tokens of a batch (router_aux_loss_coef)"
-    if trainer.args.torch_compile:
-        yield "torch_compile would compile each new length of the stream"
+    if trainer.args.torch_compile or trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
+        yield "torch.compile would compile each new length of the stream (torch_compile, accelerate's dynamo_backend)"
     if getattr(trainer.accelerator, "parallelism_config", None) is not None:
         yield "context, sequence and tensor parallelism cut rows in their own ways"
 

@@ -12,10 +12,15 @@ from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
 from tempo_trl.tree_forward.config import TreeForwardFields
-from tempo_trl.tree_forward.first_batch import FirstBatch, attention_beside_the_tree
+from tempo_trl.tree_forward.first_batch import (
+    FirstBatch,
+    attention_beside_the_tree,
+    float32_is_rounded,
+    shares_too_little,
+)
 from tempo_trl.tree_forward.group_shuffle import ROW, keep_groups_together, warn_of_groups_cut_by_micro_batches
 from tempo_trl.tree_forward.obstacles import first_obstacle
-from tempo_trl.tree_forward.packed_rows import pack_rows
+from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
 from tempo_trl.tree_forward.tree_attention import register_tree_attention
 
 OF_TEXT = ("batch_size", "compute_entropy", "compute_aux_loss")  # arguments of a pass that are not of its images
@@ -29,13 +34,11 @@ class State(Enum):
 
 
 class Chunk(NamedTuple):
-    """Results of a forward pass, `(B, T)`; the window of each attention call; tokens of the rows and of the stream."""
+    """Results of a forward pass, `(B, T)`, and the window of each attention call."""
 
     logps: torch.Tensor
     entropies: torch.Tensor | None
     windows: list[int | None]
-    tokens: int
-    packed: int
 
 
 class TreePass:
@@ -116,22 +119,37 @@ class TreePass:
         early = self.state is State.UNTRIED and self._mode == "eval"
         if self.state is State.OFF or early or _has_images(kwargs):
             return theirs(*batch, *args, **kwargs)
+        packed = _packed(*batch[1:], kwargs.get("batch_size"))
+        if self.state is State.UNTRIED and not self._pays(packed):
+            return theirs(*batch, *args, **kwargs)
         if self.state is State.UNTRIED:
-            return self._first_logps(theirs, batch, *args, **kwargs)
-        return _result(self._chunks(*batch, *args, **kwargs))
+            return self._first_logps(theirs, batch, packed, *args, **kwargs)
+        return _result(self._chunks(model, packed, *args, **kwargs))
 
-    def _first_logps(self, theirs: Callable, batch: tuple, *args, **kwargs) -> tuple:
+    def _pays(self, packed: list[PackedRows]) -> bool:
+        """Whether the rows of the first batch share enough, on all ranks together. Asked before any forward pass."""
+        accelerator = self.trainer.accelerator
+        counts = [(chunk.num_tokens, chunk.input_ids.shape[1]) for chunk in packed]
+        own = torch.tensor(counts, dtype=torch.float64, device=accelerator.device).sum(dim=0)
+        too_little = shares_too_little(*accelerator.reduce(own, reduction="sum").tolist())
+        if too_little is not None:
+            self._leave(too_little)
+        return too_little is None
+
+    def _first_logps(self, theirs: Callable, batch: tuple, packed: list[PackedRows], *args, **kwargs) -> tuple:
         model, _, attention_mask, width = batch
         checkpointing = self.trainer.args.gradient_checkpointing_kwargs
         with torch.no_grad(), disable_gradient_checkpointing(self.trainer.model, checkpointing):
             expected = theirs(*batch, *args, **kwargs)
         # With its gradient, as this batch trains on the tree too: so a resumed run repeats the one that never stopped.
-        chunks = self._chunks(*batch, *args, **kwargs)
+        chunks = self._chunks(model, packed, *args, **kwargs)
         result = _result(chunks)
-        tokens, packed = sum(chunk.tokens for chunk in chunks), sum(chunk.packed for chunk in chunks)
-        first = FirstBatch.of(result[:2], expected[:2], attention_mask[:, -width:], tokens, packed)
+        first = FirstBatch.of(result[:2], expected[:2], attention_mask[:, -width:])
         self._judge(model, first, chunks[-1].windows)
-        return result if self.state is State.IN_USE else theirs(*batch, *args, **kwargs)
+        if self.state is State.IN_USE:
+            return result
+        del result, chunks  # and the graph of the tree, before TRL's way makes its own
+        return theirs(*batch, *args, **kwargs)
 
     def _judge(self, model, own: FirstBatch, windows: list[int | None]) -> None:
         """Use the tree or leave it, on all ranks alike."""
@@ -140,27 +158,24 @@ class TreePass:
         batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
         unwrapped = accelerator.unwrap_model(model)
         half = accelerator.mixed_precision != "no" or next(unwrapped.parameters()).dtype != torch.float32
-        wrong = batch.mistake(half or torch.backends.cuda.matmul.allow_tf32)
-        wrong = wrong or attention_beside_the_tree(windows, unwrapped.config.get_text_config()) or batch.too_little()
+        wrong = batch.mistake(half or float32_is_rounded())
+        wrong = wrong or attention_beside_the_tree(windows, unwrapped.config.get_text_config())
         self.state = State.IN_USE
         if wrong is not None:
             self._leave(wrong)
 
     def _chunks(
-        self, model, input_ids, attention_mask, width, batch_size=None, compute_entropy=False, *args, **kwargs
+        self, model, packed: list[PackedRows], batch_size=None, compute_entropy=False, *args, **kwargs
     ) -> list[Chunk]:
         """A forward pass on the tree for each of TRL's chunks of `batch_size` rows."""
-        rows = batch_size or len(input_ids)
-        chunks = zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
-        return [self._chunk(model, *chunk, width, compute_entropy) for chunk in chunks]
+        return [self._chunk(model, rows, compute_entropy) for rows in packed]
 
-    def _chunk(self, model, input_ids, attention_mask, width, compute_entropy) -> Chunk:
+    def _chunk(self, model, packed: PackedRows, compute_entropy: bool) -> Chunk:
         start = time.perf_counter()
         accelerator = self.trainer.accelerator
-        packed = pack_rows(input_ids, attention_mask, width)
         # A mask of four dimensions is taken as it is: without one, transformers would guess from the positions that
         # independent sequences were packed, and mask one row's tokens from the next.
-        unread = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device)
+        unread = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=packed.input_ids.device)
         config = accelerator.unwrap_model(model).config.get_text_config()
         # A router's loss would be computed, to be left aside, from a mask that is none.
         router = {"output_router_logits": False} if hasattr(config, "output_router_logits") else {}
@@ -176,9 +191,9 @@ class TreePass:
             )
         logps = packed.unpack(outputs.log_probs[0])
         entropies = packed.unpack(outputs.entropy[0]) if compute_entropy else None
-        tokens = {"tokens": packed.num_tokens, "packed": packed.input_ids.shape[1]}
-        self._counted[self._mode].update(**tokens, seconds=time.perf_counter() - start, passes=1)
-        return Chunk(logps, entropies, packed.paths.windows, **tokens)
+        counts = {"tokens": packed.num_tokens, "packed": packed.input_ids.shape[1]}
+        self._counted[self._mode].update(**counts, seconds=time.perf_counter() - start, passes=1)
+        return Chunk(logps, entropies, packed.paths.windows)
 
     # Micro-batches of whole groups
 
@@ -208,6 +223,15 @@ class TreePass:
         if passes:
             self.trainer._metrics[mode]["tempo/packing_ratio"].append(tokens / packed)
             self.trainer._metrics[mode]["tempo/tree_pass_seconds"].append(seconds / passes)
+
+
+def _packed(
+    input_ids: torch.Tensor, attention_mask: torch.Tensor, width: int, batch_size: int | None
+) -> list[PackedRows]:
+    """The stream of each of TRL's chunks of `batch_size` rows."""
+    rows = batch_size or len(input_ids)
+    chunks = zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
+    return [pack_rows(*chunk, width) for chunk in chunks]
 
 
 def _result(chunks: list[Chunk]) -> tuple[torch.Tensor, torch.Tensor | None, None]:

@@ -1,32 +1,40 @@
 """What the first batch is judged by, number by number."""
 
 import math
+import weakref
 
 import pytest
 import torch
 
-from tempo_trl.tree_forward.first_batch import LARGEST_DIFFERENCE, MEAN_DIFFERENCE_HALF, PAYING_RATIO, FirstBatch
+from tempo_trl.tree_forward import first_batch
+from tempo_trl.tree_forward.first_batch import (
+    LARGEST_DIFFERENCE,
+    MEAN_DIFFERENCE_HALF,
+    PAYING_RATIO,
+    FirstBatch,
+    float32_is_rounded,
+    shares_too_little,
+)
 from tempo_trl.tree_forward.tree_pass import State
 
 from .batches import random_tree_batch
 from .models import model_of, trainer_of
 
-FINE = FirstBatch(largest=1e-6, total=1e-4, compared=1000, tokens=200, packed=100)
+FINE = FirstBatch(largest=1e-6, total=1e-4, compared=1000)
 
 
 def test_it_is_measured_on_the_tokens_of_the_completions_alone_with_entropies_where_there_are_some():
     logps, entropies = torch.zeros(2, 3), torch.ones(2, 3)
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     theirs = logps + torch.tensor([[0.0, 0.5, 9.0], [0.25, 9.0, 9.0]])
-    assert FirstBatch.of((logps, None), (theirs, None), mask, 10, 5) == (0.5, 0.75, 3, 10, 5)
-    assert FirstBatch.of((logps, entropies), (theirs, entropies - 1), mask, 10, 5) == (1.0, 3.75, 6, 10, 5)
+    assert FirstBatch.of((logps, None), (theirs, None), mask) == (0.5, 0.75, 3)
+    assert FirstBatch.of((logps, entropies), (theirs, entropies - 1), mask) == (1.0, 3.75, 6)
 
 
-def test_one_rank_that_is_wrong_is_enough_and_the_ratio_is_that_of_all_tokens():
-    wrong = FINE._replace(largest=0.5, tokens=100)
+def test_one_rank_that_is_wrong_is_enough():
+    wrong = FINE._replace(largest=0.5)
     batch = FirstBatch.of_all_ranks(torch.tensor([FINE, wrong], dtype=torch.float64))
     assert batch.largest == 0.5
-    assert batch.ratio == 300 / 200
     assert "up to 0.5 nats" in batch.mistake(half_precision=False)
 
 
@@ -45,8 +53,64 @@ def test_full_precision_is_held_by_the_largest_difference_and_half_by_the_mean()
 
 
 def test_what_pays_is_told_by_the_token_ratio():
-    assert FINE.too_little() is None
-    assert "a ratio of 1.20" in FINE._replace(tokens=100 * (PAYING_RATIO - 0.1)).too_little()
+    assert shares_too_little(200, 100) is None
+    assert "a ratio of 1.20" in shares_too_little(100 * (PAYING_RATIO - 0.1), 100)
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch has one way to say so")
+@pytest.mark.parametrize("precision", ["tf32", "ieee"])
+def test_tf32_is_seen_where_it_was_asked_for_as_transformers_does(precision):
+    """The older way to ask raises an error then."""
+    before = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = precision
+    try:
+        assert float32_is_rounded() is (precision == "tf32")
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before
+
+
+class Saved:
+    """Bytes of the tensors that are saved for backward: those alive, and the most that ever were."""
+
+    def __init__(self):
+        self.alive = self.most = 0
+
+    def keep(self, tensor):
+        handle = Handle(tensor.detach())  # with its history it would keep its own graph alive
+        size = tensor.numel() * tensor.element_size()
+        self.alive += size
+        self.most = max(self.most, self.alive)
+        weakref.finalize(handle, self.drop, size)
+        return handle
+
+    def drop(self, size):
+        self.alive -= size
+
+
+class Handle:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+@pytest.mark.parametrize("reason", ["shares too little", "is wrong"])
+def test_a_tree_that_is_left_is_never_saved_for_backward_beside_trls_way(reason, tmp_path, monkeypatch):
+    ids, mask, width = random_tree_batch(2, 5, prompt_tokens=24, completion_tokens=20, vocabulary=260)
+
+    def most(mode):
+        trainer, saved = trainer_of(model_of("qwen3"), tmp_path / mode, tree_forward=mode), Saved()
+        with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda handle: handle.tensor):
+            result = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width)
+        assert result[0].requires_grad
+        return saved.most
+
+    off, on = most("off"), most("on")
+    if reason == "is wrong":
+        monkeypatch.setattr(FirstBatch, "mistake", lambda *_: "it is wrong")
+    else:
+        monkeypatch.setattr(first_batch, "PAYING_RATIO", 1e9)
+    with pytest.warns(UserWarning, match="is off for this run"):
+        left = most("auto")
+    assert left == (max(on, off) if reason == "is wrong" else off)
 
 
 def test_bf16_rounds_the_tree_no_further_from_trl_than_is_allowed(tmp_path):

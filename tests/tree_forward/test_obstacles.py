@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from accelerate.utils import DynamoBackend
 from peft import LoraConfig, PromptTuningConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl import PPOConfig, PPOTrainer
+from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.tree_pass import State
 
 from ..trainers.rank_matrix import reward_of
@@ -60,6 +62,13 @@ def test_what_the_tree_does_not_compute_is_left_with_one_warning_or_refused(name
         trainer_of(build(), tmp_path, tree_forward="on", **options)
 
 
+def test_what_accelerate_compiles_is_left_too(tmp_path, monkeypatch):
+    trainer = trainer_of(model_of("qwen3"), tmp_path, tree_forward="auto")
+    assert first_obstacle(trainer) is None
+    monkeypatch.setattr(trainer.accelerator.state.dynamo_plugin, "backend", DynamoBackend.EAGER)
+    assert "dynamo_backend" in first_obstacle(trainer)
+
+
 def test_a_critic_on_the_policys_hidden_states_is_refused(tiny_model, tmp_path):
     args = config(tmp_path, PPOConfig, shared_trunk=True, tree_forward="on")
     with pytest.raises(ValueError, match="the critic reads the policy's hidden states"):
@@ -95,7 +104,7 @@ def test_a_window_that_does_not_reach_the_attention_is_found_though_the_first_ba
     trainer = trainer_of(model, tmp_path, tree_forward="auto")
     plain = modeling_mistral.ALL_ATTENTION_FUNCTIONS["sdpa"]
     monkeypatch.setattr(modeling_mistral, "ALL_ATTENTION_FUNCTIONS", Silent())
-    ids = torch.randint(3, 200, (4, 12))
+    ids = torch.randint(3, 200, (1, 12)).repeat(4, 1)
     with pytest.warns(UserWarning, match="its window of 4096 tokens did not reach the attention"):
         trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
 
