@@ -2,7 +2,6 @@
 
 import math
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from tempo_trl.trainers.credit_log import log_sums
 from tempo_trl.trainers.replaced import recorded_calls, replaced
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 from tempo_trl.trainers.whole_groups import Place, loss_mask
+from tempo_trl.tree_forward.stopwatch import Stopwatch
 
 CRITIC_FOLDER = "critic"
 
@@ -219,7 +219,7 @@ class PPOTrainer(TokenCreditTrainer):
         refuse_engines_without_a_critic(self)
         self.critic = (SharedTrunkCritic if self.args.shared_trunk else SeparateCritic)(self)
         self._loss_sums = torch.zeros(2, device=self.accelerator.device)  # value loss and tokens since the last step
-        self._critic_time = 0.0
+        self._watch = Stopwatch(self.accelerator.device)
         return None
 
     def _tree_obstacle(self):
@@ -320,13 +320,12 @@ class PPOTrainer(TokenCreditTrainer):
         """TRL's step on a micro-batch of the policy, then the critic's: the policy's activations are gone by then."""
         with recorded_calls(self, "_compute_loss") as calls:
             loss = super().training_step(model, inputs, num_items_in_batch)
-        start = time.perf_counter()
-        for call in calls["_compute_loss"]:
-            micro_batch = call.arguments[1]
-            if not self.args.shared_trunk and "returns" in micro_batch:
-                self._value_loss(self.critic.values(micro_batch), micro_batch).backward()
-        norm = self.critic.step() if self.accelerator.sync_gradients else None
-        self._critic_time += time.perf_counter() - start
+        with self._watch.running():
+            for call in calls["_compute_loss"]:
+                micro_batch = call.arguments[1]
+                if not self.args.shared_trunk and "returns" in micro_batch:
+                    self._value_loss(self.critic.values(micro_batch), micro_batch).backward()
+            norm = self.critic.step() if self.accelerator.sync_gradients else None
         if norm is not None:
             self._log_step(norm)
         return loss
@@ -335,8 +334,7 @@ class PPOTrainer(TokenCreditTrainer):
         log_sums(self, "ppo", {"value_loss": tuple(self._loss_sums.tolist())})
         self._loss_sums.zero_()
         self._metrics["train"]["ppo/critic_grad_norm"].append(norm)
-        self._metrics["train"]["ppo/critic_time"].append(self._critic_time)
-        self._critic_time = 0.0
+        self._metrics["train"]["ppo/critic_time"].append(self._watch.pop())
 
     # Beginning, saving, going on
 

@@ -1,6 +1,5 @@
 """Log-probabilities of TRL's GRPO with each token that completions share computed once, as a part of a trainer."""
 
-import time
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -21,10 +20,11 @@ from tempo_trl.tree_forward.first_batch import (
 from tempo_trl.tree_forward.group_shuffle import ROW, keep_groups_together, warn_of_groups_cut_by_micro_batches
 from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
+from tempo_trl.tree_forward.stopwatch import Stopwatch
 from tempo_trl.tree_forward.tree_attention import register_tree_attention
 
 OF_TEXT = ("batch_size", "compute_entropy", "compute_aux_loss")  # arguments of a pass that are not of its images
-COUNTED = ("tokens", "packed", "seconds", "passes")
+COUNTED = ("tokens", "packed", "passes")
 
 
 class State(Enum):
@@ -71,7 +71,9 @@ class TreePass:
     def __init__(self, trainer: GRPOTrainer, obstacle: str | None = None):
         self.trainer = trainer
         self.state = State.OFF
-        self._counted: dict[str, Counter] = defaultdict(Counter)  # by mode, since it was last logged
+        # By mode, since they were last logged.
+        self._counted: dict[str, Counter] = defaultdict(Counter)
+        self._watches: dict[str, Stopwatch] = defaultdict(lambda: Stopwatch(trainer.accelerator.device))
         if isinstance(trainer.args, TreeForwardFields):
             trainer.args.check_tree_forward()  # again: fields can be set after the configuration was built
         if self._asked == "off":
@@ -171,15 +173,14 @@ class TreePass:
         return [self._chunk(model, rows, compute_entropy) for rows in packed]
 
     def _chunk(self, model, packed: PackedRows, compute_entropy: bool) -> Chunk:
-        start = time.perf_counter()
-        accelerator = self.trainer.accelerator
+        accelerator, mode = self.trainer.accelerator, self._mode
         # A mask of four dimensions is taken as it is: without one, transformers would guess from the positions that
         # independent sequences were packed, and mask one row's tokens from the next.
         unread = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=packed.input_ids.device)
         config = accelerator.unwrap_model(model).config.get_text_config()
         # A router's loss would be computed, to be left aside, from a mask that is none.
         router = {"output_router_logits": False} if hasattr(config, "output_router_logits") else {}
-        with accelerator.autocast():
+        with self._watches[mode].running(), accelerator.autocast():
             outputs = model(
                 input_ids=packed.input_ids,
                 position_ids=packed.position_ids,
@@ -191,8 +192,7 @@ class TreePass:
             )
         logps = packed.unpack(outputs.log_probs[0])
         entropies = packed.unpack(outputs.entropy[0]) if compute_entropy else None
-        counts = {"tokens": packed.num_tokens, "packed": packed.input_ids.shape[1]}
-        self._counted[self._mode].update(**counts, seconds=time.perf_counter() - start, passes=1)
+        self._counted[mode].update(tokens=packed.num_tokens, packed=packed.input_ids.shape[1], passes=1)
         return Chunk(logps, entropies, packed.paths.windows)
 
     # Micro-batches of whole groups
@@ -218,8 +218,9 @@ class TreePass:
             return
         accelerator, mode = self.trainer.accelerator, self._mode
         counted = self._counted.pop(mode, Counter())
-        own = torch.tensor([counted[name] for name in COUNTED], dtype=torch.float64, device=accelerator.device)
-        tokens, packed, seconds, passes = accelerator.reduce(own, reduction="sum").tolist()
+        own = [*(counted[name] for name in COUNTED), self._watches[mode].pop()]
+        own = torch.tensor(own, dtype=torch.float64, device=accelerator.device)
+        tokens, packed, passes, seconds = accelerator.reduce(own, reduction="sum").tolist()
         if passes:
             self.trainer._metrics[mode]["tempo/packing_ratio"].append(tokens / packed)
             self.trainer._metrics[mode]["tempo/tree_pass_seconds"].append(seconds / passes)
