@@ -91,7 +91,8 @@ def _row_attention(query, key, value, scaling, window, masks: dict) -> torch.Ten
     causal = tail == length and (window is None or window >= tail)  # torch aligns `is_causal` to the upper left
     mask = None if causal else _mask(tail, length, window, query.device, masks)
     groups = query.shape[1] // key.shape[1]
-    if groups > 1 and mask is not None and query.is_cuda:  # for both no kernel there spares the memory of the scores
+    # With groups and a mask, or in float32, no kernel there spares the memory of the scores.
+    if groups > 1 and query.is_cuda and (mask is not None or query.dtype == torch.float32):
         key, value, groups = (*(x.repeat_interleave(groups, dim=1) for x in (key, value)), 1)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=causal, scale=scaling, enable_gqa=groups > 1

@@ -9,7 +9,8 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from tempo_trl.tree_forward import pack_rows, register_tree_attention
-from tempo_trl.tree_forward.tree_attention import attention, tree_attention
+from tempo_trl.tree_forward import tree_attention as tree_attention_module
+from tempo_trl.tree_forward.tree_attention import _row_attention, attention, tree_attention
 
 from .batches import batches
 from .models import model_of
@@ -81,3 +82,26 @@ def test_what_changes_the_scores_is_refused(option):
     stream = torch.randn(1, 4, packed.input_ids.shape[1], 8)
     with pytest.raises(ValueError, match="must be plain"):
         tree_attention(stream, stream, stream, packed.paths, **option)
+
+
+class OnGPU(torch.Tensor):
+    is_cuda = True
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tail", [3, 2])
+def test_on_a_gpu_keys_are_repeated_where_no_kernel_takes_groups_without_the_scores_memory(dtype, tail, monkeypatch):
+    """That is in float32, and with a mask, which a tail has that is shorter than its row."""
+    calls, plain = [], tree_attention_module.F.scaled_dot_product_attention
+
+    def record(query, key, value, **options):
+        calls.append((key.shape[1], options["enable_gqa"]))
+        return plain(query, key, value, **options)
+
+    monkeypatch.setattr(tree_attention_module.F, "scaled_dot_product_attention", record)
+    monkeypatch.setattr(tree_attention_module, "can_attend_at_once", lambda *_: False)
+    query = torch.randn(1, 4, 3, 8, dtype=dtype).as_subclass(OnGPU)[:, :, -tail:]
+    keys = torch.randn(2, 1, 2, 3, 8, dtype=dtype).as_subclass(OnGPU)
+    _row_attention(query, *keys, 0.3, None, {})
+    repeated = dtype == torch.float32 or tail < 3
+    assert calls == [(4, False) if repeated else (2, True)]

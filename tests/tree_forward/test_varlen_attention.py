@@ -70,6 +70,24 @@ def test_a_kernel_with_another_meaning_is_not(other, use):
     assert not is_aligned(*HALF_ON_CPU)
 
 
+@pytest.mark.parametrize("wrong", ["query", "key", "value"])
+def test_nor_is_one_whose_gradient_is_wrong(wrong, use):
+    def detached(query, key, value, *args, **kwargs):
+        own = {"query": query, "key": key, "value": value}
+        own[wrong] = own[wrong].detach() + 0.5 * (own[wrong] - own[wrong].detach())  # half of its gradient
+        return LAST_KEY(*own.values(), *args, **kwargs)
+
+    use(detached)
+    assert not is_aligned(*HALF_ON_CPU)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_its_gradient_is_compared_whoever_asks_first(mode, use):
+    use(LAST_KEY)
+    with mode():
+        assert is_aligned(*HALF_ON_CPU)
+
+
 def test_nor_is_one_that_fails(use):
     def missing(*args, **kwargs):
         raise RuntimeError("no kernel image is available for execution on the device")
