@@ -5,13 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
-from accelerate.utils import broadcast_object_list, gather_object
 from trl import GRPOTrainer
 from trl.extras.profiling import profiling_context
 from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.growth import Continuation, Request, Top
+from tempo_trl.rollout.ranks import gather_on_main, scatter_from_main
 from tempo_trl.rollout.vllm_server import advice_if_server_stops
 
 CONNECTIONS = 64  # calls at a time, as in TRL's client: the server batches what they ask for
@@ -54,16 +54,13 @@ class VLLMSampler:
         Raises:
             ConnectionError: if the server does not answer, with what to do.
         """
-        accelerator = self.trainer.accelerator
-        of_ranks = gather_object([list(requests)])
-        answers = [None]
-        if accelerator.is_main_process:
-            everything = [request for of_rank in of_ranks for request in of_rank]
-            found = iter(self._ask(everything, top_k))
-            answers = [[[next(found) for _ in of_rank] for of_rank in of_ranks]]
+        of_ranks = gather_on_main(list(requests))
+        answers = None
+        if of_ranks is not None:
+            found = iter(self._ask([request for of_rank in of_ranks for request in of_rank], top_k))
+            answers = [[next(found) for _ in of_rank] for of_rank in of_ranks]
         self.rounds += 1
-        broadcast_object_list(answers, from_process=0)
-        return answers[0][accelerator.process_index]
+        return scatter_from_main(answers)
 
     def _ask(self, requests: list[Request], top_k: int) -> list[list[Continuation]]:
         def ask(call: list[int]) -> list[list[Continuation]]:
@@ -131,4 +128,5 @@ class VLLMSampler:
 def _top(candidates: list[list[int]], logprobs: list[list[float]], top_k: int) -> Top:
     """The `top_k` likeliest of each position: they come sorted, the sampled one possibly behind them."""
     width = min(top_k, *map(len, logprobs))
-    return Top(torch.tensor([ids[:width] for ids in candidates]), torch.tensor([x[:width] for x in logprobs]))
+    token_ids = torch.tensor([ids[:width] for ids in candidates], dtype=torch.int32)  # half of what ranks exchange
+    return Top(token_ids, torch.tensor([x[:width] for x in logprobs]))

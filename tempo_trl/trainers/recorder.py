@@ -4,8 +4,8 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
-from accelerate.utils import gather_object
 from pyarrow import ArrowException
 from transformers.utils import logging
 from trl import GRPOTrainer
@@ -15,6 +15,7 @@ from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.report.token_text import prompt_text, token_pieces
+from tempo_trl.rollout.ranks import send_to_main
 from tempo_trl.runs.trees import trees_path, write_trees
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.replaced import Call
@@ -85,11 +86,14 @@ class Recorder:
         room = (self.trainer.args.log_trees_prompts - record.groups) * self._group_size
         if room <= 0:  # on every rank: all count the same groups
             return
-        rows = gather_object(self._own_rows(batch, own, credit, output, scored.arguments[1], room))
-        if self.trainer.is_world_process_zero():
+        per_rank, of_all_ranks = len(credit.td), len(scored.result)
+        own_rows = self._own_rows(batch, own, credit, output, scored.arguments[1], room)
+        parts = send_to_main(own_rows, senders=-(-min(room, of_all_ranks) // per_rank))
+        if parts is not None:
+            rows = [row for part in parts for row in part]
             record.rows += _of_one_prompt(self._finished(rows, record.groups, scored.result[: len(rows)]))
             self._write(record)
-        record.groups += len(rows) // self._group_size
+        record.groups += min(room, of_all_ranks) // self._group_size
 
     def _record_at_hand(self) -> _Record:
         """That of this step, to which later batches of an evaluation or of a long accumulation are added."""
@@ -106,24 +110,29 @@ class Recorder:
         tokens = {
             "td_errors": credit.td,
             "advantages": output["advantages"].view(len(credit.td), -1).expand(-1, width),
-            "loss_mask": loss_mask(output).bool(),
         }
         if batch.entropies is not None:
             tokens["entropies"] = batch.entropies[own, :width]
         tokens = {name: values.detach().float().cpu() for name, values in tokens.items()}
+        tokens["loss_mask"] = loss_mask(output).bool().cpu()
+        tokens["completion_ids"] = batch.completion_ids[own].int()
         lengths, outcome = batch.lengths[own].tolist(), batch.outcome[own].nan_to_num(0.0)
         begin = self.trainer.accelerator.process_index * len(lengths)
         return [
-            {name: values[i, : lengths[i]].tolist() for name, values in tokens.items()}
-            | {"completion_ids": batch.completion_ids[own][i, : lengths[i]].tolist(), "outcome": outcome[i].item()}
-            | {"prompt": prompt_text(prompts[i]), "prompt_key": batch.prompts[own][i].item()}
-            | {"weight": None if credit.weights is None else credit.weights[i].item()}
+            {
+                "outcome": outcome[i].item(),
+                "prompt": prompt_text(prompts[i]),
+                "prompt_key": batch.prompts[own][i].item(),
+                "weight": None if credit.weights is None else credit.weights[i].item(),
+            }
+            | {name: values[i, : lengths[i]].numpy() for name, values in tokens.items()}  # packed, to be sent
             for i in range(min(len(lengths), max(room - begin, 0)))
         ]
 
     def _finished(self, rows: list[dict], groups_before: int, rewards_per_func: torch.Tensor) -> list[dict]:
         """Rows of the file: with rewards, values, and the text of the tokens."""
         trainer, size = self.trainer, self._group_size
+        rows = [{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in row.items()} for row in rows]
         rewards = weighted_rewards(trainer, rewards_per_func).cpu()
         values = _values(rows, rewards, size)
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
@@ -136,7 +145,6 @@ class Recorder:
                 "row": groups_before * size + i,
                 "tokens": [next(pieces) for _ in row["completion_ids"]],
                 "values": values[i, : len(row["completion_ids"]) + 1].tolist(),
-                "loss_mask": [counts > 0 for counts in row["loss_mask"]],
                 "reward": rewards[i].item(),
                 "rewards": json.dumps({name: None if reward != reward else reward for name, reward in named}),
             }

@@ -1,0 +1,36 @@
+"""What a rank sends of a recorded tree."""
+
+import pickle
+from types import SimpleNamespace
+
+import torch
+
+from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.recorder import Recorder
+
+ROWS, TOKENS = 4, 2048
+
+
+def test_a_recorded_token_takes_at_most_eighteen_bytes():
+    """Its id, advantage, TD error and entropy in four bytes each, and one of the loss mask."""
+    args = SimpleNamespace(log_trees_steps=10, report_to=[])
+    trainer = SimpleNamespace(args=args, accelerator=SimpleNamespace(process_index=0))
+    numbers, ones = torch.randn(ROWS, TOKENS), torch.ones(ROWS, TOKENS, dtype=torch.int64)
+    batch = Batch(
+        completion_ids=torch.randint(0, 150_000, (ROWS, TOKENS)),
+        lengths=torch.full((ROWS,), TOKENS),
+        rewards=torch.zeros(ROWS),
+        rewards_per_func=torch.zeros(ROWS, 1),
+        outcome=torch.zeros(ROWS),
+        num_generations=ROWS,
+        prompts=torch.zeros(ROWS, dtype=torch.int64),
+        loss_mask=ones.bool(),
+        turns=torch.zeros_like(ones),
+        columns={},
+        training=True,
+        owned=torch.ones(ROWS, dtype=torch.bool),
+        entropies=numbers,
+    )
+    output = {"advantages": numbers, "completion_mask": ones}
+    rows = Recorder(trainer)._own_rows(batch, slice(0, ROWS), Credit(numbers, numbers), output, ["?"] * ROWS, ROWS)
+    assert len(pickle.dumps(rows)) / (ROWS * TOKENS) < 18
