@@ -9,7 +9,7 @@ from trl import GRPOTrainer
 
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.batch import Batch
-from tempo_trl.trainers.prompts import images_in, prompt_keys
+from tempo_trl.trainers.prompt_keys import images_in, prompt_keys
 from tempo_trl.trainers.replaced import Call
 
 

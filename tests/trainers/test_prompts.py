@@ -6,7 +6,7 @@ from datasets import Dataset
 from PIL import Image
 
 from tempo_trl.report import read_trees
-from tempo_trl.trainers.prompts import images_in, prompt_keys
+from tempo_trl.trainers.prompt_keys import images_in, prompt_keys
 
 from .recording import RecordingTrainer, questions, train
 from .test_features import ToolTrainer
