@@ -13,7 +13,7 @@ from pathlib import Path
 from transformers import TrainerCallback
 
 from benchmarks.learning.runs import DONE, UPDATES
-from tempo_trl.demo.methods import sampled_tokens
+from tempo_trl.demo.results import sampled_tokens
 from tempo_trl.launch import train
 from tempo_trl.launch.arguments import METHODS, class_of, parse
 
