@@ -9,7 +9,7 @@ from tempo_trl.credit.prefix_tree import PrefixTree
 
 
 @dataclass
-class Paths:
+class BaselinePaths:
     """
     Runs of tokens that have a baseline: path q is tokens `begin[q]` to `end[q] - 1` of row `row[q]`, and `others[q]`
     are the completions of its group that the baselines may use.
@@ -27,14 +27,16 @@ class Paths:
     others: np.ndarray
 
 
-def own_paths(tree: PrefixTree) -> tuple[Paths, None]:
+def own_paths(tree: PrefixTree) -> tuple[BaselinePaths, None]:
     """One path per row, over all its tokens. The second result is None: the tokens are in reading order already."""
     rows, size = np.arange(len(tree.order)), tree.num_generations
     others = np.arange(size) != rows[:, None] % size
-    return Paths(rows, np.zeros_like(rows), tree.lengths, others), None
+    return BaselinePaths(rows, np.zeros_like(rows), tree.lengths, others), None
 
 
-def branch_paths(tree: PrefixTree, shared: np.ndarray, width: int, branches: torch.Tensor) -> tuple[Paths, np.ndarray]:
+def branch_paths(
+    tree: PrefixTree, shared: np.ndarray, width: int, branches: torch.Tensor
+) -> tuple[BaselinePaths, np.ndarray]:
     """One path per sampled segment, and the index of each row's tokens, in reading order, among the paths' tokens."""
     size, ids = tree.num_generations, _check_branches(branches, tree.lengths, width)
     starts = np.arange(width) < tree.lengths[:, None]
@@ -45,7 +47,7 @@ def branch_paths(tree: PrefixTree, shared: np.ndarray, width: int, branches: tor
 
     segment = np.stack([row // size, ids[row, begin]])
     _, first, path = np.unique(segment, axis=1, return_index=True, return_inverse=True)
-    paths = Paths(row[first], begin[first], end[first], np.ones((len(first), size), dtype=bool))
+    paths = BaselinePaths(row[first], begin[first], end[first], np.ones((len(first), size), dtype=bool))
     _check_shared(paths, path, row, begin, end, shared)
     paths.others[path, row % size] = False
 
@@ -72,7 +74,7 @@ def _check_branches(branches: torch.Tensor, lengths: np.ndarray, width: int) -> 
 
 
 def _check_shared(
-    paths: Paths, path: np.ndarray, row: np.ndarray, begin: np.ndarray, end: np.ndarray, shared: np.ndarray
+    paths: BaselinePaths, path: np.ndarray, row: np.ndarray, begin: np.ndarray, end: np.ndarray, shared: np.ndarray
 ) -> None:
     """Every row with a segment must have the segment's tokens, where the segment's first row has them."""
     size = shared.shape[1]

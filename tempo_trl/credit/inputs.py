@@ -29,6 +29,7 @@ def prefix_tree(
 
 
 def check_ids(completion_ids: torch.Tensor, num_generations: int) -> None:
+    """Raise ValueError unless these are token ids of whole groups, `(B, T)`."""
     if completion_ids.ndim != 2:
         raise ValueError(f"`completion_ids` must be (B, T), got shape {tuple(completion_ids.shape)}.")
     if completion_ids.is_floating_point() or completion_ids.is_complex() or completion_ids.dtype == torch.bool:
@@ -41,6 +42,7 @@ def check_ids(completion_ids: torch.Tensor, num_generations: int) -> None:
 
 
 def check_lengths(completion_lengths: torch.Tensor, rows: int, width: int) -> None:
+    """Raise ValueError unless these are lengths of `rows` completions of at most `width` tokens."""
     if completion_lengths.shape != (rows,) or completion_lengths.is_floating_point():
         raise ValueError(
             f"`completion_lengths` must be ({rows},) integers, one for each row, got shape "
@@ -54,6 +56,7 @@ def check_lengths(completion_lengths: torch.Tensor, rows: int, width: int) -> No
 
 
 def check_rewards(rewards: torch.Tensor, rows: int) -> None:
+    """Raise ValueError unless there is a reward for each of `rows` completions, finite or NaN."""
     if rewards.shape != (rows,):
         raise ValueError(f"`rewards` must be ({rows},), one for each completion, got shape {tuple(rewards.shape)}.")
     if rewards.isinf().any():

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from tempo_trl.credit.advantages import flat_groups, outcome_advantages
-from tempo_trl.credit.baseline_paths import Paths, branch_paths, own_paths, ranges
+from tempo_trl.credit.baseline_paths import BaselinePaths, branch_paths, own_paths, ranges
 from tempo_trl.credit.inputs import check_rewards, prefix_tree
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pairwise_lcp, predictor
 from tempo_trl.credit.prefix_tree import PrefixTree
@@ -34,7 +34,7 @@ def prefix_baselines(
     r"""
     Baseline of every token: the value of the state before it, estimated from the other completions of the group only.
 
-    With a number k it paths down the path. The first token's baseline is the mean of the others' rewards; after that
+    With a number k it goes down the path. The first token's baseline is the mean of the others' rewards; after that
 
     $$b_{i,t} = \frac{\sum_{j \in O(s_{i,t})} r_j + k \, b_{i,t-1}}{|O(s_{i,t})| + k}$$
 
@@ -190,7 +190,7 @@ def tree_baselines(
 
 
 def _path_baselines(
-    paths: Paths, shared: np.ndarray, rewards: np.ndarray, shrinkage: float | PrefixCovariance
+    paths: BaselinePaths, shared: np.ndarray, rewards: np.ndarray, shrinkage: float | PrefixCovariance
 ) -> np.ndarray:
     """Baselines of the paths' tokens, one path after the other, float64; NaN on paths without others."""
     size = shared.shape[1]
@@ -209,7 +209,7 @@ def _path_baselines(
 
 
 def _token_baselines(
-    paths: Paths, left: np.ndarray, level: np.ndarray, gap: np.ndarray, weight: Callable[..., np.ndarray]
+    paths: BaselinePaths, left: np.ndarray, level: np.ndarray, gap: np.ndarray, weight: Callable[..., np.ndarray]
 ) -> np.ndarray:
     """The baselines level + gap * weight(stage, column) of the paths' tokens, one path after the other."""
     first = np.clip(np.pad(left + 1, ((0, 0), (1, 0))), paths.begin[:, None], paths.end[:, None])
