@@ -4,6 +4,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
 from tempo_trl.tree_forward.stopwatch import Stopwatch
 from tempo_trl.tree_forward.tree_attention import register_tree_attention
 
-OF_TEXT = ("batch_size", "compute_entropy", "compute_aux_loss")  # arguments of a pass that are not of its images
+OF_TEXT = ("compute_aux_loss",)  # other arguments of a pass that are not of its images
 COUNTED = ("tokens", "packed", "passes")
 
 
@@ -105,7 +106,15 @@ class TreePass:
     # Log-probabilities
 
     def logps(
-        self, theirs: Callable, model, input_ids, attention_mask, logits_to_keep, *args, **kwargs
+        self,
+        theirs: Callable,
+        model,
+        input_ids,
+        attention_mask,
+        logits_to_keep,
+        batch_size=None,
+        compute_entropy=False,
+        **kwargs,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """
         TRL's `(log-probabilities (B, T), entropies (B, T) or None, auxiliary loss or None)`.
@@ -113,20 +122,22 @@ class TreePass:
         Args:
             theirs (`Callable`):
                 TRL's bound method, `super()._get_per_token_logps_and_entropies`.
-            model, input_ids, attention_mask, logits_to_keep, ...:
+            model, input_ids, attention_mask, logits_to_keep, batch_size, compute_entropy, ...:
                 Its arguments.
         """
-        batch = (model, input_ids, attention_mask, logits_to_keep)
+        rows = (input_ids, attention_mask, logits_to_keep, batch_size)
+        trls_way = partial(theirs, model, *rows, compute_entropy, **kwargs)
         # Evaluation, where a prompt may have one completion, says nothing about the batches that train.
         early = self.state is State.UNTRIED and self._mode == "eval"
         if self.state is State.OFF or early or _has_images(kwargs):
-            return theirs(*batch, *args, **kwargs)
-        packed = _packed(*batch[1:], kwargs.get("batch_size"))
+            return trls_way()
+        packed = _packed(*rows)
         if self.state is State.UNTRIED and not self._pays(packed):
-            return theirs(*batch, *args, **kwargs)
+            return trls_way()
         if self.state is State.UNTRIED:
-            return self._first_logps(theirs, batch, packed, *args, **kwargs)
-        return _result(self._chunks(model, packed, *args, **kwargs))
+            seen = attention_mask[:, -logits_to_keep:]
+            return self._first_logps(trls_way, model, packed, seen, compute_entropy)
+        return _result(self._chunks(model, packed, compute_entropy))
 
     def _pays(self, packed: list[PackedRows]) -> bool:
         """Whether the rows of the first batch share enough, on all ranks together. Asked before any forward pass."""
@@ -138,20 +149,21 @@ class TreePass:
             self._leave(too_little)
         return too_little is None
 
-    def _first_logps(self, theirs: Callable, batch: tuple, packed: list[PackedRows], *args, **kwargs) -> tuple:
-        model, _, attention_mask, width = batch
+    def _first_logps(
+        self, trls_way: Callable, model, packed: list[PackedRows], mask: torch.Tensor, compute_entropy: bool
+    ) -> tuple:
         checkpointing = self.trainer.args.gradient_checkpointing_kwargs
         with torch.no_grad(), disable_gradient_checkpointing(self.trainer.model, checkpointing):
-            expected = theirs(*batch, *args, **kwargs)
+            expected = trls_way()
         # With its gradient, as this batch trains on the tree too: so a resumed run repeats the one that never stopped.
-        chunks = self._chunks(model, packed, *args, **kwargs)
+        chunks = self._chunks(model, packed, compute_entropy)
         result = _result(chunks)
-        first = FirstBatch.of(result[:2], expected[:2], attention_mask[:, -width:])
+        first = FirstBatch.of(result[:2], expected[:2], mask)
         self._judge(model, first, chunks[-1].windows)
         if self.state is State.IN_USE:
             return result
         del result, chunks  # and the graph of the tree, before TRL's way makes its own
-        return theirs(*batch, *args, **kwargs)
+        return trls_way()
 
     def _judge(self, model, own: FirstBatch, windows: list[int | None]) -> None:
         """Use the tree or leave it, on all ranks alike."""
@@ -166,10 +178,8 @@ class TreePass:
         if wrong is not None:
             self._leave(wrong)
 
-    def _chunks(
-        self, model, packed: list[PackedRows], batch_size=None, compute_entropy=False, *args, **kwargs
-    ) -> list[Chunk]:
-        """A forward pass on the tree for each of TRL's chunks of `batch_size` rows."""
+    def _chunks(self, model, packed: list[PackedRows], compute_entropy: bool) -> list[Chunk]:
+        """A forward pass on the tree for each of TRL's chunks of rows."""
         return [self._chunk(model, rows, compute_entropy) for rows in packed]
 
     def _chunk(self, model, packed: PackedRows, compute_entropy: bool) -> Chunk:

@@ -119,3 +119,14 @@ def test_bf16_rounds_the_tree_no_further_from_trl_than_is_allowed(tmp_path):
     assert trainer.accelerator.mixed_precision == "bf16"
     trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width, compute_entropy=True)
     assert trainer.tree_pass.state is State.IN_USE
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_rows_are_computed_in_trls_chunks_however_their_size_is_passed(by_name, tmp_path):
+    """TRL passes it by position when it scores a batch, and by name in the loss."""
+    trainer = trainer_of(model_of("qwen3"), tmp_path)
+    ids, mask, width = random_tree_batch(2, 4, prompt_tokens=24, completion_tokens=8, vocabulary=260)
+    size = ({"batch_size": 4}, ()) if by_name else ({}, (4,))
+    for _ in range(2):  # the first batch, and one after it
+        trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width, *size[1], **size[0])
+    assert trainer.tree_pass._counted["train"]["passes"] == 4
