@@ -13,7 +13,7 @@ from trl.models.utils import disable_gradient_checkpointing
 from trl.trainer.utils import FusedCausalLMOutput, add_fused_lm_head, shuffle_sequence_dict, split_tensor_dict
 
 from tempo_trl.tree_forward.tree_attention import IMPLEMENTATION
-from tempo_trl.tree_forward.tree_pass import OF_TEXT
+from tempo_trl.tree_forward.tree_pass import OF_TEXT, TreePass
 
 from .tiny import tiny_model_config
 from .tree_forward.models import model_of
@@ -22,9 +22,12 @@ from .tree_forward.models import model_of
 def test_the_pass_takes_rows_a_width_and_what_of_images_is_none_without_them():
     parameters = inspect.signature(GRPOTrainer._get_per_token_logps_and_entropies).parameters
     names = list(parameters)
-    assert names[:5] == ["self", "model", "input_ids", "attention_mask", "logits_to_keep"]
-    assert tuple(names[5:8]) == OF_TEXT, "TreePass passes these on by place, and takes what follows for images"
-    assert all(parameters[name].default is None for name in names[8:])
+    ours = list(inspect.signature(TreePass.logps).parameters)
+    by_place = ours[ours.index("model") : ours.index("kwargs")]
+    assert names[1 : 1 + len(by_place)] == by_place, "TreePass passes these on by place"
+    of_text, of_images = names[1 + len(by_place) :][: len(OF_TEXT)], names[1 + len(by_place) + len(OF_TEXT) :]
+    assert tuple(of_text) == OF_TEXT, "TreePass takes what follows for images"
+    assert all(parameters[name].default is None for name in of_images)
 
 
 def test_policy_old_and_reference_log_probabilities_all_go_through_the_pass():

@@ -57,12 +57,12 @@ def _boxed(said: str) -> str | None:
     spans = boxes(said)
     if not spans:
         return None
-    *others, last = [span for span in spans if not _is_denied(said, *span)] or [(0, 0)]
-    if others and _is_hedged(
-        said[slice(*others[-1])], said[others[-1][1] + 1 : _command(said, last[0])], said[slice(*last)]
-    ):
+    committed = (span for span in reversed(spans) if not _is_denied(said, *span))
+    last, earlier = next(committed, (0, 0)), next(committed, None)
+    text = said[slice(*last)]
+    if earlier and _is_hedged(said[slice(*earlier)], said[earlier[1] + 1 : _command(said, last[0])], text):
         return ""
-    return said[slice(*last)]
+    return text
 
 
 def _command(said: str, start: int) -> int:

@@ -17,12 +17,17 @@ def in_another_base(gold: str, answer: str) -> bool:
     return bool(bases and theirs) and bases != theirs
 
 
-_POWER = r"\s*(?:\^\s*\{?\s*(?P<power>[123])(?!\d)\s*\}?|(?P<sign>[²³]))"
+def _power(name: str) -> str:
+    return rf"\s*\^\s*\{{?\s*(?P<{name}>[123])(?!\d)\s*\}}?"
+
+
 _WRAPPED = re.compile(
-    rf"\\(?:text|mbox|hbox|mathrm|textrm)\s*\{{(?P<unit>[^{{}}\d²³^$]*)(?:\$?{_POWER}\$?)?\s*\}}"
-    rf"(?:{_POWER.replace('power', 'power2').replace('sign', 'sign2')})?"
+    rf"\\(?:text|mbox|hbox|mathrm|textrm)\s*\{{(?P<unit>[^{{}}\d^$]*)(?:\$?{_power('inside')}\$?)?\s*\}}"
+    rf"(?:{_power('behind')})?"
 )
-_BARE = re.compile(rf"(?<=\d)\s*(?P<unit>(?:[ckm]?m|in|ft|yd|mi)\b|(?:square|cubic|sq\.?|cu\.?) [a-z]+){_POWER}?")
+_BARE = re.compile(
+    rf"(?<=\d)\s*(?P<unit>(?:[ckm]?m|in|ft|yd|mi)\b|(?:square|cubic|sq\.?|cu\.?) [a-z]+)(?:{_power('behind')})?"
+)
 _IN_WORDS = re.compile(r"\b(?:(?P<two>square|squared|sq)|(?P<three>cubic|cubed|cu))\b\.?")
 
 
@@ -36,13 +41,13 @@ def in_another_power_of_the_unit(gold: str, answer: str) -> bool:
 
 def _unit(text: str) -> tuple[str, int] | None:
     """Name and power of the unit that a text ends with; None without one."""
+    text = text.replace("²", "^2").replace("³", "^3")
     found = [*_WRAPPED.finditer(text), *_BARE.finditer(text)]
     if not found:
         return None
-    last, groups = found[-1], found[-1].groupdict()
-    power = next((groups[name] for name in ("power", "power2", "sign", "sign2") if groups.get(name)), None)
-    words = _IN_WORDS.search(last["unit"])
-    if power is None and words is not None:
-        power = "2" if words["two"] else "3"
-    name = _IN_WORDS.sub("", last["unit"]).strip(" .~\\")
-    return (name, int({"²": "2", "³": "3"}.get(power, power or "1"))) if name else None
+    unit, groups = found[-1]["unit"], found[-1].groupdict()
+    words = _IN_WORDS.search(unit)
+    in_words = None if words is None else "2" if words["two"] else "3"
+    power = groups.get("inside") or groups["behind"] or in_words or "1"
+    name = _IN_WORDS.sub("", unit).strip(" .~\\")
+    return (name, int(power)) if name else None

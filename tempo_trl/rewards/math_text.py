@@ -6,7 +6,8 @@ no answer away from its own gold.
 
 import re
 
-_NUMERALS = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "sixteen"]
+_NUMERALS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+_NUMERALS |= {"eleven": 11, "twelve": 12, "sixteen": 16}
 
 
 def math_text(answer: str) -> str:
@@ -70,6 +71,4 @@ _BASE_IN_WORDS = re.compile(
 
 def with_base_in_digits(text: str) -> str:
     r"""`2112_{\text{six}}` as `2112_{6}`."""
-    return _BASE_IN_WORDS.sub(
-        lambda base: f"_{{{16 if base[1] == 'sixteen' else _NUMERALS.index(base[1]) + 2}}}", text
-    )
+    return _BASE_IN_WORDS.sub(lambda base: f"_{{{_NUMERALS[base[1]]}}}", text)

@@ -87,7 +87,7 @@ def test_hover_and_focus_tell_text_completions_value_and_td(hand_worked, open_pa
 def test_the_credit_switches_between_total_td_outcome_and_entropy(hand_worked, open_page):
     page = open_page(hand_worked)
     assert completion(page, 1).inner_text() == HAND_WORKED[1]
-    assert completion(page, 1, "grpo").inner_text() == HAND_WORKED[1]
+    assert completion(page, 1, "grpo").text_content() == HAND_WORKED[1]
     total = colours(page, 1)
     assert "--neg" in total[10]
     assert total[10] != total[9] == total[0] == colours(page, 1, "grpo")[0]
@@ -125,7 +125,7 @@ def test_each_run_is_shown_in_the_terms_of_its_method(tmp_path, open_page):
         ("lambda-seed0, training", "GRPO-lambda", "added credit", "sum |added|"),
     ):
         page.locator("#source").select_option(label=source)
-        assert page.locator(".line.method > span").first.inner_text() == label
+        assert page.locator(".line.method > span").first.text_content() == label
         assert page.locator("#credit-lead").inner_text().startswith(label)
         assert page.locator("#credit-kind").inner_text() == kind
         assert page.locator("#token-table th").nth(1).inner_text() == sum_of

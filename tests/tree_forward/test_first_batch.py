@@ -123,7 +123,7 @@ def test_bf16_rounds_the_tree_no_further_from_trl_than_is_allowed(tmp_path):
 
 @pytest.mark.parametrize("by_name", [True, False])
 def test_rows_are_computed_in_trls_chunks_however_their_size_is_passed(by_name, tmp_path):
-    """TRL passes it by position when it scores a batch, and by name in the loss."""
+    """TRL passes it by name, PPO where it needs the old policy by position."""
     trainer = trainer_of(model_of("qwen3"), tmp_path)
     ids, mask, width = random_tree_batch(2, 4, prompt_tokens=24, completion_tokens=8, vocabulary=260)
     size = ({"batch_size": 4}, ()) if by_name else ({}, (4,))
