@@ -86,7 +86,7 @@ def test_hover_and_focus_tell_text_completions_value_and_td(hand_worked, open_pa
 
 def test_the_credit_switches_between_total_td_outcome_and_entropy(hand_worked, open_page):
     page = open_page(hand_worked)
-    assert completion(page, 1).inner_text() == HAND_WORKED[1]
+    assert completion(page, 1).text_content() == HAND_WORKED[1]
     assert completion(page, 1, "grpo").text_content() == HAND_WORKED[1]
     total = colours(page, 1)
     assert "--neg" in total[10]
