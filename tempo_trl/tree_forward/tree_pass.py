@@ -4,15 +4,16 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from trl import GRPOTrainer
 from trl.models.utils import disable_gradient_checkpointing
 
 from tempo_trl.tree_forward.config import TreeForwardFields
 from tempo_trl.tree_forward.first_batch import (
+    Difference,
     FirstBatch,
     attention_beside_the_tree,
     float32_is_rounded,
@@ -126,7 +127,11 @@ class TreePass:
                 Its arguments.
         """
         rows = (input_ids, attention_mask, logits_to_keep, batch_size)
-        trls_way = partial(theirs, model, *rows, compute_entropy, **kwargs)
+
+        def trls_way(pads: int = 0) -> tuple:
+            padded = (F.pad(columns, (pads, 0)) for columns in rows[:2])
+            return theirs(model, *padded, *rows[2:], compute_entropy, **kwargs)
+
         # Evaluation, where a prompt may have one completion, says nothing about the batches that train.
         early = self.state is State.UNTRIED and self._mode == "eval"
         if self.state is State.OFF or early or _has_images(kwargs):
@@ -153,27 +158,33 @@ class TreePass:
         self, trls_way: Callable, model, packed: list[PackedRows], mask: torch.Tensor, compute_entropy: bool
     ) -> tuple:
         checkpointing = self.trainer.args.gradient_checkpointing_kwargs
+        half = self._rounds(model)
         with torch.no_grad(), disable_gradient_checkpointing(self.trainer.model, checkpointing):
             expected = trls_way()
+            rounding = Difference.of(trls_way(pads=1)[:2], expected[:2], mask) if half else None
         # With its gradient, as this batch trains on the tree too: so a resumed run repeats the one that never stopped.
         chunks = self._chunks(model, packed, compute_entropy)
         result = _result(chunks)
-        first = FirstBatch.of(result[:2], expected[:2], mask)
+        first = FirstBatch(Difference.of(result[:2], expected[:2], mask), rounding)
         self._judge(model, first, chunks[-1].windows)
         if self.state is State.IN_USE:
             return result
         del result, chunks  # and the graph of the tree, before TRL's way makes its own
         return trls_way()
 
+    def _rounds(self, model) -> bool:
+        """Whether some of the model is computed in half precision, or in TF32."""
+        accelerator = self.trainer.accelerator
+        weights = next(accelerator.unwrap_model(model).parameters()).dtype
+        return accelerator.mixed_precision != "no" or weights != torch.float32 or float32_is_rounded()
+
     def _judge(self, model, own: FirstBatch, windows: list[int | None]) -> None:
         """Use the tree or leave it, on all ranks alike."""
         accelerator = self.trainer.accelerator
-        numbers = torch.tensor([own], dtype=torch.float64, device=accelerator.device)
+        numbers = torch.tensor([own.numbers()], dtype=torch.float64, device=accelerator.device)
         batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
-        unwrapped = accelerator.unwrap_model(model)
-        half = accelerator.mixed_precision != "no" or next(unwrapped.parameters()).dtype != torch.float32
-        wrong = batch.mistake(half or float32_is_rounded())
-        wrong = wrong or attention_beside_the_tree(windows, unwrapped.config.get_text_config())
+        config = accelerator.unwrap_model(model).config.get_text_config()
+        wrong = batch.mistake() or attention_beside_the_tree(windows, config)
         self.state = State.IN_USE
         if wrong is not None:
             self._leave(wrong)

@@ -9,8 +9,9 @@ import torch
 from tempo_trl.tree_forward import first_batch
 from tempo_trl.tree_forward.first_batch import (
     LARGEST_DIFFERENCE,
-    MEAN_DIFFERENCE_HALF,
     PAYING_RATIO,
+    SHORT_ROW,
+    Difference,
     FirstBatch,
     float32_is_rounded,
     shares_too_little,
@@ -20,36 +21,60 @@ from tempo_trl.tree_forward.tree_pass import State
 from .batches import random_tree_batch
 from .models import model_of, trainer_of
 
-FINE = FirstBatch(largest=1e-6, total=1e-4, compared=1000)
+FINE = Difference(largest=1e-6, total=1e-4, worst_row=1e-6, compared=1000)
+ROUNDED = Difference(largest=0.3, total=10.0, worst_row=0.02, compared=1000)  # half precision: 0.01 on average
 
 
 def test_it_is_measured_on_the_tokens_of_the_completions_alone_with_entropies_where_there_are_some():
     logps, entropies = torch.zeros(2, 3), torch.ones(2, 3)
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     theirs = logps + torch.tensor([[0.0, 0.5, 9.0], [0.25, 9.0, 9.0]])
-    assert FirstBatch.of((logps, None), (theirs, None), mask) == (0.5, 0.75, 3)
-    assert FirstBatch.of((logps, entropies), (theirs, entropies - 1), mask) == (1.0, 3.75, 6)
+    assert Difference.of((logps, None), (theirs, None), mask) == (0.5, 0.75, 0.5 / SHORT_ROW, 3)
+    assert Difference.of((logps, entropies), (theirs, entropies - 1), mask) == (1.0, 3.75, 1.25 / SHORT_ROW, 6)
+
+
+def test_the_worst_row_is_a_mean_over_its_tokens():
+    logps = torch.zeros(2, 2 * SHORT_ROW)
+    theirs = logps + torch.tensor([[0.25], [1.0]])
+    mask = torch.ones(2, 2 * SHORT_ROW)
+    mask[1, 1:] = 0  # one token of a short row: it rounds by chance
+    assert Difference.of((logps, None), (theirs, None), mask).worst_row == 0.25
 
 
 def test_one_rank_that_is_wrong_is_enough():
-    wrong = FINE._replace(largest=0.5)
-    batch = FirstBatch.of_all_ranks(torch.tensor([FINE, wrong], dtype=torch.float64))
-    assert batch.largest == 0.5
-    assert "up to 0.5 nats" in batch.mistake(half_precision=False)
+    ranks = [FirstBatch(FINE).numbers(), FirstBatch(FINE._replace(largest=0.5)).numbers()]
+    batch = FirstBatch.of_all_ranks(torch.tensor(ranks, dtype=torch.float64))
+    assert batch.rounding is None
+    assert batch.tree == FINE._replace(largest=0.5, total=2e-4, compared=2000)
+    assert "0.5 nats at one token" in batch.mistake()
 
 
-@pytest.mark.parametrize("half", [False, True])
-def test_rounding_is_no_mistake_and_nan_is(half):
-    assert FINE.mistake(half) is None
-    assert FINE._replace(largest=math.nan, total=math.nan).mistake(half) is not None
+def test_in_half_precision_a_row_of_one_rank_that_is_wrong_is_enough():
+    wrong = ROUNDED._replace(worst_row=0.1)
+    ranks = [FirstBatch(ROUNDED, ROUNDED).numbers(), FirstBatch(wrong, ROUNDED).numbers()]
+    batch = FirstBatch.of_all_ranks(torch.tensor(ranks, dtype=torch.float64))
+    assert "0.1 nats on average over one row" in batch.mistake()
 
 
-def test_full_precision_is_held_by_the_largest_difference_and_half_by_the_mean():
+@pytest.mark.parametrize("rounding", [None, ROUNDED])
+def test_rounding_is_no_mistake_and_nan_is(rounding):
+    assert FirstBatch(FINE, rounding).mistake() is None
+    assert FirstBatch(Difference(*[math.nan] * 3, compared=1000), rounding).mistake() is not None
+
+
+def test_full_precision_is_held_by_the_largest_difference_and_half_by_what_trl_itself_rounds():
     outlier = FINE._replace(largest=2 * LARGEST_DIFFERENCE)
-    assert outlier.mistake(half_precision=False) is not None
-    assert outlier.mistake(half_precision=True) is None
-    everywhere = FINE._replace(largest=0.1, total=1000 * 2 * MEAN_DIFFERENCE_HALF)
-    assert "on average" in everywhere.mistake(half_precision=True)
+    assert FirstBatch(outlier).mistake() is not None
+    assert FirstBatch(outlier, ROUNDED).mistake() is None
+    assert FirstBatch(ROUNDED, ROUNDED).mistake() is None
+    everywhere = ROUNDED._replace(total=2 * ROUNDED.total)
+    assert "0.02 nats on average" in FirstBatch(everywhere, ROUNDED).mistake()
+
+
+def test_a_model_that_padding_does_not_move_is_held_to_the_bound_of_full_precision():
+    nothing = Difference(compared=1000)
+    assert FirstBatch(FINE, nothing).mistake() is None
+    assert FirstBatch(ROUNDED, nothing).mistake() is not None
 
 
 def test_what_pays_is_told_by_the_token_ratio():
