@@ -19,6 +19,10 @@ def test_a_rollout_func_is_called_with_prompts_and_trainer_before_anything_is_to
     )
 
 
+def test_weights_are_sent_within_a_single_turn_through_the_attribute_that_is_watched():
+    assert "self.vllm_generation.sync_weights()" in inspect.getsource(GRPOTrainer._generate_single_turn)
+
+
 def test_trl_warns_of_an_experimental_rollout_func_in_these_words():
     assert "You are using 'rollout_func'" in inspect.getsource(GRPOTrainer.__init__), "BaseTrainer silences it"
 

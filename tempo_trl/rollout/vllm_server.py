@@ -58,7 +58,7 @@ def wait_for_server(args: GRPOConfig, model: str) -> None:
     if not samples_on_server(args) or args.process_index != 0 or not is_vllm_available():  # TRL refuses the last
         return
     deadline = time.monotonic() + args.vllm_server_timeout
-    while (answer := _health(server_url(args))) != 200:
+    while (answer := health(server_url(args))) != 200:
         if time.monotonic() >= deadline:
             raise ConnectionError(
                 f"No vLLM server is ready at {server_url(args)}: the last answer within vllm_server_timeout="
@@ -68,8 +68,8 @@ def wait_for_server(args: GRPOConfig, model: str) -> None:
         time.sleep(1)
 
 
-def _health(url: str) -> int | str:
-    """Status of the server's `/health`, or why there is none."""
+def health(url: str) -> int | str:
+    """HTTP status of the server's `/health`, or why there is none."""
     try:
         with urlopen(f"{url}/health", timeout=5) as response:
             return response.status
@@ -100,11 +100,16 @@ def advice_if_server_stops(args: GRPOConfig, model: str, step: int) -> Iterator[
     except OSError as error:  # what sockets raise, and requests
         if not samples_on_server(args) or isinstance(error, ServerStoppedError):
             raise
-        raise ServerStoppedError(
-            f"The vLLM server at {server_url(args)} stopped answering at step {step}: {error}. {_saved(args)}"
-            f"{_start(model, args)}and go on with `--resume_from_checkpoint last`, or "
-            "`trainer.train(resume_from_checkpoint=True)`."
-        ) from error
+        raise ServerStoppedError(stopped_message(args, model, step, error)) from error
+
+
+def stopped_message(args: GRPOConfig, model: str, step: int, reason: object) -> str:
+    """What happened, what is safe, and how to go on."""
+    return (
+        f"The vLLM server at {server_url(args)} stopped answering at step {step}: {reason}. {_saved(args)}"
+        f"{_start(model, args)}and go on with `--resume_from_checkpoint last`, or "
+        "`trainer.train(resume_from_checkpoint=True)`."
+    )
 
 
 def _start(model: str, args: GRPOConfig) -> str:

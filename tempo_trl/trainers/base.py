@@ -1,15 +1,18 @@
 """What every trainer here adds to TRL's `GRPOTrainer`, whatever its method: checks, clear faults, an exact resume."""
 
 import warnings
+from contextlib import ExitStack, contextmanager
 
 from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
+from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
-from tempo_trl.rollout.vllm_server import advice_if_server_stops, wait_for_server
+from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server, wait_for_server
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.precision import keep_outputs_in_float32
+from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
 from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
 
@@ -80,7 +83,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def _generate_single_turn(self, *args, **kwargs):
         training = self.model.training
         try:
-            with advice_if_server_stops(self.args, self._model_name, self.state.global_step):
+            with self._watched_server():
                 return super()._generate_single_turn(*args, **kwargs)
         finally:
             self.model.train(training)  # TRL's continuous batching leaves it in training mode, in evaluation too
@@ -88,8 +91,19 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def _generate(self, prompts):
         if not isinstance(self.rollout_func, TreeRollout):
             return super()._generate(prompts)
-        with advice_if_server_stops(self.args, self._model_name, self.state.global_step):
+        with self._watched_server():
             return super()._generate(prompts)  # sends the weights before trees grow, outside of a single turn
+
+    @contextmanager
+    def _watched_server(self):
+        """Say what to do if the vLLM server stops, and end the run if that happens while weights are sent to it."""
+        place = self.args, self._model_name, self.state.global_step
+        with ExitStack() as stack:
+            stack.enter_context(advice_if_server_stops(*place))
+            if samples_on_server(self.args) and self.accelerator.is_main_process:
+                sync_weights = end_if_server_dies(*place)(self.vllm_generation.sync_weights)
+                stack.enter_context(replaced(self.vllm_generation, sync_weights=sync_weights))
+            yield
 
     def _tokenize_prompts(self, prompts):
         tokenized = super()._tokenize_prompts(prompts)

@@ -83,7 +83,7 @@ class FirstBatch(NamedTuple):
         """How the tree's numbers differ from TRL's by more than rounding, if they do. NaN differs."""
         tree, rounding = self
         if rounding is None:
-            return _above(tree.largest, LARGEST_DIFFERENCE, "at one token")
+            return _above(tree.largest, LARGEST_DIFFERENCE, "at a token")
         slack = FEW / max(tree.compared, 1) ** 0.5
         mean = (MEAN_OVER_ROUNDING + slack) * rounding.mean
         row = (ROW_OVER_ROUNDING + slack) * rounding.worst_row
@@ -94,7 +94,7 @@ def _above(difference: float, bound: float, where: str) -> str | None:
     bound = max(bound, LARGEST_DIFFERENCE)  # where padding changes nothing, as in models without rotations
     if difference <= bound:
         return None
-    return f"the first batch differs from TRL's way by {difference:.2g} nats {where}, and rounding explains {bound:.2g}"
+    return f"the first batch is {difference:.2g} nats from TRL's numbers {where}, and rounding explains {bound:.2g}"
 
 
 def shares_too_little(tokens: float, packed: float) -> str | None:

@@ -4,6 +4,10 @@ The HTTP messages, the order of the tensors and the loading are TRL's and vLLM's
 finds the engine as a plugin (see server.py), the trainer gets its side by `replace_transport`.
 """
 
+import ctypes
+import itertools
+import os
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -27,8 +31,9 @@ def join(address: str, port: int, rank: int, world_size: int) -> ProcessGroupGlo
     return ProcessGroupGloo(PrefixStore("weights", store), rank, world_size, PATIENCE)
 
 
-def replace_transport() -> None:
-    """Let TRL's client send weights over gloo."""
+def replace_transport(kill: tuple[int, int] | None = None) -> None:
+    """Let TRL's client send weights over gloo; `kill` has a process id and the update in which it dies."""
+    updates = itertools.count(1)
     import trl.generation.vllm_client as client_module
     import trl.generation.vllm_generation as generation_module
 
@@ -50,8 +55,12 @@ def replace_transport() -> None:
             self.communicator = None
 
     def broadcast(iterator, group, src, post_iter_func):
+        number = next(updates)
         for item in iterator:
             group.broadcast(post_iter_func(item).contiguous(), src).wait()
+            if kill and number == kill[1]:
+                os.killpg(kill[0], signal.SIGKILL)
+                ctypes.CDLL(None).pause()  # for ever and in C, as NCCL would
 
     generation_module.VLLMClient = GlooClient
     client_module.packed_nccl_broadcast_producer = broadcast

@@ -8,12 +8,15 @@ import ast
 import os
 import signal
 import sys
+from functools import partial
 
 import torch
 from peft import LoraConfig
 from transformers import TrainerCallback
 
 from tempo_trl.launch.train import end
+from tempo_trl.rollout.server_watch import end_if_server_dies
+from tempo_trl.trainers import base
 
 from ..trainers.recording import RecordingTrainer, config, parity, questions
 from .gloo_transfer import replace_transport
@@ -49,8 +52,10 @@ class KillServer(TrainerCallback):
 
 
 def build(model: str, folder: str, url: str, weights: str, options: tuple[str, ...]) -> ServerTrainer:
-    replace_transport()
     overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
+    replace_transport(killed := overrides.pop("kill_server_within_update", None))  # (process id, number of the update)
+    if killed:  # a minute would be waited
+        base.end_if_server_dies = partial(end_if_server_dies, interval=0.2, patience=2.0)
     kill = overrides.pop("kill_server", None)  # (process id, step)
     defaults = {
         "use_vllm": True,

@@ -1,5 +1,7 @@
 """A vLLM server that is not there, or dies: a clear error, and a resumed run arrives at the same weights."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -27,6 +29,13 @@ def test_without_a_server_the_run_ends_within_its_time_out_and_says_what_to_star
     assert f"VLLM_SERVER_DEV_MODE=1 vllm serve {served_model}" in printed
 
 
+def check_advice(status: int, printed: str, url: str, last_checkpoint: Path) -> None:
+    assert status != 0
+    assert f"The vLLM server at {url} stopped answering at step 2" in printed
+    assert f"What was trained up to {last_checkpoint} is safe" in printed
+    assert "--resume_from_checkpoint last" in printed
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_server_that_dies_ends_the_run_and_the_last_checkpoint_resumes_to_the_same_weights(
     ranks, server, served_model, tmp_path
@@ -42,10 +51,7 @@ def test_a_server_that_dies_ends_the_run_and_the_last_checkpoint_resumes_to_the_
         group = f"vllm_group_port={free_port()}"
         status, printed = run_to_its_end(torchrun(ranks), *arguments("cut", dying.url), group, kill)
     last = tmp_path / "cut" / "checkpoint-2"
-    assert status != 0
-    assert f"The vLLM server at {dying.url} stopped answering at step 2" in printed
-    assert f"What was trained up to {last} is safe" in printed
-    assert "--resume_from_checkpoint last" in printed
+    check_advice(status, printed, dying.url, last)
 
     for name, more in (("cut", [f"resume_from_checkpoint={str(last)!r}"]), ("whole", [])):
         module, *rest = arguments(name, server.url)
@@ -53,3 +59,14 @@ def test_a_server_that_dies_ends_the_run_and_the_last_checkpoint_resumes_to_the_
     resumed, whole = (load_file(tmp_path / name / "model.safetensors") for name in ("cut", "whole"))
     for name, value in whole.items():
         torch.testing.assert_close(resumed[name], value, rtol=1e-5, atol=1e-7)
+
+
+def test_a_server_that_dies_while_weights_are_sent_by_a_transport_that_blocks_ends_the_run(served_model, tmp_path):
+    from .server import running
+
+    with running(served_model, tmp_path) as dying:
+        arguments = MODULE, served_model, tmp_path, dying.url, "full", batch_of(2), *SAVING
+        kill = f"kill_server_within_update=({dying.process.pid}, 3)"
+        group = f"vllm_group_port={free_port()}"
+        status, printed = run_to_its_end(torchrun(2), *arguments, group, kill)
+    check_advice(status, printed, dying.url, tmp_path / "checkpoint-2")

@@ -1,0 +1,53 @@
+"""Ends a run whose vLLM server died while weights were being sent to it."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from trl import GRPOConfig
+
+from tempo_trl.rollout.vllm_server import health, server_url, stopped_message
+
+INTERVAL = 5.0  # seconds between two looks at the server's health
+PATIENCE = 60.0  # seconds without a healthy answer after which the server counts as dead
+
+
+@contextmanager
+def end_if_server_dies(
+    args: GRPOConfig, model: str, step: int, interval: float = INTERVAL, patience: float = PATIENCE
+) -> Iterator[None]:
+    """
+    End this process, with what to do, if the server gives no healthy answer for `patience` seconds inside the block.
+
+    A server that dies while it receives weights over NCCL leaves the sender in a call that never returns and that no
+    exception can reach, and the other ranks in a collective. The launcher ends them once this process has ended.
+
+    Args:
+        args ([`~trl.GRPOConfig`]), model (`str`), step (`int`):
+            As for [`~tempo_trl.rollout.vllm_server.advice_if_server_stops`].
+        interval (`float`, *optional*):
+            Seconds between two looks at the server.
+        patience (`float`, *optional*):
+            Seconds without a healthy answer before the end.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        healthy = time.monotonic()
+        while not done.wait(interval):
+            answer = health(server_url(args))
+            if answer == 200:
+                healthy = time.monotonic()
+            elif time.monotonic() - healthy >= patience and not done.is_set():
+                print(stopped_message(args, model, step, f"its health was {answer}"), file=sys.stderr, flush=True)
+                os._exit(1)
+
+    thread = threading.Thread(target=watch, name="vLLM server watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
