@@ -50,7 +50,9 @@ class Critic:
         args = self.args
         betas = args.adam_beta1, args.adam_beta2
         groups = [dict(group) for group in self._groups if group["params"]]  # copies: the optimizer adds to them
-        self.optimizer = torch.optim.AdamW(groups, args.critic_learning_rate, betas, args.adam_epsilon)
+        # On a GPU torch would take the kernels that hold one more copy of all parameters during a step.
+        fused = self._gradients.is_cuda or None
+        self.optimizer = torch.optim.AdamW(groups, args.critic_learning_rate, betas, args.adam_epsilon, fused=fused)
         self.scheduler = get_scheduler(
             args.lr_scheduler_type,
             self.optimizer,
@@ -95,7 +97,7 @@ class Critic:
                 "deleted. Take another checkpoint, or start anew with it as the `model`."
             )
         try:
-            load_model(self.module, folder / MODEL, device=str(self._gradients.device))
+            load_model(self.module, folder / MODEL)  # through the host's memory: the device holds one critic
         except RuntimeError as error:
             raise ValueError(
                 f"The critic in {folder} is another one than this run's: are `shared_trunk` and "

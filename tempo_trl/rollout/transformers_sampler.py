@@ -27,12 +27,19 @@ class TransformersSampler:
             cache, which can be copied.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]):
             Gives the pad token, and spells stop strings.
+        device (`torch.device`, *optional*):
+            Where the model computes, if its parameters may lie elsewhere, as under FSDP2 with offload.
     """
 
     def __init__(
-        self, model: PreTrainedModel, generation_config: GenerationConfig, tokenizer: PreTrainedTokenizerBase
+        self,
+        model: PreTrainedModel,
+        generation_config: GenerationConfig,
+        tokenizer: PreTrainedTokenizerBase,
+        device: torch.device | None = None,
     ):
         self.model, self.pad_token_id = model, tokenizer.pad_token_id
+        self.device = device or model.device
         self.config = copy.deepcopy(generation_config)
         stop_strings, self.config.stop_strings = self.config.stop_strings, None
         self.stop_strings = StopStringCriteria(tokenizer, stop_strings) if stop_strings else None
@@ -79,7 +86,7 @@ class TransformersSampler:
         ids = [[self.pad_token_id] * left + [*prefix] for left, prefix in zip(padding, prefixes, strict=True)]
         mask = [[0] * left + [1] * (width - left) for left in padding]
         rows = [row[tuple(request.prefix_ids)] for request in requests for _ in range(request.n)]
-        return tuple(torch.tensor(x, device=self.model.device) for x in (ids, mask, rows))
+        return tuple(torch.tensor(x, device=self.device) for x in (ids, mask, rows))
 
     def _prefill(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> Cache:
         positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
@@ -174,4 +181,5 @@ def transformers_sampler(trainer: GRPOTrainer) -> Iterator[TransformersSampler]:
         torch.no_grad(),
         trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False),
     ):
-        yield TransformersSampler(model, trainer.generation_config, trainer._tokenizer)
+        device = trainer.accelerator.device
+        yield TransformersSampler(model, trainer.generation_config, trainer._tokenizer, device)

@@ -116,7 +116,17 @@ class VLLMSampler:
         max_tokens: int,
         top_k: int,
     ) -> Continuation:
-        """One completion of the server. At each position it has the likeliest tokens, and in any case the sampled."""
+        """One completion of the server. At each position it has the likeliest tokens, and in any case the sampled.
+
+        Raises:
+            ValueError: if a log-probability is not a number, which TRL's client shows as None.
+        """
+        if any(None in of_step for of_step in logprobs):
+            raise ValueError(
+                f"The vLLM server returned NaN as a log-probability at step {self.trainer.state.global_step}: its "
+                "weights hold NaN or infinite numbers. Lower the learning rate or `max_grad_norm`, and resume from a "
+                "checkpoint before that step."
+            )
         return Continuation(
             token_ids,
             [of_step[ids.index(token)] for token, of_step, ids in zip(token_ids, logprobs, candidates, strict=True)],

@@ -134,11 +134,12 @@ class Recorder:
         trainer, size = self.trainer, self._group_size
         rows = [{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in row.items()} for row in rows]
         rewards = weighted_rewards(trainer, rewards_per_func).cpu()
+        of_funcs = rewards_per_func.tolist()
         values = _values(rows, rewards, size)
         tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
         pieces = iter(token_pieces(tokenizer, [i for row in rows for i in row["completion_ids"]]))
         for i, row in enumerate(rows):
-            named = zip(trainer.reward_func_names, rewards_per_func[i].tolist(), strict=True)
+            named = zip(trainer.reward_func_names, of_funcs[i], strict=True)
             row |= {
                 "step": trainer.state.global_step,
                 "group": groups_before + i // size,

@@ -208,3 +208,9 @@ def test_the_settings_of_the_trainer_are_not_touched(model, tokenizer):
     before = config.to_dict()
     TransformersSampler(model, config, tokenizer).sample([Request([30, 31], [], 2, 3)])
     assert config.to_dict() == before
+
+
+def test_prefixes_go_to_where_the_model_computes_whatever_holds_its_parameters(model, tokenizer):
+    """Under FSDP2 with offload the parameters lie on the CPU, and `model.device` with them."""
+    there = TransformersSampler(model, settings(tokenizer), tokenizer, torch.device("meta"))
+    assert {tensor.device.type for tensor in there._distinct([Request([5, 6], [], 2, 4)])} == {"meta"}

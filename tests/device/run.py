@@ -1,0 +1,142 @@
+"""Every method on a pretend GPU: `[torchrun --nproc_per_node 2] -m tests.device.run MODEL FOLDER`.
+
+Trains each case there, and on the CPU, and writes what happened to FOLDER/rank{r}.pt.
+"""
+
+import contextlib
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, PartialState
+
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
+from tempo_trl.tree_forward.packed_rows import PackedRows
+
+from ..trainers import every_method
+from ..trainers.every_method import EVERY_METHOD, TREES
+from ..trainers.recording import questions, share_of_threes, weights
+from .pretend_gpu import DEVICE, OnGPU, PretendGPU, nccl
+
+TWICE = {"per_device_train_batch_size": 16, "max_completion_length": 32}
+ON_TREE = {"tree_forward": "on"}
+CASES = {method: (method, {}) for method in EVERY_METHOD} | {
+    "evaluation": ("tempo", {"num_generations_eval": 2}),
+    "tempo, tree_forward on": ("tempo", ON_TREE),
+    "tempo, tree_forward auto": ("tempo", {"tree_forward": "auto"}),
+    "ppo, tree_forward on": ("ppo", ON_TREE),
+    "tempo, bf16": ("tempo", {"bf16": True}),
+}
+GROWING = ("tempo", "prefix_baseline", "grpo_lambda", "ppo", "token_credit", "tempo, tree_forward on")
+LARGER = {f"{name}, twice": (CASES[name][0], CASES[name][1] | TWICE) for name in GROWING}
+
+
+def _advantages_on_the_cpu(self, output, *rest, use=TokenCreditTrainer._use):
+    use(self, output, *rest)
+    output["advantages"] = output["advantages"].cpu()
+
+
+def _unpacked_by_a_mask_on_the_cpu(self, values):
+    return values[self.predictors.clamp(min=0)].masked_fill(self.predictors.cpu() < 0, 0.0)
+
+
+def _a_wait_a_row(self, output, *rest, use=TokenCreditTrainer._use):
+    use(self, output, *rest)
+    for row in output["advantages"]:
+        output["advantages"][0, 0] = row[0].item()
+
+
+MISTAKES = {
+    "advantages left on the CPU": (TokenCreditTrainer, "_use", _advantages_on_the_cpu, "tempo", {}),
+    "a mask on the CPU": (PackedRows, "unpack", _unpacked_by_a_mask_on_the_cpu, "tempo", ON_TREE),
+    "a wait a row": (TokenCreditTrainer, "_use", _a_wait_a_row, "tempo", {}),
+    "a wait a row, twice": (TokenCreditTrainer, "_use", _a_wait_a_row, "tempo", TWICE),
+}
+
+
+@contextlib.contextmanager
+def device(gpu: PretendGPU | None):
+    """`use_cpu`, the configuration of all tests, gives way to the pretend GPU."""
+    AcceleratorState._shared_state.clear()
+    if gpu is None:
+        PartialState._shared_state["device"] = torch.device("cpu")
+        yield
+        return
+    real = every_method.config
+
+    def config(*args, **options):
+        built = real(*args, **options)
+        PartialState._shared_state["device"] = built.__dict__["_setup_devices"] = DEVICE
+        AcceleratorState._shared_state.clear()
+        return built
+
+    with gpu, nccl(), mock.patch.object(every_method, "config", config):
+        yield
+
+
+def train(method: str, model: str, folder: Path, gpu: PretendGPU | None, **options) -> dict:
+    """A run of two steps: weights, and the places where the host waited in our code."""
+    defaults = {"max_steps": 2, "log_completions": True, "num_completions_to_print": 0, "num_generations": 4}
+    defaults |= {"per_device_train_batch_size": 8, "optim": "sgd", "learning_rate": 0.1}  # rounding stays rounding
+    if dist.is_initialized() and method not in TREES:
+        defaults["per_device_train_batch_size"] = 2  # a group lies across both ranks
+    with device(gpu):
+        trainer = every_method.trainer_of(method, model, folder, reward=share_of_threes, **(defaults | options))
+        assert trainer.accelerator.device.type == (DEVICE.type if gpu else "cpu"), trainer.accelerator.device
+        torch.manual_seed(1)  # what a critic's new head draws depends on the device
+        trainer.train()
+        if options.get("num_generations_eval"):
+            trainer.evaluate(questions())
+        assert all(isinstance(p, OnGPU) == bool(gpu) for p in trainer.model.parameters())
+        return {name: value.detach().cpu() for name, value in weights(trainer).items()}
+
+
+def ours(counted: Counter) -> dict[str, int]:
+    """Counts of tempo_trl's own lines, without its sampler, whose `generate` waits once a token as TRL's."""
+    found = Counter()
+    for key, count in counted.items():
+        place = key[1] if isinstance(key, tuple) else key
+        if place.startswith("tempo_trl/") and "transformers_sampler" not in place:
+            found[place] += count
+    return dict(found)
+
+
+def observed(name: str, method: str, model: str, folder: Path, options: dict) -> dict:
+    """What a case does on the pretend GPU beside the CPU."""
+    gpu = PretendGPU()
+    try:
+        there = train(method, model, folder / f"{name} gpu", gpu, **options)
+    except RuntimeError as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+    here = train(method, model, folder / f"{name} cpu", None, **options)
+    apart = max((there[key] - here[key]).abs().max().item() for key in here)
+    return {"apart": apart, "waits": ours(gpu.waits), "copied": ours(gpu.copied)}
+
+
+def unsynchronised(self, model, **options):
+    """DDP's reducer wants the memory of gradients. Ranks then train apart, and all other collectives are as ever."""
+    return model.to(self.device)
+
+
+def main(model: str, folder: str) -> None:
+    folder, seen = Path(folder), {}
+    alone = "RANK" not in os.environ
+    PartialState(cpu=True)  # the group of ranks, before anything pretends
+    with contextlib.ExitStack() as stack:
+        if not alone:
+            stack.enter_context(mock.patch.object(Accelerator, "prepare_model", unsynchronised))
+        for name, (method, options) in (CASES | LARGER if alone else CASES).items():
+            seen[name] = observed(name, method, model, folder, options)
+        for name, (owner, attribute, mistake, method, options) in (MISTAKES if alone else {}).items():
+            with mock.patch.object(owner, attribute, mistake):
+                seen[name] = observed(name, method, model, folder, options)
+    torch.save(seen, folder / f"rank{os.environ.get('RANK', '0')}.pt")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
