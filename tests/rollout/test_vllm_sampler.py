@@ -13,7 +13,6 @@ def sampler(logprobs: list) -> VLLMSampler:
     answer = {"completion_ids": [[7, 8]], "logprobs": [logprobs], "logprob_token_ids": [[[7, 3], [8, 3]]]}
     client = SimpleNamespace(generate=lambda **options: answer)
     options = {"repetition_penalty": 1.0, "temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None}
-    vllm = SimpleNamespace(generation_kwargs={}, vllm_client=client, **options)
     trainer = SimpleNamespace(
         vllm_generation=SimpleNamespace(generation_kwargs={}, vllm_client=client, **options),
         args=SimpleNamespace(generation_kwargs=None),
