@@ -8,7 +8,9 @@ INSTALLED := $(VENV)/.installed
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 
-.PHONY: demo test test-vllm test-browser style bench estimators learning install clean
+DOCS_INSTALLED := $(VENV)/.installed-docs
+
+.PHONY: docs screenshots demo test test-vllm test-browser style bench estimators learning install clean
 
 install: $(INSTALLED)
 
@@ -52,6 +54,18 @@ style: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+# The docs site, strictly and offline: site/index.html.
+docs: $(DOCS_INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# The pictures of the report in docs/images, in the Chromium that the machine has.
+screenshots: $(INSTALLED)
+	$(BIN)/python -m docs.screenshots
+
 bench: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.credit
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.packing
@@ -68,4 +82,4 @@ learning: $(INSTALLED)
 	$(BIN)/python -m benchmarks.learning chain plan batch wording group_size branches tempo_ablation lambda treerpo carried length equal_rates slip
 
 clean:
-	rm -rf $(VENV) $(VLLM_VENV) build dist *.egg-info
+	rm -rf $(VENV) $(VLLM_VENV) build dist site *.egg-info

@@ -1,4 +1,6 @@
-"""A GRPO script with two lines changed, marked `<--`, besides the import. Runs offline, on any CPU, in seconds:
+"""You learn which two names of a GRPO script to change, besides the import: the lines marked `<--`.
+
+It runs offline, on any CPU, in seconds:
 
     python examples/drop_in.py
 

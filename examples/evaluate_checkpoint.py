@@ -1,4 +1,6 @@
-"""Evaluate a checkpoint, then read its answers, a line a question. With rows of your own it runs offline:
+"""You learn how to evaluate a checkpoint and how to read its answers, one line per question.
+
+With rows of your own it runs offline:
 
     python examples/evaluate_checkpoint.py runs/tempo/checkpoint-50 [ROWS]
 

@@ -1,4 +1,4 @@
-"""Plain GRPO on completions that are grown as trees: TRL's trainer, and one of our rollouts.
+"""You learn how to train TRL's own GRPOTrainer on completions that are grown as trees, with one of our rollouts.
 
 python examples/grow_trees.py
 """

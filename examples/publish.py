@@ -1,10 +1,10 @@
-"""Train for a moment, then publish model, card, record and curves. Runs on any CPU, in seconds:
+"""You learn how to publish model, card, record and curves from a script of your own. It runs on any CPU, in seconds:
 
     hf auth login                            # once; or set HF_TOKEN
     python examples/publish.py user/name     # a private repository, which is made
 
-`tempo-trl train` records its runs by itself, and `tempo-trl publish OUTPUT_DIR --repo user/name` publishes them: this
-is how a script of your own does the same. HF_ENDPOINT sends it to a Hub of your own.
+`tempo-trl train` records its runs, and `tempo-trl publish OUTPUT_DIR --repo user/name` publishes them. HF_ENDPOINT
+sends them to a Hub of your own.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""docs/methods.md adds a method: its files, written into a copy of the package as the page says, are all it takes."""
+"""docs/contributing/new_method.md adds a method: its files, written into a copy of the package, are all it takes."""
 
 import os
 import re
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
-PAGE = (REPOSITORY / "docs" / "methods.md").read_text()
+DOCS = REPOSITORY / "docs"
+PAGE = (DOCS / "contributing" / "new_method.md").read_text()
+GUIDE = (DOCS / "guides" / "credit_function.md").read_text()
 
 
 def blocks() -> dict[str, str]:
@@ -52,8 +54,8 @@ def test_three_files_make_a_method_that_trains_reports_and_compares(house):
     assert "discounted" in tempo_trl(house, "train", "--help")
 
 
-def test_the_script_of_the_page_trains(tiny_model, tmp_path, monkeypatch):
-    script = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
+def test_the_script_of_the_guide_trains(tiny_model, tmp_path, monkeypatch):
+    script = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL)[1]
     from tests.trainers.recording import config, parity, questions
 
     script = script.replace('model="Qwen/Qwen3-0.6B"', f"model={tiny_model!r}")

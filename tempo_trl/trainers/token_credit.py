@@ -71,7 +71,8 @@ class TokenCreditTrainer(BaseTrainer):
         and then has the gradient of each token's own ratio. The off-policy mask looks at the sign of the outcome, not
         at that of each token. The table of completions shows the mean over tokens of what trains.
 
-        A method of its own is a subclass that overrides [`_credit_function`]; docs/methods.md writes one.
+        A method of its own is a subclass that overrides [`_credit_function`]; docs/contributing/new_method.md
+        writes one.
     """
 
     _tag_names = ["trl", "token-credit"]

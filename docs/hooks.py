@@ -1,0 +1,245 @@
+"""What the site takes from the code: reference pages, tables of fields, and pages from elsewhere in the repository.
+
+MkDocs calls `on_files` and `on_page_markdown`; mkdocstrings takes `References` for TRL's `[`~trl.GRPOTrainer`]`.
+"""
+
+import argparse
+import os
+import re
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+try:
+    import griffe
+except ImportError:  # the tests read the pages without the tools that make a site of them
+    griffe = None
+
+REPOSITORY = Path(__file__).parents[1]
+ROOMS = {
+    "tempo_trl": "Trainers, configurations and the seam",
+    "tempo_trl.credit": "Credit as arithmetic",
+    "tempo_trl.rewards": "Rewards",
+    "tempo_trl.data": "Datasets",
+    "tempo_trl.rollout": "Growing trees",
+    "tempo_trl.tree_forward": "Compute on the tree",
+    "tempo_trl.report": "Recorded trees",
+}
+INCLUDED = {
+    "guides/recipes.md": "recipes/README.md",
+    "evidence/benchmarks.md": "benchmarks/README.md",
+    "evidence/learning_method.md": "benchmarks/learning/README.md",
+    "reference/changelog.md": "CHANGELOG.md",
+}
+
+
+def on_files(files, config):
+    from mkdocs.structure.files import File
+
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page, **_) -> str:
+    """Put the table of a config's fields where a page says `<!-- fields: tempo_trl.TEMPOConfig -->`, and so on."""
+    tables = {"fields": own_fields, "methods": methods_table}
+    return re.sub(r"<!-- (fields|methods)(?:: ([\w.]+))? -->", lambda m: tables[m[1]](*filter(None, [m[2]])), markdown)
+
+
+def pages() -> dict[str, str]:
+    """The generated pages of the site: path to Markdown."""
+    made = {
+        "reference/api.md": api_page(),
+        "reference/cli.md": cli_page(),
+        "reference/fields.md": fields_page(),
+        "reference/metrics.md": metrics_page(),
+    }
+    return made | {path: included(path, source) for path, source in INCLUDED.items()}
+
+
+def included(path: str, source: str) -> str:
+    """A Markdown file of the repository as a page of the site: links to pages stay, links to files become text."""
+    here = (REPOSITORY / "docs" / path).parent
+    places = {(REPOSITORY / file).resolve(): REPOSITORY / "docs" / page for page, file in INCLUDED.items()}
+
+    def link(match: re.Match) -> str:
+        text, target, anchor = match.groups()
+        if target.startswith("http"):
+            return match[0]
+        file = (REPOSITORY / source).parent.joinpath(target).resolve()
+        file = places.get(file, file)
+        if file.is_relative_to(REPOSITORY / "docs"):
+            return f"[{text}]({os.path.relpath(file, here)}{anchor or ''})"
+        return text
+
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#]+)(#[^)]*)?\)", link, (REPOSITORY / source).read_text())
+
+
+# The API
+
+
+@cache
+def public_names() -> dict[str, str]:
+    """Where each public name is defined, in the order of the page."""
+    return {f"{room}.{name}": path for room in ROOMS for name, path in names_of(room).items()}
+
+
+def names_of(room: str) -> dict[str, str]:
+    module = import_module(room)
+    names = [name for name in module.__all__ if not name.startswith("__")]
+    return {name: defined_in(getattr(module, name), f"{room}.{name}") for name in names}
+
+
+def defined_in(what, otherwise: str) -> str:
+    return f"{what.__module__}.{what.__qualname__}" if hasattr(what, "__qualname__") else otherwise
+
+
+def api_page() -> str:
+    parts = ["# Python API", "Every public name, with its docstring."]
+    for room, title in ROOMS.items():
+        about = import_module(room).__doc__.strip().splitlines()[0].removeprefix(f"{room}: ")
+        parts += [f"## {title}", f"`{room}`: {about}"]
+        parts += [f"::: {path}" for path in names_of(room).values()]
+    return "\n\n".join(parts) + "\n"
+
+
+class References(griffe.Extension if griffe else object):
+    """TRL's references in docstrings: a link where the API page has the name, code where it has not."""
+
+    def on_object(self, *, obj, **_) -> None:
+        if obj.docstring:
+            obj.docstring.value = with_plain_types(with_links(obj.docstring.value))
+
+
+def with_links(text: str) -> str:
+    known = {path.rpartition(".")[2]: path for path in public_names().values()}
+
+    def link(match: re.Match) -> str:
+        name = match[1].rpartition(".")[2]
+        return f"[`{name}`][{known[name]}]" if name in known else f"`{name}`"
+
+    return re.sub(r"\[`~?([\w.]+)`\]", link, text)
+
+
+def with_plain_types(text: str) -> str:
+    """TRL's `name (`int`, *optional*, defaults to `1`):` as `name (int):`, since the table shows defaults, too."""
+
+    def plain(match: re.Match) -> str:
+        return f"{match[1]}({re.sub('[`*]', '', match[2].partition(', *optional*')[0])}):"
+
+    return re.sub(r"^( *[\w, .*]+ )\((.+)\):$", plain, text, flags=re.MULTILINE)
+
+
+# The command line
+
+
+def cli_page() -> str:
+    from tempo_trl.launch.cli import command_parser
+    from tempo_trl.launch.train_help import train_help
+
+    parser = command_parser()
+    (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    summaries = {choice.dest: choice.help for choice in verbs._choices_actions}
+    parts = ["# Command line", "`tempo-trl VERB --help` prints the same."]
+    for name, verb in verbs.choices.items():
+        verb.formatter_class = wide(verb.formatter_class)
+        text = train_help() if name == "train" else verb.format_help()
+        parts += [
+            f"## {name}",
+            f"{summaries[name][0].upper()}{summaries[name][1:]}.",
+            f"```text\n{text.rstrip()}\n```",
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def wide(formatter: type) -> type:
+    return lambda prog: formatter(prog, width=84)
+
+
+# Fields of configurations
+
+
+def configs() -> dict[str, type]:
+    """The configurations that a reader can build, after the one that all of them extend."""
+    from tempo_trl.launch.fields import TrainArguments
+    from tempo_trl.methods import METHODS
+
+    ours = [method.config for method in METHODS.values() if method.config.startswith("tempo_trl")]
+    return {"TrainArguments": TrainArguments} | {path.rpartition(".")[2]: load(path) for path in reversed(ours)}
+
+
+def load(path: str):
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def fields_page() -> str:
+    parts = [
+        "# Fields",
+        "The fields that our configurations add to TRL's, and those with another default. All others are those of "
+        "`trl.GRPOConfig`. The names are the same in Python, in a recipe and on the command line.",
+    ]
+    for name, config in configs().items():
+        parts += [f"## {name}", f"`{config.__module__}.{name}`", own_fields(f"{config.__module__}.{name}")]
+    return "\n\n".join(parts) + "\n"
+
+
+def own_fields(path: str) -> str:
+    """The table of the fields of a config that TRL's has not, or has with another default."""
+    from trl import GRPOConfig, ScriptArguments
+
+    config = load(path)
+    base = ScriptArguments if issubclass(config, ScriptArguments) else GRPOConfig
+    theirs = {field.name: default_of(field) for field in fields(base)}
+    own = [field for field in fields(config) if theirs.get(field.name, ...) != default_of(field)]
+    rows = [f"| `{field.name}`<br>`{default_of(field)!r}` | {cell(field.metadata['help'])} |" for field in own]
+    return "\n".join(["| field, default | meaning |", "|---|---|", *rows])
+
+
+def default_of(field):
+    return field.default_factory() if callable(field.default_factory) else field.default
+
+
+def cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("\n", " ")
+
+
+# Metrics and methods
+
+
+def metrics_page() -> str:
+    from tempo_trl.runs.metrics import METRICS
+
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in METRICS.items()]
+    return METRICS_TEXT + "\n".join(["| metric | formula |", "|---|---|", *rows]) + "\n"
+
+
+METRICS_TEXT = """\
+# Metrics
+
+Our trainers log these beside TRL's, over all ranks, in training and with the prefix `eval_` in evaluation.
+
+- *Loss tokens* are the tokens whose loss is not masked.
+- *Outcome* is GRPO's advantage. *TD* is what TEMPO adds to it, without `td_coef`. Both have the same unit.
+- A metric whose denominator is 0 is left out of that step: a group without branches has no branch depth.
+
+With `log_completions=True`, the column `advantage` of TRL's table and parquet files holds the mean advantage that
+trains. The columns `td_share` and `branch_tokens` give the same metrics for each completion.
+
+"""
+
+
+def methods_table() -> str:
+    from tempo_trl.methods import METHODS
+
+    rows = [
+        f"| [`{name}`]({name}.md) | {method.label} | `{method.trainer}` | {paper_of(method.paper)} |"
+        for name, method in METHODS.items()
+    ]
+    return "\n".join(["| `method:` | name | trainer | paper |", "|---|---|---|---|", *rows])
+
+
+def paper_of(address: str) -> str:
+    return f"[{address.rpartition('/')[2]}]({address})" if address else ""

@@ -1,0 +1,37 @@
+"""Every metric that our trainers log beside TRL's, and its formula: the one source of the reference and its tests.
+
+Plain data. Loss tokens are those whose loss is not masked. Outcome and TD are in the units of the outcome advantage,
+TD without `td_coef`. A metric whose denominator is 0 is left out of that step.
+"""
+
+METRICS = {
+    "tempo/td_share": r"sum \|TD\| / sum (\|outcome\| + \|TD\|) over loss tokens",
+    "tempo/prefix_explained": "share of the variance of rewards that the longest shared prefix explains, learned over "
+    "the run; training only",
+    "tempo/branch_tokens": "loss tokens with a non-zero TD error / loss tokens",
+    "tempo/branch_nodes": "states with at least two different next tokens, per group",
+    "tempo/branch_depth": "mean depth of those states, in tokens from the start of the completion",
+    "tempo/shared_prefix": "tokens that a completion shares with the closest other one of its group, mean",
+    "tempo/unique_tokens": "nodes of the prefix trees / tokens",
+    "tempo/duplicates": "completions that repeat an earlier one of their group / completions",
+    "tempo/flat_groups": "groups without two different rewards / groups",
+    "tempo/packing_ratio": "tokens without padding / packed tokens; with `tree_forward`",
+    "tempo/tree_pass_seconds": "seconds of a forward pass on the tree, mean; with `tree_forward`",
+    "tempo/prefix_covariance_L": "covariance of the rewards of two completions that share L tokens (1, 4, 16, 64, "
+    "256), in the units of the outcome; prefix baseline with learned shrinkage",
+    "rollout/generated_tokens": "tokens generated for a tree, a shared token counted once, mean",
+    "rollout/generated_share": "tokens generated / tokens that the completions hold",
+    "rollout/leaves": "distinct completions of a tree, mean",
+    "rollout/depth": "segments from the prompt to a leaf, mean",
+    "rollout/forced_tokens": "tokens of a tree that were forced to differ from a sibling's, mean",
+    "rollout/repeated_rows": "completions that repeat another's leaf / completions",
+    "treerpo/silent_tokens": "loss tokens with advantage 0 / loss tokens",
+    "grpo_lambda/log_ratio": r"mean \|log-ratio\| over loss tokens, before the trace",
+    "grpo_lambda/traced_log_ratio": r"mean \|log-ratio\| over loss tokens, after the trace",
+    "ppo/value_loss": "the critic's loss, mean over loss tokens",
+    "ppo/value_mean": "the critic's values when the batch was sampled, mean over loss tokens",
+    "ppo/explained_variance": "1 - variance of (return - value) / variance of returns",
+    "ppo/kl": 'log old - log reference, mean over loss tokens; with `kl_in="reward"` (TRL logs `kl` with `"loss"`)',
+    "ppo/critic_grad_norm": "norm of the critic's gradient before clipping",
+    "ppo/critic_time": "seconds in which the critic trained; TRL's `step_time` leaves them out",
+}

@@ -1,0 +1,273 @@
+"""Every Markdown file says what can be done: its code parses, its commands are known, its links and files exist."""
+
+import ast
+import configparser
+import importlib
+import re
+import shlex
+from dataclasses import fields, is_dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from docs import hooks
+from tempo_trl.methods import METHODS
+from tempo_trl.runs.recipes import accelerate_config_path, read_recipe, recipe_names, recipe_path
+
+REPOSITORY = Path(__file__).parents[1]
+PAGES = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for folder, pattern in ((".", "*.md"), ("docs", "**/*.md"), ("recipes", "*.md"), ("benchmarks", "**/*.md"))
+    for path in (REPOSITORY / folder).glob(pattern)
+)
+FENCE = re.compile(r'^( *)```(\w*)(?: title="([^"]*)")?[^\n]*\n(.*?)^ *```', re.MULTILINE | re.DOTALL)
+NEEDS_A_GPU_OR_THE_HUB = re.compile(r"qwen3-|Qwen/|load_dataset|sbatch|--nproc|publish (?!.*--dry-run)")
+PENDING = {"test-all", "test-trl", "help"}  # targets of the Makefile that another branch adds
+
+
+def text_of(page: str) -> str:
+    return (REPOSITORY / page).read_text()
+
+
+def blocks(*languages: str) -> list:
+    """The code blocks of some languages: page, title, code."""
+    found = [
+        pytest.param(page, match[3], match[4], id=f"{page}:{text_of(page)[: match.start()].count(chr(10)) + 1}")
+        for page in PAGES
+        for match in FENCE.finditer(text_of(page))
+        if match[2] in languages
+    ]
+    assert found
+    return found
+
+
+def commands() -> list[str]:
+    """The shell commands of all pages, once each."""
+    lines = [
+        line
+        for block in blocks("bash")
+        for line in block.values[2].replace("\\\n", " ").splitlines()
+        if shlex.split(line, comments=True)
+    ]
+    return sorted({shlex.join(shlex.split(line, comments=True)) for line in lines})
+
+
+def prose(page: str) -> str:
+    return FENCE.sub("", text_of(page))
+
+
+# Code
+
+
+@pytest.mark.parametrize("page, title, code", blocks("python"))
+def test_python_compiles_and_its_imports_and_fields_are_there(page, title, code):
+    if title == "METHODS":
+        code = "{" + code + "}"
+    imported = {}
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom):
+            module = importlib.import_module(node.module)
+            imported |= {alias.name: getattr(module, alias.name) for alias in node.names}
+        if isinstance(node, ast.Import):
+            assert all(find_spec(alias.name) for alias in node.names)
+    for node in ast.walk(ast.parse(code)):
+        config = imported.get(getattr(getattr(node, "func", None), "id", None))
+        if isinstance(node, ast.Call) and is_dataclass(config):
+            assert {keyword.arg for keyword in node.keywords} <= {field.name for field in fields(config)}
+
+
+@pytest.mark.parametrize("page, title, code", blocks("diff"))
+def test_both_sides_of_a_difference_are_python(page, title, code):
+    for sign in "-+":
+        ast.parse("\n".join(line[1:] for line in code.splitlines() if line[:1] in (sign, " ")))
+
+
+@pytest.mark.parametrize("page, title, code", blocks("yaml"))
+def test_recipes_are_parsed(page, title, code, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(code)
+    recipe = read_recipe(tmp_path / "recipe.yaml")
+    if title:
+        return  # tests/test_methods_page.py trains with it
+    from tempo_trl.launch.train import parse
+
+    assert parse(["--config", str(tmp_path / "recipe.yaml"), "--use_cpu", "true"])[0].method == recipe["method"]
+
+
+def test_every_block_says_what_it_is_and_is_parsed():
+    languages = {match[2] for page in PAGES for match in FENCE.finditer(text_of(page))}
+    assert languages <= {"python", "bash", "yaml", "diff", "text", ""}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_that_need_a_gpu_or_the_hub_are_marked(page):
+    for section in re.split(r"^## ", text_of(page), flags=re.MULTILINE):
+        if any(NEEDS_A_GPU_OR_THE_HUB.search(match[4]) for match in FENCE.finditer(section) if match[2] != "yaml"):
+            assert "not run here" in section.lower(), section[:200]
+
+
+# Commands
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_command_can_be_given(command):
+    words = shlex.split(command)
+    while "=" in words[0]:  # the environment
+        words.pop(0)
+    name = Path(words[0]).name
+    assert name in PARSERS, f"no test knows how to parse {command!r}"
+    PARSERS[name](words[1:])
+
+
+def parse_tempo_trl(words: list[str]) -> None:
+    from tempo_trl.launch.cli import command_parser, main
+    from tempo_trl.launch.plan import launch_arguments
+
+    if words[0] != "train":
+        command_parser().parse_args(words)
+        return
+    recipe = words[words.index("--config") + 1]
+    if recipe == "demo/discounted":  # tests/test_methods_page.py trains with it
+        return
+    assert recipe in recipe_names()
+    if "--check" in words:
+        assert main(words) == 0
+    else:
+        assert launch_arguments(words[1:]).training_script == "tempo_trl.train"
+
+
+def parse_accelerate(words: list[str]) -> None:
+    from accelerate.commands.launch import launch_command_parser
+
+    assert words[0] == "launch"
+    arguments = launch_command_parser().parse_args(words[1:])
+    assert accelerate_config_path(arguments.config_file).is_file()
+    assert find_spec(arguments.training_script)
+    assert recipe_path(arguments.training_script_args[1]).is_file()
+
+
+def parse_make(words: list[str]) -> None:
+    targets = set(re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)) | PENDING
+    assert {word for word in words if "=" not in word} <= targets
+
+
+def parse_python(words: list[str]) -> None:
+    if words[0] != "-m":
+        assert (REPOSITORY / words[0]).is_file(), words
+        return
+    assert find_spec(words[1])
+    if words[1] == "pytest":
+        assert (REPOSITORY / words[2]).exists()
+    if words[1] in SUBJECTS:
+        module, name = SUBJECTS[words[1]]
+        assert set(words[2:]) <= {*getattr(importlib.import_module(module), name), "all", "--quick"}
+
+
+SUBJECTS = {
+    "benchmarks.estimators": ("benchmarks.estimators.__main__", "QUESTIONS"),
+    "benchmarks.learning": ("benchmarks.learning.studies", "STUDIES"),
+}
+
+
+def parse_pip(words: list[str]) -> None:
+    setup = configparser.ConfigParser()
+    setup.read(REPOSITORY / "setup.cfg")
+    assert words[0] == "install"
+    for extra in re.findall(r"\.\[(.*)\]", words[-1]):
+        assert setup.has_option("options.extras_require", extra)
+
+
+def parse_vllm(words: list[str]) -> None:
+    from tempo_trl.rollout.vllm_server import server_command
+
+    length = words[words.index("--max-model-len") + 1]
+    assert shlex.split(server_command(words[1], int(length)))[2:] == words[: len(words) - 4]
+
+
+def parse_sbatch(words: list[str]) -> None:
+    assert (REPOSITORY / words[0]).is_file()
+
+
+PARSERS = {
+    "tempo-trl": parse_tempo_trl,
+    "accelerate": parse_accelerate,
+    "make": parse_make,
+    "python": parse_python,
+    "pip": parse_pip,
+    "vllm": parse_vllm,
+    "sbatch": parse_sbatch,
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_text_begin_as_commands_that_are_there(page):
+    from tempo_trl.launch.cli import command_parser
+
+    verbs = next(action for action in command_parser()._actions if action.dest == "run" or action.choices)
+    for command in re.findall(r"`((?:make|python|pip|tempo-trl) [^`\n]+)`", prose(page)):
+        name, *words = shlex.split(command)
+        if name == "tempo-trl":
+            assert words[0] in {*verbs.choices, "VERB"}, command
+        else:
+            PARSERS[name](words)
+
+
+# Links and files
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_files_that_are_named_exist(page):
+    folder = (REPOSITORY / page).parent
+    made = hooks.pages().keys() if page.startswith("docs/") else ()
+    generated = {(REPOSITORY / "docs" / path).resolve() for path in made}
+    for target in re.findall(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)", prose(page)):
+        path = (folder / target).resolve()
+        assert path.exists() or path in generated, target
+    named = re.findall(r"`((?:tests|examples|recipes|docs|benchmarks|tempo_trl)/[\w./-]+)`", prose(page))
+    assert [path for path in named if not (REPOSITORY / path).exists()] == []
+
+
+# What is generated
+
+
+def test_the_api_page_has_every_room_with_public_names():
+    rooms = [
+        ".".join(path.parent.relative_to(REPOSITORY).parts) for path in REPOSITORY.glob("tempo_trl/**/__init__.py")
+    ]
+    assert {room for room in rooms if hasattr(importlib.import_module(room), "__all__")} == set(hooks.ROOMS)
+    for path in hooks.public_names().values():
+        assert f"::: {path}\n" in hooks.api_page()
+
+
+def test_the_page_of_the_command_line_has_every_verb_and_flag():
+    page = hooks.cli_page()
+    assert re.findall("^## (.*)$", page, re.MULTILINE) == [
+        *("demo", "train", "evaluate", "compare", "report", "tree", "credit", "publish", "env")
+    ]
+    assert "--accelerate_config NAME" in page
+    assert "--dry-run" in page
+
+
+def test_the_tables_of_fields_hold_what_a_config_adds_to_trls():
+    table = hooks.own_fields("tempo_trl.methods.grpo_lambda.GRPOLambdaConfig")
+    assert "| `beta`<br>`0.04` |" in table
+    assert "| `trace_lambda`<br>`0.99` |" in table
+    assert "`num_iterations`" not in table
+    assert {method.config.rpartition(".")[2] for method in METHODS.values()} - {"GRPOConfig"} < set(hooks.configs())
+
+
+def test_references_in_docstrings_become_links_or_code():
+    text = hooks.with_links("[`~trl.GRPOTrainer`] and [`TEMPOConfig`]")
+    assert text == "`GRPOTrainer` and [`TEMPOConfig`][tempo_trl.methods.tempo.TEMPOConfig]"
+    assert hooks.with_plain_types("    td_coef (`float`, *optional*, defaults to `1.0`):") == "    td_coef (float):"
+    assert (
+        hooks.with_plain_types("    ids (`torch.Tensor` of shape `(B, T)`):")
+        == "    ids (torch.Tensor of shape (B, T)):"
+    )
+
+
+def test_pages_from_elsewhere_link_to_pages_of_the_site_and_name_files():
+    page = hooks.included("guides/recipes.md", "recipes/README.md")
+    assert "](../evidence.md)" in page
+    assert "](../tempo_trl" not in page
+    assert "](learning_method.md)" in hooks.included("evidence/benchmarks.md", "benchmarks/README.md")

@@ -1,0 +1,39 @@
+"""The table of metrics has every metric that our trainers log, and no other."""
+
+import re
+
+import pytest
+
+from tempo_trl.runs.metrics import METRICS
+
+from .trainers.every_method import trainer_of
+from .trainers.recording import share_of_threes
+
+OURS = ("tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
+RUNS = {
+    "tempo": {"tree_forward": "on"},
+    "prefix_baseline": {},
+    "grpo_lambda": {},
+    "treerpo": {},
+    "ppo": {"kl_in": "reward", "beta": 0.1},
+}
+
+
+def logged(method: str, model: str, folder) -> set[str]:
+    trainer = trainer_of(method, model, folder, reward=share_of_threes, max_steps=2, **RUNS[method])
+    trainer.train()
+    names = {name for entry in trainer.state.log_history for name in entry if name.split("/")[0] in OURS}
+    return {re.sub(r"_\d+$", "_L", name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def names(tiny_model, tmp_path_factory) -> set[str]:
+    return set().union(*(logged(method, tiny_model, tmp_path_factory.mktemp(method)) for method in RUNS))
+
+
+def test_every_metric_that_is_logged_is_explained(names):
+    assert names - METRICS.keys() == set()
+
+
+def test_every_metric_that_is_explained_is_logged(names):
+    assert METRICS.keys() - names == set()
