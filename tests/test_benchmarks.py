@@ -9,23 +9,62 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import gpu, packing
+from benchmarks import packing
+from benchmarks.gpu import __main__ as sections
+from benchmarks.gpu import paired as gpu
+from tempo_trl.launch.arguments import METHODS
 from tempo_trl.tree_forward.packed_rows import PackedRows
 
 REPOSITORY = Path(__file__).parents[1]
 
 
-def test_the_run_for_a_gpu_prints_its_figures_on_a_cpu_too():
-    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--pairs", "2"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    figures = dict(re.findall(r"│ (\S.*?) +│ (\S.*?) +│", done.stdout))
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> str:
+    """The report of all sections on a CPU."""
+    path = tmp_path_factory.mktemp("gpu") / "report.md"
+    command = [sys.executable, "-m", "benchmarks.gpu", "--device", "cpu", "--tiny", "--output", str(path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return path.read_text()
+
+
+def rows_of(report: str, section: str) -> dict[str, str]:
+    (part,) = (part for part in report.split("## ") if part.startswith(sections.SECTIONS[section]))
+    return dict(re.findall(r"^\| (.+?) \| (.+?) \|$", part, re.MULTILINE))
+
+
+def test_every_section_of_the_report_for_a_gpu_runs_on_a_cpu_too(report):
+    assert report.count("## ") == len(sections.SECTIONS)
+    assert "CPU; torch" in report
+    assert "Times mean nothing in this form." in report
+    assert "ailed" not in report.replace("FAILED", "failed")
+    assert [rows_of(report, "methods")[method] for method in METHODS] == ["ran"] * len(METHODS)
+    shares = [rows_of(report, "credit")[f"2 x 8 x {tokens}: credit / update"] for tokens in (32, 64)]
+    assert all(re.fullmatch(r"\d\.\d{3} s / \d+\.\d s = .*%", share) for share in shares)
+    assert rows_of(report, "vllm")["colocated, sleep mode"].startswith("not run")
+    assert rows_of(report, "fsdp2")["the same run without FSDP2"].startswith("3 steps in")
+    assert rows_of(report, "long_run")["steps"].startswith("6 in")
+    on_tree = [
+        measured for figure, measured in rows_of(report, "tree_forward").items() if "largest difference" in figure
+    ]
+    assert len(on_tree) == 4
+    assert all(float(measured.split()[-2]) < 1e-5 for measured in on_tree)
+
+
+def test_steps_of_both_methods_and_their_credit_are_compared(report):
+    figures = rows_of(report, "paired")
     assert re.fullmatch(r"\d+\.\d{3}", figures["TEMPO's step / GRPO's, median of 2 pairs"])
     assert 0 < float(figures["share of TEMPO's step that is ours"].removesuffix(" %")) < 100
     assert figures["peak memory of a step, TEMPO / GRPO"] == "not measured on a CPU"
     assert figures["credit of the CPU's tensors, largest difference to the CPU's"].startswith("0 ")
     assert float(figures["what trained, largest difference to the CPU's credit"].split()[0]) < 1e-4
-    assert "bf16, 16 completions of 16 tokens" in done.stdout
+
+
+def test_a_section_that_fails_is_in_the_report_and_in_the_exit_status(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sections.SECTIONS, "no_such_module", "A section that fails")
+    arguments = ["no_such_module", "--device", "cpu", "--tiny", "--output", str(tmp_path / "report.md")]
+    assert sections.main(arguments) == 1
+    assert "| failed with status 1 |" in (tmp_path / "report.md").read_text()
 
 
 @pytest.mark.parametrize(("granted", "used"), [("3,4", "3"), ("", ""), (None, "0")])
@@ -37,10 +76,9 @@ def test_the_run_for_a_gpu_takes_one_of_the_devices_that_it_was_granted(granted,
     assert printed.rpartition("used:")[2].strip() == used
 
 
-def test_without_a_gpu_it_says_what_runs(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["gpu"])
+def test_without_a_gpu_it_says_what_runs(capsys):
     with pytest.raises(SystemExit, match="2"):
-        gpu.main()
+        sections.main([])
     assert "--device cpu --tiny" in capsys.readouterr().err
 
 

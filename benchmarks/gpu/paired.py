@@ -1,17 +1,9 @@
-"""What TEMPO adds to GRPO on a GPU, paired in one run: `python -m benchmarks.gpu`. Not run here: no GPU was at hand.
+"""TEMPO's step beside GRPO's: they take turns on the same weights, and the credit that trained is computed again.
 
-Steps of TEMPO and of GRPO take turns on the same weights: bf16, transformers' generation, completions of one length,
-an untrained Qwen3 of the size of Qwen3-0.6B (no download). Credit is compared too: of the device's tensors with that
-of the CPU's, and what trained with both. `--device cpu --tiny` is the same run in seconds, which says nothing of time.
+bf16, transformers' generation, completions of one length, an untrained Qwen3 of the size of Qwen3-0.6B. Credit of the
+device's tensors is compared with that of the CPU's, and what trained with both.
 """
 
-import os
-
-# One device, the first of those that a scheduler has granted: Trainer would split the batch over all it sees.
-os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-import argparse
 import tempfile
 import time
 from statistics import median
@@ -19,11 +11,10 @@ from typing import NamedTuple
 
 import torch
 from datasets import Dataset
-from rich.console import Console
-from rich.table import Table
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
+from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, main, wait_for
 from benchmarks.training_step import TimedTrainer
 from tempo_trl import TEMPOConfig
 from tempo_trl.credit import tempo_advantages
@@ -42,33 +33,7 @@ class Size(NamedTuple):
     model: dict
 
 
-SMALL = Size(
-    64,
-    512,
-    {
-        "vocab_size": 151_936,
-        "hidden_size": 1024,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 16,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "tie_word_embeddings": True,
-    },
-)
-TINY = Size(
-    16,
-    16,
-    {
-        "vocab_size": len(character_tokenizer()),
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 16,
-    },
-)
+SMALL, TINY = Size(64, 512, QWEN3_0_6B), Size(16, 16, QWEN3_TINY)
 
 
 class Batch(NamedTuple):
@@ -125,11 +90,6 @@ class Meter(TrainerCallback):
         self.peak.append(torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0)
 
 
-def wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def odd_or_even(completions, completion_ids, **columns) -> list[float]:
     return [float(sum(ids) % 2) for ids in completion_ids]
 
@@ -137,7 +97,7 @@ def odd_or_even(completions, completion_ids, **columns) -> list[float]:
 def train(device: torch.device, size: Size, pairs: int) -> tuple[PairedTrainer, Meter]:
     """A run of `pairs` measured pairs of steps."""
     torch.manual_seed(0)
-    model, meter = Qwen3ForCausalLM(Qwen3Config(max_position_embeddings=1024, **size.model)), Meter(device)
+    model, meter = Qwen3ForCausalLM(Qwen3Config(**size.model)), Meter(device)
     prompts = Dataset.from_dict({"prompt": [f"{a}+{b}?" for a in range(10) for b in range(10)]})
     with tempfile.TemporaryDirectory() as folder:
         args = TEMPOConfig(
@@ -178,7 +138,7 @@ def differences(batches: list[Batch]) -> tuple[float, float]:
     return apart, trained
 
 
-def rows(trainer: PairedTrainer, meter: Meter) -> list[tuple[str, str]]:
+def figures(trainer: PairedTrainer, meter: Meter) -> list[Row]:
     tempo, grpo = meter.seconds[WARM_UP::2], meter.seconds[WARM_UP + 1 :: 2]
     apart, trained = differences(trainer.batches)
     ours = trainer.ours_after[-1] - trainer.ours_after[0]
@@ -196,25 +156,9 @@ def rows(trainer: PairedTrainer, meter: Meter) -> list[tuple[str, str]]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--tiny", action="store_true", help="a tiny model: only shows that it runs")
-    parser.add_argument("--pairs", type=int, default=8, help="measured pairs of steps (%(default)s)")
-    asked = parser.parse_args()
-    if asked.device == "cuda" and not torch.cuda.is_available():
-        parser.error("torch sees no GPU. `--device cpu --tiny` runs the same on a CPU.")
-    device, size = torch.device(asked.device), TINY if asked.tiny else SMALL
-    trainer, meter = train(device, size, asked.pairs)
-    where = torch.cuda.get_device_name(device) if asked.device == "cuda" else "CPU"
-    parameters = sum(p.numel() for p in trainer.model.parameters()) / 1e6
-    step = f"{parameters:.2f}M parameters, bf16, {size.completions} completions of {size.tokens} tokens"
-    table = Table("figure", "measured", title=f"TEMPO and GRPO by turns: {step}")
-    table.caption = f"{where}, torch {torch.__version__}"
-    for row in rows(trainer, meter):
-        table.add_row(*row)
-    Console(width=120).print(table)
+def rows(device: torch.device, tiny: bool) -> list[Row]:
+    return figures(*train(device, TINY if tiny else SMALL, pairs=2 if tiny else 8))
 
 
 if __name__ == "__main__":
-    main()
+    main(rows)

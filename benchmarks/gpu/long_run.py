@@ -1,0 +1,67 @@
+"""Twenty minutes of TEMPO on the shape of Qwen3-1.7B from random weights: does it last, and is the estimate right?"""
+
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+from transformers import TrainerCallback
+
+from benchmarks.gpu.section import QWEN3_1_7B, QWEN3_TINY, Row, demo_run, gigabytes, main, save_policy, wait_for
+from tempo_trl.launch.arguments import RunArguments, parse
+from tempo_trl.launch.check import memory_rows
+from tempo_trl.launch.memory import needs
+from tempo_trl.launch.plan import Engine, LaunchPlan
+from tempo_trl.launch.train import build_trainer
+
+MINUTES = 20
+
+
+class Clock(TrainerCallback):
+    """Stops a run when its time is over, and keeps the seconds of its steps."""
+
+    def __init__(self, device: torch.device, limit: float):
+        self.device, self.limit, self.ends = device, limit, []
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.ends.append(time.perf_counter())
+
+    def on_step_end(self, args, state, control, **kwargs):
+        wait_for(self.device)
+        self.ends.append(time.perf_counter())
+        control.should_training_stop |= self.ends[-1] - self.ends[0] >= self.limit
+
+    @property
+    def seconds(self) -> list[float]:
+        return [after - before for before, after in zip(self.ends, self.ends[1:], strict=False)]
+
+
+def estimate_of(arguments: RunArguments) -> float:
+    """Bytes that `--check` would ask of a device."""
+    plan = LaunchPlan(1, 1, Engine("one process", "single"), "bf16")
+    return max(needs(memory_rows(plan, arguments)[1], arguments.training))
+
+
+def rows(device: torch.device, tiny: bool) -> list[Row]:
+    on_cpu, clock = device.type == "cpu", Clock(device, 60 * MINUTES)
+    with tempfile.TemporaryDirectory() as folder:
+        model = save_policy(QWEN3_TINY if tiny else QWEN3_1_7B, Path(folder) / "model")
+        options = ["--use_cpu", str(on_cpu), "--gradient_checkpointing", "true"]
+        flags = demo_run(model, Path(folder) / "run", tiny, *options)
+        flags[flags.index("--max_steps") + 1] = "6" if tiny else "100000"
+        arguments = parse(flags)
+        estimate = estimate_of(arguments)
+        build_trainer(arguments, [clock]).train()
+    third = max(len(clock.seconds) // 3, 1)
+    slower = median(clock.seconds[-third:]) / median(clock.seconds[:third])
+    peak = "not measured on a CPU" if on_cpu else gigabytes(torch.cuda.max_memory_allocated(device))
+    return [
+        ("steps", f"{len(clock.seconds)} in {(clock.ends[-1] - clock.ends[0]) / 60:.1f} minutes"),
+        ("a step in the last third over one in the first", f"{slower:.2f}"),
+        ("peak memory / estimate of --check", f"{peak} / {gigabytes(estimate)}"),
+    ]
+
+
+if __name__ == "__main__":
+    main(rows)

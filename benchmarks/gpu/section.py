@@ -1,0 +1,64 @@
+"""What the sections share: models of known shape from random weights, and how rows leave their process."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tempo_trl.demo.policy import character_tokenizer
+
+Row = tuple[str, str]  # what was measured, and what came out
+RESULT = "rows: "  # before the JSON that a section prints last
+
+_QWEN3 = {"vocab_size": 151_936, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8}
+_QWEN3 |= {"head_dim": 128, "tie_word_embeddings": True, "max_position_embeddings": 40_960}
+QWEN3_0_6B = _QWEN3 | {"hidden_size": 1024, "intermediate_size": 3072}
+QWEN3_1_7B = _QWEN3 | {"hidden_size": 2048, "intermediate_size": 6144}
+QWEN3_TINY = {
+    "vocab_size": len(character_tokenizer()),
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "max_position_embeddings": 1024,
+}
+
+
+def save_policy(shape: dict, folder: Path) -> str:
+    """Write an untrained Qwen3 of `shape` with the demonstration's tokenizer, as `from_pretrained` takes it."""
+    torch.manual_seed(0)
+    tokenizer = character_tokenizer()
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    Qwen3ForCausalLM(Qwen3Config(**shape, **ends)).to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def demo_run(model: str, folder: Path, tiny: bool, *flags: str) -> list[str]:
+    """Flags of `tempo-trl train` for a short run of TEMPO on the demonstration's task."""
+    rows, length = (8, 8) if tiny else (64, 256)
+    run = f"--method tempo --task demo --reward_funcs tempo_trl.demo.task.correct_answer --output_dir {folder}"
+    sizes = f"--num_generations 8 --per_device_train_batch_size {rows} --max_completion_length {length} --max_steps 3"
+    quiet = "--report_to none --save_strategy no --logging_steps 1 --disable_tqdm true --eval_strategy no"
+    return [*f"{run} {sizes} {quiet} --model_name_or_path {model} --bf16 true".split(), *flags]
+
+
+def wait_for(device: torch.device) -> None:
+    """Return once the device has done what was asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def gigabytes(size: float) -> str:
+    return f"{size / 2**30:.2f} GiB"
+
+
+def main(rows: Callable[[torch.device, bool], list[Row]]) -> None:
+    """Run a section: `-m benchmarks.gpu.SECTION DEVICE tiny|full`."""
+    device, size = sys.argv[1:]
+    print(RESULT + json.dumps(rows(torch.device(device), size == "tiny")))
