@@ -58,9 +58,9 @@ $(DOCS_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@
 
-# The docs site, strictly and offline: site/index.html.
+# The docs site, strictly and offline: site/index.html. No --quiet, which hides warnings from --strict as well.
 docs: $(DOCS_INSTALLED)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The pictures of the report in docs/images, in the Chromium that the machine has.
 screenshots: $(INSTALLED)

@@ -235,10 +235,15 @@ def methods_table() -> str:
     from tempo_trl.methods import METHODS
 
     rows = [
-        f"| [`{name}`]({name}.md) | {method.label} | `{method.trainer}` | {paper_of(method.paper)} |"
+        f"| [`{name}`]({name}.md) | {method.label} | `{class_of(method.trainer)}` | {paper_of(method.paper)} |"
         for name, method in METHODS.items()
     ]
     return "\n".join(["| `method:` | name | trainer | paper |", "|---|---|---|---|", *rows])
+
+
+def class_of(path: str) -> str:
+    """`TEMPOTrainer` of ours, `trl.GRPOTrainer` of TRL's."""
+    return path.rpartition(".")[2] if path.startswith("tempo_trl") else path
 
 
 def paper_of(address: str) -> str:

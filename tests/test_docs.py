@@ -227,6 +227,15 @@ def test_links_and_files_that_are_named_exist(page):
     assert [path for path in named if not (REPOSITORY / path).exists()] == []
 
 
+# The site
+
+
+def test_the_site_is_built_strictly_and_its_warnings_are_not_hidden():
+    build = re.search(r"^docs:.*\n((?:\t.*\n)+)", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)[1]
+    assert "mkdocs build --strict" in build
+    assert not {"-q", "--quiet"} & set(build.split())  # --strict counts the warnings that are logged
+
+
 # What is generated
 
 
