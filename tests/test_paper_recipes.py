@@ -243,7 +243,7 @@ def test_a_header_names_what_the_recipe_is_after(name):
     after = {"lora": f"Reproduces no table: the paper trains whole models. Compare with {of_the_cell}"}
     after |= {group: f"Reproduces Figure 5, group size {size}, {method.upper()}." for group, size in GROUPS.items()}
     independent = "samples independently, and 6" if method == "tempo" else "samples 6"
-    after["trees"] = f"Reproduces no table: the paper {independent} completions a prompt. Compare with {of_the_cell}"
+    after["trees"] = f"Reproduces no table: the paper {independent} completions per prompt. Compare with {of_the_cell}"
     if method in ABSENT:
         after = {variant: f"Reproduces no table: {ABSENT[method]}. Compare with {of_the_cell}"}
     assert after.get(variant, f"Reproduces {of_the_cell}") in header_of(name)

@@ -1,4 +1,4 @@
-r"""What a text answers: the content of its last `\boxed{...}`.
+r"""The answer in a text: the content of its last `\boxed{...}`.
 
 MATH (https://huggingface.co/papers/2103.03874) marks the answer of each solution with a box, and a prompt built by
 `tempo_trl.data.math_dataset` asks the model for the same.
@@ -42,7 +42,7 @@ def last_box(text: str) -> str | None:
 
 
 def completion_text(completion: list[dict] | str) -> str:
-    """Text of a completion; empty where an assistant said nothing, as with a tool call alone."""
+    """Text of a completion; empty if the assistant wrote none, as in a mere tool call."""
     if isinstance(completion, str):
         return completion
     said = [message.get("content") for message in completion if message.get("role", "assistant") == "assistant"]

@@ -81,7 +81,9 @@ def test_the_negative_td_credit_of_the_hand_worked_group_falls_on_its_slips():
     assert td_all == pytest.approx(td_slip)
     assert outcome_slip == pytest.approx(2 * 1 / 2)
     assert outcome_all == pytest.approx(2 * 14 * 1 / 2)  # 13 characters and EOS
-    assert "100% fell on the first slip" in slip_sentence(np.array([[td_slip, td_all], [outcome_slip, outcome_all]]))
+    assert "100% of TEMPO's negative TD credit is on the first slip" in slip_sentence(
+        np.array([[td_slip, td_all], [outcome_slip, outcome_all]])
+    )
     assert "7% does" in slip_sentence(np.array([[td_slip, td_all], [outcome_slip, outcome_all]]))
 
 

@@ -85,9 +85,9 @@ def test_every_result_is_in_the_card_with_its_interval(tmp_path):
     ("results", "message"),
     [
         ({"task": "math", "value": 0.5}, "a result without metric, n"),
-        ([RESULT | {"value": "87%"}], "expected numbers in value, got '87%'"),
-        ([RESULT | {"interval": [0.8]}], "expected numbers in interval, got [0.8]"),
-        (["math"], "expected results, each a mapping, got a str"),
+        ([RESULT | {"value": "87%"}], "got '87%' in value, expected numbers"),
+        ([RESULT | {"interval": [0.8]}], "got [0.8] in interval, expected numbers"),
+        (["math"], "got a str as a result, expected a mapping"),
     ],
 )
 def test_results_that_cannot_be_read_are_refused(results, message, tmp_path):

@@ -16,22 +16,26 @@ from .models import TreeGRPOConfig, TreeGRPOTrainer, model_of, trainer_of
 from .running import ACCUMULATED, run
 
 OBSTACLES = {
-    "chunked layers": (lambda: model_of("qwen3", layer_types=["chunked_attention"] * 2), {}, "layers of another kind"),
-    "recurrent layers": (lambda: model_of("qwen3_next"), {}, "layers of another kind: linear_attention"),
-    "sinks, in eager attention": (lambda: eager("qwen3"), {}, "attends with 'eager'"),
-    "soft-capping": (lambda: model_of("qwen3", attn_logit_softcapping=30.0), {}, "caps its attention scores"),
+    "chunked layers": (
+        lambda: model_of("qwen3", layer_types=["chunked_attention"] * 2),
+        {},
+        "without plain attention",
+    ),
+    "recurrent layers": (lambda: model_of("qwen3_next"), {}, "layers without plain attention: linear_attention"),
+    "sinks, in eager attention": (lambda: eager("qwen3"), {}, "attention implementation is 'eager'"),
+    "soft-capping": (lambda: model_of("qwen3", attn_logit_softcapping=30.0), {}, "soft-caps its attention scores"),
     "dropout": (lambda: model_of("qwen3", attention_dropout=0.1), {}, "share its noise"),
     "positions that are learned": (
         lambda: model_of("gpt2", n_embd=32, n_layer=2),
         {},
-        "no rotary positions",
+        "does not use rotary position",
     ),
     "positions that depend on the batch": (
         lambda: model_of("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
         {},
-        "change with the length of the batch: dynamic",
+        "depend on the length of the batch: dynamic",
     ),
-    "auxiliary loss": (lambda: model_of("qwen3_moe"), {"router_aux_loss_coef": 0.1}, "auxiliary loss of the router"),
+    "auxiliary loss": (lambda: model_of("qwen3_moe"), {"router_aux_loss_coef": 0.1}, "router's auxiliary loss"),
     "dropout of adapters": (
         lambda: model_of("qwen3"),
         {"peft_config": LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)},
@@ -40,7 +44,7 @@ OBSTACLES = {
     "virtual tokens": (
         lambda: model_of("qwen3"),
         {"peft_config": PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")},
-        "puts tokens of its own",
+        "puts virtual tokens",
     ),
 }
 
@@ -71,7 +75,7 @@ def test_what_accelerate_compiles_is_left_too(tmp_path, monkeypatch):
 
 def test_a_critic_on_the_policys_hidden_states_is_refused(tiny_model, tmp_path):
     args = config(tmp_path, PPOConfig, shared_trunk=True, tree_forward="on")
-    with pytest.raises(ValueError, match="the critic reads the policy's hidden states"):
+    with pytest.raises(ValueError, match="the critic needs the policy's hidden states"):
         PPOTrainer(tiny_model, reward_of("plain"), args, questions())
 
 
