@@ -50,9 +50,14 @@ test-vllm: $(VLLM_VENV)/.installed
 test-browser: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/report/test_browser.py
 
+# Code by ruff; spelling by codespell; phrases that newcomers must read twice by a list of ours.
+PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile docs recipes tempo_trl benchmarks examples
+
 style: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell $(PROSE)
+	$(BIN)/python -m pytest -n 0 tests/test_words.py
 
 $(DOCS_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"

@@ -150,7 +150,7 @@ def test_a_missing_column_is_named(name, column, tmp_path):
     ("arguments", "message"),
     [
         (("maths",), "benchmark 'maths' is unknown, expected one of: math, gsm_hard"),
-        (("medmcqa", "test"), "medmcqa has no split 'test' with answers, expected train or validation"),
+        (("medmcqa", "test"), "medmcqa has no split 'test' with answers. Use train or validation"),
         (("math", "train[:10]+tests"), "math has no split 'tests'"),
         (("gsm_hard", None, "rows.csv"), r"'\.csv', expected one of \.jsonl"),
     ],

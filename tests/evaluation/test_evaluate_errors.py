@@ -30,9 +30,9 @@ def rows(tmp_path) -> str:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"tasks": "math,aime"}, "tasks: 'aime' is unknown, expected one of: math, gsm_hard"),
-        ({"backend": "sglang"}, "backend: 'sglang' is unknown, expected one of: hf, vllm"),
-        ({"prompt_style": "box"}, "prompt_style: 'box' is unknown"),
+        ({"tasks": "math,aime"}, "tasks: got 'aime', expected one of: math, gsm_hard"),
+        ({"backend": "sglang"}, "backend: got 'sglang', expected one of: hf, vllm"),
+        ({"prompt_style": "box"}, "prompt_style: got 'box', expected"),
         ({"n": -1}, "n is -1, expected at least 0"),
         ({"limit": 0}, "limit is 0, expected at least 1"),
         ({"n": 4, "temperature": 0.0}, "expected more than 0. Raise it: greedy answers are included"),
@@ -90,7 +90,9 @@ def test_several_processes_are_refused(monkeypatch, capsys):
 def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, capsys):
     (Path(rows) / "amc23.jsonl").unlink()
     assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
-    assert "expected one of amc23.jsonl, amc23.json, amc23.parquet, got none of them" in capsys.readouterr().err
+    assert (
+        "has none of them, expected exactly one of amc23.jsonl, amc23.json, amc23.parquet" in capsys.readouterr().err
+    )
     shutil.copy(Path(rows) / "math.jsonl", Path(rows) / "math.json")
     assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
     assert "got math.jsonl and math.json" in capsys.readouterr().err

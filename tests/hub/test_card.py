@@ -51,13 +51,13 @@ def test_the_card_says_what_was_trained_on_what(tmp_path):
         "tran2025exploiting",
     ):
         assert said in text
-    assert "Not for clinical decisions" in text
+    assert "Do not use it for clinical decisions" in text
     assert "earlier part" not in text
 
 
 def test_without_evaluation_the_card_says_that_nothing_was_evaluated(tmp_path):
     text = card(run(tmp_path))
-    assert "Nothing was evaluated." in text
+    assert "The model was not evaluated." in text
     assert "model-index" not in text
 
 

@@ -227,5 +227,5 @@ def test_the_example_trains_and_publishes(hub, tmp_path):
     record = json.loads(repo.files["tempo/run.json"])
     assert (record["method"], record["rewards"], record["dataset"]["rows"]) == ("TEMPO", ["correct_answer"], 1000)
     card = repo.files["README.md"].decode()
-    assert "Nothing was evaluated." in card
+    assert "The model was not evaluated." in card
     assert "examples/publish.py me/example" in card

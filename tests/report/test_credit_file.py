@@ -124,7 +124,7 @@ def test_lone_and_empty_completions_are_reported(tmp_path, capsys):
     rows = [{"prompt": "a", "completion": [], "reward": 1}, {"prompt": "b", "completion": [], "reward": 0}]
     rows += [{"prompt": "b", "completion": [], "reward": 1}, {"prompt": "c", "completion": [1], "reward": None}]
     assert main(["credit", str(write(tmp_path, rows))]) == 0
-    assert "Nothing moved" in " ".join(capsys.readouterr().out.split())
+    assert "No credit moved" in " ".join(capsys.readouterr().out.split())
 
 
 def test_settings_that_are_none_are_refused(tmp_path, capsys):

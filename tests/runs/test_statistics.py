@@ -107,7 +107,7 @@ def test_the_majority_is_the_mean_over_the_answers_that_no_other_outvotes(pair):
 
 def test_answers_and_grades_are_of_the_same_questions():
     for answers in ([["1"]], [["1", "2"], ["1"]]):
-        with pytest.raises(ValueError, match="expected 2 questions of 2 answers"):
+        with pytest.raises(ValueError, match="expected 2 questions with 2 answers"):
             maj_at_n(answers, np.ones((2, 2)))
 
 
@@ -194,7 +194,7 @@ def test_an_interval_of_what_is_no_share_a_question_is_refused(values):
 
 
 def test_levels_and_pairs_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match=r"between 0 and 1, such as 0\.95, got 95"):
+    with pytest.raises(ValueError, match=r"got a confidence of 95, expected a number between 0 and 1"):
         bootstrap_interval(np.ones(3), confidence=95)
     with pytest.raises(ValueError, match="got 3 and 2 questions, expected the same questions"):
         paired_difference(np.ones(3), np.ones(2))

@@ -62,7 +62,7 @@ def test_what_the_tree_does_not_compute_is_left_with_one_warning_or_refused(name
         trainer = trainer_of(build(), tmp_path, tree_forward="auto", **options)
     assert sum("tree_forward" in str(warning.message) for warning in told) == 1
     assert trainer.tree_pass.state is State.OFF
-    with pytest.raises(ValueError, match=f"tree_forward='on' cannot be: .*{reason}"):
+    with pytest.raises(ValueError, match=f"tree_forward='on' is not supported here: .*{reason}"):
         trainer_of(build(), tmp_path, tree_forward="on", **options)
 
 
@@ -84,10 +84,12 @@ def test_a_model_that_is_wrong_on_the_tree_is_found_on_the_first_batch(mode, tin
     monkeypatch.setattr("tempo_trl.tree_forward.tree_attention._mask", lambda *sizes: None)
     options = ACCUMULATED | {"tree_forward": mode}
     if mode == "on":
-        with pytest.raises(ValueError, match=r"'on' cannot be: the first batch is .* nats from TRL's numbers"):
+        with pytest.raises(
+            ValueError, match=r"'on' is not supported here: the first batch differs from TRL's by .* nats"
+        ):
             run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path, **options)
         return
-    with pytest.warns(UserWarning, match="'auto' is off for this run: the first batch is") as told:
+    with pytest.warns(UserWarning, match="'auto' is off for this run: the first batch differs") as told:
         ours = run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path / "tree", **options)
     assert sum("tree_forward" in str(warning.message) for warning in told) == 1
     stock = run(GRPOTrainer, GRPOConfig, tiny_model, tmp_path / "stock", **ACCUMULATED)
@@ -109,12 +111,12 @@ def test_a_window_that_does_not_reach_the_attention_is_found_though_the_first_ba
     plain = modeling_mistral.ALL_ATTENTION_FUNCTIONS["sdpa"]
     monkeypatch.setattr(modeling_mistral, "ALL_ATTENTION_FUNCTIONS", Silent())
     ids = torch.randint(3, 200, (1, 12)).repeat(4, 1)
-    with pytest.warns(UserWarning, match="its window of 4096 tokens did not reach the attention"):
+    with pytest.warns(UserWarning, match="window of 4096 tokens was not passed to the attention"):
         trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
 
 
 # 8 rows of 7 tokens: 56; on the tree 8 paths that share the prompt alone, each repeating it: 56.
-TOO_LITTLE = "the 56 tokens of the first batch leave 56 on the tree, a ratio of 1.00"
+TOO_LITTLE = "the tree of the first batch has 56 of 56 tokens, a ratio of 1.00"
 
 
 def apart(prompts, trainer):
@@ -127,7 +129,7 @@ def apart(prompts, trainer):
 def test_a_batch_that_shares_too_little_is_left_or_refused(mode, tiny_model, tmp_path):
     expected = {
         "auto": pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: {TOO_LITTLE}"),
-        "on": pytest.raises(ValueError, match=f"tree_forward='on' cannot be: {TOO_LITTLE}"),
+        "on": pytest.raises(ValueError, match=f"tree_forward='on' is not supported here: {TOO_LITTLE}"),
     }
     keywords = {"rollout_func": apart}
     with expected[mode]:
