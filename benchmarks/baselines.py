@@ -1,8 +1,8 @@
 """Benefit and cost of a prefix baseline: `python -m benchmarks.baselines`, with `--quick` in seconds.
 
-The benefit is measured with `benchmarks/estimators`, on ten tokens of a vocabulary of two: the cosine between a batch's
-estimate and the true policy gradient, pooled by depth. A batch is 16 groups of G completions. The cost is the time for
-all baselines of a batch relative to that for its prefix values.
+The benefit is measured with `benchmarks/estimators`, on ten tokens of a vocabulary of two: the cosine between a
+batch's estimate and the true policy gradient, pooled by depth. A batch is 16 groups of G completions. The cost is the
+time for all baselines of a batch relative to that for its prefix values.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Every credit of the package on a sample, called as the trainers call it, in the units of the reward.
 
-Nothing is divided by a standard deviation (`scale_rewards="none"`, TreeRPO's `scale="none"`, PPO without whitening), so
-that credits are compared and not scales. Otherwise the trainers' defaults are used: leaves of grown trees have weights
-`by_branch`, forced first tokens are kept although they are not samples of the policy, TreeRPO counts a shared token
-once, and the adaptive baseline learns from earlier batches.
+Nothing is divided by a standard deviation (`scale_rewards="none"`, TreeRPO's `scale="none"`, PPO without whitening),
+so that credits are compared and not scales. Otherwise the trainers' defaults are used: leaves of grown trees have
+weights `by_branch`, forced first tokens are kept although they are not samples of the policy, TreeRPO counts a shared
+token once, and the adaptive baseline learns from earlier batches.
 """
 
 from collections.abc import Callable, Iterator

@@ -2,8 +2,8 @@ r"""The error of an estimator, from many batches with equal numbers of generated
 
 A batch's estimate e of the gradient g of the success rate is that of TRL's "dapo" loss, a mean over the tokens in the
 loss, times the length of a completion. If all tokens are in the loss, this is the mean over completions. Both are
-pooled by depth and token. Methods differ in the length of their gradient, which a learning rate can compensate, so e is
-compared with the true gradient times the best factor, scale * g.
+pooled by depth and token. Methods differ in the length of their gradient, which a learning rate can compensate, so e
+is compared with the true gradient times the best factor, scale * g.
 """
 
 from collections.abc import Callable

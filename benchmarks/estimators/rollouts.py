@@ -1,7 +1,7 @@
 """Ways to sample with a budget of tokens: independent completions, grown trees, and re-rollouts of every state.
 
-A batch never generates more tokens than its budget. A token that several completions of a grown tree share counts once,
-and tokens of re-rollouts count, too.
+A batch never generates more tokens than its budget. A token that several completions of a grown tree share counts
+once, and tokens of re-rollouts count, too.
 """
 
 import math

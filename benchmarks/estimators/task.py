@@ -158,7 +158,7 @@ class Task:
 
         if not missing(0.0) < 0 < missing(1.0):
             raise ValueError(
-                f"got `success` = {self.success}, expected at least {missing(0.0) + self.success:.3f}, the success rate "
+                f"got `success` = {self.success}, expected at least {missing(0.0) + self.success:.3f}, the rate "
                 "if every decisive token is wrong. Raise `importance`, or change `success`."
             )
         return brentq(missing, 0.0, 1.0, xtol=1e-15)

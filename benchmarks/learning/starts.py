@@ -69,9 +69,9 @@ class Start:
         numbers = json.loads((self.folder / "start.json").read_text())
         if numbers["measured"] < LEAST * numbers["expected"]:
             raise Untaught(
-                f"The starting policy in {self.folder} solves {numbers['measured']:.0%} of held-out problems, expected "
-                f"{numbers['expected']:.0%}: its training failed. Remove the folder, and raise START_STEPS in "
-                "benchmarks/learning/experiment.py."
+                f"The starting policy in {self.folder} solves {numbers['measured']:.0%} of held-out problems, "
+                f"expected {numbers['expected']:.0%}: its training failed. Remove the folder, and raise START_STEPS "
+                "in benchmarks/learning/experiment.py."
             )
 
     def make(self) -> None:

@@ -1,4 +1,4 @@
-r"""Answers that are plain numbers, such as `-9{,}867{,}630`, `7\frac13\text{ m}` and `5 million`: what they mean."""
+r"""Read answers that are plain numbers, such as `-9{,}867{,}630`, `7\frac13\text{ m}` and `5 million`."""
 
 import re
 from fractions import Fraction

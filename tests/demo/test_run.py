@@ -119,7 +119,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(demo, "_train", interrupted)
     assert demo.main(str(tmp_path), True, 1) == 130
-    assert "the same command goes on from there" in " ".join(capsys.readouterr().out.split())
+    assert "Repeat the command to resume them" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_run_that_fails_shows_the_end_of_its_log(tmp_path, monkeypatch, capsys):
