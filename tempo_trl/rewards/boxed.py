@@ -17,7 +17,7 @@ _TOKEN = re.compile(
 
 
 def boxes(text: str) -> list[tuple[int, int]]:
-    r"""Spans of what stands in the balanced `\boxed{...}`, `\fbox{...}` and `\boxed 5` of `text`, as they open.
+    r"""Spans of the contents of balanced `\boxed{...}`, `\fbox{...}` and `\boxed 5` of `text`, as they open.
 
     One pass over the text, so that a hundred thousand braces cost milliseconds.
     """
@@ -52,7 +52,7 @@ def completion_text(completion: list[dict] | str) -> str:
 def after_thinking(completion: str) -> str:
     """The part of a completion that is said to the user: what follows the last `</think>`, all of it without one.
 
-    Empty where a `<think>` stays open: what was written in it, or before it, is not yet an answer.
+    Empty if a `<think>` is not closed, because text inside or before it is not an answer.
     """
     said = completion.rpartition("</think>")[2]
     return "" if "<think>" in said else said

@@ -67,14 +67,14 @@ class Grader:
             process.wait()
 
     def disown(self) -> None:
-        """In a forked process: leave the child, its pipes and a lock that another thread may hold to the parent."""
+        """In a forked process: leave the child, its pipes and the lock to the parent, whose threads may hold it."""
         if self._process is not None:
             self._process.stdin.close()
             self._process.stdout.close()
         self.__init__()
 
     def _wait_ready(self) -> bool:
-        """Whether a child waits for a question. One that does not get ready is killed."""
+        """Whether a child is ready. A child that does not become ready is killed."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         if self._process is not None and not self._ready:
@@ -84,7 +84,7 @@ class Grader:
         return self._ready
 
     def _start(self) -> None:
-        """Start a child; none is left where the machine refuses."""
+        """Start a child. If the machine does not allow it, there is none."""
         self.close()
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
@@ -98,7 +98,7 @@ class Grader:
             )
 
     def _ask(self, gold: str, answer: str) -> Verdict:
-        """The child's verdict; a child that gives none is killed, and so is one we are interrupted over."""
+        """The child's verdict. A child without a verdict is killed, also after an interrupt."""
         reply = None
         try:
             # JSON escapes all but ASCII, lone surrogates and control characters too: any str passes the pipe.
@@ -112,7 +112,7 @@ class Grader:
         return Verdict(None, LOST_CPU_SECONDS) if reply is None else Verdict(*json.loads(reply))
 
     def _read_line(self, seconds: float) -> bytes | None:
-        """The child's next line; None if it dies or writes none in time."""
+        """The child's next line; None if it dies or does not write one in time."""
         line, deadline = b"", time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)

@@ -77,13 +77,13 @@ def math_reward(
 
 
 class _Budget:
-    """CPU seconds that the comparisons of a call may still take."""
+    """Remaining CPU seconds for the comparisons of a call."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
 
     def compare(self, gold: str, answer: str) -> bool | None:
-        """math-verify's verdict; None where it comes to none, or where nothing is left."""
+        """math-verify's verdict; None if it is undecided, or if no time is left."""
         if self.seconds <= 0:
             return None
         verdict = shared_grader.compare(gold, answer)
@@ -104,7 +104,7 @@ def _gold(solution: str | float | None) -> _Gold:
 
 
 def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
-    """Reward of one answer, the child asked only where the texts, or the numbers, leave a doubt."""
+    """Reward of one answer. The child process is only used if texts and numbers do not decide."""
     if not gold.text:
         return None
     if answer == gold.text:
@@ -126,7 +126,7 @@ def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
 
 
 def _same_number(gold: tuple[Fraction, ...], answer: tuple[Fraction, ...]) -> bool:
-    """Whether two plain numbers are equal; of a percentage against a number, the share or what is before the sign."""
+    """Whether two plain numbers are equal. A percentage may equal a number as a share, or without its sign."""
     if len(gold) == len(answer):
         return gold[:1] == answer[:1] != ()
     return not {*gold}.isdisjoint(answer)

@@ -141,7 +141,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
 def _only_rollout(grows_trees: TreeRollout, given: object) -> TreeRollout:
     if given is not None:
         raise ValueError(
-            "`rollout_func` must be None, got a function: this method grows its completions as trees, with a rollout "
-            "of its own. Remove it, or use a method that samples independently (TEMPOTrainer with rollout='iid')."
+            "`rollout_func` must be None, got a function: this method grows its completions as trees, with its "
+            "own rollout. Remove it, or use a method that samples independently (TEMPOTrainer with rollout='iid')."
         )
     return grows_trees
