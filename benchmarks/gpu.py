@@ -1,13 +1,15 @@
-"""What TEMPO adds to GRPO on a GPU, paired in one run: `python -m benchmarks.gpu`. Not run here: no GPU was at hand.
+"""Time that TEMPO adds to GRPO on a GPU, paired in one run: `python -m benchmarks.gpu`. Not run here: no GPU was at
+hand.
 
-Steps of TEMPO and of GRPO take turns on the same weights: bf16, transformers' generation, completions of one length,
-an untrained Qwen3 of the size of Qwen3-0.6B (no download). Credit is compared too: of the device's tensors with that
-of the CPU's, and what trained with both. `--device cpu --tiny` is the same run in seconds, which says nothing of time.
+Steps of TEMPO and of GRPO alternate on the same weights: bf16, transformers' generation, completions of one length, an
+untrained Qwen3 of the size of Qwen3-0.6B (no download). Credit of the device's tensors is compared with that of the
+CPU's, and the advantages used for training with both. `--device cpu --tiny` is the same run in seconds, without
+meaningful times.
 """
 
 import os
 
-# One device, the first of those that a scheduler has granted: Trainer would split the batch over all it sees.
+# One device, the first that a scheduler has granted, because Trainer would split the batch over all visible ones.
 os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -189,21 +191,21 @@ def rows(trainer: PairedTrainer, meter: Meter) -> list[tuple[str, str]]:
     return [
         (f"TEMPO's step / GRPO's, median of {len(ratios)} pairs", f"{median(ratios):.3f}"),
         ("... least and most", f"{min(ratios):.3f} to {max(ratios):.3f}"),
-        ("share of TEMPO's step that is ours", f"{100 * ours / sum(tempo):.2f} %"),
+        ("our share of TEMPO's step", f"{100 * ours / sum(tempo):.2f} %"),
         ("peak memory of a step, TEMPO / GRPO", memory),
-        (f"credit of the {name}'s tensors, largest difference to the CPU's", f"{apart:g} (exactly 0 is asked)"),
-        ("what trained, largest difference to the CPU's credit", f"{trained:.1e} (asked: 1e-5 + 1e-4 of it)"),
+        (f"credit of the {name}'s tensors, largest difference from the CPU's", f"{apart:g} (expected exactly 0)"),
+        ("advantages used, largest difference from the CPU's", f"{trained:.1e} (expected at most 1e-5 + 1e-4 of it)"),
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--tiny", action="store_true", help="a tiny model: only shows that it runs")
-    parser.add_argument("--pairs", type=int, default=8, help="measured pairs of steps (%(default)s)")
+    parser.add_argument("--tiny", action="store_true", help="only check that it runs: a tiny model")
+    parser.add_argument("--pairs", type=int, default=8, help="number of measured pairs of steps (%(default)s)")
     asked = parser.parse_args()
     if asked.device == "cuda" and not torch.cuda.is_available():
-        parser.error("torch sees no GPU. `--device cpu --tiny` runs the same on a CPU.")
+        parser.error("torch sees no GPU. Pass `--device cpu --tiny` to run the same on a CPU.")
     device, size = torch.device(asked.device), TINY if asked.tiny else SMALL
     trainer, meter = train(device, size, asked.pairs)
     where = torch.cuda.get_device_name(device) if asked.device == "cuda" else "CPU"

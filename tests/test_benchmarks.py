@@ -21,10 +21,10 @@ def test_the_run_for_a_gpu_prints_its_figures_on_a_cpu_too():
     assert done.returncode == 0, done.stderr
     figures = dict(re.findall(r"│ (\S.*?) +│ (\S.*?) +│", done.stdout))
     assert re.fullmatch(r"\d+\.\d{3}", figures["TEMPO's step / GRPO's, median of 2 pairs"])
-    assert 0 < float(figures["share of TEMPO's step that is ours"].removesuffix(" %")) < 100
+    assert 0 < float(figures["our share of TEMPO's step"].removesuffix(" %")) < 100
     assert figures["peak memory of a step, TEMPO / GRPO"] == "not measured on a CPU"
-    assert figures["credit of the CPU's tensors, largest difference to the CPU's"].startswith("0 ")
-    assert float(figures["what trained, largest difference to the CPU's credit"].split()[0]) < 1e-4
+    assert figures["credit of the CPU's tensors, largest difference from the CPU's"].startswith("0 ")
+    assert float(figures["advantages used, largest difference from the CPU's"].split()[0]) < 1e-4
     assert "bf16, 16 completions of 16 tokens" in done.stdout
 
 
