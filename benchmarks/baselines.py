@@ -1,8 +1,8 @@
-"""What a prefix baseline buys and costs: `python -m benchmarks.baselines`, with `--quick` in seconds.
+"""Benefit and cost of a prefix baseline: `python -m benchmarks.baselines`, with `--quick` in seconds.
 
-What it buys is measured by the instrument of `benchmarks/estimators`, on ten tokens of a vocabulary of two: the cosine
-of a batch's estimate to the true policy gradient, pooled by depth. A batch is 16 groups of G completions. What it
-costs is the time of all baselines of a batch over that of its prefix values.
+The benefit is measured with `benchmarks/estimators`, on ten tokens of a vocabulary of two: the cosine between a
+batch's estimate and the true policy gradient, pooled by depth. A batch is 16 groups of G completions. The cost is the
+time for all baselines of a batch relative to that for its prefix values.
 """
 
 import os
@@ -40,7 +40,7 @@ CREDITS = {
 
 
 def task(decisive: tuple[int, ...], probability: float) -> Task:
-    """Decisive tokens that are right with this probability each, all of them needed."""
+    """A task in which all decisive tokens must be right, each of which is right with this probability."""
     return Task(decisive, success=probability ** len(decisive))
 
 
@@ -72,7 +72,7 @@ def shown(cosine: np.ndarray) -> list[str]:
 
 
 def speed(groups: int, width: int) -> list[tuple[str, str]]:
-    """Time of all baselines of a batch over that of its prefix values, in one run on the same tensors."""
+    """Time for all baselines of a batch relative to that for its prefix values, in one run on the same tensors."""
     batch = completions(groups, 8, width)
     covariance = PrefixCovariance()
     covariance.update(pair_statistics(prefix_tree(*batch[:2], 8), batch[2]))
@@ -85,7 +85,7 @@ def speed(groups: int, width: int) -> list[tuple[str, str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
-    parser.add_argument("--quick", action="store_true", help="three batches a task and a small tensor: does it run?")
+    parser.add_argument("--quick", action="store_true", help="only check that it runs: small sizes")
     quick = parser.parse_args().quick
 
     table = Table(title="Cosine to the true gradient, mean ± standard error", caption=f"seed {SEED}")

@@ -1,4 +1,4 @@
-"""The numbers beside a figure as compact JSON: rounded, and a line per record."""
+"""Write the numbers of a figure as compact JSON: rounded, with one line per record."""
 
 import json
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""What credit costs: `make bench`, or `python -m benchmarks.credit`.
+"""The cost of credit: `make bench`, or `python -m benchmarks.credit`.
 
-Every figure is a ratio of two times of the same run on the same data; times alone say more about the machine. The
-data are random tokens in groups of 7: a 256-token stem that the whole group shares, 64 more tokens that pairs share,
-then every completion for itself, with lengths between 3/4 T and T.
+Every figure is a ratio of two times of the same run on the same data, because absolute times depend on the machine.
+The data are random tokens in groups of 7: 256 tokens shared by the whole group, 64 more shared by pairs, then
+independent tokens, with lengths between 3/4 T and T.
 """
 
 import os

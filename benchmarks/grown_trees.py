@@ -76,7 +76,7 @@ def table(measured: dict[str, Figures]) -> Table:
     """A row a rollout; the share of TD credit as a ratio to the first row's, too."""
     first = next(iter(measured.values()))
     table = Table(title="TEMPO's signal on the demonstration's starting policy", box=SIMPLE_HEAD)
-    for heading in ("rollout, leaves", "tokens a prompt", "td_share", "ratio", "branch tokens", "branches", "depth"):
+    for heading in ("rollout, leaves", "tokens per prompt", "td_share", "ratio", "branch tokens", "branches", "depth"):
         table.add_column(heading, justify="left" if heading.startswith("rollout") else "right")
     for name, figures in measured.items():
         tokens, share, branch_tokens, nodes, depth = figures
@@ -88,7 +88,7 @@ def table(measured: dict[str, Figures]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one generation of each")
+    parser.add_argument("--quick", action="store_true", help="only one generation of each")
     generations = QUICK_GENERATIONS if parser.parse_args().quick else GENERATIONS
     Console().print(table({name: measure(options, generations) for name, options in ROLLOUTS.items()}))
 

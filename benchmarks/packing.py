@@ -1,10 +1,11 @@
-"""What computing on the tree saves of an update: `make bench`, or `python -m benchmarks.packing`.
+"""Savings of an update by computing on the tree: `make bench`, or `python -m benchmarks.packing`.
 
 An update is TRL's loss and its gradient on one group of completions, on an untrained Qwen3 of 4 million parameters in
-float32. Stock and tree take it by turns in one run, on the same weights and data; a figure is the median of the ratios
-of their CPU times. Activation memory is what the loss keeps for its backward pass, weights not counted. "prompt":
-random completions that part at their first token. "tree": half of the group shares a quarter of the completion, pairs
-share a second quarter, then each goes on alone. Completions have their full length, so nothing is gained on padding.
+float32. TRL's own update and the tree's alternate in one run, on the same weights and data. A figure is the median of
+the ratios of their CPU times. Activation memory is what the loss stores for its backward pass, without weights.
+"prompt": random completions that differ from their first token on. "tree": half of the group shares a quarter of the
+completion, pairs share a second quarter, and the rest is independent. All completions have the full length, so no
+padding is saved.
 """
 
 import os
@@ -219,7 +220,7 @@ def table_of(trainer: TreeGRPOTrainer, shapes: tuple[Shape, ...], pairs: int) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small shape, twice: that it runs, not what it saves")
+    parser.add_argument("--quick", action="store_true", help="only check that it runs: one small shape, twice")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     asked = parser.parse_args()
     for half in (False, True) if asked.device == "cuda" else (False,):

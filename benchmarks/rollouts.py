@@ -1,10 +1,10 @@
-"""What a grown tree costs against independent completions: `python -m benchmarks.rollouts [--quick]`.
+"""Cost of a grown tree relative to independent completions: `python -m benchmarks.rollouts [--quick]`.
 
-Every figure is a ratio of two measurements of one run: the same model, prompts, sampling settings and number of
-leaves, the tree on our transformers sampler, the independent completions on TRL's own `generate`, in turns. Tokens are
-those that were generated: a shared one counts once. Forward passes come one after another, whatever their width: where
-they are narrow they, and not the tokens, are the time. Seconds are CPU seconds of one thread. Completions are of full
-length (end of sequence is suppressed), so that both sides generate as deep.
+Every figure is a ratio of two measurements of one run, with the same model, prompts, sampling settings and number of
+leaves. The tree, on our transformers sampler, and independent completions, on TRL's own `generate`, alternate. Tokens
+are generated tokens: a shared token counts once. Forward passes are sequential, so narrow batches take time by the
+number of passes, not by tokens. Seconds are CPU seconds of one thread. Completions have the full length (the end of
+sequence is suppressed), so that both generate equally many tokens.
 """
 
 import os

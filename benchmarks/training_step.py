@@ -1,7 +1,7 @@
-"""What TEMPO adds to real TRL steps, on an untrained Qwen3 of ten million parameters.
+"""Time that TEMPO adds to TRL's steps, on an untrained Qwen3 of ten million parameters.
 
-`python -m benchmarks.training_step OUTPUT` is one rank of a run that writes the share of its time that is ours; the
-figures for several ranks come from launching it with torchrun.
+`python -m benchmarks.training_step OUTPUT` is one rank of a run that writes our share of its time. For several ranks
+launch it with torchrun.
 """
 
 import os

@@ -9,7 +9,7 @@ from tempo_trl.demo.policy import policy_path
 from tempo_trl.demo.task import correct_answer, problems
 from tempo_trl.rollout import FixedTree, TreeRollout
 
-# Two continuations a node, three levels, of twelve tokens each: eight completions a prompt.
+# Two continuations per node, three levels, of twelve tokens each: eight completions per prompt.
 rollout = TreeRollout(FixedTree(children=2, depth=3, step_tokens=12))
 
 args = GRPOConfig(

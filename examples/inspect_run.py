@@ -21,7 +21,7 @@ if not sys.argv[1:]:
 trees = read_trees(run_dir)  # a pandas frame, one completion a row; its columns: tempo_trl/runs/trees.py
 print(f"{len(trees)} completions, steps {trees['step'].min()} to {trees['step'].max()}")
 
-# One row a token. V moves from values[t] to values[t + 1] at token t.
+# One row per token. V moves from values[t] to values[t + 1] at token t.
 tokens = trees[["step", "group", "tokens", "td_errors", "advantages", "loss_mask", "outcome"]].explode(
     ["tokens", "td_errors", "advantages", "loss_mask"]
 )

@@ -1,7 +1,7 @@
 """tempo_trl: token-level credit assignment for RL training of language models, on top of Hugging Face TRL.
 
 `TEMPOTrainer` and `TEMPOConfig` stand in for TRL's `GRPOTrainer` and `GRPOConfig`; `TokenCreditTrainer` trains with a
-credit function of yours. The arithmetic behind them lives in `tempo_trl.credit` and needs neither TRL nor
+your own credit function. The arithmetic behind them is in `tempo_trl.credit`, which needs neither TRL nor
 transformers.
 """
 

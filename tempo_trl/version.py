@@ -1,4 +1,4 @@
-"""The version of this package, and of those that it builds on. A leaf, so that every room can read it."""
+"""The version of this package and of its dependencies. Imports nothing of the package, so any module can read it."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -19,7 +19,7 @@ PACKAGES = (
 
 
 def package_versions() -> dict[str, str | None]:
-    """Versions of the packages that matter to a run; None for one that is not installed."""
+    """Versions of the packages that matter to a run; None for a package that is not installed."""
     return {package: _version(package) for package in PACKAGES}
 
 

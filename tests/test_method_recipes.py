@@ -44,10 +44,12 @@ def test_the_recommended_recipe_samples_as_many_tokens_and_differs_in_what_its_h
     text = recipe_path(name).read_text().replace("\n#", "")
     assert f"An update sees {prompts // updates} prompts x {size} completions = 1 device x 16 x 24" in text
     assert (
-        f"{prompts} prompts x {size} completions = 1 device x 16 x 120; {7500 // prompts} generations an epoch" in text
+        f"{prompts} prompts x {size} completions = 1 device x 16 x 120; {7500 // prompts} generations per epoch"
+        in text
     )
     assert (
-        f"{ours.max_steps // updates} generations, 1,150 updates; {230 * 1920 / 7500:.0f} episodes a question" in text
+        f"{ours.max_steps // updates} generations, 1,150 updates; {230 * 1920 / 7500:.0f} episodes per question"
+        in text
     )
 
 

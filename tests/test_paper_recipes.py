@@ -218,7 +218,7 @@ def test_the_arithmetic_in_a_recipe_s_comment_is_that_of_its_values(name, run_of
     assert generation == (run.args.generation_batch_size // size, *per_device, run.args.steps_per_generation)
     assert f"A generation serves {run.updates // run.generations} updates" in text
     an_epoch = run.generations // run.args.num_train_epochs
-    assert re.search(rf"; {an_epoch:g} generations? an epoch, {run.generations} in all", text)
+    assert re.search(rf"; {an_epoch:g} generations? per epoch, {run.generations} in all", text)
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -226,8 +226,8 @@ def test_a_header_tells_the_steps_and_the_hours(name, run_of):
     run, header = run_of(name), header_of(name)
     completions = run.generations * run.args.generation_batch_size  # for 1,000 questions, 512 of them an epoch
     episodes = f"about {completions / run.prompts:.0f}" if name == AUTHORS else run.episodes
-    assert ("80 episodes a question, where the paper has 60." in header) == (parts(name)[1] == "trees")
-    steps = f"Steps: {run.generations} generations, {run.updates:,} updates; {episodes} episodes a question"
+    assert ("80 episodes per question, where the paper has 60." in header) == (parts(name)[1] == "trees")
+    steps = f"Steps: {run.generations} generations, {run.updates:,} updates; {episodes} episodes per question"
     assert steps in header
     assert (f"{steps} (Appendix A.3)." in header) == (run.episodes == 60)
     assert re.search(r"Time: estimated \d+ to \d+ hours; not run here\. ", header)
@@ -243,7 +243,7 @@ def test_a_header_names_what_the_recipe_is_after(name):
     after = {"lora": f"Reproduces no table: the paper trains whole models. Compare with {of_the_cell}"}
     after |= {group: f"Reproduces Figure 5, group size {size}, {method.upper()}." for group, size in GROUPS.items()}
     independent = "samples independently, and 6" if method == "tempo" else "samples 6"
-    after["trees"] = f"Reproduces no table: the paper {independent} completions a prompt. Compare with {of_the_cell}"
+    after["trees"] = f"Reproduces no table: the paper {independent} completions per prompt. Compare with {of_the_cell}"
     if method in ABSENT:
         after = {variant: f"Reproduces no table: {ABSENT[method]}. Compare with {of_the_cell}"}
     assert after.get(variant, f"Reproduces {of_the_cell}") in header_of(name)

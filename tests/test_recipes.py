@@ -120,7 +120,7 @@ def test_the_command_in_a_header_starts_that_recipe(name):
 def test_the_command_in_a_header_passes_its_own_check(name, capsys):
     words = header_commands(name)[-1]
     assert cli.main([*words[words.index("train") :], "--check"]) == 0
-    assert "The geometry works" in capsys.readouterr().out
+    assert "The batch sizes work" in capsys.readouterr().out
 
 
 def test_servers_start_with_the_flags_that_the_trainer_asks_for():
@@ -162,9 +162,13 @@ def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):
     assert recipe_path("demo/tempo.yaml").resolve() == tmp_path / "demo/tempo.yaml"
 
 
-def test_an_unknown_recipe_is_answered_with_those_there_are():
-    with pytest.raises(ValueError, match=r"demo/treerpo_entropy, qwen3-1\.7b/math/eight_gpus/grpo"):
+def test_an_unknown_recipe_is_answered_with_similar_ones():
+    with pytest.raises(ValueError, match=r"not found.*Did you mean qwen3-1\.7b/math/tempo or .*`tempo-trl recipes`"):
         recipe_path("qwen3-1.7b/math/temp")
+    with pytest.raises(ValueError, match=r"not found.*Did you mean demo/tempo or "):
+        recipe_path("tempo")
+    with pytest.raises(ValueError, match=r"packaged recipe\. `tempo-trl recipes` lists all names"):
+        recipe_path("nowhere")
 
 
 def test_a_wheel_carries_the_recipes_inside_the_package(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
-"""An instrument with an exact answer: how near to the true policy gradient every credit of the package comes.
+"""Compare every credit of the package with the true policy gradient, which is known exactly.
 
 `python -m benchmarks.estimators where|coefficient|adaptive|trees|entropy|credit|all [--quick] [--output FOLDER]`
-answers one question each and writes `estimators_<question>.png` and `.json`.
+answers one question and writes `estimators_<question>.png` and `.json`.
 
 A task (`task.py`) is a finite token tree with a tabular softmax policy, small enough that the true values, advantages
 and gradient are sums over all its states. A rollout (`rollouts.py`) spends a budget of tokens on it, an estimator

@@ -42,8 +42,8 @@ def answer(question: str, quick: bool, folder: Path, at: dict[str, Any], console
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.estimators", description=__doc__)
     parser.add_argument("question", choices=(*QUESTIONS, "all"), help="what to measure")
-    parser.add_argument("--quick", action="store_true", help="three small batches of few cells: does it run?")
-    parser.add_argument("--output", type=Path, default=Path("docs/evidence"), help="folder for figure and numbers")
+    parser.add_argument("--quick", action="store_true", help="only check that it runs: few cells, small batches")
+    parser.add_argument("--output", type=Path, default=Path("docs/evidence"), help="folder for figures and numbers")
     args = parser.parse_args(arguments)
     at = commit()  # now: it may move on while this runs
     for question in QUESTIONS if args.question == "all" else (args.question,):

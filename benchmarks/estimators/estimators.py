@@ -1,9 +1,9 @@
-"""Every credit of the package on a sample, called as the trainers call it, in the units of reward.
+"""Every credit of the package on a sample, called as the trainers call it, in the units of the reward.
 
 Nothing is divided by a standard deviation (`scale_rewards="none"`, TreeRPO's `scale="none"`, PPO without whitening),
-so that what is compared is the credit and not the scale. Trainers' defaults hold elsewhere: leaves of grown trees
-weigh `by_branch`, forced first tokens are kept although they are no samples of the policy, TreeRPO counts a shared
-token once, and the adaptive baseline knows the batches before the one at hand.
+so that credits are compared and not scales. Otherwise the trainers' defaults are used: leaves of grown trees have
+weights `by_branch`, forced first tokens are kept although they are not samples of the policy, TreeRPO counts a shared
+token once, and the adaptive baseline learns from earlier batches.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,17 +28,17 @@ from tempo_trl.rollout.tree import repeated_rows
 @dataclass
 class Credit:
     """
-    What an estimator says of every token.
+    The credit of an estimator for every token.
 
     Args:
         advantages (`torch.Tensor` of shape `(B, T)`):
-            What multiplies the token's score in the policy gradient, the weight of its completion apart.
+            Factor of the token's score in the policy gradient, without the weight of its completion.
         values (`Callable[[], torch.Tensor]`):
-            Gives its estimate of the value of the state before each token, `(B, T)`: some cost as much as the credit.
+            Returns the estimated value of the state before each token, `(B, T)`, which may be expensive.
         weights (`torch.Tensor` of shape `(B,)`, *optional*):
-            Weight of each completion in the gradient, 1 on average. All 1 if unset.
+            Weight of each completion in the gradient, 1 on average. Defaults to 1.
         in_loss (`torch.Tensor` of shape `(B, T)`, bool, *optional*):
-            Whether the token is in the loss. All are if unset.
+            Whether the token is in the loss. Defaults to all tokens.
     """
 
     advantages: torch.Tensor
@@ -58,7 +58,7 @@ class Credit:
 
 
 class Estimator(NamedTuple):
-    """A way to spend tokens and a credit of what came of it."""
+    """A way to sample completions, and a credit for them."""
 
     rollout: Rollout
     credit: Callable[[Sample, TokenTree], Credit]

@@ -1,4 +1,4 @@
-"""What is written down of a measurement: the figure, its numbers, and how they came about."""
+"""Write a measurement: the figure, its numbers, and their provenance."""
 
 import platform
 import shlex
@@ -19,7 +19,7 @@ DIGITS = 5  # tables show four at most
 
 
 class Effort(NamedTuple):
-    """How much is measured: batches of each cell, tokens of a batch, and whether this only looks whether it runs."""
+    """The size of a measurement: batches per cell, tokens per batch, and whether it is only a quick check."""
 
     batches: int
     budget: int = BUDGET
@@ -27,12 +27,12 @@ class Effort(NamedTuple):
 
 
 def commit() -> dict[str, Any]:
-    """The commit that the instrument is at, and whether its files differ from it."""
+    """The current commit, and whether files differ from it."""
     return commit_of(Path(benchmarks.__file__).parent) or {"commit": "unknown", "dirty": True}
 
 
 def provenance(question: str, effort: Effort, commit: dict[str, Any]) -> dict[str, Any]:
-    """How the numbers came about: command, commit, seed, versions, machine, batches."""
+    """Provenance of the numbers: command, commit, seed, versions, machine, batches."""
     command = ["python", "-m", "benchmarks.estimators", question, *(["--quick"] if effort.quick else [])]
     return {
         "command": shlex.join(command),

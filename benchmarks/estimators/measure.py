@@ -1,4 +1,4 @@
-"""Measuring many estimators on a task: those with the same rollout see the same batches."""
+"""Measure many estimators on a task. Estimators with the same rollout get the same batches."""
 
 from zlib import crc32
 

@@ -1,9 +1,9 @@
-r"""How far an estimator is from the truth, from many batches of equal numbers of generated tokens.
+r"""The error of an estimator, from many batches with equal numbers of generated tokens.
 
 A batch's estimate e of the gradient g of the success rate is that of TRL's "dapo" loss, a mean over the tokens in the
-loss, times the length of a completion: the mean over completions, where all tokens are in the loss. Both are pooled by
-depth and token. Methods differ in the length of their step, which a learning rate makes up for, so e is compared with
-the best-scaled truth, scale * g.
+loss, times the length of a completion. If all tokens are in the loss, this is the mean over completions. Both are
+pooled by depth and token. Methods differ in the length of their gradient, which a learning rate can compensate, so e
+is compared with the true gradient times the best factor, scale * g.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ BLOCKS = 20  # of batches, of which one at a time is left out for a standard err
 @dataclass
 class Measured:
     """
-    What was measured of every batch, one row a batch. NaN where a batch has nothing to say (no credit at all).
+    Measurements of all batches, one row per batch. NaN for batches without any credit.
 
     Args:
         estimates (`np.ndarray` of shape `(batches, T, A)`):

@@ -1,7 +1,7 @@
-"""Ways to spend a budget of tokens: independent completions, grown trees, and re-rollouts of every state.
+"""Ways to sample with a budget of tokens: independent completions, grown trees, and re-rollouts of every state.
 
-A batch never generates more tokens than its budget; a token that several completions of a grown tree share was
-generated once, and those of re-rollouts count.
+A batch never generates more tokens than its budget. A token that several completions of a grown tree share counts
+once, and tokens of re-rollouts count, too.
 """
 
 import math
@@ -159,7 +159,7 @@ class Entropy:
 
 def _fitting(budget: int, tokens: int) -> int:
     if budget < tokens:
-        raise ValueError(f"A budget of {budget} tokens is too small for one group of {tokens}.")
+        raise ValueError(f"got a budget of {budget} tokens, expected at least the {tokens} of one group. Raise it.")
     return budget // tokens
 
 

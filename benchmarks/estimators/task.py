@@ -109,7 +109,7 @@ class TokenTree:
 @dataclass(frozen=True)
 class Task:
     r"""
-    What the tree is like: decisive tokens among irrelevant ones.
+    A task with decisive tokens among irrelevant ones.
 
     Every decisive token has one right value, 0; each wrong one multiplies the success probability of the completion by
     1 - `importance`. All other tokens change nothing.
@@ -158,7 +158,7 @@ class Task:
 
         if not missing(0.0) < 0 < missing(1.0):
             raise ValueError(
-                f"A success rate of {self.success} is out of reach: the policy has {missing(0.0) + self.success:.3f} "
+                f"got `success` = {self.success}, expected at least {missing(0.0) + self.success:.3f}, the rate "
                 "if every decisive token is wrong. Raise `importance`, or change `success`."
             )
         return brentq(missing, 0.0, 1.0, xtol=1e-15)

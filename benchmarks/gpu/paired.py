@@ -149,10 +149,10 @@ def figures(trainer: PairedTrainer, meter: Meter) -> list[Row]:
     return [
         (f"TEMPO's step / GRPO's, median of {len(ratios)} pairs", f"{median(ratios):.3f}"),
         ("... least and most", f"{min(ratios):.3f} to {max(ratios):.3f}"),
-        ("share of TEMPO's step that is ours", f"{100 * ours / sum(tempo):.2f} %"),
+        ("our share of TEMPO's step", f"{100 * ours / sum(tempo):.2f} %"),
         ("peak memory of a step, TEMPO / GRPO", memory),
-        (f"credit of the {name}'s tensors, largest difference to the CPU's", f"{apart:g} (exactly 0 is asked)"),
-        ("what trained, largest difference to the CPU's credit", f"{trained:.1e} (asked: 1e-5 + 1e-4 of it)"),
+        (f"credit of the {name}'s tensors, largest difference from the CPU's", f"{apart:g} (expected exactly 0)"),
+        ("advantages used, largest difference from the CPU's", f"{trained:.1e} (expected at most 1e-5 + 1e-4 of it)"),
     ]
 
 

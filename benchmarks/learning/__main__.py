@@ -1,9 +1,9 @@
-"""Learning curves with the real trainers: one command a figure.
+"""Learning curves with the real trainers, one command per figure.
 
     python -m benchmarks.learning chain
 
-trains what is missing of the study, two runs at a time, prints its tables, and writes learning_chain.png and
-learning_chain.json. The same command goes on where it was stopped. README.md in this folder says what is measured.
+trains the missing runs of the study, two at a time, prints its tables, and writes learning_chain.png and
+learning_chain.json. Repeat the command to resume. README.md in this folder describes the measurements.
 """
 
 import argparse
@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported
 
 
 def main(argv: list[str] | None = None) -> int:
-    """0 where all studies were carried out, 1 where a run failed, 130 after Ctrl-C."""
+    """Run the studies. Returns 0 if all were carried out, 1 if a run failed, 130 after Ctrl-C."""
     from rich.console import Console
 
     from benchmarks.learning.starts import Untaught
@@ -26,14 +26,16 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m benchmarks.learning", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
-    parser.add_argument("--quick", action="store_true", help="two generations, two methods, a rate, a seed: a minute")
-    parser.add_argument("--seeds", type=int, default=5, help="final runs of each arm; default: 5")
-    parser.add_argument("--parallel", type=int, default=2, help="runs at a time, a core each; default: 2")
-    parser.add_argument("--output", type=Path, default=Path("runs/learning"), help="folder of the runs")
-    parser.add_argument("--figures", type=Path, default=Path("docs/evidence"), help="folder of figures and numbers")
+    parser.add_argument(
+        "--quick", action="store_true", help="a minute: two generations, two methods, one rate, one seed"
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="number of final runs per arm (default: 5)")
+    parser.add_argument("--parallel", type=int, default=2, help="concurrent runs, one core each (default: 2)")
+    parser.add_argument("--output", type=Path, default=Path("runs/learning"), help="folder for the runs")
+    parser.add_argument("--figures", type=Path, default=Path("docs/evidence"), help="folder for figures and numbers")
     arguments = parser.parse_args(argv)
     if arguments.seeds < 1 or arguments.parallel < 1:
-        parser.error("--seeds and --parallel are at least 1.")
+        parser.error("--seeds and --parallel must be at least 1. Raise them.")
     console = Console(width=None if sys.stdout.isatty() else 200)
     try:
         for name in arguments.studies:
@@ -42,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         console.print(str(error), markup=False, highlight=False)
         return 1
     except KeyboardInterrupt:
-        console.print(f"\nStopped. What was trained is in {arguments.output}; the same command goes on from there.")
+        console.print(f"\nStopped. The runs are in {arguments.output}. Repeat the command to resume them.")
         return 130
     return 0
 

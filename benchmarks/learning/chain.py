@@ -42,7 +42,7 @@ class Chain:
 
     def __post_init__(self):
         if not 0 <= self.wording <= len(PHRASES):
-            raise ValueError(f"wording is {self.wording}; expected 0 to {len(PHRASES)}, the phrases there are.")
+            raise ValueError(f"wording is {self.wording}, expected 0 to {len(PHRASES)}, the number of phrases.")
 
     @property
     def shipped(self) -> bool:

@@ -1,4 +1,4 @@
-"""Carries a study out: starts, the sweep of learning rates, the final runs. What is on disk is not trained again."""
+"""Carry out a study: starting policies, the sweep of learning rates, the final runs. Finished runs are reused."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +56,7 @@ class Experiment:
     def __post_init__(self):
         both = set(self.seeds) & set(self.sweep_seeds)
         if both:
-            raise ValueError(f"seed {min(both)} chooses learning rates: the final runs take others.")
+            raise ValueError(f"seed {min(both)} is used to choose learning rates. Use other seeds for the final runs.")
 
     def study(self, name: str) -> Study:
         """The study, as short as this experiment is."""

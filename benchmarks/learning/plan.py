@@ -63,7 +63,7 @@ class Plan:
     def draw(self, n: int, rng: random.Random, split: str) -> list[str]:
         """`n` problems of "train" or "test", of the million there are."""
         if split not in SPLITS:
-            raise ValueError(f"split is {split!r}; expected one of {SPLITS}.")
+            raise ValueError(f"split is {split!r}, expected one of {SPLITS}.")
         drawn: list[str] = []
         while len(drawn) < n:
             problem = f"{rng.randrange(10**6):06d}?"

@@ -1,4 +1,4 @@
-"""What a study's runs come to: curves read from disk, and every number of its table, figure and JSON."""
+"""Results of a study's runs: curves read from disk, and all numbers of its table, figure and JSON."""
 
 import json
 from collections.abc import Sequence
@@ -107,7 +107,9 @@ class Result:
 
     def _expect_pairs(self, baseline: "Result") -> None:
         if self.seeds != baseline.seeds:
-            raise ValueError(f"runs are paired by seed: got {self.seeds} and {baseline.seeds}.")
+            raise ValueError(
+                f"got runs with seeds {self.seeds} and {baseline.seeds}, expected the same seeds in both."
+            )
 
 
 def _band(grid: np.ndarray, values: np.ndarray, unit: str) -> dict[str, list[float]]:

@@ -1,4 +1,4 @@
-"""One training run of a study: what sets it apart, its recipe, and what it left on disk.
+"""One training run of a study: its settings, its recipe, and its files.
 
 A run is `tempo_trl.train` on `recipes/demo/METHOD.yaml` with the study's task, start and learning rate in place of the
 demonstration's. It ends when it has generated its budget of tokens, not after a number of updates.
@@ -110,7 +110,7 @@ class Run:
         path = self.folder / "recipe.yaml"
         if path.exists() and _settings(yaml.safe_load(path.read_text())) != _settings(self.recipe):
             raise ValueError(
-                f"{self.folder} holds a run of another recipe: remove the folder, or give another --output."
+                f"{self.folder} has a run of another recipe. Remove the folder, or give another --output."
             )
         self.folder.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump(self.recipe, sort_keys=False))

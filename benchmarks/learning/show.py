@@ -1,4 +1,4 @@
-"""What a study prints and writes: tables for the terminal, and the JSON beside its figure."""
+"""Output of a study: tables for the terminal, and the JSON beside its figure."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The starting policies: one a task, made once and kept in the output folder.
+"""The starting policies: one per task, created once and kept in the output folder.
 
 The base chain starts from the demonstration's policy, its variants from that policy after more lessons (a chain of
 twenty from that of ten), and other tasks from a smaller one, taught from random weights.
@@ -15,7 +15,7 @@ from benchmarks.learning.tasks import HELD_OUT, Task, write_prompts
 WIDTH, LAYERS = 64, 2  # 0.1 million parameters
 BATCH_SIZE, SEED = 64, 0
 LEARNING_RATE = 5e-3
-LATER_SHARE = 4  # a quarter of the lessons, where a policy goes on from the parent's
+LATER_SHARE = 4  # a quarter of the lessons for a policy that starts from its parent's
 FEWEST_LATER = 20  # lessons of a --quick start: with ten or fewer nothing is left of the schedule's warm-up, a tenth
 LATER_LEARNING_RATES = {2: 1e-3, 3: 2e-3}  # by generation: at 1e-3 chains of twenty end right on 17 %, at 2e-3 on 41 %
 LEAST = 0.7  # of the expected accuracy, from which on a start has learned its task
@@ -69,9 +69,9 @@ class Start:
         numbers = json.loads((self.folder / "start.json").read_text())
         if numbers["measured"] < LEAST * numbers["expected"]:
             raise Untaught(
-                f"The starting policy in {self.folder} is right on {numbers['measured']:.0%} of held-out problems, "
-                f"and was taught to be on {numbers['expected']:.0%}: its lessons failed. Remove the folder, and raise "
-                "START_STEPS in benchmarks/learning/experiment.py."
+                f"The starting policy in {self.folder} solves {numbers['measured']:.0%} of held-out problems, "
+                f"expected {numbers['expected']:.0%}: its training failed. Remove the folder, and raise START_STEPS "
+                "in benchmarks/learning/experiment.py."
             )
 
     def make(self) -> None:

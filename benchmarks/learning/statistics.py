@@ -1,7 +1,7 @@
-"""What several seeds say: interquartile means, bootstrap bands, and times to an accuracy as ratios to a baseline.
+"""Statistics over seeds: interquartile means, bootstrap bands, and times to an accuracy as ratios to a baseline.
 
-Seeds are the unit that varies, so intervals resample seeds. Every interval is a percentile bootstrap's, at 95%. Five
-seeds make a coarse one; a single seed makes none, and its ends are NaN.
+Intervals resample seeds, with a percentile bootstrap at 95%. With five seeds an interval is coarse. A single seed has
+none: its ends are NaN.
 """
 
 from collections.abc import Callable, Sequence

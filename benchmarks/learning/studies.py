@@ -100,7 +100,7 @@ def _plan() -> Study:
 
 
 def _batch() -> Study:
-    """Two prompts an update are noisy, sixteen are not: each size has its own rates."""
+    """Two prompts per update are noisy, sixteen are not: each size has its own rates."""
     small = (("per_device_train_batch_size", 16),)
     arms = _arms(Plan(), FEW, "256 completions a generation")
     arms += tuple(
@@ -232,5 +232,5 @@ STUDIES: dict[str, Callable[[], Study]] = {
 
 
 def study(name: str) -> Study:
-    """The study of a name; its arms are made anew, so a test may change a constant before."""
+    """The study of a name. Its arms are created on each call, so that a test can change a constant before."""
     return STUDIES[name]()

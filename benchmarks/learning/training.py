@@ -2,7 +2,7 @@
 
 The trainer is that of `tempo_trl.train`, which this calls. What is added is a clock of generated tokens: it asks for
 evaluations at equal distances and ends the run with its budget, so that methods that sample fewer tokens a generation
-have more generations. It reads what TRL has logged, so a run that goes on from a checkpoint keeps its time.
+have more generations. It reads TRL's log, so a run that resumes from a checkpoint keeps its time.
 """
 
 import json
@@ -52,7 +52,9 @@ def train_run(recipe: str) -> None:
     history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
     spent = sum(sampled_tokens(history, budget["rows"], budget["group"]).values())
     if spent < budget["tokens"]:
-        raise RuntimeError(f"{folder} ended after {spent:,.0f} of {budget['tokens']:,} tokens.")
+        raise RuntimeError(
+            f"{folder} ended after {spent:,.0f} of {budget['tokens']:,} tokens. Raise SAFETY in runs.py."
+        )
     usage = resource.getrusage(resource.RUSAGE_SELF)
     done = {"generated_tokens": spent, "cpu_seconds_of_last_process": usage.ru_utime + usage.ru_stime}
     (folder / DONE).write_text(json.dumps(done))

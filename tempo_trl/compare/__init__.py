@@ -1,1 +1,1 @@
-"""Runs side by side: the paper's Table 1 with ours in it, and learning curves."""
+"""Compare runs: the paper's Table 1 with your values in it, and learning curves."""

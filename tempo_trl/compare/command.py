@@ -1,8 +1,8 @@
-"""`tempo-trl compare RUN_A RUN_B ...`: the paper's Table 1 with ours in it, and learning curves.
+"""`tempo-trl compare RUN_A RUN_B ...`: the paper's Table 1 with your values in it, and learning curves.
 
-Everything is read from the runs' folders: `evaluation/` ([`tempo_trl.runs.results`]), the answers question by
-question ([`~tempo_trl.compare.questions`]), Trainer's log and the record of the run. What is missing is
-"not run". compare.md, compare.json (every number, fractions of 1) and PNG curves go to the output folder.
+All data come from the runs' folders: `evaluation/` ([`tempo_trl.runs.results`]), the answers to each question
+([`~tempo_trl.compare.questions`]), Trainer's log and the record of the run. Missing values are "not run". The output
+folder gets compare.md, compare.json (all numbers, as fractions of 1) and curves as PNG.
 """
 
 import json
@@ -23,7 +23,7 @@ from tempo_trl.compare.table import OF_CELL, OF_RUN, compare_results
 from tempo_trl.runs.compared_runs import ComparedRun, mismatches, read_runs
 from tempo_trl.version import __version__
 
-# Columns of the differences in compare.json, some by other names.
+# Columns of the differences in compare.json, some with other names.
 OF_PAIR = ["model", "method", "baseline", "trained_on", "task", "metric", "difference"]
 RENAMED = {
     "paired_interval": "interval",
@@ -34,7 +34,7 @@ RENAMED = {
 
 
 def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -> int:
-    """Compare runs, print and write the comparison; 2 where a run cannot be read, or the comparison not be written."""
+    """Compare runs, print and write the comparison. Returns 2 if a run cannot be read or the output not be written."""
     try:
         compare(runs, Path(output), label, Console())
     except (ValueError, OSError) as error:
@@ -45,12 +45,12 @@ def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -
 
 def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] | None, console: Console) -> dict:
     """
-    Compare runs, and return what compare.json holds.
+    Compare runs, and return the content of compare.json.
 
     Raises:
-        ValueError: as [`~tempo_trl.runs.compared_runs.read_runs`] and
-            [`~tempo_trl.compare.questions.numbers_by_question`]; or `output` can be no folder.
-        OSError: a file that cannot be read or written.
+        ValueError: from [`~tempo_trl.runs.compared_runs.read_runs`] or
+            [`~tempo_trl.compare.questions.numbers_by_question`], or if `output` cannot be created.
+        OSError: a file cannot be read or written.
     """
     runs = read_runs(folders, labels)
     notes = mismatches(runs)
@@ -61,7 +61,7 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
     _make_folder(output)
     pictures = [path.name for path in draw(curves, output)]
     printed, sentences = sheets(table, curves), list(map(speed_sentence, faster))
-    sentences = sentences or ["No two methods have a learning curve of one task: nothing to say about speed."]
+    sentences = sentences or ["No speed comparison: no two methods have learning curves on the same task."]
     for sheet in printed:
         console.print(rich_table(sheet))
     for line in (*sentences, *(f"Note: {note}" for note in notes)):
@@ -79,8 +79,7 @@ def _make_folder(output: Path) -> None:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(
-            f"{output}: expected a folder to write to, or one that can be made, got {error.strerror!r}. Give another "
-            "with --output."
+            f"cannot create the folder {output}: {error.strerror!r}. Give another folder with --output."
         ) from error
 
 
@@ -116,7 +115,7 @@ def _table_1() -> dict:
 
 
 def _plain(value):
-    """`value` as JSON has it: NaN, which it has not, is null."""
+    """`value` for JSON, with null instead of NaN."""
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Learning curves of the compared runs, a mean with its band per method, and how much sooner a method was there."""
+"""Learning curves of the compared runs: the mean with its band per method, and speed relative to the baseline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +15,17 @@ CLOCKS = {
     "tokens": "tokens, prompts and completions",
     "seconds": "seconds of training steps",
 }
-SMOOTHED = 20  # a reward in training is averaged over the last 1/20 of its curve's points
+SMOOTHED = 20  # training rewards are averaged over the last 1/20 of the curve's points
 
 
 @dataclass(frozen=True)
 class MethodCurve:
     """
-    What the runs of a method come to.
+    The learning curve of a method over its runs.
 
     Args:
         runs: Their curves, as logged.
-        mean: Mean of the smoothed curves, on the steps that all of them reached.
+        mean: Mean of the smoothed curves, over the steps that all runs reached.
         low, high (`np.ndarray` of shape `(points,)`): The 95% band of the mean; NaN for one run.
     """
 
@@ -44,13 +44,13 @@ class MethodCurve:
 
     @property
     def numbers(self) -> dict:
-        """What compare.json has of it."""
+        """The entry of this curve in compare.json."""
         mean = vars(self.mean) | {"low": self.low, "high": self.high}
         return self.setting | {"mean": mean, "runs": list(map(vars, self.runs))}
 
 
 def method_curves(runs: Sequence[ComparedRun]) -> list[MethodCurve]:
-    """A curve for each method and each metric that it logged, runs without a log passed over."""
+    """A curve for each method and each metric that it logged. Runs without a log are skipped."""
     found = []
     for metric in METRICS:
         for setting, own in groups(runs).items():
@@ -61,14 +61,14 @@ def method_curves(runs: Sequence[ComparedRun]) -> list[MethodCurve]:
 
 
 def smooth(curve: Curve, metric: str) -> Curve:
-    """A reward in training averaged over the last points, since its highest is otherwise that of its easiest batch."""
+    """The curve, with training rewards averaged over the last points, because single batches are too noisy."""
     window = max(1, len(curve.value) // SMOOTHED) if metric == "reward" else 1
     means = [curve.value[max(0, end - window) : end].mean() for end in range(1, len(curve.value) + 1)]
     return replace(curve, value=np.array(means))
 
 
 def speeds(curves: Sequence[MethodCurve]) -> list[dict]:
-    """Each method against the baseline of the same model, task and metric: GRPO, or the method named first."""
+    """Each method's speed relative to the baseline of the same model, task and metric: GRPO, or the first method."""
     found = []
     for setting in dict.fromkeys((c.model, c.trained_on, c.metric) for c in curves):
         own = [c for c in curves if (c.model, c.trained_on, c.metric) == setting]
@@ -79,10 +79,10 @@ def speeds(curves: Sequence[MethodCurve]) -> list[dict]:
 
 def speed(curve: MethodCurve, against: MethodCurve) -> dict:
     """
-    The baseline's best, `level`, and when the two had it: the first point at which a mean curve is at least there.
+    The baseline's best value, `level`, and the first points at which the two mean curves reach it.
 
-    `baseline_at` and `method_at` are steps, tokens and seconds by clock, the latter None if the method never had it;
-    `times_as_fast` is the first over the second, None where that is not known.
+    `baseline_at` and `method_at` are steps, tokens and seconds by clock; `method_at` is None if the method never
+    reached the level. `times_as_fast` is the ratio of the two, None if unknown.
     """
     best = int(against.mean.value.argmax())
     level = float(against.mean.value[best])

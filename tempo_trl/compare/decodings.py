@@ -1,4 +1,4 @@
-"""Which decoding stands for a metric that a run has of several, and in what the decodings of a pair differ."""
+"""Choose which decoding to compare if a run has several, and list how the decodings of two runs differ."""
 
 from collections.abc import Mapping
 
@@ -11,15 +11,15 @@ SIZES = ("k", "n")
 
 def preferred(results: pd.DataFrame, baselines: Mapping[str | None, str]) -> pd.Index:
     """
-    Index of one result per run, task and metric: that of the decoding to compare.
+    Index of one result per run, task and metric: the one with the decoding to compare.
 
-    pass@4 of 4 answers to each question is another measurement than pass@4 of 16. A decoding comes first if the
-    baseline has it, since each method is compared with that, then the more runs have it, then the larger it is: by its
-    answers to each question, then by its questions. Of two runs it is the largest that both have.
+    pass@4 with 4 answers per question is a different measurement than pass@4 with 16. Decodings are ranked by whether
+    the baseline has them, since each method is compared with it, then by the number of runs that have them, then by
+    answers per question, then by questions. For two runs this is the largest decoding that both have.
 
     Args:
-        results: A row per result, as [`~tempo_trl.compare.table.read_results`] returns them.
-        baselines: By model, the method that the others are compared with.
+        results: One row per result, from [`~tempo_trl.compare.table.read_results`].
+        baselines: The baseline method of each model.
     """
     is_baseline = [method == baselines[model] for model, method in zip(results.model, results.method, strict=True)]
     ranked = results.assign(of_baseline=results.folder.where(pd.Series(is_baseline, results.index)))
@@ -34,7 +34,7 @@ def preferred(results: pd.DataFrame, baselines: Mapping[str | None, str]) -> pd.
 
 
 def differing(a: pd.DataFrame, b: pd.DataFrame) -> list[str]:
-    """In what two measurements differ, as `temperature 1.0 and 0.7`; what one of them does not tell is left out."""
+    """How two measurements differ, such as `temperature 1.0 and 0.7`. Settings unknown for one are left out."""
     found = []
     for name in (*SIZES, *DECODING):
         values = [sorted(set(own[name].dropna())) for own in (a, b)]

@@ -1,4 +1,4 @@
-"""The learning curves as PNG files: a file a model and training task, a row a metric, a column a clock."""
+"""The learning curves as PNG files: one per model and training task, with a row per metric and a column per clock."""
 
 import re
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def _draw_method(axes, curve: MethodCurve, clock: str, colour: str) -> None:
 
 
 def _limits(runs: list[Curve]) -> tuple[float, float]:
-    """Those of the runs: the band of two of them is so wide that nothing else would be seen."""
+    """The limits of the runs' values, not of the band, which for two runs is so wide that it would hide the curves."""
     values = np.concatenate([run.value for run in runs])
     margin = 0.08 * (np.ptp(values) or 1.0)
     return float(values.min() - margin), float(values.max() + margin)

@@ -1,7 +1,8 @@
 """Table 1 of the TEMPO paper: accuracy in %, Qwen3-1.7B and Qwen3-4B.
 
-https://huggingface.co/papers/2509.18314, version 1. The math columns are of runs trained on MATH, the medical ones of
-runs trained on MedQA. The paper does not say how answers were sampled, or how many, and gives no intervals or seeds.
+https://huggingface.co/papers/2509.18314, version 1. The math columns are from runs trained on MATH, the medical
+columns from runs trained on MedQA. The paper does not say how answers were sampled, or how many, and gives no
+intervals or seeds.
 """
 
 SOURCE = "https://huggingface.co/papers/2509.18314, version 1, Table 1"
@@ -42,6 +43,6 @@ TABLE_1 = {  # columns as in TASKS
 
 
 def table_1(model: str | None, method: str, task: str) -> float | None:
-    """Accuracy in % that the paper reports for a method; None where Table 1 has no such cell."""
+    """Accuracy in % that the paper reports for a method; None if Table 1 has no such cell."""
     values = TABLE_1.get(model or "", {}).get(method)
     return None if values is None or task not in TASKS else values[list(TASKS).index(task)]

@@ -1,7 +1,7 @@
-"""The graded answers of a run, question by question: `RUN/evaluation/{task}.greedy.jsonl` and `{task}.n16.jsonl`.
+"""The graded answers of a run to each question: `RUN/evaluation/{task}.greedy.jsonl` and `{task}.n16.jsonl`.
 
-A line is a question: {"task", "row_id", "source", "prompt_sha256", "gold", "completions", "answers", "correct"}. Two
-runs were asked the same question if row, source and prompt are the same, the prompt by its hash.
+Each line is a question: {"task", "row_id", "source", "prompt_sha256", "gold", "completions", "answers", "correct"}.
+Questions of two runs are the same if their row, source and hash of the prompt are equal.
 """
 
 import json
@@ -17,12 +17,12 @@ from tempo_trl.runs.statistics import avg_at_n, maj_at_n, pass_at_k
 
 def numbers_by_question(folder: Path, result: Result) -> pd.Series | None:
     """
-    What `result` is the mean of, by question; None where the run has no such file or the metric is unknown.
+    The number of each question, whose mean is `result`; None if the run has no such file or the metric is unknown.
 
-    The index holds (row_id, source, prompt_sha256).
+    The index is (row_id, source, prompt_sha256).
 
     Raises:
-        ValueError: a file with a line that is no graded question, with a question twice, or without questions.
+        ValueError: a line of the file is not a graded question, a question occurs twice, or the file is empty.
     """
     path = _answers_file(evaluation_folder(folder), result)
     if path is None:
@@ -30,14 +30,16 @@ def numbers_by_question(folder: Path, result: Result) -> pd.Series | None:
     questions = _read(path)
     lengths = {len(correct) for _, correct in questions.values()}
     if len(lengths) != 1:
-        raise ValueError(f"{path}: expected as many answers to every question, got {sorted(lengths)}. Evaluate again.")
+        raise ValueError(
+            f"{path} has {sorted(lengths)} answers per question, expected equally many for all. Evaluate again."
+        )
     answers = [answers for answers, _ in questions.values()]
     per_question = _numbers(result.metric, answers, np.array([correct for _, correct in questions.values()], float))
     return None if per_question is None else pd.Series(per_question, pd.Index(list(questions), tupleize_cols=False))
 
 
 def _answers_file(folder: Path, result: Result) -> Path | None:
-    """The file with the answers: the greedy ones of a plain accuracy; else those with `k`, or the most, a question."""
+    """The file with the answers: greedy for accuracy, else sampled, with `k` (or the most) answers per question."""
     several = {
         int(match[1]): path
         for path in folder.glob(f"{result.task}.n*.jsonl")
@@ -65,9 +67,7 @@ def _read(path: Path) -> dict[tuple, tuple[list[str], list[float]]]:
         for number, line in enumerate(lines, start=1):
             key, graded = _question(line, f"{path}, line {number}")
             if key in questions:
-                raise ValueError(
-                    f"{path}, line {number}: question {key[0]} of {key[1]} is there twice. Evaluate again."
-                )
+                raise ValueError(f"{path}, line {number}: question {key[0]} of {key[1]} occurs twice. Evaluate again.")
             questions[key] = graded
     if not questions:
         raise ValueError(f"{path} is empty. Evaluate again, or remove it.")
@@ -81,4 +81,6 @@ def _question(line: str, where: str) -> tuple[tuple, tuple[list[str], list[float
         answers = [answer or "" for answer in row.get("answers") or [""] * len(correct)]
         return (row["row_id"], row.get("source"), row["prompt_sha256"]), (answers, correct)
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{where} is no graded question ({error!r}). Evaluate again, or remove the file.") from error
+        raise ValueError(
+            f"{where} is not a graded question ({error!r}). Evaluate again, or remove the file."
+        ) from error

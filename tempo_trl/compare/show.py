@@ -1,4 +1,4 @@
-"""What `tempo-trl compare` prints: sheets as the paper's Table 1, for a terminal and as Markdown."""
+"""The output of `tempo-trl compare`: tables in the style of the paper's Table 1, for a terminal and as Markdown."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ UNITS = {"steps": "steps", "tokens": "tokens", "seconds": "time"}
 
 
 class Sheet(NamedTuple):
-    """A table of cells, each some lines of text."""
+    """A table of cells, each with one or more lines of text."""
 
     title: str
     headings: list[str]
@@ -25,7 +25,7 @@ class Sheet(NamedTuple):
 
 
 def sheets(table: pd.DataFrame, curves: Sequence[MethodCurve]) -> list[Sheet]:
-    """Table 1 and the differences for each model, the other metrics, and where the curves end; empty ones left out."""
+    """Table 1 and the differences for each model, other metrics, and the ends of curves. Empty tables are left out."""
     found = []
     for _, own in table.groupby("model", sort=False, dropna=False):
         model, primary = own.model.iloc[0], _primary(own)
@@ -39,7 +39,7 @@ def sheets(table: pd.DataFrame, curves: Sequence[MethodCurve]) -> list[Sheet]:
 
 
 def _primary(table: pd.DataFrame) -> dict[str, str]:
-    """The metric that stands for each task: the accuracy, or what was measured in its place; tasks as in the paper."""
+    """The main metric of each task: the accuracy, or else what was measured instead. Tasks in the paper's order."""
     in_paper = table.model.iloc[0] in paper.MODELS
     measured = {task: [] for task in paper.TASKS} if in_paper else {}
     measured |= table.groupby("task", sort=False).metric.agg(list).to_dict()
@@ -51,12 +51,12 @@ def _headings(primary: dict[str, str]) -> list[str]:
 
 
 def _rows(table: pd.DataFrame) -> list[tuple[str | None, str, str | None]]:
-    """(model, method, dataset) of each row that is printed."""
+    """(model, method, dataset) of each printed row."""
     return list(dict.fromkeys(zip(table.model, table.method, table.dataset, strict=True)))
 
 
 def _cells(table: pd.DataFrame) -> dict[tuple, tuple]:
-    """The rows of the frame as named tuples, by the row, task and metric that they are printed at."""
+    """The rows of the frame as named tuples, by their printed row, task and metric."""
     return {((cell.model, cell.method, cell.dataset), cell.task, cell.metric): cell for cell in table.itertuples()}
 
 
@@ -66,9 +66,9 @@ def _accuracies(model: str | None, table: pd.DataFrame, primary: dict[str, str])
         [[_name(row)], *(_accuracy(cells.get((row, *column)), row, column[0]) for column in primary.items())]
         for row in dict.fromkeys([*of_paper, *_rows(table)])
     ]
-    caption = "Accuracy in %, with its 95% interval over questions: it holds no noise of training."
+    caption = "Accuracy in %, with its 95% interval over questions, which does not cover the randomness of training."
     if of_paper:
-        caption += f" Beneath, the paper's value ({paper.SOURCE})."
+        caption += f" Below it, the paper's value ({paper.SOURCE})."
     return Sheet(_title("Accuracy", model), _headings(primary), lines, caption)
 
 
@@ -91,7 +91,7 @@ def _differences(model: str | None, table: pd.DataFrame, primary: dict[str, str]
         [[_name(row)], *(_difference(cells.get((row, *column))) for column in primary.items())] for row in _rows(table)
     ]
     baseline = "" if table.empty else method_label(table.baseline.iloc[0])
-    caption = "Points, with 95% intervals paired over the questions of both. Without one the answers were not kept."
+    caption = "Points, with 95% intervals paired over the questions of both. No interval: the answers were not kept."
     return Sheet(_title(f"Difference from {baseline}", model), _headings(primary), lines, caption)
 
 
@@ -105,14 +105,14 @@ def _difference(cell: tuple | None) -> list[str]:
 
 
 def _others(model: str | None, table: pd.DataFrame) -> Sheet:
-    """A row a task and metric that Table 1 has no room for, a column a method."""
+    """A row for each task and metric that is not in Table 1, a column per method."""
     cells, columns = _cells(table), _rows(table)
     lines = [
         [[f"{_task(task)} {metric}"], *(_other(cells.get((column, task, metric))) for column in columns)]
         for task, metric in dict.fromkeys(zip(table.task, table.metric, strict=True))
     ]
     caption = "In %, with 95% intervals over questions, and the difference from the baseline, paired."
-    return Sheet(_title("Several answers a question", model), ["", *map(_name, columns)], lines, caption)
+    return Sheet(_title("Several answers per question", model), ["", *map(_name, columns)], lines, caption)
 
 
 def _other(cell: tuple | None) -> list[str]:
@@ -129,14 +129,14 @@ def _ends(curves: Sequence[MethodCurve]) -> Sheet:
         clocks = f"{mean.steps[-1]:,.0f}", f"{mean.tokens[-1]:,.0f}", f"{mean.seconds[-1] / 3600:,.2f}"
         rows.append([[name], [METRICS[curve.metric]], [f"{mean.value[-1]:.3f}", interval], *([n] for n in clocks)])
     caption = (
-        "95% intervals of the mean over runs; tokens are those of prompts and completions. Rewards in training are "
-        f"means over the last 1/{SMOOTHED} of a curve."
+        "95% intervals of the mean over runs. Tokens include prompts and completions. Training rewards are means over "
+        f"the last 1/{SMOOTHED} of a curve."
     )
     return Sheet("Training", ["", "", "at the end", "steps", "tokens", "hours"], rows, caption)
 
 
 def speed_sentence(speed: dict) -> str:
-    """When a method had the baseline's best, in steps, tokens and time; or that it never did."""
+    """When a method reached the baseline's best value, in steps, tokens and time, or that it never did."""
     theirs, ours = method_label(speed["baseline"]), _name((speed["model"], speed["method"], speed["trained_on"]))
     at = f"{speed['level']:.3f} at step {speed['baseline_at']['steps']:,.0f}"
     best = f"{theirs}'s best {METRICS[speed['metric']]} ({at})"
@@ -156,7 +156,7 @@ def _range(interval: tuple[float, float]) -> str:
 
 
 def _name(row: tuple) -> str:
-    """Method, and what it was trained on where that is not a column's own task."""
+    """The method, and its training data if the paper did not train on them."""
     dataset = row[2] if row[2] not in paper.TRAINED_ON.values() else None
     return method_label(row[1]) + (f" ({dataset})" if dataset else "")
 

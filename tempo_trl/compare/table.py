@@ -1,4 +1,4 @@
-"""The frame of the comparison: what each method has on each task, and how far it is from the baseline."""
+"""The frame of the comparison: each method's results on each task, and their difference from the baseline."""
 
 from collections.abc import Collection, Sequence
 
@@ -14,7 +14,7 @@ from tempo_trl.runs.statistics import bootstrap_interval, paired_difference
 
 BASELINE = "grpo"
 PAPER_TRAINED_ON = set(paper.TRAINED_ON.values())
-ROUNDING = 5e-4  # what a rounded value may differ from the mean of its questions
+ROUNDING = 5e-4  # maximum difference of a rounded value from the mean of its questions
 OF_RUN = ["folder", "method", "model", "trained_on", "seed"]
 CELL = ["model", "method", "dataset", "task", "metric"]
 OF_CELL = ["model", "method", "trained_on", "task", "metric", "value", "interval", "questions", "runs", "paper"]
@@ -24,24 +24,24 @@ OF_DIFFERENCE = ["baseline", "difference", "paired_interval", "paired_questions"
 
 def compare_results(runs: Sequence[ComparedRun], notes: list[str]) -> pd.DataFrame:
     """
-    A row per model, method, task and metric; what a reader has to know of them is appended to `notes`.
+    One row per model, method, task and metric. Warnings for the reader are appended to `notes`.
 
-    | column | what it is |
+    | column | meaning |
     |---|---|
-    | `model`, `method`, `dataset` | row of a printed table; the dataset where the paper did not train on it, or None |
-    | `task`, `metric`, `trained_on` | what was measured, and the task or dataset of the training |
+    | `model`, `method`, `dataset` | row of a printed table; the dataset if the paper did not train on it, or None |
+    | `task`, `metric`, `trained_on` | task and metric, and the task or dataset of the training |
     | `value`, `interval` | fraction of 1, the mean over the runs; 95% over questions, or None |
-    | `questions` | how many were asked |
-    | `runs` | folder, seed and value of each |
-    | `paper`, `minus_paper` | the paper's value as a fraction of 1, and the distance from it, or None |
-    | `results` | the frame of what each run measured, as [`read_results`] returns it |
-    | `numbers` | the mean over the runs question by question, or None if they left no answers |
-    | `baseline` | GRPO, or the method of the first run; None for the baseline, and where it has no such row |
-    | `difference` | from the baseline: the mean over common questions, or that of the two values |
-    | `paired_interval`, `paired_questions`, `left_out` | 95% over common questions, how many, how many were not |
-    | `paper_difference` | the paper's |
+    | `questions` | number of questions |
+    | `runs` | folder, seed and value of each run |
+    | `paper`, `minus_paper` | the paper's value as a fraction of 1, and the difference from it, or None |
+    | `results` | the frame of the runs' results, from [`read_results`] |
+    | `numbers` | the mean over the runs for each question, or None without saved answers |
+    | `baseline` | GRPO, or the method of the first run; None for the baseline, and if it has no such row |
+    | `difference` | from the baseline: the mean over common questions, or the difference of the two values |
+    | `paired_interval`, `paired_questions`, `left_out` | 95% over common questions, their number, the others |
+    | `paper_difference` | the paper's difference |
 
-    Rows have the paper's order, then its columns'; what it does not have comes after, in the order of the runs.
+    Rows and columns have the paper's order; others follow in the order of the runs.
     """
     results = _comparable(read_results(runs), notes)
     baselines = {own.model.iloc[0]: _baseline(own.method, runs[0].method) for _, own in _by(results, "model")}
@@ -57,7 +57,7 @@ def compare_results(runs: Sequence[ComparedRun], notes: list[str]) -> pd.DataFra
 
 
 def read_results(runs: Sequence[ComparedRun]) -> pd.DataFrame:
-    """A row per result that the runs have: the fields of [`~tempo_trl.runs.results.Result`] and of its run."""
+    """One row per result of the runs: the fields of [`~tempo_trl.runs.results.Result`] and of its run."""
     rows = [
         vars(result)
         | {name: getattr(run, name) for name in OF_RUN}
@@ -75,18 +75,18 @@ def _by(frame: pd.DataFrame, *columns: str):
 
 
 def _comparable(results: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """The results less those of runs that were trained for another column of the paper, or cannot be told apart."""
+    """The results without those of runs trained for another column of the paper, and without ambiguous ones."""
     kept = {}
     for _, own in _by(results, *CELL, "trained_on"):
         cell, folders = own.iloc[0], ", ".join(map(str, own.folder.unique()))
         name = f"{cell.method} on {cell.task}"
         other = kept.get(tuple(cell[CELL]))
         if cell.trained_on in PAPER_TRAINED_ON and paper.TRAINED_ON.get(cell.task, cell.trained_on) != cell.trained_on:
-            notes.append(f"{name} is left out: it was trained on {cell.trained_on}, unlike that column.")
+            notes.append(f"{name} is left out: it was trained on {cell.trained_on}, unlike that column of the paper.")
         elif other is not None:
             notes.append(
-                f"{name}: that of {folders} is left out, since {' and '.join(map(str, other.folder.unique()))} has it "
-                "and nothing tells whether they were trained alike. Tell them apart with --label."
+                f"{name}: the result of {folders} is left out, since {' and '.join(map(str, other.folder.unique()))} "
+                "has one, too, and it is unknown whether they are seeds of the same training. Use --label."
             )
         else:
             kept[tuple(cell[CELL])] = own
@@ -103,11 +103,11 @@ def _baseline(methods: pd.Series, first: str) -> str:
 
 
 def _cell(results: pd.DataFrame, notes: list[str]) -> dict:
-    """The row of the frame that the results of some runs make, one result each."""
+    """A row of the frame from the results of some runs, one result each."""
     cell = results.iloc[0]
     notes += [
-        f"{cell.folder} and {results.folder.iloc[i]} count as runs of {cell.method}, but were not measured alike on "
-        f"{cell.task} ({cell.metric}): {'; '.join(odd)}."
+        f"{cell.folder} and {results.folder.iloc[i]} count as runs of {cell.method}, but were evaluated differently "
+        f"on {cell.task} ({cell.metric}): {'; '.join(odd)}."
         for i in range(1, len(results))
         if (odd := differing(results[:1], results[i : i + 1]))
     ]
@@ -135,7 +135,7 @@ def _mean_by_question(results: pd.DataFrame, notes: list[str]) -> pd.Series | No
     per_run = [numbers_by_question(run.folder, run) for run in results.itertuples()]
     for run, numbers in zip(results.itertuples(), per_run, strict=True):
         if numbers is not None and abs(numbers.mean() - run.value) > ROUNDING:
-            of_answers = f"the mean of its answers {numbers.mean():.4f}"
+            of_answers = f"but the mean over its answers is {numbers.mean():.4f}"
             notes.append(f"{run.folder}: {run.task} {run.metric} is {run.value:.4f}, {of_answers}.")
     if any(numbers is None for numbers in per_run):
         return None
@@ -143,16 +143,16 @@ def _mean_by_question(results: pd.DataFrame, notes: list[str]) -> pd.Series | No
     if len(common) < max(map(len, per_run)):
         cell = results.iloc[0]
         notes.append(
-            f"{cell.method} on {cell.task}: its runs have {len(common)} questions in common, which are compared."
+            f"{cell.method} on {cell.task}: only the {len(common)} questions that all of its runs have are compared."
         )
     return common if len(common) else None
 
 
 def _difference(cell: dict, baseline: dict, notes: list[str]) -> dict:
-    """A row less the baseline's: paired over questions, or of the two values alone."""
+    """The difference of a row from the baseline's: paired over questions, or of the two values."""
     names = f"{cell['method']} and {baseline['method']} on {cell['task']} ({cell['metric']})"
     if odd := differing(cell["results"], baseline["results"]):
-        notes.append(f"{names} were not measured alike: {'; '.join(odd)}.")
+        notes.append(f"{names} were evaluated differently: {'; '.join(odd)}.")
     both = [row["paper"] for row in (cell, baseline)]
     found = {
         "baseline": baseline["method"],
@@ -165,15 +165,15 @@ def _difference(cell: dict, baseline: dict, notes: list[str]) -> dict:
     pairs = pd.concat(numbers, axis=1, join="inner")
     if pairs.empty:
         notes.append(
-            f"{names} have no question in common (row, source and hash of the prompt): their difference has no "
-            "interval, and says little. Evaluate both with the same rows and the same prompts."
+            f"{names} have no questions in common (row, source and hash of the prompt), so their difference has no "
+            "interval and means little. Evaluate both with the same rows and the same prompts."
         )
         return found
     left_out = [len(each) - len(pairs) for each in numbers]
     if any(left_out):
         notes.append(
-            f"{names}: the difference is over the {len(pairs)} questions that both have; {left_out[0]} and "
-            f"{left_out[1]} others were asked in other words, or of one alone."
+            f"{names}: the difference is taken over the {len(pairs)} questions that both have. {left_out[0]} and "
+            f"{left_out[1]} questions of the two are left out: only one has them, or with another prompt."
         )
     difference, *interval = paired_difference(*pairs.to_numpy().T)
     paired = {"paired_interval": interval, "paired_questions": len(pairs), "left_out": left_out}

@@ -1,4 +1,4 @@
-"""Credit assignment as arithmetic: tensors in, tensors out. Nothing here knows TRL, transformers or a trainer."""
+"""Credit assignment as pure tensor functions, independent of TRL, transformers and trainers."""
 
 from tempo_trl.credit.advantages import prefix_values, td_errors, tempo_advantages
 from tempo_trl.credit.prefix_tree import PrefixTree, build_prefix_tree

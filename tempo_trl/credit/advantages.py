@@ -30,12 +30,12 @@ def prefix_values(
 
     (section 4.1), where D(s) holds the completions of the group that pass through state s or end there. Duplicates
     share their last state; so does a completion that is a proper prefix of another. Column 0 is the group's mean.
-    Unscorable completions (reward NaN) have no vote; a state that only they reach has the value of the state before
-    it, and a group of them has 0.
+    Unscorable completions (reward NaN) are left out. A state that only they reach has the value of the previous state,
+    and a group without any scorable completion has the value 0.
 
     Args:
         completion_ids (`torch.Tensor` of shape `(B, T)`, integer):
-            Sampled token ids, right-padded with anything, the EOS id included: padding is never read.
+            Sampled token ids, right-padded with any id, which may be EOS: padding is never read.
         completion_lengths (`torch.Tensor` of shape `(B,)`, integer):
             True lengths in tokens, 0 to T.
         rewards (`torch.Tensor` of shape `(B,)`):
@@ -43,16 +43,16 @@ def prefix_values(
         num_generations (`int`):
             Completions in a group.
         weights (`torch.Tensor` of shape `(B,)`, *optional*):
-            Positive weights of the completions, for means over completions that were not sampled independently
-            ([`~tempo_trl.rollout.tree.GrownTree.leaf_weights`]). All alike if unset.
+            Positive weights of the completions, for completions that were not sampled independently
+            ([`~tempo_trl.rollout.tree.GrownTree.leaf_weights`]). Defaults to equal weights.
         prompts (`torch.Tensor` of shape `(B,)`, integer, *optional*):
-            Equal for the completions of a group that go on from the same prompt, for groups in which prompts differ
-            (an environment whose observation is part of it). A state is the prompt and what was sampled after it, so
-            completions of different prompts share none, and column 0 is the mean of those with the same prompt.
+            Numbers that are equal for completions of a group with the same prompt. Needed if prompts differ within a
+            group (an environment that adds an observation). A state is the prompt and the tokens after it, so
+            completions of different prompts share no state, and column 0 is the mean over those with the same prompt.
 
     Returns:
         `torch.Tensor` of shape `(B, T + 1)`, float32, on the device of `completion_ids`: column t is the value of the
-        state after t tokens; columns past a row's length repeat its last value.
+        state after t tokens; columns after a row's length repeat its last value.
 
     Raises:
         ValueError: if a rank, length, dtype or the number of rows does not fit.
@@ -66,7 +66,8 @@ def td_errors(values: torch.Tensor, completion_lengths: torch.Tensor) -> torch.T
     r"""
     TD error of every token, $\delta_{i,t} = V(s_{i,t+1}) - V(s_{i,t})$ (section 4.2).
 
-    It is 0 unless some completion of the group leaves the path, or ends, at state t. Nothing gates it.
+    It is 0 unless another completion of the group branches off, or ends, at state t. This follows from the values; no
+    explicit gate is applied.
 
     Args:
         values (`torch.Tensor` of shape `(B, T + 1)`):
@@ -145,8 +146,8 @@ def credit_tokens(
     r"""
     Spread outcome advantages over tokens and add their TD errors: $A_{i,t} = g_i + c \, (V_g(s_{t+1}) - V_g(s_t))$.
 
-    V is a mean, so values of the scaled outcomes g are the scaled values of the rewards: whatever affine map of a
-    group's rewards g is, no mean or standard deviation has to be known here.
+    V is a mean, so the values of the scaled outcomes g are the scaled values of the rewards. The function therefore
+    works for any affine map g of a group's rewards, without knowing its mean or standard deviation.
 
     Args:
         tree ([`PrefixTree`]):
@@ -158,9 +159,9 @@ def credit_tokens(
         td_coef (`float`):
             Coefficient c, at least 0.
         weights (`torch.Tensor` of shape `(B,)`, *optional*):
-            Weights of the completions w, adding up to 1 in each group, for groups that were not sampled independently
+            Weights w of the completions, with sum 1 in each group, for groups that were not sampled independently
             ([`~tempo_trl.rollout.tree.GrownTree.leaf_weights`]): values are weighted means, the outcome is relative to
-            that of the group, and a completion's whole advantage counts G w times. All 1 / G if unset.
+            the weighted mean of the group, and advantages are multiplied by G w. Defaults to 1 / G.
 
     Returns:
         Advantages A and the TD errors of g, without the coefficient, each `(B, T)`, float32, on the CPU; 0 past each
@@ -175,14 +176,14 @@ def credit_tokens(
 def _credit(
     tree: PrefixTree, outcome: torch.Tensor, width: int, td_coef: float, weights: torch.Tensor | None = None
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """The advantages of [`credit_tokens`], where TD errors are not 0, as (rows, columns), and what they are there."""
+    """The advantages of [`credit_tokens`], the (rows, columns) of non-zero TD errors, and their values there."""
     if not 0.0 <= td_coef < float("inf"):
         raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
     outcome = outcome.detach().cpu().float()
     silent = flat_groups(outcome, tree.num_generations).repeat_interleave(tree.num_generations) | outcome.isnan()
     row, column, value = _value_changes(tree, outcome, weights)
     branch = (column > 0) & ~silent.numpy()[row]
-    where = row[branch], column[branch] - 1  # a value that holds from column t + 1 on is the doing of token t
+    where = row[branch], column[branch] - 1  # token t changes the value of column t + 1
 
     steps = np.diff(value, prepend=np.float32(0.0))[branch]
     if weights is not None:
@@ -213,7 +214,7 @@ def tree_values(
 def _value_changes(
     tree: PrefixTree, rewards: torch.Tensor, weights: torch.Tensor | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where the values change along each row: (row, column, float32 value from that column on), in reading order."""
+    """Changes of value along each row: (row, column, float32 value from that column on), in reading order."""
     sorted_rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix()
     sorted_weights = None if weights is None else weights.cpu().double().numpy()[tree.order]
     alone = np.flatnonzero((tree.lengths[tree.order] > shared) | (shared < 0))
@@ -231,7 +232,7 @@ def _value_changes(
 
 
 def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray, sorted_weights: np.ndarray | None) -> np.ndarray:
-    """Mean of the scorable rewards of each node, NaN where it has none. Summed node by node: no cancellation."""
+    """Mean of the scorable rewards of each node, NaN if it has none. Sums each node separately: no cancellation."""
     if not len(tree.start):
         return np.zeros(0)
     weight = np.where(np.isnan(sorted_rewards), 0.0, 1.0 if sorted_weights is None else sorted_weights)
@@ -261,7 +262,7 @@ def _inside(lengths: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def _nanstd(rows: torch.Tensor) -> torch.Tensor:
-    """Standard deviation of each row (ddof 1) over what is not NaN, 0 for fewer than two numbers. Shape `(R, 1)`."""
+    """Standard deviation of each row (ddof 1) without NaNs, 0 for fewer than two numbers. Shape `(R, 1)`."""
     squares = (rows - rows.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
     count = (~rows.isnan()).sum(dim=1, keepdim=True)
     return (squares / (count - 1).clamp(min=1)).sqrt()

@@ -64,26 +64,26 @@ def ranges(start: np.ndarray, length: np.ndarray) -> np.ndarray:
 def _check_branches(branches: torch.Tensor, lengths: np.ndarray, width: int) -> np.ndarray:
     if branches.shape != (len(lengths), width) or branches.is_floating_point():
         raise ValueError(
-            f"`branches` must be ({len(lengths)}, {width}) integers, one for each token, got shape "
+            f"`branches` must be ({len(lengths)}, {width}) integers, one per token, got shape "
             f"{tuple(branches.shape)} and dtype {branches.dtype}."
         )
     ids = branches.detach().cpu().numpy().astype(np.int64)
     if (ids < 0)[np.arange(width) < lengths[:, None]].any():
-        raise ValueError("`branches` must be at least 0 on every token within its row's length; got a negative id.")
+        raise ValueError("`branches` must be at least 0 on every token within its row's length, got a negative id.")
     return ids
 
 
 def _check_shared(
     paths: BaselinePaths, path: np.ndarray, row: np.ndarray, begin: np.ndarray, end: np.ndarray, shared: np.ndarray
 ) -> None:
-    """Every row with a segment must have the segment's tokens, where the segment's first row has them."""
+    """Raise ValueError unless all rows with a segment have the same tokens in it, at the same columns."""
     size = shared.shape[1]
     common = shared[row // size, row % size, paths.row[path] % size]
     wrong = (begin != paths.begin[path]) | (end != paths.end[path]) | (common < end)
     if wrong.any():
         first, second = paths.row[path[wrong][0]], row[wrong][0]
         raise ValueError(
-            f"`branches` must give rows the same id only where they share a sampled segment, from its first to its "
-            f"last token; rows {first} and {second} do not. Where one of them goes on and others "
-            "part, a new segment begins."
+            f"got `branches` with the same id in rows {first} and {second}, which do not share that whole segment. "
+            "Use the same id only for rows that share a sampled segment from its first to its last token, and start "
+            "a new segment wherever rows branch."
         )

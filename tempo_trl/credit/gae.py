@@ -1,7 +1,7 @@
 """Generalised advantage estimation and the critic's loss, as in PPO (https://huggingface.co/papers/1707.06347).
 
-Indices: everything is (B, T), rows are right-padded completions, `values[t]` is the value of the state that token t is
-chosen in: the prompt and the tokens before t. `mask` is 1 on the tokens that the policy chose.
+Indices: everything is (B, T), rows are right-padded completions, and `values[t]` is the value of the state before
+token t: the prompt and the tokens before t. `mask` is 1 on the tokens that the policy sampled.
 """
 
 import torch
@@ -19,18 +19,17 @@ def gae(
     Generalised advantages and returns (https://huggingface.co/papers/1506.02438, equation 16).
 
     $A_t = \sum_{l \ge 0} (\gamma\lambda)^l \, \delta_{t+l}$ with $\delta_t = r_t + \gamma V_{t+1} - V_t$; the return,
-    which the critic learns, is $A_t + V_t$. Time counts chosen tokens: one outside the mask inside a row (a tool's) is
-    part of the states after it and takes no step, so $t + 1$ is the row's next token in the mask. After the last one
-    the value is 0, as the episode is over. That holds for truncated completions too: their reward is final, and
-    nothing that would be sampled beyond the length limit is worth anything.
+    the critic's target, is $A_t + V_t$. Only tokens in the mask are time steps: $t + 1$ is the row's next token in the
+    mask, and a token outside of it (of a tool) only changes the states after it. After the last token of the mask the
+    value is 0, because the episode is over. This holds for truncated completions too: their reward is final.
 
     Linear in T, in time and memory, without a loop over tokens.
 
     Args:
         rewards (`torch.Tensor` of shape `(B, T)`, floating point):
-            Reward of each token; outside the mask it is not read.
+            Reward of each token, ignored outside the mask.
         values (`torch.Tensor` of shape `(B, T)`, floating point):
-            Value of the state before each token; outside the mask it is not read.
+            Value of the state before each token, ignored outside the mask.
         mask (`torch.Tensor` of shape `(B, T)`):
             1 on the tokens of the loss.
         gamma (`float`):
@@ -43,14 +42,14 @@ def gae(
         outside the mask.
 
     Raises:
-        ValueError: if the shapes differ, or gamma or lambda does not lie between 0 and 1.
+        ValueError: if the shapes differ, or gamma or lambda is not between 0 and 1.
     """
     if not rewards.shape == values.shape == mask.shape or values.ndim != 2:
         shapes = ", ".join(str(tuple(x.shape)) for x in (rewards, values, mask))
         raise ValueError(f"`rewards`, `values` and `mask` must all be (B, T), got the shapes {shapes}.")
     for name, number in {"gamma": gamma, "lam": lam}.items():
         if not 0.0 <= number <= 1.0:
-            raise ValueError(f"`{name}` must lie between 0 and 1, got {number!r}.")
+            raise ValueError(f"`{name}` must be between 0 and 1, got {number!r}.")
     inside = mask != 0
     reward, value = _packed(rewards.to(values.dtype), inside), _packed(values, inside)
     td_error = reward + gamma * pad(value, (0, 1))[:, 1:] - value
@@ -59,7 +58,7 @@ def gae(
 
 
 def _places(inside: torch.Tensor) -> torch.Tensor:
-    """Where each token goes if a row's tokens of the mask move together to its start; the others to column T."""
+    """The column of each token after the row's tokens in the mask are moved to its start; T for the other tokens."""
     return (inside.cumsum(dim=1) - 1).masked_fill(~inside, inside.shape[1])
 
 
@@ -86,14 +85,14 @@ def at_last_token(rewards: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 def moments(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """
-    Number, sum and sum of squares of `x` over the mask, `(3,)` of float64: sums over ranks are sums of these.
+    Number, sum and sum of squares of `x` over the mask, `(3,)`, float64. They can be summed over ranks.
     """
     inside = x.double().masked_fill(mask == 0, 0.0)
     return torch.stack([(mask != 0).sum().double(), inside.sum(), inside.square().sum()])
 
 
 def mean_and_variance(moments: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and unbiased variance, 0-dim float64, of what has these [`moments`]. Both 0 where there is nothing."""
+    """Mean and unbiased variance, 0-dim float64, from [`moments`]. Both are 0 if there are no numbers."""
     number, total, squares = moments
     mean = total / number.clamp(min=1)
     return mean, ((squares - number * mean.square()) / (number - 1).clamp(min=1)).clamp(min=0)
@@ -107,7 +106,7 @@ def whiten(advantages: torch.Tensor, mask: torch.Tensor, mean: torch.Tensor, var
         advantages, mask (`torch.Tensor` of shape `(B, T)`):
             Advantages, and 1 on the tokens of the loss.
         mean, variance (`torch.Tensor`, 0-dim):
-            Of all the advantages that train together, those of other ranks too: see [`mean_and_variance`].
+            Mean and variance over all advantages of the generation batch and all ranks: see [`mean_and_variance`].
 
     Returns:
         `torch.Tensor` of shape `(B, T)`, dtype and device of `advantages`.
@@ -126,14 +125,14 @@ def value_loss(
     r"""
     The critic's loss of each token, $\frac{1}{2} \max((V - R)^2, (V^{clip} - R)^2)$.
 
-    $V^{clip}$ is V kept within `clip_range` of the value at the time of sampling, so that a larger change earns
-    nothing. That is how PPO's first implementation had it; the paper's is the plain $\frac{1}{2} (V - R)^2$.
+    $V^{clip}$ is V clipped to within `clip_range` of the value at sampling time, so that larger changes have no
+    gradient. PPO's first implementation did this; the paper has the plain $\frac{1}{2} (V - R)^2$.
 
     Args:
         values (`torch.Tensor` of shape `(B, T)`):
-            What the critic says now; gradients flow back to it.
+            The critic's current values; gradients flow back to it.
         returns, old_values (`torch.Tensor` of shape `(B, T)`):
-            Its target, and what it said when the completions were sampled.
+            Its targets, and its values when the completions were sampled.
         mask (`torch.Tensor` of shape `(B, T)`):
             1 on the tokens of the loss.
         clip_range (`float`, *optional*):

@@ -7,7 +7,7 @@ def gspo_token_reference(logps: torch.Tensor, old_logps: torch.Tensor, mask: tor
     r"""
     Old log-probabilities that turn a token-level ratio into GSPO-token's.
 
-    GSPO weighs every token by the sequence's ratio $s_i = \exp(\frac{1}{|y_i|} \sum_t \log \pi_t - \log \pi^{old}_t)$.
+    GSPO multiplies every token by the ratio $s_i = \exp(\frac{1}{|y_i|} \sum_t \log \pi_t - \log \pi^{old}_t)$.
     Its gradient gives each token the mean of the sequence's advantages. GSPO-token has the same value and keeps each
     token's own advantage: $s_{i,t} = \mathrm{sg}[s_i] \, \pi_t / \mathrm{sg}[\pi_t]$ (section 4.3). A loss that forms
     $\exp(\log \pi_t - x_t)$ computes just that for $x_t = \mathrm{sg}[\log \pi_t] - \log \mathrm{sg}[s_i]$, which is

@@ -1,4 +1,4 @@
-"""The tensors that credit functions take: what they must be, and the prefix trees that they make."""
+"""Checks of the tensors that credit functions take, and the prefix trees that are built from them."""
 
 import numpy as np
 import torch
@@ -12,12 +12,12 @@ def prefix_tree(
     num_generations: int,
     prompts: torch.Tensor | None = None,
 ) -> PrefixTree:
-    """The prefix trees of a batch of tensors, checked: arguments and errors as in [`prefix_values`]."""
+    """Check the tensors of a batch and build its prefix trees. Arguments and errors as in [`prefix_values`]."""
     check_ids(completion_ids, num_generations)
     check_lengths(completion_lengths, *completion_ids.shape)
     if prompts is not None and (prompts.shape != completion_ids.shape[:1] or prompts.is_floating_point()):
         raise ValueError(
-            f"`prompts` must be ({len(completion_ids)},) integers, one for each completion, got shape "
+            f"`prompts` must be ({len(completion_ids)},) integers, one per completion, got shape "
             f"{tuple(prompts.shape)} and dtype {prompts.dtype}."
         )
     return build_prefix_tree(
@@ -29,28 +29,28 @@ def prefix_tree(
 
 
 def check_ids(completion_ids: torch.Tensor, num_generations: int) -> None:
-    """Raise ValueError unless these are token ids of whole groups, `(B, T)`."""
+    """Raise ValueError unless `completion_ids` are token ids of whole groups, `(B, T)`."""
     if completion_ids.ndim != 2:
         raise ValueError(f"`completion_ids` must be (B, T), got shape {tuple(completion_ids.shape)}.")
     if completion_ids.is_floating_point() or completion_ids.is_complex() or completion_ids.dtype == torch.bool:
-        raise ValueError(f"`completion_ids` must hold integer token ids, got dtype {completion_ids.dtype}.")
+        raise ValueError(f"`completion_ids` must be integer token ids, got dtype {completion_ids.dtype}.")
     if num_generations < 1 or len(completion_ids) % num_generations:
         raise ValueError(
-            f"`completion_ids` must hold whole groups of `num_generations` adjacent rows, got {len(completion_ids)} "
-            f"rows and num_generations = {num_generations}."
+            f"`completion_ids` must have whole groups of `num_generations` adjacent rows: {len(completion_ids)} rows "
+            f"is not a multiple of num_generations = {num_generations}."
         )
 
 
 def check_lengths(completion_lengths: torch.Tensor, rows: int, width: int) -> None:
-    """Raise ValueError unless these are lengths of `rows` completions of at most `width` tokens."""
+    """Raise ValueError unless `completion_lengths` are `rows` lengths of at most `width` tokens."""
     if completion_lengths.shape != (rows,) or completion_lengths.is_floating_point():
         raise ValueError(
-            f"`completion_lengths` must be ({rows},) integers, one for each row, got shape "
+            f"`completion_lengths` must be ({rows},) integers, one per row, got shape "
             f"{tuple(completion_lengths.shape)} and dtype {completion_lengths.dtype}."
         )
     if rows and not (completion_lengths.min() >= 0 and completion_lengths.max() <= width):
         raise ValueError(
-            f"`completion_lengths` must lie between 0 and T = {width}, got {completion_lengths.min().item()} to "
+            f"`completion_lengths` must be between 0 and T = {width}, got {completion_lengths.min().item()} to "
             f"{completion_lengths.max().item()}."
         )
 
@@ -58,6 +58,6 @@ def check_lengths(completion_lengths: torch.Tensor, rows: int, width: int) -> No
 def check_rewards(rewards: torch.Tensor, rows: int) -> None:
     """Raise ValueError unless there is a reward for each of `rows` completions, finite or NaN."""
     if rewards.shape != (rows,):
-        raise ValueError(f"`rewards` must be ({rows},), one for each completion, got shape {tuple(rewards.shape)}.")
+        raise ValueError(f"`rewards` must be ({rows},), one per completion, got shape {tuple(rewards.shape)}.")
     if rewards.isinf().any():
-        raise ValueError("`rewards` must be finite, or NaN where a completion cannot be scored; got an infinite one.")
+        raise ValueError("`rewards` must be finite, or NaN for completions without a score, got infinity.")

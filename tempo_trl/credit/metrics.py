@@ -1,6 +1,6 @@
-"""The `tempo/*` metrics: what the prefix trees of a batch look like and how much of the credit is theirs.
+"""The `tempo/*` metrics: the shape of a batch's prefix trees, and the share of credit that comes from them.
 
-Each metric is a ratio of two sums, so that ranks add up their sums and divide once.
+Each metric is a ratio of two sums, so that ranks can sum both and divide once.
 """
 
 import numpy as np
@@ -13,9 +13,9 @@ def tree_sums(tree: PrefixTree, groups: slice) -> dict[str, tuple[float, float]]
     """
     Numerator and denominator of the metrics of the tree's shape, over a range of its groups.
 
-    `branch_nodes`: states with at least two different next tokens, a group. `branch_depth`: their mean depth in
-    tokens. `shared_prefix`: tokens that a completion shares with the closest other one, mean. `unique_tokens`: nodes
-    of the trees over tokens. `duplicates`: completions beyond the first of each kind, over completions.
+    `branch_nodes`: states with at least two different next tokens, per group. `branch_depth`: their mean depth in
+    tokens. `shared_prefix`: mean number of tokens that a completion shares with the closest other one.
+    `unique_tokens`: nodes of the trees / tokens. `duplicates`: completions that repeat an earlier one / completions.
     """
     size = tree.num_generations
     places = slice(groups.start * size, groups.stop * size)
@@ -35,10 +35,10 @@ def tree_sums(tree: PrefixTree, groups: slice) -> dict[str, tuple[float, float]]
 
 def credit_sums(outcome: torch.Tensor, td: torch.Tensor, loss_mask: torch.Tensor) -> dict[str, torch.Tensor]:
     """
-    Numerator and denominator, `(B, 2)`, of each completion's share of TD credit and of branch tokens.
+    Numerator and denominator, `(B, 2)`, of each completion's share of TD credit and share of branch tokens.
 
-    `td_share`: sum |TD| / sum (|outcome| + |TD|). `branch_tokens`: tokens with a non-zero TD error. Both over the
-    tokens of the loss, TD errors in the units of the outcome and without `td_coef`.
+    `td_share`: sum |TD| / sum (|outcome| + |TD|). `branch_tokens`: tokens with a non-zero TD error / tokens. Both are
+    taken over the tokens of the loss, with TD errors in the units of the outcome and without `td_coef`.
     """
     mask = loss_mask.to(td.dtype)
     td_mass, tokens = (td.abs() * mask).sum(dim=1), mask.sum(dim=1)

@@ -1,12 +1,12 @@
-"""Prefix baselines: every token's outcome against what the other completions say about the state before it.
+"""Prefix baselines: the value of the state before each token, estimated from the other completions of the group.
 
-The method is ours, no paper's. Indices as in `advantages.py`: column t of a (B, T) tensor is the token that leads from
-the state after t tokens to the state after t + 1; its baseline belongs to the state before it.
+The method is ours, not from a paper. Indices as in `advantages.py`: column t of a (B, T) tensor is the token that
+leads from the state after t tokens to the state after t + 1; its baseline belongs to the state before it.
 
-Python loops over no tokens. Along a row the other completions leave one after the other, each where the prefix that
-it shares with the row ends. A stage is the columns between two of these places. On stage p, when p of them have left,
-the baseline is level(p) + gap(p) * weight(t): the weight decays geometrically (fixed shrinkage) or is the correlation
-of completions that share t tokens (adaptive).
+There is no Python loop over tokens. Along a row, each other completion leaves where its common prefix with the row
+ends. A stage is the range of columns between two such places. On stage p, after p of them have left, the baseline is
+level(p) + gap(p) * weight(t): the weight decays geometrically (fixed shrinkage) or is the correlation of completions
+that share t tokens (adaptive).
 """
 
 from collections.abc import Callable
@@ -34,31 +34,33 @@ def prefix_baselines(
     r"""
     Baseline of every token: the value of the state before it, estimated from the other completions of the group only.
 
-    With a number k it goes down the path. The first token's baseline is the mean of the others' rewards; after that
+    With a number k the baseline is a recurrence over the tokens. For the first token it is the mean of the others'
+    rewards; after that
 
     $$b_{i,t} = \frac{\sum_{j \in O(s_{i,t})} r_j + k \, b_{i,t-1}}{|O(s_{i,t})| + k}$$
 
-    where O(s) are the others that pass through state s or end there. k = 0 is their plain mean, the last one known
-    once they have all left; k = inf is RLOO, the mean of all others on every token.
+    where O(s) are the others that pass through state s or end there. k = 0 is their plain mean, or the last such mean
+    once all have left; k = inf is RLOO, the mean of all others for every token.
 
-    With a [`PrefixCovariance`] C it is the best linear unbiased predictor of the state's value. K(j, l) is C of the
-    tokens that j and l share, and v on the diagonal, over the others; c(j) = C(min(tokens that i and j share, t)).
+    With a [`PrefixCovariance`] C the baseline is the best linear unbiased predictor of the state's value. Over the
+    others, K(j, l) is C of the number of tokens that j and l share, with v on the diagonal; and c(j) = C(min(number of
+    tokens that i and j share, t)).
 
     $$b_{i,t} = m + c^T K^{-1} (r - m 1), \quad m = \frac{1^T K^{-1} r}{1^T K^{-1} 1}$$
 
-    C = 0 is RLOO. Either way b is linear in the rewards with weights that add up to 1, and never looks at the
-    completion's own reward, so that subtracting it leaves the policy gradient unbiased.
+    C = 0 is RLOO. Both baselines are linear in the rewards, with weights of sum 1, and do not depend on the
+    completion's own reward, so subtracting them leaves the policy gradient unbiased.
 
-    Completions of a grown tree that share a sampled token are not independent, so the others of a token are then the
-    completions outside its branch: those not grown through the sample that the token belongs to (`branches`).
+    Completions of a grown tree that share a sampled token are not independent. The others of a token are then the
+    completions that were not grown through the token's segment (`branches`).
 
-    Unscorable completions (reward NaN) are nobody's others. Where no other is left at all (a group of one, all others
-    unscorable, a segment that the whole group was grown through) no baseline is known without looking inside; there b
-    is the completion's own reward (0 for NaN), so that r - b is 0 and the token is not trained.
+    Unscorable completions (reward NaN) are never among the others. If there are no others (a group of one, all others
+    unscorable, a segment that the whole group was grown through), b is the completion's own reward (0 for NaN), so
+    that r - b is 0 and the token is not trained.
 
     Args:
         completion_ids (`torch.Tensor` of shape `(B, T)`, integer):
-            Sampled token ids, right-padded with anything, the EOS id included: padding is never read.
+            Sampled token ids, right-padded with any id, which may be EOS: padding is never read.
         completion_lengths (`torch.Tensor` of shape `(B,)`, integer):
             True lengths in tokens, 0 to T.
         rewards (`torch.Tensor` of shape `(B,)`):
@@ -68,27 +70,27 @@ def prefix_baselines(
         shrinkage (`float` or [`PrefixCovariance`]):
             k, at least 0, infinity included; or the covariance, fitted on earlier batches.
         branches (`torch.Tensor` of shape `(B, T)`, integer, *optional*):
-            Id, at least 0, of the sampled segment that each token belongs to; read within the rows' lengths only. Rows
-            of a group with the same id at a token were grown through this segment and share it from its first to its
-            last token. Without it every row is a sample of its own.
+            Id, at least 0, of the sampled segment of each token; ignored after a row's length. Rows of a group with
+            the same id at a token were grown through this segment and share it from its first to its last token. By
+            default every row is an independent sample.
         prompts (`torch.Tensor` of shape `(B,)`, integer, *optional*):
-            Equal for the completions of a group that go on from the same prompt. The prompt then counts as a token
-            before the first: after it, only completions of the same prompt still share the prefix.
+            Numbers that are equal for completions of a group with the same prompt. The prompt then counts as a token
+            before the first: only completions with the same prompt share a prefix after it.
 
     Returns:
-        `torch.Tensor` of shape `(B, T)`, float32, on the device of `completion_ids`, 0 past each row's length.
+        `torch.Tensor` of shape `(B, T)`, float32, on the device of `completion_ids`, 0 after each row's length.
 
     Raises:
         ValueError: if a rank, length, dtype or the number of rows does not fit, for a negative or NaN shrinkage, and
             for rows that share a segment but not its tokens.
 
     Note:
-        Every token is a state: where others stay on for a run of tokens, a fixed k's baseline moves on towards their
-        plain mean with each of them, and k is soon forgotten. A covariance does not fade.
+        Every token is a state. If others share a run of tokens, a baseline with a fixed k moves towards their plain
+        mean with each token, so k soon has no effect. A covariance has no such decay.
 
-        Unbiased on a grown tree takes more than `branches`. What the completions through a segment weigh together in
-        the loss must not depend on the segment's own tokens, and neither may what is sampled outside of it: a sibling
-        whose first token is forced to differ from the segment's is not independent of that token.
+        On a grown tree an unbiased gradient needs more than `branches`: the total weight in the loss of the
+        completions through a segment must not depend on the segment's tokens, and neither may the samples outside of
+        it. A sibling whose first token is forced to differ from the segment's is not independent of that token.
     """
     tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     check_rewards(rewards, len(completion_ids))
@@ -120,7 +122,7 @@ def prefix_baseline_advantages(
             As in [`prefix_baselines`].
         scale_rewards (`str`, *optional*, defaults to `"group"`):
             `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`. A scale that is
-            estimated from the same rewards is not unbiased, here as in GRPO; `"none"` is.
+            estimated from the same rewards makes the gradient biased, as in GRPO; with `"none"` it is unbiased.
 
     Returns:
         `torch.Tensor` of shape `(B, T)`, float32, on the device of `completion_ids`, 0 past each row's length.
@@ -143,10 +145,10 @@ def baseline_tokens(
     branches: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
-    Spread outcome advantages over tokens and take their prefix baselines off: $A_{i,t} = g_i - b_{i,t}(g)$.
+    Spread outcome advantages over tokens and subtract their prefix baselines: $A_{i,t} = g_i - b_{i,t}(g)$.
 
-    The weights of b add up to 1, so whatever affine map of a group's rewards g is, no mean or standard deviation has
-    to be known here.
+    The weights of b have sum 1. The function therefore works for any affine map g of a group's rewards, without
+    knowing its mean or standard deviation.
 
     Args:
         tree ([`PrefixTree`]):
@@ -227,7 +229,7 @@ def _shrunk(
 ) -> tuple[np.ndarray, np.ndarray, Callable[..., np.ndarray]]:
     """Fixed shrinkage: (level, gap, weight) of the stages.
 
-    While n others stay, each token takes the baseline n / (n + k) of the way that is left to their mean.
+    While n others remain, each token reduces the distance of the baseline to their mean by a factor of k / (n + k).
     """
     count = _of_those_left(used)
     with np.errstate(invalid="ignore"):  # 0 / 0 once all have left
@@ -249,7 +251,7 @@ def _predicted(
 ) -> tuple[np.ndarray, np.ndarray, Callable[..., np.ndarray]]:
     """Best linear unbiased prediction: (level, gap, weight) of the stages.
 
-    A completion that has left counts with all that it shared with the row, one that is still there with t tokens.
+    A completion that has left counts with all tokens that it shared with the row, a remaining one with t tokens.
     """
     gone = np.pad(np.cumsum(dual * covariance.correlation(left), axis=1), ((0, 0), (1, 0)))
     so_far = covariance.correlation(np.arange(left.max(initial=-1) + 1))  # beyond the last place all have left
@@ -257,7 +259,7 @@ def _predicted(
 
 
 def _of_those_left(numbers: np.ndarray) -> np.ndarray:
-    """Sum at each stage over the completions that have not left yet: `(Q, G)` in order of leaving to `(Q, G + 1)`."""
+    """Sum over the remaining completions at each stage: `(Q, G)`, in order of leaving, to `(Q, G + 1)`."""
     return np.pad(np.cumsum(numbers[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))
 
 

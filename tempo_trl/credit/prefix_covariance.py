@@ -1,6 +1,7 @@
-"""How alike the rewards of completions are that share a prefix: the covariance behind the adaptive prefix baseline.
+"""The covariance of rewards of completions that share a prefix, which the adaptive prefix baseline uses.
 
-The estimator is ours, no paper's. It is fed batch after batch with statistics that add up over processes.
+The estimator is ours, not from a paper. It is updated batch by batch, with statistics that can be summed over
+processes.
 """
 
 from collections import deque
@@ -24,13 +25,13 @@ def _no_counts() -> np.ndarray:
 @dataclass(frozen=True, eq=False)
 class PairStatistics:
     """
-    Sums over the pairs of completions of a batch, by the tokens that a pair shares; `a + b` is both batches' together.
+    Sums over pairs of completions of a batch, by the number of shared tokens. `a + b` are the sums over both batches.
 
     Args:
         shared (`np.ndarray` of shape `(L,)`, int64):
-            The numbers of shared tokens that were seen, ascending.
+            The observed numbers of shared tokens, ascending.
         products (`np.ndarray` of shape `(L,)`, float64):
-            Sum of the pairs' products of rewards, centring undone: see [`pair_statistics`].
+            Sum of the pairs' products of rewards, corrected for centring: see [`pair_statistics`].
         pairs (`np.ndarray` of shape `(L,)`, int64):
             Number of pairs.
         rows (`np.ndarray` of shape `(L,)`, int64):
@@ -72,16 +73,16 @@ def pair_statistics(tree: PrefixTree, outcome: torch.Tensor) -> PairStatistics:
 
     $$(r_j - m)(r_l - m) \, \frac{n}{n - 1} + \frac{w}{n}$$
 
-    to the sum of the number of tokens that the two share: the product of the deviations, with the centring undone.
+    to the sum for the number of tokens that the two share: the product of the deviations, corrected for centring.
 
     Args:
         tree ([`PrefixTree`]):
             Trees of the groups.
         outcome (`torch.Tensor` of shape `(R,)`):
-            Rewards or outcome advantages, in any unit, but always in the same; NaN where unscorable.
+            Rewards or outcome advantages, always in the same unit; NaN where unscorable.
 
     Returns:
-        [`PairStatistics`]: the empty one where every group is flat.
+        [`PairStatistics`], empty if every group is flat.
     """
     size, shared = tree.num_generations, pairwise_lcp(tree)
     outcome = outcome.detach().cpu().double()
@@ -113,19 +114,18 @@ class PrefixCovariance:
     r"""
     C(l): the covariance of the rewards of two completions of one prompt that share exactly l tokens.
 
-    The mean of [`pair_statistics`] at each l over the last batches, made non-decreasing in l by isotonic regression
-    weighted by the numbers of pairs, shifted to 0 at the shortest shared prefix seen, and at most 0.98 v, where v is
-    the mean variance of a group. It is a step function: between the lengths seen it keeps the value of the shorter, it
-    is 0 below the shortest and keeps its last value beyond the longest. Before the first update it is 0: prefixes tell
-    nothing.
+    The mean of [`pair_statistics`] at each l over the last batches is made non-decreasing in l by isotonic regression
+    weighted by the numbers of pairs, shifted to 0 at the shortest observed l, and limited to 0.98 v, where v is the
+    mean variance of a group. C is a step function: between observed lengths it has the value of the shorter, it is 0
+    below the shortest, and constant beyond the longest. Before the first update it is 0: prefixes explain nothing.
 
     Note:
-        A baseline may not look at the reward that it is compared with, not even through C. So predict a batch's
-        baselines with the covariance of the batches before it, and call `update` afterwards.
+        A baseline must not depend on the reward that it is subtracted from, not even through C. So compute a batch's
+        baselines with the covariance of earlier batches, and call `update` afterwards.
 
     Args:
         batches (`int`, *optional*, defaults to `8`):
-            Batches that are pooled: the last ones, since the policy moves.
+            Number of last batches to pool. Older ones are dropped because the policy changes.
 
     Raises:
         ValueError: if `batches` is less than 1.
@@ -139,7 +139,7 @@ class PrefixCovariance:
 
     @property
     def variance(self) -> float:
-        """v, the mean variance (ddof 1) of the rewards of a group that is not flat; 0 before the first one."""
+        """v, the mean variance (ddof 1) of the rewards of groups that are not flat; 0 before the first such group."""
         return self._variance
 
     @property
@@ -147,13 +147,13 @@ class PrefixCovariance:
         r"""
         Share of the variance of rewards that prefixes explain, 0 to 0.98: the mean of C(l) / v over completions.
 
-        l is the number of tokens that the completion shares with the closest other one of its group: the longest
-        prefix of it that is told by another completion's reward. 0 means that the adaptive baseline is RLOO's.
+        l is the number of tokens that a completion shares with the closest other one of its group. 0 means that the
+        adaptive baseline is RLOO's.
         """
         return self._explained
 
     def update(self, statistics: PairStatistics) -> None:
-        """Take in a batch (in distributed training the sum over processes, alike on each), forget the oldest."""
+        """Add a batch and drop the oldest. In distributed training pass the sum over processes on every process."""
         self._statistics.append(statistics)
         self._fit()
 
@@ -162,15 +162,15 @@ class PrefixCovariance:
         return self._levels[np.searchsorted(self._lengths, shared, side="right")]
 
     def correlation(self, shared: np.ndarray) -> np.ndarray:
-        """C / v at each number of shared tokens, 0 to 0.98: all that a linear predictor needs. 0 where v is 0."""
+        """C / v at each number of shared tokens, 0 to 0.98: all that a linear predictor needs. 0 if v is 0."""
         return self(shared) / (self._variance or 1.0)
 
     def state_dict(self) -> dict:
-        """What was seen, in lists and numbers that JSON and torch can save."""
+        """The pooled statistics, as lists and numbers that JSON and torch can save."""
         return {"statistics": [_as_lists(statistics) for statistics in self._statistics]}
 
     def load_state_dict(self, state: dict) -> None:
-        """Restore `state_dict`'s; of more batches than this estimator pools, the last are kept."""
+        """Restore a `state_dict`. If it has more batches than this estimator pools, the last ones are kept."""
         self._statistics.clear()
         self._statistics.extend(_from_lists(statistics) for statistics in state["statistics"])
         self._fit()
@@ -188,11 +188,11 @@ class PrefixCovariance:
 
 
 def pairwise_lcp(tree: PrefixTree) -> np.ndarray:
-    """Tokens that each two rows of a group share, `(groups, G, G)`, int64; a row shares its length with itself."""
+    """Number of tokens shared by each pair of rows of a group, `(groups, G, G)`, int64; a row's length for itself."""
     size = tree.num_generations
     neighbours = tree.lcp.reshape(-1, 1, size)
     later = np.triu(np.ones((size, size), dtype=bool), k=1)
-    # Two places share what every neighbouring pair between them shares: a running minimum along the sorted order.
+    # The tokens shared by two places are the minimum over neighbouring pairs between them, in sorted order.
     shared = np.minimum.accumulate(np.where(later, neighbours, np.iinfo(np.int64).max), axis=2)
     shared = np.where(later, shared, 0)
     shared += shared.transpose(0, 2, 1)
@@ -207,17 +207,17 @@ def predictor(
     correlations: np.ndarray, group: np.ndarray, others: np.ndarray, rewards: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""
-    What the best linear unbiased predictor is made of: $m = 1^T K^{-1} r / 1^T K^{-1} 1$ and $K^{-1} (r - m 1)$.
+    Parts of the best linear unbiased predictor: $m = 1^T K^{-1} r / 1^T K^{-1} 1$ and $K^{-1} (r - m 1)$.
 
-    With c the correlations of something with the others, its prediction is m + c^T K^-1 (r - m 1).
+    The prediction of a quantity whose correlations with the others are c is m + c^T K^-1 (r - m 1).
 
     Args:
         correlations (`np.ndarray` of shape `(groups, G, G)`):
-            Correlations of the rewards of different rows of a group; the diagonal is not read.
+            Correlations of the rewards of different rows of a group; the diagonal is ignored.
         group (`np.ndarray` of shape `(Q,)`):
             The group of each prediction.
         others (`np.ndarray` of shape `(Q, G)`, bool):
-            The rows it is made from.
+            The rows that it is computed from.
         rewards (`np.ndarray` of shape `(Q, G)`):
             Their rewards, 0 elsewhere.
 

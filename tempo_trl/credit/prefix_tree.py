@@ -1,20 +1,20 @@
 """P2T: the completions of a group as a prefix tree (TEMPO, section 4.1, https://huggingface.co/papers/2509.18314).
 
-The tree is never walked token by token. Rows are sorted, so that rows with a common prefix become neighbours; the
+The tree is built without a walk over tokens. Rows are sorted, so that rows with a common prefix become neighbours. The
 longest common prefixes (LCP) of neighbours then determine the whole tree: each maximal run of places whose LCPs are at
-least d is a node at depth d, and a group of G rows has at most G - 1 of them besides its leaves.
+least d is a node at depth d, and a group of G rows has at most G - 1 such nodes besides its leaves.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-# Columns read in the first round of sorting. Most completions have parted by then; those that have not are read
-# WIDENING times as far in the next round, so a row is read about as far as it shares tokens with another.
+# Columns compared in the first round of sorting. Most completions differ by then. The others are compared WIDENING
+# times as far in the next round, so a row is read about as far as it shares tokens with another.
 FIRST_WINDOW = 64
 WIDENING = 8
 
-# Up to this size the nodes of all groups are found at once, comparing each LCP of a group with each other one.
+# Up to this size the nodes of all groups are found at once, by comparing all pairs of LCPs in a group.
 SMALL_GROUP = 64
 
 
@@ -23,9 +23,9 @@ class PrefixTree:
     """
     The prefix trees of several groups, in sorted order.
 
-    A place is a position in `order`. Node j holds the rows at places `start[j]` to `stop[j] - 1`: they share their
-    first `depth[j]` tokens, and no other row of the group shares more than `top[j]` tokens with them. So node j stands
-    for the states after `top[j] + 1` to `depth[j]` tokens. States that one row has to itself are not stored.
+    A place is a position in `order`. Node j contains the rows at places `start[j]` to `stop[j] - 1`: they share their
+    first `depth[j]` tokens, and no other row of the group shares more than `top[j]` tokens with them. So node j
+    represents the states after `top[j] + 1` to `depth[j]` tokens. States of a single row are not stored.
 
     Args:
         num_generations (`int`):
@@ -35,12 +35,13 @@ class PrefixTree:
         order (`np.ndarray` of shape `(R,)`):
             Row at each place; the places of group k are kG to (k + 1)G - 1.
         lcp (`np.ndarray` of shape `(R,)`):
-            Tokens that the row at a place shares with the row at the place before, -1 where they have not even the
-            prompt in common: at the first place of a group, and of each of its prompts.
+            Number of tokens that the row at a place shares with the row at the previous place; -1 if even their
+            prompts differ: at the first place of a group, and of each of its prompts.
         start, stop, top, depth (`np.ndarray` of shape `(N,)`):
             The nodes that at least two rows share, children before their parents.
         parting (`np.ndarray` of shape `(R,)`):
-            Node at whose last state the rows at a place and at the place before part, -1 where `lcp` is -1.
+            Node at whose last state the row at a place branches off from the row at the previous place, -1 where `lcp`
+            is -1.
     """
 
     num_generations: int
@@ -54,7 +55,7 @@ class PrefixTree:
     parting: np.ndarray
 
     def longest_shared_prefix(self) -> np.ndarray:
-        """Tokens that each place's row shares with the closest other row of its prompt, -1 where there is none."""
+        """Number of tokens that each place's row shares with the closest other row of its prompt, -1 without one."""
         return np.maximum(self.lcp, np.append(self.lcp[1:], -1))
 
     def num_children(self) -> np.ndarray:
@@ -74,14 +75,14 @@ def build_prefix_tree(
 
     Args:
         completion_ids (`np.ndarray` of shape `(R, T)`, integer):
-            Token ids, right-padded with anything: only the first `lengths[r]` of row r are read.
+            Token ids, right-padded with any id: only the first `lengths[r]` of row r are read.
         lengths (`np.ndarray` of shape `(R,)`, integer):
             True length of each row, 0 to T.
         num_generations (`int`):
             Rows in a group; the rows of a group are adjacent.
         prompts (`np.ndarray` of shape `(R,)`, integer, *optional*):
-            Equal for the rows of a group that go on from the same prompt. Others share no state, whatever their
-            tokens. A group has one prompt if unset.
+            Numbers that are equal for rows of a group with the same prompt. Rows with different prompts share no
+            state, even if their tokens are equal. By default a group has one prompt.
 
     Returns:
         [`PrefixTree`]
@@ -95,16 +96,17 @@ def sort_rows(
     completion_ids: np.ndarray, lengths: np.ndarray, num_generations: int, prompts: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """
-    Sort the rows of each group so that equal prefixes become neighbours: all that a tree has to be built from.
+    Sort the rows of each group so that equal prefixes become neighbours. This determines the tree.
 
-    By partition refinement: each round sorts the rows that are still tied. Arguments as in [`build_prefix_tree`].
+    The method is partition refinement: each round sorts the rows that are still tied. Arguments as in
+    [`build_prefix_tree`].
 
     Returns:
         `order` and `lcp`, each of shape `(R,)`, as in [`PrefixTree`].
     """
     rows, width = completion_ids.shape
     group = np.arange(rows) // num_generations
-    # Longest first: among rows with equal windows those that go on stay together, whatever fills it past the end.
+    # Longest first: among rows with equal windows, those that continue stay together, whatever their padding.
     prompts = group if prompts is None else prompts
     order = np.lexsort((-lengths, prompts, group))
     of_prompt = prompts[order]
@@ -127,7 +129,7 @@ def sort_rows(
 
 
 def _window(completion_ids: np.ndarray, lengths: np.ndarray, rows: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """Columns `begin` to `end` of `rows` behind a free one, as int32 if that loses nothing; all -1 past an end."""
+    """Columns `begin` to `end` of `rows` after an empty one, as int32 if the ids fit; -1 after a row's end."""
     ids = completion_ids[rows, begin:end]
     bits = np.bitwise_or.reduce(ids, axis=None) if ids.size else 0
     keys = np.empty((len(rows), end - begin + 1), dtype=np.int32 if 0 <= bits < 2**31 else ids.dtype)
@@ -138,10 +140,10 @@ def _window(completion_ids: np.ndarray, lengths: np.ndarray, rows: np.ndarray, b
 
 
 def _sort_within(block: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Stable order of the rows of a window inside their block, and the columns each shares with the row before."""
+    """Stable order of a window's rows within their blocks, and the number of columns shared with the previous row."""
     keys[:, 0] = block.astype(keys.dtype).astype(keys.dtype.newbyteorder(">")).view(keys.dtype)
-    # As raw bytes a whole row is one sort key. Only the blocks must come in numeric order, hence the big-endian view;
-    # for the tokens any order will do that brings equal prefixes together.
+    # As raw bytes a whole row is one sort key. Only blocks need numeric order, hence the big-endian view. For the
+    # tokens any order works that brings equal prefixes together.
     ranks = np.argsort(keys.view(f"V{keys.itemsize * keys.shape[1]}").ravel(), kind="stable")
     window = keys[ranks, 1:]
     differs = window[1:] != window[:-1]
@@ -155,7 +157,7 @@ def _intervals_of_small_groups(lcp: np.ndarray, num_generations: int) -> tuple[n
     The nodes that the LCPs of neighbours enclose: (start, stop, top, depth, parting), as in [`PrefixTree`].
 
     The LCP at a place is the depth of a node that begins at the last smaller LCP before it and ends at the next
-    smaller one after it. The first of the LCPs that have a node in common stands for it.
+    smaller one after it. The first of the LCPs of a node represents it.
     """
     groups, place = lcp.reshape(-1, num_generations), np.arange(num_generations)
     own, other = groups[:, :, None], groups[:, None, :]
@@ -176,7 +178,7 @@ def _intervals_of_small_groups(lcp: np.ndarray, num_generations: int) -> tuple[n
 
 
 def _intervals(lcp: np.ndarray, num_generations: int) -> tuple[np.ndarray, ...]:
-    """The same by a stack of open nodes, linear in the number of rows whatever the size of the groups."""
+    """The same with a stack of open nodes: linear in the number of rows, for any size of the groups."""
     nodes, parting = [], [-1] * len(lcp)
     open_nodes = []  # (depth, start, places of its LCPs), deepest last: a node is open until a smaller LCP comes
     for place, shared in enumerate([*lcp.tolist(), -1]):

@@ -1,8 +1,8 @@
-"""Values up an explicit tree, and advantages among siblings: the credit of both methods called TreeRPO.
+"""Values on an explicit tree, and advantages among siblings: the credit of both methods called TreeRPO.
 
 A tree is given by its segments (nodes): `parent` is (N,), the parent of each segment, where the prompts are numbered
 N, N + 1, ...; `leaf` is (B,), the segment in which each completion ends; `segment` is (B, T), the segment of each
-token, -1 past a row's end. Several trees lie in one such numbering.
+token, -1 after a row's end. Segments are numbered over all trees of a batch.
 """
 
 import torch
@@ -39,12 +39,12 @@ def sibling_advantages(
         leaf (`torch.Tensor` of shape `(B,)`, integer):
             Segment in which each completion ends.
         rewards (`torch.Tensor` of shape `(B,)`):
-            Rewards, NaN where a completion is unscorable: it has no say, and what only it reaches gets 0.
+            Rewards, NaN for unscorable completions, which are ignored: segments that only they reach get 0.
         average (`str`, *optional*, defaults to `"children"`):
             As in [`segment_values`].
         scale (`str`, *optional*, defaults to `"none"`):
             `"none"` for 1, `"std"` for the siblings' standard deviation (ddof 1, + 1e-4, as TRL's), `"bernoulli"` for
-            $\sqrt{m (1 - m)}$ of their mean m, which asks for rewards between 0 and 1.
+            $\sqrt{m (1 - m)}$ of their mean m, which requires rewards between 0 and 1.
 
     Returns:
         `torch.Tensor` of shape `(B, T)`, float32, on the device of `segment`.
@@ -64,9 +64,9 @@ def segment_values(
     r"""
     Value of the state at the end of every segment, and of the prompts.
 
-    A leaf's is the mean reward of the completions that end there. Above, `"children"` takes the mean of the children's
-    values, $V(n) = \frac{1}{|C(n)|} \sum_{c \in C(n)} V(c)$, and `"leaves"` that of all the leaves below. They differ
-    where branches have unequal numbers of leaves.
+    The value of a leaf is the mean reward of the completions that end there. The value of any other node is, for
+    `"children"`, the mean of its children's values, $V(n) = \frac{1}{|C(n)|} \sum_{c \in C(n)} V(c)$, and for
+    `"leaves"` the mean of all leaves below it. The two differ if branches have unequal numbers of leaves.
 
     Args:
         parent (`torch.Tensor` of shape `(N,)`, integer):
@@ -74,7 +74,7 @@ def segment_values(
         leaf (`torch.Tensor` of shape `(B,)`, integer):
             Segment in which each completion ends.
         rewards (`torch.Tensor` of shape `(B,)`):
-            Rewards; NaN has no say.
+            Rewards; NaNs are ignored.
         average (`str`, *optional*, defaults to `"children"`):
             `"children"` or `"leaves"`.
 
@@ -89,7 +89,7 @@ def segment_values(
     scorable = ~rewards.isnan()
     total.index_add_(0, leaf[scorable], rewards[scorable].double())
     count.index_add_(0, leaf[scorable], torch.ones_like(rewards[scorable], dtype=torch.float64))
-    total, count = total / count.clamp(min=1), (count > 0).double()  # a leaf has one say, however many rows end in it
+    total, count = total / count.clamp(min=1), (count > 0).double()  # a leaf counts once, however many rows end in it
     for level in _levels_bottom_up(parent):
         value = total[level] if average == "leaves" else total[level] / count[level].clamp(min=1)
         weight = count[level] if average == "leaves" else (count[level] > 0).double()
@@ -99,13 +99,13 @@ def segment_values(
 
 
 def count_once(segment: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """True on each token of a tree in one row only: the first that holds it under the mask. `(B, T)`, bool.
+    """A mask that keeps each token of a tree in one row only, the first with the token in `mask`. `(B, T)`, bool.
 
     Args:
         segment (`torch.Tensor` of shape `(B, T)`, integer):
             Segment of each token, -1 past a row's end.
         mask (`torch.Tensor` of shape `(B, T)`):
-            Non-zero on the tokens of the loss; a row without any leaves its segments to the next.
+            Non-zero on the tokens of the loss. Segments of a row without any are kept in the next row that has them.
     """
     inside = (segment >= 0) & (mask > 0)
     row = torch.arange(len(segment), device=segment.device)[:, None].expand_as(segment)
@@ -145,8 +145,8 @@ def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, scale: str
     elif scale == "bernoulli":
         if len(own) and not (own.min() >= 0 and own.max() <= 1):
             raise ValueError(
-                f"`bernoulli` needs rewards between 0 and 1, got values of {own.min():g} to {own.max():g}. Take "
-                "`std`, or a reward that is 0 or 1."
+                f"got values from {own.min():g} to {own.max():g}, but `bernoulli` needs rewards between 0 and 1. Use "
+                "`std`, or a reward of 0 or 1."
             )
         centred = centred / (mean * (1 - mean)).sqrt()[above]
     advantages = torch.zeros(len(parent), dtype=torch.float64)

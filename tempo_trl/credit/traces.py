@@ -12,16 +12,16 @@ LARGEST_LOG_RATIO = 80.0  # exp(88.8) is infinite in float32, and the gradient o
 
 def eligibility_trace(x: torch.Tensor, decay: float, style: str = "recent") -> torch.Tensor:
     r"""
-    Decayed sum over each token and those before it: $y_t = \sum_{l=0}^{t} \mathrm{tr}(t, l) \, x_{t-l}$.
+    Decayed sum over each token and its predecessors: $y_t = \sum_{l=0}^{t} \mathrm{tr}(t, l) \, x_{t-l}$.
 
     tr(t, l) is $(\gamma\lambda)^l$ in style "recent" (equation 1). In style "both" (equation 2) it is
-    $\max((\gamma\lambda)^l, (\gamma\lambda)^{t-l})$: the first tokens count as much as the last. Linear in T, in time
-    and memory: for T = 16,384 all the tensors that a float32 row ever makes, most of them freed at once, come to under
-    1.25 MiB for "recent" and 4.5 MiB for "both". The T x T matrix of weights would take 1 GiB.
+    $\max((\gamma\lambda)^l, (\gamma\lambda)^{t-l})$: the first tokens weigh as much as the last. Time and memory are
+    linear in T: for T = 16,384 all tensors created for one float32 row take less than 1.25 MiB for "recent" and 4.5
+    MiB for "both", and most are freed at once. The T x T matrix of weights would take 1 GiB.
 
     Args:
         x (`torch.Tensor` of shape `(B, T)`, floating point):
-            What is summed; gradients flow back to it.
+            The numbers to sum; gradients flow back to it.
         decay (`float`):
             $\gamma\lambda$, from 0 to 1. At 0 "recent" is x itself; "both" adds the first token's to every other.
         style (`str`, *optional*, defaults to `"recent"`):
@@ -34,18 +34,20 @@ def eligibility_trace(x: torch.Tensor, decay: float, style: str = "recent") -> t
         ValueError: if the rank, the decay or the style does not fit.
     """
     if x.ndim != 2 or not x.is_floating_point():
-        raise ValueError(f"`x` must be (B, T) of floating point, got shape {tuple(x.shape)} and dtype {x.dtype}.")
+        raise ValueError(
+            f"`x` must be (B, T) and have a floating-point dtype, got shape {tuple(x.shape)} and dtype {x.dtype}."
+        )
     if not 0.0 <= decay <= 1.0:
-        raise ValueError(f"`decay`, gamma times lambda, must lie between 0 and 1, got {decay!r}.")
+        raise ValueError(f"`decay` (gamma times lambda) must be between 0 and 1, got {decay!r}.")
     if style not in STYLES:
         raise ValueError(f"`style` must be one of {STYLES}, got {style!r}.")
     return _recent(x, decay) if style == "recent" else _both(x, decay)
 
 
 def _recent(x: torch.Tensor, decay: float) -> torch.Tensor:
-    """y[t] = x[t] + decay * y[t - 1]: the same recurrence over half as many pairs, log2(T) calls deep.
+    """y[t] = x[t] + decay * y[t - 1], computed recursively over pairs: log2(T) calls deep.
 
-    Element by element on purpose: a product of matrices would be rounded to bf16 under autocast, or to TF32.
+    Uses elementwise operations on purpose: matrix products would be rounded to bf16 under autocast, or to TF32.
     """
     width = x.shape[1]
     if width <= 1:
@@ -57,7 +59,7 @@ def _recent(x: torch.Tensor, decay: float) -> torch.Tensor:
 
 
 def _both(x: torch.Tensor, decay: float) -> torch.Tensor:
-    """The nearer half of the tokens 0 to t counts by its distance to t, the earlier half by its distance to 0."""
+    """The later half of the tokens 0 to t is weighted by the distance to t, the earlier half by the distance to 0."""
     width = x.shape[1]
     step = torch.arange(width + 1, device=x.device)
     decays = (decay ** step.to(torch.promote_types(x.dtype, torch.float32))).to(x.dtype)
@@ -77,11 +79,11 @@ def traced_reference(
 
     GRPO-lambda's ratio of token t is the exponential of the traced log-ratios, $\exp(\sum_l \mathrm{tr}(t, l) \,
     (\log \pi_{t-l} - \log \pi^{old}_{t-l}))$. A loss that forms $\exp(\log \pi_t - x_t)$ computes just that for
-    $x_t = \log \pi_t$ - trace, which is what this function returns: its gradient takes that of $\log \pi_t$ away and
-    puts the trace's in its place, while everything else in the loss still sees the plain log-probabilities.
+    $x_t = \log \pi_t$ - trace, which is what this function returns. Its gradient replaces that of $\log \pi_t$ by the
+    trace's, while the rest of the loss uses the plain log-probabilities.
 
-    Tokens outside the mask add nothing to later ones and still count as a step of time. Traced log-ratios are kept
-    within +-80, where float32 has an exponential.
+    Tokens outside the mask add nothing to later ones, but count as time steps. Traced log-ratios are clamped to +-80,
+    where the exponential is finite in float32.
 
     Args:
         logps (`torch.Tensor` of shape `(B, T)`):
@@ -106,7 +108,7 @@ def trace_weights(mask: torch.Tensor, decay: float, style: str = "recent") -> to
     r"""
     Weights of epsilon-weight (section 3.2): $w_t = \sum_{l=0}^{t} \mathrm{tr}(t, l)$ over the tokens of the mask.
 
-    A positive factor commutes with the clipped minimum: on the advantage it is a factor on the token's loss.
+    A positive factor commutes with the clipped minimum, so multiplying the advantage multiplies the token's loss.
 
     Args:
         mask (`torch.Tensor` of shape `(B, T)`):

@@ -1,4 +1,4 @@
-"""Datasets in TRL's form: a `prompt`, and the columns that the rewards read."""
+"""Benchmarks as datasets in TRL's format: a `prompt`, and the columns that the reward functions use."""
 
 import os
 from typing import TYPE_CHECKING
@@ -31,29 +31,30 @@ def load_prompts(
     instruction: str | None = None,
     style: str = "boxed",
 ) -> "Dataset":
-    r"""A benchmark as a prompt dataset for TRL, to be rewarded with `math_reward` or `choice_reward`, by its domain.
+    r"""Load a benchmark as a prompt dataset for TRL, for `math_reward` or `choice_reward`, depending on its domain.
 
-    A row without an answer that can be compared, null among them, is kept, so that row ids agree with the Hub's, and
-    named in a warning: its reward is None.
+    Rows without an answer to compare with (null, for example) are kept, so that row ids match the Hub's. They are
+    listed in a warning, and their reward is None.
 
     Args:
         name: A key of [`BENCHMARKS`].
-        split: Split on the Hub, by default the one that is evaluated; slices such as `train[:100]` count from their
-            own start, and in MMLU-Medical are taken of each subject.
+        split: Split on the Hub, by default the evaluation split. Slices such as `train[:100]` count from the start of
+            the slice, and in MMLU-Medical are taken of each subject.
         path: A local JSON, JSONL or parquet file with the Hub's columns, read instead of the Hub's `split`.
-        system_prompt: First message of each prompt; the style's if None, none if empty.
-        instruction: Closes the user's message; the style's if None, nothing if empty. It has to ask for a box, or for
-            what else the reward reads.
-        style: Words and layout of the prompt: `boxed`, or `authors-code` ([`~tempo_trl.data.prompts`]).
+        system_prompt: System message of each prompt. Defaults to the style's; an empty text removes it.
+        instruction: Last part of the user's message. Defaults to the style's; an empty text removes it. It must ask
+            for the format that the reward reads, such as a box.
+        style: Wording and layout of the prompt: `boxed`, or `authors-code` ([`~tempo_trl.data.prompts`]).
 
     Returns:
-        Dataset with `prompt` (messages), `solution` (text with a `\boxed{}`, a bare answer, or the letter of a choice;
-        empty without an answer), `source` (`name`), `row_id` (int, index of the row in what was loaded), in a choice
-        `options` (list of texts, A first), and the benchmark's own columns (`level`, `type`, `subject`, `url`).
+        Dataset with `prompt` (messages), `solution` (text with a `\boxed{}`, a bare answer, or the letter of an
+        option; empty without an answer), `source` (`name`), `row_id` (int, index of the row in the loaded data), for
+        multiple choice `options` (list of texts, A first), and the benchmark's own columns (`level`, `type`,
+        `subject`, `url`).
 
     Raises:
-        ValueError: `name`, `style` or a split is unknown, `path` has another ending or cannot be read, columns or all
-            rows are missing, a cell holds something else than it should, or MedMCQA's answers count from 1.
+        ValueError: `name`, `style` or a split is unknown, `path` has an unknown suffix or cannot be read, columns or
+            all rows are missing, a cell has an unexpected value, or MedMCQA's answers count from 1.
         FileNotFoundError: `path` does not exist.
     """
     if name not in BENCHMARKS:

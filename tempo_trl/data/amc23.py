@@ -1,4 +1,4 @@
-r"""AMC23: the 40 problems of 2023 among 83 problems of the American Mathematics Competitions 12, all for testing.
+r"""AMC23: the 40 problems of 2023 among 83 problems of the American Mathematics Competitions 12, for testing only.
 
 https://huggingface.co/datasets/AI-MO/aimo-validation-amc, one row of its only split, which is called train:
 
@@ -8,7 +8,7 @@ https://huggingface.co/datasets/AI-MO/aimo-validation-amc, one row of its only s
     answer   1.0
     url      https://artofproblemsolving.com/wiki/index.php/2023_AMC_12A_Problems/Problem_19
 
-The other 43 are of 2022. They are left out by their address, of the Hub's rows and of a local file's; row ids are
+The other 43 are of 2022. They are filtered out by their URL, from the Hub's rows and from a local file. Row ids are
 those of the whole file. Answers are whole numbers, written as floats; a local file may have them as texts.
 """
 
@@ -33,7 +33,7 @@ def _solution(answer: float | None) -> str:
 
 
 def is_of_2023(row: dict) -> bool:
-    """Whether the problem was set in 2023, by its address."""
+    """Whether the problem is from 2023, according to its URL."""
     return "/2023_AMC_" in text(row, "url")
 
 

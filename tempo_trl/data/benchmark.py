@@ -1,6 +1,6 @@
-"""What a benchmark is: where its rows lie, and what a row asks and answers.
+"""The definition of a benchmark: where to find its rows, and how to read questions and answers from them.
 
-Each benchmark has a page of its own beside this one, which opens with its address and a row.
+Each benchmark is a file beside this one, which begins with the dataset's URL and a row.
 """
 
 from collections.abc import Callable
@@ -16,17 +16,17 @@ class Benchmark(NamedTuple):
         name: Its key in [`~tempo_trl.data.BENCHMARKS`], and the `source` of its rows.
         hub_id: Its dataset on the Hub.
         splits: The Hub's splits that have answers.
-        eval_split: The split that is evaluated.
-        columns: What a row of the Hub or of a local file has to have.
+        eval_split: The evaluation split.
+        columns: Columns that a row of the Hub or of a local file must have.
         domain: `math`, rewarded with `math_reward`, or `choice`, rewarded with `choice_reward`.
-        to_row: `to_row(row, row_id)`: a row of the Hub as `row_id`, `question` (the user's text without the
-            instruction; a choice with its options, a line each), `solution` (a text with a box or a bare answer; a
-            choice's letter; empty where the row has no answer), in a choice `options` (their texts, A first) and
-            `stem` (the question alone), and columns of its own. A ValueError where a cell holds something else than
-            it should ([`~tempo_trl.data.cells`]).
-        train_split: The split to train on; None where all rows are for testing.
-        configs: The Hub's configs that it is made of, in this order; none for the default one.
-        keep: Tells the Hub's rows that belong to it; None if all do.
+        to_row: `to_row(row, row_id)` converts a row of the Hub to `row_id`, `question` (the user's text without the
+            instruction; for multiple choice with one option per line), `solution` (a text with a box, a bare answer,
+            or the letter of an option; empty if the row has no answer), for multiple choice `options` (their texts, A
+            first) and `stem` (the question without options), and columns of the benchmark. Raises ValueError for a
+            cell with an unexpected value ([`~tempo_trl.data.cells`]).
+        train_split: The training split; None if all rows are for testing.
+        configs: The Hub's configs to concatenate, in this order; empty for the default one.
+        keep: Whether a row of the Hub belongs to the benchmark; None if all do.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Benchmark(NamedTuple):
 
 
 def choice_row(row_id: int, stem: str, options: list[str], answer: int, **columns: str) -> dict:
-    """Row of a multiple-choice question, each option on one line; `answer` is the index of the right one.
+    """Row of a multiple-choice question with one option per line; `answer` is the index of the correct option.
 
-    An answer outside of the options, as MedMCQA's -1 where it is withheld, is no answer. More options than letters are
-    a ValueError.
+    An index outside of the options, such as MedMCQA's -1 for withheld answers, means that there is no answer. Raises
+    ValueError if there are more options than letters.
     """
     if len(options) > len(LETTERS):
-        raise ValueError(f"{len(options)} options, expected at most {len(LETTERS)}.")
+        raise ValueError(f"got {len(options)} options, expected at most {len(LETTERS)}. Remove options or the row.")
     options = [one_line(text) for text in options]
     return {
         "row_id": row_id,
@@ -61,5 +61,5 @@ def choice_row(row_id: int, stem: str, options: list[str], answer: int, **column
 
 
 def one_line(text: str) -> str:
-    """`text` without line breaks and other runs of white space: some options of MedQA end in a line break."""
+    """`text` with all runs of white space replaced by a space: some options of MedQA end in a line break."""
     return " ".join(text.split())

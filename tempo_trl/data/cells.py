@@ -1,6 +1,6 @@
-"""What a cell of a row holds; where it holds something else, a ValueError names the column, and what was expected.
+"""Read cells of a row. An unexpected value raises a ValueError with the column, the value and the expected type.
 
-A null answer is no error: such a row is kept, without an answer.
+A null answer is not an error: such a row is kept, without an answer.
 """
 
 import math
@@ -27,17 +27,17 @@ def lettered_texts(row: dict, column: str) -> dict[str, str]:
     cell = row[column]
     if not isinstance(cell, dict) or not all(isinstance(each, str | None) for each in cell.values()):
         raise unexpected(row, column, "an object of letters with their texts")
-    # A file's objects are of one type: a letter that only other rows have is there, with None.
+    # All objects of a file have the same keys: a letter that only other rows have is present, with None.
     return {letter: cell[letter] for letter in sorted(cell) if cell[letter] is not None}
 
 
 def answer_text(row: dict, column: str) -> str:
-    """The answer that a cell holds as a text; empty if null."""
+    """The answer in a cell with a text; empty if null."""
     return "" if row[column] is None else text(row, column)
 
 
 def answer_number(row: dict, column: str) -> float | None:
-    """The answer that a cell holds as a number, or as a text such as `27.0`; None if null or not finite."""
+    """The answer in a cell with a number, or with a text such as `27.0`; None if null or not finite."""
     if row[column] is None:
         return None
     try:
@@ -48,16 +48,16 @@ def answer_number(row: dict, column: str) -> float | None:
 
 
 def answer_index(row: dict, column: str) -> int:
-    """The index of the right option that a cell holds; -1 if null or not finite."""
+    """The index of the correct option in a cell; -1 if null or not finite."""
     cell = row[column]
     if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
         return -1
-    # pandas writes a column of whole numbers as floats where one of them is missing
+    # pandas writes a column of whole numbers as floats if one of them is missing
     if isinstance(cell, bool) or not isinstance(cell, int | float) or cell != int(cell):
         raise unexpected(row, column, "a whole number")
     return int(cell)
 
 
 def unexpected(row: dict, column: str, expected: str) -> ValueError:
-    """The error to raise about a cell."""
-    return ValueError(f"{column} is {reprlib.repr(row[column])}, expected {expected}.")
+    """The error to raise for a cell with an unexpected value."""
+    return ValueError(f"{column} is {reprlib.repr(row[column])}, expected {expected}. Correct the cell.")

@@ -1,4 +1,4 @@
-r"""GSM-Hard (https://huggingface.co/papers/2211.10435): 1,319 problems of GSM8K with larger numbers, all for testing.
+r"""GSM-Hard (https://huggingface.co/papers/2211.10435): 1,319 problems of GSM8K with larger numbers, for testing only.
 
 https://huggingface.co/datasets/reasoning-machines/gsm-hard, one row of its only split, which is called train:
 
@@ -7,8 +7,9 @@ https://huggingface.co/datasets/reasoning-machines/gsm-hard, one row of its only
     code    def solution(): ... return result
     target  16087561.0
 
-Targets are floats, some negative, some with a fraction, some rounded to as few digits as 2.0107e-06 has: a reward has
-to compare them with a tolerance. Some make no sense as an answer (people with a fraction), and count all the same.
+Targets are floats. Some are negative, some have a fraction, and some are rounded to few digits (2.0107e-06), so a
+reward must compare them with a tolerance. Some make no sense as an answer (a fractional number of people), but are
+kept.
 """
 
 from tempo_trl.data.benchmark import Benchmark

@@ -1,4 +1,4 @@
-"""From the Hub or a local file to TRL prompts."""
+"""Load a benchmark's rows from the Hub or a local file, and convert them to TRL prompts."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BUILDERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
-_FORMATS = {"json": "JSON objects, one a line, or all in a list", "parquet": "a parquet file of rows"}
+_FORMATS = {"json": "JSON objects, one per line or all in a list", "parquet": "a parquet file of rows"}
 
 
 def load(
@@ -39,20 +39,22 @@ def load(
         lambda row, index: prompt_row(row, row_ids[index], benchmark, origin, **words),
         with_indices=True,
         remove_columns=rows.column_names,
-        load_from_cache_file=False,  # it knows functions by name, and would keep an old version's words
+        load_from_cache_file=False,  # the cache knows functions by name only, and may return an old version's prompts
     )
-    _warn(benchmark, ungradable_rows(dataset, benchmark), "have no answer to compare with and earn no reward")
-    _warn(benchmark, ambiguous_rows(dataset), "have the text of the right option twice and are graded by its letter")
+    _warn(benchmark, ungradable_rows(dataset, benchmark), "have no answer to compare with, so their reward is None")
+    _warn(benchmark, ambiguous_rows(dataset), "have the text of the correct option twice, so its letter is graded")
     return dataset
 
 
 def kept_rows(rows: "Dataset", benchmark: Benchmark, origin: str) -> Sequence[int]:
-    """Row ids of the rows that belong to the benchmark; a ValueError if there are none."""
+    """Row ids of the rows that belong to the benchmark. Raises ValueError if there are none."""
     row_ids = range(len(rows))
     if benchmark.keep is not None:
         row_ids = [row_id for row_id, row in enumerate(rows) if _keeps(row, row_id, benchmark, origin)]
     if not row_ids:
-        raise ValueError(f"{origin} has no rows of {benchmark.name}, expected at least one.")
+        raise ValueError(
+            f"{origin} has no rows of {benchmark.name}, expected at least one. Use another file or split."
+        )
     return row_ids
 
 
@@ -65,13 +67,13 @@ def prompt_row(row: dict, row_id: int, benchmark: Benchmark, origin: str | None 
     """A row of the Hub as a row for TRL.
 
     Args:
-        row, row_id: The row, and its index in what was loaded.
-        benchmark: What it belongs to.
-        origin: Where it comes from, for errors: the name of a file, by default the Hub's.
-        **words: Those of [`~tempo_trl.data.prompts.messages`].
+        row, row_id: The row, and its index in the loaded data.
+        benchmark: The benchmark that it belongs to.
+        origin: Where it comes from, for error messages: the name of a file, by default the Hub's.
+        **words: Arguments of [`~tempo_trl.data.prompts.messages`].
 
     Raises:
-        ValueError: a cell holds something else than it should; an answer may be null.
+        ValueError: a cell has an unexpected value. An answer may be null.
     """
     with named_row(row_id, benchmark, origin or benchmark.hub_id):
         row = benchmark.to_row(row, row_id)
@@ -81,7 +83,7 @@ def prompt_row(row: dict, row_id: int, benchmark: Benchmark, origin: str | None 
 
 @contextlib.contextmanager
 def named_row(row_id: int, benchmark: Benchmark, origin: str) -> Iterator[None]:
-    """A ValueError from within says which row it is about."""
+    """Add the row to the message of a ValueError raised inside the block."""
     try:
         yield
     except ValueError as error:
@@ -89,13 +91,13 @@ def named_row(row_id: int, benchmark: Benchmark, origin: str) -> Iterator[None]:
 
 
 def ungradable_rows(dataset: "Dataset", benchmark: Benchmark) -> list[int]:
-    """Row ids of the prompts that have no answer to compare with: whatever is sampled for them, the reward is None."""
+    """Row ids of the prompts that have no answer to compare with, so that their reward is always None."""
     pairs = zip(dataset["row_id"], dataset["solution"], strict=True)
     return [row_id for row_id, solution in pairs if not _is_gradable(benchmark.domain, solution)]
 
 
 def ambiguous_rows(dataset: "Dataset") -> list[int]:
-    """Row ids of the choices that have the text of the right option in another option, too."""
+    """Row ids of multiple-choice questions in which another option has the text of the correct one."""
     if "options" not in dataset.column_names:
         return []
     rows = zip(dataset["row_id"], dataset["options"], dataset["solution"], strict=True)
@@ -107,13 +109,13 @@ def _is_gradable(domain: str, solution: str) -> bool:
 
 
 def _hub_rows(benchmark: Benchmark, split: str) -> "Dataset":
-    from datasets import concatenate_datasets, load_dataset  # costs a second; the command line's help must not wait
+    from datasets import concatenate_datasets, load_dataset  # takes a second, which would slow down `--help`
 
     unknown = [name for name in (part.partition("[")[0] for part in split.split("+")) if name not in benchmark.splits]
     if unknown:
         raise ValueError(
-            f"{benchmark.name} has no split {unknown[0]!r} with answers, expected {' or '.join(benchmark.splits)}, or "
-            f"a slice such as {benchmark.eval_split}[:100]."
+            f"{benchmark.name} has no split {unknown[0]!r} with answers. Use {' or '.join(benchmark.splits)}, or a "
+            f"slice such as {benchmark.eval_split}[:100]."
         )
     if not benchmark.configs:
         return load_dataset(benchmark.hub_id, split=split)
@@ -126,15 +128,17 @@ def _file_rows(path: str | os.PathLike) -> "Dataset":
 
     builder = _BUILDERS.get(Path(path).suffix)
     if builder is None:
-        raise ValueError(f"path ends in {Path(path).suffix!r}, expected one of {', '.join(_BUILDERS)}: convert {path}")
+        raise ValueError(
+            f"{path} has the suffix {Path(path).suffix!r}, expected one of {', '.join(_BUILDERS)}. Convert the file."
+        )
     try:
-        return load_dataset(builder, data_files=os.fspath(path), split="train")  # a lone file is always called train
-    except (DatasetGenerationError, StopIteration, ValueError) as error:  # StopIteration: a file of no bytes
+        return load_dataset(builder, data_files=os.fspath(path), split="train")  # a single file is always called train
+    except (DatasetGenerationError, StopIteration, ValueError) as error:  # StopIteration: an empty file
         raise ValueError(f"{path} {_fault(error)}. Expected {_FORMATS[builder]}.") from error
 
 
 def _fault(error: Exception) -> str:
-    """What is wrong with a file, from the error that reading it ends with: those of one without rows do not say so."""
+    """What is wrong with a file, from the error of reading it, which is obscure for a file without rows."""
     if isinstance(error, StopIteration) or "corresponds to no data" in str(error):
         return "has no rows"
     return f"cannot be read: {error.__cause__ or error}".rstrip(".")
@@ -144,8 +148,8 @@ def _require_columns(benchmark: Benchmark, columns: list[str]) -> None:
     missing = [name for name in benchmark.columns if name not in columns]
     if missing:
         raise ValueError(
-            f"rows of {benchmark.name} lack {', '.join(missing)}: got columns {', '.join(columns)}, "
-            f"expected {', '.join(benchmark.columns)}. Rename the file's columns, or load {benchmark.hub_id}."
+            f"the rows of {benchmark.name} lack {', '.join(missing)}: got columns {', '.join(columns)}, expected "
+            f"{', '.join(benchmark.columns)}. Rename the file's columns, or load {benchmark.hub_id}."
         )
 
 

@@ -1,4 +1,4 @@
-r"""MATH (https://huggingface.co/papers/2103.03874): 7,500 competition problems to train on and 5,000 to test on.
+r"""MATH (https://huggingface.co/papers/2103.03874): 7,500 competition problems for training and 5,000 for testing.
 
 https://huggingface.co/datasets/DigitalLearningGmbH/MATH-lighteval, one row of the train split:
 
@@ -8,7 +8,7 @@ https://huggingface.co/datasets/DigitalLearningGmbH/MATH-lighteval, one row of t
               reciprocal of both sides gives $x = \boxed{3}$.
     type      Algebra
 
-The TEMPO paper tests on all 5,000 problems, not on MATH-500. Two of the problems to train on are among them:
+The TEMPO paper tests on all 5,000 problems, not on MATH-500. Two of the training problems are among them:
 [`~tempo_trl.data.leaks.leaked_rows`] finds them.
 """
 
@@ -57,17 +57,17 @@ def load_math(
     system_prompt: str | None = None,
     instruction: str = INSTRUCTION,
 ) -> "Dataset":
-    r"""MATH as a prompt dataset for TRL, to be rewarded with [`~tempo_trl.rewards.math_reward`].
+    r"""Load MATH as a prompt dataset for TRL, for [`~tempo_trl.rewards.math_reward`].
 
-    [`~tempo_trl.data.load_prompts`] of `math`, with the train split as its default; its arguments and errors.
+    Like [`~tempo_trl.data.load_prompts`] for `math`, with the train split by default.
 
     Returns:
         Dataset with `prompt` (messages), `solution` (text with a `\boxed{}`), `source` (`math`), `row_id` (int, index
-        of the row in what was loaded), `level` and `type`.
+        of the row in the loaded data), `level` and `type`.
     """
     return load(MATH, split, path, system_prompt, instruction)
 
 
 def math_prompt(row: dict, row_id: int, system_prompt: str | None = None, instruction: str = INSTRUCTION) -> dict:
-    """Row of MATH as a row for TRL: the columns that [`load_math`] returns, and the meaning of its arguments."""
+    """Convert a row of MATH to a row for TRL, with the columns and the arguments of [`load_math`]."""
     return prompt_row(row, row_id, MATH, system_prompt=system_prompt, instruction=instruction)

@@ -11,8 +11,8 @@ https://huggingface.co/datasets/openlifescienceai/medmcqa, one row of the valida
     subject_name  Biochemistry
 
 `cop` counts from 0 here, and from 1 in the files that the authors keep on GitHub. The answers of the test split are
-withheld (-1): the 4,183 rows of the validation split are what is evaluated; 182,822 are there to train on, which the
-TEMPO paper does not do. `choice_type: multi` is about the way the question is built: every row has one answer.
+withheld (-1), so the 4,183 rows of the validation split are used for evaluation. 182,822 rows are for training, which
+the TEMPO paper does not use. `choice_type: multi` describes the style of a question: every row has one answer.
 """
 
 from tempo_trl.data.benchmark import Benchmark, choice_row
@@ -24,8 +24,8 @@ def to_row(row: dict, row_id: int) -> dict:
     cop = answer_index(row, "cop")
     if not -1 <= cop <= 3:
         raise ValueError(
-            f"cop is {cop}, expected 0 to 3, or -1 where the answer is withheld: "
-            "subtract 1 from all of them if the file is the one on GitHub, which counts from 1."
+            f"cop is {cop}, expected 0 to 3, or -1 for a withheld answer. If the file is the one on GitHub, which "
+            "counts from 1, subtract 1 from the whole column."
         )
     options = [text(row, f"op{letter}") for letter in "abcd"]
     return choice_row(row_id, text(row, "question"), options, cop, subject=row["subject_name"])

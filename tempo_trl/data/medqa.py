@@ -1,4 +1,4 @@
-"""MedQA (https://huggingface.co/papers/2009.13081): questions of US medical licensing exams, 10,178 and 1,273 to test.
+"""MedQA (https://huggingface.co/papers/2009.13081): US medical licensing exams, 10,178 train and 1,273 test questions.
 
 https://huggingface.co/datasets/GBaker/MedQA-USMLE-4-options, one row of the test split:
 
@@ -10,9 +10,9 @@ https://huggingface.co/datasets/GBaker/MedQA-USMLE-4-options, one row of the tes
     answer_idx  B
 
 The exams had five options. https://huggingface.co/datasets/Neelectric/MedQA-USMLE has the same questions with all five
-in the same columns, and is what the TEMPO authors' code trains on; the paper does not say. Here the four options are
-`medqa`, the five are `medqa_5options`: the questions are the same, so that one's test is no test for the other's train
-split, and figures of the two cannot be compared.
+in the same columns. The TEMPO authors' code trains on it; the paper does not say. Here the four options are `medqa`,
+the five are `medqa_5options`. The questions are the same, so do not train on one and test on the other. Accuracies on
+the two are not comparable.
 """
 
 from tempo_trl.data.benchmark import Benchmark, choice_row, one_line
@@ -20,7 +20,7 @@ from tempo_trl.data.cells import answer_text, lettered_texts, text
 
 
 def to_row(row: dict, row_id: int) -> dict:
-    """A question with the letter of its answer; without one where the letter and the text of the answer disagree."""
+    """A question with the letter of its answer, or without an answer if its letter and text disagree."""
     options = lettered_texts(row, "options")
     letters, letter, answer = list(options), row["answer_idx"], answer_text(row, "answer")
     agrees = letter in letters and one_line(options[letter]) == one_line(answer)

@@ -1,6 +1,6 @@
-"""MMLU-Medical: the six medical subjects of MMLU (https://huggingface.co/papers/2009.03300), 1,089 rows to test on.
+"""MMLU-Medical: the six medical subjects of MMLU (https://huggingface.co/papers/2009.03300), 1,089 rows for testing.
 
-https://huggingface.co/datasets/cais/mmlu, a config a subject; one row of the test split of clinical_knowledge:
+https://huggingface.co/datasets/cais/mmlu, one config per subject; one row of the test split of clinical_knowledge:
 
     question  The creatine kinase reaction is:
     subject   clinical_knowledge
@@ -8,7 +8,7 @@ https://huggingface.co/datasets/cais/mmlu, a config a subject; one row of the te
               "inhibited by low pH in the muscle."]
     answer    3
 
-`answer` counts from 0. A local file holds all subjects, one after the other.
+`answer` counts from 0. A local file contains all subjects, one after the other.
 """
 
 from tempo_trl.data.benchmark import Benchmark, choice_row

@@ -1,6 +1,6 @@
-r"""What is asked: the words around a question, as messages. Training and evaluation build their prompts here.
+r"""The wording of prompts: question and instruction as messages. Training and evaluation both build prompts here.
 
-Two styles, each with words for both domains:
+There are two styles, each for both domains:
 
 | style | domain | system prompt | user's message |
 |---|---|---|---|
@@ -17,13 +17,14 @@ question without a space. We use their words for the whole domain. Of that code'
 
 - the five options of MedQA, its first 1,000 rows to train on and its first 100 to test on are
   `task: medqa_5options`, `dataset_train_split: train[:1000]`, `dataset_test_split: test[:100]`;
-- 7 completions, 8,192 tokens, 15 epochs and thinking, which its scripts leave on, are a recipe's;
-- prompts of more than 1,024 tokens are left out there, and kept here;
-- its 1,000 rows of MATH are drawn without a seed and cannot be drawn again: here it is all 7,500;
-- its choice reward pays the option that looks most like the answer, and "A" where nothing is answered: ours does not.
+- 7 completions, 8,192 tokens, 15 epochs and thinking, which its scripts leave on, are set in a recipe;
+- prompts of more than 1,024 tokens are dropped there, and kept here;
+- its 1,000 rows of MATH are drawn without a seed, so they cannot be reproduced: here all 7,500 are used;
+- its choice reward pays for the option that is most similar to the answer, and for "A" without an answer; ours does
+  not.
 
-Thinking is a matter of the chat template, not of these words. The recipes switch Qwen3's off, because 1,024 tokens
-cut most thoughts before they come to an answer, and a `<think>` that stays open earns nothing:
+Thinking is set by the chat template, not by these words. The recipes switch Qwen3's thinking off, because a limit of
+1,024 tokens truncates most thoughts before the answer, and an unclosed `<think>` earns no reward:
 
     chat_template_kwargs: {enable_thinking: false}
     max_completion_length: 1024
@@ -91,10 +92,10 @@ def messages(
     """The conversation that asks the question of a row.
 
     Args:
-        row: What `to_row` of a [`~tempo_trl.data.benchmark.Benchmark`] returns; with `options` it is a choice.
-        system_prompt: First message, instead of the style's; an empty text for none.
-        instruction: What closes the user's message, instead of the style's; an empty text for none. It has to ask for
-            what the reward reads.
+        row: The result of `to_row` of a [`~tempo_trl.data.benchmark.Benchmark`]; multiple choice if it has `options`.
+        system_prompt: System message instead of the style's; an empty text removes it.
+        instruction: Last part of the user's message instead of the style's; an empty text removes it. It must ask for
+            the format that the reward reads.
         style: A key of [`STYLES`].
 
     Raises:

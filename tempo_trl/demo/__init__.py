@@ -1,1 +1,1 @@
-"""The demonstration: a small task with a known truth, and methods that train on it from the same start."""
+"""The demo: a small task where the decisive tokens are known, and methods trained on it from the same policy."""

@@ -1,4 +1,4 @@
-"""All methods side by side: accuracy at equal numbers of sampled tokens, with its spread over seeds."""
+"""Comparison of all methods: accuracy at an equal number of sampled tokens, with its spread over seeds."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def show_methods(runs: list, folder: Path, console: Console) -> None:
 
 
 def method_table(rows: dict[str, list[Curve]], budget: float) -> Table:
-    """A row a method, at `budget` sampled tokens: mean over the seeds, their range, and the paired difference."""
+    """One row per method, at `budget` sampled tokens: mean and range over seeds, and the paired difference."""
     seeds = len(next(iter(rows.values())))
     table = Table(
         title=f"Accuracy in percent after {budget / 1000:,.0f} thousand sampled tokens, {HELD_OUT} problems",
@@ -56,7 +56,7 @@ def _cells(own: list[Curve], baseline: list[Curve] | None) -> tuple[str, ...]:
 
 
 def _write(curves: dict[str, list[Curve]], rows: dict[str, list[Curve]], budget: float, path: Path) -> None:
-    """All numbers behind the table, for other programs."""
+    """Write all numbers of the table as JSON."""
     runs = [
         {
             "method": method,
@@ -67,7 +67,7 @@ def _write(curves: dict[str, list[Curve]], rows: dict[str, list[Curve]], budget:
             "accuracy_at_budget": float(at.value[-1]),
         }
         for method, own in curves.items()
-        for seed, (curve, at) in enumerate(zip(own, rows[method], strict=True))  # a method's runs come seed by seed
+        for seed, (curve, at) in enumerate(zip(own, rows[method], strict=True))  # runs of a method are ordered by seed
     ]
     numbers = {"tempo_trl": __version__, "sampled_tokens": float(budget), "runs": runs}
     path.write_text(json.dumps(numbers, indent=2))

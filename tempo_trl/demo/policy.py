@@ -1,7 +1,7 @@
-"""The demonstration's starting policy: a Qwen3 of 0.8 million parameters that reads and writes one character a token.
+"""The starting policy of the demo: a Qwen3 of 0.8 million parameters whose tokens are single characters.
 
-It has learned the task of `tempo_trl.demo.task` from solutions that slip, and slips as they do. The shipped folder is
-a model folder like any other; `python -m tempo_trl.demo.warm_start` makes it anew.
+It has learned the task of `tempo_trl.demo.task` from solutions with errors ("slips"), and makes such errors itself.
+The shipped folder is an ordinary model folder; `python -m tempo_trl.demo.warm_start` recreates it.
 """
 
 from pathlib import Path
@@ -19,21 +19,21 @@ _VOCABULARY = {token: index for index, token in enumerate([*CHARACTERS, PAD, EOS
 
 
 def policy_path() -> Path:
-    """The shipped model folder, for `from_pretrained`, TRL's `model` argument or a server's command line."""
+    """The shipped model folder, for `from_pretrained`, TRL's `model` argument or the command of a server."""
     return Path(__file__).with_name("start")
 
 
 def load_policy(folder: Path | None = None) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
-    """The policy in `folder`, by default the shipped one, in float32, and its tokenizer."""
+    """The policy in `folder` (default: the shipped one) in float32, and its tokenizer."""
     folder = folder or policy_path()
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), AutoTokenizer.from_pretrained(folder)
 
 
 def character_tokenizer(max_length: int = 128) -> PreTrainedTokenizerFast:
-    """One token for each of `CHARACTERS`, and none added: text and tokens have the same indices.
+    """A tokenizer with one token for each of `CHARACTERS`, so text and tokens have the same indices.
 
-    A character outside of them is an error, as the vocabulary has no unknown token. Pads on the left, with a pad
-    token that is not EOS. `max_length` is the most tokens that its model takes.
+    Other characters raise an error, because the vocabulary has no unknown token. Pads on the left, with a pad token
+    that is not EOS. `max_length` is the maximum number of tokens of its model.
     """
     tokenizer = Tokenizer(WordLevel(_VOCABULARY))
     tokenizer.pre_tokenizer = Split(Regex(r"[\s\S]"), behavior="isolated")
@@ -49,9 +49,9 @@ def character_tokenizer(max_length: int = 128) -> PreTrainedTokenizerFast:
 
 
 def tiny_policy_config(width: int = 128, layers: int = 4, max_length: int = 128) -> Qwen3Config:
-    """Qwen3 layers with grouped-query attention, in heads of 32: by default four of width 128, 0.8 million parameters.
+    """A Qwen3 with grouped-query attention and heads of size 32: by default four layers, 0.8 million parameters.
 
-    `width` is a multiple of 64.
+    `width` must be a multiple of 64.
     """
     return Qwen3Config(
         vocab_size=len(_VOCABULARY),
@@ -62,7 +62,7 @@ def tiny_policy_config(width: int = 128, layers: int = 4, max_length: int = 128)
         num_key_value_heads=width // 64,
         head_dim=32,
         max_position_embeddings=max_length,
-        # vLLM's weight transfer leaves a tied head stale.
+        # vLLM's weight transfer does not update a tied head.
         tie_word_embeddings=False,
         pad_token_id=_VOCABULARY[PAD],
         eos_token_id=_VOCABULARY[EOS],

@@ -1,4 +1,4 @@
-"""The numbers of the demonstration's runs, read from their recipe: all methods share them (tests/test_recipes.py)."""
+"""The batch sizes of the demo's runs, read from a recipe. All methods share them (tests/test_recipes.py)."""
 
 from tempo_trl.runs.recipes import read_recipe, recipe_path
 

@@ -1,4 +1,4 @@
-"""What the demonstration's runs measured: accuracy curves, and the comparison of two methods with its uncertainty."""
+"""Results of the demo's runs: accuracy curves, and the difference of two methods with its interval."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,9 @@ from tempo_trl.runs.statistics import student_interval
 
 def accuracy_curve(folder: Path, rows: int = ROWS, group: int = GROUP) -> Curve:
     """
-    Accuracy of a run, resumed or not: the share of right answers to the held-out problems, sampled at temperature 1.
+    Accuracy curve of a run, resumed or not: the share of right answers to held-out problems, sampled at temperature 1.
 
-    Its tokens are those of [`sampled_tokens`].
+    Its tokens come from [`sampled_tokens`].
     """
     log = training_log(folder)
     curve, sampled = read_curve(log, "eval_reward"), sampled_tokens(log, rows, group)
@@ -25,7 +25,7 @@ def accuracy_curve(folder: Path, rows: int = ROWS, group: int = GROUP) -> Curve:
 
 
 def sampled_tokens(log: list[dict], rows: int = ROWS, group: int = GROUP) -> dict[int, float]:
-    """Tokens of each generation, by the step that logged them in TRL's `log_history`; a tree's shared ones count once.
+    """Tokens of each generation, by the step of their entry in TRL's `log_history`; shared tokens of trees count once.
 
     A generation has `rows` completions, in groups of `group`.
     """
@@ -48,8 +48,8 @@ def difference(ours: list[Curve], baseline: list[Curve], n: int) -> tuple[float,
     """
     Mean difference of the final accuracies of paired runs (same start, same seed) and its 95% interval.
 
-    From two seeds on the interval is Student's, over the seeds: it holds what varies from run to run. With one seed
-    there is no such thing to measure, and it holds the noise of sampling `n` answers a run only.
+    With two or more seeds this is Student's interval over the seeds, which covers the variation between runs. With one
+    seed it only covers the noise of sampling `n` answers per run.
     """
     pairs = np.array([(a.value[-1], b.value[-1]) for a, b in zip(ours, baseline, strict=True)])
     differences = pairs[:, 0] - pairs[:, 1]

@@ -1,10 +1,10 @@
-"""The demonstration: methods from the same start, and what they show.
+"""The demo: train methods from the same starting policy, and compare them.
 
-If not asked otherwise: TEMPO, the prefix baseline, which docs/evidence.md recommends, and GRPO.
+By default the methods are TEMPO, the prefix baseline (recommended by docs/evidence.md) and GRPO.
 
-Each run is the command `python -m tempo_trl.train --config recipes/demo/METHOD.yaml --seed S`, in a process of its own
-with one thread, two at a time. A run that was interrupted goes on from its last checkpoint when the same command is
-given again; one that has finished is not repeated.
+Each run is the command `python -m tempo_trl.train --config recipes/demo/METHOD.yaml --seed S`, in its own process with
+one thread, two at a time. Repeat the command to resume interrupted runs from their last checkpoints. Finished runs are
+not repeated.
 """
 
 import json
@@ -25,13 +25,13 @@ from tempo_trl.runs.recipes import recipe_names, recipe_path
 DEFAULT = ("tempo", "prefix_baseline", "grpo")
 GROW_TREES = ("treerpo", "treerpo_entropy")
 QUICK_STEPS = 10  # 5 generations
-PARALLEL = 2  # processes at a time, a core each
-TREE_STEPS = 2  # times as many: a tree of eight completions samples little more than half of eight completions' tokens
+PARALLEL = 2  # processes at a time, one core each
+TREE_STEPS = 2  # factor on steps: a tree of 8 completions samples little more than half the tokens of 8 completions
 
 
 @dataclass
 class Run:
-    """One training run of the demonstration: its folder holds everything that TRL writes."""
+    """One training run of the demo. Its folder has everything that TRL writes."""
 
     method: str
     seed: int
@@ -55,7 +55,7 @@ class Run:
             )
 
     def steps_done(self) -> int:
-        """Optimizer steps so far, by the tables of completions that TRL writes at each."""
+        """Optimizer steps so far: the number of tables of completions, which TRL writes at each step."""
         steps = [int(file.stem.split("_")[1]) for file in self.folder.glob("completions/completions_*.parquet")]
         return max(steps, default=0)
 
@@ -66,7 +66,7 @@ class Run:
 
 def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> int:
     """
-    Train, compare and show.
+    Train the methods, compare them and print the results.
 
     Args:
         output (`str`):
@@ -74,22 +74,23 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> in
         quick (`bool`):
             5 generations and one seed instead of 12 and `seeds`.
         seeds (`int`):
-            Paired runs: each method once with each seed.
+            Number of seeds. Each method is trained once with each seed.
         methods (`str`, *optional*):
-            Names of methods with a comma between them, or `"all"`: one table of them at equal numbers of sampled
-            tokens, instead of TEMPO and GRPO and where their credit fell.
+            Comma-separated names of methods, or `"all"`. Prints one table of them at an equal number of sampled tokens
+            instead of the default comparison with credit.
 
     Returns:
-        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed, 2 without a seed or for an unknown method.
+        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed, 2 for `seeds` below 1 or an unknown method.
     """
     console = Console()
     if seeds < 1:
-        console.print(f"--seeds must be at least 1, got {seeds}.")
+        console.print(f"got --seeds {seeds}, expected at least 1. Raise it.")
         return 2
     names = _method_names(methods)
     unknown = [name for name in names if name not in demo_methods()]
     if unknown:
-        console.print(f"--methods: {unknown[0]!r} is none of all, {', '.join(demo_methods())}.", highlight=False)
+        expected = f"all, or some of {', '.join(demo_methods())}"
+        console.print(f"got --methods {unknown[0]!r}, expected {expected}. Correct the name.", highlight=False)
         return 2
     steps, seeds = (QUICK_STEPS, 1) if quick else (MAX_STEPS, seeds)
     folder = Path(output) / "quick" if quick else Path(output)
@@ -98,15 +99,15 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> in
         failed = _train(runs, console)
     except KeyboardInterrupt:
         _stop(runs)
-        console.print(f"\nStopped. What was trained is in {folder}; the same command goes on from there.")
+        console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.")
         return 130
     if failed is not None:
         log = failed.folder / "run.log"
-        console.print(f"A run failed ({failed.method}, seed {failed.seed}). The end of {log}:", style="bold")
+        console.print(f"A run failed ({failed.method}, seed {failed.seed}). Last lines of {log}:", style="bold")
         console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
         return 1
 
-    # torch, pandas and matplotlib: not needed while the runs are training
+    # imports torch, pandas and matplotlib, which are not needed while the runs are training
     if methods is None:
         from tempo_trl.demo.show import show
     else:
@@ -118,15 +119,15 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None) -> in
 
 
 def _report(runs: list[Run], folder: Path, console: Console) -> None:
-    """Look inside of the runs: one page, which also holds those that record no trees."""
+    """Write the report of all runs, including those without recorded trees."""
     from tempo_trl.report.command import report
 
     path = report([run.folder for run in runs], folder / "report.html")
-    console.print(f"\nWhere the credit went, token by token: open {path} in a browser.", style="bold", highlight=False)
+    console.print(f"\nCredit per token: open {path} in a browser.", style="bold", highlight=False)
 
 
 def demo_methods() -> list[str]:
-    """Methods that have a recipe for the demonstration, in the order of the table of methods."""
+    """Methods with a recipe for the demo, in the order of the table of methods."""
     found = sorted(name.removeprefix("demo/") for name in recipe_names() if name.startswith("demo/"))
     return [*(name for name in METHODS if name in found), *(name for name in found if name not in METHODS)]
 
@@ -143,12 +144,14 @@ def _run(method: str, seed: int, folder: Path, steps: int, equal_tokens: bool) -
 
 
 def _train(runs: list[Run], console: Console) -> Run | None:
-    """Start the runs that have not finished, `PARALLEL` at a time, and show how far each is; the one that failed."""
+    """Start the unfinished runs, `PARALLEL` at a time, and show their progress. Returns a failed run, or None."""
     waiting, active = [run for run in runs if not run.finished()], []
     if waiting:
-        console.print(f"Training {len(waiting)} runs, {PARALLEL} at a time, a core each. Ctrl-C stops and keeps them.")
+        console.print(
+            f"Training {len(waiting)} runs, {PARALLEL} at a time, one core each. Stop with Ctrl-C and resume any time."
+        )
     else:
-        console.print("All runs had finished before. To train anew, remove their folder or give another --output.")
+        console.print("All runs are finished. To train again, remove their folder or give another --output.")
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         bars = {

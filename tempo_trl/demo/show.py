@@ -1,4 +1,4 @@
-"""What the demonstration prints and draws. Every number is computed here from what the runs left on disk."""
+"""Tables, sentences and figures of the demo, computed from the files of the runs."""
 
 import json
 from pathlib import Path
@@ -20,14 +20,14 @@ from tempo_trl.runs.curves import Curve
 from tempo_trl.version import __version__
 
 LEVELS = (0.6, 0.7, 0.8, 0.9)
-AXES = {  # clock of a curve: its label, and how much of it one unit of the axis is
+AXES = {  # clock of a curve: label of the axis, and the clock's units per unit of the axis
     "steps": ("generations (32 prompts x 8 completions)", UPDATES_PER_GENERATION),
     "seconds": ("seconds of training, one core", 1),
 }
 
 
 def show(runs: list, folder: Path, console: Console) -> None:
-    """Print the comparison, where credit fell and one group; write curves.png and results.json to `folder`."""
+    """Print the comparison, the credit on slips and one group; write curves.png and results.json to `folder`."""
     names = dict.fromkeys(run.method for run in runs)
     curves = {name: [accuracy_curve(r.folder) for r in runs if r.method == name] for name in names}
     generations = read_generations(next(r.folder for r in runs if r.method == "tempo"), UPDATES_PER_GENERATION)
@@ -46,11 +46,11 @@ def show(runs: list, folder: Path, console: Console) -> None:
 
 
 def comparison(curves: dict[str, list[Curve]]) -> Table:
-    """Accuracy before and after training, and the time to given accuracies, a column a method."""
+    """Accuracy before and after training, and the time to given accuracies, with one column per method."""
     seeds = len(curves["tempo"])
     table = Table(
         title=f"Accuracy on {HELD_OUT} held-out problems, sampled at temperature 1, {seeds} seed(s)",
-        caption="95% intervals of sampling; times are means over the seeds that got there",
+        caption="95% intervals of sampling; times are means over the seeds that reached the accuracy",
         box=SIMPLE_HEAD,
     )
     for heading in ("", *(METHODS[name].label for name in curves)):
@@ -79,32 +79,32 @@ def _time_cell(curves: list[Curve], level: float) -> str:
 
 
 def verdict(name: str, gain: tuple[float, float, float], seeds: int) -> str:
-    """The difference of a method from GRPO and whether it is more than noise."""
+    """A sentence on the difference of a method from GRPO, and whether it is more than noise."""
     mean, low, high = gain
-    kind = "over seeds" if seeds > 1 else "of sampling only: one seed says nothing of how runs differ"
+    kind = "over seeds" if seeds > 1 else "of sampling only: one seed does not show how runs vary"
     sentence = f"{name} - GRPO after training: {mean:+.3f} (95% interval {low:+.3f} to {high:+.3f}, {kind})"
     better = name if low > 0 else "GRPO" if high < 0 else None
-    return sentence + (f": {better} is ahead by more than noise." if better else ": no more than noise.")
+    return sentence + (f": {better} is ahead by more than noise." if better else ": not more than noise.")
 
 
 def slip_sentence(shares: np.ndarray) -> str:
-    """How much of the negative credit fell on the token that first went wrong."""
+    """A sentence on the share of negative credit on the first wrong token."""
     (td_slip, td_all), (outcome_slip, outcome_all) = shares
     return (
-        f"Of TEMPO's negative TD credit {td_slip / td_all:.0%} fell on the first slip of a wrong solution; of GRPO's "
-        f"outcome credit, spread evenly, {outcome_slip / outcome_all:.0%} does."
+        f"{td_slip / td_all:.0%} of TEMPO's negative TD credit is on the first slip of a wrong solution; for GRPO's "
+        f"outcome credit, which is spread evenly, it is {outcome_slip / outcome_all:.0%}."
     )
 
 
 def _print_group(generation, console: Console) -> None:
     group = most_varied_group(generation, GROUP)
     pieces = [list(text) for text in generation.completions[group]]
-    console.print(f"\nOne group of the first generation, {GROUP} answers to one problem:")
+    console.print(f"\nA group of the first generation: {GROUP} answers to one problem:")
     console.print(terminal_tree(pieces, generation.rewards[group].tolist(), generation.prompts[group][0]))
 
 
 def draw(curves: dict[str, list[Curve]], path: Path) -> None:
-    """Accuracy against generations and against seconds: a thin line a seed, the mean bold in its 95% band."""
+    """Accuracy against generations and seconds: a thin line per seed, and the bold mean with its 95% band."""
     figure, colours = Figure(figsize=(10, 4), layout="constrained"), method_colours(list(curves))
     for axes, clock in zip(figure.subplots(1, 2, sharey=True), AXES, strict=True):
         for name, own in curves.items():
@@ -114,7 +114,7 @@ def draw(curves: dict[str, list[Curve]], path: Path) -> None:
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel(f"accuracy, {HELD_OUT} held-out problems")
     figure.axes[0].legend(loc="lower right", frameon=False)
-    figure.suptitle("Chained arithmetic with slips: all from the same start")
+    figure.suptitle("Chained arithmetic with slips, all from the same starting policy")
     figure.savefig(path, dpi=150)
 
 
@@ -130,7 +130,7 @@ def _draw_method(axes, curves: list[Curve], clock: str, colour: str, name: str) 
 
 
 def _write(curves: dict, gains: dict, shares: np.ndarray, path: Path) -> None:
-    """All numbers behind what was printed, for other programs."""
+    """Write all printed numbers as JSON."""
     (td_slip, td_all), (outcome_slip, outcome_all) = shares
     runs = [
         {
@@ -141,7 +141,7 @@ def _write(curves: dict, gains: dict, shares: np.ndarray, path: Path) -> None:
             "accuracy": curve.value,
         }
         for name, own in curves.items()
-        for seed, curve in enumerate(own)  # a method's runs come seed by seed
+        for seed, curve in enumerate(own)  # runs of a method are ordered by seed
     ]
     numbers = {
         "tempo_trl": __version__,

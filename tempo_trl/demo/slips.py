@@ -1,4 +1,4 @@
-"""Where credit falls, against the truth: the first slip of a wrong solution is what lost it."""
+"""Compare credit with the known cause of failure: the first slip of a wrong solution."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +10,12 @@ import torch
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.demo.task import first_slip
 
-END = 0  # stands for the EOS token: no character has this code
+END = 0  # represents the EOS token: no character has this code
 
 
 @dataclass(frozen=True)
 class Generation:
-    """The completions of one generation batch: prompts, texts and rewards, the rows of a group adjacent."""
+    """The completions of one generation batch: prompts, texts and rewards. The rows of a group are adjacent."""
 
     prompts: list[str]
     completions: list[str]
@@ -26,7 +26,7 @@ def read_generations(folder: Path, updates_per_generation: int) -> list[Generati
     """A run's training generations, from TRL's parquet files of completions, in order."""
     files = sorted((folder / "completions").glob("completions_*.parquet"))
     steps = {int(file.stem.split("_")[1]): file for file in files}
-    # The file of a step with an evaluation holds that instead: read each generation at its first update.
+    # The file of a step with an evaluation contains the evaluation: read each generation at its first update.
     firsts = [file for step, file in steps.items() if step % updates_per_generation == 1]
     tables = [pd.read_parquet(file) for file in firsts]
     return [
@@ -38,7 +38,7 @@ def read_generations(folder: Path, updates_per_generation: int) -> list[Generati
 
 
 def as_ids(completions: list[str], max_length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Character codes, right-padded, with the EOS token that TRL's text leaves out; and true lengths."""
+    """Right-padded character codes, with the EOS token that TRL's text omits; and true lengths."""
     rows = [[ord(c) for c in text] + [END] * (len(text) < max_length) for text in completions]
     lengths = torch.tensor([len(row) for row in rows])
     ids = torch.full((len(rows), int(lengths.max())), END)
@@ -49,7 +49,7 @@ def as_ids(completions: list[str], max_length: int) -> tuple[torch.Tensor, torch
 
 def slip_shares(generation: Generation, num_generations: int, max_length: int) -> np.ndarray:
     """
-    Negative credit of a generation as ((TD on first slips, TD in all), (outcome on first slips, outcome in all)).
+    Negative credit of a generation as ((TD on first slips, total TD), (outcome on first slips, total outcome)).
 
     TD errors are those of TEMPO; the outcome is GRPO's (r - mean), the same on every token of a completion.
     """

@@ -1,10 +1,10 @@
-"""The demonstration's task: chained one-digit sums and differences modulo 10, written out step by step.
+"""The task of the demo: chained one-digit sums and differences modulo 10, written out step by step.
 
     prompt      7+5-3?
     completion  7+5=2;2-3=9#9
 
-Each step's result, modulo 10, opens the next step; the final answer follows '#'. There is one right way to write a
-solution, so the truth about credit is known: the character at which a completion leaves it (`first_slip`).
+Each step's result, modulo 10, begins the next step; the final answer follows '#'. There is only one correct way to
+write a solution, so the decisive token is known: the character at which a completion leaves it (`first_slip`).
 """
 
 import random
@@ -25,7 +25,7 @@ _PROBLEM = re.compile(r"[0-9]([+-][0-9])+\?")
 
 
 def worked_solution(problem: str) -> str:
-    """The one right solution of `problem`: "7+5-3?" gives "7+5=2;2-3=9#9".
+    """The only correct solution of `problem`: "7+5-3?" gives "7+5=2;2-3=9#9".
 
     Raises:
         ValueError: if `problem` is not digits joined by '+' and '-' and closed by '?'.
@@ -34,23 +34,25 @@ def worked_solution(problem: str) -> str:
 
 
 def slipped_solution(problem: str, rng: random.Random, slip_rate: float) -> str:
-    """A solution in which each step's result is wrong with probability `slip_rate`, all nine wrong digits alike.
+    """A solution in which each result is wrong with probability `slip_rate`. Wrong digits are equally likely.
 
-    After a wrong step it goes on consistently from the wrong value, so a later slip may cancel an earlier one: after
+    After a wrong step it continues consistently from the wrong value, so a later slip may cancel an earlier one: after
     n steps the final answer is right with probability 0.1 + 0.9 (1 - slip_rate / 0.9)^n. `slip_rate` 0 is
     `worked_solution`.
 
     Raises:
-        ValueError: if `slip_rate` is no probability, or as `worked_solution`.
+        ValueError: if `slip_rate` is not between 0 and 1, or from `worked_solution`.
     """
     if not 0 <= slip_rate <= 1:
-        raise ValueError(f"slip_rate is {slip_rate}; it is a probability: choose it between 0 and 1.")
+        raise ValueError(f"slip_rate is {slip_rate}, expected a probability. Choose it between 0 and 1.")
     return _solution(problem, lambda result: (result + rng.randint(1, 9) * (rng.random() < slip_rate)) % 10)
 
 
 def _solution(problem: str, written: Callable[[int], int]) -> str:
     if not _PROBLEM.fullmatch(problem):
-        raise ValueError(f"{problem!r} is no problem of this task: expected digits joined by + and -, as in '7+5-3?'.")
+        raise ValueError(
+            f"{problem!r} is not a problem of this task, expected digits joined by + and -. Use '7+5-3?', for example."
+        )
     value, steps = int(problem[0]), []
     for term in re.findall("[+-][0-9]", problem):
         result = written((value + int(term)) % 10)
@@ -60,14 +62,14 @@ def _solution(problem: str, written: Callable[[int], int]) -> str:
 
 
 def first_slip(problem: str, completion: str) -> int | None:
-    """Index of the first character of `completion` that departs from correct reasoning, None if none does.
+    """Index of the first character of `completion` that deviates from the correct solution; None if none does.
 
     A wrong result, a wrongly copied operand, a malformed character and a final answer other than the last result are
-    all slips. A completion that stops too early slips at `len(completion)`, where its EOS stands. With the character
-    tokenizer of `tempo_trl.demo.policy` the index is that of the token, too.
+    all slips. A completion that stops too early slips at `len(completion)`, the position of its EOS. With the
+    character tokenizer of `tempo_trl.demo.policy` this is also the index of the token.
 
     Raises:
-        ValueError: as `worked_solution`.
+        ValueError: from `worked_solution`.
     """
     pairs = enumerate(zip_longest(completion, worked_solution(problem)))
     return next((index for index, (written, right) in pairs if written != right), None)
@@ -76,25 +78,25 @@ def first_slip(problem: str, completion: str) -> int | None:
 def correct_answer(completions: list[str], answer: list[str], **columns) -> list[float]:
     """TRL reward function: 1.0 if the text after a completion's last '#' is the answer, else 0.0.
 
-    Only the answer is paid for: a solution whose slips cancel is worth 1.0.
+    Only the answer counts: a solution whose slips cancel gets 1.0.
 
     Raises:
         ValueError: if the completions are conversational (lists of messages) rather than plain text.
     """
     if not all(isinstance(completion, str) for completion in completions):
         kind = type(completions[0]).__name__
-        raise ValueError(f"completions are of type {kind}, expected plain text: give TRL prompts that are strings.")
+        raise ValueError(f"completions have type {kind}, expected plain text. Use prompts that are strings.")
     return [float(text.endswith(f"#{digit}")) for text, digit in zip(completions, answer, strict=True)]
 
 
 def problems(n: int, seed: int, steps: int = STEPS, split: str = "train") -> "Dataset":
     """`n` problems of `steps` steps, as a dataset with the string columns `prompt` and `answer` (one digit).
 
-    The split of a problem depends on the problem alone (`split_of`), so "train" and "test" never meet, whatever the
-    seeds. Drawn with replacement from the 10 * 20^steps problems there are.
+    The split of a problem depends only on the problem (`split_of`), so "train" and "test" never overlap, for any
+    seeds. Problems are drawn with replacement from all 10 * 20^steps problems.
 
     Raises:
-        ValueError: as `draw_problems`.
+        ValueError: from `draw_problems`.
     """
     from datasets import Dataset
 
@@ -103,15 +105,15 @@ def problems(n: int, seed: int, steps: int = STEPS, split: str = "train") -> "Da
 
 
 def draw_problems(n: int, rng: random.Random, steps: int = STEPS, split: str = "train") -> list[str]:
-    """`n` problems of `split`, each uniform over the problems of `steps` steps in it.
+    """`n` problems of `split`, uniformly distributed over its problems with `steps` steps.
 
     Raises:
         ValueError: if `split` is neither "train" nor "test", or `steps` is below 1.
     """
     if split not in SPLITS:
-        raise ValueError(f"split is {split!r}; expected one of {SPLITS}.")
+        raise ValueError(f"split is {split!r}, expected one of {SPLITS}.")
     if steps < 1:
-        raise ValueError(f"steps is {steps}; a problem has at least one step.")
+        raise ValueError(f"steps is {steps}, expected at least 1. Raise it.")
     drawn: list[str] = []
     while len(drawn) < n:
         terms = (rng.choice("+-") + rng.choice("0123456789") for _ in range(steps))
@@ -122,6 +124,6 @@ def draw_problems(n: int, rng: random.Random, steps: int = STEPS, split: str = "
 
 
 def split_of(problem: str) -> str:
-    """The split a problem belongs to: "test" for one in ten, by a checksum of its text, else "train"."""
-    # Not hash(): Python salts it anew in every process.
+    """The split of a problem, by a checksum of its text: "test" for one in ten, else "train"."""
+    # Not hash(), which differs between Python processes.
     return "test" if zlib.crc32(problem.encode()) % 10 == 0 else "train"

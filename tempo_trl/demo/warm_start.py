@@ -1,9 +1,9 @@
-"""Makes the demonstration's starting policy anew, in little more than a minute on two cores:
+"""Recreate the starting policy of the demo, in little more than a minute on two cores:
 
     python -m tempo_trl.demo.warm_start [--output tempo_trl/demo/start] [--seed 0]
 
-Supervised training on solutions in which each step is wrong with probability 0.15: the policy learns the arithmetic
-and the slips, and starts right on nearly half of the problems. The folder's README.md states what was measured.
+The policy is trained on solutions in which each step is wrong with probability 0.15. It learns the arithmetic and the
+slips, and solves nearly half of the problems. The folder's README.md has the measured numbers.
 """
 
 import argparse
@@ -121,7 +121,7 @@ def sampled_completions(
     greedy: bool = False,
     max_length: int = 48,
 ) -> list[str]:
-    """One completion a problem, sampled at temperature 1 from the whole vocabulary, or the greedy one."""
+    """One completion per problem, sampled at temperature 1 from the whole vocabulary, or greedy."""
     torch.manual_seed(seed)
     prompts = tokenizer(problems, return_tensors="pt", padding=True)
     sampling = {"do_sample": False} if greedy else {"do_sample": True, "temperature": 1.0, "top_k": 0}
@@ -136,10 +136,10 @@ def accuracy(problems: list[str], completions: list[str]) -> float:
 
 
 def slip_rates(problems: list[str], completions: list[str]) -> tuple[float, float]:
-    """Wrong results a step, counting up to the first slip, and share of the completions that first slip elsewhere.
+    """Wrong results per step, up to the first slip, and share of completions whose first slip is of another kind.
 
-    Elsewhere is a miscopied operand, a malformed character or an answer that is not the last result. The problems
-    have `STEPS` steps.
+    Other slips are a wrongly copied operand, a malformed character or an answer that is not the last result. The
+    problems have `STEPS` steps.
     """
     slips = [first_slip(problem, completion) for problem, completion in zip(problems, completions, strict=True)]
     width = len("7+5=2;")
@@ -149,14 +149,14 @@ def slip_rates(problems: list[str], completions: list[str]) -> tuple[float, floa
 
 
 def write_policy(model: Qwen3ForCausalLM, folder: Path) -> None:
-    """Saves `model` and its tokenizer to `folder`, the weights in float16."""
-    # Only the file is in half precision, to keep it small: the configuration still says float32, and so it loads.
+    """Save `model` and its tokenizer to `folder`, the weights in float16."""
+    # Only the file is in half precision, to keep it small: with float32 in its configuration it loads as float32.
     model.save_pretrained(folder, state_dict={name: weight.half() for name, weight in model.state_dict().items()})
     character_tokenizer(model.config.max_position_embeddings).save_pretrained(folder)
 
 
 def write_card(folder: Path, seed: int) -> str:
-    """Measures the policy in `folder`, as it loads, and writes and returns its README.md."""
+    """Measure the policy in `folder`, and write and return its README.md."""
     model, tokenizer = load_policy(folder)
     problems = draw_problems(HELD_OUT, random.Random(seed), split="test")
     completions = sampled_completions(model, tokenizer, problems, seed)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 def evaluate(model: str, **settings) -> list[dict]:
     """
-    Ask a model the questions of benchmarks, grade its answers, and write both down.
+    Generate a model's answers to the questions of benchmarks, grade them, and save both.
 
-    What is there already is not asked again: the same call goes on with an evaluation that was interrupted, at the
-    chunk where it stopped, and comes to the same result.
+    Saved answers are not generated again: the same call resumes an interrupted evaluation at the chunk where it
+    stopped, with the same result.
 
     Args:
         model (`str`):
@@ -38,11 +38,11 @@ def evaluate(model: str, **settings) -> list[dict]:
             The other fields of [`~tempo_trl.evaluation.settings.Settings`].
 
     Returns:
-        `list[dict]`: the results of these tasks, as [`~tempo_trl.evaluation.results`] describes them.
+        `list[dict]`: the results of these tasks, in the format of [`~tempo_trl.evaluation.results`].
 
     Raises:
-        ValueError: a setting that cannot be, or what is in the output folder belongs to other settings.
-        FileNotFoundError: no such model, or no such local rows.
+        ValueError: a setting is invalid, or the output folder has answers for other settings.
+        FileNotFoundError: the model or the local rows do not exist.
         ImportError: lm-eval, the backend or math-verify is not installed.
     """
     settings = Settings(model=model, **settings)
@@ -59,7 +59,7 @@ class Job(NamedTuple):
 
 
 def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
-    """The model and what to ask it; all that is wrong with what was asked for is found here, before it answers."""
+    """Load the model and its questions. Raises all errors of the settings before anything is generated."""
     require_packages(settings)
     source = models.find(settings.model)
     tasks = load_tasks(settings)
@@ -82,7 +82,7 @@ def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
 
 
 def run(lm: "TemplateLM", jobs: list[Job], settings: Settings) -> list[dict]:
-    """Answer what was not answered yet; results are written whenever a job is done."""
+    """Answer the remaining questions. Results are written after each job."""
     results = {}
     for job in jobs:
         if not job.record.is_finished:
@@ -92,7 +92,7 @@ def run(lm: "TemplateLM", jobs: list[Job], settings: Settings) -> list[dict]:
 
 
 def require_packages(settings: Settings) -> None:
-    """Say what is missing before a model is loaded for it."""
+    """Raise an error for missing packages and several processes, before a model is loaded."""
     needed = [("lm_eval", "eval"), *([("vllm", "vllm")] if settings.backend == "vllm" else [])]
     if any(BENCHMARKS[name].domain == "math" for name in settings.task_names):
         needed.append(("math_verify", "math-verify"))
@@ -101,13 +101,13 @@ def require_packages(settings: Settings) -> None:
             raise ImportError(f'{package.replace("_", "-")} is not installed: pip install "tempo_trl[{extra}]"')
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError(
-            "started as several processes, expected one: for several GPUs use --backend vllm --model_args "
-            "tensor_parallel_size=2, or data_parallel_size=2."
+            "got several processes, expected one. For several GPUs use --backend vllm with --model_args "
+            "tensor_parallel_size=2 or data_parallel_size=2."
         )
 
 
 def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, settings: Settings) -> Record:
-    """The record of a task and decoding: a new one, or one that is of the same evaluation."""
+    """The record of a task and decoding: a new one, or an existing one of the same evaluation."""
     common = {
         "model": identity["model"],
         "questions": sha256("".join(f"{each.row['row_id']} {each.sha256}\n" for each in asked).encode()).hexdigest(),
@@ -119,7 +119,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
         "model_args": settings.model_args,
     }
     for other in records_of(settings.folder, task):
-        other.require(common)  # results of one file are of one model
+        other.require(common)  # a file has results of one model only
     is_whole = settings.limit is None and settings.data_dir is None
     entry = {
         "hub_id": BENCHMARKS[task].hub_id if is_whole else None,
@@ -137,7 +137,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
 
 
 def answer(lm: "TemplateLM", job: Job, settings: Settings) -> None:
-    """Answer the questions of a job chunk by chunk, from where it stopped, and finish its record."""
+    """Answer the questions of a job chunk by chunk, starting where it stopped, and finish its record."""
     record, total, per_chunk = job.record, sum(map(len, job.chunks)), len(job.chunks[0])
     done = record.resume(per_chunk, total)
     with tqdm(total=total, initial=done, desc=f"{record.task} {job.decoding.name}", unit="question") as bar:
@@ -149,19 +149,19 @@ def answer(lm: "TemplateLM", job: Job, settings: Settings) -> None:
 
 
 def main(**flags) -> int:
-    """The verb: 0, 2 if something is wrong with what was asked for, 130 if it was interrupted."""
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # it explains flags of its own command
+    """The verb. Returns 0, or 2 for an error in the settings, or 130 if it was interrupted."""
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # its warnings are about flags of its own command
     try:
         settings = Settings(**flags)
         lm, jobs = prepare(settings)
     except (ValueError, FileNotFoundError, ConnectionError, ImportError) as error:
-        hint = ". Local rows do without: --data_dir" if isinstance(error, ConnectionError) else ""
+        hint = ". Use local rows with --data_dir" if isinstance(error, ConnectionError) else ""
         print(f"tempo-trl evaluate: error: {error}{hint}", file=sys.stderr)
         return 2
     try:
         results = run(lm, jobs, settings)
     except KeyboardInterrupt:
-        print("\ntempo-trl evaluate: interrupted; the same command goes on from here.", file=sys.stderr)
+        print("\ntempo-trl evaluate: interrupted. Repeat the command to resume.", file=sys.stderr)
         return 130
-    print(f"{table(results)}\nAnswers, a line a question, and results: {settings.folder}")
+    print(f"{table(results)}\nAnswers (one line per question) and results: {settings.folder}")
     return 0

@@ -1,7 +1,7 @@
-"""Answers to questions, a chunk at a time: chunks are what is kept, and what an interrupted evaluation goes on from.
+"""Generate answers in chunks of questions. An interrupted evaluation resumes after the last saved chunk.
 
-Which questions make a chunk depends on the questions and the batch size alone, and each chunk, or with vLLM each
-answer, has a seed of its own. So a chunk comes out the same whether the ones before it ran in this process or not.
+The questions of a chunk depend only on all questions and the batch size, and each chunk (with vLLM each answer) has
+its own seed. So the answers of a chunk do not depend on whether earlier chunks ran in the same process.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def chunks(lm: "TemplateLM", asked: list[Question], per_chunk: int, max_tokens: int) -> list[list[Question]]:
-    """Questions in chunks, the longest first: what does not fit into memory fails at once.
+    """Questions in chunks, the longest first, so that a lack of memory shows at the start.
 
     Raises:
-        ValueError: a prompt leaves no room for an answer; lm-eval would cut its beginning.
+        ValueError: a prompt leaves no room for an answer; lm-eval would truncate its beginning.
     """
     lengths = {question.prompt: len(lm.tok_encode(question.prompt)) for question in asked}
     longest = max(lengths.values(), default=0)
@@ -28,20 +28,20 @@ def chunks(lm: "TemplateLM", asked: list[Question], per_chunk: int, max_tokens: 
     if max_tokens > room:
         raise ValueError(
             f"max_tokens is {max_tokens} and the longest prompt of {asked[0].row['source']} has {longest} tokens, but "
-            f"the model reads at most {lm.max_length}: expected "
-            + (f"max_tokens of at most {room}." if room > 0 else "a model that reads more.")
+            f"the model's context has {lm.max_length} tokens. "
+            + (f"Use max_tokens of at most {room}." if room > 0 else "Use a model with a longer context.")
         )
     ordered = sorted(asked, key=lambda question: (-lengths[question.prompt], question.row["row_id"]))
     return [ordered[start : start + per_chunk] for start in range(0, len(ordered), per_chunk)]
 
 
 def questions_per_chunk(settings: "Settings", decoding: "Decoding") -> int:
-    """As many as have all their answers in one batch, at least one."""
+    """The number of questions, at least one, whose answers fit into one batch."""
     return max(1, settings.batch // decoding.n)
 
 
 def answered(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", settings: "Settings") -> list[dict]:
-    """A record for each question of a chunk: what was said, what it answers, and whether that is right."""
+    """A record for each question of a chunk: completions, final answers and grades."""
     texts = iter(_generate(lm, chunk, decoding, settings))
     completions = [[_said(question, next(texts)) for _ in range(decoding.n)] for question in chunk]
     grades = grade([question.row for question in chunk], completions)
@@ -77,7 +77,7 @@ def _generate(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", set
 
 
 def generation_arguments(decoding: "Decoding", settings: "Settings") -> dict:
-    """lm-eval's `gen_kwargs`: all of them, or hf would take what is left out from the model's generation config."""
+    """lm-eval's `gen_kwargs`, complete, because hf would take missing ones from the model's generation config."""
     arguments = {"until": [], "max_gen_toks": settings.tokens, "repetition_penalty": 1.0}
     if settings.backend == "vllm":
         arguments["skip_special_tokens"] = True  # as hf does
@@ -88,12 +88,12 @@ def generation_arguments(decoding: "Decoding", settings: "Settings") -> dict:
 
 
 def _seed(settings: "Settings", question: Question, decoding: "Decoding", sample: int = 0) -> int:
-    """Of 32 bits; no two tasks, questions or samples have the same but by chance."""
+    """A seed of 32 bits, different for all tasks, questions and samples, except by chance."""
     place = (settings.seed, question.row["source"], decoding.name, question.row["row_id"], sample)
     return int.from_bytes(hashlib.sha256(repr(place).encode()).digest()[:4])
 
 
 def _said(question: Question, text: str) -> str:
-    """A completion with the `<think>` that some templates open in the prompt: graders have to see it."""
+    """A completion with the `<think>` that some templates open in the prompt, because graders need it."""
     opened = question.prompt.rstrip().endswith("<think>")
     return f"<think>\n{text}" if opened else text

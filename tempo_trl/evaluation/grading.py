@@ -1,4 +1,4 @@
-"""Grades and final answers of completions, by the reward functions of training."""
+"""Grades and final answers of completions, with the reward functions of training."""
 
 from typing import NamedTuple
 
@@ -9,23 +9,23 @@ from tempo_trl.rewards.choice_answer import chosen_letter
 
 
 class Grades(NamedTuple):
-    """Of Q questions with n completions each: final answers, empty if there is none, and 1.0, 0.0 or None."""
+    """Final answers (empty if there is none) and grades (1.0, 0.0 or None) of Q questions with n completions each."""
 
     answers: list[list[str]]
     correct: list[list[float | None]]
 
 
 def grade(rows: list[dict], completions: list[list[str]]) -> Grades:
-    """Grade the completions of rows of one benchmark; None where the row has no answer to compare with.
+    """Grade completions for rows of one benchmark; None if the row has no answer to compare with.
 
     Args:
-        rows: As [`~tempo_trl.data.load_prompts`] returns them.
+        rows: Rows from [`~tempo_trl.data.load_prompts`].
         completions: Texts, n for each row.
     """
     flat = [(row, text) for row, texts in zip(rows, completions, strict=True) for text in texts]
     correct = _rewards(flat)
-    # A call gives answers up once those before them took too long. In training that is a sample less; here each is
-    # graded alone, so that no grade depends on the other completions.
+    # A call skips answers after earlier ones took too long. In training that only loses a sample. Here each answer is
+    # graded in its own call, so that no grade depends on other completions.
     for i, (row, text) in enumerate(flat):
         if correct[i] is None and _is_gradable(row):
             correct[i] = _rewards([(row, text)])[0]
@@ -34,7 +34,7 @@ def grade(rows: list[dict], completions: list[list[str]]) -> Grades:
 
 
 def gold_of(row: dict) -> str:
-    """The right answer of a row, without the solution around it; empty where there is none."""
+    """The right answer of a row without the rest of the solution; empty if there is none."""
     return gold_answer(row["solution"]) if _is_math(row) else row["solution"]
 
 
@@ -50,7 +50,7 @@ def _is_math(row: dict) -> bool:
 
 
 def _is_gradable(row: dict) -> bool:
-    return _rewards([(row, "")])[0] is not None  # nothing is compared with an empty answer
+    return _rewards([(row, "")])[0] is not None  # an empty answer needs no comparison
 
 
 def _answer(row: dict, text: str) -> str:

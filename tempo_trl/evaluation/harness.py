@@ -1,6 +1,6 @@
-"""What lm-eval asks of our task files: rows with their prompts, and the grade of an answer.
+"""Functions that our task files for lm-eval call: rows with their prompts, and the grade of an answer.
 
-Prompts come from [`~tempo_trl.data.load_prompts`] and grades from the reward functions, as in training.
+As in training, prompts come from [`~tempo_trl.data.load_prompts`] and grades from the reward functions.
 """
 
 import hashlib
@@ -30,21 +30,21 @@ def dataset(
     instruction: str | None = None,
     **others,
 ) -> dict[str, "Dataset"]:
-    """The rows of a task file (`custom_dataset`), its arguments from lm-eval's `--metadata`.
+    """The rows of a task file (`custom_dataset`). Its arguments come from lm-eval's `--metadata`.
 
     Args:
         benchmark: A key of [`~tempo_trl.data.BENCHMARKS`], from the task file.
-        data_dir: Folder of local rows, `math.jsonl`; the Hub's if None.
+        data_dir: Folder of local rows, `math.jsonl`; None for the Hub's rows.
         prompt_style, system_prompt, instruction: As in [`~tempo_trl.data.load_prompts`].
-        **others: What else lm-eval passes, its model's arguments among it; ignored.
+        **others: Other arguments of lm-eval, such as those of its model; ignored.
 
     Returns:
-        `{"test": rows}`: those of `load_prompts`, with the prompt's messages apart in `system` (or empty) and `user`.
+        `{"test": rows}`: the rows of `load_prompts`, with the prompt split into `system` (possibly empty) and `user`.
     """
     path = local_rows(benchmark, data_dir) if data_dir else None
     rows = load_prompts(benchmark, None, path, system_prompt, instruction, prompt_style)
     if not len(rows):
-        raise ValueError(f"{path or BENCHMARKS[benchmark].hub_id} has no rows of {benchmark}: nothing to evaluate on.")
+        raise ValueError(f"{path or BENCHMARKS[benchmark].hub_id} has no rows of {benchmark}, expected at least one.")
     prompts = rows["prompt"][:]
     system = [messages[0]["content"] if messages[0]["role"] == "system" else "" for messages in prompts]
     user = [messages[-1]["content"] for messages in prompts]
@@ -58,26 +58,26 @@ def local_rows(benchmark: str, data_dir: str) -> Path:
     if len(found) != 1:
         got = " and ".join(path.name for path in found) or "none of them"
         raise FileNotFoundError(
-            f"{data_dir}: expected one of {', '.join(path.name for path in paths)}, got {got}. Rows have the columns "
-            f"of {BENCHMARKS[benchmark].hub_id}."
+            f"{data_dir} has {got}, expected exactly one of {', '.join(path.name for path in paths)}. Add a file with "
+            f"the columns of {BENCHMARKS[benchmark].hub_id}, or keep one."
         )
     return found[0]
 
 
 def accuracy(doc: dict, results: list[str]) -> dict[str, float]:
-    """The grade of the first answer to a row (`process_results`); what cannot be graded is wrong."""
+    """The grade of the first answer to a row (`process_results`). An answer that cannot be graded counts as wrong."""
     return {"accuracy": grade([doc], [results[:1]]).correct[0][0] or 0.0}
 
 
 class Question(NamedTuple):
-    """A row of a task, and the text that the model reads: its messages through the chat template."""
+    """A row of a task, and the text for the model: its messages in the chat template."""
 
     row: dict
     prompt: str
 
     @property
     def sha256(self) -> str:
-        """Of the messages: the same for all models, whatever template is around them, on whatever day."""
+        """Hash of the messages without the chat template, so that it is the same for all models and dates."""
         return hashlib.sha256(json.dumps(self.row["prompt"], sort_keys=True).encode()).hexdigest()
 
 
@@ -92,7 +92,7 @@ def load_tasks(settings: "Settings") -> dict[str, "Task"]:
 
 
 def questions(task: "Task", chat_template: Callable[..., str], limit: int | None) -> list[Question]:
-    """The first `limit` rows of a task, with their prompts as lm-eval builds them."""
+    """The first `limit` rows of a task, with the prompts that lm-eval builds."""
     options = {"apply_chat_template": True, "fewshot_as_multiturn": True, "chat_template": chat_template}
     rows = [row for _, row in task.doc_iterator(limit=limit)]
     return [Question(row, task.fewshot_context(doc=row, num_fewshot=0, **options)) for row in rows]

@@ -1,4 +1,4 @@
-"""The model that is evaluated: where it lies, which one it is, and lm-eval's class around it."""
+"""The evaluated model: its location and fingerprint, and lm-eval's class for it."""
 
 import hashlib
 import importlib.util
@@ -17,59 +17,61 @@ if TYPE_CHECKING:
 
     from tempo_trl.evaluation.settings import Settings
 
-# What changes a model's answers, beside its weights.
+# Files other than weights that change a model's answers.
 DESCRIPTIONS = ("config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 class Source(NamedTuple):
-    """Where a model comes from: the folder or name of its weights, and of the PEFT adapter on them, if any."""
+    """The source of a model: folder or Hub name of its weights, and of its PEFT adapter, if any."""
 
     pretrained: str
     adapter: str | None = None
 
     @property
     def name(self) -> str:
-        """To show: a folder's own name, without the way to it."""
+        """Name to display: of a folder only the last part."""
         model = self.adapter or self.pretrained
         return Path(model).resolve().name if Path(model).is_dir() else model
 
 
 def find(model: str) -> Source:
-    """The source of a model folder, of a folder of a PEFT adapter, or of either on the Hub.
+    """The source of a model or PEFT adapter, in a folder or on the Hub.
 
     Raises:
-        FileNotFoundError: there is no such folder, or no model in it.
-        ValueError: neither a folder nor a name on the Hub.
+        FileNotFoundError: the folder does not exist, or has no model.
+        ValueError: `model` is neither a folder nor a valid name on the Hub.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
         model = _checked_folder(folder)
     elif folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise FileNotFoundError(
-            f"model: {model} does not exist, expected the folder of a model, or its name on the Hub."
+            f"model: the folder {model} does not exist. Give the folder of a model, or its name on the Hub."
         )
     elif not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", model):
-        raise ValueError(f"model: {model!r} is neither a folder nor a name on the Hub, such as Qwen/Qwen3-1.7B.")
+        raise ValueError(f"model: got {model!r}, expected a folder or a name on the Hub. Use Qwen/Qwen3-1.7B, say.")
     from transformers.utils.peft_utils import find_adapter_config_file
 
     adapter_config = find_adapter_config_file(model)
     if adapter_config is None:
         return Source(model)
     if importlib.util.find_spec("peft") is None:
-        raise ImportError(f'model: {model} is a PEFT adapter: pip install "tempo_trl[peft]"')
+        raise ImportError(f'model: {model} is a PEFT adapter, which needs peft: pip install "tempo_trl[peft]"')
     return Source(json.loads(Path(adapter_config).read_text())["base_model_name_or_path"], adapter=model)
 
 
 def _checked_folder(folder: Path) -> str:
     if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
         steps = sorted(folder.glob("checkpoint-*"), key=lambda path: path.stat().st_mtime)
-        hint = f": the last checkpoint in it is {steps[-1]}" if steps else ""
-        raise FileNotFoundError(f"model: {folder} holds neither config.json nor adapter_config.json{hint}.")
+        hint = f" Its last checkpoint is {steps[-1]}." if steps else ""
+        raise FileNotFoundError(
+            f"model: {folder} has neither config.json nor adapter_config.json. Give the folder of a model.{hint}"
+        )
     return str(folder)
 
 
 def fingerprint(source: Source) -> str:
-    """Which model it is: a hash of the files of a folder, the commit of one on the Hub."""
+    """Fingerprint of the model: a hash of a folder's files, or the commit on the Hub."""
     return "+".join(map(_fingerprint, filter(None, source)))
 
 
@@ -89,7 +91,7 @@ def _fingerprint(model: str) -> str:
 
 
 def load(settings: "Settings", source: Source) -> "TemplateLM":
-    """lm-eval's model of the backend.
+    """Load the model with lm-eval's class for the backend.
 
     Raises:
         ValueError: the model cannot be loaded, or has no chat template.
@@ -102,11 +104,11 @@ def load(settings: "Settings", source: Source) -> "TemplateLM":
     try:
         lm = get_model(settings.backend)(**arguments | {"batch_size": settings.batch} | given)
     except OSError as error:
-        raise ValueError(f"model: {settings.model} could not be loaded: {error}") from error
+        raise ValueError(f"model: could not load {settings.model}: {error}. Give another model.") from error
     if not lm.tokenizer.chat_template:
         raise ValueError(
-            f"model: the tokenizer of {source.name} has no chat template: save the one that it was trained with into "
-            "the folder, as chat_template.jinja."
+            f"model: the tokenizer of {source.name} has no chat template. Save the template that it was trained with "
+            "as chat_template.jinja in its folder."
         )
     return lm
 
@@ -130,7 +132,7 @@ def _vllm_arguments(source: Source, settings: "Settings") -> dict:
 
 
 def _tokenizer(source: Source) -> str:
-    """A trainer saves its tokenizer beside the adapter."""
+    """Source of the tokenizer: the adapter's folder if it has one, where trainers save it."""
     from transformers.utils import cached_file
 
     own = cached_file(source.adapter, "tokenizer_config.json", _raise_exceptions_for_missing_entries=False)
@@ -138,6 +140,6 @@ def _tokenizer(source: Source) -> str:
 
 
 def chat_template(lm: "TemplateLM", thinking: bool) -> "Callable[..., str]":
-    """A function from messages to the text that the model reads; lm-eval's own for vllm loses `enable_thinking`."""
+    """A function from messages to the text for the model. lm-eval's own for vllm ignores `enable_thinking`."""
     options = {"tokenize": False, "enable_thinking": thinking}
     return partial(lm.tokenizer.apply_chat_template, **options)

@@ -1,10 +1,10 @@
-"""From graded answers to numbers, `{task}.json`: a list of results, each with its interval and how it was made.
+"""Compute results from graded answers, `{task}.json`: a list of results, each with its interval and settings.
 
     {"task": "math", "hub_id": "DigitalLearningGmbH/MATH-lighteval", "split": "test", "metric": "accuracy",
      "value": 0.87, "interval": [0.861, 0.879], "n": 5000, "k": 1, "temperature": 0.0, ...}
 
-`n` counts questions and `k` the answers to each. Values are fractions of 1, intervals 95 %. `hub_id` is null where
-rows were local or only some of the benchmark's: such a number is not the benchmark's.
+`n` is the number of questions, `k` the number of answers to each. Values are fractions of 1, intervals 95 %. `hub_id`
+is null for local rows or a part of the benchmark, because such a number is not comparable with the benchmark's.
 """
 
 import json
@@ -18,7 +18,7 @@ from tempo_trl.runs.statistics import avg_at_n, bootstrap_interval, maj_at_n, pa
 
 
 def write_results(folder: Path, task: str) -> list[dict]:
-    """Results of a task, from its finished records and nothing else; they are written to `{task}.json`."""
+    """Compute the results of a task from its finished records, and write them to `{task}.json`."""
     finished = [record for record in records_of(folder, task) if record.is_finished]
     results = [result for record in finished for result in results_of(record)]
     write_atomically(folder / f"{task}.json", json.dumps(results, indent=2))
@@ -49,7 +49,7 @@ def results_of(record: Record) -> list[dict]:
 
 
 def _measured(decoding: str, correct: np.ndarray, answers: list[list[str]]) -> dict[str, np.ndarray]:
-    """A number a question for each metric."""
+    """One number per question, for each metric."""
     if decoding == "greedy":
         return {"accuracy": avg_at_n(correct)}
     n = correct.shape[1]
@@ -59,7 +59,7 @@ def _measured(decoding: str, correct: np.ndarray, answers: list[list[str]]) -> d
 
 
 def table(results: list[dict]) -> str:
-    """Results, a line each: `math  accuracy  87.0 % (86.1 to 87.9)  5,000 questions`."""
+    """One line per result: `math  accuracy  87.0 % (86.1 to 87.9)  5,000 questions`."""
     lines = []
     for result in results:
         low, high = (100 * end for end in result["interval"])

@@ -1,4 +1,4 @@
-"""What is evaluated, and how: each field of [`Settings`] is a flag of `tempo-trl evaluate`."""
+"""Settings of an evaluation. Each field of [`Settings`] is a flag of `tempo-trl evaluate`."""
 
 from argparse import ArgumentParser
 from dataclasses import MISSING, dataclass, field, fields
@@ -10,16 +10,16 @@ EXAMPLES = """\
 examples:
   tempo-trl evaluate --model runs/tempo --n 16 --backend vllm
   tempo-trl evaluate --model Qwen/Qwen3-1.7B --tasks math,amc23 --limit 20
-  tempo-trl evaluate --model runs/tempo --tasks medqa --data_dir rows      # rows/medqa.jsonl, in the Hub's columns
+  tempo-trl evaluate --model runs/tempo --tasks medqa --data_dir rows      # rows/medqa.jsonl with the Hub's columns
 
-The same command goes on with an evaluation that was interrupted. lm-eval itself runs the same tasks, greedily:
+Repeat the command to resume an interrupted evaluation. lm-eval's own command runs the same tasks with greedy answers:
   lm_eval --model hf --model_args pretrained=Qwen/Qwen3-1.7B,enable_thinking=False --apply_chat_template \\
       --tasks tempo_math --include_path "$(python -m tempo_trl.evaluation)" [--metadata '{"data_dir": "rows"}']
 """
 PAPER_TASKS = "math,gsm_hard,amc23,medqa,medmcqa,mmlu_medical"
 BATCH_SIZES = {"hf": 16, "vllm": 4096}
 _SIZES = ", ".join(f"{backend}: {size:,}" for backend, size in BATCH_SIZES.items())
-# TRL's length in the paper's recipes, and that of the authors' code, which thinks.
+# Maximum completion length of the paper's recipes, and of the authors' code, which lets the model think.
 MAX_TOKENS, MAX_TOKENS_THINKING = 1024, 8192
 
 
@@ -28,7 +28,7 @@ def _flag(meaning: str, default=MISSING, metavar: str | None = None, choices: tu
 
 
 class Decoding(NamedTuple):
-    """How answers are drawn: `name` is part of the files' names, `n` the answers to each question."""
+    """How answers are sampled: `name` is part of file names, `n` the number of answers to each question."""
 
     name: str
     n: int
@@ -42,29 +42,33 @@ GREEDY = Decoding("greedy", n=1, temperature=0.0, top_p=1.0, top_k=0)
 
 @dataclass(frozen=True)
 class Settings:
-    """One evaluation. Raises ValueError for a value that cannot be."""
+    """Settings of one evaluation. Raises ValueError for an invalid value."""
 
     model: str = _flag("folder of a model or of a PEFT adapter, or its name on the Hub", metavar="DIR_OR_ID")
     tasks: str = _flag("comma-separated names (default: the paper's six, %(default)s)", PAPER_TASKS, "NAMES")
-    output: str | None = _flag("folder to write to (MODEL/evaluation, or ./evaluation/MODEL)", None, "DIR")
-    backend: str = _flag("what generates (%(default)s)", "hf", choices=tuple(BATCH_SIZES))
-    n: int = _flag("sampled answers to each question, beside the greedy one, for avg@N, pass@k and maj@N", 0, "N")
-    limit: int | None = _flag("only the first N questions of each task", None, "N")
-    data_dir: str | None = _flag("local rows, NAME.jsonl, .json or .parquet a task, instead of the Hub's", None, "DIR")
-    thinking: bool = _flag("let the chat template think, with more tokens", False)
-    max_tokens: int | None = _flag(
-        f"tokens of an answer ({MAX_TOKENS}; with --thinking {MAX_TOKENS_THINKING})", None, "N"
+    output: str | None = _flag("folder to write to (default: MODEL/evaluation, or ./evaluation/MODEL)", None, "DIR")
+    backend: str = _flag("backend for generation (%(default)s)", "hf", choices=tuple(BATCH_SIZES))
+    n: int = _flag("sampled answers per question, beside the greedy one, for avg@N, pass@k and maj@N", 0, "N")
+    limit: int | None = _flag("use only the first N questions of each task", None, "N")
+    data_dir: str | None = _flag(
+        "folder of local rows, TASK.jsonl, .json or .parquet, instead of the Hub", None, "DIR"
     )
-    temperature: float = _flag("of the sampled answers (%(default)s, as in training)", 1.0, "T")
-    top_p: float = _flag("of the sampled answers (%(default)s)", 1.0, "P")
-    top_k: int = _flag("of the sampled answers (%(default)s: all)", 0, "K")
+    thinking: bool = _flag("enable thinking in the chat template, with more tokens", False)
+    max_tokens: int | None = _flag(
+        f"maximum length of an answer, in tokens ({MAX_TOKENS}; with --thinking {MAX_TOKENS_THINKING})", None, "N"
+    )
+    temperature: float = _flag("temperature of the sampled answers (%(default)s, as in training)", 1.0, "T")
+    top_p: float = _flag("top-p of the sampled answers (%(default)s)", 1.0, "P")
+    top_k: int = _flag("top-k of the sampled answers (%(default)s: all tokens)", 0, "K")
     seed: int = _flag("seed of the sampled answers (%(default)s)", 0, "N")
-    batch_size: int | None = _flag(f"answers generated together, then kept ({_SIZES})", None, "N")
-    model_args: str = _flag("arguments of lm-eval's model: tensor_parallel_size=2,dtype=bfloat16", "", "KEY=VALUE,...")
-    prompt_style: str = _flag("words of the prompts, as in training (%(default)s)", "boxed", "NAME")
-    system_prompt: str | None = _flag("first message of the prompts, instead of the style's", None, "TEXT")
-    instruction: str | None = _flag("end of the user's message, instead of the style's", None, "TEXT")
-    overwrite: bool = _flag("throw away what is there of these tasks, and start over", False)
+    batch_size: int | None = _flag(f"answers generated together, then saved ({_SIZES})", None, "N")
+    model_args: str = _flag(
+        "arguments for lm-eval's model: tensor_parallel_size=2,dtype=bfloat16", "", "KEY=VALUE,..."
+    )
+    prompt_style: str = _flag("style of the prompts, as in training (%(default)s)", "boxed", "NAME")
+    system_prompt: str | None = _flag("system message of the prompts, instead of the style's", None, "TEXT")
+    instruction: str | None = _flag("last part of the user's message, instead of the style's", None, "TEXT")
+    overwrite: bool = _flag("delete existing answers and results of these tasks, and start over", False)
 
     def __post_init__(self):
         from tempo_trl.data import BENCHMARKS
@@ -75,13 +79,13 @@ class Settings:
         _expect("prompt_style", [self.prompt_style], STYLES)
         for name, least in (("n", 0), ("limit", 1), ("max_tokens", 1), ("batch_size", 1), ("top_k", 0)):
             if getattr(self, name) is not None and getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}.")
+                raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}. Raise it.")
         if self.temperature <= 0:
             raise ValueError(
-                f"temperature is {self.temperature}, expected more than 0: the greedy answer is evaluated anyway."
+                f"temperature is {self.temperature}, expected more than 0. Raise it: greedy answers are included."
             )
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}, expected more than 0 and at most 1.")
+            raise ValueError(f"top_p is {self.top_p}, expected more than 0 and at most 1. Change it.")
 
     @property
     def task_names(self) -> list[str]:
@@ -90,23 +94,23 @@ class Settings:
 
     @property
     def decodings(self) -> list[Decoding]:
-        """Greedy, and where answers are sampled those."""
+        """Greedy decoding, and sampling if `n` is above 0."""
         sampled = Decoding(f"n{self.n}", self.n, self.temperature, self.top_p, self.top_k)
         return [GREEDY, sampled] if self.n else [GREEDY]
 
     @property
     def tokens(self) -> int:
-        """The longest answer."""
+        """Maximum length of an answer, in tokens."""
         return self.max_tokens or (MAX_TOKENS_THINKING if self.thinking else MAX_TOKENS)
 
     @property
     def batch(self) -> int:
-        """Answers generated together."""
+        """Number of answers generated together."""
         return self.batch_size or BATCH_SIZES[self.backend]
 
     @property
     def folder(self) -> Path:
-        """Where results go."""
+        """The folder for results."""
         if self.output:
             return Path(self.output)
         local = Path(self.model).expanduser()
@@ -116,7 +120,7 @@ class Settings:
 def _expect(name: str, values: list[str], known) -> None:
     unknown = [value for value in values if value not in known]
     if unknown:
-        raise ValueError(f"{name}: {unknown[0]!r} is unknown, expected one of: {', '.join(known)}.")
+        raise ValueError(f"{name}: got {unknown[0]!r}, expected one of: {', '.join(known)}.")
 
 
 def add_flags(parser: ArgumentParser) -> None:

@@ -1,1 +1,1 @@
-"""What a run leaves behind for others: its record, a model card, and both with the model on the Hub."""
+"""Publish a run on the Hub: its model, model card and record."""

@@ -1,4 +1,4 @@
-"""The model card of a run: what was trained on what, what was measured, and how to do it again."""
+"""The model card of a run: model and data, results, settings, and how to reproduce it."""
 
 import shlex
 from pathlib import Path
@@ -10,12 +10,12 @@ from tempo_trl.runs.record import FOLDER, RECIPE
 from tempo_trl.runs.results import Result, model_index_results
 
 TEMPLATE = Path(__file__).parent / "model_card.md"
-# Flags that say where a run goes, not what it is; their values go with them.
+# Flags about the location of a run, which are left out of the card's commands, with their values.
 PLACES = ("config", "output_dir", "resume_from_checkpoint", "push_to_hub", "hub_model_id", "hub_token")
 SHOWN = (
     ("learning rate", "learning_rate"),
-    ("completions a prompt", "num_generations"),
-    ("tokens a completion, at most", "max_completion_length"),
+    ("completions per prompt", "num_generations"),
+    ("maximum completion length, tokens", "max_completion_length"),
     ("TD coefficient", "td_coef"),
     ("clip, upper clip", ("epsilon", "epsilon_high")),
     ("KL coefficient", "beta"),
@@ -24,22 +24,22 @@ SHOWN = (
 
 def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pictures: list[str]) -> str:
     """
-    The card, metadata included.
+    The card with its metadata.
 
     Args:
         run_dir (`Path`):
             Folder of the run.
         repo (`str`):
-            Where the model goes, `user/name`.
+            Repository of the model, `user/name`.
         record (`dict`):
-            What [`~tempo_trl.runs.record.record_run`] wrote.
+            The record of the run ([`~tempo_trl.runs.record.record_run`]).
         results (`list[Result]`):
-            What was measured.
+            Evaluation results.
         pictures (`list[str]`):
-            Paths in the repository of the curves (`tempo/curves.png`) and of the prefix tree, those that exist.
+            Paths in the repository of the curves (`tempo/curves.png`) and of the prefix tree, if they exist.
 
     Returns:
-        `str`: the same for the same run, so that nothing changes when it is published again.
+        `str`: always the same for a run, so that publishing it again changes nothing.
     """
     log = training_log(run_dir)
     recipe = (run_dir / FOLDER / RECIPE).is_file()
@@ -64,7 +64,7 @@ def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pi
 
 
 def metadata(repo: str, record: dict, results: list[Result]) -> ModelCardData:
-    """What the Hub files the model under."""
+    """The card's metadata, which the Hub uses for search."""
     base, adapter = record["model"]["hub_id"], record["model"]["adapter"]
     return ModelCardData(
         model_name=repo.split("/")[-1],
@@ -84,19 +84,19 @@ def _linked(hub_id: str | None, prefix: str) -> str | None:
 
 def _data(record: dict) -> str:
     dataset, task = record["dataset"], record["config"].get("script", {}).get("task")
-    local = f"local data of task `{task}`" if task else "data that are not on the Hub"
+    local = f"local data for task `{task}`" if task else "data that are not on the Hub"
     rows = f" ({dataset['rows']:,} prompts)" if dataset["rows"] else ""
     return (_linked(dataset["hub_id"], "datasets/") or local) + rows
 
 
 def training_table(record: dict, log: list[dict]) -> list[tuple[str, str]]:
-    """What the card shows of the settings and surroundings, as pairs."""
+    """Rows of the card's table: settings, versions and devices."""
     settings, git, versions = record["config"]["training"], record["git"], record["versions"]
     commit = f", commit {git['commit'][:12]}{' with local changes' * git['dirty']}" if git else ""
     rewards = [entry["reward"] for entry in log if "reward" in entry]
     table = [("optimizer steps", str(log[-1]["step"]))] if log else []
     if rewards:
-        table.append(("mean reward of training, first and last logged", f"{rewards[0]:.3f}, {rewards[-1]:.3f}"))
+        table.append(("mean training reward, first and last logged", f"{rewards[0]:.3f}, {rewards[-1]:.3f}"))
     table += [(what, text) for what, names in SHOWN if (text := _shown(settings, names))]
     return [
         *table,
@@ -114,7 +114,7 @@ def _shown(settings: dict, names: str | tuple[str, ...]) -> str:
 
 
 def commands(repo: str, record: dict, recipe: bool) -> list[str]:
-    """Three commands that do the run again; where it had no recipe, what had started it."""
+    """Three commands that repeat the run. The last is the original command if the run had no recipe."""
     git, tempo_trl = record["git"], record["versions"]["tempo_trl"]
     install = f"git checkout {git['commit']} && pip install ." if git else f"pip install tempo_trl=={tempo_trl}"
     fetch = f'hf download {repo} --include "tempo/*" --local-dir published'
@@ -122,14 +122,14 @@ def commands(repo: str, record: dict, recipe: bool) -> list[str]:
         return [install, fetch, shlex.join(record["command"])]
     flags = without_flags(record["command"], PLACES)
     if record["config"]["training"].get("push_to_hub") and "--push_to_hub" not in record["command"]:
-        flags += ["--push_to_hub", "false"]  # the recipe says true, and its repository is not the reader's
+        flags += ["--push_to_hub", "false"]  # the recipe would push to a repository that is not the reader's
     if record["processes"] > 1:
         flags += ["--num_processes", str(record["processes"])]
     return [install, fetch, shlex.join(["tempo-trl", "train", "--config", "published/tempo/recipe.yaml", *flags])]
 
 
 def without_flags(argv: list[str], names: tuple[str, ...]) -> list[str]:
-    """`argv` less the flags of these names and what follows each up to the next flag."""
+    """`argv` without the flags `names` and their values."""
     kept, dropping = [], False
     for argument in argv:
         if argument.startswith("--"):

@@ -1,4 +1,4 @@
-"""What of a run goes to the Hub: files of its folder, and those that are made from them."""
+"""The files of a run to publish: files of its folder, and files generated from them."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.results import eval_results_files, read_results
 
-# Model, tokenizer and Trainer's results lie at the top of the folder. Checkpoints, tables of completions and logs stay
-# at home, and so does training_args.bin: a pickle, which nobody should load and which may hold what is secret.
+# Model, tokenizer and Trainer's results are at the top of the folder. Checkpoints, tables of completions and logs are
+# not published, and neither is training_args.bin, a pickle, which is unsafe to load and may contain secrets.
 PATTERNS = (
     *WEIGHTS,
     "*.json",
@@ -28,21 +28,21 @@ CURVES = f"{FOLDER}/curves.png"
 
 def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
     """
-    Everything to publish, by its path in the repository: files, and as bytes what is made here.
+    Everything to publish, by path in the repository: paths of files, and bytes of generated content.
 
     Raises:
-        ValueError: no folder, no model in it, no record of the run, or results that cannot be read.
+        ValueError: `run_dir` is not a folder, has no model or no record of the run, or has unreadable results.
     """
     if not run_dir.is_dir():
-        raise ValueError(f"{run_dir} is no folder: expected the output folder of a run.")
+        raise ValueError(f"{run_dir} is not a folder. Give the output folder of a run.")
     found = (path for pattern in PATTERNS for path in run_dir.glob(pattern))
     files = {
         path.relative_to(run_dir).as_posix(): path for path in sorted(found) if not path.name.startswith((".", "_"))
     }
     if not _has_weights(run_dir):
         raise ValueError(
-            f"{run_dir} holds no model, expected one of {', '.join(WEIGHTS)} at its top: train to the end first "
-            "(`--resume_from_checkpoint last` goes on with a run that was interrupted)."
+            f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)} in it. Finish the training first "
+            "(`--resume_from_checkpoint last` resumes an interrupted run)."
         )
     return files | generated(run_dir, repo)
 
@@ -52,7 +52,7 @@ def _has_weights(run_dir: Path) -> bool:
 
 
 def generated(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
-    """Card, curves, picture of a tree if there is one, and results as the Hub wants them."""
+    """Card, curves, picture of a tree if there is one, and results in the Hub's format."""
     record, results = read_record(run_dir), read_results(run_dir)
     pictures: dict[str, Path | bytes] = {}
     drawn = curves_png(training_log(run_dir))

@@ -1,4 +1,4 @@
-"""The address at which `record_run` was until it moved to `tempo_trl.runs.record`."""
+"""The former location of `record_run`, which is now in `tempo_trl.runs.record`."""
 
 from tempo_trl.runs.record import record_run
 

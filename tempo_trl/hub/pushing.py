@@ -1,4 +1,4 @@
-"""`push_to_hub` in a run: our card and the record in every commit that Trainer pushes, and nothing lost at the end."""
+"""`push_to_hub` in a run: adds our card and record to every commit of Trainer, and completes failed pushes."""
 
 import contextlib
 import sys
@@ -17,7 +17,7 @@ from tempo_trl.runs.files import write_atomically
 
 
 class OurCard(TrainerCallback):
-    """Puts card, curves and log into the output folder before Trainer pushes it."""
+    """Writes card, curves and log to the output folder before Trainer pushes it."""
 
     def __init__(self, repo: str):
         self.repo = repo
@@ -31,13 +31,13 @@ class OurCard(TrainerCallback):
             for path, content in generated(folder, self.repo).items():
                 if isinstance(content, bytes):
                     write_atomically(folder / path, content)
-        except (ValueError, OSError) as error:  # a card is not worth a run
-            print(f"The model card was not written: {error}", file=sys.stderr)
+        except (ValueError, OSError) as error:  # must not end the run
+            print(f"Could not write the model card: {error}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def clear_refusals(training_args) -> Iterator[None]:
-    """Say in words why the Hub refuses the repository that Trainer makes when it is built."""
+    """Raise a clear error if the Hub rejects the repository that Trainer creates in its constructor."""
     try:
         yield
     except HfHubHTTPError:
@@ -47,16 +47,16 @@ def clear_refusals(training_args) -> Iterator[None]:
 
 
 def begin_pushing(trainer) -> None:
-    """Check, before training, that its repository can be written to; and see to the cards. Main process only."""
+    """Check before training that the repository is writable, and add the callback for cards. Main process only."""
     prepare_repo(HfApi(), trainer.hub_model_id, trainer.args.hub_private_repo)
     trainer.add_callback(OurCard(trainer.hub_model_id))
 
 
 def push(trainer, dataset_name: str | None) -> None:
     """
-    TRL's push, on every process, and then ours on the main one, of whatever that left out.
+    TRL's push on every process, then our own on the main process, which uploads what is missing.
 
-    Trainer gives up at the first dropped connection, and in silence where it pushes a checkpoint.
+    Trainer gives up after the first dropped connection, silently if it pushes a checkpoint.
 
     Raises:
         ValueError, RuntimeError, huggingface_hub.errors.HfHubHTTPError: as [`~tempo_trl.hub.publish.publish`].
@@ -66,7 +66,7 @@ def push(trainer, dataset_name: str | None) -> None:
     except Exception as error:
         if not is_temporary(error):
             raise
-        print(f"{type(error).__name__} while pushing: publishing what is missing.", file=sys.stderr)
-    if trainer.hub_model_id is not None:  # of the main process alone
+        print(f"{type(error).__name__} during the push. Uploading the missing files.", file=sys.stderr)
+    if trainer.hub_model_id is not None:  # set on the main process only
         args = trainer.args
         publish(args.output_dir, trainer.hub_model_id, args.hub_private_repo, args.hub_revision)

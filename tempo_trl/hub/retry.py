@@ -1,6 +1,6 @@
-"""Trying again where a connection drops, a bounded number of times.
+"""Retry an action after a dropped connection, a limited number of times.
 
-huggingface_hub repeats uploads by itself, but not what surrounds them, and not the request that counts: the commit.
+huggingface_hub itself retries uploads of files, but not the other requests, such as the commit.
 """
 
 import sys
@@ -17,14 +17,14 @@ Value = TypeVar("Value")
 
 
 def retry(action: Callable[[], Value]) -> Value:
-    """What `action` returns, tried again where its failure may pass; the last failure rises."""
+    """The result of `action`, with retries after temporary failures. The last failure is raised."""
     for wait in WAITS:
         try:
             return action()
         except Exception as error:
-            if not is_temporary(error) and type(error) is not RuntimeError:  # as hf_xet says most things
+            if not is_temporary(error) and type(error) is not RuntimeError:  # the type of most errors of hf_xet
                 raise
-            first_line = (str(error).splitlines() or [""])[0]  # never the rest, which may hold signed addresses
+            first_line = (str(error).splitlines() or [""])[0]  # not the rest, which may contain signed URLs
             summary = f"{type(error).__name__}: {first_line}".rstrip(".: ")
             print(f"{summary}. Trying again in {wait} s.", file=sys.stderr)
         time.sleep(wait)
@@ -32,7 +32,7 @@ def retry(action: Callable[[], Value]) -> Value:
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Whether the same request may succeed later: no answer, or one that blames the moment."""
+    """Whether the same request may succeed later: there was no answer, or one with a temporary error."""
     if isinstance(error, HfHubHTTPError):
         status = error.response.status_code
         return status in TEMPORARY or status >= 500

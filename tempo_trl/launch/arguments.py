@@ -1,4 +1,4 @@
-"""The arguments of a training run: a recipe's fields, flags over them, and nothing that neither knows."""
+"""The arguments of a training run: the fields of a recipe, overridden by flags. Unknown names raise an error."""
 
 import os
 from argparse import ArgumentParser
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunArguments(NamedTuple):
-    """What [`parse`] reads: our own fields, the method's config, and TRL's of the model and of a dataset mixture."""
+    """The result of [`parse`]: our own fields, the method's config, and TRL's model and dataset-mixture configs."""
 
     script: TrainArguments
     training: "GRPOConfig"
@@ -28,7 +28,7 @@ class RunArguments(NamedTuple):
 
 
 class TrainParser(TrlParser):
-    """TRL's parser for the fields of one method; it raises ValueError where argparse would exit."""
+    """TRL's parser for the fields of one method. It raises ValueError where argparse would exit."""
 
     def __init__(self, method: str):
         types = [TrainArguments, class_of(method, "Config"), ModelConfig, DatasetMixtureConfig]
@@ -41,21 +41,22 @@ class TrainParser(TrlParser):
 
 
 def class_of(method: str, kind: str) -> type:
-    """The `Trainer` or the `Config` of a method."""
+    """The class of a method's trainer (`kind="Trainer"`) or config (`kind="Config"`)."""
     expect_one_of("method", method, METHODS)
     module, _, name = getattr(METHODS[method], kind.lower()).rpartition(".")
     return getattr(import_module(module), name)
 
 
 def parse(argv: list[str]) -> RunArguments:
-    """The arguments of a run: flags over the recipe that `--config` names over defaults.
+    """The arguments of a run. Flags override the recipe given by `--config`, which overrides the defaults.
 
-    The config is that of the `method`, a [`~trl.GRPOConfig`] or a subclass. What the recipe holds for
-    `accelerate launch` is skipped: the launcher has read it. Its `env` is set in this process, as TRL does.
+    The training config is that of the `method`: a [`~trl.GRPOConfig`] or a subclass. Keys of the recipe that are
+    meant for `accelerate launch` are skipped, since the launcher has read them. The recipe's `env` is set in this
+    process, as in TRL.
 
     Raises:
-        ValueError: an unknown flag or key (the nearest known name is given), a repeated key, a value that its field
-            refuses, or a run without data, reward or model.
+        ValueError: an unknown flag or key (the message suggests the nearest known name), a repeated key, a value that
+            its field rejects, or a run without data, reward or model.
     """
     parser, flags, _ = recipe_parser(argv)
     refuse_unknown(parser.parse_known_args(flags)[1], option_names(parser), parser.method)
@@ -64,19 +65,21 @@ def parse(argv: list[str]) -> RunArguments:
     sources = {"task": script.task, "dataset_name": script.dataset_name, "datasets": arguments.mixture.datasets}
     named = [name for name, value in sources.items() if value]
     if len(named) != 1:
-        raise ValueError(f"got {' and '.join(named) or 'no data'}, expected exactly one of {', '.join(sources)}.")
+        got, change = (" and ".join(named), "Remove all but one") if named else ("no training data", "Set one of them")
+        raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. {change}.")
     if arguments.model.model_name_or_path is None and script.task != "demo":
-        raise ValueError("the run has no model: set `model_name_or_path` to a folder or a model on the Hub.")
+        raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
     return arguments
 
 
 def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
-    """Parser of the run's method with its recipe's values as defaults, the flags left to parse, and launch flags.
+    """Parser of the run's method with the recipe's values as defaults, the flags left to parse, and launch flags.
 
-    The last are the recipe's keys for `accelerate launch` (`accelerate_config: zero3`, `num_processes: 2`), as flags.
+    Launch flags are the recipe's keys for `accelerate launch` (`accelerate_config: zero3`, `num_processes: 2`),
+    written as flags.
 
     Raises:
-        ValueError: the method is unknown, or as [`recipe_path`] and [`read_recipe`].
+        ValueError: the method is unknown, or [`recipe_path`] or [`read_recipe`] raises it.
     """
     first = ArgumentParser(prog="tempo-trl train", add_help=False, allow_abbrev=False)
     first.add_argument("--config")
@@ -98,7 +101,7 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
 
 def _set_environment(variables: dict) -> None:
     if not isinstance(variables, dict):
-        raise ValueError(f"`env` is {variables!r}, expected a mapping of names to values.")
+        raise ValueError(f"`env` is {variables!r}, expected a mapping of variable names to values. Change the recipe.")
     os.environ.update({name: str(value) for name, value in variables.items()})
 
 
@@ -124,7 +127,7 @@ def _name(flag: str) -> str:
 
 
 def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
-    """Raise ValueError for the flags among `arguments` that are not `known`, or for stray values without a flag."""
+    """Raise ValueError if `arguments` contains a flag that is not `known`, or a value without a flag."""
     names = [_name(argument) for argument in arguments if argument.startswith("--")] or arguments
     hints = [_hint(name, known, method) for name in names if name not in known]
     if hints:
@@ -133,9 +136,11 @@ def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
 
 def _hint(name: str, known: set[str], method: str) -> str:
     if name == "accelerate_config":
-        return f"`{name}` is a flag of `tempo-trl train`, not of the script that it launches"
+        return f"`{name}` is a flag of `tempo-trl train`, not of the script that it launches. Remove it here"
     for other in METHODS:
         if name in {field.name for field in fields(class_of(other, "Config"))}:
-            return f"`{name}` belongs to method {other}, and this run's method is {method}"
+            return f"`{name}` belongs to method {other}, but this run uses method {method}. Remove it or set `method`"
     nearest = get_close_matches(name, known, n=1)
-    return f"`{name}` is unknown" + (f", did you mean `{nearest[0]}`?" if nearest else "")
+    return f"`{name}` is unknown. " + (
+        f"Did you mean `{nearest[0]}`?" if nearest else "`tempo-trl train --help-fields` lists all fields"
+    )

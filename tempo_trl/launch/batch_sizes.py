@@ -1,4 +1,4 @@
-"""Prompts, completions and steps of a run: what its batch sizes come to on the devices that it is launched on."""
+"""Prompts, completions and steps of a run: the batch sizes that result on the devices of its launch."""
 
 from math import gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +37,7 @@ class BatchSizes(NamedTuple):
         steps_per_generation, num_iterations, num_generations (`int`):
             Micro-batches that one sampling serves, times that it is used, completions of a prompt.
         epoch_prompts (`int` or `None`):
-            Prompts of an epoch; None where only loading them would tell.
+            Prompts of an epoch; None if they must be loaded to be counted.
     """
 
     devices: int
@@ -91,14 +91,14 @@ def batch_sizes_of(args: "GRPOConfig", devices: int, epoch_prompts: int | None) 
     )
     if epoch_prompts is not None and epoch_prompts < sizes.prompts:
         raise ValueError(
-            f"a generation takes {sizes.prompts:,} prompts and the data have {epoch_prompts:,}, expected no more than "
-            "the data have: lower `steps_per_generation` or `per_device_train_batch_size`."
+            f"a generation takes {sizes.prompts:,} prompts, but the training data have only {epoch_prompts:,}. Lower "
+            "`steps_per_generation` or `per_device_train_batch_size`."
         )
     return sizes
 
 
 def known_prompts(script_args: "TrainArguments") -> int | None:
-    """Prompts of the training data where they are known without loading them."""
+    """Number of training prompts, if it is known without loading the data; None otherwise."""
     if script_args.task == "demo":
         from tempo_trl.demo.task import TRAIN_PROBLEMS
 
@@ -108,25 +108,26 @@ def known_prompts(script_args: "TrainArguments") -> int | None:
 
 
 def equation(sizes: BatchSizes) -> str:
-    """The equation that prompts, devices and batch sizes meet, as a sentence."""
+    """The equation that prompts, devices and batch sizes satisfy, as a sentence."""
     return (
-        f"The geometry works: {sizes.prompts:,} prompts x {sizes.num_generations} generations = "
+        f"The batch sizes work: {sizes.prompts:,} prompts x {sizes.num_generations} generations = "
         f"{_counted(sizes.devices, 'device')} x {sizes.per_device} completions x "
         f"{sizes.steps_per_generation} steps_per_generation."
     )
 
 
 def batch_size_rows(sizes: BatchSizes, plan: LaunchPlan, args: "GRPOConfig") -> list[tuple[str, str]]:
-    """What the batch sizes come to, a line each."""
+    """Rows of a table that explains the batch sizes."""
     devices, worth = _counted(sizes.devices, "device"), sizes.step_completions / sizes.num_generations
     step = f"{_counted(sizes.accumulation, 'micro-batch', 'es')} x {devices} x {sizes.per_device}"
+    step = f"{step} = {sizes.step_completions:,} completions, the equivalent of {_number(worth)} prompts"
     serves = f"{_counted(sizes.steps, 'optimizer step')} (num_iterations {sizes.num_iterations})"
     return [
         ("launch", f"{devices} on {_counted(plan.num_machines, 'machine')}, {plan.engine.name}"),
         *_engine_rows(plan.engine),
-        ("micro-batch", f"{sizes.per_device} completions a device"),
+        ("micro-batch", f"{sizes.per_device} completions per device"),
         ("generation", f"{sizes.completions:,} completions of {sizes.prompts:,} prompts, for {serves}"),
-        ("optimizer step", f"{step} = {sizes.step_completions:,} completions, {_number(worth)} prompts' worth"),
+        ("optimizer step", step),
         ("groups", "each on one device" if sizes.whole_groups else _SPLIT),
         *_tree_rows(args),
         *_length_rows(sizes, args),
@@ -140,11 +141,11 @@ def _engine_rows(engine: Engine) -> list[tuple[str, str]]:
     return [*rows, ("in main memory", ", ".join(engine.offloaded))] if engine.offloaded else rows
 
 
-_SPLIT = "some begin on one device and end on the next, which changes no credit"
+_SPLIT = "some are split over two devices, which does not change their credit"
 
 
 def tree_kind(args: "GRPOConfig") -> str | None:
-    """`"fixed"` or `"entropy"` where completions are grown as trees that split so, else None."""
+    """`"fixed"` or `"entropy"`: how the trees of this config split. None if completions are sampled independently."""
     kinds = {"fixed": FixedTreeFields, "entropy": EntropyTreeFields}
     rollout = getattr(args, "rollout", None)  # TEMPO's, which has the fields of both
     return next((kind for kind, fields in kinds.items() if isinstance(args, fields) and rollout in (None, kind)), None)
@@ -159,7 +160,7 @@ def _tree_rows(args: "GRPOConfig") -> list[tuple[str, str]]:
         longest = min(limit or depth * step, depth * step)
         shape = f"{args.tree_children} ** {depth} = {args.num_generations} completions, segments of at most {step:,}"
         return [("trees", f"{shape} tokens, completions of at most {longest:,}")]
-    shortest = f"segments that split of at least {args.tree_min_segment_tokens:,} tokens"
+    shortest = f"only segments of at least {args.tree_min_segment_tokens:,} tokens split"
     return [("trees", f"at most {args.num_generations} leaves, {args.tree_max_depth} segments deep, {shortest}")]
 
 
@@ -168,7 +169,7 @@ def _length_rows(sizes: BatchSizes, args: "GRPOConfig") -> list[tuple[str, str]]
     if sizes.epoch_prompts is not None:
         generations = sizes.epoch_prompts // sizes.prompts
         left = sizes.epoch_prompts % sizes.prompts
-        rest = f"; {left:,} prompts are left out, others each time" if left else ""
+        rest = f"; {left:,} random prompts are left out" if left else ""
         rows.append(("epoch", f"{sizes.epoch_prompts:,} prompts: {_counted(generations, 'generation')}{rest}"))
     if args.max_steps > 0:
         total, why = args.max_steps / sizes.steps, f"max_steps {args.max_steps}"
@@ -197,19 +198,19 @@ def _number(value: float) -> str:
 
 
 def expect_positive(asked: "Namespace") -> None:
-    """Raise ValueError for a size that is below 1: TRL divides by them."""
+    """Raise ValueError for a batch size below 1: TRL divides by them."""
     for name in POSITIVE_FIELDS:
         value = getattr(asked, name)
         if value is not None and value < 1:
-            raise ValueError(f"`{name}` is {value}, expected at least 1.")
+            raise ValueError(f"`{name}` is {value}, expected at least 1. Raise it.")
 
 
 def advice_on_training(asked: "Namespace", devices: int) -> list[str]:
-    """What to change, for fields that TRL refuses; nothing where whole groups come out."""
+    """What to change if TRL rejects the batch sizes; an empty list if every generation holds whole groups."""
     rows, group = devices * asked.per_device_train_batch_size, asked.num_generations
     batch, steps = asked.generation_batch_size, asked.steps_per_generation
     if batch and steps:
-        return [f"Got {batch} and {steps}: `--generation_batch_size None` unsets the first."]
+        return [f"Got {batch} and {steps}. `--generation_batch_size None` unsets the first."]
     if batch:
         multiple = lcm(rows, group)
         wrong, change = batch % multiple, f"generation_batch_size {_round_up(batch, multiple)}"
@@ -222,12 +223,12 @@ def advice_on_training(asked: "Namespace", devices: int) -> list[str]:
         return []
     return [
         f"Expected whole groups: {_counted(devices, 'device')} x {asked.per_device_train_batch_size} completions x "
-        f"steps_per_generation have to be prompts x {group} generations. `--{change}` works."
+        f"steps_per_generation must be a multiple of {group} generations. `--{change}` works."
     ]
 
 
 def advice_on_trees(args: "GRPOConfig") -> list[str]:
-    """What to change where a device would be given a part of a tree; nothing where each holds whole ones."""
+    """What to change if a device would get part of a tree; an empty list if each device gets whole trees."""
     group, rows = args.num_generations, args.per_device_train_batch_size
     steps, accumulation = args.steps_per_generation, args.gradient_accumulation_steps
     if rows * steps % group == 0:
@@ -239,7 +240,7 @@ def advice_on_trees(args: "GRPOConfig") -> list[str]:
 
 
 def advice_on_evaluation(asked: "Namespace | GRPOConfig", devices: int) -> list[str]:
-    """As [`advice_on_training`], for the groups of an evaluation."""
+    """Like [`advice_on_training`], for the groups of an evaluation."""
     group, rows = asked.num_generations_eval or asked.num_generations, asked.per_device_eval_batch_size
     if not asked.do_eval and str(getattr(asked.eval_strategy, "value", asked.eval_strategy)) == "no":
         return []
@@ -247,8 +248,8 @@ def advice_on_evaluation(asked: "Namespace | GRPOConfig", devices: int) -> list[
         return []
     works = _round_up(rows, group // gcd(devices, group))
     return [
-        f"Expected whole groups in evaluation: {_counted(devices, 'device')} x {rows} per_device_eval_batch_size have "
-        f"to be prompts x {group} generations. `--per_device_eval_batch_size {works}` works, or "
+        f"Expected whole groups in evaluation: {_counted(devices, 'device')} x {rows} per_device_eval_batch_size must "
+        f"be a multiple of {group} generations. `--per_device_eval_batch_size {works}` works, or "
         "`--num_generations_eval 1`."
     ]
 

@@ -1,4 +1,4 @@
-"""`tempo-trl train --check`: what a run would be, from its arguments alone. Loads nothing and starts nothing."""
+"""`tempo-trl train --check`: describes a run from its arguments alone. Loads nothing and starts nothing."""
 
 import sys
 import warnings
@@ -30,14 +30,14 @@ from tempo_trl.launch.train import model_path
 from tempo_trl.methods.ppo import PPOConfig
 from tempo_trl.trainers.checks import refuse_what_cannot_train
 
-COLUMNS = 100  # of output that is no terminal's
+COLUMNS = 100  # of output that does not go to a terminal
 
 
 def check(argv: list[str]) -> None:
-    """Print the batch sizes, the memory and the server's command of the run that `argv` would start.
+    """Print the batch sizes, the memory estimate and the vLLM server's command of the run that `argv` would start.
 
     Raises:
-        ValueError: the run cannot be: what was got, what was expected, and what to change.
+        ValueError: the run would fail. The message says what was got, what was expected, and what to change.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # the run prints them
@@ -54,11 +54,12 @@ def check(argv: list[str]) -> None:
 def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArguments:
     """[`~tempo_trl.launch.arguments.parse`] on each of `devices` devices, with TRL's own validation.
 
-    The config counts the processes of the launch instead of this one's. It is told to use the CPU: what a GPU can do
-    is asked of the machine that trains, not of this one. `asked` holds the fields as the user set them.
+    The config counts the processes of the launch instead of the current one, and is built for the CPU, because the
+    machine that checks may have other devices than the machine that trains. `asked` holds the fields as the user set
+    them.
 
     Raises:
-        ValueError: as `parse`, with what to change where groups do not come out whole.
+        ValueError: as `parse`; the message also says what to change if a generation would not hold whole groups.
     """
     expect_positive(asked)
     on_any_machine = patch("transformers.training_args.is_torch_tf32_available", lambda: True)
@@ -73,7 +74,7 @@ def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArg
 
 
 def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
-    """Raise ValueError for what a run would find once it is launched, or at its end."""
+    """Raise ValueError for a problem that a run would otherwise meet after its launch, or at its end."""
     refuse_what_cannot_train(args)
     for message in advice_on_evaluation(args, plan.num_processes):  # TRL looks only if `eval_strategy` is set
         raise ValueError(message)
@@ -85,8 +86,9 @@ def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
         _refuse_critic(plan.engine)
     if plan.engine.activation_checkpointing and args.gradient_checkpointing:
         raise ValueError(
-            "`gradient_checkpointing` and accelerate's `fsdp_activation_checkpointing` are both on, expected one of "
-            "them: pass `--gradient_checkpointing false`, or false in the accelerate configuration."
+            "`gradient_checkpointing` and accelerate's `fsdp_activation_checkpointing` are both on, expected at most "
+            "one of them. Pass `--gradient_checkpointing false`, or set the other to false in the accelerate "
+            "configuration."
         )
 
 
@@ -102,35 +104,35 @@ def _refuse_trees(args: GRPOConfig) -> None:
 def _refuse_critic(engine: Engine) -> None:
     if engine.kind == "FSDP" or (engine.kind == "DeepSpeed" and WEIGHTS in engine.sharded):
         raise ValueError(
-            f"PPO's critic is whole on every rank and {engine.name} splits the policy's weights, expected ZeRO-2, DDP "
-            "or one process: pass `--accelerate_config zero2`."
+            f"PPO does not support {engine.name}: it splits the policy's weights, but every rank needs the whole "
+            "critic. Expected ZeRO-2, DDP or one process. Pass `--accelerate_config zero2`."
         )
 
 
 def _refuse_sampling(args: GRPOConfig, devices: int, use_cpu: bool) -> None:
     if args.vllm_mode not in ("colocate", "server"):
-        raise ValueError(f"`vllm_mode` is {args.vllm_mode!r}, expected colocate or server.")
+        raise ValueError(f"`vllm_mode` is {args.vllm_mode!r}, expected colocate or server. Set it to one of them.")
     room, split = args.vllm_max_model_length, args.vllm_tensor_parallel_size
     if room is not None and room <= args.max_completion_length:
         raise ValueError(
-            f"`vllm_max_model_length` is {room}, expected room for prompt and completion, more than "
-            f"`max_completion_length` = {args.max_completion_length}. Raise it, or unset it."
+            f"`vllm_max_model_length` is {room}, expected more than `max_completion_length` = "
+            f"{args.max_completion_length}: it must hold prompt and completion. Raise it, or unset it."
         )
     if args.vllm_mode == "server":
         return
     if use_cpu:
         raise ValueError(
-            "`vllm_mode` is colocate on a CPU, expected GPUs: pass `--use_vllm false`, or `--vllm_mode server`."
+            "`vllm_mode` is colocate on a CPU, expected GPUs. Pass `--use_vllm false` or `--vllm_mode server`."
         )
     if split < 1 or devices % split:
         raise ValueError(
-            f"`vllm_tensor_parallel_size` is {split}, expected a divisor of the {devices} processes, since colocated "
-            f"engines share them evenly: one of {', '.join(str(n) for n in _divisors(devices))}."
+            f"`vllm_tensor_parallel_size` is {split}, expected a divisor of the {devices} processes: engines share "
+            f"them evenly. Set it to one of {', '.join(str(n) for n in _divisors(devices))}."
         )
     if not 0.0 < args.vllm_gpu_memory_utilization < 1.0:
         raise ValueError(
-            f"`vllm_gpu_memory_utilization` is {args.vllm_gpu_memory_utilization}, expected a share of each device "
-            "between 0 and 1: the rest is for training."
+            f"`vllm_gpu_memory_utilization` is {args.vllm_gpu_memory_utilization}, expected a number between 0 and 1: "
+            "vLLM's share of each device's memory. Training uses the rest."
         )
 
 
@@ -154,22 +156,23 @@ def _print_memory(console: Console, plan: LaunchPlan, arguments: RunArguments) -
     except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:  # whatever a model's code raises
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         console.print(
-            f"\nMemory: no estimate, which takes the model's config.json, in its folder or on the Hub: {reason}"
+            f"\nMemory: no estimate, because the model's config.json could not be read from its folder or the Hub: "
+            f"{reason}"
         )
         return
     updating, sampling = needs(rows, arguments.training)
     console.print(
-        f"\nMemory of a device, estimated with prompts of {prompt} tokens: at least "
-        f"{readable(max(updating, sampling))} ({readable(updating)} for updates, {readable(sampling)} to sample)\n"
+        f"\nMemory per device, estimated for prompts of {prompt} tokens: at least "
+        f"{readable(max(updating, sampling))} ({readable(updating)} for updates, {readable(sampling)} for sampling)\n"
     )
     console.print(_table([(row.name, readable(row.size), row.where, row.formula) for row in rows]))
 
 
 def memory_rows(plan: LaunchPlan, arguments: RunArguments) -> tuple[int, list[Row]]:
-    """Tokens of a prompt, as assumed, and the rows of the estimate.
+    """The assumed number of tokens in a prompt, and the rows of the estimate.
 
-    The config.json of the model, and of the model that a critic starts from, is read, from its folder or the Hub; no
-    weights are. The policy's adapters are not the critic's.
+    Reads the config.json of the model, and of the model that a critic starts from, from their folders or the Hub. It
+    reads no weights. The critic does not use the policy's adapters.
     """
     _, args, model_args, _ = arguments
     trust, critic = args.trust_remote_code, None
@@ -195,24 +198,28 @@ def _table(rows: list[tuple]) -> Table:
 def _notes(arguments: RunArguments) -> list[str]:
     script_args, args, *_ = arguments
     read_late = [name for name in ("deepspeed", "fsdp") if getattr(args, name, None)]
-    notes = [f"`{name}` of the recipe is not read here: what it shards counts as whole." for name in read_late]
+    notes = [f"`{name}` of the recipe is not read here: what it shards is counted in full." for name in read_late]
     if args.steps_per_generation * args.num_iterations % args.gradient_accumulation_steps:
-        notes.append("some optimizer steps take completions of two generations.")
+        notes.append("some optimizer steps train on completions of two generations.")
     if script_args.reward_model_name_or_path:
         notes.append("the reward model's memory is not counted.")
     return [*notes, *_notes_on_sampling(args)]
 
 
 def _notes_on_sampling(args: GRPOConfig) -> list[str]:
-    """A nucleus makes its tokens likelier than the policy does, and a product over a completion leaves nothing."""
+    """Warns that truncated sampling drives a sequence-level importance ratio to 0.
+
+    Truncated sampling (top_p and the like) gives the tokens that it keeps a higher probability than the policy does,
+    so the product of the ratios over a completion vanishes.
+    """
     cut = args.top_p < 1.0 or args.top_k > 0 or bool(args.min_p) or args.repetition_penalty != 1.0
     weighed = args.use_vllm and args.vllm_importance_sampling_correction
     if not (cut and weighed and args.vllm_importance_sampling_mode.startswith("sequence")):
         return []
     return [
-        "vLLM samples with top_p, top_k, min_p or repetition_penalty, of which the loss knows nothing, and TRL weighs "
-        "a completion by the policy's probability over vLLM's: nearly 0 over hundreds of tokens. "
-        "`--vllm_importance_sampling_correction false` leaves that out."
+        "vLLM samples with top_p, top_k, min_p or repetition_penalty, which the loss does not take into account, and "
+        "TRL multiplies the loss of a completion by the ratio of the policy's probability to vLLM's. Over hundreds of "
+        "tokens that ratio is nearly 0. `--vllm_importance_sampling_correction false` turns it off."
     ]
 
 
@@ -222,5 +229,5 @@ def _print_server(console: Console, arguments: RunArguments) -> None:
         return
     from tempo_trl.rollout.vllm_server import server_command, server_url
 
-    console.print(f"\nBefore the run, on GPUs of its own, a vLLM server that answers at {server_url(args)}:\n")
+    console.print(f"\nBefore the run, start a vLLM server that answers at {server_url(args)}, on GPUs of its own:\n")
     print(f"    {server_command(model_path(arguments), args.vllm_max_model_length)}")  # unbroken, to be copied

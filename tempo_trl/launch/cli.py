@@ -1,4 +1,4 @@
-"""The command line, `tempo-trl <verb>`: torch, TRL and accelerate are imported by the verbs that need them."""
+"""The command line, `tempo-trl <verb>`. Torch, TRL and accelerate are only imported by the verbs that need them."""
 
 import argparse
 import importlib
@@ -18,19 +18,19 @@ DEMO_SEEDS = 3
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the verb that `argv` (by default the process's arguments) asks for, and return the exit status."""
+    """Run the verb in `argv` (by default the process's arguments) and return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
     _stay_importable()
     if argv[:1] == ["train"]:
-        return train(argv[1:])  # its flags are TRL's and accelerate's: no parser of ours can list them
+        return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
     arguments = vars(command_parser().parse_args(argv))
     return arguments.pop("run")(**arguments)
 
 
 def _stay_importable() -> None:
-    """Let the processes that we start find this package where the working directory has a mere folder of its name.
+    """Keep this package importable in child processes if the working directory has a folder of the same name.
 
-    An editable install is looked up last, so that the folder of a clone, seen from the clone's parent, goes before it.
+    Python looks up an editable install last. In the parent folder of a clone, the clone's folder would come first.
     """
     namesake = Path.cwd() / "tempo_trl"
     if namesake.is_dir() and not (namesake / "__init__.py").exists():
@@ -52,59 +52,68 @@ def command_parser() -> argparse.ArgumentParser:
     verb.add_argument(
         "--seeds", type=int, default=DEMO_SEEDS, metavar="N", help="paired runs of each method (%(default)s)"
     )
-    verb.add_argument("--methods", metavar="A,B", help="methods to compare at equal numbers of sampled tokens, or all")
+    verb.add_argument(
+        "--methods", metavar="A,B", help="methods to compare at an equal number of sampled tokens, or all"
+    )
     verb.set_defaults(run=demo)
 
     verbs.add_parser("train", add_help=False, help="train a model from a recipe (see `tempo-trl train --help`)")
     verb = verbs.add_parser(
         "evaluate",
-        help="answer and grade benchmarks: accuracy, avg@n, pass@k, maj@n with intervals",
+        help="evaluate a model on benchmarks: accuracy, avg@n, pass@k, maj@n with intervals",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_flags(verb)
     verb.set_defaults(run=evaluate)
 
-    verb = verbs.add_parser("compare", help="compare runs: the paper's Table 1 with ours in it, and learning curves")
+    verb = verbs.add_parser("compare", help="compare runs: the paper's Table 1 with your values, and learning curves")
     verb.add_argument("runs", nargs="+", metavar="RUN", help="output folders of training, of evaluation, or of both")
     verb.add_argument("-o", "--output", default=COMPARE_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
-    verb.add_argument("--label", nargs="+", metavar="NAME", help="the method of each run, in their order")
+    verb.add_argument("--label", nargs="+", metavar="NAME", help="a label for each run, in the order of the runs")
     verb.set_defaults(run=compare)
 
     _add_report_verbs(verbs)
 
-    verb = verbs.add_parser("publish", help="send a run to the Hub: model, card, recipe, record and curves")
+    verb = verbs.add_parser("publish", help="upload a run to the Hub: model, card, recipe, record and curves")
     verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
-    verb.add_argument("--repo", required=True, metavar="USER/NAME", help="repository, made if it does not exist")
-    verb.add_argument("--private", action="store_true", help="make it private")
-    verb.add_argument("--dry-run", action="store_true", help="print what would be sent, and send nothing")
+    verb.add_argument("--repo", required=True, metavar="USER/NAME", help="repository, created if it does not exist")
+    verb.add_argument("--private", action="store_true", help="create a private repository")
+    verb.add_argument("--dry-run", action="store_true", help="print what would be uploaded, and upload nothing")
     verb.set_defaults(run=publish)
 
-    verbs.add_parser("env", help="print the versions to put into a bug report").set_defaults(run=env)
+    verbs.add_parser("recipes", help="list the training recipes of this package").set_defaults(run=recipes)
+    verbs.add_parser("env", help="print the versions to include in a bug report").set_defaults(run=env)
     return parser
 
 
 def _add_report_verbs(verbs) -> None:
-    verb = verbs.add_parser("report", help="what a run looks like from inside: one HTML file, and pictures")
-    verb.add_argument("runs", nargs="+", metavar="RUN_DIR", help="output folders of runs; one that still trains, too")
-    verb.add_argument("-o", "--output", metavar="FILE", help="where to write it (report.html in the first RUN_DIR)")
-    verb.add_argument("--no-pictures", dest="pictures", action="store_false", help="no PNG and SVG files beside it")
+    verb = verbs.add_parser("report", help="write an HTML report of runs: credit per token, trees, curves, pictures")
+    verb.add_argument("runs", nargs="+", metavar="RUN_DIR", help="output folders of runs, which may still be training")
+    verb.add_argument("-o", "--output", metavar="FILE", help="file to write (report.html in the first RUN_DIR)")
+    verb.add_argument(
+        "--no-pictures", dest="pictures", action="store_false", help="do not write PNG and SVG files beside it"
+    )
     verb.set_defaults(run=report)
 
     verb = verbs.add_parser("tree", help="draw the prefix tree of one recorded group in the terminal")
     verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
-    verb.add_argument("--step", type=int, metavar="N", help="recorded step (the last one)")
-    verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (the one with most to tell)")
-    verb.add_argument("--eval", action="store_true", dest="evaluation", help="of evaluation instead of training")
+    verb.add_argument("--step", type=int, metavar="N", help="recorded step (default: the last)")
+    verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (default: the most informative)")
+    verb.add_argument("--eval", action="store_true", dest="evaluation", help="draw a group of evaluation")
     verb.set_defaults(run=tree)
 
-    verb = verbs.add_parser("credit", help="tree and credit of any completions with rewards, without training")
-    verb.add_argument("completions", metavar="FILE.jsonl", help="a line a completion: prompt, completion, reward")
-    verb.add_argument("--tokenizer", metavar="NAME", help="on the Hub or a folder: for completions that are text")
-    verb.add_argument("--scale-rewards", default="group", choices=("group", "batch", "none"), help="as TRL's")
+    verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")
+    verb.add_argument(
+        "completions", metavar="FILE.jsonl", help="one JSON object per completion: prompt, completion, reward"
+    )
+    verb.add_argument(
+        "--tokenizer", metavar="NAME", help="tokenizer on the Hub or in a folder, needed if completions are text"
+    )
+    verb.add_argument("--scale-rewards", default="group", choices=("group", "batch", "none"), help="as in GRPOConfig")
     verb.add_argument("--td-coef", type=float, default=1.0, metavar="C", help="coefficient of the TD error (1)")
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
-    verb.add_argument("-o", "--output", metavar="FILE", help="write the report, too: an HTML file")
+    verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
     verb.set_defaults(run=credit)
 
 
@@ -134,24 +143,30 @@ def tree(**flags) -> int:
 
 
 def credit(**flags) -> int:
-    """Credit completions that were sampled elsewhere."""
+    """Compute the credit of completions that were sampled elsewhere."""
     return importlib.import_module("tempo_trl.report.credit_file").main(**flags)
 
 
 def publish(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
-    """Send a run to the Hub."""
+    """Upload a run to the Hub."""
     return importlib.import_module("tempo_trl.hub.publish").main(run_dir, repo, private, dry_run)
 
 
+def recipes() -> int:
+    """Print the names of the packaged recipes, one per line."""
+    print(*importlib.import_module("tempo_trl.runs.recipes").recipe_names(), sep="\n")
+    return 0
+
+
 def env() -> int:
-    """Print versions of Python, of this package, of what it builds on, and the accelerators that torch sees."""
+    """Print the versions of Python, this package and its dependencies, and the GPUs that torch sees."""
     print(f"{'platform':<16}{platform.platform()}")
     print(f"{'python':<16}{platform.python_version()}")
     print(f"{'tempo_trl':<16}{__version__}")
     for package, version in package_versions().items():
         print(f"{package:<16}{version or 'not installed'}")
 
-    from torch import cuda  # last: a torch that fails to load has its version printed above
+    from torch import cuda  # last: if torch fails to load, its version is printed above
 
     devices = ", ".join(cuda.get_device_name(i) for i in range(cuda.device_count()))
     print(f"{'cuda':<16}{devices or 'no device'}")

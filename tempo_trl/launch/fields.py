@@ -1,4 +1,4 @@
-"""Our own fields of a training run; those of the method, the model and a dataset mixture are TRL's."""
+"""The fields that this package adds to a training run. Fields of method, model and dataset mixture are TRL's."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -30,45 +30,46 @@ REWARDS = {
 @dataclass
 class TrainArguments(ScriptArguments):
     """
-    What to train with and on: the fields of [`~trl.ScriptArguments`] and these.
+    Method, data, rewards and credit function of a run, beside the fields of [`~trl.ScriptArguments`].
 
     Args:
         method (`str`, *optional*, defaults to `"tempo"`):
-            A method of [`~tempo_trl.methods.METHODS`], which has its trainer and its config.
+            A method of [`~tempo_trl.methods.METHODS`]. It determines the trainer and its config.
         task (`str`, *optional*):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
-            `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` those that are for testing alone, too:
-            `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`) or `"demo"` (sums of digits, with a tiny model that takes the
-            place of a missing `model_name_or_path`).
+            `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` also the benchmarks without a training
+            split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`) or `"demo"` (sums of digits; trains a tiny built-in
+            model unless `model_name_or_path` is set).
         train_file (`str`, *optional*):
-            Local file of a benchmark's rows to train on, instead of the Hub's `dataset_train_split`.
+            Local file of a benchmark's training rows, instead of the Hub's `dataset_train_split`.
         eval_file (`str`, *optional*):
-            Local file of a benchmark's rows to evaluate on, instead of the Hub's `dataset_test_split` (where that is
-            left at `"test"` and the benchmark has no such split, the one it is evaluated on: MedMCQA's `validation`).
+            Local file of a benchmark's evaluation rows, instead of the Hub's `dataset_test_split`. If that is left
+            at `"test"` and the benchmark has no such split, its own evaluation split is used (MedMCQA:
+            `validation`).
         system_prompt (`str`, *optional*):
-            First message of a benchmark's prompts; an empty text for none. The style's own if unset.
+            System message of a benchmark's prompts. An empty text removes it. Defaults to that of the prompt style.
         instruction (`str`, *optional*):
-            What closes the user's message of a benchmark's prompts. It has to ask for what the reward reads, a box.
-            The style's own if unset.
+            Last part of the user's message in a benchmark's prompts. It must ask for the format that the reward
+            reads, a box. Defaults to that of the prompt style.
         prompt_style (`str`, *optional*):
-            Words and layout of a benchmark's prompts: `"boxed"` (if unset) or `"authors-code"`
+            Wording and layout of a benchmark's prompts: `"boxed"` (default) or `"authors-code"`
             ([`~tempo_trl.data.prompts`]).
         drop_leaked_rows (`bool`, *optional*, defaults to `False`):
-            Whether to leave out a benchmark's rows to train on that are rows to evaluate on, too; otherwise they are
-            kept and named in a warning ([`~tempo_trl.data.leaks.check_leaks`]).
+            Whether to drop a benchmark's training rows that are also evaluation rows. Otherwise they are kept and
+            listed in a warning ([`~tempo_trl.data.leaks.check_leaks`]).
         reward_funcs (`list[str]`, *optional*):
-            Reward functions: `"math_reward"`, `"choice_reward"`, `"format_reward"` (to watch, at a weight of 0 in
-            `reward_weights`), `"accuracy_reward"`, `"reasoning_accuracy_reward"`, `"think_format_reward"`,
-            `"get_soft_overlong_punishment"` (with `max_completion_len=1280`, `soft_punish_cache=256`, as in TRL's
-            script), or the dotted path of a function.
+            Reward functions: `"math_reward"`, `"choice_reward"`, `"format_reward"` (use a weight of 0 in
+            `reward_weights` to log it only), `"accuracy_reward"`, `"reasoning_accuracy_reward"`,
+            `"think_format_reward"`, `"get_soft_overlong_punishment"` (with `max_completion_len=1280`,
+            `soft_punish_cache=256`, as in TRL's script), or the dotted path of a function.
         reward_model_name_or_path (`str`, *optional*):
-            Reward model, on the Hub or in a folder; counted before `reward_funcs` in `reward_weights`.
+            Reward model, on the Hub or in a folder. It comes before `reward_funcs` in `reward_weights`.
         credit_func (`str`, *optional*):
-            Dotted path of a credit function, which method `"token_credit"` requires and every other method refuses.
+            Dotted path of a credit function. Required by method `"token_credit"`, an error with any other method.
 
     Raises:
-        ValueError: an unknown method, task, style or reward; no reward; nothing to train on; a field of the benchmarks
-            without one; method `"token_credit"` without a `credit_func`, or another method with one.
+        ValueError: an unknown method, task, style or reward; no reward; no training data; a field for benchmarks
+            without a benchmark; method `"token_credit"` without a `credit_func`, or another method with one.
     """
 
     method: str = field(default="tempo", metadata={"help": f"Trainer and config, one of: {', '.join(METHODS)}."})
@@ -76,50 +77,53 @@ class TrainArguments(ScriptArguments):
         default=None,
         metadata={
             "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
-            "`medmcqa`; with a `train_file` those that are for testing alone, too: `gsm_hard`, `amc23`, "
-            "`mmlu_medical`), or `demo` (sums of digits, with a tiny model that takes the place of a missing "
-            "`model_name_or_path`)."
+            "`medmcqa`; with a `train_file` also the benchmarks without a training split: `gsm_hard`, `amc23`, "
+            "`mmlu_medical`), or `demo` (sums of digits; trains a tiny built-in model unless `model_name_or_path` is "
+            "set)."
         },
     )
     train_file: str | None = field(
         default=None,
-        metadata={"help": "Local file of a benchmark's rows to train on, instead of the Hub's `dataset_train_split`."},
+        metadata={"help": "Local file of a benchmark's training rows, instead of the Hub's `dataset_train_split`."},
     )
     eval_file: str | None = field(
         default=None,
         metadata={
-            "help": "Local file of a benchmark's rows to evaluate on, instead of the Hub's `dataset_test_split` "
-            "(where that is left at `test` and the benchmark has no such split, the one it is evaluated on: MedMCQA's "
+            "help": "Local file of a benchmark's evaluation rows, instead of the Hub's `dataset_test_split`. If that "
+            "is left at `test` and the benchmark has no such split, its own evaluation split is used (MedMCQA: "
             "`validation`)."
         },
     )
     system_prompt: str | None = field(
         default=None,
-        metadata={"help": "First message of a benchmark's prompts; an empty text for none. The style's own if unset."},
+        metadata={
+            "help": "System message of a benchmark's prompts. An empty text removes it. Defaults to that of the "
+            "prompt style."
+        },
     )
     instruction: str | None = field(
         default=None,
         metadata={
-            "help": "What closes the user's message of a benchmark's prompts. It has to ask for what the reward "
-            "reads, a box. The style's own if unset."
+            "help": "Last part of the user's message in a benchmark's prompts. It must ask for the format that the "
+            "reward reads, a box. Defaults to that of the prompt style."
         },
     )
     prompt_style: str | None = field(
         default=None,
-        metadata={"help": "Words and layout of a benchmark's prompts: `boxed` (if unset) or `authors-code`."},
+        metadata={"help": "Wording and layout of a benchmark's prompts: `boxed` (default) or `authors-code`."},
     )
     drop_leaked_rows: bool = field(
         default=False,
         metadata={
-            "help": "Whether to leave out a benchmark's rows to train on that are rows to evaluate on, too; otherwise "
-            "they are kept and named in a warning."
+            "help": "Whether to drop a benchmark's training rows that are also evaluation rows. Otherwise they are "
+            "kept and listed in a warning."
         },
     )
     reward_funcs: list[str] | None = field(
         default=None,
         metadata={
-            "help": "Reward functions: `math_reward`, `choice_reward`, `format_reward` (to watch, at a weight of 0 in "
-            "`reward_weights`), `accuracy_reward`, `reasoning_accuracy_reward`, `think_format_reward`, "
+            "help": "Reward functions: `math_reward`, `choice_reward`, `format_reward` (use a weight of 0 in "
+            "`reward_weights` to log it only), `accuracy_reward`, `reasoning_accuracy_reward`, `think_format_reward`, "
             "`get_soft_overlong_punishment` (with `max_completion_len=1280`, "
             "`soft_punish_cache=256`, as in TRL's script), or the dotted path of a function."
         },
@@ -127,14 +131,14 @@ class TrainArguments(ScriptArguments):
     reward_model_name_or_path: str | None = field(
         default=None,
         metadata={
-            "help": "Reward model, on the Hub or in a folder; counted before `reward_funcs` in `reward_weights`."
+            "help": "Reward model, on the Hub or in a folder. It comes before `reward_funcs` in `reward_weights`."
         },
     )
     credit_func: str | None = field(
         default=None,
         metadata={
-            "help": f"Dotted path of a credit function, which method `{TOKEN_CREDIT}` requires and every other method "
-            "refuses."
+            "help": f"Dotted path of a credit function. Required by method `{TOKEN_CREDIT}`, an error with any other "
+            "method."
         },
     )
 
@@ -149,7 +153,7 @@ class TrainArguments(ScriptArguments):
                 expect_one_of("reward_funcs", name, REWARDS, "the dotted path of a function")
         if not self.reward_funcs and not self.reward_model_name_or_path:
             raise ValueError(
-                "the run has no reward: set `reward_funcs` (to math_reward, say) or `reward_model_name_or_path`."
+                "got no reward. Set `reward_funcs` (for example to math_reward) or `reward_model_name_or_path`."
             )
         if self.prompt_style is not None:
             expect_one_of("prompt_style", self.prompt_style, STYLES)
@@ -160,26 +164,26 @@ class TrainArguments(ScriptArguments):
         given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
         if given and benchmark is None:
             raise ValueError(
-                f"`task` is {self.task!r} and only benchmarks take {', '.join(given)}: remove that, or set `task` to "
-                f"one of {', '.join(BENCHMARKS)}."
+                f"got {', '.join(given)} with `task` = {self.task!r}, but only benchmarks have such fields. Remove "
+                f"them, or set `task` to one of {', '.join(BENCHMARKS)}."
             )
         if benchmark and benchmark.train_split is None and self.train_file is None:
             trainable = [name for name, other in BENCHMARKS.items() if other.train_split]
             raise ValueError(
-                f"`task` is {self.task!r}, which has no training split: set `task` to one of {', '.join(trainable)}, "
-                "or `train_file` to rows of your own with its columns."
+                f"`task` is {self.task!r}, which has no training split. Set `task` to one of {', '.join(trainable)}, "
+                "or `train_file` to a file of your own rows with the same columns."
             )
 
     def _check_credit_func(self) -> None:
         if self.method != TOKEN_CREDIT and self.credit_func is not None:
             raise ValueError(
-                f"`credit_func` is {self.credit_func!r} and `method` is {self.method!r}, which has its own credit "
-                f"function: set `method` to {TOKEN_CREDIT!r}, or remove `credit_func`."
+                f"`credit_func` is {self.credit_func!r}, but method {self.method!r} has its own credit function. Set "
+                f"`method` to {TOKEN_CREDIT!r}, or remove `credit_func`."
             )
         if self.method == TOKEN_CREDIT and "." not in str(self.credit_func or ""):
             raise ValueError(
-                f"`credit_func` is {self.credit_func!r}, and method {TOKEN_CREDIT!r} expects the dotted path of a "
-                "function: set `credit_func` to my_package.my_module.my_credit."
+                f"`credit_func` is {self.credit_func!r}, but method {TOKEN_CREDIT!r} expects the dotted path of a "
+                "function. Set `credit_func` to my_package.my_module.my_credit, for example."
             )
 
 

@@ -1,7 +1,7 @@
-"""An estimate of the memory that a training run takes on one device, counted from shapes alone.
+"""An estimate of the memory that a training run takes on one device, computed from shapes alone.
 
-A row is a sum of bytes of a number x numbers. Not counted: CUDA's context, fragmentation, the copies that an
-optimizer makes during its step, the logits of the next token in `generate`, and reward models.
+A row is a sum of products: bytes per number x count of numbers. Not counted: CUDA's context, fragmentation, the copies
+that an optimizer makes during its step, the logits of the next token in `generate`, and reward models.
 """
 
 import re
@@ -20,7 +20,7 @@ PROMPT_TOKENS = 512  # assumed: the check reads no data
 HALF, FLOAT = 2, 4  # bytes
 LOADED = {"float32": FLOAT, "bfloat16": HALF, "float16": HALF}
 QUANTIZED = {"load_in_4bit": 0.5 + FLOAT / 64, "load_in_8bit": 1}  # NF4 has a float32 scale for each 64 weights
-OPTIMIZERS = re.compile(  # that have a formula; the precision is in the name or that of the weights
+OPTIMIZERS = re.compile(  # those with a formula; their precision is given in the name, or is that of the weights
     r"(?:paged_|stable_|schedule_free_)?(adamw|lion|rmsprop|adagrad|sgd)(?:_torch|_bnb)?(?:_fused)?(?:_(8|32)bit)?"
 )
 NUMBERS_KEPT = {"adamw": 2, "lion": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0}  # by the optimizer, per parameter
@@ -34,7 +34,7 @@ VLLM = "vLLM"
 
 
 class Row(NamedTuple):
-    """One line of the estimate: bytes on one device, where the thing lies, how it is counted, and when it is there."""
+    """One line of the estimate: bytes on one device, where they are stored, their formula, when they are needed."""
 
     name: str
     size: float
@@ -54,19 +54,19 @@ def _row(name: str, terms: list[tuple], when: str = ALWAYS, shards: int = 1, off
 
 
 class Model(NamedTuple):
-    """A model that trains, the policy or PPO's critic, as a device holds it and computes with it.
+    """A model that is trained (the policy or PPO's critic): how a device stores it and computes with it.
 
     Args:
         shape ([`~tempo_trl.launch.model_shape.ModelShape`]):
             Its sizes.
         engine ([`~tempo_trl.launch.plan.Engine`]):
-            What splits its state.
+            The engine that splits its state.
         linear, frozen, trained (`float`):
-            Bytes of a parameter that is held: frozen in the layers, frozen elsewhere, and trained.
+            Bytes per stored parameter: frozen in the layers, frozen elsewhere, and trained.
         compute (`int`):
-            Bytes of a number in matrix products.
+            Bytes per number in matrix products.
         copied (`bool`):
-            Whether autocast computes with copies of float32 weights.
+            Whether autocast computes with half-precision copies of float32 weights.
         checkpointing (`bool`):
             Whether activations are recomputed.
     """
@@ -82,19 +82,19 @@ class Model(NamedTuple):
 
     @property
     def residual(self) -> int:
-        """Bytes of a number in the residual stream: autocast does not cast embeddings, and their type stays."""
+        """Bytes per number in the residual stream. It has the embeddings' type, which autocast does not change."""
         return FLOAT if self.copied else self.compute
 
     @property
     def adapters(self) -> bool:
-        """Whether adapters train in place of the model."""
+        """Whether adapters are trained instead of the model."""
         return self.shape.trained < self.shape.total
 
 
 def policy_of(
     shape: ModelShape, plan: LaunchPlan, args: "GRPOConfig", model_args: "ModelConfig", config: "PretrainedConfig"
 ) -> Model:
-    """The policy in the types that Trainer, accelerate and the engine cast it to."""
+    """The policy, in the data types that Trainer, accelerate and the engine cast it to."""
     engine = plan.engine
     asked = (args.model_init_kwargs or {}).get("dtype", model_args.dtype)
     dtype = config.dtype if asked in (None, "auto") else asked
@@ -121,9 +121,9 @@ def policy_of(
 
 
 def critic_of(start: ModelShape, args: "PPOConfig") -> Model:
-    """PPO's critic: the model `start` with a value head for its output head.
+    """PPO's critic: the model `start` with a value head instead of its output head.
 
-    It is float32 and whole on every rank under every engine, and its bf16 is autocast's.
+    Every rank holds all of it in float32, whatever the engine. With `bf16` it computes under autocast.
     """
     total = start.total - (start.ends - start.head) + start.hidden + 1
     shape = start._replace(total=total, trained=total, ends=start.head, head=0)
@@ -132,7 +132,7 @@ def critic_of(start: ModelShape, args: "PPOConfig") -> Model:
 
 
 def prompt_tokens(args: "GRPOConfig", config: "PretrainedConfig") -> int:
-    """Tokens of a prompt that the estimate assumes: no more than there is room for."""
+    """The number of prompt tokens that the estimate assumes: 512, or less if the context has no room for them."""
     limits = [getattr(config.get_text_config(), "max_position_embeddings", None)]
     limits += [args.vllm_max_model_length] if args.use_vllm else []
     room = [limit - args.max_completion_length for limit in limits if limit]
@@ -140,7 +140,7 @@ def prompt_tokens(args: "GRPOConfig", config: "PretrainedConfig") -> int:
 
 
 def estimate(policy: Model, critic: Model | None, prompt: int, args: "GRPOConfig") -> list[Row]:
-    """The estimate of a run with prompts of `prompt` tokens; a critic has the policy's rows once more."""
+    """The estimate of a run with prompts of `prompt` tokens. A critic adds rows of the same kinds as the policy's."""
     scored = args.per_device_train_batch_size * args.max_completion_length
     tokens = args.per_device_train_batch_size * prompt + scored
     optim = str(getattr(args.optim, "value", args.optim))
@@ -152,10 +152,10 @@ def estimate(policy: Model, critic: Model | None, prompt: int, args: "GRPOConfig
 
 
 def needs(rows: list[Row], args: "GRPOConfig") -> tuple[float, float]:
-    """Bytes that a device must have for updates and for sampling, with the share of a colocated vLLM in them.
+    """Bytes that a device needs for updates and for sampling, including those of a colocated vLLM.
 
-    Policy and critic are updated in turn. An asleep vLLM holds nothing during an update. While it samples, its own
-    weights have to fit into its share.
+    Policy and critic are updated one after the other. In sleep mode vLLM holds nothing during an update. While it
+    samples, its own weights must fit into its share of the device.
     """
     policy, critic, sampling = (
         sum(row.size for row in rows if row.when in (ALWAYS, phase)) for phase in (UPDATING, CRITIC, SAMPLING)
@@ -173,7 +173,7 @@ def needs(rows: list[Row], args: "GRPOConfig") -> tuple[float, float]:
 def _training_rows(
     model: Model, optim: str, tokens: int, scored: int, updating: str, reference: bool = False
 ) -> list[Row]:
-    """What one model takes to be trained on a micro-batch of `tokens`, of which `scored` are in completions."""
+    """Memory to train one model on a micro-batch of `tokens` tokens, `scored` of them in completions."""
     engine, gradients = model.engine, (model.trained, model.shape.trained, "")
     reduced = [(*gradients[:2], "in DDP's buckets")] if engine.kind == "DDP" else []
     parts = {
@@ -196,11 +196,11 @@ def _weights(model: Model, reference: bool) -> list[tuple]:
         others = [(model.frozen, shape.total, "of the reference model")] if reference else []
         return [(model.trained, shape.total, ""), *others]
     layers, ends = (model.linear, shape.total - shape.ends, "frozen"), (model.frozen, shape.ends, "frozen")
-    return [layers, ends, (model.trained, shape.trained, "of LoRA")]  # without which the model is the reference
+    return [layers, ends, (model.trained, shape.trained, "of LoRA")]  # the reference is the model without LoRA
 
 
 def _optimizer_state(model: Model, optim: str) -> list[tuple]:
-    """DeepSpeed's float32 weights, and what the optimizer keeps."""
+    """DeepSpeed's float32 weights, and the optimizer's state."""
     deepspeed, count = model.engine.kind == "DeepSpeed", model.shape.trained
     kept = deepspeed and (model.engine.sharded or model.compute == HALF)
     weights = [(FLOAT, count, "float32 weights")] if kept else []
@@ -212,7 +212,7 @@ def _optimizer_state(model: Model, optim: str) -> list[tuple]:
 
 
 def activation_bytes(model: Model) -> int:
-    """Bytes that one decoder layer keeps for its backward pass, per token.
+    """Bytes per token that one decoder layer stores for its backward pass.
 
     What autograd saves in transformers' layers with sdpa or flash attention: two RMSNorms (float32 input, normed
     input), the inputs of the projections (under autocast each casts its own), queries, keys, values and the output of
@@ -228,7 +228,7 @@ def activation_bytes(model: Model) -> int:
 
 
 def _activations(model: Model, tokens: int, scored: int) -> list[tuple]:
-    """The layers', and the output head's: TRL computes logits in tiles, and its gradients are float32."""
+    """Activations of the layers and of the output head, whose logits TRL computes in tiles, with float32 gradients."""
     shape, layer = model.shape, activation_bytes(model)
     recomputed = model.residual * shape.hidden * shape.layers + layer  # the inputs of all layers, and one layer
     terms = [(recomputed if model.checkpointing else layer * shape.layers, tokens, "tokens")]
@@ -248,14 +248,14 @@ def _buffers(model: Model) -> list[tuple]:
         terms.append((HALF, layer if model.adapters and model.checkpointing else body, "cast by autocast"))
     if engine.kind == "DeepSpeed" and engine.sharded:
         terms.append((model.compute, min(shape.trained, DEEPSPEED_BUCKET), "to reduce"))
-    if WEIGHTS in engine.sharded + engine.offloaded:  # FSDP has a layer at work and the next one coming
+    if WEIGHTS in engine.sharded + engine.offloaded:  # FSDP holds the current layer and prefetches the next
         live = DEEPSPEED_LIVE if engine.kind == "DeepSpeed" else 2 * layer + shape.ends
         terms.append((model.compute, shape.total if engine.gathers_all else min(shape.total, live), "gathered"))
     return terms
 
 
 def _sampling_rows(policy: Model, tokens: int, args: "GRPOConfig") -> list[Row]:
-    """What sampling takes beside the policy: vLLM's own weights, or the cache of transformers' `generate`."""
+    """Memory that sampling adds to the policy: vLLM's own weights, or the cache of transformers' `generate`."""
     shape, engine, asleep = policy.shape, policy.engine, args.vllm_enable_sleep_mode
     if args.use_vllm and args.vllm_mode == "server":
         return []
@@ -270,7 +270,7 @@ def _sampling_rows(policy: Model, tokens: int, args: "GRPOConfig") -> list[Row]:
 
 
 def readable(size: float) -> str:
-    """Bytes in binary units, to three digits or so."""
+    """A number of bytes in binary units, rounded to about three digits."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""Sizes of a model, read off a copy of it that has shapes and no weights."""
+"""Sizes of a model, read from a copy on the meta device: shapes without weights."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,14 +16,14 @@ class ModelShape(NamedTuple):
         total (`int`):
             Parameters, without adapters.
         trained (`int`):
-            Parameters that train: all, or those of the adapters.
+            Trained parameters: all, or those of the adapters.
         ends (`int`):
             Parameters of the embedding and of the output head; the others are those of the layers.
         head (`int`):
             Parameters of the output head, tied or not; 0 for a critic, which has no logits.
         layers, hidden, queries, keys, inner (`int`):
-            Decoder layers; widths of the residual stream, of all query heads, of all key heads, of the feed-forward
-            layer (of the experts that one token takes).
+            Number of decoder layers; widths of the residual stream, of all query heads together, of all key heads
+            together, and of the feed-forward layer (for a mixture of experts, of the experts that one token uses).
         normed_heads (`bool`):
             Whether queries and keys are normalised (Qwen3's are).
     """

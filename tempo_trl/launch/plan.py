@@ -1,4 +1,4 @@
-"""What `accelerate launch` would start for a run, and what its engine splits among the devices. Starts nothing."""
+"""Which processes `accelerate launch` would start for a run, and what its engine shards. Starts nothing."""
 
 import copy
 import json
@@ -14,28 +14,29 @@ SCRIPT = "tempo_trl.train"  # the module that accelerate starts on every rank
 WEIGHTS, GRADIENTS, OPTIMIZER = "weights", "gradients", "optimizer state"
 ALL = (WEIGHTS, GRADIENTS, OPTIMIZER)
 ZERO_SHARDS = {0: (), 1: (OPTIMIZER,), 2: (GRADIENTS, OPTIMIZER), 3: ALL}
-ACCELERATE_ZERO_STAGE = 2  # where neither flag nor configuration names one
+ACCELERATE_ZERO_STAGE = 2  # accelerate's default
 
 
 class Engine(NamedTuple):
     """
-    How the state of a training run lies on its devices.
+    How the state of a training run is distributed over its devices.
 
     Args:
         name (`str`):
-            Its name, for people.
+            Name to display.
         kind (`str`):
-            `"single"`, `"DDP"`, `"DeepSpeed"` or `"FSDP"`: who casts and copies the weights.
+            `"single"`, `"DDP"`, `"DeepSpeed"` or `"FSDP"`: the part that casts and copies the weights.
         sharded (`tuple[str, ...]`):
-            What is split: among `"weights"`, `"gradients"` and `"optimizer state"`. The rest is whole on each device.
+            What is sharded: some of `"weights"`, `"gradients"` and `"optimizer state"`. Each device holds all of the
+            rest.
         shards (`int`):
-            The number of devices that it is split over.
+            Number of devices that share it.
         offloaded (`tuple[str, ...]`):
-            What lies in the memory of the machine (or on its disk) instead of the device's, as for `sharded`.
+            What is stored in the machine's memory (or on its disk) instead of the device's, named as in `sharded`.
         gathers_all (`bool`):
-            Whether weights that are split are gathered whole for a forward and backward pass, not layer by layer.
+            Whether all sharded weights are gathered at once for a forward and backward pass, not layer by layer.
         activation_checkpointing (`bool`):
-            Whether FSDP recomputes activations, beside what the recipe's `gradient_checkpointing` says.
+            Whether FSDP recomputes activations, independently of the recipe's `gradient_checkpointing`.
     """
 
     name: str
@@ -49,19 +50,19 @@ class Engine(NamedTuple):
 
 class LaunchPlan(NamedTuple):
     """
-    What would be started.
+    The processes that `accelerate launch` would start.
 
     Args:
         num_processes (`int`):
-            Processes on all machines together, one device each.
+            Number of processes on all machines together, one device each.
         num_machines (`int`):
-            Machines.
+            Number of machines.
         engine ([`Engine`]):
-            What the processes are joined by.
+            DDP, DeepSpeed, FSDP, or a single process.
         mixed_precision (`str`):
-            accelerate's: `"no"`, `"bf16"`, ... The recipe's `bf16` and `fp16` come first.
+            accelerate's setting: `"no"`, `"bf16"`, ... The recipe's `bf16` and `fp16` take precedence.
         notes (`tuple[str, ...]`):
-            What was assumed, and how to change it.
+            Assumptions, and how to change them.
     """
 
     num_processes: int
@@ -72,11 +73,13 @@ class LaunchPlan(NamedTuple):
 
 
 def launch_arguments(argv: list[str]) -> Namespace:
-    """Arguments of `accelerate launch` for those of `tempo-trl train`: a flag is the run's if the run knows it.
+    """Arguments of `accelerate launch` for those of `tempo-trl train`.
+
+    A flag that both the run and accelerate know is passed to the run.
 
     Raises:
-        ValueError: neither the run nor accelerate knows a flag; or as
-            [`~tempo_trl.launch.arguments.recipe_parser`].
+        ValueError: neither the run nor accelerate knows a flag, or
+            [`~tempo_trl.launch.arguments.recipe_parser`] raises it.
     """
     from accelerate.commands.launch import launch_command_parser
 
@@ -90,28 +93,28 @@ def launch_arguments(argv: list[str]) -> Namespace:
     launch = [*recipe_flags, *own_flags]  # flags come last, and win
     arguments = launcher.parse_args(["--module", *launch, SCRIPT, *_without(argv, own_flags)])
     if arguments.training_script != SCRIPT:
-        raise ValueError(f"{arguments.training_script!r} follows no flag: remove it, or put its flag before it.")
+        raise ValueError(f"got {arguments.training_script!r} without a flag. Remove it, or put its flag before it.")
     if arguments.accelerate_config:
         arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
     return arguments
 
 
 def _without(arguments: list[str], taken: list[str]) -> list[str]:
-    """`arguments` less those in `taken`, which stand among them in the same order."""
+    """`arguments` without those in `taken`, which occur among them in the same order."""
     waiting = list(reversed(taken))
     return [argument for argument in arguments if not (waiting and argument == waiting[-1] and waiting.pop())]
 
 
 def launch_plan(arguments: Namespace, use_cpu: bool) -> LaunchPlan:
     """
-    What accelerate does with the arguments of [`launch_arguments`], flags over its configuration.
+    What accelerate does with the arguments of [`launch_arguments`]. Flags override its configuration.
 
-    `use_cpu` is the recipe's. Without a configuration accelerate counts the GPUs of the machine, and the one that
-    checks need not be the one that trains: several processes are then believed in if `--num_processes` asks for them.
+    `use_cpu` comes from the recipe. Without a configuration accelerate counts the GPUs of the machine, but the machine
+    that checks may not be the one that trains: `--num_processes` is then assumed to be right.
 
     Raises:
-        ValueError: accelerate refuses its configuration, the launcher is one that TRL's trainer is not run with here,
-            or machines do not share the processes evenly.
+        ValueError: accelerate rejects its configuration, the launcher is not supported here, or the number of
+            processes is not a multiple of the number of machines.
     """
     asked = arguments.num_processes
     arguments, configured = _resolved(arguments)
@@ -124,25 +127,25 @@ def launch_plan(arguments: Namespace, use_cpu: bool) -> LaunchPlan:
     processes = arguments.num_processes or 1
     if processes % machines:
         raise ValueError(
-            f"`num_processes` is {processes}, expected a multiple of `num_machines` = {machines}: it counts the "
-            "processes of all machines together."
+            f"`num_processes` is {processes}, expected a multiple of `num_machines` = {machines}. Change one of them: "
+            "`num_processes` counts the processes of all machines together."
         )
     notes = []
     if believed:
-        notes.append(f"No accelerate configuration is given: {processes} GPUs are assumed where the run starts.")
+        notes.append(f"No accelerate configuration is given: the check assumes {processes} GPUs on the run's machine.")
     if arguments.use_parallelism_config:
-        notes.append("accelerate's parallelism_config is not read here: FSDP is assumed to shard over all devices.")
+        notes.append("accelerate's parallelism_config is not read here: the check assumes FSDP over all devices.")
     engine = _engine(arguments, processes, machines)
     return LaunchPlan(processes, machines, engine, arguments.mixed_precision, tuple(notes))
 
 
 def _resolved(arguments: Namespace) -> tuple[Namespace, bool]:
-    """The arguments as accelerate completes them before it launches, and whether from a configuration."""
+    """The arguments as accelerate completes them before it launches, and whether it read a configuration."""
     from accelerate.commands import launch
 
-    launch.logger.addFilter(_is_no_warning)  # of defaults: they are what the check shows
+    launch.logger.addFilter(_is_no_warning)  # accelerate warns of its defaults, which the check prints
     try:
-        # Private, and the whole of what accelerate makes of flags, configuration and machine: test_check.py holds it.
+        # Private, but the one place where accelerate combines flags, configuration and machine: see test_check.py.
         completed, configuration, _ = launch._validate_launch_command(copy.deepcopy(arguments))
     except FileNotFoundError as error:
         raise ValueError(str(error)) from error
@@ -159,7 +162,7 @@ def _starts_several(arguments: Namespace) -> bool:
     other = [name for name in ("tpu", "use_megatron_lm", "mpirun_hostfile") if getattr(arguments, name, None)]
     if other:
         raise ValueError(
-            f"accelerate would launch with {other[0]}, expected one process, DDP, DeepSpeed or FSDP: unset it."
+            f"accelerate would launch with {other[0]}, expected one process, DDP, DeepSpeed or FSDP. Unset it."
         )
     return not arguments.cpu and bool(arguments.use_deepspeed or arguments.use_fsdp or arguments.multi_gpu)
 
@@ -167,11 +170,11 @@ def _starts_several(arguments: Namespace) -> bool:
 def _notes_on_one(arguments: Namespace, asked: int | None, configured: bool, use_cpu: bool) -> tuple[str, ...]:
     if (arguments.num_processes or 1) > 1:
         return (
-            f"num_processes is {arguments.num_processes}, and accelerate starts one process: it takes several GPUs "
-            "with `--accelerate_config ddp`, zero2, zero3, ..., and several CPUs with `--multi_gpu`.",
+            f"num_processes is {arguments.num_processes}, but accelerate starts one process. For several GPUs pass "
+            "`--accelerate_config ddp` (or zero2, zero3, ...); for several CPU processes pass `--multi_gpu`.",
         )
     if not (asked or configured or use_cpu or arguments.cpu):
-        return ("One process is assumed: without `--num_processes` there is one for each GPU of the machine.",)
+        return ("The check assumes one process. Without `--num_processes` the run starts one per GPU of its machine.",)
     return ()
 
 
@@ -184,20 +187,20 @@ def _engine(arguments: Namespace, processes: int, machines: int) -> Engine:
 
 
 def _deepspeed(arguments: Namespace, processes: int) -> Engine:
-    zero = {  # in the words of DeepSpeed's own configuration
+    zero = {  # with the keys of DeepSpeed's own configuration
         "stage": ACCELERATE_ZERO_STAGE if arguments.zero_stage is None else arguments.zero_stage,
         "offload_optimizer": {"device": arguments.offload_optimizer_device},
         "offload_param": {"device": arguments.offload_param_device},
     }
-    if arguments.deepspeed_config_file:  # instead of the flags, as in accelerate
+    if arguments.deepspeed_config_file:  # replaces the flags, as in accelerate
         zero = _zero_optimization(Path(arguments.deepspeed_config_file))
     stage = zero.get("stage", 0)
     if stage not in ZERO_SHARDS:
-        raise ValueError(f"DeepSpeed's ZeRO stage is {stage!r}, expected 0, 1, 2 or 3: change `zero_stage`.")
+        raise ValueError(f"DeepSpeed's ZeRO stage is {stage!r}, expected 0, 1, 2 or 3. Change `zero_stage`.")
     where = {name: (zero.get(f"offload_{name}") or {}).get("device") or "none" for name in ("optimizer", "param")}
     offloaded = (WEIGHTS,) if stage == 3 and where["param"] != "none" else ()
     if stage and where["optimizer"] != "none":
-        offloaded += (GRADIENTS, OPTIMIZER)  # the optimizer that runs there needs its gradients there
+        offloaded += (GRADIENTS, OPTIMIZER)  # an offloaded optimizer needs its gradients beside it
     name = f"DeepSpeed ZeRO-{stage}" + (" with offload" if offloaded else "")
     return Engine(name, "DeepSpeed", ZERO_SHARDS[stage], processes, offloaded)
 
@@ -206,7 +209,9 @@ def _zero_optimization(path: Path) -> dict:
     try:
         return json.loads(path.read_text()).get("zero_optimization", {})
     except (OSError, json.JSONDecodeError) as error:
-        raise ValueError(f"`deepspeed_config_file` is {str(path)!r}, expected a JSON file: {error}") from error
+        raise ValueError(
+            f"`deepspeed_config_file` is {str(path)!r}, expected a readable JSON file: {error}. Correct it."
+        ) from error
 
 
 def _fsdp(arguments: Namespace, processes: int, machines: int) -> Engine:

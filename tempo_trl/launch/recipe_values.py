@@ -1,4 +1,4 @@
-"""Numbers of a recipe against the flags they stand for: argparse converts what is typed, and takes YAML's as it is."""
+"""Check that numeric fields of a recipe are numbers: argparse converts flags, but takes the values of a YAML as is."""
 
 from argparse import Action
 from types import NoneType
@@ -13,7 +13,7 @@ NUMBERS = {"int": "a whole number", "float": "a number"}  # by the name of a fla
 def check_numbers(parser: "HfArgumentParser", recipe: dict) -> None:
     """
     Raises:
-        ValueError: a value that is not the number, or the list of numbers, that its flag takes.
+        ValueError: a value is not a number, or a list of numbers, where its flag expects one.
     """
     hints = {name: hint for kind in parser.dataclass_types for name, hint in get_type_hints(kind).items()}
     optional = {name for name, hint in hints.items() if NoneType in get_args(hint)}
@@ -29,7 +29,7 @@ def _check(action: Action, value: object) -> None:
     if kind not in NUMBERS or (listed == isinstance(value, list) and all(_is_number(kind, item) for item in items)):
         return
     expected = f"{'a list, each ' if listed else ''}{NUMBERS[kind]}"
-    raise ValueError(f"`{action.dest}` is {value!r}, expected {expected}.")
+    raise ValueError(f"`{action.dest}` is {value!r}, expected {expected}. Correct it in the recipe.")
 
 
 def _is_number(kind: str, value: object) -> bool:

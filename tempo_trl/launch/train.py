@@ -1,7 +1,7 @@
 """One training run: `python -m tempo_trl.train --config RECIPE [--FIELD VALUE ...]`.
 
-The script behind `tempo-trl train`, and what `accelerate launch -m tempo_trl.train` starts on every rank. Fields are
-TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.fields.TrainArguments`].
+This is the script behind `tempo-trl train`; `accelerate launch -m tempo_trl.train` starts it on every rank. Its fields
+are TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.fields.TrainArguments`].
 """
 
 import contextlib
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from trl import GRPOConfig, GRPOTrainer
 
 CHECK_IS_LATE = (
-    "`--check` is a flag of `tempo-trl train`, not of the script that it launches: nothing was trained. Run "
-    "`tempo-trl train --check` with the same flags, and with `--accelerate_config` for the launcher's `--config_file`."
+    "`--check` is a flag of `tempo-trl train`, not of the script that it launches. Nothing was trained. Run "
+    "`tempo-trl train --check` with the same flags, and replace the launcher's `--config_file` by "
+    "`--accelerate_config`."
 )
 
 
 def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None) -> "GRPOTrainer":
-    """Trainer of the run that [`~tempo_trl.launch.arguments.parse`] has read: everything loaded, nothing trained."""
+    """The trainer of a parsed run ([`~tempo_trl.launch.arguments.parse`]), with model, data and rewards loaded."""
     script_args, training_args, model_args, _ = arguments
     reward_funcs = load_rewards(script_args)
     credit = {"credit_func": load_function(script_args.credit_func)} if script_args.credit_func else {}
@@ -60,7 +61,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
 
 
 def model_path(arguments: RunArguments) -> str:
-    """Folder or Hub id of the model to train: the built-in one where task demo names none."""
+    """Folder or Hub id of the model to train: task demo has a built-in model."""
     if arguments.script.task == "demo" and arguments.model.model_name_or_path in (None, "demo"):
         from tempo_trl.demo.policy import policy_path
 
@@ -69,7 +70,7 @@ def model_path(arguments: RunArguments) -> str:
 
 
 def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
-    """Rewards of the run in TRL's form: the reward model's name first, if there is one, then the functions."""
+    """Rewards of the run as TRL takes them: the name of the reward model, if there is one, then the functions."""
     model = script_args.reward_model_name_or_path
     return [*([model] if model else []), *map(_reward_function, script_args.reward_funcs or [])]
 
@@ -77,35 +78,35 @@ def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
 def _reward_function(name: str) -> Callable:
     function = load_function(REWARDS.get(name, name))
     if name == "math_reward":
-        function([], [])  # without math-verify it raises: now, not after the first batch has been sampled
-    if name == "get_soft_overlong_punishment":  # makes a reward function; the numbers are those of TRL's script
+        function([], [])  # raises now if math-verify is missing, not after the first batch has been sampled
+    if name == "get_soft_overlong_punishment":  # returns a reward function; the numbers are those of TRL's script
         return function(max_completion_len=1280, soft_punish_cache=256)
     return function
 
 
 def load_function(path: str) -> Callable:
-    """The function, or other callable, that the dotted path `package.module.function` names.
+    """The function, or other callable, at the dotted path `package.module.function`.
 
-    `python -m tempo_trl.train`, which every launcher starts, has the current directory among the folders of modules.
+    Every launcher starts `python -m tempo_trl.train`, which can import modules of the current directory.
 
     Raises:
-        ValueError: the module cannot be imported, or lacks the attribute, or the attribute is not callable.
+        ValueError: the module cannot be imported, has no such attribute, or the attribute is not callable.
     """
     module, _, attribute = path.rpartition(".")
     try:
         function = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(
-            f"function {path!r} cannot be loaded: {error}. Expected package.module.function, of a module that is "
-            "installed or in the current directory."
+            f"cannot import function {path!r}: {error}. Expected package.module.function. Install the module, or run "
+            "from the directory that contains it."
         ) from error
     if not callable(function):
-        raise ValueError(f"{path!r} is of type {type(function).__name__}, expected a function.")
+        raise ValueError(f"{path!r} has type {type(function).__name__}, expected a function. Correct the dotted path.")
     return function
 
 
 def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
-    """Prompts to train on, and those to evaluate on if the run evaluates."""
+    """The training prompts, and the evaluation prompts if the run evaluates."""
     load = {"demo": _load_demo, None: _load_as_trl_does}.get(arguments.script.task, _load_benchmark)
     return load(arguments.script, arguments.training, arguments.mixture)
 
@@ -114,7 +115,7 @@ def _load_benchmark(script_args, training_args, _):
     prompt_settings = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
     train_split = script_args.dataset_train_split
     train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *prompt_settings)
-    # The Hub has both splits in one download. Local rows to train on are compared with what else is named.
+    # The Hub has both splits in one download. Local training rows are compared if an evaluation file is given.
     compare = not script_args.train_file or script_args.eval_file or script_args.drop_leaked_rows
     if not (training_args.do_eval or compare):
         return train_dataset, None
@@ -124,7 +125,7 @@ def _load_benchmark(script_args, training_args, _):
 
 
 def _eval_split(script_args: TrainArguments) -> str:
-    """The split to evaluate on: `dataset_test_split`, or the benchmark's own where that is a default it lacks."""
+    """The evaluation split: `dataset_test_split`, or the benchmark's own if it lacks that default."""
     benchmark, split = BENCHMARKS[script_args.task], script_args.dataset_test_split
     return benchmark.eval_split if split == "test" and split not in benchmark.splits else split
 
@@ -132,7 +133,7 @@ def _eval_split(script_args: TrainArguments) -> str:
 def _load_demo(script_args, training_args, _):
     from tempo_trl.demo.task import HELD_OUT, TRAIN_PROBLEMS, problems
 
-    # Held-out problems do not depend on the seed: the runs of different seeds are compared on the same ones.
+    # Held-out problems do not depend on the seed, so that runs of different seeds are compared on the same ones.
     held_out = problems(HELD_OUT, seed=0, split="test") if training_args.do_eval else None
     return problems(TRAIN_PROBLEMS, seed=training_args.seed), held_out
 
@@ -150,10 +151,10 @@ def _load_as_trl_does(script_args, training_args, mixture):
 
 
 def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
-    """Checkpoint folder that `resume_from_checkpoint` means: `last` (or `true`) is the last whole one in the output.
+    """The checkpoint folder to resume from: `last` (or `true`) means the last complete one in the output folder.
 
-    None where the run starts afresh, also if `last` finds no checkpoint: a job that is started again and again by its
-    scheduler carries one command.
+    None if the run starts from the beginning. `last` without any checkpoint also returns None, so that a job that its
+    scheduler restarts can always use the same command.
     """
     asked = str(training_args.resume_from_checkpoint)
     if asked.lower() in ("none", "false"):
@@ -162,7 +163,7 @@ def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
 
 
 def last_whole_checkpoint(output_dir: str) -> str | None:
-    """The last checkpoint folder that was written to its end; None without one.
+    """The last complete checkpoint folder, or None.
 
     A run that is killed while it saves leaves a folder without `trainer_state.json`, which Trainer writes last.
     """
@@ -172,14 +173,14 @@ def last_whole_checkpoint(output_dir: str) -> str | None:
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             json.loads((folder / "trainer_state.json").read_text())
             return str(folder)
-        print(f"{folder} is incomplete and is skipped: it lacks a readable trainer_state.json.", file=sys.stderr)
+        print(f"Skipping {folder}: it is incomplete, without a readable trainer_state.json.", file=sys.stderr)
     return None
 
 
 def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[TrainerCallback] | None" = None) -> None:
-    """Train, save, and evaluate once more at the end if the run evaluates at all; push if `push_to_hub` says so.
+    """Train and save. Evaluate at the end if `do_eval` is set; push to the Hub if `push_to_hub` is set.
 
-    How the run is made, `argv` among it, is written to `OUTPUT_DIR/tempo` before it trains. `callbacks` are added to
+    Before training, a record of the run (including `argv`) is written to `OUTPUT_DIR/tempo`. `callbacks` are added to
     the trainer's own.
     """
     from tempo_trl.hub.pushing import begin_pushing, clear_refusals, push
@@ -191,7 +192,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     move_token_to_environment(training_args)
     with clear_refusals(training_args):
         trainer = build_trainer(arguments, callbacks)
-    refuse_less_than_a_generation(trainer)  # of a method whose trainer is TRL's, too
+    refuse_less_than_a_generation(trainer)  # also for methods that use TRL's own trainer
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     settings = {"script": asdict(arguments.script), "model": asdict(arguments.model)}
     record_run(trainer, argv, _recipe(argv), dataset_name, settings, resumed=checkpoint is not None)
@@ -201,7 +202,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     trainer.log_metrics("train", result.metrics)
     trainer.save_metrics("train", result.metrics)
     trainer.save_state()
-    trainer.save_model(_internal_call=True)  # and do not push it yet, which would end the run where the Hub is away
+    trainer.save_model(_internal_call=True)  # without a push, which would end the run if the Hub is unreachable
     trainer.create_model_card(Path(training_args.hub_model_id or training_args.output_dir).name, dataset_name)
     if training_args.do_eval:
         metrics = trainer.evaluate()
@@ -213,11 +214,11 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
 
 
 def end(trainer: "GRPOTrainer") -> None:
-    """Finish the trackers and the process group, without gloo's deadlock at the end of a process.
+    """Finish the trackers and the process group, and avoid a deadlock of gloo at the end of a process.
 
-    The destructor of a gloo process group waits for its threads with the GIL held, while one of them may want the GIL
-    to drop the tensors of the last collective (https://github.com/pytorch/pytorch/issues/56297). So give them a moment
-    to drop those first.
+    The destructor of a gloo process group waits for its threads while it holds the GIL, which a thread may need to
+    release the tensors of the last collective (https://github.com/pytorch/pytorch/issues/56297). A short sleep gives
+    the threads time to release them first.
     """
     if trainer.accelerator.num_processes > 1:
         time.sleep(0.2)
@@ -225,7 +226,7 @@ def end(trainer: "GRPOTrainer") -> None:
 
 
 def _recipe(argv: Sequence[str]) -> Path | None:
-    """File of the recipe that `argv` names."""
+    """File of the recipe that `--config` in `argv` gives."""
     parser = ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config")
     name = parser.parse_known_args(argv)[0].config
@@ -239,7 +240,10 @@ def _dataset_name(script_args: TrainArguments) -> str | None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run `argv` (by default the process's arguments); 2 where they are wrong, 0 otherwise. The run's errors rise."""
+    """Run `argv` (by default the process's arguments). Returns 2 if the arguments are wrong, else 0.
+
+    Errors of the run itself are raised.
+    """
     argv = sys.argv[1:] if argv is None else argv
     if "-h" in argv or "--help" in argv:
         print(train_help(), end="")

@@ -1,4 +1,4 @@
-"""The help of `tempo-trl train`, written by hand: the fields themselves are TRL's, and reading them takes seconds."""
+"""The help of `tempo-trl train`. It is a fixed text, because importing TRL to read its fields takes seconds."""
 
 import textwrap
 
@@ -11,19 +11,19 @@ usage: tempo-trl train --config RECIPE [--accelerate_config NAME] [--FIELD VALUE
 Train a model from a recipe: a YAML file of fields. Any field is also a flag, and flags override the recipe. Flags of
 `accelerate launch` (--num_processes 2) are passed on to it.
 
-  --config RECIPE              a file, or a recipe of this package (qwen3-1.7b/math/tempo)
+  --config RECIPE              a YAML file, or the name of a recipe in this package (qwen3-1.7b/math/tempo)
   --accelerate_config NAME     a file, or single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node, or TRL's
 {methods}
   --model_name_or_path MODEL   a model on the Hub or a folder
-  --task NAME                  math, medqa, medmcqa or demo: built-in prompts; or instead, as in TRL,
-  --dataset_name DATASET       a dataset on the Hub with a `prompt` column
+  --task NAME                  built-in prompts: math, medqa, medmcqa or demo
+  --dataset_name DATASET       instead of --task, as in TRL: a dataset on the Hub with a `prompt` column
   --reward_funcs NAME ...      math_reward, choice_reward, ... or the dotted path of a function
   --credit_func PATH           dotted path of your credit function, for method token_credit
   --output_dir FOLDER          where checkpoints, metrics and the model card go
   --learning_rate, --num_generations, --max_completion_length, --max_steps, --use_vllm, --use_peft, ...
-  --check                      print batches, memory and what is sharded, refuse what cannot be, and start nothing
-  --resume_from_checkpoint     last: go on from the last checkpoint in the output folder, if there is one
-  --help-fields                print every field, with its meaning and default
+  --check                      validate the run and print batch sizes, memory and sharding, without starting it
+  --resume_from_checkpoint     last: resume from the last checkpoint in the output folder, if there is one
+  --help-fields                print every field with its meaning and default
 
 examples:
   tempo-trl train --config demo/tempo
@@ -37,7 +37,7 @@ The same run without this launcher:
 
 
 def train_help() -> str:
-    """The text, with the methods of the table in it."""
+    """The help text, with the names of all methods."""
     names = f"{', '.join(METHODS)} (default: tempo)"
     flag = "  --method NAME".ljust(len(INDENT))
     methods = textwrap.fill(names, WIDTH, initial_indent=flag, subsequent_indent=INDENT)

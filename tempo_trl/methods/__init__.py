@@ -1,6 +1,6 @@
-"""One page a method: its credit function, its configuration and its trainer. This file is the table of them all.
+"""The table of methods. Each method has a file here with its credit function, configuration and trainer.
 
-The table is plain data and imports nothing, so that every room may read it: training, comparing, reports, cards, help.
+The table is plain data and imports nothing, so every subpackage may read it: training, reports, model cards, help.
 """
 
 from collections.abc import Iterable
@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 class Method(NamedTuple):
     """
-    A line of the table.
+    One row of the table.
 
     Args:
         label: Name in tables, figures and reports.
         trainer, config: Dotted paths of the two classes, imported on first use.
-        colour: Of its curves, as `#RRGGBB` of the palette of Okabe and Ito; one of those left over if empty.
-        paper: Where it comes from; empty for a method of our own.
+        colour: Colour of its curves, as `#RRGGBB` from the palette of Okabe and Ito; an unused one if empty.
+        paper: Link to the paper; empty for our own method.
         recipe: Name of a recipe that trains with it; empty if there is none.
-        defaults: Fields of the config whose default is the method's.
+        defaults: Fields of the config for which the method has its own default.
     """
 
     label: str
@@ -103,11 +103,11 @@ LEFT_OVER = ("#E69F00", "#56B4E9", "#000000", "#F0E442")  # of the palette, for 
 
 
 def method_label(method: str) -> str:
-    """Name of a method in tables, figures and reports; a label that somebody gave to a run stands as it is."""
+    """Name of a method in tables, figures and reports. Any other label is returned unchanged."""
     return METHODS[method].label if method in METHODS else method
 
 
 def method_colours(methods: Iterable[str]) -> dict[str, str]:
-    """A colour per method: its own, or one of those left over."""
+    """A colour per method: its own, or an unused one."""
     left_over = cycle(LEFT_OVER)
     return {m: (METHODS[m].colour if m in METHODS else "") or next(left_over) for m in dict.fromkeys(methods)}

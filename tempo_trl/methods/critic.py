@@ -1,6 +1,6 @@
-"""PPO's critic: a value function with an optimizer of its own, whole and the same on every rank.
+"""PPO's critic: a value function with its own optimizer, replicated on every rank.
 
-It is no part of the policy: TRL, DDP, DeepSpeed and vLLM never see it, and the policy's files do not hold it.
+It is separate from the policy: TRL, DDP, DeepSpeed and vLLM never see it, and it is not saved in the policy's files.
 """
 
 from collections.abc import Iterator
@@ -15,21 +15,21 @@ from trl import GRPOTrainer
 from trl.trainer.utils import disable_dropout_in_model, get_config_model_id
 
 MODEL, OPTIMIZER, SCHEDULER = "model.safetensors", "optimizer.pt", "scheduler.pt"
-CLASSIFIER = "AutoModelForTokenClassification"  # what a model with code of its own calls it
+CLASSIFIER = "AutoModelForTokenClassification"  # its key in the `auto_map` of a model with remote code
 
 
 class Critic:
     """
-    The parameters of a value function, and how they learn: AdamW, schedule and clipping as the actor's.
+    The parameters of a value function and their training, with AdamW and the actor's schedule and clipping.
 
-    Parameters are float32, whatever the actor's: at learning rates of 1e-6 to 1e-5 a step is lost in bfloat16's
-    rounding. Their gradients are views of one flat tensor, which is all that ranks exchange.
+    Parameters are float32, even if the actor's are not: at learning rates of 1e-6 to 1e-5 bfloat16 would round an
+    update away. All gradients are views of one flat tensor, so ranks reduce a single tensor.
 
     Args:
         module (`torch.nn.Module`):
-            What is trained, on its device.
+            The module to train, on its device.
         trainer ([`~trl.GRPOTrainer`]):
-            Whose arguments it is trained with.
+            The trainer whose arguments it uses.
     """
 
     def __init__(self, module: torch.nn.Module, trainer: GRPOTrainer):
@@ -46,7 +46,7 @@ class Critic:
         self.optimizer = self.scheduler = None
 
     def start(self, max_steps: int) -> None:
-        """Begin a run of so many steps, with a fresh optimizer and schedule."""
+        """Begin a run of `max_steps` steps with a new optimizer and schedule."""
         args = self.args
         betas = args.adam_beta1, args.adam_beta2
         groups = [dict(group) for group in self._groups if group["params"]]  # copies: the optimizer adds to them
@@ -62,7 +62,7 @@ class Critic:
         )
 
     def step(self) -> float:
-        """Average the gathered gradients over all ranks, clip them, step, clear; the norm before clipping."""
+        """Average the gradients over all ranks, clip them, step and zero them. Returns the norm before clipping."""
         gradients = self._gradients
         if dist.is_available() and dist.is_initialized():
             dist.all_reduce(gradients)
@@ -76,7 +76,7 @@ class Critic:
         return norm.item()
 
     def save(self, folder: Path, only_model: bool) -> None:
-        """Write the critic, and unless `only_model` what it needs to go on exactly, into `folder`."""
+        """Write the critic to `folder`, with the state of optimizer and schedule unless `only_model`."""
         folder.mkdir(parents=True, exist_ok=True)
         save_model(self.module, str(folder / MODEL), metadata={"format": "pt"})
         if isinstance(self.module, PreTrainedModel):
@@ -86,22 +86,22 @@ class Critic:
             torch.save(self.scheduler.state_dict(), folder / SCHEDULER)
 
     def load(self, folder: Path) -> None:
-        """Go on from what `save` wrote.
+        """Resume from the files that `save` wrote.
 
         Raises:
-            ValueError: if there is no critic in `folder`, or another one.
+            ValueError: if `folder` has no critic, or a critic of another shape.
         """
         if not (folder / MODEL).is_file():
             raise ValueError(
-                f"The checkpoint has no critic, expected {folder / MODEL}: it is not of a PPO run, or its critic was "
-                "deleted. Take another checkpoint, or start anew with it as the `model`."
+                f"The checkpoint has no critic, expected {folder / MODEL}. It is not from a PPO run, or its critic "
+                "was deleted. Resume from another checkpoint, or start a new run with this one as the `model`."
             )
         try:
             load_model(self.module, folder / MODEL)  # through the host's memory: the device holds one critic
         except RuntimeError as error:
             raise ValueError(
-                f"The critic in {folder} is another one than this run's: are `shared_trunk` and "
-                f"`critic_model_name_or_path` those of the checkpoint? {error}"
+                f"The critic in {folder} does not match this run's: {error}. Set `shared_trunk` and "
+                "`critic_model_name_or_path` as in the run that saved the checkpoint."
             ) from error
         for part, file in ((self.optimizer, OPTIMIZER), (self.scheduler, SCHEDULER)):
             if (folder / file).is_file():  # not with `save_only_model`
@@ -109,7 +109,7 @@ class Critic:
 
 
 class SeparateCritic(Critic):
-    """A model of its own with a value for each token: a token classifier of one label."""
+    """A critic with its own model: a token classifier with one label, whose logit is the value."""
 
     def __init__(self, trainer: GRPOTrainer):
         path = trainer.args.critic_model_name_or_path or get_config_model_id(trainer.model.config)
@@ -124,7 +124,7 @@ class SeparateCritic(Critic):
         input_ids, attention_mask = (
             torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], dim=1) for kind in ("ids", "mask")
         )
-        # Not accelerate's autocast, which is off with DeepSpeed: that engine has its own, for the policy alone.
+        # Not accelerate's autocast, which is off with DeepSpeed: DeepSpeed casts the policy only.
         with torch.autocast(input_ids.device.type, torch.bfloat16, enabled=self.args.bf16):
             logits = self.module(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
         return logits[:, -width - 1 : -1, 0].float()
@@ -145,7 +145,7 @@ class SharedTrunkCritic(Critic):
 
     @contextmanager
     def watch(self) -> Iterator[list[torch.Tensor]]:
-        """The values of every position, `(B, P + T)` in float32, one tensor for each forward pass of the policy."""
+        """Collect the values of every position, `(B, P + T)` in float32, one tensor per forward pass of the policy."""
         seen = []
         handle = self._trunk.register_forward_hook(lambda module, args, output: seen.append(self._of(output)))
         try:
@@ -161,15 +161,15 @@ class SharedTrunkCritic(Critic):
 
 def critic_model(path: str, trainer: GRPOTrainer) -> PreTrainedModel:
     """
-    The token classifier of one label at `path`, in float32, without dropout and with a new value head of zeros.
+    A token classifier with one label from `path`, in float32, without dropout, with a value head of zeros if new.
 
     Raises:
-        ValueError: if there is no path, the model is quantized, has no token classifier, or not all of its weights.
+        ValueError: if `path` is empty, the model is quantized, has no token classifier, or lacks weights.
     """
     init, args = trainer.args.model_init_kwargs or {}, trainer.args
     if not path:
         raise ValueError(
-            "The policy does not say which model it was loaded from, so its critic cannot be: set "
+            "The critic starts from the policy's model by default, but the policy's config has no name or path. Set "
             "`critic_model_name_or_path`, or `shared_trunk=True`."
         )
     shared = {"trust_remote_code": init.get("trust_remote_code", args.trust_remote_code)}
@@ -194,14 +194,14 @@ def critic_model(path: str, trainer: GRPOTrainer) -> PreTrainedModel:
 def _refuse_what_is_no_critic(config, path: str) -> None:
     if getattr(config, "quantization_config", None) is not None:
         raise ValueError(
-            f"The critic is trained in full, and {path} is quantized: set `critic_model_name_or_path` to the model "
-            "before quantization, or `shared_trunk=True`."
+            f"{path} is quantized, expected full weights: all parameters of the critic are trained. Set "
+            "`critic_model_name_or_path` to the model before quantization, or `shared_trunk=True`."
         )
     remote = getattr(config, "auto_map", None) or {}
     if type(config) not in AutoModelForTokenClassification._model_mapping and CLASSIFIER not in remote:
         raise ValueError(
-            f"transformers has no token classifier for {path} ({config.model_type}), which the critic is: set "
-            "`critic_model_name_or_path` to a model that has, with the same tokenizer, or `shared_trunk=True`."
+            f"transformers has no token classifier for {path} ({config.model_type}), which the critic needs. Set "
+            "`critic_model_name_or_path` to a model that has one and uses the same tokenizer, or `shared_trunk=True`."
         )
 
 
@@ -209,38 +209,40 @@ def _refuse_a_smaller_vocabulary(critic: PreTrainedModel, policy: PreTrainedMode
     known, needed = (model.get_input_embeddings().weight.shape[0] for model in (critic, policy))
     if known < needed:
         raise ValueError(
-            f"The critic of {path} knows {known} tokens and the policy {needed}: it must read what the policy writes. "
-            "Save the policy and its tokenizer and set `critic_model_name_or_path` to that folder, or "
-            "`shared_trunk=True`."
+            f"The critic of {path} has {known} token embeddings, expected at least the policy's {needed}. Save the "
+            "policy and its tokenizer and set `critic_model_name_or_path` to that folder, or `shared_trunk=True`."
         )
 
 
 def _start_the_head_at_zero(model: PreTrainedModel, missing: set[str], path: str) -> None:
     lost = sorted(name for name in missing if name.startswith(f"{model.base_model_prefix}."))
     if lost:
-        raise ValueError(f"{path} lacks weights of the critic, {', '.join(lost[:3])} and so on: is it a whole model?")
+        raise ValueError(
+            f"{path} lacks weights that the critic needs: {', '.join(lost[:3])}, ... Set `critic_model_name_or_path` "
+            "to a folder with all weights of the model."
+        )
     for name, parameter in model.named_parameters():
         if name in missing:
             torch.nn.init.zeros_(parameter)
 
 
 def refuse_engines_without_a_critic(trainer: GRPOTrainer) -> None:
-    """Raise ValueError where the critic could not be whole on every rank, or could not see what the policy sees."""
+    """Raise ValueError for engines that shard the policy, DeepSpeed schedulers, and policies that read images."""
     plugin = trainer.accelerator.state.deepspeed_plugin
     if plugin is not None and plugin.zero_stage == 3:
         raise ValueError(
-            "PPO's critic is kept whole on every rank and ZeRO-3 would shard it out of our hands: use ZeRO-2 "
-            "(zero_stage: 2) or DDP, `shared_trunk=True` with either if memory is short."
+            "PPO does not support ZeRO-3, because every rank needs the whole critic. Use ZeRO-2 (zero_stage: 2) or "
+            "DDP, with `shared_trunk=True` if memory is short."
         )
     if plugin is not None and "scheduler" in plugin.deepspeed_config:
         raise ValueError(
-            "DeepSpeed's configuration has a `scheduler`, which the critic's schedule could not follow: leave it out, "
-            "and set `lr_scheduler_type` and `warmup_steps` instead."
+            "DeepSpeed's configuration has a `scheduler`, which PPO does not support: the critic could not follow it. "
+            "Remove it, and set `lr_scheduler_type` and `warmup_steps` instead."
         )
     if trainer.is_fsdp_enabled:
         raise ValueError(
-            "PPO's critic is kept whole on every rank and FSDP's policy is not: use DDP or DeepSpeed ZeRO-2, "
-            "`shared_trunk=True` with either if memory is short."
+            "PPO does not support FSDP, because every rank needs the whole critic. Use DDP or DeepSpeed ZeRO-2, with "
+            "`shared_trunk=True` if memory is short."
         )
     if trainer._is_vlm:
-        raise ValueError("PPO's critic reads text only, and the policy reads images: take a text-only model.")
+        raise ValueError("PPO does not support vision-language models: its critic reads text only. Use a text model.")

@@ -23,9 +23,9 @@ def grpo_lambda_credit(
     trace_style: str = "recent",
 ) -> torch.Tensor:
     """
-    GRPO-lambda's credit: GRPO's advantages with a lower bound, and with epsilon-weight the weights of the trace.
+    GRPO-lambda's credit: GRPO's advantages with a lower bound, multiplied by the trace's weights for epsilon-weight.
 
-    Epsilon-trace itself is no credit but a change of the importance ratio: [`GRPOLambdaTrainer`] makes it in the loss.
+    Epsilon-trace changes the importance ratio instead of the advantages: [`GRPOLambdaTrainer`] does that in the loss.
 
     Args:
         batch ([`~tempo_trl.Batch`]):
@@ -63,36 +63,36 @@ class GRPOLambdaConfig(TokenCreditConfig):
         trace_style (`str`, *optional*, defaults to `"recent"`):
             Decay of the trace, `"recent"` (equation 1) or `"both"` (equation 2).
         trace_update (`str`, *optional*, defaults to `"trace"`):
-            What is traced: the log-ratios (`"trace"`, epsilon-trace) or the weight of each token's loss (`"weight"`,
-            epsilon-weight).
+            Where the trace is applied: to the log-ratios (`"trace"`, epsilon-trace) or as a weight of each token's
+            loss (`"weight"`, epsilon-weight).
         min_advantage (`float`, *optional*, defaults to `-0.1`):
-            Lower bound of the advantages, at most 0 (section 4.2, appendix B); `None` for none.
+            Lower bound of the advantages, at most 0 (section 4.2, appendix B); `None` for no bound.
         beta (`float`, *optional*, defaults to `0.04`):
             Coefficient of the KL divergence from the reference model (table 2); TRL's default is 0.
         use_bias_correction_kl (`bool`, *optional*, defaults to `False`):
-            Whether to multiply the KL term with the importance ratio. The paper does not; TRL's default is `True`. Not
-            with epsilon-trace, whose ratio is no longer that of the KL term.
+            Whether to multiply the KL term by the importance ratio. The paper does not; TRL's default is `True`. Not
+            supported with epsilon-trace, which replaces that ratio.
     """
 
     trace_lambda: float = field(
-        default=0.99, metadata={"help": "Lambda of the trace, from 0 to 1. 0 is GRPO, without trace and clamp."}
+        default=0.99, metadata={"help": "Lambda of the trace, from 0 to 1. 0 is GRPO, without trace or clamp."}
     )
     trace_gamma: float = field(
         default=1.0, metadata={"help": "Discount of the trace, from 0 to 1. Only its product with lambda matters."}
     )
     trace_style: str = field(
         default="recent",
-        metadata={"help": "Decay of the trace: `recent`, or `both`, where first tokens count as much as the last."},
+        metadata={"help": "Decay of the trace: `recent`, or `both`, where first tokens weigh as much as the last."},
     )
     trace_update: str = field(
         default="trace",
         metadata={
-            "help": "What is traced: log-ratios (`trace`, epsilon-trace) or the weight of each token's loss "
-            "(`weight`, epsilon-weight)."
+            "help": "Where the trace is applied: to the log-ratios (`trace`, epsilon-trace) or as a weight of each "
+            "token's loss (`weight`, epsilon-weight)."
         },
     )
     min_advantage: float | None = field(
-        default=-0.1, metadata={"help": "Lower bound of the advantages, at most 0; None for none."}
+        default=-0.1, metadata={"help": "Lower bound of the advantages, at most 0; None for no bound."}
     )
     beta: float = field(
         default=0.04,
@@ -100,7 +100,7 @@ class GRPOLambdaConfig(TokenCreditConfig):
     )
     use_bias_correction_kl: bool = field(
         default=False,
-        metadata={"help": "Whether to multiply the KL term with the importance ratio; not with `trace_update` trace."},
+        metadata={"help": "Whether to multiply the KL term by the importance ratio; not with `trace_update` trace."},
     )
 
     @property
@@ -109,11 +109,11 @@ class GRPOLambdaConfig(TokenCreditConfig):
         return self.trace_gamma * self.trace_lambda
 
     def check(self) -> None:
-        """Raise ValueError for a trace that is none, and for what of TRL it cannot go with."""
+        """Validate the trace settings and reject incompatible TRL options."""
         super().check()
         for name in ("trace_lambda", "trace_gamma"):
             if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"`{name}` must lie between 0 and 1, got {getattr(self, name)!r}. 0 is GRPO.")
+                raise ValueError(f"`{name}` must be between 0 and 1, got {getattr(self, name)!r}. 0 is GRPO.")
         for name, known in {"trace_style": STYLES, "trace_update": UPDATES}.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"`{name}` must be one of {known}, got {getattr(self, name)!r}.")
@@ -125,52 +125,53 @@ class GRPOLambdaConfig(TokenCreditConfig):
     def _refuse_what_has_no_token_ratio(self) -> None:
         if self.importance_sampling_level != "token":
             raise ValueError(
-                f"`importance_sampling_level` must be 'token', got {self.importance_sampling_level!r}: one ratio a "
-                "sequence would average the traces of its tokens away. Leave it at 'token', or set trace_lambda=0."
+                f"`importance_sampling_level` must be 'token', got {self.importance_sampling_level!r}: one ratio per "
+                "sequence would average out the traces of its tokens. Leave it at 'token', or set trace_lambda=0."
             )
         if self.trace_update == "trace" and self.loss_type in ("cispo", "vespo"):
             raise ValueError(
-                f"`loss_type` {self.loss_type!r} has no gradient through the importance ratio, so epsilon-trace would "
-                "bend its weights and trace nothing. Take 'dapo' or 'grpo', or trace_update='weight'."
+                f"`loss_type` {self.loss_type!r} is not supported with epsilon-trace: it has no gradient through the "
+                "importance ratio, which epsilon-trace changes. Use 'dapo' or 'grpo', or trace_update='weight'."
             )
         if self.trace_update == "trace" and self.beta != 0.0 and self.use_bias_correction_kl:
             raise ValueError(
-                "`use_bias_correction_kl` multiplies the KL term with the importance ratio, which epsilon-trace has "
-                "replaced: the KL term must keep the plain one. Unset it, or take trace_update='weight' or beta=0."
+                "`use_bias_correction_kl` is not supported with epsilon-trace: it multiplies the KL term by the "
+                "importance ratio, which epsilon-trace replaces. Unset it, or use trace_update='weight' or beta=0."
             )
 
 
 class GRPOLambdaTrainer(TokenCreditTrainer):
     """
-    Trainer for GRPO-lambda (https://huggingface.co/papers/2510.00194). With respect to [`~trl.GRPOTrainer`] negative
-    advantages are clamped, and a token's log importance ratio becomes a decayed sum over the token and those before
-    it (epsilon-trace), or its loss is multiplied with the sum of the decays (epsilon-weight). Generation, rewards,
-    KL term, loss and logging are TRL's. With `trace_lambda=0` training is [`~trl.GRPOTrainer`]'s, bit for bit.
+    Trainer for GRPO-lambda (https://huggingface.co/papers/2510.00194). Two changes with respect to
+    [`~trl.GRPOTrainer`]: negative advantages are clamped; and a token's log importance ratio becomes a decayed sum
+    over the token and its predecessors (epsilon-trace), or its loss is multiplied by the sum of the decays
+    (epsilon-weight). Generation, rewards, KL term, loss and logging are TRL's. With `trace_lambda=0` training is that
+    of [`~trl.GRPOTrainer`], bit for bit.
 
     Args:
         model, reward_funcs, args, ...:
             As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`GRPOLambdaConfig`].
 
     Raises:
-        ValueError: if `args` is not a [`GRPOLambdaConfig`], or holds what traces cannot go with: sequence-level
+        ValueError: if `args` is not a [`GRPOLambdaConfig`], or has options that traces do not support: sequence-level
             importance ratios; with epsilon-trace, the losses "cispo" and "vespo" and the bias-corrected KL.
 
     Note:
-        Where the paper leaves a choice, or says two things:
+        Where the paper is ambiguous or contradicts itself:
 
         - The objective is the main text's min(ratio * A, clip(ratio) * A), not algorithm 1's min(ratio, clip(ratio))
-          * A, which is another one for negative A.
+          * A, which differs for negative A.
         - Traces decay with the distance between two tokens (equations 1 and 2), not with the column alone and with a
-          floor (equations 17 and 18). At lambda 0 there is no trace: equation 2 taken literally would keep the first
-          token's.
-        - epsilon-weight multiplies with the sum of the decays (section 3.2), not algorithm 2's product with
+          floor (equations 17 and 18). At lambda 0 there is no trace: equation 2, taken literally, would keep the
+          first token's.
+        - epsilon-weight multiplies by the sum of the decays (section 3.2), not by algorithm 2's
           1 + sigmoid(log pi - 1).
-        - Tool tokens and others outside the loss add nothing to a trace, and count as a step of time.
+        - Tokens outside the loss (of tools, for example) add nothing to a trace, but count as time steps.
         - Traced log-ratios are kept within +-80, beyond which exp would be infinite and its clipped gradient NaN.
-        - The average over tokens is TRL's `loss_type`, "dapo" by default; the paper names none.
+        - The average over tokens is TRL's `loss_type`, "dapo" by default; the paper does not specify it.
 
         The KL term, the off-policy mask, vLLM's importance sampling correction and the ratios logged as `sampling/*`
-        see the plain log-probabilities. `clip_ratio/*` counts what the objective clips: traced ratios. The mean
+        use the plain log-probabilities. `clip_ratio/*` counts what the objective clips: traced ratios. The mean
         absolute log-ratio before and after the trace is `grpo_lambda/log_ratio` and `grpo_lambda/traced_log_ratio`.
     """
 
@@ -204,14 +205,14 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
         )
 
     def _put_reference(self, inputs, logps):
-        """Put the old log-probabilities in place that make the ratios of TRL's loss the traced ones."""
+        """Replace the old log-probabilities so that the ratios in TRL's loss are the traced ones."""
         if self.args.trace_update != "trace":
             return
         mask, old = loss_mask(inputs), inputs.get("old_per_token_logps")
         old = logps.detach() if old is None else old
         reference = traced_reference(logps, old, mask, self.args.trace_decay, self.args.trace_style)
         inputs["old_per_token_logps"] = reference
-        inputs.setdefault("sampling_per_token_logps", old)  # of the off-policy mask, which falls back on the former
+        inputs.setdefault("sampling_per_token_logps", old)  # the off-policy mask would fall back on the traced ones
         self._log_ratios((logps - old).detach(), (logps - reference).detach(), mask)
 
     def _log_ratios(self, plain: torch.Tensor, traced: torch.Tensor, mask: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The prefix baseline: the outcome of a token against what the other completions say about the state before it."""
+"""The prefix baseline: the outcome minus a leave-one-out baseline from completions that share the token's prefix."""
 
 import math
 from dataclasses import dataclass, field
@@ -24,16 +24,16 @@ class PrefixBaselineCredit:
     r"""
     Credit over the adaptive prefix baseline (ours, no paper's): $A_{i,t} = g_i - b_{i,t}$.
 
-    b is what the other completions of the group say about the state before the token
-    ([`~tempo_trl.credit.prefix_baseline.prefix_baselines`]). With a learned shrinkage the covariance is that of
-    earlier batches, so that b never looks at the reward that it is compared with. `td` are TEMPO's TD errors, for
+    b estimates the value of the state before the token from the other completions of the group
+    ([`~tempo_trl.credit.prefix_baseline.prefix_baselines`]). A learned shrinkage uses the covariance of earlier
+    batches, so b does not depend on the reward that it is subtracted from. `td` are TEMPO's TD errors, for
     comparison.
 
     Args:
         shrinkage (`str` or `float`):
-            `"auto"` learns how much prefixes tell; a number k is fixed, infinity is RLOO.
+            `"auto"` learns the shrinkage from earlier batches; a number k is fixed, infinity is RLOO.
         covariance ([`~tempo_trl.credit.prefix_covariance.PrefixCovariance`]):
-            What `"auto"` reads: the trainer learns it from batch to batch, and saves it.
+            The covariance for `"auto"`, which the trainer updates with every batch, and saves.
         leaf_weights, forced_tokens (`str`):
             As in [`PrefixBaselineConfig`], for completions that were grown as trees.
     """
@@ -61,7 +61,7 @@ class PrefixBaselineCredit:
         return with_forced_tokens(Credit(advantages, td, weights=weights), batch, self.forced_tokens)
 
     def learned(self) -> dict[str, float]:
-        """The covariance of rewards at some numbers of shared tokens, for the log; nothing with a fixed shrinkage."""
+        """The learned covariance of rewards at some numbers of shared tokens, for the log; empty if not learned."""
         if self.shrinkage != "auto":
             return {}
         values = self.covariance(COVARIANCE_DEPTHS).tolist()
@@ -69,10 +69,10 @@ class PrefixBaselineCredit:
 
 
 def checked_shrinkage(given: str | float) -> str | float:
-    """`"auto"`, or a number of at least 0.
+    """`"auto"`, or the shrinkage as a number of at least 0.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: `given` is neither.
     """
     try:
         number = "auto" if given == "auto" else float(given)
@@ -92,8 +92,8 @@ class PrefixBaselineConfig(PrefixTreeConfig):
 
     Args:
         prefix_shrinkage (`str` or `float`, *optional*, defaults to `"auto"`):
-            Shrinkage of the baseline towards the value of the state before. `"auto"` learns from the batches before
-            how much prefixes tell; a number k is fixed, infinity is RLOO.
+            Shrinkage of a prefix's baseline towards that of the previous state. `"auto"` learns it from earlier
+            batches; a number k is fixed, infinity is RLOO.
     """
 
     prefix_shrinkage: str = field(
@@ -102,19 +102,20 @@ class PrefixBaselineConfig(PrefixTreeConfig):
     )
 
     def check(self) -> None:
-        """Raise ValueError for a shrinkage or a rollout that cannot be."""
+        """Validate the shrinkage and the rollout."""
         super().check()
         self.prefix_shrinkage = checked_shrinkage(self.prefix_shrinkage)
 
 
 class PrefixBaselineTrainer(PrefixTreeTrainer):
     """
-    Trainer for the adaptive prefix baseline, which is ours. The only change with respect to [`~trl.GRPOTrainer`] is
-    the advantage: a token's outcome against what the other completions of the group say about the state before it.
-    Completions that share its prefix say more, by as much as earlier batches have shown that prefixes tell.
+    Trainer for the adaptive prefix baseline, our own method. The only change with respect to [`~trl.GRPOTrainer`] is
+    the advantage of a token: the outcome minus an estimate of the value of the state before it. The estimate comes
+    from the other completions of the group. Those that share the token's prefix have more weight; how much more is
+    learned from earlier batches.
 
-    The policy gradient stays unbiased: the baseline of a completion never looks at its own reward. Where prefixes tell
-    nothing it is RLOO. docs/evidence.md compares it with the other methods.
+    The policy gradient stays unbiased, because the baseline of a completion never depends on its own reward. If
+    prefixes do not predict rewards, it is RLOO. docs/evidence.md compares it with the other methods.
 
     Args:
         model, reward_funcs, args, ...:
@@ -124,8 +125,8 @@ class PrefixBaselineTrainer(PrefixTreeTrainer):
         ValueError: if `args` is not a [`PrefixBaselineConfig`].
 
     Note:
-        On grown trees (`rollout` other than `"iid"`) a token's whole branch is left out of its baseline, instead of
-        its completion alone: completions that share a sampled token are dependent.
+        On grown trees (`rollout` other than `"iid"`) a token's baseline leaves out the token's whole branch, not only
+        its completion: completions that share a sampled token are dependent.
     """
 
     _tag_names = ["trl", "prefix-baseline"]

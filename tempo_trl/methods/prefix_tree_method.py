@@ -1,4 +1,4 @@
-"""What TEMPO and the prefix baseline share: completions sampled independently, or grown as trees of either shape."""
+"""Config and trainer shared by TEMPO and the prefix baseline: completions sampled independently or grown as trees."""
 
 from dataclasses import dataclass, field, replace
 
@@ -19,21 +19,21 @@ ROLLOUTS = ("iid", "fixed", "entropy")
 @dataclass
 class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
     """
-    Configuration of a method that reads credit off prefix trees: every field of [`~trl.GRPOConfig`], with its meaning
-    and default, except for those below.
+    Configuration of a method that computes credit from prefix trees: every field of [`~trl.GRPOConfig`], with its
+    meaning and default, except for those below.
 
     Args:
         epsilon_high (`float`, *optional*, defaults to `0.28`):
             Upper clipping bound of the importance ratio. "Policy clipping parameter: 0.28, 0.2" (table 2 of
             https://huggingface.co/papers/2509.18314); TRL's default is the value of `epsilon`, 0.2.
         rollout (`str`, *optional*, defaults to `"iid"`):
-            How the completions of a prompt are sampled to train on: `"iid"` independently, as TRL does, or grown as a
+            How the completions of a training prompt are sampled: `"iid"` independently, as TRL does, or grown as a
             tree that splits at `"fixed"` lengths or by `"entropy"`
             ([`~tempo_trl.rollout.config_fields.FixedTreeFields`],
             [`~tempo_trl.rollout.config_fields.EntropyTreeFields`]).
         leaf_weights (`str`, *optional*, defaults to `"by_branch"`):
-            Weight of each completion of a grown tree in the prefix values, and in the loss. `"by_branch"` gives every
-            child of a node equal weight, `"uniform"` every leaf. The same for `rollout="iid"`.
+            Weight of each completion of a grown tree in the prefix values and in the loss. `"by_branch"` gives all
+            children of a node equal weight, `"uniform"` all leaves. No difference with `rollout="iid"`.
     """
 
     epsilon_high: float | None = field(
@@ -45,17 +45,21 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
     )
     rollout: str = field(
         default="iid",
-        metadata={"help": "How completions are sampled: `iid`, or as a tree that splits `fixed` or by `entropy`."},
+        metadata={
+            "help": "How completions are sampled: `iid` (independently), or as a tree that splits at `fixed` lengths "
+            "or by `entropy`."
+        },
     )
     leaf_weights: str = field(
         default="by_branch",
         metadata={
-            "help": "Equal weight in a grown tree for all children of a node (`by_branch`) or all leaves (`uniform`)."
+            "help": "Weights in a grown tree: equal for all children of a node (`by_branch`) or for all leaves "
+            "(`uniform`)."
         },
     )
 
     def check(self) -> None:
-        """Raise ValueError for a rollout that cannot be."""
+        """Validate the rollout settings."""
         super().check()
         for name, known in {"rollout": ROLLOUTS, "leaf_weights": LEAF_WEIGHTS}.items():
             if getattr(self, name) not in known:
@@ -67,7 +71,7 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
 
 
 class PrefixTreeTrainer(TokenCreditTrainer):
-    """A trainer with a [`PrefixTreeConfig`]: it grows trees where asked to, and warns where no completions part."""
+    """A trainer with a [`PrefixTreeConfig`]. It can grow trees, and warns if the first batch has no branches."""
 
     _config_cls = PrefixTreeConfig
 
@@ -86,17 +90,17 @@ class PrefixTreeTrainer(TokenCreditTrainer):
 
 
 def completion_weights(batch: Batch, leaf_weights: str) -> torch.Tensor | None:
-    """Weights of the completions in their group, `(R,)`; None where all weigh the same."""
+    """Weights of the completions in their group, `(R,)`; None if all weights are equal."""
     return None if batch.grown is None else row_weights(batch.grown, leaf_weights)
 
 
 def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
     """
-    The credit on grown trees with forced tokens, which were not drawn from the policy, reweighted or out of the loss.
+    Credit in which forced tokens (not sampled from the policy) are reweighted or removed from the loss, if asked for.
 
     Args:
         credit ([`Credit`]): Credit of the batch.
-        batch ([`Batch`]): The batch; one that was not grown as trees has no forced tokens.
+        batch ([`Batch`]): The batch. Without grown trees it has no forced tokens.
         forced_tokens (`str`): As in [`~tempo_trl.rollout.config_fields.EntropyTreeFields`].
     """
     if batch.grown is None or forced_tokens == "keep":

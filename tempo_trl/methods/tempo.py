@@ -1,4 +1,4 @@
-"""TEMPO: the prefix tree of each group turns GRPO's one advantage per completion into one per token."""
+"""TEMPO: GRPO's advantage per completion plus a TD error per token, computed on the prefix tree of each group."""
 
 import math
 import textwrap
@@ -57,26 +57,26 @@ class TEMPOConfig(PrefixTreeConfig):
     Args:
         td_coef (`float`, *optional*, defaults to `1.0`):
             Coefficient of the branch-gated TD error in the advantage of a token. The paper
-            (https://huggingface.co/papers/2509.18314, section 4.2) has 1. 0 leaves the advantages of
-            [`~trl.GRPOTrainer`] untouched.
+            (https://huggingface.co/papers/2509.18314, section 4.2) uses 1. With 0 the advantages are those of
+            [`~trl.GRPOTrainer`].
         advantage_estimator (`str`, *optional*, defaults to `"tempo"`):
             `"tempo"`. `"prefix_baseline"` is deprecated: use [`PrefixBaselineTrainer`] and [`PrefixBaselineConfig`].
         prefix_shrinkage (`str` or `float`, *optional*, defaults to `"auto"`):
-            Of the deprecated `advantage_estimator="prefix_baseline"`.
+            Used with the deprecated `advantage_estimator="prefix_baseline"` only.
     """
 
     td_coef: float = field(
         default=1.0,
         metadata={
-            "help": "Coefficient of the branch-gated TD error in the advantage of a token. The TEMPO paper has 1; "
-            "0 leaves the advantages of GRPO untouched."
+            "help": "Coefficient of the branch-gated TD error in the advantage of a token. The TEMPO paper uses 1. "
+            "With 0 the advantages are GRPO's."
         },
     )
     advantage_estimator: str = field(
-        default="tempo", metadata={"help": "`tempo`; `prefix_baseline` is deprecated: it is a method of its own."}
+        default="tempo", metadata={"help": "`tempo`. `prefix_baseline` is deprecated: use that method instead."}
     )
     prefix_shrinkage: str = field(
-        default="auto", metadata={"help": "Of the deprecated `advantage_estimator` prefix_baseline."}
+        default="auto", metadata={"help": "Used with the deprecated `advantage_estimator` prefix_baseline only."}
     )
 
     def __post_init__(self):
@@ -90,11 +90,11 @@ class TEMPOConfig(PrefixTreeConfig):
             )
 
     def check(self) -> None:
-        """Raise ValueError for a credit or a rollout that cannot be."""
+        """Validate the credit and rollout settings."""
         super().check()
         if not 0.0 <= self.td_coef < math.inf:
             raise ValueError(
-                f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. 1 is the paper's, 0 is GRPO."
+                f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. The paper uses 1; 0 is GRPO."
             )
         if self.advantage_estimator not in ESTIMATORS:
             raise ValueError(f"`advantage_estimator` must be one of {ESTIMATORS}, got {self.advantage_estimator!r}.")
@@ -131,21 +131,22 @@ class TEMPOTrainer(PrefixTreeTrainer):
         ValueError: if `args` is not a [`TEMPOConfig`].
 
     Note:
-        With sequence-level importance ratios (`importance_sampling_level="sequence"`) tokens keep their own advantage
-        by GSPO-token's ratio, and the off-policy mask looks at the sign of the outcome ([`TokenCreditTrainer`]).
-        Groups whose rewards are all equal get exactly 0, not the rounding error of their mean. A state is the prompt
-        and what was sampled after it: where an environment or a `rollout_func` gives the completions of a group
-        different prompts, only those with the same one share credit, and such groups are not recorded. With
-        `td_coef=0` nothing is touched: training is [`~trl.GRPOTrainer`]'s, bit for bit.
+        With sequence-level importance ratios (`importance_sampling_level="sequence"`) the loss uses GSPO-token's
+        ratio, so that tokens keep their own advantages, and the off-policy mask uses the sign of the outcome
+        ([`TokenCreditTrainer`]). Groups with equal rewards get exactly 0, not the rounding error of their mean. A
+        state is the prompt and the tokens after it. If an environment or a `rollout_func` gives the completions of a
+        group different prompts, only those with the same prompt share credit, and such groups are not recorded. With
+        `td_coef=0` training is that of [`~trl.GRPOTrainer`], bit for bit.
 
-        On grown trees (`rollout` other than `"iid"`) P2T reads the tree off the token ids. With the weights w of the
-        leaves (`leaf_weights`) in every mean and every sum over completions, what TEMPO guarantees for independent
-        ones goes on to hold: the TD errors of a completion add up to r - V(root), and the completions through an edge
-        together give it W(edge) (V(after) - V(root)) as outcome and W(edge) (V(after) - V(before)) as TD, W their
-        weight. A weighted sum over completions has the expectation of one independent sample where every child is
-        sampled alike and weighs alike (`"by_branch"` on fixed trees, whatever ends early). What is lost: completions
-        that share a sampled token are dependent, so a group of them is worth fewer than as many independent ones;
-        `"uniform"` leans to bushy branches; and a forced token is no sample of the policy (`forced_tokens`).
+        On grown trees (`rollout` other than `"iid"`) the prefix tree is still built from the token ids. Leaves have
+        weights w (`leaf_weights`) in every mean and sum over completions, and TEMPO's properties for independent
+        completions still hold: the TD errors of a completion sum to r - V(root); and the completions through an edge,
+        with total weight W, together give it W (V(after) - V(root)) as outcome and W (V(after) - V(before)) as TD. A
+        weighted sum over completions has the expectation of one independent sample if all children of a node are
+        sampled from the same distribution with the same weight (`"by_branch"` on fixed trees, even if branches end
+        early). The limits: completions that share a sampled token are dependent, so the group is worth fewer than as
+        many independent completions; `"uniform"` is biased towards branches with many leaves; and a forced token is
+        not a sample of the policy (`forced_tokens`).
     """
 
     _tag_names = ["trl", "tempo"]

@@ -26,11 +26,11 @@ def sibling_credit(
     forced_tokens: str = "keep",
 ) -> Credit:
     """
-    Credit of grown trees: the value of a token's segment against those of its siblings.
+    Credit on grown trees: the value of a token's segment relative to the values of its siblings.
 
     Args:
         batch ([`~tempo_trl.Batch`]):
-            Whole groups. In evaluation completions are no trees, and keep GRPO's advantages.
+            Whole groups. Evaluation does not grow trees: its completions keep GRPO's advantages.
         average, scale (`str`):
             As in [`~tempo_trl.credit.siblings.sibling_advantages`].
         shared_tokens, forced_tokens (`str`):
@@ -55,46 +55,49 @@ def sibling_credit(
 @dataclass
 class SiblingCreditConfig(TokenCreditConfig):
     """
-    Fields of the configurations of both methods.
+    Fields that the configurations of both methods share.
 
     Args:
         shared_tokens (`str`, *optional*, defaults to `"once"`):
-            Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
+            Whether a token that several completions share is in the loss once (`"once"`) or once per completion
             (`"per_leaf"`).
         vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
-            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
-            it every token that stands in the loss there for the other completions, too.
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's, and
+            would also drop the shared tokens that are in the loss only there.
     """
 
     shared_tokens: str = field(
         default="once",
-        metadata={"help": "Tokens of several completions are in the loss `once`, or once a completion: `per_leaf`."},
+        metadata={"help": "Whether a shared token is in the loss `once`, or once per completion (`per_leaf`)."},
     )
     vllm_importance_sampling_mode: str = field(
         default="token_truncate",
-        metadata={"help": "How to correct for what vLLM samples: by token, where a shared token is in the loss once."},
+        metadata={
+            "help": "How to correct for the difference between vLLM's and the policy's probabilities: per token, "
+            "unless `shared_tokens` is per_leaf."
+        },
     )
 
     def check(self) -> None:
-        """Raise ValueError for an unknown choice, and for what sibling groups leave no room for."""
+        """Validate the choices and reject TRL options that sibling groups do not support."""
         super().check()
         if self.shared_tokens not in SHARED_TOKENS:
             raise ValueError(f"`shared_tokens` must be one of {SHARED_TOKENS}, got {self.shared_tokens!r}.")
         if self.multi_objective_aggregation != "sum_then_normalize":
             raise ValueError(
-                f"`multi_objective_aggregation` is {self.multi_objective_aggregation!r}, but siblings are compared by "
-                "one reward, without GRPO's normalisation of each function: leave it at 'sum_then_normalize'."
+                f"`multi_objective_aggregation` is {self.multi_objective_aggregation!r}, expected "
+                "'sum_then_normalize': siblings are compared by the weighted sum of the rewards. Leave it unset."
             )
         if self.scale_rewards != GRPOConfig.scale_rewards:
             raise ValueError(
-                f"`scale_rewards` is {self.scale_rewards!r}, which this method would not read: it compares siblings, "
-                "not the completions of a prompt. Leave it unset."
+                f"`scale_rewards` is {self.scale_rewards!r}, which would have no effect: this method compares "
+                "siblings, not the completions of a prompt. Leave it unset."
             )
         if self.shared_tokens == "once":
             self._check_factors_of_a_completion()
 
     def _check_factors_of_a_completion(self) -> None:
-        """Raise ValueError for what weighs whole completions: a shared token would have the weight of one of them."""
+        """Reject options that weight whole completions: a shared token would get the weight of only one of them."""
         corrected = self.use_vllm and self.vllm_importance_sampling_correction
         for name, weighs, instead in (
             (
@@ -108,9 +111,9 @@ class SiblingCreditConfig(TokenCreditConfig):
         ):
             if weighs:
                 raise ValueError(
-                    f"`{name}` is {getattr(self, name)!r}, which weighs a completion as a whole, but a token that "
-                    "several completions share is in the loss once, in the first of them: it would get the weight of "
-                    f"that one for all. Take {instead}, or `shared_tokens='per_leaf'`."
+                    f"`{name}` is {getattr(self, name)!r}, which weights whole completions. It is not supported with "
+                    "`shared_tokens='once'`: a shared token would get the weight of the first completion only. "
+                    f"Use {instead}, or `shared_tokens='per_leaf'`."
                 )
 
 
@@ -118,20 +121,20 @@ class SiblingCreditConfig(TokenCreditConfig):
 class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
     r"""
     Configuration class for the [`TreeRPOTrainer`] (https://huggingface.co/papers/2506.05183): every field of
-    [`~trl.GRPOConfig`], with its meaning and but for the last of these its default, those of
-    [`~tempo_trl.rollout.config_fields.FixedTreeFields`], and these.
+    [`~trl.GRPOConfig`], with its meaning and default, those of
+    [`~tempo_trl.rollout.config_fields.FixedTreeFields`], and those below.
 
     Args:
         advantage_scale (`str`, *optional*, defaults to `"std"`):
-            What the difference of a segment's value from its siblings' mean is divided by: `"none"` for 1, `"std"` for
-            their standard deviation, as GRPO's, `"bernoulli"` for the $\sqrt{m (1 - m)}$ of their mean m. The paper's
-            abstract, which is what we have, names none.
+            Divisor of the difference between a segment's value and the mean m of its siblings: `"none"` for 1, `"std"`
+            for their standard deviation, as in GRPO, `"bernoulli"` for $\sqrt{m (1 - m)}$. The paper's abstract, our
+            only source, does not specify it.
         shared_tokens (`str`, *optional*, defaults to `"once"`):
-            Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
+            Whether a token that several completions share is in the loss once (`"once"`) or once per completion
             (`"per_leaf"`).
         vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
-            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
-            it every token that stands in the loss there for the other completions, too.
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's, and
+            would also drop the shared tokens that are in the loss only there.
     """
 
     advantage_scale: str = field(
@@ -140,7 +143,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
     )
 
     def check(self) -> None:
-        """Raise ValueError for a tree or a credit that is none."""
+        """Validate the tree and credit settings."""
         self.check_fixed_tree()
         super().check()
         if self.advantage_scale not in SIBLING_SCALES:
@@ -151,64 +154,70 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
 class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
     """
     Configuration class for the [`TreeRPOEntropyTrainer`] (hierarchical TreeRPO): every field of
-    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config_fields.EntropyTreeFields`], and these. `num_generations`
-    is the largest number of leaves of a tree. Defaults that the text changes:
+    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config_fields.EntropyTreeFields`], and those below.
+    `num_generations` is the largest number of leaves of a tree. Defaults that differ from TRL's are the paper's, or
+    follow from them:
 
     Args:
         shared_tokens (`str`, *optional*, defaults to `"once"`):
-            Whether a token that several completions share is in the loss once (`"once"`) or once for each of them
+            Whether a token that several completions share is in the loss once (`"once"`) or once per completion
             (`"per_leaf"`).
         vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
-            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's: with
-            it every token that stands in the loss there for the other completions, too.
+            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's, and
+            would also drop the shared tokens that are in the loss only there.
         temperature (`float`, *optional*, defaults to `0.6`), top_p (`float`, *optional*, defaults to `0.85`), \
         top_k (`int`, *optional*, defaults to `25`), repetition_penalty (`float`, *optional*, defaults to `1.1`):
-            Sampling (section 4.2.2). TRL's loss divides the logits by the temperature, and knows nothing of the
-            other three.
+            Sampling (section 4.2.2). TRL's loss divides the logits by the temperature, but ignores the other three.
         vllm_importance_sampling_correction (`bool`, *optional*, defaults to `False`):
-            TRL's default is `True`. The tokens that the cuts above leave are likelier under the sampler than under
-            the policy of the loss, each of them: over a completion the correction would weigh it down to nothing.
+            TRL's default is `True`. Truncated sampling gives each token a higher probability than the policy in the
+            loss does, so over a completion the correction would reduce its weight to almost 0.
     """
 
-    temperature: float = field(default=0.6, metadata={"help": "Sampling temperature; the text has 0.6."})
-    top_p: float = field(default=0.85, metadata={"help": "Nucleus sampling; the text has 0.85."})
-    top_k: int = field(default=25, metadata={"help": "Tokens that can be sampled; the text has 25."})
-    repetition_penalty: float = field(default=1.1, metadata={"help": "Repetition penalty; the text has 1.1."})
+    temperature: float = field(default=0.6, metadata={"help": "Sampling temperature. The paper uses 0.6."})
+    top_p: float = field(default=0.85, metadata={"help": "Nucleus sampling. The paper uses 0.85."})
+    top_k: int = field(default=25, metadata={"help": "Number of tokens to sample from. The paper uses 25."})
+    repetition_penalty: float = field(default=1.1, metadata={"help": "Repetition penalty. The paper uses 1.1."})
     vllm_importance_sampling_correction: bool = field(
         default=False,
-        metadata={"help": "Whether to correct for what vLLM samples; not with top_p, top_k or a repetition penalty."},
+        metadata={
+            "help": "Whether to correct for the difference between vLLM's and the policy's probabilities; not with "
+            "top_p, top_k or a repetition penalty."
+        },
     )
 
     def check(self) -> None:
-        """Raise ValueError for a tree or a credit that is none."""
+        """Validate the tree and credit settings."""
         self.check_entropy_tree()
         super().check()
 
 
 class TreeRPOTrainer(TokenCreditTrainer):
     """
-    Trainer for TreeRPO (https://huggingface.co/papers/2506.05183). With respect to [`~trl.GRPOTrainer`] the
-    completions of a prompt are the leaves of a tree, N continuations a node, and a token's advantage compares its
-    segment with the segment's siblings: the value of a leaf is its reward, that of a node the mean of its children.
-    Rewards, loss, logging and saving are TRL's; evaluation samples without a tree.
+    Trainer for TreeRPO (https://huggingface.co/papers/2506.05183). Two changes with respect to [`~trl.GRPOTrainer`]:
+    the completions of a prompt are the leaves of a tree with N continuations per node, and a token's advantage
+    compares the value of its segment with those of the segment's siblings. The value of a leaf is its reward, the
+    value of a node the mean over its children. Rewards, loss, logging and saving are TRL's. Evaluation does not grow
+    trees.
 
     Args:
         model, reward_funcs, args, ...:
             As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`TreeRPOConfig`].
 
     Raises:
-        ValueError: if `args` is not one, if batches would split a group over ranks, and for what a tree cannot be
-            grown with: tools, environments, images, a `rollout_func`, colocated vLLM, continuous batching.
+        ValueError: if `args` is not a [`TreeRPOConfig`], if batches would split a group over ranks, and for options
+            that tree rollouts do not support: tools, environments, images, a `rollout_func`, colocated vLLM,
+            continuous batching.
 
     Note:
-        Our source is the paper's abstract. Where it leaves a choice:
+        Our source is the paper's abstract. What it does not specify:
 
-        - Siblings whose values are equal are dropped: they get advantage 0, as a flat group in GRPO.
-        - The scale of an advantage is a choice (`advantage_scale`), GRPO's standard deviation by default.
-        - A branch that ends early, at depth d, stands for the N^(D - d) leaves it closes: its completion is handed to
-          TRL so often, and TRL's mean reward of a prompt is the value of the root. Its tokens are in the loss once.
-        - A token that several leaves share is in the loss once (`shared_tokens`), in the first of them; the paper's
-          abstract does not say. The average over tokens is TRL's `loss_type`.
+        - Siblings with equal values get advantage 0, like a group with equal rewards in GRPO.
+        - The scale of an advantage is an option (`advantage_scale`), by default GRPO's standard deviation.
+        - A branch that ends early, at depth d, counts as the N^(D - d) leaves that it would have had: TRL gets that
+          many copies of its completion, so TRL's mean reward of a prompt is the value of the root. Its tokens are in
+          the loss once.
+        - A token that several leaves share is in the loss once, in the first of them (`shared_tokens`). The average
+          over tokens is TRL's `loss_type`.
         - `max_completion_length` limits a path, `tree_step_tokens` a segment.
     """
 
@@ -241,8 +250,8 @@ class TreeRPOTrainer(TokenCreditTrainer):
 class TreeRPOEntropyTrainer(TokenCreditTrainer):
     """
     Trainer for hierarchical TreeRPO ("TreeRPO: Hierarchical Credit Assignment for Reasoning in Language Models"),
-    another method of the same name. Trees split in two where the policy is in doubt after a delimiter; a node's value
-    is the mean of all leaves below it, and its advantage the difference from its siblings' mean, without a scale.
+    a different method of the same name. Trees split in two at tokens of high entropy after a delimiter. The value of a
+    node is the mean over all leaves below it, and its advantage the unscaled difference from its siblings' mean.
 
     Args:
         model, reward_funcs, args, ...:
@@ -252,17 +261,18 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
         ValueError: as [`TreeRPOTrainer`].
 
     Note:
-        Where the text leaves a choice, or a batch of fixed shape does:
+        What the paper does not specify, or what batches of fixed shape require:
 
-        - Every prompt hands TRL `num_generations` completions. A tree does not split beyond as many leaves; one with
-          fewer hands over some leaves again, which neither count in a value nor stand in the loss twice.
-        - Entropy is that of the distribution sampled from, after temperature and cuts, over its 20 likeliest tokens.
-        - The alternative to a token is drawn from the same 20 tokens without it. It is not a sample of the policy:
-          `forced_tokens` says what is done about that; by default nothing, as in the text.
-        - A sibling grown for coverage is sampled freely and does not split. The text does not give the length from
-          which on it is grown (`tree_coverage_tokens`).
-        - Lengths are in tokens throughout. A token that several leaves share is in the loss once (`shared_tokens`);
-          the average over tokens is TRL's `loss_type`, where the text adds up nodes.
+        - TRL gets `num_generations` completions per prompt. A tree never has more leaves than that. If it has fewer,
+          some leaves are repeated; the copies count neither in values nor in the loss.
+        - Entropy is computed over the 20 most likely tokens of the sampling distribution (after temperature and
+          truncation).
+        - The alternative to a token is drawn from the same 20 tokens without it. It is not a sample of the policy;
+          `forced_tokens` selects a correction. By default there is none, as in the paper.
+        - A sibling grown for coverage is sampled freely and does not split. The paper does not give the length from
+          which it is grown (`tree_coverage_tokens`).
+        - All lengths are in tokens. A token that several leaves share is in the loss once (`shared_tokens`). The
+          average over tokens is TRL's `loss_type`, whereas the paper sums over nodes.
     """
 
     _tag_names = ["trl", "treerpo-entropy"]

@@ -1,4 +1,4 @@
-"""What a run looks like from inside: metrics, recorded trees, pictures and the report."""
+"""The report of a run: metrics, recorded trees, pictures and an HTML page."""
 
 
 def __getattr__(name: str):

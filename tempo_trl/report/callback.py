@@ -1,4 +1,4 @@
-"""The picture of a tree and the table of branch tokens for the trackers that take pictures and tables."""
+"""A callback that logs the picture of a tree and a table of branch tokens to wandb, trackio and TensorBoard."""
 
 import importlib
 import io
@@ -21,12 +21,12 @@ PICTURE, TABLE = "tempo/tree", "tempo/branch_token_table"
 
 class TreeCallback(TrainerCallback):
     """
-    Logs each recorded tree to the trackers of `report_to`: `tempo/tree`, the picture of the group with most to tell,
-    and `tempo/branch_token_table`, the tokens of the record with the largest sums of |TD|.
+    Logs each record of trees to the trackers of `report_to`: `tempo/tree`, a picture of the most informative group,
+    and `tempo/branch_token_table`, the tokens with the largest sums of |TD|.
 
-    wandb and trackio get an image and a table in the run that they have open, TensorBoard an image and a text beside
-    the run's own events, under `runs/trees` in the output folder (or in `TENSORBOARD_LOGGING_DIR`). A trainer that
-    records trees adds one by itself where `report_to` names one of the three.
+    wandb and trackio get an image and a table in their current run, TensorBoard an image and a text beside the run's
+    own events, under `runs/trees` in the output folder (or in `TENSORBOARD_LOGGING_DIR`). A trainer that records trees
+    adds this callback itself if `report_to` contains one of the three.
     """
 
     def __init__(self):
@@ -76,7 +76,7 @@ def _is_there(output_dir: str, step: int) -> bool:
 
 
 def _picture(groups: list[Group]) -> np.ndarray:
-    """The group with most to tell, `(height, width, 3)`, uint8."""
+    """Picture of the most informative group, `(height, width, 3)`, uint8."""
     from PIL import Image
 
     from tempo_trl.report.collect import opening_group
@@ -106,7 +106,7 @@ def _row(label: str, token: NamedTuple, summary: CreditSummary) -> list:
 
 
 def _markdown(heads: list[str], rows: list[list]) -> str:
-    """The table as TensorBoard shows it; what would be markup is text there."""
+    """The table in Markdown for TensorBoard, with all markup in tokens escaped."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join("|" + "|".join(_plain(cell) for cell in line) + "|" for line in lines)
 

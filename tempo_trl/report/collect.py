@@ -1,4 +1,4 @@
-"""What a report is made of: a summary of all recorded groups of a run, and some of the groups to look at."""
+"""Collect the data of a report: a summary of all recorded groups of a run, and some of the groups to show."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,23 +14,23 @@ from tempo_trl.runs.compared_runs import ComparedRun
 from tempo_trl.runs.trees import recorded_steps
 
 MODES = {"train": "training", "eval": "evaluation"}
-MAX_RECORDS = 200  # of a run are read, spread over it
-MAX_STEPS = 16  # of a run can be chosen in the page
-MAX_GROUPS = 64  # in a page
-MAX_BYTES = 4_300_000  # of groups in a page, so that the whole stays under 5 MB
+MAX_RECORDS = 200  # records of a run to read, evenly spread
+MAX_STEPS = 16  # steps of a run to choose from in the page
+MAX_GROUPS = 64  # groups in a page
+MAX_BYTES = 4_300_000  # size of the groups in a page, which keeps the page below 5 MB
 
 
 @dataclass
 class RecordedRun:
     """
-    A run as the report sees it.
+    The data of a run for the report.
 
     Args:
-        label, method: What it is called, and the name under which its curve is averaged with others.
+        label, method: The run's name, and the name under which its curve is averaged with others.
         log: Trainer's `log_history`.
-        summary: Of the recorded groups of training; None if it recorded none.
-        groups: Groups to look at, by mode, in order.
-        recorded: How many groups were read, by mode.
+        summary: Summary of the groups recorded in training; None if there are none.
+        groups: Groups to show, by mode, in order.
+        recorded: Number of groups that were read, by mode.
     """
 
     label: str
@@ -46,7 +46,7 @@ class RecordedRun:
         return next((group.terms for groups in self.groups.values() for group in groups), TEMPO)
 
     def read(self, mode: str, records: Iterable[list[Group]], shown: Sequence[int]) -> None:
-        """Count the records of a mode, a list of groups each, and keep the groups of the steps to be shown."""
+        """Summarize the records of a mode (a list of groups each), and keep the groups of the steps in `shown`."""
         summary, kept, count = CreditSummary(), [], 0
         for groups in records:
             count += len(groups)
@@ -59,7 +59,7 @@ class RecordedRun:
 
 
 def read_inside(run: ComparedRun, label: str) -> RecordedRun:
-    """Read what a run left: its log and its trees."""
+    """Read the log and the recorded trees of a run."""
     inside = RecordedRun(label, run.method, run.log)
     for mode in MODES:
         steps = spread(recorded_steps(run.folder, mode), MAX_RECORDS)
@@ -76,7 +76,7 @@ def spread(items: Sequence, most: int) -> list:
 
 
 def choose_groups(runs: Sequence[RecordedRun]) -> list[tuple[int, str, Group]]:
-    """The groups of the page with their run and mode: in turn the first of each step, the second, up to the limits."""
+    """The groups of the page with run and mode: the first group of each step, then the second, up to the limits."""
     queues = []
     for i, run in enumerate(runs):
         for mode, groups in run.groups.items():
@@ -94,7 +94,7 @@ def choose_groups(runs: Sequence[RecordedRun]) -> list[tuple[int, str, Group]]:
 
 
 def opening_group(groups: Sequence[Group]) -> int:
-    """Index of the group to open with: of the first step, with mixed rewards and many branches."""
+    """Index of the group to show first: of the first step, with different rewards and many branches."""
     first = groups[0].step
 
     def rank(i: int) -> tuple:

@@ -1,4 +1,4 @@
-"""`tempo-trl report`: runs as one HTML file, and the same pictures as PNG and SVG beside it."""
+"""`tempo-trl report`: an HTML file about one or more runs, with its pictures as PNG and SVG beside it."""
 
 import sys
 import time
@@ -21,9 +21,7 @@ def main(runs: list[str], output: str | None, pictures: bool = True) -> int:
         print(f"tempo-trl report: error: {error}", file=sys.stderr)
         return 2
     size = path.stat().st_size / 1e6
-    print(
-        f"Report: {path} ({size:.1f} MB, {time.monotonic() - begin:.0f} s). Open it in a browser; it needs no network."
-    )
+    print(f"Report: {path} ({size:.1f} MB, {time.monotonic() - begin:.0f} s). Open it in a browser. It works offline.")
     if pictures:
         print(f"Pictures: {path.with_suffix('')}/*.png and *.svg")
     return 0
@@ -35,18 +33,18 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
 
     Args:
         runs (`Sequence[str or Path]`):
-            Output folders of runs; one that still trains, too.
+            Output folders of runs, which may still be training.
         output (`str` or `Path`, *optional*):
-            The HTML file; `report.html` in the first run's folder if unset. Pictures go to a folder of its name
-            without the suffix.
+            The HTML file. Defaults to `report.html` in the first run's folder. Pictures go to a folder of the same
+            name without the suffix.
         pictures (`bool`, *optional*, defaults to `True`):
-            Whether to draw them.
+            Whether to draw pictures.
 
     Returns:
         `Path` of the HTML file.
 
     Raises:
-        ValueError: a folder that holds no run, or a file in it that is not what it should be.
+        ValueError: a folder is not a run, or contains an invalid file.
     """
     found = read_runs(runs)
     names = [run.folder.name for run in found]
@@ -56,7 +54,7 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
 
 
 def write_report(inside: Sequence[RecordedRun], title: str, path: Path, pictures: bool = True) -> Path:
-    """Write the page of what was read to `path`, and its pictures beside it."""
+    """Write the page to `path`, and its pictures beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(inside, title), encoding="utf-8")
     if pictures:

@@ -1,12 +1,12 @@
-"""`tempo-trl credit`: tree and credit of completions that anything sampled, from a JSONL file.
+"""`tempo-trl credit`: tree and credit of completions from a JSONL file, sampled by any program.
 
-A line a completion, the lines of a prompt in any order:
+Each line is a completion. The lines of a prompt may be in any order:
 
     {"prompt": "7+5-3?", "completion": "7+5=2;2-3=9#9", "reward": 1.0}
 
-`completion` is text, or token ids as a list; `reward` is a number, or null where nothing could score it. Text gets the
-tokenizer's EOS token at its end, as a sampled completion has, unless the line says `"truncated": true`. `group`, a
-number or a name, tells apart groups that share a prompt.
+`completion` is text, or a list of token ids; `reward` is a number, or null if there is no score. The tokenizer's EOS
+token is appended to a text, unless the line has `"truncated": true`. `group`, a number or a name, separates groups
+with the same prompt.
 """
 
 import json
@@ -31,8 +31,8 @@ from tempo_trl.report.sentences import honest_line
 from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree
 from tempo_trl.report.token_text import one_line, prompt_text, readable, token_pieces
 
-TURNS = 12  # of a group are listed, the largest first
-CONTEXT = 30  # characters before and after a turn
+TURNS = 12  # number of tokens listed for a group, largest |TD| first
+CONTEXT = 30  # characters before and after such a token
 
 
 def main(
@@ -43,7 +43,7 @@ def main(
     groups: int,
     output: str | None,
 ) -> int:
-    """Print trees and credit of the completions in a file, write the report if asked to; return the exit status."""
+    """Print trees and credit of the completions in a file, write the report if requested, return the exit status."""
     try:
         found = read_groups(Path(completions), tokenizer, scale_rewards, td_coef)
         inside = RecordedRun(Path(completions).name, "credit", [])
@@ -60,7 +60,7 @@ def main(
 
 def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "group", td_coef: float = 1.0) -> list:
     """
-    Groups of a JSONL file of completions, credited.
+    Read the groups of a JSONL file of completions, and compute their credit.
 
     Args:
         path (`Path`): The file, as described at the top of this module.
@@ -72,11 +72,11 @@ def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "
         List of [`~tempo_trl.report.folded_tree.Group`], in the order of their first lines; groups may differ in size.
 
     Raises:
-        ValueError: a line that is not as described, text without a tokenizer, or a setting that is none.
+        ValueError: a line has another format, a text comes without a tokenizer, or a setting is invalid.
     """
     if not 0.0 <= td_coef < math.inf:
         raise ValueError(
-            f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 1 is the paper's, 0 is GRPO."
+            f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. The paper uses 1; 0 is GRPO."
         )
     lines = _read_lines(path)
     encoder = _tokenizer(tokenizer)
@@ -91,12 +91,12 @@ def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "
 
 def _read_lines(path: Path) -> list[tuple[int, dict]]:
     lines = []
-    # Not `splitlines`: JSON may hold other line separators (U+2028) as they are.
+    # Not `splitlines`: JSON may contain other line separators (U+2028).
     for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
         if text.strip():
             lines.append((number, _checked(text, f"{path}, line {number}")))
     if not lines:
-        raise ValueError(f"{path} is empty: expected a JSON object a line, with prompt, completion and reward.")
+        raise ValueError(f"{path} is empty, expected one JSON object per line. Write prompt, completion and reward.")
     return lines
 
 
@@ -104,15 +104,15 @@ def _checked(text: str, where: str) -> dict:
     try:
         line = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{where} is no JSON ({error}): write one object a line.") from error
+        raise ValueError(f"{where} is not valid JSON ({error}). Write one object per line.") from error
     missing = [name for name in ("prompt", "completion", "reward") if not isinstance(line, dict) or name not in line]
     if missing:
-        raise ValueError(f"{where} has no `{missing[0]}`: expected prompt, completion and reward.")
+        raise ValueError(f"{where} has no `{missing[0]}`, expected prompt, completion and reward. Add it.")
     reward = line["reward"]
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float) or math.isinf(reward)):
         raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
     if not isinstance(line["prompt"], str | list):
-        raise ValueError(f"{where}: `prompt` must be a text, or messages in a list, got {line['prompt']!r}.")
+        raise ValueError(f"{where}: `prompt` must be a text or a list of messages, got {line['prompt']!r}.")
     return line | {"prompt": prompt_text(line["prompt"])}
 
 
@@ -124,7 +124,7 @@ def _tokenizer(name: str | None):
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise ValueError(f"no tokenizer could be loaded from {name!r}: {error}") from error
+        raise ValueError(f"could not load a tokenizer from {name!r}: {error}. Give another --tokenizer.") from error
 
 
 def _ids(line: dict, where: str, tokenizer) -> list[int]:
@@ -134,11 +134,15 @@ def _ids(line: dict, where: str, tokenizer) -> list[int]:
     if not isinstance(completion, str):
         raise ValueError(f"{where}: `completion` must be text or a list of token ids, got {completion!r:.60}.")
     if tokenizer is None:
-        raise ValueError(f"{where}: `completion` is text: name its tokenizer with --tokenizer, or give token ids.")
+        raise ValueError(
+            f"{where}: `completion` is text, which needs a tokenizer. Pass --tokenizer, or give token ids."
+        )
     try:
         ids = tokenizer(completion, add_special_tokens=False)["input_ids"]
     except Exception as error:  # tokenizers raises no other
-        raise ValueError(f"{where}: the tokenizer cannot read `completion` {completion!r:.60}: {error}.") from error
+        raise ValueError(
+            f"{where}: the tokenizer cannot encode `completion` {completion!r:.60}: {error}. Use its own tokenizer."
+        ) from error
     ends = tokenizer.eos_token_id is not None and not line.get("truncated")
     return [*ids, tokenizer.eos_token_id] if ends and ids[-1:] != [tokenizer.eos_token_id] else ids
 
@@ -148,7 +152,7 @@ def _rewards(rows: Sequence[dict]) -> torch.Tensor:
 
 
 def _outcomes(groups: Sequence[Sequence[dict]], scale_rewards: str) -> list[torch.Tensor]:
-    """GRPO's advantages of groups of any size; NaN where nothing scored. The scale of a batch is that of the file."""
+    """GRPO's advantages of groups of any size; NaN without a score. Scale `"batch"` is taken over the whole file."""
     if scale_rewards != "batch":
         return [outcome_advantages(_rewards(rows), len(rows), scale_rewards) for rows in groups]
     rewards = torch.cat([_rewards(rows) for rows in groups])
@@ -189,13 +193,13 @@ def _print(groups: Sequence[Group], shown: int, inside: RecordedRun) -> None:
         console.print(group_tree(group))
         console.print(_turns(group))
     if len(groups) > shown:
-        console.print(f"{len(groups) - shown} more groups: --groups {len(groups)} prints them all.", highlight=False)
+        console.print(f"{len(groups) - shown} more groups. Print all with --groups {len(groups)}.", highlight=False)
     line = honest_line(None, inside.summary)
     console.print(f"\n{line['head']} {line['words']}", highlight=False, markup=False)
 
 
 def _turns(group: Group) -> Table:
-    """The tokens of a group whose TD errors are largest, shared ones once, with what GRPO and TEMPO give them."""
+    """The tokens of a group with the largest TD errors, shared ones once, with GRPO's and TEMPO's advantages."""
     table = Table(box=SIMPLE_HEAD)
     for heading in ("completion", "token", "TD", "GRPO", "TEMPO"):
         table.add_column(heading, justify="left" if heading == "token" else "right")

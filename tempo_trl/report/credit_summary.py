@@ -1,4 +1,4 @@
-"""What the recorded trees of a run come to: how much credit the method moved, on which tokens, how deep."""
+"""Summary of a run's recorded trees: how much credit the method moved, at which tokens and depths."""
 
 from collections import defaultdict
 
@@ -17,28 +17,28 @@ from tempo_trl.report.group import Group
 from tempo_trl.report.token_text import one_line, readable
 
 CONTEXT = 24  # characters on each side of an example
-EXAMPLES = 2  # of a token, of each sign
-BINS = 24  # of the histogram over depth, at most
+EXAMPLES = 2  # examples per token and sign
+BINS = 24  # maximum number of bins in the histogram over depth
 TOP = 20
-ENOUGH = 30  # groups with different rewards, from which on what prefixes explain is more than chance
-RARE = 5  # a token seen less often has no mean entropy worth a rank
+ENOUGH = 30  # minimum number of groups with different rewards for an estimate of what prefixes explain
+RARE = 5  # minimum number of occurrences of a token to rank its mean entropy
 CREDIT = ["tokens", "outcome", "td", "trained", "moved"]
 TOKEN = ["seen", "ups", "downs", "mass", "net", "entropy", "scored"]
 
 
 class CreditSummary:
     """
-    Sums over the recorded groups of a run, taken one record at a time by [`add`].
+    Sums over the recorded groups of a run. Records are added one at a time by [`add`].
 
     Attributes:
         terms: The terms of the method's credit.
-        groups, flat: Groups, and those whose rewards are all equal.
-        credit: Sums over the tokens of the loss, those where TD is not 0 (`branch`) and the `other` ones: how many
-            `tokens`, and of |GRPO's advantage| (`outcome`), |TD|, |what trains| and |what trains - GRPO's| (`moved`).
-        tokens: A row per text of a token: how often it was `seen`, how often TD was positive (`ups`) or negative
-            (`downs`), the sum of |TD| (`mass`) and of TD (`net`), and that of the `entropy` of those that have one
+        groups, flat: Number of groups, and of those whose rewards are all equal.
+        credit: Sums over the tokens of the loss, for tokens with a non-zero TD (`branch`) and `other` tokens: number
+            of `tokens`, |GRPO's advantage| (`outcome`), |TD|, |advantage| (`trained`), |advantage - GRPO's| (`moved`).
+        tokens: One row per text of a token: how often it was `seen`, how often TD was positive (`ups`) or negative
+            (`downs`), the sums of |TD| (`mass`), of TD (`net`) and of the `entropy`, and how often an entropy is known
             (`scored`).
-        depths: The same sums as in `credit`, a row per depth.
+        depths: The same sums as in `credit`, one row per depth.
         first_branch: Mean reward of each group by the branches of its first branching state.
         series: `{metric: [(step, value)]}`.
     """
@@ -122,7 +122,7 @@ class CreditSummary:
                 self.series[name].append((step, float(numerator / denominator)))
 
     def explained(self) -> float | None:
-        """Share of the rewards' variance that the longest shared prefix explains; None of too few groups to tell."""
+        """Share of the rewards' variance that the longest shared prefix explains; None if there are too few groups."""
         if self._pairs.groups < ENOUGH:
             return None
         covariance = PrefixCovariance()
@@ -130,11 +130,13 @@ class CreditSummary:
         return covariance.explained
 
     def depth_bins(self) -> list[dict]:
-        """Shares of tokens, GRPO's credit and |TD| that lie in ranges of depth, `from` and `to` inclusive."""
+        """Shares of tokens, GRPO's credit and |TD| in ranges of depth, `from` and `to` inclusive."""
         if self.depths.empty:
             return []
         depth = int(self.depths.index.max()) + 1
-        edges = np.arange(0, depth + (width := -(-depth // BINS)), width)  # equally wide, or in a long one growing
+        edges = np.arange(
+            0, depth + (width := -(-depth // BINS)), width
+        )  # of equal width, or growing for long completions
         if depth > 4 * BINS:
             edges = np.unique((np.geomspace(1, depth + 1, BINS + 1) - 1).round().astype(int))
         sums = np.add.reduceat(self.depths[CREDIT[:3]].reindex(range(depth), fill_value=0.0).to_numpy(), edges[:-1])
@@ -163,7 +165,7 @@ class CreditSummary:
 
 
 def _frame(groups: list[Group]) -> pd.DataFrame:
-    """A row per token of the groups, with its share in each of the sums."""
+    """One row per token of the groups, with its contribution to each of the sums."""
     rows = [(group, i) for group in groups for i in range(len(group.ids))]
     lengths = [len(group.ids[i]) for group, i in rows]
     unknown = [np.full(length, np.nan) for length in lengths]
@@ -203,7 +205,7 @@ def _pair_statistics(group: Group) -> PairStatistics:
 
 
 def _padded(rows: list, dtype: torch.dtype) -> torch.Tensor:
-    """Rows of any lengths as a matrix with 0 past their ends."""
+    """Rows of any lengths as a matrix, padded with 0."""
     return pad_sequence([torch.tensor(np.asarray(row), dtype=dtype) for row in rows], batch_first=True)
 
 

@@ -1,4 +1,4 @@
-"""How a report speaks of the credit that it shows beside GRPO's: whose it is, and what it adds to GRPO's advantage."""
+"""The terms that a report uses for a method's credit: the method's name, and what it adds to GRPO's advantage."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -12,16 +12,16 @@ OF_PREFIX_VALUES = ("tempo", "prefix_baseline")  # methods that add TD errors of
 
 class CreditTerms(NamedTuple):
     """
-    The terms of one method. The defaults are TEMPO's, which alone recorded trees before the record named its method.
+    The terms of one method. The defaults are TEMPO's, because records of earlier versions without a method are its.
 
     Args:
-        label: Whose credit it is.
+        label: Name of the method.
         added: What it adds to GRPO's advantage, in a heading or between bars: `|TD|`.
         added_credit: The same in a sentence: a token has a "TD error".
-        more, less: A token to which it added more, or less, than nothing.
-        lead: What it does beside GRPO.
+        more, less: Labels of tokens to which it added a positive or a negative number.
+        lead: What it does in addition to GRPO.
         nothing: Why it added nothing to any token.
-        marked: Why a token is underlined: it may add something to every token.
+        marked: Why a token is underlined.
     """
 
     label: str = "TEMPO"
@@ -30,7 +30,7 @@ class CreditTerms(NamedTuple):
     more: str = "V rose"
     less: str = "V fell"
     lead: str = "TEMPO adds each token's TD error to it."
-    nothing: str = "no completions of a group parted between different rewards"
+    nothing: str = "no completions of a group branched into different rewards"
     marked: str = "its TD error is not zero"
 
     @property
@@ -40,7 +40,7 @@ class CreditTerms(NamedTuple):
 
     @property
     def some(self) -> str:
-        """What a token has to which the method adds something."""
+        """The term for what the method adds to a token, with its article."""
         return f"a {self.added_credit}" if self.is_td else self.added_credit
 
 
@@ -48,16 +48,16 @@ TEMPO = CreditTerms()
 
 
 def terms_of(method: str, label: str) -> CreditTerms:
-    """The terms of a method by its name in the table and its label; the table's label if this is empty."""
+    """The terms of a method, by its name in the table of methods. An empty label is replaced by the table's."""
     label = label or (METHODS[method].label if method in METHODS else "the method")
     if method in OF_PREFIX_VALUES:
         return CreditTerms(label, lead=f"{label} adds each token's TD error to it.")
-    lead = f"{label} adds to it, or takes from it, at each token."
+    lead = f"{label} adds a positive or negative number to it at each token."
     words = ("added", "added credit", "more than GRPO", "less than GRPO")
-    return CreditTerms(label, *words, lead, "every advantage is GRPO's", "much was added to it")
+    return CreditTerms(label, *words, lead, "every advantage is GRPO's", "its added credit is large")
 
 
 def recorded_terms(path: Path) -> CreditTerms:
-    """The terms of the method that a file of recorded trees names in its metadata."""
+    """The terms of the method in the metadata of a file of recorded trees."""
     metadata = {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
     return terms_of(metadata.get("method", "tempo"), metadata.get("credit", ""))

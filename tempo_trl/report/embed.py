@@ -1,4 +1,4 @@
-"""Groups as the page holds them: shared tokens once, texts by number, credit as the places where it changes."""
+"""Encode groups for the page: shared tokens once, texts by number, credit as the positions where it changes."""
 
 import json
 from collections import Counter
@@ -10,22 +10,22 @@ from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group
 from tempo_trl.report.token_text import readable, visible
 
-LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # an entropy is one of 64 levels
-DIGITS = 4  # of a number of credit
+LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # entropies are rounded to 64 levels
+DIGITS = 4  # digits of numbers of credit
 
 
 def embed_groups(groups: Sequence[Group]) -> dict:
     """
-    The groups as the page's script reads them.
+    The groups in the format that the page's script reads.
 
     Returns:
         `dict`: `texts`, and `entropyMax` in nats, the highest of the 64 levels; in `groups` for each `step`, `group`,
         `prompt`, its `nodes` and its `rows`. A node has `p` (parent), `t` (numbers of texts), `a` (tokens before it),
         `n` (completions), `v` (value), `d` (TD error of its first token, in units of the reward), `e` (completions
         that end with it) and `r` (completions through it). A row has its `leaf`, `reward`, `outcome`, `td` as
-        `[token, TD error]` where it is not 0, `adv` as `[token, advantage from there on]`, `h` (a character a token,
-        its level of entropy), `x` (tokens whose text differs in this row, where characters lie across nodes) and
-        `skip` (`[from, to)` outside of the loss).
+        `[token, TD error]` where it is not 0, `adv` as `[token, advantage from there on]`, `h` (one character per
+        token, its level of entropy), `x` (tokens whose text differs in this row, because a character is split between
+        nodes) and `skip` (`[from, to)` outside of the loss).
     """
     row_texts = [[[visible_piece(piece) for piece in readable(row)] for row in group.tokens] for group in groups]
     node_texts = [[[visible_piece(piece) for piece in node.pieces] for node in group.tree] for group in groups]
@@ -38,7 +38,7 @@ def embed_groups(groups: Sequence[Group]) -> dict:
 
 
 def visible_piece(piece: str) -> str:
-    """A piece for the page: line breaks and tabs stay, they are drawn there."""
+    """A piece for the page, which draws line breaks and tabs itself."""
     return visible(piece.replace("\r\n", "\n"))
 
 
@@ -90,7 +90,7 @@ def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], m
 
 
 def _changes(values: np.ndarray) -> np.ndarray:
-    """Places where a run of equal values begins."""
+    """Positions at which a run of equal values begins."""
     return np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.zeros(0, dtype=int)
 
 
@@ -100,12 +100,12 @@ def _levels(entropies: np.ndarray, most: float) -> str:
 
 
 def _stretches(marked: np.ndarray) -> list[list[int]]:
-    """`[from, to)` of each run of marked places."""
+    """`[from, to)` of each run of marked positions."""
     return np.flatnonzero(np.diff(np.pad(marked.astype(int), 1))).reshape(-1, 2).tolist()
 
 
 def _number(value: float) -> float | int | None:
-    """Rounded, and None for what JSON has no number for."""
+    """The rounded value; None if it is not finite, which JSON does not support."""
     if not np.isfinite(value):
         return None
     rounded = round(float(value), DIGITS)
@@ -113,17 +113,17 @@ def _number(value: float) -> float | int | None:
 
 
 def embedded_size(group: Group) -> int:
-    """Bytes that a group takes in the page, roughly and rather too many: shared tokens count once."""
+    """A rough estimate, rather too high, of the bytes of a group in the page. Shared tokens count once."""
     unique = sum(node.end - node.begin for node in group.nodes)
     total = sum(len(ids) for ids in group.ids)
-    # Few for TD errors, each token for a critic.
+    # TD errors change few tokens, a critic changes every token.
     steps = sum(np.count_nonzero(td) for td in group.td_errors) + sum(len(_changes(row)) for row in group.advantages)
     size = 5 * unique + 16 * int(steps) + (total if group.entropies is not None else 0)
     return size + 200 * len(group.ids) + 2_000
 
 
 def script_json(data: dict) -> str:
-    """JSON that cannot end the script element that holds it, whatever its texts are."""
+    """JSON that is safe inside a script element: its texts cannot end the element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
         text = text.replace(character, escape)

@@ -1,6 +1,6 @@
-"""A group's prefix tree as the page, the pictures and the terminal draw it: folded, labelled and laid out.
+"""A group's prefix tree for the page, the pictures and the terminal: folded, labelled and laid out.
 
-A node is a run of tokens along which no completion ends and none takes another way.
+A node is a run of tokens in which no completion ends or branches off.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ class FoldedNode(NamedTuple):
         rows: The completions through it.
         begin, end: Its tokens are `[begin:end]` of any of them; both are 0 for the prompt.
         ended: Those of its completions that end with its last token.
-        level, top: Where it lies: nodes between it and the prompt's left edge, and completions above it. It is as high
-            as it has completions; those that end with it lie below its children.
+        level, top: Its position: number of nodes to the left, and number of completions above it. Its height is the
+            number of its completions; those that end with it are below its children.
         pieces: Readable text of each of its tokens.
-        value, td: V after it, and the TD error of its first token, which is 0 for the prompt; in units of the rewards.
+        value, td: V after it, and the TD error of its first token (0 for the prompt), in units of the rewards.
     """
 
     parent: int
@@ -53,7 +53,7 @@ def fold(completions: Sequence[Sequence]) -> list[FoldedNode]:
     """
     Nodes of the prefix tree of token rows, laid out but not labelled; parents before their children, the prompt first.
 
-    Tokens may be ids or texts, anything that can be ordered. Children are in the order of their next tokens.
+    Tokens may be ids or texts, or anything that can be sorted. Children are sorted by their next tokens.
     """
     rows = [list(completion) for completion in completions]
     order = sorted(range(len(rows)), key=rows.__getitem__)
@@ -64,7 +64,7 @@ def fold(completions: Sequence[Sequence]) -> list[FoldedNode]:
         parent, start, stop, begin, end, level, top = waiting.pop()
         ended = tuple(sorted(row for row in order[start:stop] if len(rows[row]) == end))
         nodes.append(FoldedNode(parent, tuple(sorted(order[start:stop])), begin, end, ended, level, top))
-        first = start + len(ended)  # a row that ends here is sorted before those that go on
+        first = start + len(ended)  # a row that ends here is sorted before those that continue
         bounds = [first, *(place for place in range(first + 1, stop) if shared[place] == end), stop]
         for a, b in reversed(list(pairwise(bounds))):
             if a < b:
@@ -102,5 +102,5 @@ def labelled(
 
 
 def first_branch(nodes: Sequence[FoldedNode]) -> tuple[FoldedNode, int] | None:
-    """The first node after which completions go on differently, and how many next tokens it has; None without one."""
+    """The first node after which completions branch, and its number of next tokens; None without one."""
     return next(((node, int(n)) for node, n in zip(nodes, branches(nodes), strict=True) if n > 1), None)

@@ -16,10 +16,10 @@ from tempo_trl.runs.trees import read_trees, trees_path
 @dataclass(frozen=True)
 class Group:
     """
-    A recorded group: what [`~tempo_trl.runs.trees`] documents, G completions of one prompt.
+    A recorded group, G completions of one prompt, with the columns of [`~tempo_trl.runs.trees`].
 
     Args:
-        step, group: When it was sampled and which of its batch it is.
+        step, group: Step at which it was sampled, and its index in the batch.
         prompt: The prompt's text.
         ids, tokens: Token ids and their texts, G lists of T_i.
         values: Prefix values, G arrays of T_i + 1, in units of the rewards.
@@ -27,7 +27,7 @@ class Group:
         entropies: G arrays of T_i in nats, or None.
         loss_mask: G arrays of T_i, bool.
         outcome, rewards: Arrays of G; NaN where a completion is unscorable.
-        terms: Whose credit `td_errors` and `advantages` are.
+        terms: The terms of the method that computed `td_errors` and `advantages`.
     """
 
     step: int
@@ -81,7 +81,7 @@ def recorded_groups(run_dir: str | Path, step: int, mode: str = "train") -> list
 
 
 def groups_of(trees: pd.DataFrame, terms: CreditTerms = TEMPO) -> list[Group]:
-    """The groups of what [`~tempo_trl.report.read_trees`] returned, in order."""
+    """The groups in a frame from [`~tempo_trl.report.read_trees`], in order."""
     return [_group(*place, rows, terms) for place, rows in trees.groupby(["step", "group"], sort=True)]
 
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file: data as JSON, script and style inside, nothing loaded from anywhere."""
+"""The report as one self-contained HTML file, with data as JSON, script and style inside."""
 
 import base64
 import hashlib
@@ -25,18 +25,18 @@ CURVES = {
     "eval_reward": ("reward in evaluation", "mean reward in evaluation"),
     "tempo/td_share": (
         "share of TD credit",
-        "sum |TD| / sum (|outcome| + |TD|); TD is what is added",
+        "sum |TD| / sum (|outcome| + |TD|); TD is what the method adds",
     ),
     "tempo/prefix_explained": ("explained by prefixes", "share of the rewards' variance that shared prefixes explain"),
     "tempo/branch_nodes": ("branch nodes", "states with two different next tokens, per group"),
-    "first_branch": ("first branch", "tokens before the first parting of a group, mean of the recorded ones"),
-    "tempo/branch_depth": ("branch depth", "tokens before a branch node, mean"),
-    "tempo/shared_prefix": ("shared prefix", "tokens that a completion shares with the closest other one, mean"),
+    "first_branch": ("first branch", "mean number of tokens before the first branch of a recorded group"),
+    "tempo/branch_depth": ("branch depth", "mean number of tokens before a branch node"),
+    "tempo/shared_prefix": ("shared prefix", "mean number of tokens shared with the closest other completion"),
     "tempo/unique_tokens": ("unique tokens", "nodes of the prefix trees / tokens"),
     "tempo/branch_tokens": ("branch tokens", "tokens whose TD is not 0 / tokens of the loss"),
-    "tempo/flat_groups": ("flat groups", "groups in which all completions earn the same / groups"),
+    "tempo/flat_groups": ("flat groups", "groups in which all completions have the same reward / groups"),
     "tempo/duplicates": ("duplicates", "completions that repeat an earlier one of their group / completions"),
-    "completions/mean_length": ("length", "tokens of a completion, mean"),
+    "completions/mean_length": ("length", "mean number of tokens of a completion"),
 }
 
 
@@ -50,7 +50,7 @@ def page(runs: Sequence[RecordedRun], title: str) -> str:
         "style_hash": _hash(style),
         "style": style,
         "script": script,
-        "data": script_json(page_data(runs, title)),  # last: what it holds is not looked into
+        "data": script_json(page_data(runs, title)),  # last, so that placeholders in it are not replaced
     }
     text = _asset("page.html")
     for name, part in parts.items():
@@ -74,9 +74,7 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
     recorded = sum(count for run in runs for count in run.recorded.values())
     return {
         **embed_groups(groups),
-        "subtitle": f"{title} · {len(groups):,} of {recorded:,} recorded groups can be looked at here"
-        if groups
-        else title,
+        "subtitle": f"{title} · showing {len(groups):,} of {recorded:,} recorded groups" if groups else title,
         "honest": _honest(runs),
         "sources": _sources(runs, chosen),
         "runs": [_run(run) for run in runs],
@@ -87,9 +85,9 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
         "high": high,
         "right": (low + high) / 2 if high > low else 0.0,
         "about": [
-            "Advantages are TRL's units: rewards over the standard deviation of their group, if not set otherwise. "
-            "V and the TD errors in the tree are in units of the reward. ␣, ⏎ and ⇥ are space, line break and tab.",
-            f"Made by tempo_trl {__version__}; this file loads nothing from anywhere.",
+            "Advantages have TRL's units: by default, rewards divided by the standard deviation of their group. V and "
+            "the TD errors in the tree have the units of the reward. ␣, ⏎ and ⇥ are space, line break and tab.",
+            f"Made by tempo_trl {__version__}. This file works offline and loads no other files.",
         ],
     }
 
@@ -97,9 +95,7 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
 def _honest(runs: Sequence[RecordedRun]) -> list[dict]:
     several = len(runs) > 1
     lines = [sentences.honest_line(one_line(r.label) if several else None, r.summary) for r in runs if r.summary]
-    return lines or [
-        {"share": 0.0, "number": "–", "head": "– of the credit is known to have moved.", "words": sentences.NOTHING}
-    ]
+    return lines or [{"share": 0.0, "number": "–", "head": "– of the credit moved.", "words": sentences.NOTHING}]
 
 
 def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group]]) -> list[dict]:
@@ -146,14 +142,14 @@ def _token(token: NamedTuple, summary: CreditSummary) -> dict:
 
 
 def first_branch_bar(k: int, rewards: list[float]) -> dict:
-    """Mean reward of the groups that part into k at first, with Student's interval over them."""
+    """Mean reward of the groups whose first branch has k next tokens, with Student's interval over them."""
     mean, *interval = map(float, student_interval(rewards))
     low, high = interval if len(rewards) > 2 else (None, None)
     return {"k": k, "groups": len(rewards), "mean": mean, "low": low, "high": high}
 
 
 def curves(runs: Sequence[RecordedRun]) -> list[dict]:
-    """A line a method for each metric, with a band where it has several runs."""
+    """One line per method for each metric, with a band if the method has several runs."""
     found = []
     for key, (title, explained) in CURVES.items():
         by_method: dict[str, list[Curve]] = {}
@@ -168,7 +164,7 @@ def curves(runs: Sequence[RecordedRun]) -> list[dict]:
 
 
 def run_curve(run: RecordedRun, key: str) -> Curve | None:
-    """What was logged; what was not, from the recorded trees."""
+    """The logged curve of a metric, or if it was not logged, one computed from the recorded trees."""
     curve = read_curve(run.log, key)
     if curve is not None or run.summary is None:
         return curve
@@ -189,5 +185,5 @@ def _line(method: str, own: Sequence[Curve]) -> dict:
 
 def _curves_lead(runs: Sequence[RecordedRun]) -> str:
     several = len({run.label for run in runs}) > len({run.method for run in runs})
-    bands = " Thin lines are runs, thick ones their mean in its 95% band." if several else ""
-    return "As logged over all completions; what was not logged is computed from the recorded groups." + bands
+    bands = " Thin lines are runs, thick lines their mean with its 95% band." if several else ""
+    return "Logged over all completions. Metrics that were not logged are computed from the recorded groups." + bands

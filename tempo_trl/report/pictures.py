@@ -21,7 +21,7 @@ from tempo_trl.report.token_text import cut, label_of, one_line, readable
 
 BAD, EVEN, GOOD = "#D55E00", "#ECEAE6", "#0072B2"  # vermilion and blue of Okabe and Ito
 DIVERGING = LinearSegmentedColormap.from_list("credit", [BAD, EVEN, GOOD])
-MONO = {"family": "monospace", "parse_math": False}  # a token may hold a dollar sign
+MONO = {"family": "monospace", "parse_math": False}  # a token may contain a dollar sign
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
@@ -31,7 +31,7 @@ KINDS = ("png", "svg")
 def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
     """Write `tree`, `credit`, `tokens`, `depth` and `training`, each as PNG and SVG, to a folder; return their paths.
 
-    Pictures that need recorded trees show the first run that has some; without any, only `training` is drawn.
+    Pictures of trees show the first run with recorded trees. Without one, only `training` is drawn.
     """
     figures = {}
     first = next((run for run in runs if run.summary and run.groups.get("train")), None)
@@ -48,7 +48,7 @@ def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
 
 
 def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:
-    """Write a figure as `"png"` or `"svg"`, the same bytes every time; silent where no font here has a character."""
+    """Write a figure as `"png"` or `"svg"`, always with the same bytes, and without warnings of missing glyphs."""
     with warnings.catch_warnings(), rc_context({"svg.hashsalt": "tempo_trl"}):
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         metadata = {"Date": None} if kind == "svg" else None
@@ -97,7 +97,7 @@ def _box(axes, x: float, width: float, node: FoldedNode, text: str, group: Group
 
 
 def draw_credit(group: Group) -> Figure:
-    """The first completions of a group as text: GRPO's credit above the method's, on one scale centred on zero."""
+    """The first completions of a group as text, coloured by GRPO's credit and by the method's, on the same scale."""
     shown = range(min(len(group.ids), CREDIT_ROWS))
     scale = max((float(np.abs(x).max()) for x in [*group.advantages, group.outcome] if len(x)), default=1.0) or 1.0
     lines = []  # (label, [(piece, value)])
@@ -137,12 +137,12 @@ def _credit_piece(axes, x: float, y: float, piece: str, share: float) -> None:
     colour = np.array(to_rgb(GOOD if share > 0 else BAD))
     background = tuple(1 - 0.65 * min(abs(share), 1.0) * (1 - colour))
     axes.fill_between([x, x + len(piece)], y - 0.42, y + 0.42, color=background, linewidth=0)
-    for i, character in enumerate(piece):  # a cell a character: no font has exactly this width
+    for i, character in enumerate(piece):  # one cell per character, because no font has exactly this width
         axes.text(x + i + 0.5, y, character, fontsize=7, ha="center", va="center", **MONO)
 
 
 def draw_tokens(summary: CreditSummary) -> Figure | None:
-    """Word cloud of the tokens by their sum of |TD|, beside the first of them as bars; None where no token has any."""
+    """Word cloud of the tokens by their sum of |TD|, and bars of the first ones; None if all TDs are 0."""
     ranked = summary.top_td()
     if ranked.empty:
         return None
@@ -192,7 +192,7 @@ def draw_depth(summary: CreditSummary) -> Figure | None:
 
 
 def draw_training(runs: Sequence[RecordedRun]) -> Figure | None:
-    """The curves of the report: a colour a method, thin lines for runs, bands over several; None without a point."""
+    """The curves of the report: a colour per method, thin lines for runs, bands over several; None without data."""
     from tempo_trl.report.page import curves
 
     found = curves(runs)
@@ -209,7 +209,7 @@ def draw_training(runs: Sequence[RecordedRun]) -> Figure | None:
             _draw_line(axes, line, colours[line["name"]])
         values = [y for line in curve["lines"] for run in line["runs"] for y in run["y"]]
         margin = 0.08 * (np.ptp(values) or 1.0)
-        axes.set_ylim(min(values) - margin, max(values) + margin)  # the band of two runs would hide all else
+        axes.set_ylim(min(values) - margin, max(values) + margin)  # the wide band of two runs may exceed the panel
         axes.set_title(curve["title"], fontsize="medium")
         _plain(axes)
     if len(methods) > 1:

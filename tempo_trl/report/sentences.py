@@ -1,55 +1,56 @@
-"""What a report says in words. Every number is from the recorded trees."""
+"""The sentences of a report. Every number is computed from the recorded trees."""
 
 import numpy as np
 import pandas as pd
 
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 
-# From which share of moved credit on which sentence is true: of TD errors, and of the credit of other methods.
+# Smallest share of moved credit for each sentence: for methods that add TD errors, and for other methods.
 VERDICTS = (
-    (0.30, "What {label} adds weighs about as much as the outcome: on many tokens the update is not GRPO's."),
-    (0.10, "A marked shift: many tokens are trained on clearly differently than by GRPO."),
-    (0.01, "A nudge: GRPO's number decides on nearly all tokens."),
-    (0.0, "Practically GRPO: beside the outcome, what {label} adds weighs next to nothing."),
+    (0.30, "{label} adds about as much credit as the outcome: at many tokens its update differs from GRPO's."),
+    (0.10, "This is a clear difference: at many tokens the update differs from GRPO's."),
+    (0.01, "This is a small difference: at nearly all tokens the update is close to GRPO's."),
+    (0.0, "This is practically GRPO: {label} adds almost nothing to the outcome."),
 )
 TD_VERDICTS = (
-    (0.30, "The tree has as much to say as the outcome: on many tokens the update is not GRPO's."),
-    (0.10, "A marked shift: the tokens at which completions part are trained on clearly differently than by GRPO."),
+    (0.30, "The tree contributes about as much credit as the outcome: at many tokens the update differs from GRPO's."),
+    (0.10, "This is a clear difference: at the tokens where completions branch, the update differs from GRPO's."),
     (
         0.01,
-        "A nudge: GRPO's number decides on nearly all tokens, and the tree corrects a few of them, those strongly.",
+        "This is a small difference: nearly all tokens get GRPO's update, and the tree changes a few tokens strongly.",
     ),
     (
         0.0,
-        "Practically GRPO: beside the outcome, which is on every token, the few tokens at which completions part "
-        "between different rewards weigh next to nothing.",
+        "This is practically GRPO: the outcome applies to every token, and only few tokens branch into different "
+        "rewards.",
     ),
 )
-# What prefixes explain of the rewards, and what followed on the tasks of docs/evidence.md, whose gradient is known.
+# Smallest share of the rewards' variance that prefixes explain, and the results on such tasks in docs/evidence.md,
+# where the true gradient is known.
 EXPLAINED = (
-    (0.4, "TEMPO was nearer to the true gradient than GRPO in about half of them, the prefix baseline in all"),
-    (0.2, "TEMPO was nearer to the true gradient than GRPO in a third of them, the prefix baseline in all"),
+    (0.4, "TEMPO was closer to the true gradient than GRPO in about half of them, the prefix baseline in all"),
+    (0.2, "TEMPO was closer to the true gradient than GRPO in a third of them, the prefix baseline in all"),
     (
         0.0,
-        "TEMPO was nearer to the true gradient than GRPO in none of them, and the prefix baseline was level with it",
+        "TEMPO was closer to the true gradient than GRPO in none of them, and the prefix baseline was level with GRPO",
     ),
 )
 NOTHING = (
-    "No trees were recorded: the trainers of this package record them with log_trees_steps > 0, TRL's own never does. "
-    "What the log holds is shown below."
+    "No trees were recorded. The trainers of this package record them if log_trees_steps > 0; TRL's own trainer does "
+    "not. The logged metrics are shown below."
 )
-LIMITS = "This says where credit went. Whether that helps is for tempo-trl compare to say, with seeds."
+LIMITS = "This shows where credit goes, not whether it helps: compare runs of several seeds with tempo-trl compare."
 
 
 def honest_line(label: str | None, summary: CreditSummary) -> dict:
-    """The line at the top of a report: the share of credit that the method moved against GRPO, and what that means."""
+    """The line at the top of a report: the share of credit that the method moved relative to GRPO, and its meaning."""
     share = summary.moved()
     number = f"{share:.1%}"
     of = f" in {label}" if label else ""
     return {
         "share": share,
         "number": number,
-        "head": f"{number} of the credit{of} was moved by {summary.terms.label}; the rest is where GRPO puts it.",
+        "head": f"{summary.terms.label} moved {number} of the credit{of}; the rest is GRPO's.",
         "words": " ".join([_verdict(summary), *_how_it_came(summary), *_explained(summary), _flat(summary), LIMITS]),
     }
 
@@ -57,7 +58,7 @@ def honest_line(label: str | None, summary: CreditSummary) -> dict:
 def _verdict(summary: CreditSummary) -> str:
     share = summary.moved()
     if not share:
-        return f"Nothing moved: {summary.terms.nothing}, so this is GRPO."
+        return f"No credit moved: {summary.terms.nothing}, so this is GRPO."
     verdicts = TD_VERDICTS if summary.terms.is_td else VERDICTS
     return next(words for least, words in verdicts if share >= least).format(label=summary.terms.label)
 
@@ -68,8 +69,8 @@ def _how_it_came(summary: CreditSummary) -> list[str]:
         return []
     mean = branch / branch["tokens"]
     return [
-        f"{branch['tokens'] / tokens:.1%} of {tokens:,.0f} recorded tokens have {summary.terms.some}; there the "
-        f"advantage differs from GRPO's by {mean['moved']:.2f} on average, where GRPO's own is {mean['outcome']:.2f}."
+        f"{branch['tokens'] / tokens:.1%} of {tokens:,.0f} recorded tokens have {summary.terms.some}. At these tokens "
+        f"the advantage differs from GRPO's by {mean['moved']:.2f} on average (GRPO's: {mean['outcome']:.2f})."
     ]
 
 
@@ -79,7 +80,7 @@ def _explained(summary: CreditSummary) -> list[str]:
         return []
     meaning = next(words for least, words in EXPLAINED if explained >= least)
     return [
-        f"Shared prefixes explain {explained:.0%} of the variance of the rewards. On tasks with about as much, "
+        f"Shared prefixes explain {explained:.0%} of the variance of the rewards. Among tasks with a similar share, "
         f"{meaning} (docs/evidence.md)."
     ]
 
@@ -87,19 +88,19 @@ def _explained(summary: CreditSummary) -> list[str]:
 def _flat(summary: CreditSummary) -> str:
     flat, groups = summary.flat, summary.groups
     if not flat:
-        return f"Of {groups:,} recorded group{'s' * (groups != 1)} none has completions that all earn the same."
-    learns = "neither method learns" if summary.terms.is_td else "GRPO learns nothing"
-    return f"In {flat:,} of {groups:,} recorded groups all completions earn the same: {learns} from those."
+        return f"None of {groups:,} recorded group{'s' * (groups != 1)} has completions with equal rewards only."
+    learns = "neither method learns" if summary.terms.is_td else "GRPO does not learn"
+    return f"In {flat:,} of {groups:,} recorded groups all rewards are equal: {learns} from these groups."
 
 
 def tokens_lead(summary: CreditSummary) -> str:
-    """How concentrated the method's credit is on few tokens, and whether those are the uncertain ones."""
+    """Whether few tokens have most of the method's credit, and whether these are the uncertain ones."""
     ranked, uncertain, terms = summary.top_td(), summary.top_entropy(), summary.terms
     first, total = ranked[:TOP], ranked["mass"].sum()
-    ever, top = "moved V" if terms.is_td else f"had {terms.some}", first["mass"].sum() / (total or 1.0)
+    ever, top = "changed V" if terms.is_td else f"had {terms.some}", first["mass"].sum() / (total or 1.0)
     words = [
-        f"{len(ranked):,} of {len(summary.tokens):,} different tokens ever {ever}; "
-        f"the first {len(first)} of them hold {top:.0%} of all |{terms.added}|."
+        f"{len(ranked):,} of {len(summary.tokens):,} different tokens {ever} at least once; "
+        f"the first {len(first)} of them have {top:.0%} of all |{terms.added}|."
     ]
     if len(uncertain):
         both = first.index.intersection(uncertain.index)
@@ -107,14 +108,14 @@ def tokens_lead(summary: CreditSummary) -> str:
     share = summary.td_on_uncertain_tokens()
     if share is not None:
         words.append(
-            f"{share:.0%} of |{terms.added}| lies on the most uncertain fifth of all positions (20% if it had "
-            "nothing to do with entropy)."
+            f"{share:.0%} of |{terms.added}| is at the 20% of positions with the highest entropy (20% if it were "
+            "independent of entropy)."
         )
     return " ".join(words)
 
 
 def branch_words(summary: CreditSummary) -> str:
-    """The table beside the histogram as a sentence."""
+    """The table beside the histogram, summarized in a sentence."""
     total = summary.credit.sum()
     if not (summary.credit.loc["branch", "tokens"] and total["trained"] and total["outcome"]):
         return ""
@@ -126,7 +127,7 @@ def branch_words(summary: CreditSummary) -> str:
 
 
 def branch_credit(summary: CreditSummary) -> list[list[str]]:
-    """Rows of the table: tokens to which the method adds credit against the others."""
+    """Rows of the table that compares tokens with added credit to the other tokens."""
     sums, label = summary.credit, summary.terms.label
     shares, means = sums / sums.sum(), sums.div(sums["tokens"], axis=0)
 

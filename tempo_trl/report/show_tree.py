@@ -1,4 +1,4 @@
-"""`tempo-trl tree`: one recorded group in the terminal."""
+"""`tempo-trl tree`: draw one recorded group in the terminal."""
 
 import sys
 
@@ -29,22 +29,23 @@ def recorded_group(run_dir: str, step: int | None, prompt: int | None, mode: str
 
     Args:
         run_dir (`str`): The run's output folder.
-        step (`int`, *optional*): Recorded step; the last one if unset.
-        prompt (`int`, *optional*): Its place in the record; the group with most to tell if unset.
+        step (`int`, *optional*): Recorded step. Defaults to the last.
+        prompt (`int`, *optional*): Its index in the record. Defaults to the most informative group.
         mode (`str`, *optional*, defaults to `"train"`): `"train"` or `"eval"`.
 
     Raises:
-        ValueError: nothing was recorded, or not this step or group.
+        ValueError: nothing was recorded, or this step or group was not recorded.
     """
     if step is None:
         step = next(reversed(recorded_steps(run_dir, mode)), 0)
     groups = recorded_groups(run_dir, step, mode)
     if not groups:
-        raise ValueError(f"the record of step {step} in {run_dir} is empty.")
+        raise ValueError(f"the record of step {step} in {run_dir} is empty. Choose another --step.")
     by_number = {group.group: group for group in groups}
     number = groups[opening_group(groups)].group if prompt is None else prompt
     if number not in by_number:
         raise ValueError(
-            f"no group {number} at step {step}: recorded are 0 to {max(by_number)} (see `log_trees_prompts`)."
+            f"group {number} of step {step} was not recorded. Choose --prompt from 0 to {max(by_number)}, or raise "
+            "`log_trees_prompts` in the next run."
         )
     return by_number[number]

@@ -1,4 +1,4 @@
-"""A group's prefix tree in the terminal: where its completions part, and what each turn is worth."""
+"""A group's prefix tree in the terminal, with values and TD errors at its branches."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.report.group import Group
 from tempo_trl.report.token_text import one_line, shortened
 
-# Blue for good and orange for bad, as far apart for colour-blind eyes as for others; brightness marks no rank.
+# Blue for good and orange for bad, which colour-blind people can tell apart.
 GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"
-LONGEST = 160  # characters of a run that are shown
+LONGEST = 160  # maximum number of characters shown of a run
 
 
 def terminal_tree(pieces: list[list[str]], rewards: list[float], title: str) -> Tree:
     """
-    Draw a group: runs of tokens without a branch are folded, each with the number of completions through it, its value
-    V (mean of their rewards) and, where it began at a branch, the TD error of its first token.
+    Draw a group. Runs of tokens without a branch are folded. Each shows the number of completions through it, its
+    value V (the mean of their rewards) and, after a branch, the TD error of its first token.
 
     Args:
         pieces (`list[list[str]]`):
@@ -26,7 +26,7 @@ def terminal_tree(pieces: list[list[str]], rewards: list[float], title: str) -> 
         rewards (`list[float]`):
             Reward of each completion.
         title (`str`):
-            The prompt, say.
+            Title, for example the prompt.
 
     Returns:
         `rich.tree.Tree`, to be printed by a `rich.console.Console`.
@@ -53,7 +53,7 @@ def _tree(nodes: Sequence[FoldedNode], title: str) -> Tree:
             drawn.append(drawn[node.parent].add(label))
         else:
             drawn.append(Tree(Text(f"{title}   n={len(node.rows)}  V={node.value:.2f}"), guide_style="grey42"))
-        if node.ended and not node.is_leaf:  # those that end here while others go on have the value of the state
+        if node.ended and not node.is_leaf:  # completions that end here, while others continue, share its value
             drawn[-1].add(_label("(end)", len(node.ended), node.value, None))
     return drawn[0]
 

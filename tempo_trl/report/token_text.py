@@ -1,25 +1,25 @@
-"""Tokens as people read them: the text of a token by itself, and of a run of tokens that share a character."""
+"""Readable text of tokens: of single tokens, and of runs of tokens that share a character."""
 
 import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 
-BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte that is no character by itself, as sentencepiece spells it
-# What would not be seen, or would turn the text around it: controls, halves of characters.
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte of an incomplete character, as sentencepiece writes it
+# Invisible characters, and those that change the direction of text: controls, surrogates.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 
 
 def token_pieces(tokenizer, token_ids: Sequence[int]) -> list[str]:
     """
-    Text of each token by itself, spaces in front of it kept.
+    Text of each token by itself, with leading spaces.
 
-    A token that holds only some of the bytes of a character has them spelled out, `<0xF0><0x9F>`; [`readable`] joins
-    them with those of the tokens around it. A special token has its name.
+    A token with an incomplete character shows its bytes, `<0xF0><0x9F>`; [`readable`] joins them with those of the
+    neighbouring tokens. A special token shows its name.
 
     Args:
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]):
-            The tokenizer; of a processor, its `tokenizer`.
+            The tokenizer; for a processor, its `tokenizer`.
         token_ids (`Sequence[int]` of length T):
             Token ids.
 
@@ -42,7 +42,7 @@ def _piece(tokenizer, token_id: int) -> str:
     if "\ufffd" in text and all(character in _byte_of() for character in raw):
         return _text_or_bytes(bytes(_byte_of()[character] for character in raw))
     if raw.startswith("▁") and not text.startswith(" "):
-        return " " + text  # sentencepiece drops the space in front of what it takes for a beginning
+        return " " + text  # sentencepiece drops the leading space of what it takes for the beginning of a text
     return text or raw
 
 
@@ -63,8 +63,8 @@ def _text_or_bytes(raw: bytes) -> str:
 
 def readable(pieces: Sequence[str]) -> list[str]:
     """
-    Pieces in a row with the characters that their bytes make together: the first token of a character has it, and the
-    others have the empty text. Bytes that make no character stay spelled out. As many as were given.
+    Join the bytes of neighbouring pieces to characters. The first token of a character gets it, the others get an
+    empty text. Bytes that do not form a character are kept. Returns as many pieces as were given.
     """
     read = list(pieces)
     for spelled, run in groupby(range(len(pieces)), key=lambda i: bool(pieces[i]) and not BYTE.sub("", pieces[i])):
@@ -75,7 +75,7 @@ def readable(pieces: Sequence[str]) -> list[str]:
 
 
 def _joined(spelled: list[str]) -> list[str]:
-    """Texts of neighbouring pieces that are spelled in bytes."""
+    """Texts of neighbouring pieces that are written as bytes."""
     owner = [i for i, piece in enumerate(spelled) for _ in BYTE.findall(piece)]
     raw = bytes(int(byte, 16) for piece in spelled for byte in BYTE.findall(piece))
     texts, at = [""] * len(spelled), 0
@@ -87,7 +87,7 @@ def _joined(spelled: list[str]) -> list[str]:
 
 
 def visible(text: str) -> str:
-    """The text with a sign in place of each character that is not seen or that turns the order of others around."""
+    """The text with a symbol for each character that is invisible or changes the direction of text."""
     return _UNSEEN.sub(_sign, text)
 
 
@@ -97,7 +97,7 @@ def _sign(match: re.Match) -> str:
 
 
 def one_line(text: str) -> str:
-    """[`visible`] text on one line, with a sign for each line break and tab, and for spaces at its ends."""
+    """[`visible`] text on one line, with symbols for line breaks, tabs, and spaces at its ends."""
     text = visible(text.replace("\r\n", "\n")).replace("\n", "⏎").replace("\t", "⇥")
     inner = text.strip(" ")
     left = len(text) - len(text.lstrip(" ")) if inner else len(text)
@@ -105,17 +105,17 @@ def one_line(text: str) -> str:
 
 
 def label_of(token: str) -> str:
-    """A token's text as a table or a picture names it."""
+    """A token's text for tables and pictures."""
     return one_line(token) or "·"
 
 
 def cut(text: str, length: int) -> str:
-    """The beginning of a text, with a sign where it was cut."""
+    """The beginning of a text, with an ellipsis if it was cut."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def shortened(text: str, longest: int) -> str:
-    """The beginning and the end of a text, and how much lies between, if it has more than `longest` characters."""
+    """The beginning and end of a text with more than `longest` characters, and the number of characters between."""
     if len(text) <= longest:
         return text
     head, tail = longest * 2 // 3, longest // 6
@@ -123,7 +123,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def prompt_text(prompt: str | list[dict]) -> str:
-    """A prompt as one text: of messages a line each, `role: content`, and of a content in parts what is text."""
+    """A prompt as one text, with a line `role: content` per message. Only the text parts of contents are kept."""
     if isinstance(prompt, str):
         return prompt
     return "\n".join(f"{message['role']}: {_content_text(message.get('content'))}" for message in prompt)

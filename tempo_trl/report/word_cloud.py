@@ -1,4 +1,4 @@
-"""Tokens as a cloud of words: the `wordcloud` package places them, the page and matplotlib draw them."""
+"""A word cloud of tokens: the `wordcloud` package computes positions, the page and matplotlib draw them."""
 
 import pandas as pd
 
@@ -10,7 +10,7 @@ MISSING = "The word cloud needs the wordcloud package: pip install 'tempo_trl[re
 
 def cloud(tokens: pd.DataFrame) -> dict | None:
     """
-    Places of the tokens of [`CreditSummary.top_td`] in a cloud, each as large as its sum of |TD|.
+    Positions of the tokens of [`CreditSummary.top_td`] in a cloud, with sizes by their sums of |TD|.
 
     Returns:
         `dict` of `box` (x, y, width, height) and `words`, each with `text`, `mass`, `sign` (-1 to 1: net TD over its

@@ -1,4 +1,4 @@
-r"""What a text answers: the content of its last `\boxed{...}`.
+r"""The answer in a text: the content of its last `\boxed{...}`.
 
 MATH (https://huggingface.co/papers/2103.03874) marks the answer of each solution with a box, and a prompt built by
 `tempo_trl.data.math_dataset` asks the model for the same.
@@ -17,7 +17,7 @@ _TOKEN = re.compile(
 
 
 def boxes(text: str) -> list[tuple[int, int]]:
-    r"""Spans of what stands in the balanced `\boxed{...}`, `\fbox{...}` and `\boxed 5` of `text`, as they open.
+    r"""Spans of the contents of balanced `\boxed{...}`, `\fbox{...}` and `\boxed 5` of `text`, as they open.
 
     One pass over the text, so that a hundred thousand braces cost milliseconds.
     """
@@ -42,7 +42,7 @@ def last_box(text: str) -> str | None:
 
 
 def completion_text(completion: list[dict] | str) -> str:
-    """Text of a completion; empty where an assistant said nothing, as with a tool call alone."""
+    """Text of a completion; empty if the assistant wrote none, as in a mere tool call."""
     if isinstance(completion, str):
         return completion
     said = [message.get("content") for message in completion if message.get("role", "assistant") == "assistant"]
@@ -52,7 +52,7 @@ def completion_text(completion: list[dict] | str) -> str:
 def after_thinking(completion: str) -> str:
     """The part of a completion that is said to the user: what follows the last `</think>`, all of it without one.
 
-    Empty where a `<think>` stays open: what was written in it, or before it, is not yet an answer.
+    Empty if a `<think>` is not closed, because text inside or before it is not an answer.
     """
     said = completion.rpartition("</think>")[2]
     return "" if "<think>" in said else said

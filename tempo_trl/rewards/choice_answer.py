@@ -1,9 +1,9 @@
-"""Which option a statement names: by its letter, by its text, or by both if they agree.
+"""Find the option that a statement names: by its letter, by its text, or by both if they agree.
 
-A letter is a token of its own in front of the statement: `A 45-year-old`, `hepatitis B`, `vitamin D` and `E. coli`
-name none. An option's text counts if it is the same up to case, spaces, LaTeX's fonts and final stops; of several that
-fit, the longest is meant. Two letters are no answer, "B, not D" is B. Nothing is likened and nothing guessed: a
-statement that leaves a doubt names no option.
+A letter must be a separate token at the beginning of the statement: `A 45-year-old`, `hepatitis B`, `vitamin D` and
+`E. coli` name no option. An option's text counts if it is equal up to case, spaces, LaTeX fonts and final stops; if
+several match, the longest is taken. Two letters count as no answer, but "B, not D" is B. There is no fuzzy matching:
+an ambiguous statement names no option.
 """
 
 import re
@@ -16,7 +16,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def chosen_letter(completion: str, options: list[str]) -> str:
-    """Letter of the option that a completion commits to, outside of thinking; empty where it commits to none."""
+    """Letter of the option that a completion commits to, outside of thinking; empty if it commits to none."""
     statement = final_statement(after_thinking(completion))
     if not statement.text or len(statement.text) > MAX_ANSWER_CHARS:
         return ""

@@ -1,4 +1,4 @@
-r"""The reward of a multiple-choice answer: 1.0 if the completion commits to the gold's letter, 0.0 if not."""
+r"""The reward for multiple-choice answers: 1.0 if the completion commits to the correct letter, 0.0 if not."""
 
 import logging
 from collections.abc import Callable
@@ -16,26 +16,26 @@ def choice_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **columns,
 ) -> list[float | None]:
-    r"""Reward function for TRL: 1.0 where a completion commits to the right option, 0.0 where it does not.
+    r"""Reward function for TRL: 1.0 if a completion commits to the correct option, 0.0 otherwise.
 
-    What decides is the last `\boxed{}` outside of thinking: text up to the last `</think>` is dropped, and a
-    `<think>` that stays open is no answer. Without a box it is the last `<answer>`, then what follows the last
-    "answer is" or "answer:", then a letter alone on the first or last line. It names an option by its letter, by its
-    exact text, or by both if they agree ([`~tempo_trl.rewards.choice_statement`],
-    [`~tempo_trl.rewards.choice_answer`]). Two letters, a letter with another option's text behind it, a letter that
-    this row does not have: no answer, and never paid. There is no letter by default.
+    The answer is read from the last `\boxed{}` outside of thinking: text up to the last `</think>` is dropped, and an
+    unclosed `<think>` counts as no answer. Without a box it is read from the last `<answer>`, else from the text after
+    the last "answer is" or "answer:", else from a letter alone on the first or last line. The answer names an option
+    by its letter, by its exact text, or by both if they agree ([`~tempo_trl.rewards.choice_statement`],
+    [`~tempo_trl.rewards.choice_answer`]). Two letters, a letter followed by another option's text, or a letter that
+    the row does not have count as no answer and earn 0.0. There is no default letter.
 
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
-        solution: Gold of each completion: a letter, bare or in a box.
+        solution: Gold answer of each completion: a letter, bare or in a box.
         options: Texts of each completion's options, in the order A, B, ...
         log_metric: TRL's callback. Receives `choice/no_answer`, the share of completions that commit to no option,
             among those that have options.
-        **columns: What else TRL passes; ignored.
+        **columns: Other columns that TRL passes; ignored.
 
     Returns:
-        `1.0` or `0.0` for each completion; `None` where the row has no options, as in a mixture with other tasks, or
-        where its solution is not the letter of one.
+        `1.0` or `0.0` for each completion; `None` if the row has no options, as in a mixture with other tasks, or if
+        its solution is not the letter of an option.
 
     Raises:
         ValueError: `completions`, `solution` and `options` differ in length.
@@ -43,7 +43,7 @@ def choice_reward(
     if not len(solution) == len(options) == len(completions):
         raise ValueError(
             f"got {len(solution)} solutions and {len(options)} lists of options for {len(completions)} completions, "
-            "expected one of each for each"
+            "expected one of each per completion. Pass lists of equal length."
         )
     rows = [row or [] for row in options]
     golds = list(map(_gold, solution, rows))
@@ -56,18 +56,18 @@ def choice_reward(
 
 
 def _gold(solution: str | None, options: list[str]) -> str:
-    """Letter of the right option; empty where the solution is none of the row's letters."""
+    """Letter of the correct option; empty if the solution is not a letter of the row's options."""
     letter = gold_answer(solution) if isinstance(solution, str) else ""
     return letter if letter in list(LETTERS[: len(options)]) else ""
 
 
 def _warn_of_unknown(solution: list[str], golds: list[str], rows: list[list[str]]) -> None:
-    """A solution that is not a letter is a mistake of the data, an empty one is an answer that nobody knows."""
+    """Warn of solutions that are not a letter: errors in the data. An empty solution is an unknown answer."""
     unknown = [text for text, gold, row in zip(solution, golds, rows, strict=True) if row and text and not gold]
     if unknown:
         logger.warning(
-            "choice_reward: %d of %d solutions are not a letter of their options, such as %.60r: they earn None. "
-            "Write the letter of the right option into `solution`, A for the first.",
+            "choice_reward: %d of %d solutions are not the letter of an option, for example %.60r. Their reward is "
+            "None. Write the letter of the correct option into `solution`, A for the first.",
             len(unknown),
             len(golds),
             unknown[0],

@@ -1,14 +1,14 @@
-r"""Which words of a completion commit it to an answer of a multiple-choice question.
+r"""Find the words with which a completion commits to an answer of a multiple-choice question.
 
-One statement decides: the last balanced `\boxed{}`; without a box the last `<answer>`; without that the last answer
-of a JSON object; without that the last statement in prose, such as "the answer is B", "I would choose B" and "B is
-right"; and without that a letter alone on the first or the last line. Never the first capital.
+One statement is used: the last balanced `\boxed{}`; without a box the last `<answer>`; else the last answer of a JSON
+object; else the last statement in prose, such as "the answer is B", "I would choose B" and "B is right"; else a letter
+alone on the first or the last line. The first capital letter is never used.
 
-The last statement that commits counts. One that denies ("not B", "B would be wrong") commits to nothing. Two that
-contradict each other in one sentence, and one that is taken back, are no answer. A statement that names no option is
-not passed over for an earlier one, and a list of the options is no statement.
+The last committing statement counts. A denial ("not B", "B would be wrong") does not commit. Two statements that
+contradict each other in one sentence, and a retracted statement, count as no answer. If a statement names no option,
+earlier ones are not used instead. A list of the options is not a statement.
 
-Each pattern repeats a bounded number of times, so that a hundred thousand characters cost milliseconds.
+Each pattern has bounded repetitions, so that a hundred thousand characters take milliseconds.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tempo_trl.rewards.boxed import boxes
 
-# So much is read of what follows "answer is": it is prose, and its beginning commits.
+# Number of characters read after "answer is": it is prose, and its beginning commits.
 CLAUSE_CHARS = 600
 _WIDE_PUNCTUATION = str.maketrans("：（）。，；！？【】", ":().,;!?[]")
 
@@ -30,7 +30,7 @@ class Statement(NamedTuple):
 
 
 def final_statement(said: str) -> Statement:
-    """The statement that decides; empty where there is none, and where it takes itself back."""
+    """The statement to use; empty if there is none, or if it is retracted."""
     said = said.translate(_WIDE_PUNCTUATION)
     for enclosed in (_boxed, _tagged, _json_value):
         text = enclosed(said)
@@ -53,7 +53,7 @@ _COMMAND = re.compile(r"\\(?:boxed|fbox)")
 
 
 def _boxed(said: str) -> str | None:
-    r"""Content of the last box that is not denied; None without any box, empty in `\boxed{A} or \boxed{B}`."""
+    r"""Content of the last box that is not denied; None without a box, empty for `\boxed{A} or \boxed{B}`."""
     spans = boxes(said)
     if not spans:
         return None

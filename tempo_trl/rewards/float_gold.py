@@ -1,15 +1,15 @@
-r"""Golds that are floats, such as GSM-Hard's `-9867630.0`, `1234567.3333` and `2.0107e-06`: what equals them.
+r"""Compare answers with golds that are floats, such as GSM-Hard's `-9867630.0`, `1234567.3333` and `2.0107e-06`.
 
-A gold is a float by its form: a bare literal as Python writes it, with a point or an exponent. MATH's golds stand in
-the box of a worked solution and are not; `\boxed{6.17}` is text for math-verify. How close an answer has to be follows
-from the literal too:
+A gold counts as a float by its form: a bare literal as Python writes it, with a point or an exponent. MATH's golds are
+in the box of a worked solution and do not count; math-verify reads `\boxed{6.17}` as text. The tolerance depends on
+the literal, too:
 
-- up to two decimals and no exponent: equal. It says all there is to say, as `142.0` and `1173896.6` do.
-- more of them: within 0.005, so that cents are close enough, but never further than a thousandth of the gold, so that
-  2.01e-6 is close to `2.0107e-06` and 0 is not.
+- up to two decimals and no exponent: the answer must be equal, because `142.0` and `1173896.6` are exact.
+- otherwise: within 0.005, so that cents suffice, but at most a thousandth of the gold, so that 2.01e-6 is close to
+  `2.0107e-06` and 0 is not.
 
-Half the step between two floats at the gold comes on top. At a thousandth neither an answer that is off by one, nor
-one with the other sign, nor one with the point elsewhere is close.
+Half the distance between neighbouring floats at the gold is added. With a thousandth, an answer that is off by one,
+has the other sign, or a shifted decimal point is not close.
 """
 
 import math

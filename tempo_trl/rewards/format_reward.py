@@ -1,4 +1,4 @@
-r"""The reward of a form: 1.0 if the completion has one box, with an answer in it, outside of thinking."""
+r"""The reward for the format: 1.0 if the completion has exactly one non-empty box outside of thinking."""
 
 from collections.abc import Callable
 
@@ -11,14 +11,13 @@ def format_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **columns,
 ) -> list[float | None]:
-    r"""Reward function for TRL: 1.0 where a completion commits to exactly one answer in a box, 0.0 where it does not.
+    r"""Reward function for TRL: 1.0 if a completion has exactly one answer in a box, 0.0 otherwise.
 
-    That is: outside of thinking `\boxed` (or `\fbox`) stands once, its braces close, and something stands in them. A
-    second box, even of the same answer, a box that was cut, an empty one, and a `<think>` that stays open earn 0.0.
-    Whether the answer is right does not matter.
+    Outside of thinking there must be exactly one `\boxed` (or `\fbox`), closed and not empty. A second box, even with
+    the same answer, a truncated or empty box, and an unclosed `<think>` earn 0.0. The answer need not be correct.
 
-    It is there to be watched, and the gold to be learned. TRL weighs every reward 1 unless told otherwise, so give it
-    its 0 (`rewards/format_reward/mean` is logged all the same):
+    Use it to monitor the format, not to train on it. TRL's default weight of a reward is 1, so set its weight to 0
+    (`rewards/format_reward/mean` is logged nevertheless):
 
         reward_funcs: [math_reward, format_reward]
         reward_weights: [1.0, 0.0]
@@ -26,14 +25,14 @@ def format_reward(
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
         log_metric: TRL's callback. Receives `format/no_answer`, the share of completions without an answer in a box.
-        **columns: What else TRL passes; ignored.
+        **columns: Other columns that TRL passes; ignored.
 
     Returns:
         `1.0` or `0.0` for each completion, never `None`.
 
     Note:
-        TRL leaves a completion out of its group only where all rewards are None. Beside this one, of whatever
-        weight, a None of `math_reward` or `choice_reward` therefore counts as 0.0.
+        TRL leaves a completion out of its group only if all rewards are None. Beside this reward, with any weight, a
+        None of `math_reward` or `choice_reward` therefore counts as 0.0.
     """
     said = [after_thinking(completion_text(completion)) for completion in completions]
     answers = [plain(committed_answer(text)) for text in said]

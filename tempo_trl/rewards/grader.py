@@ -1,10 +1,10 @@
-r"""A math-verify that cannot hang: the comparison runs in a child process, which is replaced when it dies.
+r"""math-verify in a child process, which is replaced when it hangs or dies.
 
 math-verify ends a comparison such as `\boxed{2^{2^{2^{49}}}}` with SIGALRM. That works in the main thread only, while
-a trainer may call its rewards from any; it does not reach into C code (sympy on gmpy2); and its clock runs on while
-the machine does something else, so that a busy machine makes right answers wrong. The child limits its own CPU time.
-It is started with the first question and kept. It is a program of its own, not a `multiprocessing` one: spawn would
-import the user's script again, and fork is unsafe next to threads and CUDA.
+a trainer may call rewards from any thread. It does not interrupt C code (sympy on gmpy2). And it measures wall time,
+so that right answers would fail on a busy machine. The child limits its own CPU time instead. It is started with the
+first comparison and reused. It is a separate program, not a `multiprocessing` process: spawn would import the user's
+script again, and fork is unsafe with threads and CUDA.
 """
 
 import atexit
@@ -21,25 +21,25 @@ from typing import NamedTuple
 
 WORKER = Path(__file__).with_name("grader_worker.py")
 
-# The CPU time that a child which died over a question may have had: the worker's own limits end what is stuck.
+# CPU time attributed to a child that died: the worker's own limits end a comparison that hangs.
 LOST_CPU_SECONDS = 5.0
-# On the wall, for a child to start (0.4 s on an idle machine) and to reply (5 s on an idle core): they end the wait
-# for a child that is stopped or lost, and leave it time enough on the busiest machine.
+# Wall time for a child to start (0.4 s on an idle machine) and to reply (5 s on an idle core). These limits only end
+# the wait for a stopped or lost child, and are generous enough for a busy machine.
 START_SECONDS, REPLY_SECONDS = 120.0, 300.0
-# A question of two such texts, at most 12 bytes of JSON a character, fits into a pipe's 64 KiB: writing never blocks.
-# No answer of MATH is a tenth as long.
+# Two such texts, at most 12 bytes of JSON per character, fit into a pipe's 64 KiB, so writing never blocks. The
+# answers of MATH are less than a tenth as long.
 MAX_ANSWER_CHARS = 2000
 
 
 class Verdict(NamedTuple):
-    """Whether an answer is equal to the gold, None where that was not decided, and the CPU seconds that it took."""
+    """Whether an answer equals the gold (None if undecided), and the CPU seconds of the comparison."""
 
     equal: bool | None
     cpu_seconds: float
 
 
 class Grader:
-    """Asks one child process, from any thread, whether two answers are equal; replaces it when it hangs or dies."""
+    """Compares answers in one child process, from any thread, and replaces it when it hangs or dies."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -48,8 +48,7 @@ class Grader:
 
     def compare(self, gold: str, answer: str) -> Verdict:
         """
-        The verdict on an answer, undecided where the child's time or memory ran out, where it died, and where it does
-        not start.
+        The verdict on an answer; undecided if the child ran out of time or memory, died, or does not start.
 
         Args:
             gold, answer (`str`):
@@ -59,7 +58,7 @@ class Grader:
             return self._ask(gold, answer) if self._wait_ready() else Verdict(None, 0.0)
 
     def close(self) -> None:
-        """Kill the child, if there is one. The next question starts another."""
+        """Kill the child, if there is one. The next comparison starts another."""
         process, self._process, self._ready = self._process, None, False
         if process is not None:
             process.kill()
@@ -68,14 +67,14 @@ class Grader:
             process.wait()
 
     def disown(self) -> None:
-        """In a forked process: leave the child, its pipes and a lock that another thread may hold to the parent."""
+        """In a forked process: leave the child, its pipes and the lock to the parent, whose threads may hold it."""
         if self._process is not None:
             self._process.stdin.close()
             self._process.stdout.close()
         self.__init__()
 
     def _wait_ready(self) -> bool:
-        """Whether a child waits for a question. One that does not get ready is killed."""
+        """Whether a child is ready. A child that does not become ready is killed."""
         if self._process is None or self._process.poll() is not None:
             self._start()
         if self._process is not None and not self._ready:
@@ -85,7 +84,7 @@ class Grader:
         return self._ready
 
     def _start(self) -> None:
-        """Start a child; none is left where the machine refuses."""
+        """Start a child. If the machine does not allow it, there is none."""
         self.close()
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
@@ -99,7 +98,7 @@ class Grader:
             )
 
     def _ask(self, gold: str, answer: str) -> Verdict:
-        """The child's verdict; a child that gives none is killed, and so is one we are interrupted over."""
+        """The child's verdict. A child without a verdict is killed, also after an interrupt."""
         reply = None
         try:
             # JSON escapes all but ASCII, lone surrogates and control characters too: any str passes the pipe.
@@ -113,7 +112,7 @@ class Grader:
         return Verdict(None, LOST_CPU_SECONDS) if reply is None else Verdict(*json.loads(reply))
 
     def _read_line(self, seconds: float) -> bytes | None:
-        """The child's next line; None if it dies or writes none in time."""
+        """The child's next line; None if it dies or does not write one in time."""
         line, deadline = b"", time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)

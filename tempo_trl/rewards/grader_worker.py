@@ -1,11 +1,10 @@
 r"""The child process of `grader.py`: compares answers with math-verify until its stdin closes.
 
 It writes `ready`, then reads one JSON line `[gold, answer]` at a time and writes `[verdict, CPU seconds]`; the verdict
-is null where it could not be reached. It is run by its path and imports nothing of tempo_trl: neither an uninstalled
-checkout nor a file of the user's can get in its way. Whatever escapes math-verify ends the process.
+is null if undecided. It is started by its path and imports nothing of tempo_trl, so that it works in an uninstalled
+checkout and beside any file of the user. An error that math-verify does not catch ends the process.
 
-Time is limited by the CPU time of this process, never by the clock on the wall: the verdict on an answer must not
-depend on what else the machine does.
+The limit is the CPU time of this process, not wall time, so that verdicts do not depend on other load of the machine.
 """
 
 import contextlib
@@ -22,24 +21,24 @@ from typing import TextIO
 from math_verify import parse, verify
 from sympy import Basic, FiniteSet, Float, Tuple, log
 
-# Of one question: two parses and a comparison. Of 750 MATH golds the slowest took 0.07 s.
+# Per comparison, with two parses. Of 750 MATH golds the slowest took 0.07 s.
 CPU_SECONDS = 3.0
-# Beyond it the kernel ends the process: in C code no Python handler runs.
+# After it the kernel ends the process, because no Python handler runs during C code.
 MOST_CPU_SECONDS = CPU_SECONDS + 2.0
-# A power tower asks for petabytes; a training machine has better use even for the gigabytes before the refusal.
+# A power tower requests petabytes. Fail long before, because training needs the memory.
 MEMORY_BYTES = 4 * 2**30
 
 DECIMALS, DIGITS = 6, 15  # math-verify's defaults, for numbers of ordinary size
-LEAST_DIGITS = 3  # significant ones that decimals have to leave of a small gold
+LEAST_DIGITS = 3  # significant digits of a small gold that rounding to decimals must keep
 
 
 class OutOfTime(BaseException):
-    """The CPU time of a question is spent. math-verify catches no BaseException but its own."""
+    """The CPU time of a comparison is used up. A BaseException, which math-verify does not catch."""
 
 
 def compare(gold: str, answer: str) -> bool | None:
-    """Whether math-verify takes the answer for the gold, both of them boxed; None where time or memory runs out."""
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS, 0.1)  # again and again: a destructor may swallow the first
+    """Whether math-verify considers answer and gold equal, both boxed; None if time or memory runs out."""
+    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS, 0.1)  # repeated, because a destructor may swallow the first
     signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_SECONDS)
     try:
         return is_equal(gold, answer)
@@ -51,7 +50,7 @@ def compare(gold: str, answer: str) -> bool | None:
 
 
 def is_equal(gold: str, answer: str) -> bool:
-    """Whether one reading of the answer equals one of the gold, with math-verify's defaults but for small numbers."""
+    """Whether one parse of the answer equals one of the gold, with math-verify's defaults except for small numbers."""
     golds, answers = (parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer))
     return any(verify(*pair, timeout_seconds=None, **precision(pair[0], gold)) for pair in product(golds, answers))
 

@@ -1,10 +1,10 @@
-r"""Answers that math-verify pays and that are wrong: it reads neither the base of a number nor the power of a unit."""
+r"""Reject wrong answers that math-verify accepts, because it ignores the base of a number and the power of a unit."""
 
 import re
 
 
 def contradicts(gold: str, answer: str) -> bool:
-    """Whether an answer says what the gold denies, both of them as [`~tempo_trl.rewards.math_text`] gives them."""
+    """Whether an answer has another base or another power of the unit than the gold, both from `math_text`."""
     return in_another_base(gold, answer) or in_another_power_of_the_unit(gold, answer)
 
 

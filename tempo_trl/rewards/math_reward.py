@@ -1,4 +1,4 @@
-r"""The reward of a mathematical answer: 1.0 if the last box of the completion equals the gold's, 0.0 if not."""
+r"""The reward for mathematical answers: 1.0 if the last box of the completion equals the gold answer, 0.0 if not."""
 
 import importlib.util
 import logging
@@ -15,8 +15,8 @@ from tempo_trl.rewards.plain_number import number_readings
 
 logger = logging.getLogger(__name__)
 
-# CPU seconds of the child for a call, and for each completion of it. An answer takes some 10 ms; this is the price of
-# a step in which every twelfth answer hangs for its full 3 s.
+# CPU seconds of the child per call, plus those per completion. An answer takes about 10 ms. The limit suffices for a
+# step in which every twelfth answer hangs for its full 3 s.
 CALL_SECONDS, COMPLETION_SECONDS = 5.0, 0.25
 
 
@@ -26,42 +26,45 @@ def math_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **columns,
 ) -> list[float | None]:
-    r"""Reward function for TRL: 1.0 where a completion's final answer equals the gold, 0.0 where it does not.
+    r"""Reward function for TRL: 1.0 if a completion's final answer equals the gold answer, 0.0 otherwise.
 
-    The final answer is the last `\boxed{...}` outside of thinking: text up to the last `</think>` is dropped, and a
-    `<think>` that stays open, no box or an empty box is no answer. Equal is what math-verify
-    (https://github.com/huggingface/Math-Verify) calls equal with both sides boxed, or the same text, or the same plain
-    number. Before it compares, everyday spellings are brought into the form that it reads
-    ([`~tempo_trl.rewards.math_text`]); what it pays in another base or another power of the unit earns 0.0
-    ([`~tempo_trl.rewards.math_guards`]). An answer that hangs, crashes or fills the memory earns `None`; the call
-    itself neither hangs nor raises on it, in any thread.
+    The final answer is the last `\boxed{...}` outside of thinking: text up to the last `</think>` is dropped, and an
+    unclosed `<think>`, a missing box or an empty box counts as no answer. Answers are equal if they are the same text,
+    the same plain number, or equal according to math-verify (https://github.com/huggingface/Math-Verify) with both
+    sides boxed. Everyday spellings are first converted to the form that math-verify reads
+    ([`~tempo_trl.rewards.math_text`]). Answers that math-verify accepts despite another base or another power of the
+    unit earn 0.0 ([`~tempo_trl.rewards.math_guards`]). If comparing an answer hangs, crashes or exhausts the memory,
+    its reward is `None`; the call itself neither hangs nor raises, in any thread.
 
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
-        solution: Gold of each completion: a worked solution with `\boxed{...}`, or a bare answer, which may be a
-            number instead of a text.
+        solution: Gold answer of each completion: a worked solution with `\boxed{...}`, or a bare answer, which may be
+            a number instead of a text.
         log_metric: TRL's callback. Receives `math/no_answer`, the share of completions without an answer.
-        **columns: What else TRL passes; ignored.
+        **columns: Other columns that TRL passes; ignored.
 
     Returns:
-        `1.0` or `0.0` for each completion; `None` where the gold has no answer, and where the answer was not decided:
-        it took more than 3 s, or the answers before it took more than the call may (5 s, and 0.25 s per completion).
-        These are seconds of computing, not of waiting: a busy machine changes no reward.
+        `1.0` or `0.0` for each completion; `None` if the gold has no answer, or if the comparison ran out of time:
+        more than 3 s for the answer, or more than 5 s plus 0.25 s per completion for the call. These are seconds of
+        CPU time, so a busy machine does not change rewards.
 
     Raises:
         ImportError: math-verify is not installed.
         ValueError: `completions` and `solution` differ in length.
 
     Note:
-        An answer to a float with more than two decimals has to be a number: `\sqrt{2}` earns 0.0 against
-        `1.4142135624`. Whole floats and those of one or two decimals leave such answers to math-verify.
+        If the gold is a float with more than two decimals, the answer must be a number: `\sqrt{2}` earns 0.0 against
+        `1.4142135624`. For whole floats and those with one or two decimals, math-verify compares such answers.
 
-        A chat template that opens `<think>` in the prompt hides it from the completion: a box in thinking that was cut
-        is then taken for the answer. Qwen3's own template leaves the tag to the model.
+        If a chat template opens `<think>` in the prompt, the completion does not contain the tag, and a box in
+        truncated thinking is taken for the answer. Qwen3's own template leaves the tag to the model.
     """
     _require_math_verify()
     if len(solution) != len(completions):
-        raise ValueError(f"got {len(solution)} solutions for {len(completions)} completions, expected one for each")
+        raise ValueError(
+            f"got {len(solution)} solutions for {len(completions)} completions, expected one per completion. Pass "
+            "lists of equal length."
+        )
     budget = _Budget(CALL_SECONDS + COMPLETION_SECONDS * len(completions))
     answers = [committed_answer(completion_text(completion)) for completion in completions]
     if log_metric is not None and answers:
@@ -74,13 +77,13 @@ def math_reward(
 
 
 class _Budget:
-    """CPU seconds that the comparisons of a call may still take."""
+    """Remaining CPU seconds for the comparisons of a call."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
 
     def compare(self, gold: str, answer: str) -> bool | None:
-        """math-verify's verdict; None where it comes to none, or where nothing is left."""
+        """math-verify's verdict; None if it is undecided, or if no time is left."""
         if self.seconds <= 0:
             return None
         verdict = shared_grader.compare(gold, answer)
@@ -101,7 +104,7 @@ def _gold(solution: str | float | None) -> _Gold:
 
 
 def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
-    """Reward of one answer, the child asked only where the texts, or the numbers, leave a doubt."""
+    """Reward of one answer. The child process is only used if texts and numbers do not decide."""
     if not gold.text:
         return None
     if answer == gold.text:
@@ -123,7 +126,7 @@ def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
 
 
 def _same_number(gold: tuple[Fraction, ...], answer: tuple[Fraction, ...]) -> bool:
-    """Whether two plain numbers are equal; of a percentage against a number, the share or what is before the sign."""
+    """Whether two plain numbers are equal. A percentage may equal a number as a share, or without its sign."""
     if len(gold) == len(answer):
         return gold[:1] == answer[:1] != ()
     return not {*gold}.isdisjoint(answer)
@@ -131,14 +134,14 @@ def _same_number(gold: tuple[Fraction, ...], answer: tuple[Fraction, ...]) -> bo
 
 def _require_math_verify() -> None:
     if importlib.util.find_spec("math_verify") is None:
-        raise ImportError('math_reward compares answers with math-verify: pip install "tempo_trl[math-verify]"')
+        raise ImportError('math_reward needs math-verify. Install it: pip install "tempo_trl[math-verify]"')
 
 
 def _warn_of_ungraded(num_ungraded: int, num_completions: int) -> None:
     if num_ungraded:
         logger.warning(
-            "math_reward left %d of %d completions ungraded (None): their answers take too long to compare, or the "
-            "child process that compares them does not start (try `python -c 'import math_verify'`).",
+            "math_reward did not grade %d of %d completions (their reward is None): comparing their answers takes too "
+            "long, or the child process that compares them does not start. Try `python -c 'import math_verify'`.",
             num_ungraded,
             num_completions,
         )

@@ -1,7 +1,7 @@
-r"""An answer in the form in which math-verify reads it: what is written in everyday boxes and it does not know.
+r"""Convert common spellings of answers that math-verify does not know to a form that it reads.
 
-Each rule is a function of the text with its reason. Golds are read by the same rules as answers, so that a rule moves
-no answer away from its own gold.
+Each rule is a function of the text, with its reason. The same rules apply to golds and answers, so that a rule does
+not separate an answer from its own gold.
 """
 
 import re
@@ -11,7 +11,7 @@ _NUMERALS |= {"eleven": 11, "twelve": 12, "sixteen": 16}
 
 
 def math_text(answer: str) -> str:
-    """The answer, or the gold, by all rules in their order."""
+    """The answer, or the gold, after all rules in order."""
     for rule in (without_final_stop, without_degrees, with_joined_thousands, with_imaginary_unit, with_base_in_digits):
         answer = rule(answer)
     return answer.strip()

@@ -1,4 +1,4 @@
-r"""Answers that are plain numbers, such as `-9{,}867{,}630`, `7\frac13\text{ m}` and `5 million`: what they mean."""
+r"""Read answers that are plain numbers, such as `-9{,}867{,}630`, `7\frac13\text{ m}` and `5 million`."""
 
 import re
 from fractions import Fraction
@@ -37,12 +37,12 @@ _BARE_BELOW = re.compile(r"(\\frac ?\{[^{}]*\} ?)(\d)", re.ASCII)
 # Two digits above at most: the three of `7 003/4` may be thousands.
 _MIXED = re.compile(r"(?<![\d.,/^])([1-9]\d*(?:[, ]\d{3})*) (\d{1,2}) ?/ ?(\d+)(?![\d.,])", re.ASCII)
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-# Not units: with these a number is no answer, or not this one.
+# Not units: a number with one of these is not an answer, or another one.
 _NO_UNITS = {"or", "and", "to", "not", "plus", "minus", "times", "hundred", "dozen", "pi"}
 
 
 def number_readings(answer: str, strict: bool = False) -> tuple[Fraction, ...]:
-    r"""The exact numbers that an answer may mean; none where it is no plain number.
+    r"""The exact numbers that an answer may mean; empty if it is not a plain number.
 
     A plain number is a decimal, a fraction or a mixed number, in LaTeX or not: `-9{,}867{,}630`, `\$1{,}234.50`,
     `2.0107 \times 10^{-6}`, `x = 7\frac13\text{ m}`, `(7 1/3)`, `5 million`. A percentage means the share and the

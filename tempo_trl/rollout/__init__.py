@@ -1,4 +1,4 @@
-"""Grow trees of completions, fixed in shape or split where the policy is uncertain, for TRL's `rollout_func`."""
+"""Grow trees of completions for TRL's `rollout_func`: of fixed shape, or split where the policy is uncertain."""
 
 from tempo_trl.rollout.entropy import EntropyTree
 from tempo_trl.rollout.fixed import FixedTree

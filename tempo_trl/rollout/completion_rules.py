@@ -1,4 +1,4 @@
-"""What ends a completion of a trainer, whichever sampler continues it."""
+"""The rules by which a completion of a trainer ends, for any sampler."""
 
 from trl import GRPOTrainer
 
@@ -6,7 +6,7 @@ from tempo_trl.rollout.growth import Rules
 
 
 def rules_of(trainer: GRPOTrainer) -> Rules:
-    """When a completion of this trainer ends, and whether its tokens are drawn."""
+    """The rules for completions of this trainer: when they end, and whether sampling is greedy."""
     options = trainer.args.generation_kwargs or {}
     stop_strings = options.get("stop" if trainer.use_vllm else "stop_strings") or ()
     return Rules(
@@ -19,7 +19,7 @@ def rules_of(trainer: GRPOTrainer) -> Rules:
 
 
 def end_token_ids(trainer: GRPOTrainer) -> set[int]:
-    """Tokens that end a completion: the trainer's, and those that `generation_kwargs` adds for its sampler."""
+    """Tokens that end a completion: the trainer's, and those that `generation_kwargs` adds."""
     options = trainer.args.generation_kwargs or {}
     if trainer.use_vllm:
         own = () if options.get("ignore_eos") else trainer.eos_token_ids

@@ -1,4 +1,4 @@
-"""Trees that split where the policy is uncertain what comes next."""
+"""Trees that split where the policy is uncertain about the next token."""
 
 import heapq
 from collections.abc import Sequence
@@ -14,36 +14,37 @@ from tempo_trl.rollout.tree import Segment
 class EntropyTree:
     """
     The tree of hierarchical TreeRPO (Tree Relative Policy Optimization, section 3.2): completions are sampled to
-    their end, and split in two where they pass a gate. The sampled tokens after the gate stay as one child; the other
-    begins with another token and is sampled to its end in the next round.
+    their end, and split in two at gates. The sampled tokens after a gate become one child. The other child begins with
+    a different token and is sampled to its end in the next round.
 
-    A segment has a gate after its first token that ends with a delimiter, is at least its `min_segment_tokens`-th and
-    is followed by a token from a distribution of entropy above `entropy_threshold`. Before the first token there is
-    always a split, whose second child is a plain second sample where no other token has a positive probability.
+    A segment has a gate after the first token that ends with a delimiter, is at position `min_segment_tokens` or later
+    and is followed by a token from a distribution with entropy above `entropy_threshold`. There is always a split
+    before the first token. If no other token has a positive probability there, the second child is a plain second
+    sample.
 
-    A group of `num_generations` completions holds at most as many leaves. Splits go breadth-first by rounds, and
-    within a round the gate with the fewest tokens before it comes first, until there are enough leaves. Once a tree
-    splits no more, every leaf segment longer than `coverage_tokens` gets an extra sibling, the longest first, as far
-    as the group has room. If there are fewer leaves than completions, leaves are repeated in turn.
+    A tree has at most `num_generations` leaves. Splits are made breadth-first by rounds. Within a round, gates with
+    fewer tokens before them come first. When a tree has no more gates, every leaf segment longer than
+    `coverage_tokens` gets an extra sibling, the longest first, while the tree has fewer than `num_generations` leaves.
+    If there are fewer leaves than completions at the end, leaves are repeated in turn.
 
     Args:
         num_generations (`int`):
             Completions of a group, at least 2.
         max_depth (`int`):
-            Deepest segment; children of the prompt have depth 1.
+            Maximum depth of a segment; children of the prompt have depth 1.
         min_segment_tokens (`int`):
-            Shortest segment that splits, in tokens.
+            Minimum length of a segment that splits, in tokens.
         entropy_threshold (`float`):
             Entropy above which a segment splits, in nats, at least 0.
         entropy_top_k (`int`):
-            The entropy is of this many likeliest tokens of the distribution sampled from, made to add up to 1.
+            The entropy is computed over this many most likely tokens of the sampling distribution, renormalized.
         delimiters (`Sequence[str]`):
-            A token of which the text, without trailing spaces, ends with one of these ends a thought.
+            Texts that end a thought: a token must end with one of them, ignoring trailing spaces.
         coverage_tokens (`int`, *optional*):
-            Longest leaf segment, in tokens, that gets no extra sibling; without it none does.
+            Maximum length of a leaf segment without an extra sibling, in tokens. None for no extra siblings.
 
     Raises:
-        ValueError: if one of them is too small.
+        ValueError: if a number is too small.
     """
 
     def __init__(
@@ -64,14 +65,14 @@ class EntropyTree:
         ]
         for name, value, least in given:
             if value < least:
-                raise ValueError(f"`{name}` of an entropy tree must be at least {least}, got {value}.")
+                raise ValueError(f"`{name}` of an entropy tree must be at least {least}, got {value}. Raise it.")
         self.num_generations, self.max_depth, self.top_k = num_generations, max_depth, entropy_top_k
         self.min_segment_tokens, self.entropy_threshold = min_segment_tokens, entropy_threshold
         self.delimiters, self.coverage_tokens = tuple(delimiters), coverage_tokens
         self._ends_thought: dict[int, bool] = {}  # token: whether its text ends with a delimiter
 
     def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingEntropyTree":
-        """A tree of nothing but its prompt. Its choices are drawn from a seed of torch's own generator."""
+        """A tree that contains only the prompt. Its choices use a generator seeded from torch's own."""
         generator = torch.Generator().manual_seed(int(torch.randint(2**62, ())))
         return GrowingEntropyTree(self, prompt_ids, rules, generator)
 
@@ -92,12 +93,12 @@ class EntropyTree:
 
 
 def entropies(top: Top, top_k: int) -> torch.Tensor:
-    """Entropy of the `top_k` likeliest tokens, renormalised, at each position, in nats, `(T,)`."""
+    """Entropy of the `top_k` most likely tokens, renormalized, at each position, in nats, `(T,)`."""
     return torch.special.entr(top.logprobs[:, :top_k].double().softmax(dim=-1)).sum(dim=-1)
 
 
 class Forced(NamedTuple):
-    """A token that had to differ from another, its log-probability, and the importance ratio of how it was drawn."""
+    """A token that had to differ from another, its log-probability, and the importance ratio of its draw."""
 
     token: int
     logprob: float
@@ -106,11 +107,11 @@ class Forced(NamedTuple):
 
 def alternative(top: Top, taken: int, top_k: int, greedy: bool, generator: torch.Generator) -> Forced | None:
     """
-    Another token than `taken` for the first position of `top`.
+    A token other than `taken` for the first position of `top`.
 
-    It is drawn from the `top_k` likeliest, renormalised without `taken`, or the likeliest of them if `greedy`. None if
-    no other has a positive probability. The policy's probability of it over that of the draw is what the candidates'
-    probabilities add up to.
+    It is drawn from the `top_k` most likely tokens, renormalized without `taken`; if `greedy`, it is the most likely
+    of them. None if no other token has a positive probability. The importance ratio, the policy's probability over
+    that of the draw, is the sum of the candidates' probabilities.
     """
     ids, logprobs = top.token_ids[0, :top_k], top.logprobs[0, :top_k]
     probabilities = logprobs.double().exp() * (ids != taken)
@@ -122,17 +123,17 @@ def alternative(top: Top, taken: int, top_k: int, greedy: bool, generator: torch
 
 @dataclass
 class Node:
-    """What the grower knows of a segment beside its tokens.
+    """Data of a segment that the grower needs beside its tokens.
 
     Args:
         depth (`int`):
-            Segments from the prompt to it, itself included.
+            Segments from the prompt to this one, inclusive.
         start (`int`):
             Tokens of the completion before it.
         top ([`Top`]):
-            The likeliest tokens at each of its positions; those of a forced token say nothing.
+            The most likely tokens at each of its positions; a placeholder for a forced token.
         splits (`bool`):
-            Whether it may be split: not if it is there for coverage.
+            Whether it may be split: False for siblings grown for coverage.
     """
 
     depth: int
@@ -143,7 +144,7 @@ class Node:
 
 @dataclass
 class Branch:
-    """A child to be grown below `parent`, with its first token where it is forced."""
+    """A child to be grown below `parent`, with its first token if that is forced."""
 
     parent: int
     forced: Forced | None = None
@@ -257,7 +258,7 @@ class GrowingEntropyTree(GrowingTree):
 
 
 def _behind_a_forced_token(top: Top | None, top_k: int) -> Top:
-    """The likeliest tokens of a segment that begins with a forced token: a row that says nothing, then `top`."""
+    """The most likely tokens of a segment that begins with a forced token: a placeholder row, then `top`."""
     width = top_k if top is None else top.token_ids.shape[1]
     ids, logprobs = torch.zeros(1, width, dtype=torch.int64), torch.full((1, width), -torch.inf)
     logprobs[0, 0] = 0.0

@@ -1,4 +1,4 @@
-"""Trees of a fixed shape: as many children at every node, in steps of as many tokens."""
+"""Trees of a fixed shape: every node has the same number of children, and every step the same number of tokens."""
 
 from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules
 from tempo_trl.rollout.tree import Segment
@@ -10,8 +10,9 @@ class FixedTree:
     at most `step_tokens` tokens, `depth` times over. A leaf ends at an end-of-sequence token, a stop string, the
     longest completion or the last step.
 
-    A leaf that ends above the last step stands for all leaves that it closes: at depth d it fills
-    `children ** (depth - d)` completions. The uniform mean over completions is then the paper's mean of children.
+    A leaf that ends before the last step, at depth d, counts as the `children ** (depth - d)` leaves that it would
+    have had: it is repeated in as many completions. The uniform mean over completions is then the paper's mean over
+    children.
 
     Args:
         children (`int`):
@@ -19,10 +20,10 @@ class FixedTree:
         depth (`int`):
             Steps from the prompt to a leaf, D, at least 1. A group has N ** D completions.
         step_tokens (`int`):
-            Longest step, in tokens. No completion is longer than `depth * step_tokens`.
+            Maximum length of a step, in tokens. Completions have at most `depth * step_tokens` tokens.
 
     Raises:
-        ValueError: if one of them is too small.
+        ValueError: if a number is too small.
     """
 
     top_k = 0
@@ -30,17 +31,17 @@ class FixedTree:
     def __init__(self, children: int, depth: int, step_tokens: int):
         for name, value, least in (("children", children, 2), ("depth", depth, 1), ("step_tokens", step_tokens, 1)):
             if value < least:
-                raise ValueError(f"`{name}` of a fixed tree must be at least {least}, got {value}.")
+                raise ValueError(f"`{name}` of a fixed tree must be at least {least}, got {value}. Raise it.")
         self.children, self.depth, self.step_tokens = children, depth, step_tokens
         self.num_generations = children**depth
 
     def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingFixedTree":
-        """A tree of nothing but its prompt."""
+        """A tree that contains only the prompt."""
         return GrowingFixedTree(self, prompt_ids, rules)
 
 
 class GrowingFixedTree(GrowingTree):
-    """One tree of [`FixedTree`] while it grows, a level a round."""
+    """One tree of [`FixedTree`] while it grows, one level per round."""
 
     def __init__(self, shape: FixedTree, prompt_ids: list[int], rules: Rules):
         super().__init__(prompt_ids, rules)

@@ -1,4 +1,4 @@
-"""First tokens of branches that had to differ from a sibling's, and so were not drawn from the policy."""
+"""Forced tokens: first tokens of branches that had to differ from a sibling's, so not sampled from the policy."""
 
 import torch
 
@@ -15,13 +15,13 @@ def treat_forced_tokens(
         advantages (`torch.Tensor` of shape `(B, T)`):
             Advantages.
         forced_ratio (`torch.Tensor` of shape `(B, T)`):
-            Importance ratio of the policy over how a token was drawn: 1 but for forced tokens.
+            Importance ratio of the policy to the distribution that a token was drawn from: 1 except for forced tokens.
         forced_tokens (`str`):
-            `"keep"` changes nothing, `"reweight"` multiplies advantages with the ratio, `"mask"` takes forced tokens
-            out of the loss.
+            `"keep"` changes nothing, `"reweight"` multiplies advantages by the ratio, `"mask"` removes forced tokens
+            from the loss.
 
     Returns:
-        Advantages, and a mask `(B, T)`, bool, or None where every token stays.
+        Advantages, and a mask `(B, T)`, bool, or None if every token stays in the loss.
     """
     if forced_tokens == "reweight":
         return advantages * forced_ratio, None

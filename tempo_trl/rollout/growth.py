@@ -1,4 +1,4 @@
-"""Growing trees in rounds: each round asks a sampler for the continuations of all open nodes at once."""
+"""Grow trees in rounds: in each round a sampler continues all open nodes at once."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
@@ -14,7 +14,7 @@ from tempo_trl.rollout.tree import GrownTree
 
 class Request(NamedTuple):
     """
-    Continuations that a node asks for.
+    A request for continuations of a node.
 
     Args:
         prompt_ids (`list[int]`):
@@ -24,7 +24,7 @@ class Request(NamedTuple):
         n (`int`):
             Number of continuations.
         max_tokens (`int`):
-            Longest continuation, in tokens, at least 1.
+            Maximum length of a continuation, in tokens, at least 1.
     """
 
     prompt_ids: list[int]
@@ -34,19 +34,19 @@ class Request(NamedTuple):
 
     @property
     def prefix_ids(self) -> list[int]:
-        """What is continued."""
+        """The tokens to continue."""
         return [*self.prompt_ids, *self.path_ids]
 
 
 class Top(NamedTuple):
-    """The likeliest tokens at each position of a continuation, most likely first.
+    """The most likely tokens at each position of a continuation, the most likely first.
 
     Args:
         token_ids (`torch.Tensor` of shape `(T, K)`, int64):
             The tokens.
         logprobs (`torch.Tensor` of shape `(T, K)`, float32):
-            Their log-probabilities under the distribution sampled from: minus infinity, or very low, for a token that
-            it leaves out.
+            Their log-probabilities under the sampling distribution: minus infinity, or very low, for tokens that it
+            excludes.
     """
 
     token_ids: torch.Tensor
@@ -69,7 +69,7 @@ class Continuation:
         stopped (`bool`):
             Whether the completion ends here, by an end-of-sequence token or a stop string, instead of at the limit.
         top ([`Top`], *optional*):
-            The likeliest tokens at each of the T positions, where they were asked for.
+            The most likely tokens at each of the T positions, if requested.
     """
 
     token_ids: list[int]
@@ -79,29 +79,29 @@ class Continuation:
 
 
 class Sampler(Protocol):
-    """Continues prefixes. Every rank takes part in every call, with an empty list where it has nothing."""
+    """Continues prefixes. Every rank must take part in every call, with an empty list if it has no requests."""
 
     def sample(self, requests: Sequence[Request], top_k: int = 0) -> list[list[Continuation]]:
-        """The continuations of each request, with the `top_k` likeliest tokens of each position if above 0."""
+        """The continuations of each request, with the `top_k` most likely tokens of each position if above 0."""
         ...
 
 
 @dataclass
 class Rules:
     """
-    What holds for every completion of a run.
+    Rules for every completion of a run.
 
     Args:
         max_tokens (`int`):
-            Longest completion, in tokens.
+            Maximum length of a completion, in tokens.
         eos_token_ids (`Sequence[int]`):
             Tokens that end a completion.
         stop_strings (`Sequence[str]`):
-            Texts that end a completion as soon as its tokens, special ones included, spell one.
+            Texts that end a completion as soon as its decoded tokens, including special ones, contain one.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`], *optional*):
-            Spells them.
+            Decodes the tokens.
         greedy (`bool`):
-            Whether the likeliest token is taken instead of a drawn one.
+            Whether the most likely token is taken instead of a sampled one.
     """
 
     max_tokens: int
@@ -116,7 +116,7 @@ class Rules:
         return ended or len(path_ids) >= self.max_tokens
 
     def cut(self, request: Request, continuation: Continuation) -> Continuation:
-        """The continuation up to its first stop string, which may begin in the path: a server sees one piece only."""
+        """The continuation up to its first stop string, which may begin in the path, where no sampler looks for it."""
         path, new = request.path_ids, continuation.token_ids
         if not self._has_stop_string(path + new):
             return continuation
@@ -138,7 +138,7 @@ class Rules:
 
 
 class GrowingTree(ABC):
-    """A tree while it grows. A subclass decides what to ask for and what to do with the answers."""
+    """A tree while it grows. A subclass decides what to request and how to use the answers."""
 
     def __init__(self, prompt_ids: list[int], rules: Rules):
         self.prompt_ids, self.rules = prompt_ids, rules
@@ -146,7 +146,7 @@ class GrowingTree(ABC):
 
     @abstractmethod
     def requests(self) -> list[Request]:
-        """What this round has to ask for; nothing once the tree is grown."""
+        """The requests of this round; empty once the tree is complete."""
 
     @abstractmethod
     def take(self, answers: list[list[Continuation]]) -> None:
@@ -157,7 +157,7 @@ class GrowingTree(ABC):
         """Leaf of each completion for the trainer, `num_generations` of them."""
 
     def finished(self) -> GrownTree:
-        """What was grown, with the rows for the trainer."""
+        """The complete tree, with its rows for the trainer."""
         self.grown.rows = self.rows()
         return self.grown
 
@@ -170,14 +170,14 @@ class Grower(Protocol):
         num_generations (`int`):
             Completions of a tree: the size of a group.
         top_k (`int`):
-            Likeliest tokens that it wants to see at each position.
+            Number of most likely tokens that it needs at each position.
     """
 
     num_generations: int
     top_k: int
 
     def start(self, prompt_ids: list[int], rules: Rules) -> GrowingTree:
-        """A tree of nothing but its prompt."""
+        """A tree that contains only the prompt."""
         ...
 
 
@@ -197,12 +197,12 @@ def grow(
         prompts (`Sequence[list[int]]`):
             Token ids of this rank's prompts.
         rules ([`Rules`]):
-            When a completion ends.
+            Rules by which a completion ends.
         sampler ([`Sampler`]):
-            Continues prefixes: one call a round, for all open nodes of all trees.
+            Continues prefixes: one call per round, for all open nodes of all trees.
         on_any_rank (`Callable[[bool], bool]`):
-            Whether its argument is true on any rank. Called once a round on every rank, so that all make the same
-            number of rounds.
+            Returns whether its argument is true on any rank. Called once per round on every rank, so that all ranks
+            make the same number of rounds.
 
     Returns:
         `list[GrownTree]`: the trees, in the order of their prompts.

@@ -1,10 +1,10 @@
-"""Objects that pass between the main process and the other ranks: to those that need them, and to nobody else."""
+"""Send Python objects between the main process and other ranks, only to those that need them."""
 
 import torch.distributed as dist
 
 
 def gather_on_main(own: object) -> list | None:
-    """The objects of all ranks, in their order, on the main process; None elsewhere. Every rank calls this."""
+    """The objects of all ranks, in rank order, on the main process; None elsewhere. Every rank must call this."""
     if _ranks() == 1:
         return [own]
     parts = [None] * _ranks() if dist.get_rank() == 0 else None
@@ -13,7 +13,7 @@ def gather_on_main(own: object) -> list | None:
 
 
 def scatter_from_main(parts: list | None) -> object:
-    """Of one object per rank, which the main process has, that of this rank. Every rank calls this."""
+    """This rank's object from the main process's list of one per rank. Every rank must call this."""
     if _ranks() == 1:
         return parts[0]
     received = [None]
@@ -25,8 +25,8 @@ def send_to_main(own: object, senders: int) -> list | None:
     """
     The objects of the first ranks, in their order, on the main process; None elsewhere.
 
-    The first `senders` ranks call this, the main process among them; for the others it does nothing. A collective
-    would pad what each of them has to the size of the largest.
+    The first `senders` ranks must call this, including the main process; on other ranks it does nothing. A collective
+    would pad every object to the size of the largest instead.
     """
     rank = dist.get_rank() if _ranks() > 1 else 0
     if rank:

@@ -11,7 +11,7 @@ from trl import GRPOConfig
 
 from tempo_trl.rollout.vllm_server import health, server_url, stopped_message
 
-INTERVAL = 5.0  # seconds between two looks at the server's health
+INTERVAL = 5.0  # seconds between two checks of the server's health
 PATIENCE = 60.0  # seconds without a healthy answer after which the server counts as dead
 
 
@@ -20,18 +20,18 @@ def end_if_server_dies(
     args: GRPOConfig, model: str, step: int, interval: float = INTERVAL, patience: float = PATIENCE
 ) -> Iterator[None]:
     """
-    End this process, with what to do, if the server gives no healthy answer for `patience` seconds inside the block.
+    End this process, with advice, if the server gives no healthy answer for `patience` seconds inside the block.
 
-    A server that dies while it receives weights over NCCL leaves the sender in a call that never returns and that no
-    exception can reach, and the other ranks in a collective. The launcher ends them once this process has ended.
+    If a server dies while it receives weights over NCCL, the sender stays in a call that never returns and that no
+    exception can interrupt, and the other ranks wait in a collective. The launcher ends them after this process ends.
 
     Args:
         args ([`~trl.GRPOConfig`]), model (`str`), step (`int`):
             As for [`~tempo_trl.rollout.vllm_server.advice_if_server_stops`].
         interval (`float`, *optional*):
-            Seconds between two looks at the server.
+            Seconds between two checks of the server.
         patience (`float`, *optional*):
-            Seconds without a healthy answer before the end.
+            Seconds without a healthy answer after which the process ends.
     """
     done = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Continuations from transformers' own `generate`, each prefix read once for all of its siblings."""
+"""Continuations from transformers' own `generate`, with one prefill per distinct prefix."""
 
 import contextlib
 import copy
@@ -17,18 +17,18 @@ from tempo_trl.rollout.growth import Continuation, Request, Top
 class TransformersSampler:
     """
     Continues prefixes with a transformers model: one forward pass over the distinct prefixes, then one `generate` for
-    all continuations, on copies of the prefixes' cache. What is sampled, how and until when is transformers'.
+    all continuations, on copies of the prefixes' cache. Sampling and stopping are those of transformers.
 
     Args:
         model ([`~transformers.PreTrainedModel`]):
-            The policy, ready for generation, or the same in PEFT's wrapper.
+            The policy, ready for generation, possibly in PEFT's wrapper.
         generation_config ([`~transformers.GenerationConfig`]):
-            How to sample. Its `max_new_tokens` gives way to the requests', its `cache_implementation` to a dynamic
-            cache, which can be copied.
+            Sampling settings. Its `max_new_tokens` is replaced by the requests', its `cache_implementation` by a
+            dynamic cache, which can be copied.
         tokenizer ([`~transformers.PreTrainedTokenizerBase`]):
-            Gives the pad token, and spells stop strings.
+            Provides the pad token, and decodes stop strings.
         device (`torch.device`, *optional*):
-            Where the model computes, if its parameters may lie elsewhere, as under FSDP2 with offload.
+            Device of the computation, if parameters may be elsewhere, as under FSDP2 with offload.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class TransformersSampler:
         """
         The continuations of each request.
 
-        Every call makes one prefill and one `generate`, even for no request: under ZeRO-3 and FSDP a forward pass is
-        a collective.
+        Every call makes one prefill and one `generate`, even without requests, because a forward pass is a collective
+        under ZeRO-3 and FSDP.
         """
         if not requests:
             self._continue([Request([self.pad_token_id], [], 1, 1)], top_k=0)
@@ -81,7 +81,7 @@ class TransformersSampler:
         """Distinct prefixes, left-padded, their mask, and the prefix of each continuation."""
         prefixes = {tuple(request.prefix_ids): None for request in requests}
         row = {prefix: index for index, prefix in enumerate(prefixes)}
-        width = max(2, *map(len, prefixes))  # there is always something to prefill, and so a cache
+        width = max(2, *map(len, prefixes))  # at least one token to prefill, so that there is a cache
         padding = [width - len(prefix) for prefix in prefixes]
         ids = [[self.pad_token_id] * left + [*prefix] for left, prefix in zip(padding, prefixes, strict=True)]
         mask = [[0] * left + [1] * (width - left) for left in padding]
@@ -103,18 +103,18 @@ class TransformersSampler:
 
 class StepRecorder(StoppingCriteria):
     """
-    Ends each row of `generate` at its own limit or at a stop string, and keeps of each step's distribution what was
-    asked for. `output_scores` alone would keep (B, V) numbers a step.
+    Ends each row of `generate` at its own limit or at a stop string, and keeps the requested part of each step's
+    distribution. `output_scores` alone would keep (B, V) numbers per step.
 
     Args:
         width (`int`):
             Tokens before the continuations.
         limits (`torch.Tensor` of shape `(B,)`):
-            Longest continuation of each row, in tokens.
+            Maximum length of each row's continuation, in tokens.
         stop_strings ([`~transformers.StopStringCriteria`], *optional*):
-            Tells which rows have just spelled a stop string.
+            Returns which rows end with a stop string.
         top_k (`int`):
-            How many of the likeliest tokens to keep at each position.
+            Number of most likely tokens to keep at each position.
     """
 
     def __init__(self, width: int, limits: torch.Tensor, stop_strings: StopStringCriteria | None, top_k: int):
@@ -139,10 +139,10 @@ class StepRecorder(StoppingCriteria):
             top = logprobs.topk(min(self.top_k, logprobs.shape[1]))
             self.top_logprobs.append(top.values)
             self.top_ids.append(top.indices)
-        scores.data = scores.new_empty(0)  # `generate` keeps the tensors of all steps: let go of what is in them
+        scores.data = scores.new_empty(0)  # `generate` keeps the tensors of all steps: free their memory
 
     def continuations(self, sequences: torch.Tensor, eos_token_ids: list[int]) -> list[Continuation]:
-        """Each row of what `generate` returned, up to where it ended."""
+        """The continuation in each row of `generate`'s result, up to its end."""
         new = sequences[:, self.width :]
         is_eos = torch.isin(new, torch.tensor(eos_token_ids, device=new.device, dtype=new.dtype))
         eos_at = torch.where(is_eos.any(dim=1), is_eos.int().argmax(dim=1) + 1, self.never)
@@ -165,9 +165,9 @@ class StepRecorder(StoppingCriteria):
 
 @contextlib.contextmanager
 def transformers_sampler(trainer: GRPOTrainer) -> Iterator[TransformersSampler]:
-    """A sampler of the trainer's policy, ready inside the block as in TRL's own generation.
+    """A sampler with the trainer's policy, prepared inside the block as in TRL's own generation.
 
-    ZeRO-3 gathers the weights once for all rounds.
+    With ZeRO-3 the weights are gathered once for all rounds.
     """
     with (
         profiling_context(trainer, "transformers.generate"),

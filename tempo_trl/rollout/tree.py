@@ -1,4 +1,4 @@
-"""The tree that a rollout grew for one prompt: segments of tokens, and the completions that lead through them."""
+"""The tree that a rollout grew for one prompt: segments of tokens, and the completions that consist of them."""
 
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -15,15 +15,16 @@ class Segment:
 
     Args:
         parent (`int`):
-            Index of the segment that it continues, -1 where it continues the prompt.
+            Index of the segment that it continues, -1 if it continues the prompt.
         token_ids (`list[int]`):
             Its tokens, at least one.
         logprobs (`list[float]`, *optional*):
-            The sampler's log-probability of each token under the distribution it samples from; None if not known.
+            The log-probability of each token under the sampling distribution; None if not known.
         forced (`bool`):
             Whether its first token was chosen to differ from a sibling's instead of sampled.
         forced_ratio (`float`):
-            Importance ratio of the policy over how that token was drawn, $\\pi(a) / \\mu(a)$; 1 for a sampled one.
+            Importance ratio of the policy to the distribution that token was drawn from, $\\pi(a) / \\mu(a)$; 1 for a
+            sampled one.
     """
 
     parent: int
@@ -36,21 +37,21 @@ class Segment:
 @dataclass
 class GrownTree:
     """
-    What was grown for one prompt. A parent stands before its children.
+    The tree that was grown for one prompt.
 
     Args:
         segments (`list[Segment]`):
-            The nodes. A segment without children is a leaf: it ends a completion.
+            The nodes, parents before their children. A segment without children is a leaf: it ends a completion.
         rows (`list[int]`):
-            Leaf of each completion that is handed to the trainer, as an index of `segments`. Every leaf occurs; one
-            that occurs several times stands for as many completions.
+            Leaf of each completion that the trainer gets, as an index of `segments`. Every leaf occurs at least once;
+            repeated leaves are repeated completions.
     """
 
     segments: list[Segment] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
 
     def children(self) -> list[list[int]]:
-        """Children of each segment, and last those of the prompt (index -1)."""
+        """Children of each segment; the last entry (index -1) are those of the prompt."""
         children = [[] for _ in range(len(self.segments) + 1)]
         for index, segment in enumerate(self.segments):
             children[segment.parent].append(index)
@@ -61,7 +62,7 @@ class GrownTree:
         return [index for index, below in enumerate(self.children()[:-1]) if not below]
 
     def path(self, segment: int) -> list[int]:
-        """Segments from the prompt to this one, itself included."""
+        """Segments from the prompt to this one, inclusive."""
         path = []
         while segment >= 0:
             path.append(segment)
@@ -80,15 +81,16 @@ class GrownTree:
         return [logprob for segment in segments for logprob in segment.logprobs]
 
     def num_tokens(self) -> int:
-        """Tokens that were generated for the tree: a shared one once."""
+        """Number of tokens generated for the tree; a shared token counts once."""
         return sum(len(segment.token_ids) for segment in self.segments)
 
     def leaf_weights(self, kind: str = "by_branch") -> torch.Tensor:
         r"""
-        Weight of each completion in its group, `(rows,)`, float64, adding up to 1.
+        Weight of each completion in its group, `(rows,)`, float64, with sum 1.
 
-        `"by_branch"` gives every child of a node equal say, so a leaf below nodes of $c_1, c_2, \dots$ children weighs
-        $\prod_d 1 / c_d$; `"uniform"` gives every leaf equal say. Completions of the same leaf share its weight.
+        `"by_branch"` gives all children of a node equal weight, so a leaf below nodes with $c_1, c_2, \dots$ children
+        has weight $\prod_d 1 / c_d$; `"uniform"` gives all leaves equal weight. Completions of the same leaf share its
+        weight.
         """
         if kind not in LEAF_WEIGHTS:
             raise ValueError(f"`leaf_weights` must be one of {LEAF_WEIGHTS}, got {kind!r}.")
@@ -106,13 +108,13 @@ class GrownTree:
 @dataclass
 class Branches:
     """
-    The grown trees of a batch as tensors, one row a completion; rows of a tree are adjacent.
+    The grown trees of a batch as tensors, with one row per completion; rows of a tree are adjacent.
 
     Args:
         segment (`torch.Tensor` of shape `(B, T)`, int64):
-            Segment of each token, numbered through the batch; -1 past a row's end.
+            Segment of each token, numbered over the whole batch; -1 after a row's end.
         forced_ratio (`torch.Tensor` of shape `(B, T)`, float32):
-            Importance ratio of the policy over how a token was drawn: 1 but for forced tokens.
+            Importance ratio of the policy to the distribution that a token was drawn from: 1 except for forced tokens.
         parent (`torch.Tensor` of shape `(N,)`, int64):
             Parent of each segment. The prompts are numbered N, N + 1, ... in the order of the trees.
         leaf (`torch.Tensor` of shape `(B,)`, int64):
@@ -147,7 +149,7 @@ def branches(trees: list[GrownTree], width: int) -> Branches:
 
 
 def row_weights(trees: list[GrownTree], kind: str) -> torch.Tensor | None:
-    """Weight of each completion of a batch in its group, `(B,)`; None where all weigh the same."""
+    """Weight of each completion of a batch in its group, `(B,)`; None if all weights are equal."""
     weights = [tree.leaf_weights(kind) for tree in trees]
     return None if all(torch.allclose(group, group[:1]) for group in weights) else torch.cat(weights)
 

@@ -1,4 +1,4 @@
-"""What a run must have, and must not have, for its completions to be grown as trees."""
+"""Check that a run's completions can be grown as trees."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.rollout.growth import Grower
 
-# Options that count from the first token that is generated, which would be each piece's instead of the completion's,
-# or that generate something else than one sampled continuation.
+# Options that count from the first generated token, which would be that of each segment instead of the completion's,
+# or that do not generate one sampled continuation.
 OF_WHOLE_COMPLETIONS = {
     False: (  # transformers
         "begin_suppress_tokens",
@@ -47,16 +47,16 @@ OF_WHOLE_COMPLETIONS = {
 
 def check_trees_can_grow(args_or_trainer: GRPOConfig | GRPOTrainer, grower: Grower | None = None) -> None:
     """
-    Refuse what trees cannot be grown with. For a configuration what it tells, for a trainer everything.
+    Raise ValueError if the run has options that tree rollouts do not support. A trainer is checked more thoroughly.
 
     Args:
         args_or_trainer ([`~trl.GRPOConfig`] or [`~trl.GRPOTrainer`]):
             The run.
         grower ([`~tempo_trl.rollout.growth.Grower`], *optional*):
-            What grows: a group has to have its size.
+            The grower, whose number of leaves must be the size of a group.
 
     Raises:
-        ValueError: with what to change.
+        ValueError: if something is not supported; the message says what to change.
     """
     trainer = args_or_trainer if isinstance(args_or_trainer, GRPOTrainer) else None
     args = args_or_trainer if trainer is None else trainer.args
@@ -64,40 +64,40 @@ def check_trees_can_grow(args_or_trainer: GRPOConfig | GRPOTrainer, grower: Grow
     if trainer is not None:
         problems += _problems_of_trainer(trainer)
     if problems:
-        raise ValueError("Trees cannot be grown here. " + " ".join(problems))
+        raise ValueError("Tree rollouts are not supported here. " + " ".join(problems))
 
 
 def _problems_of_args(args: GRPOConfig) -> Iterator[str]:
     if args.use_transformers_continuous_batching:
-        yield "Continuous batching keeps no cache to continue from: unset `use_transformers_continuous_batching`."
+        yield "Continuous batching keeps no cache to continue from. Unset `use_transformers_continuous_batching`."
     if args.use_vllm and args.vllm_mode != "server":
-        yield f"vLLM grows trees as a server: set vllm_mode='server', got {args.vllm_mode!r}."
+        yield f"Trees need a vLLM server, got vllm_mode={args.vllm_mode!r}. Set vllm_mode='server'."
     if args.use_vllm and args.vllm_structured_outputs_regex is not None:
-        yield "A regular expression would begin anew in every segment: unset `vllm_structured_outputs_regex`."
+        yield "A regular expression would restart in every segment. Unset `vllm_structured_outputs_regex`."
     if args.max_completion_length is None:
-        yield "A tree needs to know how long it may grow: set `max_completion_length`."
+        yield "Trees need a maximum length, got None. Set `max_completion_length`."
     options = args.generation_kwargs or {}
     if refused := sorted(set(options) & set(OF_WHOLE_COMPLETIONS[args.use_vllm])):
         yield (
-            f"generation_kwargs {refused} apply to a whole completion, or to something else than one sampled "
-            "continuation; a tree's are generated in pieces: leave them out."
+            f"generation_kwargs {refused} apply to whole completions, or do not generate one sampled continuation. "
+            "Trees are generated in segments. Remove them."
         )
 
 
 def _problems_of_groups(args: GRPOConfig, grower: Grower | None) -> Iterator[str]:
     group = args.num_generations
     if grower is not None and grower.num_generations != group:
-        yield f"The grower fills groups of {grower.num_generations}: set num_generations to that, got {group}."
+        yield f"The grower needs num_generations={grower.num_generations}, got {group}. Set it to that."
     per_device, steps = args.per_device_train_batch_size, args.steps_per_generation
     if per_device * steps % group:
         yield (
             "A tree is grown on one rank, so per_device_train_batch_size * steps_per_generation must be a multiple "
-            f"of num_generations: {per_device} * {steps} = {per_device * steps} is not a multiple of {group}."
+            f"of num_generations, but {per_device} * {steps} = {per_device * steps} is not a multiple of {group}."
         )
 
 
 def _problems_of_trainer(trainer: GRPOTrainer) -> Iterator[str]:
     if trainer.tools or trainer.environment_factories:
-        yield "Tools and environments write into a completion: leave out `tools` and `environment_factory`."
+        yield "Tools and environments insert tokens into completions. Remove `tools` and `environment_factory`."
     if trainer._is_vlm:
-        yield "Trees are grown for text only: give a tokenizer as `processing_class` instead of a processor."
+        yield "Trees support text only. Pass a tokenizer as `processing_class` instead of a processor."

@@ -1,4 +1,4 @@
-"""Grown trees in TRL: the object for `GRPOTrainer`'s `rollout_func`."""
+"""Tree rollouts in TRL: the object to pass as `rollout_func` to `GRPOTrainer`."""
 
 import contextlib
 import math
@@ -20,8 +20,8 @@ class TreeRollout:
     """
     Grows the completions of training as trees: `GRPOTrainer(..., rollout_func=TreeRollout(grower))`.
 
-    In evaluation completions are sampled independently by TRL's own code, so that accuracy means what it means for
-    every other method.
+    In evaluation TRL's own code samples completions independently, so that accuracies are comparable with those of
+    other methods.
 
     Args:
         grower ([`~tempo_trl.rollout.growth.Grower`]):
@@ -29,12 +29,12 @@ class TreeRollout:
 
     Attributes:
         trees (`list[GrownTree]`, *optional*):
-            What the last call grew on this rank, one tree a group, in the order of the completions; None after a call
+            The trees of the last call on this rank, one per group, in the order of the completions; None after a call
             in evaluation.
 
     Raises:
         ValueError: at the first call, see [`~tempo_trl.rollout.tree_requirements.check_trees_can_grow`].
-        RuntimeError: if a rank is given something else than whole groups.
+        RuntimeError: if the prompts of a rank are not whole groups.
     """
 
     def __init__(self, grower: Grower):
@@ -43,13 +43,13 @@ class TreeRollout:
         self._checked = False
 
     def __call__(self, prompts: list, trainer: GRPOTrainer) -> dict[str, list]:
-        """Prompts of this rank, one a completion, as TRL's rollout: `prompt_ids`, `completion_ids`, `logprobs`."""
+        """TRL's rollout for this rank's prompts, one per completion: `prompt_ids`, `completion_ids`, `logprobs`."""
         if not self._checked:
             check_trees_can_grow(trainer, self.grower)
             self._checked = True
         prompt_ids, images, _ = trainer._tokenize_prompts(prompts)
         if images is not None:
-            raise ValueError("Trees are grown for prompts of text only: these have images.")
+            raise ValueError("Tree rollouts support text prompts only, got prompts with images. Remove the images.")
         if not trainer.model.training:
             self.trees = None
             completion_ids, logprobs = trainer._generate_single_turn(
@@ -71,20 +71,20 @@ class TreeRollout:
     def _completions(self, trainer: GRPOTrainer) -> tuple[list, list | None]:
         rows = [(tree, leaf) for tree in self.trees for leaf in tree.rows]
         completion_ids = [tree.completion_ids(leaf) for tree, leaf in rows]
-        if not trainer.use_vllm:  # as on TRL's own path: the trainer's forward pass is the sampler
+        if not trainer.use_vllm:  # as in TRL, which then computes the log-probabilities itself
             return completion_ids, None
         return completion_ids, [tree.logprobs(leaf) for tree, leaf in rows]
 
     def statistics(self) -> dict[str, tuple[float, float]]:
         """
-        What the last call grew on this rank, as (sum, count): a mean over all ranks is the ratio of their totals.
+        Statistics of the last call on this rank, as (sum, count). The mean over all ranks is the ratio of their sums.
 
-        - `generated_tokens`: tokens of a tree, a shared one once.
-        - `generated_share`: tokens that were generated, of those that the completions hold.
+        - `generated_tokens`: tokens of a tree; a shared token counts once.
+        - `generated_share`: generated tokens / tokens of all completions.
         - `leaves`: distinct completions of a tree.
-        - `depth`: segments on the way to a leaf.
-        - `forced_tokens`: tokens of a tree that were chosen instead of sampled.
-        - `repeated_rows`: share of the completions that repeat another's leaf.
+        - `depth`: segments from the prompt to a leaf.
+        - `forced_tokens`: tokens of a tree that were forced instead of sampled.
+        - `repeated_rows`: share of completions that repeat another's leaf.
         """
         trees = self.trees or []
         leaves = [(tree, leaf) for tree in trees for leaf in tree.leaves()]
@@ -108,9 +108,9 @@ def _one_a_group(prompts: list, prompt_ids: list[list[int]], num_generations: in
     groups = [prompts[start : start + num_generations] for start in range(0, len(prompts), num_generations)]
     if any(len(group) < num_generations or any(prompt != group[0] for prompt in group) for group in groups):
         raise RuntimeError(
-            f"A tree is grown for a whole group on one rank, but this rank's {len(prompts)} prompts are not groups of "
-            f"{num_generations} equal ones. Make `per_device_train_batch_size * steps_per_generation` a multiple of "
-            "`num_generations`, and keep TRL's sampler."
+            f"got {len(prompts)} prompts on this rank, expected groups of {num_generations} equal prompts: a tree is "
+            "grown for a whole group. Make `per_device_train_batch_size * steps_per_generation` a multiple of "
+            "`num_generations`, and use TRL's own sampler."
         )
     return prompt_ids[::num_generations]
 

@@ -14,23 +14,23 @@ from tempo_trl.rollout.growth import Continuation, Request, Top
 from tempo_trl.rollout.ranks import gather_on_main, scatter_from_main
 from tempo_trl.rollout.vllm_server import advice_if_server_stops
 
-CONNECTIONS = 64  # calls at a time, as in TRL's client: the server batches what they ask for
-_GREEDY = 1e-5  # vLLM takes the likeliest token below this temperature
+CONNECTIONS = 64  # concurrent calls, as in TRL's client; the server batches them
+_GREEDY = 1e-5  # below this temperature vLLM takes the most likely token
 
 
 class VLLMSampler:
     """
-    Continues prefixes on the vLLM server of a trainer. The main process asks for all ranks, one call for all requests
-    of the same number and length, all calls at once.
+    Continues prefixes on the vLLM server of a trainer. The main process sends the requests of all ranks, with one call
+    for all requests of the same number and length, and all calls at once.
 
-    A fixed `seed` in `generation_kwargs` would give the same random numbers to every request of every round, and
-    siblings grown in different rounds would be alike. Each request then goes in a call of its own, with a seed drawn
-    from the given one, the optimizer step, the round and its place in the round: a run with the same seed and the same
-    number of ranks samples the same trees.
+    With a fixed `seed` in `generation_kwargs` every request of every round would get the same random numbers, so
+    siblings grown in different rounds would be equal. Each request is then sent in its own call, with a seed derived
+    from the given one, the optimizer step, the round and its index in the round. A run with the same seed and number
+    of ranks samples the same trees.
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):
-            Its `vllm_generation` has the server and how to sample.
+            The trainer, whose `vllm_generation` has the server and the sampling settings.
     """
 
     def __init__(self, trainer: GRPOTrainer):
@@ -49,10 +49,10 @@ class VLLMSampler:
 
     def sample(self, requests: Sequence[Request], top_k: int = 0) -> list[list[Continuation]]:
         """
-        The continuations of each request. A collective: every rank calls it in every round.
+        The continuations of each request. This is a collective: every rank must call it in every round.
 
         Raises:
-            ConnectionError: if the server does not answer, with what to do.
+            ConnectionError: if the server does not answer; the message says what to do.
         """
         of_ranks = gather_on_main(list(requests))
         answers = None
@@ -78,7 +78,7 @@ class VLLMSampler:
         return [answer for _, answer in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
 
     def _calls(self, requests: list[Request]) -> list[list[int]]:
-        """Requests that go in one call: those of the same number and length, or each alone if they have seeds."""
+        """Groups of requests for one call: those of the same number and length, or single ones if they have seeds."""
         alike = {}
         for index, request in enumerate(requests):
             seeded = index if self.options.get("seed") is not None else None
@@ -87,7 +87,7 @@ class VLLMSampler:
 
     def _call(self, requests: list[Request], place: int, top_k: int) -> list[list[Continuation]]:
         n, max_tokens = requests[0].n, requests[0].max_tokens
-        copies = n if self.how["temperature"] < _GREEDY else 1  # vLLM takes no n above 1 where all would be the same
+        copies = n if self.how["temperature"] < _GREEDY else 1  # vLLM rejects n above 1 with greedy sampling
         answer = self.trainer.vllm_generation.vllm_client.generate(
             prompts=[request.prefix_ids for request in requests],
             n=n // copies,
@@ -116,15 +116,15 @@ class VLLMSampler:
         max_tokens: int,
         top_k: int,
     ) -> Continuation:
-        """One completion of the server. At each position it has the likeliest tokens, and in any case the sampled.
+        """One completion of the server, with the most likely tokens and the sampled token at each position.
 
         Raises:
-            ValueError: if a log-probability is not a number, which TRL's client shows as None.
+            ValueError: if a log-probability is NaN, which TRL's client returns as None.
         """
         if any(None in of_step for of_step in logprobs):
             raise ValueError(
                 f"The vLLM server returned NaN as a log-probability at step {self.trainer.state.global_step}: its "
-                "weights hold NaN or infinite numbers. Lower the learning rate or `max_grad_norm`, and resume from a "
+                "weights contain NaN or infinity. Lower the learning rate or `max_grad_norm`, and resume from a "
                 "checkpoint before that step."
             )
         return Continuation(
@@ -136,7 +136,7 @@ class VLLMSampler:
 
 
 def _top(candidates: list[list[int]], logprobs: list[list[float]], top_k: int) -> Top:
-    """The `top_k` likeliest of each position: they come sorted, the sampled one possibly behind them."""
+    """The `top_k` most likely tokens of each position, which vLLM returns first, sorted."""
     width = min(top_k, *map(len, logprobs))
-    token_ids = torch.tensor([ids[:width] for ids in candidates], dtype=torch.int32)  # half of what ranks exchange
+    token_ids = torch.tensor([ids[:width] for ids in candidates], dtype=torch.int32)  # half the size to send to ranks
     return Top(token_ids, torch.tensor([x[:width] for x in logprobs]))

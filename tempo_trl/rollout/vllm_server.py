@@ -1,4 +1,4 @@
-"""TRL's vLLM server, seen from the trainer: the command that starts it, and what to do when it does not answer."""
+"""TRL's vLLM server: the command that starts it, and advice in errors if it does not answer."""
 
 import contextlib
 import shlex
@@ -13,7 +13,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOConfig
 from trl.import_utils import is_vllm_available
 
-# What TRL needs of a server: its weights can be replaced, and its log-probabilities are of what it sampled from.
+# TRL needs a server whose weights can be replaced, and that returns log-probabilities of the sampling distribution.
 SERVER_FLAGS = (
     "--weight-transfer-config",
     '{"backend": "nccl"}',
@@ -29,16 +29,16 @@ def server_command(model: str, max_model_len: int | None = None) -> str:
 
     Args:
         model (`str`):
-            Model id or folder: the one that is trained.
+            Id or folder of the trained model.
         max_model_len (`int`, *optional*):
-            Longest prompt and completion together, in tokens; the model's own context if unset.
+            Maximum length of prompt and completion together, in tokens. Defaults to the model's own context.
     """
     limit = ["--max-model-len", str(max_model_len)] if max_model_len else []
     return f"VLLM_SERVER_DEV_MODE=1 {shlex.join(['vllm', 'serve', model, *limit, *SERVER_FLAGS])}"
 
 
 def server_url(args: GRPOConfig) -> str:
-    """Address at which the trainer looks for the server."""
+    """URL at which the trainer expects the server."""
     return args.vllm_server_base_url or f"http://{args.vllm_server_host}:{args.vllm_server_port}"
 
 
@@ -48,12 +48,12 @@ def samples_on_server(args: GRPOConfig) -> bool:
 
 
 def wait_for_server(args: GRPOConfig, model: str) -> None:
-    """Return once the server says that it is healthy. Only the main process waits, as in TRL.
+    """Wait until the server is healthy. Only the main process waits, as in TRL.
 
-    TRL's own check goes on for ever where something answers at the address that is not a healthy vLLM.
+    TRL's own check never ends if something other than a healthy vLLM answers at the URL.
 
     Raises:
-        ConnectionError: it did not within `args.vllm_server_timeout` seconds.
+        ConnectionError: the server is not healthy within `args.vllm_server_timeout` seconds.
     """
     if not samples_on_server(args) or args.process_index != 0 or not is_vllm_available():  # TRL refuses the last
         return
@@ -62,14 +62,14 @@ def wait_for_server(args: GRPOConfig, model: str) -> None:
         if time.monotonic() >= deadline:
             raise ConnectionError(
                 f"No vLLM server is ready at {server_url(args)}: the last answer within vllm_server_timeout="
-                f"{args.vllm_server_timeout:g} seconds was {answer}. Nothing was lost, since the run had not begun. "
-                f"{_start(model, args)}and then the run again."
+                f"{args.vllm_server_timeout:g} seconds was {answer}. The run had not begun, so nothing was lost. "
+                f"{_start(model, args)}Then start the run again."
             )
         time.sleep(1)
 
 
 def health(url: str) -> int | str:
-    """HTTP status of the server's `/health`, or why there is none."""
+    """HTTP status of the server's `/health`, or the error of the request."""
     try:
         with urlopen(f"{url}/health", timeout=5) as response:
             return response.status
@@ -80,12 +80,12 @@ def health(url: str) -> int | str:
 
 
 class ServerStoppedError(ConnectionError):
-    """The vLLM server stopped answering; the message says what to do."""
+    """The vLLM server stopped answering. The message says what to do."""
 
 
 @contextlib.contextmanager
 def advice_if_server_stops(args: GRPOConfig, model: str, step: int) -> Iterator[None]:
-    """Raise `ConnectionError` with what to do, for any failure to reach the server inside the block.
+    """Raise a `ConnectionError` with advice if the server cannot be reached inside the block.
 
     Args:
         args ([`~trl.GRPOConfig`]):
@@ -97,17 +97,17 @@ def advice_if_server_stops(args: GRPOConfig, model: str, step: int) -> Iterator[
     """
     try:
         yield
-    except OSError as error:  # what sockets raise, and requests
+    except OSError as error:  # raised by sockets and requests
         if not samples_on_server(args) or isinstance(error, ServerStoppedError):
             raise
         raise ServerStoppedError(stopped_message(args, model, step, error)) from error
 
 
 def stopped_message(args: GRPOConfig, model: str, step: int, reason: object) -> str:
-    """What happened, what is safe, and how to go on."""
+    """A message that says what happened, what was saved, and how to resume."""
     return (
         f"The vLLM server at {server_url(args)} stopped answering at step {step}: {reason}. {_saved(args)}"
-        f"{_start(model, args)}and go on with `--resume_from_checkpoint last`, or "
+        f"{_start(model, args)}Then resume with `--resume_from_checkpoint last`, or "
         "`trainer.train(resume_from_checkpoint=True)`."
     )
 
@@ -119,5 +119,5 @@ def _start(model: str, args: GRPOConfig) -> str:
 def _saved(args: GRPOConfig) -> str:
     checkpoint = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None
     if checkpoint is None:
-        return "No checkpoint had been written yet: see save_steps. "
-    return f"What was trained up to {checkpoint} is safe. "
+        return "No checkpoint had been written yet (see save_steps). "
+    return f"The last checkpoint is {checkpoint}. "

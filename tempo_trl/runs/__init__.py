@@ -1,1 +1,1 @@
-"""What a run leaves on disk, and reading it: record, log, results, trees; several runs at once; statistics."""
+"""Read and write the files of a run: record, log, results, trees. Read several runs at once. Statistics."""

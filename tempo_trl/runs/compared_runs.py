@@ -1,4 +1,4 @@
-"""The runs that are compared: what they are and what they left. One was trained, or evaluated, or both."""
+"""Read the runs to compare: their identity, logs and results. A run was trained, or evaluated, or both."""
 
 import os
 import re
@@ -20,7 +20,7 @@ NAMES = ("base", *METHODS)
 # `tempo`, `tempo-seed0`; not `tempo_trl` or `tempo_demo`, which hold runs of every method.
 SEED = re.compile(r"seed[-_=]?(\d+)")
 OF_A_METHOD = re.compile(rf"({'|'.join(NAMES)})([-_.]?{SEED.pattern})?")
-# Settings in which runs of one method may differ and still be its seeds.
+# Settings that may differ between runs that count as seeds of one method.
 INCIDENTAL = re.compile(
     "seed|output|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
 )
@@ -29,14 +29,14 @@ INCIDENTAL = re.compile(
 @dataclass(frozen=True)
 class ComparedRun:
     """
-    What one folder holds.
+    The run in one folder.
 
     Args:
-        method: `tempo`, `grpo`, ..., or the label that was given.
-        model: Name of the model that was trained, in lower case and without its owner; None if nothing tells.
-        trained_on: Task or dataset; None if nothing tells, or nothing was trained.
+        method: `tempo`, `grpo`, ..., or the given label.
+        model: Name of the trained model, in lower case and without its owner; None if unknown.
+        trained_on: Task or dataset; None if unknown, or if nothing was trained.
         log: Trainer's `log_history`, empty without training.
-        results: What was measured, empty without evaluation.
+        results: Evaluation results, empty without evaluation.
         settings: The record's configuration, empty without a record.
     """
 
@@ -54,30 +54,30 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
     """
     The runs of `folders`, in their order.
 
-    A run's method, model, task and seed are those of its record (`tempo/run.json`); without one those that its path
-    names (`runs/qwen3-1.7b/math/tempo`, `demo/tempo-seed1`). A label takes the place of the method; a path that names
-    none has the folder's name for it. The folder `evaluation` of a run has the run's record and name.
+    A run's method, model, task and seed come from its record (`tempo/run.json`), or without a record from its path
+    (`runs/qwen3-1.7b/math/tempo`, `demo/tempo-seed1`). A label replaces the method. If the path contains no method,
+    the folder's name is used. The folder `evaluation` of a run has the run's record and name.
 
     Raises:
-        ValueError: a folder that is no run, the same folder twice, another number of labels than of folders, or a
-            file that is not what it should be.
+        ValueError: a folder is not a run or is given twice, the numbers of labels and folders differ, or a file is
+            invalid.
     """
     paths = [Path(folder) for folder in folders]
     if labels and len(labels) != len(paths):
-        raise ValueError(f"expected a label for each of the {len(paths)} runs, in their order, got {len(labels)}.")
+        raise ValueError(f"got {len(labels)} labels, expected one for each of the {len(paths)} runs, in their order.")
     resolved = [_home(path).resolve() for path in paths]
     twice = next((path for path, full in zip(paths, resolved, strict=True) if resolved.count(full) > 1), None)
     if twice:
-        raise ValueError(f"{twice} was given twice: it would count as two independent runs.")
+        raise ValueError(f"got {twice} twice, which would count as two independent runs. Give it once.")
     return [_read_run(path, label) for path, label in zip(paths, labels or [None] * len(paths), strict=True)]
 
 
 def _read_run(folder: Path, label: str | None) -> ComparedRun:
     log, results = training_log(folder), read_results(folder)
     if not (_has_record(folder) or log or results or recorded_steps(folder)):
-        what = "no run" if folder.is_dir() else "no folder" if folder.exists() else "not there"
+        what = "is not a run" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
         raise ValueError(
-            f"{folder} is {what}: expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "
+            f"{folder} {what}, expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "
             f"{RECORD_FOLDER}/{RECORD}. Give the output folder of `tempo-trl train`, or of `tempo-trl evaluate`."
         )
     home = _home(folder)
@@ -137,10 +137,10 @@ def _of_path(folder: Path, is_trained: bool) -> dict:
 
 def _named(folder: Path) -> list[str]:
     """
-    The components of a path that tell of a run, innermost first, in lower case.
+    The components of a path that identify a run, innermost first, in lower case.
 
-    They are those that were given, since a folder further up may have any name; and those from the model's on, for
-    who has gone into `runs/qwen3-1.7b/math` and gives `tempo`.
+    These are the components that the user gave, because folders further up may have any name, and those from the
+    model's folder on, for a user who gives `tempo` inside of `runs/qwen3-1.7b/math`.
     """
     whole = [part.lower() for part in Path(os.path.abspath(folder)).parts]
     given = [part for part in Path(os.path.normpath(folder)).parts if part != ".."]
@@ -149,7 +149,7 @@ def _named(folder: Path) -> list[str]:
 
 
 def groups(runs: Sequence[ComparedRun]) -> dict[tuple, list[ComparedRun]]:
-    """Runs by (model, what they were trained on, method): those of one group differ in their seed alone."""
+    """Runs by (model, training data, method). The runs of a group should only differ in their seed."""
     found = {}
     for run in runs:
         found.setdefault((run.model, run.trained_on, run.method), []).append(run)
@@ -157,7 +157,7 @@ def groups(runs: Sequence[ComparedRun]) -> dict[tuple, list[ComparedRun]]:
 
 
 def mismatches(runs: Sequence[ComparedRun]) -> list[str]:
-    """What speaks against taking the runs of a group for independent runs of the same thing."""
+    """Warnings about runs of a group that may not be seeds of the same training."""
     return [note for own in groups(runs).values() for other in own[1:] for note in _mismatches(own[0], other)]
 
 
@@ -166,14 +166,14 @@ def _mismatches(first: ComparedRun, other: ComparedRun) -> list[str]:
     if first.seed is not None and first.seed == other.seed:
         notes.append(f"{pair}, but both have seed {first.seed}.")
     if odd := _differing(first.settings, other.settings):
-        notes.append(f"{pair}, but differ in {', '.join(odd)}: give them different names with --label.")
+        notes.append(f"{pair}, but differ in {', '.join(odd)}. Give them different names with --label.")
     if odd := _answering(first, other):
-        notes.append(f"{pair}, but {odd[0]} answered in the one, {odd[1]} in the other: tell them apart with --label.")
+        notes.append(f"{pair}, but evaluate {odd[0]} and {odd[1]}. Give them different names with --label.")
     return notes
 
 
 def _answering(*pair: ComparedRun) -> list[str]:
-    """The models whose answers two runs hold if they differ in more than a seed, and are not the runs' own."""
+    """The evaluated models of two runs, if their names differ in more than a seed and are not the runs' own."""
     names = [sorted({result.model for result in run.results if result.model}) for run in pair]
     own = [[_home(run.folder).resolve().name] for run in pair]  # as `evaluate` calls a model that lies in a folder
     without_seeds = [{SEED.sub("", name) for name in each} for each in names]
@@ -182,7 +182,7 @@ def _answering(*pair: ComparedRun) -> list[str]:
 
 
 def _differing(a: dict, b: dict) -> list[str]:
-    """Settings that differ, if both runs have a record; of `max_steps` and the like, too."""
+    """Settings that differ between two runs with a record, `max_steps` and the like included."""
     if not (a and b):
         return []
     flat = [

@@ -1,4 +1,4 @@
-"""Learning curves of runs: read from the log that Trainer keeps, averaged over seeds, drawn for a model card."""
+"""Learning curves of runs: read from Trainer's log, averaged over seeds, drawn for a model card."""
 
 import io
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ class Curve:
 
     Args:
         steps, tokens, seconds (`np.ndarray` of shape `(points,)`):
-            Optimizer steps, tokens of the prompts and completions that were sampled, and seconds of training steps
-            (sampling is in them, evaluation and saving are not) until each point; NaN where the log has none.
+            Optimizer steps, tokens of the sampled prompts and completions, and seconds of training steps (with
+            sampling, without evaluation and saving) until each point; NaN if not logged.
         value (`np.ndarray` of shape `(points,)`):
             The metric.
     """
@@ -53,8 +53,8 @@ def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
     """
     The curve of `metric` in Trainer's `log_history`; None if it was not logged.
 
-    TRL logs `num_tokens` as a running total, when it samples, and `step_time` as the mean over the steps since the
-    entry before.
+    TRL logs `num_tokens` as a running total when it samples, and `step_time` as the mean over the steps since the
+    previous entry.
     """
     points, tokens, seconds, last = {}, float("nan"), 0.0, 0
     for entry in log:
@@ -70,10 +70,10 @@ def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
 
 def band(curves: Sequence[Curve], confidence: float = 0.95) -> tuple[Curve, np.ndarray, np.ndarray]:
     """
-    Mean over runs at each step, and Student's interval of that mean over them.
+    Mean over runs at each step, and Student's interval of that mean.
 
-    Curves are interpolated to the union of their steps, between the last beginning and the first end: where only some
-    runs have points, a mean would jump. The band of one run is NaN.
+    Curves are interpolated to the union of their steps, within the range that all runs cover, because a mean over
+    changing sets of runs would jump. The band of a single run is NaN.
 
     Returns:
         `(mean, low, high)`, of shape `(points,)`.
@@ -92,7 +92,7 @@ def band(curves: Sequence[Curve], confidence: float = 0.95) -> tuple[Curve, np.n
 
 
 def curves_png(log: list[dict]) -> bytes | None:
-    """PNG of what `PANELS` names against steps; what was not logged is left out, and None is returned without any."""
+    """PNG with a panel for each metric of `PANELS` that was logged, against steps; None if none was logged."""
     from matplotlib.figure import Figure
 
     found = {title: curve for metric, title in PANELS.items() if (curve := read_curve(log, metric))}

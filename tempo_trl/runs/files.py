@@ -1,4 +1,4 @@
-"""Files of a run: how weights are called, and writing what readers see whole or not at all."""
+"""Files of a run: name patterns of weights, and atomic writing."""
 
 import contextlib
 import os
@@ -9,13 +9,13 @@ WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """
-    Write a file, and the folders above it: a reader sees the old file or the new one, never half of it.
+    Write a file atomically, and create the folders above it: a reader sees the old file or the new one.
 
     Raises:
-        OSError: the disk refuses; nothing is left behind then.
+        OSError: the file could not be written; no partial file is left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"_{path.name}.{os.getpid()}.partial")  # pushes pass over what begins with an underscore
+    partial = path.with_name(f"_{path.name}.{os.getpid()}.partial")  # pushes skip names with a leading underscore
     try:
         partial.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(partial, path)

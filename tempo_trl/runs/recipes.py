@@ -1,5 +1,6 @@
-"""Where the recipes lie (at the top level of a checkout, inside the package in a wheel), and what they hold."""
+"""Find and read the packaged recipes: at the top level of a checkout, inside the package in a wheel."""
 
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 
@@ -21,25 +22,32 @@ def recipe_names() -> list[str]:
 
 
 def recipe_path(name: str) -> Path:
-    """The file that `name` means: a path first, then a packaged recipe, with or without `recipes/` and `.yaml`.
+    """The file of a recipe: `name` is a path, or a packaged recipe with or without `recipes/` and `.yaml`.
 
     Raises:
-        ValueError: there is neither.
+        ValueError: no such file or recipe exists.
     """
     short = name.removeprefix("recipes/").removesuffix(".yaml")
     known = recipe_names()
     if Path(name).is_file():
         return Path(name)
     if short not in known:
-        raise ValueError(f"recipe {name!r} not found, expected a path or one of: {', '.join(known)}.")
+        nearest = (
+            get_close_matches(short, known, n=3) or [other for other in known if f"/{short}/" in f"/{other}/"][:3]
+        )
+        suggestion = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
+        raise ValueError(
+            f"recipe {name!r} not found, expected a file or the name of a packaged recipe.{suggestion} "
+            "`tempo-trl recipes` lists all names."
+        )
     return recipes_folder() / f"{short}.yaml"
 
 
 def accelerate_config_path(name: str) -> Path:
-    """The accelerate configuration that `name` means: a path first, then one of ours, then one of TRL's.
+    """The file of an accelerate configuration: `name` is a path, or else a name of ours, or else of TRL's.
 
     Raises:
-        ValueError: there is none of them.
+        ValueError: no such file or configuration exists.
     """
     ours, trls = recipes_folder() / "accelerate", Path(str(files("trl") / "accelerate_configs"))
     for path in (Path(name), ours / f"{name}.yaml", trls / f"{name}.yaml"):
@@ -50,14 +58,14 @@ def accelerate_config_path(name: str) -> Path:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML's own loaders let the last of two equal keys win in silence."""
+    """A YAML loader that rejects repeated keys. The standard loaders silently keep the last value."""
 
     def construct_mapping(self, node, deep=False):
         keys = [key.value for key, _ in node.value]
         repeated = sorted({key for key in keys if keys.count(key) > 1})
         if repeated:
             raise ValueError(
-                f"{self.name} has {', '.join(repeated)} more than once, expected each key once: keep one."
+                f"{self.name} has {', '.join(repeated)} more than once, expected each key once. Keep one of them."
             )
         return super().construct_mapping(node, deep)
 
@@ -72,7 +80,9 @@ def read_recipe(path: Path) -> dict:
         with open(path, encoding="utf-8") as file:
             recipe = yaml.load(file, _UniqueKeys)
     except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not YAML: {error}") from error
+        raise ValueError(f"{path} is not valid YAML: {error}. Correct it.") from error
     if not isinstance(recipe, dict):
-        raise ValueError(f"{path} holds a {type(recipe).__name__}, expected a mapping of fields to values.")
+        raise ValueError(
+            f"{path} contains a {type(recipe).__name__}, expected a mapping of fields to values. Write `field: value`."
+        )
     return recipe

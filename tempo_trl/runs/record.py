@@ -1,4 +1,4 @@
-"""How a run was made: its record, `OUTPUT_DIR/tempo/run.json`, and its recipe beside it."""
+"""The record of a run (command, settings, versions) in `OUTPUT_DIR/tempo/run.json`, with its recipe beside it."""
 
 import json
 import platform
@@ -26,23 +26,23 @@ def record_run(
     resumed: bool = False,
 ) -> None:
     """
-    Write down how a run is made, before it trains: on the main process only, atomically and without secrets.
+    Write the record of a run before it trains: on the main process only, atomically and without secrets.
 
-    A script of your own calls it between the construction of its trainer and `train()`; `tempo-trl train` does.
+    `tempo-trl train` does this. In your own script call it after creating the trainer and before `train()`.
 
     Args:
         trainer ([`TEMPOTrainer`] or [`~trl.GRPOTrainer`]):
             The trainer, about to train.
         command (`Sequence[str]`, *optional*):
-            What started the run; the process's own command line if empty.
+            The command that started the run. Defaults to that of the process.
         recipe (`Path`, *optional*):
             The run's recipe, which is copied.
         dataset (`str`, *optional*):
-            The training data's name on the Hub; that of a local folder is passed over.
+            The training data's name on the Hub; a local folder is ignored.
         settings (`dict`, *optional*):
             Settings beside those of the trainer's arguments.
         resumed (`bool`, *optional*, defaults to `False`):
-            Whether the run goes on from a checkpoint: the records of its earlier parts are kept then.
+            Whether the run resumes from a checkpoint. The records of its earlier parts are kept then.
     """
     if not trainer.is_world_process_zero():
         return
@@ -63,7 +63,7 @@ def record_run(
 
 
 def without_secret_lines(recipe: Path) -> str:
-    """A recipe that still is one: `hub_token: ...` becomes a comment."""
+    """The text of a recipe with secrets (`hub_token: ...`) replaced by comments, so that it is still a recipe."""
     lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
     secret = [bool(SECRET_NAME.search(line.partition(":")[0].strip())) for line in lines]
     return "".join(f"# {HIDDEN}\n" if hidden else line for line, hidden in zip(lines, secret, strict=True))
@@ -86,7 +86,7 @@ def _facts(trainer, dataset: str | None) -> dict:
 
 
 def _model(trainer) -> dict:
-    """Its name on the Hub, if it came from there, and one to show."""
+    """The model's name on the Hub, if it came from there, a name to display, and whether it is an adapter."""
     from transformers.utils import is_peft_available
 
     name = trainer.model.config.name_or_path
@@ -100,7 +100,7 @@ def _model(trainer) -> dict:
 
 
 def surroundings(accelerator) -> dict:
-    """Versions, the commit of this package, processes and devices, now."""
+    """The time, processes, devices, versions, and the commit of this package."""
     import torch
 
     installed = {package: version for package, version in package_versions().items() if version}
@@ -116,9 +116,9 @@ def surroundings(accelerator) -> dict:
 
 
 def commit_of(package: Path) -> dict | None:
-    """Commit that a package was run from, and whether its files differ from it; None outside its own repository."""
+    """Commit of a package, and whether its files have changed since; None outside its own repository."""
     try:
-        # A package in a virtual environment may lie in somebody's repository without being tracked by it.
+        # A virtual environment may be inside another repository, which does not track the package.
         _git(package, "ls-files", "--error-unmatch", "__init__.py")
         return {
             "commit": _git(package, "rev-parse", "HEAD").strip(),
@@ -144,18 +144,18 @@ def read_record(run_dir: Path) -> dict:
     """The record of a run.
 
     Raises:
-        ValueError: there is none, or it is not what [`record_run`] writes.
+        ValueError: there is none, or it does not have the format of [`record_run`].
     """
     path = run_dir / FOLDER / RECORD
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ValueError(
-            f"{path} is not there: expected the folder of a run, to which `tempo-trl train` writes how it was made. "
-            "In a script of your own call `tempo_trl.runs.record.record_run(trainer)` before `train()`."
+            f"{path} does not exist, expected the folder of a run with its record. `tempo-trl train` writes it; in "
+            "your own script call `tempo_trl.runs.record.record_run(trainer)` before `train()`."
         ) from error
-    except ValueError as error:  # no JSON, or no UTF-8
-        raise ValueError(f"{path} is not JSON: {error}. Train again, or restore it.") from error
+    except ValueError as error:  # not JSON, or not UTF-8
+        raise ValueError(f"{path} is not valid JSON: {error}. Restore it, or train again.") from error
     _require_mappings(record, path)
     return record
 
@@ -166,6 +166,6 @@ def _require_mappings(record, path: Path) -> None:
     for name, part in parts.items():
         if not isinstance(part, dict):
             raise ValueError(
-                f"{path} is no record of a run: expected a mapping as {name}, got {reprlib.repr(part)}. Train again, "
-                "or restore it."
+                f"{path} is not a record of a run: got {reprlib.repr(part)} as {name}, expected a mapping. Restore "
+                "it, or train again."
             )

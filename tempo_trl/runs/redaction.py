@@ -1,4 +1,4 @@
-"""Tokens, passwords and keys, kept out of all that is written or published."""
+"""Keep tokens, passwords and keys out of all files that are written or published."""
 
 import os
 import re
@@ -7,11 +7,11 @@ from pathlib import Path
 HIDDEN = "<hidden>"
 SECRET_NAME = re.compile(r"(^|_)(token|password|passwd|secret|(api|access|auth|private)_?key)$", re.IGNORECASE)
 HUB_TOKEN = re.compile(r"hf_[A-Za-z0-9]{30,}")
-SHORTEST = 8  # a shorter value is no secret worth the name, and hiding it everywhere would eat ordinary words
+SHORTEST = 8  # shorter values are unlikely to be secrets, and replacing them everywhere would damage ordinary text
 
 
 def hide(text: str, secrets: set[str]) -> str:
-    """`text` with `secrets`, whatever looks like a token of the Hub, and the name of the home folder replaced."""
+    """`text` with all `secrets`, anything that looks like a Hub token, and the path of the home folder replaced."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     home = str(Path.home())
@@ -19,7 +19,7 @@ def hide(text: str, secrets: set[str]) -> str:
 
 
 def known_secrets(*settings: dict) -> set[str]:
-    """Secrets that this process knows: of its environment, of the Hub's login, and of `settings`, however deep."""
+    """Secrets known to this process: from the environment, the Hub login, and `settings` at any depth."""
     from huggingface_hub import get_token
 
     values = {value for settings_ in (dict(os.environ), *settings) for value in _secret_values(settings_)}
@@ -29,12 +29,12 @@ def known_secrets(*settings: dict) -> set[str]:
 def _secret_values(settings: dict) -> list[str]:
     own = [value for name, value in settings.items() if SECRET_NAME.search(str(name)) and isinstance(value, str)]
     nested = [_secret_values(value) for value in settings.values() if isinstance(value, dict)]
-    # `eos_token`, `pad_token`: text of the model's own vocabulary, which no secret has brackets of.
+    # Skips `eos_token` and `pad_token`, whose values begin with an angle bracket, unlike secrets.
     return [value for value in sum(nested, own) if not value.startswith("<")]
 
 
 def without_secrets(settings: dict) -> dict:
-    """`settings` less the keys that name a secret, however deep."""
+    """`settings` without the keys of secrets, at any depth."""
     return {
         name: without_secrets(value) if isinstance(value, dict) else value
         for name, value in settings.items()
@@ -43,14 +43,14 @@ def without_secrets(settings: dict) -> dict:
 
 
 def secrets_in(content: bytes, secrets: set[str]) -> bool:
-    """Whether `content` holds one of `secrets` or anything that looks like a token of the Hub."""
+    """Whether `content` contains one of `secrets` or anything that looks like a Hub token."""
     return any(secret.encode() in content for secret in secrets) or bool(
         HUB_TOKEN.search(content.decode("utf-8", errors="ignore"))
     )
 
 
 def move_token_to_environment(training_args) -> None:
-    """Leave `hub_token` where the Hub's client looks for it, and nowhere that is saved.
+    """Move `hub_token` to the environment, where the Hub's client finds it and where it is not saved.
 
     Trainer pickles its arguments into `training_args.bin` and pushes that file with the rest.
     """

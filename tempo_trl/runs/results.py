@@ -1,6 +1,6 @@
-"""Measured results, `RUN_DIR/evaluation/*.json`, and the two forms in which the Hub reads them.
+"""Evaluation results, `RUN_DIR/evaluation/*.json`, and the two formats in which the Hub reads them.
 
-A file holds one result or a list of them:
+A file contains one result or a list of them:
 
     {"task": "math", "hub_id": "DigitalLearningGmbH/MATH-lighteval", "split": "test", "metric": "accuracy",
      "value": 0.87, "interval": [0.861, 0.879], "n": 5000, "k": 1, "tempo_trl": "0.1.0", "date": "2026-01-31T12:00:00"}
@@ -18,7 +18,7 @@ from tempo_trl.data import BENCHMARKS
 
 FOLDER = "evaluation"
 NUMBERS = ("value", "n", "k")
-DECODING = ("temperature", "top_p", "top_k")  # null, or not there, where nothing tells
+DECODING = ("temperature", "top_p", "top_k")  # null or missing if unknown
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,16 @@ class Result:
 
 
 def evaluation_folder(run_dir: Path) -> Path:
-    """Where the results of a run lie: in `evaluation`, or in `run_dir` itself if it is such a folder."""
+    """The folder with the results of a run: `evaluation`, or `run_dir` itself if it contains results."""
     is_one = any((run_dir / f"{task}.json").is_file() for task in BENCHMARKS)
     return run_dir if is_one else run_dir / FOLDER
 
 
 def read_results(run_dir: Path) -> list[Result]:
-    """All results of a run, in the order of their files' names; none if nothing was evaluated.
+    """All results of a run, ordered by file name; empty if nothing was evaluated.
 
     Raises:
-        ValueError: a file that is not as the head of this module says.
+        ValueError: a file does not have the format described at the top of this module.
     """
     return [
         _result(entry, path) for path in sorted(evaluation_folder(run_dir).glob("*.json")) for entry in _entries(path)
@@ -73,7 +73,7 @@ def _entries(path: Path) -> list:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON: {error}. Evaluate again, or remove it.") from error
+        raise ValueError(f"{path} is not valid JSON: {error}. Evaluate again, or remove it.") from error
     return content if isinstance(content, list) else [content]
 
 
@@ -82,10 +82,10 @@ def _result(entry, path: Path) -> Result:
         raise ValueError(f"{path}: {problem}. Evaluate again, or remove the file.")
 
     if not isinstance(entry, dict):
-        refuse(f"expected results, each a mapping, got a {type(entry).__name__}")
+        refuse(f"got a {type(entry).__name__} as a result, expected a mapping")
     missing = [name for name in ("task", "metric", "value", "n") if name not in entry]
     if missing:
-        refuse(f"a result without {', '.join(missing)}")
+        refuse(f"got a result without {', '.join(missing)}")
     wrong = [name for name in NUMBERS if name in entry and not _is_number(entry[name])]
     wrong += [name for name in DECODING if entry.get(name) is not None and not _is_number(entry[name])]
     interval = entry.get("interval")
@@ -94,9 +94,9 @@ def _result(entry, path: Path) -> Result:
     ):
         wrong.append("interval")
     if wrong:
-        refuse(f"expected numbers in {', '.join(wrong)}, got {', '.join(repr(entry[name]) for name in wrong)}")
+        refuse(f"got {', '.join(repr(entry[name]) for name in wrong)} in {', '.join(wrong)}, expected numbers")
     if not isinstance(entry.get("model"), str | None):
-        refuse(f"expected a name as model, got {entry['model']!r}")
+        refuse(f"got {entry['model']!r} as model, expected a name")
     known = {name: entry[name] for name in Result.__dataclass_fields__ if name in entry}
     return Result(
         **known | {"interval": tuple(interval) if interval else None, "file": f"{FOLDER}/{path.name}"},
@@ -126,7 +126,7 @@ def model_index_results(results: list[Result]) -> list[EvalResult]:
 
 
 def eval_results_files(results: list[Result], repo: str) -> dict[str, bytes]:
-    """`.eval_results/*.yaml`, a file a result, which the Hub shows with the benchmark; not those on local data."""
+    """`.eval_results/*.yaml`, one file per result, which the Hub shows with the benchmark. Skips local data."""
     files = {}
     for result in results:
         if not result.hub_id:

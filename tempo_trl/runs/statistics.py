@@ -1,8 +1,8 @@
-"""What graded answers say: avg@n, pass@k, maj@n, a number a question, and how sure their means are.
+"""Statistics of graded answers: avg@n, pass@k, maj@n per question, and intervals of their means.
 
-`correct` holds the grades of Q questions with n answers each, float of shape `(Q, n)`: 1 right, 0 wrong, NaN could not
-be graded, which counts as wrong. Questions are the unit that varies: answers to one question go together, so intervals
-resample questions, never answers.
+`correct` are the grades of Q questions with n answers each, float of shape `(Q, n)`: 1 right, 0 wrong, NaN not
+gradable, which counts as wrong. Intervals resample questions, not answers, because the answers to one question are
+dependent.
 """
 
 from collections import Counter
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import stats
 
-BATCH = 100  # resamples that a bootstrap holds at once
-SAME = 1e-9  # values that are closer differ by rounding
+BATCH = 100  # bootstrap resamples that are in memory at once
+SAME = 1e-9  # smaller differences are rounding errors
 
 
 def avg_at_n(correct: np.ndarray) -> np.ndarray:
     """
-    Share of right answers a question, avg@n; with one answer each, the accuracy.
+    Share of right answers per question, avg@n; with one answer per question, the accuracy.
 
     Args:
         correct (`np.ndarray` of shape `(Q, n)`):
@@ -55,7 +55,7 @@ def pass_at_k(correct: np.ndarray, k: int) -> np.ndarray:
     correct = _graded(correct)
     n = correct.shape[1]
     if not 1 <= k <= n:
-        raise ValueError(f"pass@{k} of {n} answers a question is not defined: expected k from 1 to {n}.")
+        raise ValueError(f"pass@{k} is not defined with {n} answers per question. Use k from 1 to {n}.")
     drawn = np.arange(k)
     wrong_left = n - correct.sum(axis=1, keepdims=True) - drawn  # (Q, k), below 0 where the wrong ones run out
     return 1 - np.prod(np.clip(wrong_left, 0, None) / (n - drawn), axis=1)
@@ -65,12 +65,11 @@ def maj_at_n(answers: Sequence[Sequence[str]], correct: np.ndarray) -> np.ndarra
     """
     Whether the most frequent answer of a question is right, maj@n.
 
-    - A tie is the mean over the tied answers: what drawing one of them gives on average.
-    - An empty answer (nothing was found in the completion) does not vote; a question without votes is wrong.
-    - Answers vote as they are written. `1/2` and `0.5` split their votes even where both were graded right: pooling
-      what was graded equal to the gold answer, and nothing else, would be voting with the solution at hand. Whoever
-      extracts answers may normalise them before.
-    - One text with different grades (a grader that looks beyond it) has the mean of them.
+    - A tie counts as the mean over the tied answers, the expected grade of a random choice among them.
+    - An empty answer (none was found in the completion) does not vote; a question without votes is wrong.
+    - Answers vote as they are written. `1/2` and `0.5` are different votes even if both were graded right: pooling
+      only those answers that equal the gold answer would use the solution for voting. Normalize answers before.
+    - Equal texts with different grades (by a grader that reads more than the answer) count as the mean of the grades.
 
     Args:
         answers (`Sequence[Sequence[str]]`, Q of n each):
@@ -88,8 +87,8 @@ def maj_at_n(answers: Sequence[Sequence[str]], correct: np.ndarray) -> np.ndarra
     lengths = {len(row) for row in answers}
     if len(answers) != len(correct) or lengths - {correct.shape[1]}:
         raise ValueError(
-            f"expected {correct.shape[0]} questions of {correct.shape[1]} answers, as `correct` has, got "
-            f"{len(answers)} of {sorted(lengths)}."
+            f"got {len(answers)} questions with {sorted(lengths)} answers, expected {correct.shape[0]} questions with "
+            f"{correct.shape[1]} answers, the shape of `correct`."
         )
     return np.array([_majority(row, grades) for row, grades in zip(answers, correct, strict=True)])
 
@@ -106,11 +105,11 @@ def _majority(answers: Sequence[str], grades: np.ndarray) -> float:
 def _graded(correct: np.ndarray) -> np.ndarray:
     correct = np.asarray(correct, dtype=float)
     if correct.ndim != 2 or not correct.shape[1]:
-        raise ValueError(f"expected grades of shape (questions, answers), got {correct.shape}.")
+        raise ValueError(f"got grades of shape {correct.shape}, expected (questions, answers).")
     correct = np.nan_to_num(correct, nan=0.0)
     if not np.isin(correct, (0, 1)).all():
         odd = correct[~np.isin(correct, (0, 1))][0]
-        raise ValueError(f"expected grades 0, 1 or NaN, got {odd}: a partial reward is no grade, threshold it before.")
+        raise ValueError(f"got the grade {odd}, expected 0, 1 or NaN. Apply a threshold to partial rewards before.")
     return correct
 
 
@@ -120,15 +119,15 @@ def bootstrap_interval(
     """
     Interval of the mean over questions, by the bias-corrected and accelerated bootstrap (BCa; Efron 1987).
 
-    It holds the noise of which questions were asked and of what was sampled for them; not that of training again.
+    It covers the randomness of the questions and of sampled answers, not that of training.
 
-    Where all questions have one value, one question among them, resampling would claim certainty. The interval is
-    Clopper and Pearson's then, of a binomial with that mean, which no variable between 0 and 1 exceeds in variance: 40
-    right of 40 is (0.912, 1).
+    If all questions have the same value (or there is only one), resampling would give an interval of width 0. The
+    interval is then Clopper and Pearson's for a binomial with that mean, which has the largest variance of all
+    variables between 0 and 1: 40 right of 40 is (0.912, 1).
 
     Args:
         per_question (`np.ndarray` of shape `(Q,)`):
-            A number a question, in [0, 1].
+            One number per question, in [0, 1].
         confidence (`float`, *optional*, defaults to `0.95`):
             Level, two-sided.
         resamples (`int`, *optional*, defaults to `10_000`):
@@ -156,18 +155,18 @@ def paired_difference(
     a: np.ndarray, b: np.ndarray, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float, float]:
     """
-    Mean of a - b over the same questions, with its BCa interval: questions are resampled, and stay paired.
+    Mean of a - b over the same questions, with its BCa interval. Questions are resampled in pairs.
 
-    What makes a question hard is common to both and cancels, so the interval is narrower than that of two separate
-    sets of questions. One that leaves out 0 says that the difference is more than the noise of questions and sampling;
-    two runs of one method differ by more than that.
+    The difficulty of a question is common to both and cancels, so the interval is narrower than for two separate sets
+    of questions. If it excludes 0, the difference is larger than the noise of questions and sampling. It does not
+    cover the difference between two training runs of one method.
 
-    Where a - b is the same on every question, so is the interval: a model with itself has (0, 0, 0). One question
-    tells nothing, and has (-1, 1).
+    If a - b is the same for every question, the interval has width 0: a model compared with itself has (0, 0, 0). A
+    single question has the interval (-1, 1).
 
     Args:
         a, b (`np.ndarray` of shape `(Q,)`):
-            A number a question, in [0, 1]; row i of both is the same question.
+            One number per question, in [0, 1]; row i of both is the same question.
         confidence, resamples, seed:
             As in [`bootstrap_interval`].
 
@@ -179,7 +178,7 @@ def paired_difference(
     """
     a, b = _shares(a), _shares(b)
     if a.shape != b.shape:
-        raise ValueError(f"a difference is of the same questions, got {len(a)} and {len(b)}.")
+        raise ValueError(f"got {len(a)} and {len(b)} questions, expected the same questions in both.")
     _check_level(confidence)
     differences = a - b
     mean = float(differences.mean())
@@ -191,10 +190,10 @@ def paired_difference(
 
 
 def _bca(values: np.ndarray, confidence: float, resamples: int, seed: int) -> tuple[float, float]:
-    """BCa interval of the mean of values that are not all equal, whatever their order."""
+    """BCa interval of the mean of values that are not all equal. Does not depend on their order."""
 
     def mean(sample, axis):
-        return np.round(np.mean(sample, axis=axis), 12)  # or the order of a sum breaks ties with the mean
+        return np.round(np.mean(sample, axis=axis), 12)  # otherwise rounding errors of the sum would break ties
 
     found = stats.bootstrap(
         (np.sort(values),),
@@ -211,14 +210,13 @@ def _bca(values: np.ndarray, confidence: float, resamples: int, seed: int) -> tu
 
 def student_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
-    Mean over independent runs, or other draws, and Student's interval of it.
+    Mean over independent runs, or other samples, and Student's interval of it.
 
-    One run tells nothing of how runs vary: its interval is NaN. With two it is wide (12.7 standard errors), as it
-    should be.
+    The interval of one run is NaN, because a single run has no spread. With two it is wide (12.7 standard errors).
 
     Args:
         values (`np.ndarray` of shape `(runs, ...)`):
-            What each run has.
+            The values of each run.
         confidence (`float`, *optional*, defaults to `0.95`):
             Level, two-sided.
 
@@ -234,13 +232,13 @@ def student_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.n
 
 def _check_level(confidence: float) -> None:
     if not 0 < confidence < 1:
-        raise ValueError(f"expected a confidence between 0 and 1, such as 0.95, got {confidence}.")
+        raise ValueError(f"got a confidence of {confidence}, expected a number between 0 and 1, such as 0.95.")
 
 
 def _shares(values: np.ndarray) -> np.ndarray:
     values = np.asarray(values, dtype=float)
     if values.ndim != 1 or not len(values):
-        raise ValueError(f"expected a number a question, shape (questions,) with at least one, got {values.shape}.")
-    if not ((values >= 0) & (values <= 1)).all():  # NaN is neither
-        raise ValueError(f"expected numbers from 0 to 1, got {values.min()} to {values.max()}.")
+        raise ValueError(f"got numbers of shape {values.shape}, expected one per question and at least one question.")
+    if not ((values >= 0) & (values <= 1)).all():  # False for NaN
+        raise ValueError(f"got numbers from {values.min()} to {values.max()}, expected 0 to 1.")
     return values

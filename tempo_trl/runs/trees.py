@@ -1,24 +1,24 @@
-"""The trees that a run leaves behind: `OUTPUT_DIR/tempo/trees_{step}.parquet`, and `eval_trees_{step}.parquet`.
+"""The recorded trees of a run: `OUTPUT_DIR/tempo/trees_{step}.parquet`, and `eval_trees_{step}.parquet`.
 
-One row a completion. The rows of a group are adjacent and share `group`; `step` counts the optimizer steps behind the
-weights that sampled them.
+Each row is a completion. The rows of a group are adjacent and have the same `group`; `step` is the number of optimizer
+steps before they were sampled.
 
-| column | type | what it is |
+| column | type | meaning |
 |---|---|---|
 | `step`, `group`, `row` | int | optimizer steps before sampling; group and row of the batch (0, 1, ...) |
-| `prompt` | string | the prompt; messages as `role: content`, a line each |
-| `completion_ids` | list of int, T | sampled token ids, the EOS id included, never padded |
-| `tokens` | list of string, T | text of each token; bytes that are no character as `<0xF0>` ([`report.token_text`]) |
+| `prompt` | string | the prompt; messages as `role: content`, one per line |
+| `completion_ids` | list of int, T | sampled token ids, with the EOS id, without padding |
+| `tokens` | list of string, T | text of each token; incomplete characters as bytes, `<0xF0>` ([`report.token_text`]) |
 | `values` | list of float, T + 1 | V after 0 to T tokens, in units of `reward` |
 | `td_errors` | list of float, T | what the method adds to the outcome; for TEMPO TD errors without `td_coef` |
 | `outcome` | float | GRPO's advantage |
-| `advantages` | list of float, T | what trains |
-| `entropies` | list of float, T, or null | of the policy at each token, in nats; null where TRL computed none |
-| `loss_mask` | list of bool, T | whether the token's loss counts |
-| `reward` | float | weighted sum of the rewards; NaN where no function scored the completion |
-| `rewards` | string | JSON: what each reward function returned, by name, null for None |
+| `advantages` | list of float, T | the advantages used for training |
+| `entropies` | list of float, T, or null | of the policy at each token, in nats; null if TRL did not compute them |
+| `loss_mask` | list of bool, T | whether the token is in the loss |
+| `reward` | float | weighted sum of the rewards; NaN if no function scored the completion |
+| `rewards` | string | JSON: the value of each reward function, by name, null for None |
 
-The file's metadata holds `tempo_trl` (version), `schema` (1), `num_generations`, `td_coef`, `method` (its line in the
+The file's metadata contain `tempo_trl` (version), `schema` (1), `num_generations`, `td_coef`, `method` (its key in the
 table of methods; files of earlier versions, which lack it, are TEMPO's) and `credit` (the label of its credit).
 """
 
@@ -57,16 +57,16 @@ _PREFIX = {"train": "trees", "eval": "eval_trees"}
 
 
 def trees_path(output_dir: str | Path, mode: str, step: int) -> Path:
-    """File of the trees that were recorded in `mode`, `"train"` or `"eval"`, at a step."""
+    """File of the trees recorded at a step, in `mode` `"train"` or `"eval"`."""
     return Path(output_dir) / FOLDER / f"{_PREFIX[mode]}_{step}.parquet"
 
 
 def write_trees(path: Path, rows: Sequence[dict], metadata: dict[str, str]) -> None:
     """
-    Write rows of the schema above, so that a reader sees the old file or the new one and never half of it.
+    Write rows of the schema above, atomically: a reader sees the old file or the new one.
 
     Raises:
-        OSError: the disk refuses; nothing is left behind then.
+        OSError: the file could not be written; no partial file is left behind.
     """
     metadata = {"tempo_trl": __version__, "schema": "1"} | metadata
     table = pa.Table.from_pylist(list(rows), SCHEMA.with_metadata(metadata))
@@ -76,7 +76,7 @@ def write_trees(path: Path, rows: Sequence[dict], metadata: dict[str, str]) -> N
 
 
 def recorded_steps(run_dir: str | Path, mode: str = "train") -> list[int]:
-    """Steps of which the run left trees, in order."""
+    """Steps at which the run recorded trees, in order."""
     pattern = re.compile(rf"{_PREFIX[mode]}_(\d+)\.parquet")
     matches = (pattern.fullmatch(path.name) for path in Path(run_dir, FOLDER).glob(f"{_PREFIX[mode]}_*.parquet"))
     return sorted(int(match[1]) for match in matches if match)
@@ -86,34 +86,34 @@ def read_trees(
     run_dir: str | Path, steps: Sequence[int] | None = None, mode: str = "train", columns: Sequence[str] | None = None
 ) -> pd.DataFrame:
     """
-    The recorded completions of a run, one a row, in the order of steps, groups and rows; also while it trains.
+    The recorded completions of a run, one per row, ordered by step, group and row. Also works during training.
 
-    `datasets.Dataset.from_pandas(read_trees(...))` makes a dataset of them.
+    `datasets.Dataset.from_pandas(read_trees(...))` converts them to a dataset.
 
     Args:
         run_dir (`str` or `Path`):
             The run's output folder.
         steps (`Sequence[int]`, *optional*):
-            Steps to read; all that were recorded if unset.
+            Steps to read. Defaults to all recorded steps.
         mode (`str`, *optional*, defaults to `"train"`):
             `"train"` or `"eval"`.
         columns (`Sequence[str]`, *optional*):
-            Columns to read, of those in [`tempo_trl.runs.trees`]; all if unset.
+            Columns to read, of those in [`tempo_trl.runs.trees`]. Defaults to all.
 
     Returns:
-        `pandas.DataFrame`; a list of a row is a `numpy.ndarray`. Without any row if the run recorded no tree.
+        `pandas.DataFrame`, in which lists are `numpy.ndarray`. Empty if the run recorded no trees.
 
     Raises:
-        ValueError: no folder, an unknown mode, or a step that was not recorded.
+        ValueError: `run_dir` is not a folder, the mode is unknown, or a step was not recorded.
     """
     if mode not in _PREFIX:
         raise ValueError(f"`mode` must be one of {tuple(_PREFIX)}, got {mode!r}.")
     if not Path(run_dir).is_dir():
-        raise ValueError(f"{run_dir} is no folder: expected the output folder of a run.")
+        raise ValueError(f"{run_dir} is not a folder. Give the output folder of a run.")
     recorded = recorded_steps(run_dir, mode)
     missing = sorted(set(steps or ()) - set(recorded))
     if missing:
-        raise ValueError(f"no trees of step {missing[0]} in {run_dir} ({mode}): {_those(recorded)}.")
+        raise ValueError(f"{run_dir} has no trees of step {missing[0]} ({mode}). {_those(recorded)}")
     paths = [trees_path(run_dir, mode, step) for step in recorded if steps is None or step in steps]
     names = list(columns) if columns is not None else SCHEMA.names
     tables = [pq.read_table(path, columns=names, partitioning=None) for path in paths]
@@ -123,6 +123,7 @@ def read_trees(
 
 def _those(recorded: list[int]) -> str:
     if not recorded:
-        return "it recorded none (is `log_trees_steps` 0, or the method TRL's own?)"
+        return "It recorded none: set `log_trees_steps` above 0, and use a method of this package, not TRL's own."
     listed = [str(step) for step in recorded]
-    return "recorded are " + (", ".join(listed) if len(listed) < 12 else f"{', '.join(listed[:10])}, ... {listed[-1]}")
+    steps = ", ".join(listed) if len(listed) < 12 else f"{', '.join(listed[:10])}, ... {listed[-1]}"
+    return f"Choose one of the recorded steps: {steps}."

@@ -1,1 +1,1 @@
-"""The loop: TRL's `GRPOTrainer` with one seam, at which a credit function turns a scored batch into advantages."""
+"""The training loop: TRL's `GRPOTrainer`, in which a credit function computes the advantages of a scored batch."""

@@ -1,4 +1,4 @@
-"""What every trainer here adds to TRL's `GRPOTrainer`, whatever its method: checks, clear faults, an exact resume."""
+"""The base of all trainers: TRL's `GRPOTrainer` with early checks, clear errors and an exact resume."""
 
 import warnings
 from contextlib import ExitStack, contextmanager
@@ -19,20 +19,20 @@ from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
 
 class BaseTrainer(OnTree, GRPOTrainer):
     """
-    [`~trl.GRPOTrainer`] that refuses early what cannot train, survives a full disk, names a reward function that hangs
-    and a vLLM server that is gone, computes on the prefix tree where asked to, and resumes with the prompts that the
-    uninterrupted run would have seen; of a stream (`IterableDataset`) only within its first pass, since nobody knows
-    where that ends.
+    [`~trl.GRPOTrainer`] with additions that do not depend on the method: it validates the run before training, goes on
+    if the disk is full, reports which reward function hangs or that the vLLM server stopped, computes on the prefix
+    tree with `tree_forward`, and resumes with the prompts that the uninterrupted run would have used. A stream
+    (`IterableDataset`) resumes exactly only within its first pass, because its length is unknown.
 
-    A subclass sets `_config_cls`, its configuration, which has a method `check()` that raises ValueError for what
-    cannot be, and `_name`, which also ends a default `output_dir`.
+    A subclass sets `_config_cls`, a configuration whose method `check()` raises ValueError for invalid settings, and
+    `_name`, which is also the suffix of the default `output_dir`.
 
     Args:
         model, reward_funcs, args, **keywords:
             As for [`~trl.GRPOTrainer`]; `args` is an instance of `_config_cls`.
 
     Raises:
-        ValueError: if `args` is not one.
+        ValueError: if `args` is not an instance of `_config_cls`.
     """
 
     _config_cls = GRPOConfig
@@ -44,7 +44,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
             keywords["rollout_func"] = _only_rollout(rollout, keywords.get("rollout_func"))
         wait_for_server(args, model_name)
         with warnings.catch_warnings():
-            if rollout is not None:  # TRL warns of an experimental feature that the user did not ask for
+            if rollout is not None:  # TRL warns that `rollout_func` is experimental, but the user did not set it
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
             super().__init__(model, reward_funcs, args, **keywords)
         if isinstance(self.rollout_func, TreeRollout):
@@ -54,7 +54,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
         self.tree_pass = TreePass(self, self._tree_obstacle())
 
     def create_accelerator_and_postprocess(self):
-        """Make the accelerator as Trainer does, and let outputs stay in float32 under FSDP2."""
+        """Create the accelerator as Trainer does, and keep model outputs in float32 under FSDP2."""
         super().create_accelerator_and_postprocess()
         keep_outputs_in_float32(self.accelerator)
 
@@ -64,20 +64,20 @@ class BaseTrainer(OnTree, GRPOTrainer):
             args = self._config_cls(f"{model_name.split('/')[-1]}-{method}")
         if not isinstance(args, self._config_cls):
             raise ValueError(
-                f"`args` must be a {self._config_cls.__name__}, got {type(args).__name__}. It takes every field of "
-                "GRPOConfig: change the name where you build it."
+                f"`args` must be a {self._config_cls.__name__}, got {type(args).__name__}. Create a "
+                f"{self._config_cls.__name__} instead: it has every field of GRPOConfig."
             )
         checks.check_settings(args)
-        args.check()  # again: fields can be set after the configuration was built
+        args.check()  # again, because fields can be set after the configuration was created
         return args
 
     def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:
-        """The rollout of a method whose completions are grown as trees; None where TRL samples them."""
+        """The rollout of a method that grows completions as trees; None if TRL samples the completions."""
         return None
 
     def _get_train_sampler(self, dataset=None):
         checks.refuse_less_than_a_generation(self)
-        # The epoch counts in fractions: 1.9999999 is two whole ones.
+        # The epoch is a fraction with rounding errors: 1.9999999 means two whole epochs.
         return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 
     def _generate_single_turn(self, *args, **kwargs):
@@ -86,17 +86,17 @@ class BaseTrainer(OnTree, GRPOTrainer):
             with self._watched_server():
                 return super()._generate_single_turn(*args, **kwargs)
         finally:
-            self.model.train(training)  # TRL's continuous batching leaves it in training mode, in evaluation too
+            self.model.train(training)  # TRL's continuous batching always leaves the model in training mode
 
     def _generate(self, prompts):
         if not isinstance(self.rollout_func, TreeRollout):
             return super()._generate(prompts)
         with self._watched_server():
-            return super()._generate(prompts)  # sends the weights before trees grow, outside of a single turn
+            return super()._generate(prompts)  # sends the weights to vLLM before the rollout grows trees
 
     @contextmanager
     def _watched_server(self):
-        """Say what to do if the vLLM server stops, and end the run if that happens while weights are sent to it."""
+        """Add advice to the error if the vLLM server stops, and end the run if it stops while weights are sent."""
         place = self.args, self._model_name, self.state.global_step
         with ExitStack() as stack:
             stack.enter_context(advice_if_server_stops(*place))
@@ -116,7 +116,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
             return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
 
     def log(self, logs, start_time=None):
-        """Log metrics and the table of completions, as TRL does. A disk that refuses the table does not end a run."""
+        """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
         self.tree_pass.log()
         try:
             super().log(logs, start_time)
@@ -131,17 +131,17 @@ class BaseTrainer(OnTree, GRPOTrainer):
         if self.args.should_save:
             self._save_method(output_dir)
         super()._save_rng_state(output_dir)
-        # Rank 0 now writes trainer_state.json, which makes the checkpoint a whole one: only with every rank's files.
+        # Rank 0 writes trainer_state.json next, which marks the checkpoint as complete: wait for every rank's files.
         self.accelerator.wait_for_everyone()
 
     def _save_method(self, checkpoint: str) -> None:
-        """Write what a method has learned into a checkpoint, on the main process. Nothing here."""
+        """Write the method's learned state to a checkpoint, on the main process. Does nothing here."""
 
 
 def _only_rollout(grows_trees: TreeRollout, given: object) -> TreeRollout:
     if given is not None:
         raise ValueError(
-            "`rollout_func` must be None: this method grows its completions as trees by one of its own. Leave it out, "
-            "or take a method that samples them independently (TEMPOTrainer with rollout='iid')."
+            "`rollout_func` must be None, got a function: this method grows its completions as trees, with its "
+            "own rollout. Remove it, or use a method that samples independently (TEMPOTrainer with rollout='iid')."
         )
     return grows_trees

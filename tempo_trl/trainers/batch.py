@@ -1,4 +1,4 @@
-"""The seam between TRL's loop and a method: a scored [`Batch`] of whole groups goes in, [`Credit`] comes out."""
+"""The interface between TRL's loop and a method: a scored [`Batch`] of whole groups as input, [`Credit`] as output."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,10 +15,10 @@ from tempo_trl.rollout.tree import GrownTree, repeated_rows
 @dataclass(frozen=True, eq=False)
 class Batch:
     """
-    A scored batch of whole groups, as a credit function sees it. Every tensor is on the CPU.
+    A scored batch of whole groups: the input of a credit function. Every tensor is on the CPU.
 
-    R rows are completions; `num_generations` adjacent rows are a group. A group that lies on several ranks is whole on
-    each of them.
+    The R rows are completions; `num_generations` adjacent rows are a group. If a group is split over several ranks,
+    each of them gets all of its rows.
 
     Args:
         completion_ids (`torch.Tensor` of shape `(R, T)`, int64):
@@ -26,11 +26,11 @@ class Batch:
         lengths (`torch.Tensor` of shape `(R,)`, int64):
             True lengths in tokens.
         rewards (`torch.Tensor` of shape `(R,)`):
-            TRL's weighted sum of the reward functions, NaN where none of them scored the completion.
+            TRL's weighted sum of the reward functions, NaN if no function scored the completion.
         rewards_per_func (`torch.Tensor` of shape `(R, F)`):
             Reward of each function, unweighted, NaN where it did not score.
         outcome (`torch.Tensor` of shape `(R,)`):
-            GRPO's advantage as TRL computed it, NaN where unscorable.
+            GRPO's advantage as computed by TRL, NaN where unscorable.
         num_generations (`int`):
             Rows in a group.
         prompts (`torch.Tensor` of shape `(R,)`, int64):
@@ -38,23 +38,23 @@ class Batch:
         loss_mask (`torch.Tensor` of shape `(R, T)`, bool):
             Tokens of the loss: inside a completion, sampled by the policy, and not masked as truncated.
         turns (`torch.Tensor` of shape `(R, T)`, int64):
-            Index of the assistant turn that a token belongs to, from 0 on; -1 on tokens of tools and environments and
-            on padding.
+            Index of the assistant turn of a token, starting at 0; -1 for tokens of tools and environments and for
+            padding.
         columns (`dict[str, list]`):
             The dataset's columns of each row, the prompt among them.
         training (`bool`):
             False in evaluation.
         owned (`torch.Tensor` of shape `(R,)`, bool):
-            Rows of groups that begin on this rank. Each row of the whole batch is owned on one rank: sums that are
-            added up over ranks go over these.
+            Rows of groups that begin on this rank. Each row of the whole batch is owned by exactly one rank. Use these
+            rows for sums that are reduced over ranks.
         logps (`torch.Tensor` of shape `(R, T)`, *optional*):
-            Log-probabilities of the tokens under the policy that sampled them, where TRL computed them (several
+            Log-probabilities of the tokens under the policy that sampled them, if TRL computed them (with several
             updates per generation, or vLLM).
         entropies (`torch.Tensor` of shape `(R, T)`, *optional*):
-            Entropies in nats of the distributions that the tokens were sampled from, where TRL's own forward pass over
-            them gives `logps`.
+            Entropies in nats of the distributions that the tokens were sampled from, if `logps` come from TRL's own
+            forward pass.
         grown (`list[GrownTree]`, *optional*):
-            The trees that the completions were grown as, one per group; None for independent samples.
+            The trees whose leaves are the completions, one per group; None for independent samples.
     """
 
     completion_ids: torch.Tensor
@@ -88,7 +88,7 @@ class Batch:
 
     @cached_property
     def pairs(self) -> PairStatistics:
-        """Statistics of the pairs of owned completions, which add up over ranks; a repeated leaf makes no pair."""
+        """Statistics of the pairs of owned completions, to be summed over ranks. Repeated leaves are skipped."""
         outcome = self.outcome.masked_fill(~self.owned, torch.nan)
         if self.grown is not None:
             outcome = outcome.masked_fill(repeated_rows(self.grown), torch.nan)
@@ -98,26 +98,26 @@ class Batch:
 @dataclass(frozen=True, eq=False)
 class Credit:
     """
-    What a method makes of a [`Batch`].
+    The output of a credit function for a [`Batch`].
 
     Args:
         advantages (`torch.Tensor` of shape `(R, T)` or `(R,)`):
-            Advantage of each token, or one per completion as in GRPO. Values on tokens outside the loss are not read.
-            On completions that no reward function scored NaN counts as 0.
+            Advantage of each token, or one per completion as in GRPO. Values of tokens outside the loss are ignored.
+            NaN counts as 0 for completions that no reward function scored.
         td (`torch.Tensor` of shape `(R, T)`, *optional*):
-            What the method adds to the outcome, for metrics, report and recorded trees; `advantages` less the outcome
-            if unset. It does not train.
+            The part of the advantage that the method adds to the outcome, for metrics, report and recorded trees. It
+            is not used for training. Defaults to `advantages` minus the outcome.
         metrics (`dict[str, tuple[float, float]]`, *optional*):
-            Name to (numerator, denominator). Both are summed over ranks, so sum over `batch.owned` rows; their ratio
-            is logged under the name.
+            Maps a name to (numerator, denominator). The ratio of their sums over ranks is logged under that name, so
+            compute both over `batch.owned` rows.
         loss_mask (`torch.Tensor` of shape `(R, T)`, bool, *optional*):
-            False takes a token out of the loss.
+            False removes a token from the loss.
         weights (`torch.Tensor` of shape `(R,)`, *optional*):
-            Weights of the completions in their group's prefix values, adding up to 1 per group, for recorded trees;
-            equal ones if unset.
+            Weights of the completions in their group's prefix values, for recorded trees. They sum to 1 per group.
+            Defaults to equal weights.
         statistics (`object`, *optional*):
-            What a method with a memory learns from this batch. In training the trainer gathers it from all ranks and
-            calls the method's `update(list)` with the same list on every rank.
+            Data from which a method with a state learns. In training the trainer gathers it from all ranks and calls
+            the method's `update(list)` with the same list on every rank.
     """
 
     advantages: torch.Tensor
@@ -128,7 +128,7 @@ class Credit:
     statistics: Any = None
 
     def rows(self, own: slice, width: int) -> "Credit":
-        """The credit of some rows, in their first `width` columns."""
+        """The credit of the rows `own`, cut to their first `width` columns."""
         cut = {
             name: None if value is None else value[own, :width] if value.ndim == 2 else value[own]
             for name in ("advantages", "td", "loss_mask", "weights")
@@ -139,10 +139,11 @@ class Credit:
 
 def checked(given: Any, batch: Batch) -> Credit:
     """
-    What a credit function returned, as the [`Credit`] that trains: float32 on the CPU, finite, with `td`.
+    Validate the result of a credit function and return it as a [`Credit`]: float32 on the CPU, finite, with `td`.
 
     Raises:
-        ValueError: if it is neither a tensor nor a [`Credit`], has a wrong shape, or NaN or infinity on loss tokens.
+        ValueError: if it is neither a tensor nor a [`Credit`], has a wrong shape, or has NaN or infinity on loss
+            tokens.
     """
     credit = given if isinstance(given, Credit) else Credit(given)
     advantages = _float_tensor("advantages", credit.advantages, batch, per_completion=True)
@@ -166,17 +167,17 @@ def _float_tensor(name: str, value: Any, batch: Batch, per_completion: bool = Fa
             f"{f', or ({rows},), one per completion' if per_completion else ''}; got {got}."
         )
     if value.is_complex():
-        raise ValueError(f"`{name}` must hold real numbers, got dtype {value.dtype}.")
+        raise ValueError(f"`{name}` must have a real dtype, got {value.dtype}.")
     return value.detach().to("cpu", torch.float32)
 
 
 def _refuse_what_is_not_finite(advantages: torch.Tensor, batch: Batch) -> None:
-    """Raise ValueError for NaN and infinity on tokens of the loss, but for NaN where a completion is unscorable."""
+    """Raise ValueError for NaN or infinity on tokens of the loss, except for NaN on unscorable completions."""
     unscorable = batch.rewards.isnan()[:, None] & advantages.isnan()
     wrong = batch.loss_mask & ~advantages.isfinite() & ~unscorable
     if wrong.any():
         row, column = wrong.nonzero()[0].tolist()
         raise ValueError(
             f"`advantages` must be finite on every token of the loss (`batch.loss_mask`), got {int(wrong.sum())} "
-            f"numbers that are not, the first at row {row}, token {column}: {advantages[row, column].item()}."
+            f"non-finite values, the first at row {row}, token {column}: {advantages[row, column].item()}."
         )

@@ -1,6 +1,7 @@
-"""What a run is told at construction, or at its first batch: settings that cannot train or leave TEMPO nothing to say.
+"""Checks at construction, or at the first batch: settings that TRL cannot train with, or that leave TEMPO no branches.
 
-What TRL can train is trained, with a warning on the main process; a ValueError is for what TRL would fail at later.
+A setting with which TRL would fail later raises a ValueError. One that trains badly gives a warning on the main
+process.
 """
 
 import warnings
@@ -13,22 +14,22 @@ from tempo_trl.rollout.tree_rollout import TreeRollout
 
 logger = logging.get_logger(__name__)
 
-# At temperature 0.1 a token one nat ahead is sampled e^10 = 22,026 times as often as the next. Measured on the demo's
-# policy, no branch is left at temperature 0.3, top_p 0.5 or min_p 0.5: what these bounds miss, the first batch shows.
+# At temperature 0.1 a token that is one nat ahead is sampled e^10 = 22,026 times as often as the next. Measured on the
+# demo's policy, no branch is left at temperature 0.3, top_p 0.5 or min_p 0.5; the check of the first batch finds it.
 NEARLY_GREEDY_TEMPERATURE = 0.1
 NEARLY_GREEDY_TOP_P = 0.1
 NEARLY_GREEDY_MIN_P = 0.9
 
 
 def check_settings(args: GRPOConfig) -> None:
-    """Refuse or warn of what the configuration alone gives away, before anything is loaded."""
+    """Check the configuration before anything is loaded: raise or warn."""
     refuse_what_cannot_train(args)
     if args.process_index == 0:
         warn_of_sampling_without_branches(args)
 
 
 def check_trainer(trainer: GRPOTrainer) -> None:
-    """Refuse or warn of what only the trainer knows: tokenizer, model and batch geometry."""
+    """Check tokenizer, model and batch sizes of a trainer: raise or warn."""
     refuse_a_missing_end_token(trainer)
     if trainer.accelerator.is_main_process:
         warn_of_saves_between_generations(trainer.args)
@@ -38,19 +39,21 @@ def check_trainer(trainer: GRPOTrainer) -> None:
 
 
 def refuse_what_cannot_train(args: GRPOConfig) -> None:
-    """TRL itself refuses `num_generations` below 2. A group of 1 in evaluation is fine: its reward needs no tree."""
+    """Raise ValueError for values with which TRL cannot train.
+
+    TRL itself rejects `num_generations` below 2. A group of 1 is allowed in evaluation, which does not need a tree.
+    """
     if args.temperature <= 0:
         raise ValueError(
-            f"`temperature` must be above 0, got {args.temperature}: the loss divides the logits by it. Sample, with "
-            "temperature 1 say: greedy completions are all the same, and a group learns from where they differ."
+            f"`temperature` must be above 0, got {args.temperature}: the loss divides the logits by it. Use 1, for "
+            "example: greedy completions of a group are identical, so nothing can be learned from them."
         )
     if args.max_completion_length is not None and args.max_completion_length < 1:
-        raise ValueError(
-            f"`max_completion_length` must be at least 1, got {args.max_completion_length}: credit needs a token."
-        )
+        raise ValueError(f"`max_completion_length` must be at least 1, got {args.max_completion_length}. Raise it.")
     if (args.num_generations_eval or 1) < 1:
         raise ValueError(
-            f"`num_generations_eval` must be at least 1, got {args.num_generations_eval}. Unset it is num_generations."
+            f"`num_generations_eval` must be at least 1, got {args.num_generations_eval}. Raise it, or leave it unset "
+            "to use num_generations."
         )
 
 
@@ -64,15 +67,15 @@ def warn_of_sampling_without_branches(args: GRPOConfig) -> None:
     if reasons:
         settings = ", ".join(f"{name}={sampling[name]}" for name in reasons)
         warnings.warn(
-            f"Sampling is {kind} ({settings}): the completions of a group will be the same, their tree has no branch "
-            "and every advantage is 0. Sample, with temperature 1 say.",
+            f"Sampling is {kind} ({settings}): the completions of a group will be identical, so their tree has no "
+            "branches and every advantage is 0. Use a temperature such as 1.",
             UserWarning,
             stacklevel=4,
         )
 
 
 def _nearly_greedy(sampling: dict) -> list[str]:
-    """Names of the settings that leave little but the likeliest token."""
+    """Names of the settings with which almost only the most likely token is sampled."""
     temperature, top_p, min_p = (sampling[name] for name in ("temperature", "top_p", "min_p"))
     found = {
         "temperature": temperature is not None and temperature <= NEARLY_GREEDY_TEMPERATURE,
@@ -83,24 +86,24 @@ def _nearly_greedy(sampling: dict) -> list[str]:
 
 
 def warn_of_a_first_batch_without_branches(sums: dict[str, float]) -> None:
-    """Warn where the first batch, on all ranks together, has no branch: a measurement, whatever did the sampling."""
+    """Warn if the first batch, over all ranks, has no branch. This is measured, so it covers any kind of sampling."""
     if sums["branch_nodes"] == sums["branch_tokens"] == 0:
         warnings.warn(
-            "The first batch has no branch: no two completions of a group part at any token, so every TD error is 0 "
-            "and TEMPO does what GRPO would. Is the sampling greedy, or does the rollout repeat itself? See "
-            "`tempo/branch_nodes` and `tempo/duplicates`; sample with temperature 1, say.",
+            "The first batch has no branches: no completions of a group share a prefix and then differ, so every TD "
+            "error is 0 and TEMPO is GRPO. Check whether sampling is greedy or the rollout repeats completions: see "
+            "`tempo/branch_nodes` and `tempo/duplicates`, and use a temperature such as 1.",
             UserWarning,
             stacklevel=2,
         )
 
 
 def refuse_less_than_a_generation(trainer: GRPOTrainer) -> None:
-    """TRL leaves out the prompts of an epoch that do not fill a generation: of too few it trains on none."""
+    """Raise ValueError if the dataset has fewer prompts than one generation: TRL drops incomplete generations."""
     rows, per_generation = trainer.train_dataset, trainer.args.generation_batch_size // trainer.num_generations
     if hasattr(rows, "__len__") and len(rows) < per_generation:
         raise ValueError(
-            f"The training data have {len(rows):,} rows and a generation takes {per_generation:,} prompts: nothing "
-            "would be trained. Lower `steps_per_generation` or `per_device_train_batch_size`, or give more rows."
+            f"The training data have {len(rows):,} rows, expected at least the {per_generation:,} prompts of one "
+            "generation. Lower `steps_per_generation` or `per_device_train_batch_size`, or use more rows."
         )
 
 
@@ -109,8 +112,8 @@ def warn_of_saves_between_generations(args: GRPOConfig) -> None:
     saved_every = args.save_steps * args.gradient_accumulation_steps
     if args.save_strategy == "steps" and args.save_steps >= 1 and saved_every % micro_batches:
         warnings.warn(
-            f"save_steps={args.save_steps} saves between two generations: a resumed run loses the completions that "
-            "were being trained on, generates anew and does not repeat the original. For an exact resume make "
+            f"save_steps={args.save_steps} saves between two generations. A run resumed from there discards the "
+            "current completions and samples new ones, so it differs from the original. For an exact resume make "
             "save_steps * gradient_accumulation_steps a multiple of steps_per_generation * num_iterations = "
             f"{micro_batches}.",
             UserWarning,
@@ -119,14 +122,17 @@ def warn_of_saves_between_generations(args: GRPOConfig) -> None:
 
 
 def refuse_a_missing_end_token(trainer: GRPOTrainer) -> None:
-    """TRL pads with the padding token, or with EOS for want of one, and stops transformers at the tokenizer's EOS."""
+    """Raise ValueError if the tokenizer lacks a token that TRL needs.
+
+    TRL pads with the padding token, or with EOS if there is none, and stops generation at the tokenizer's EOS.
+    """
     tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
     ours = trainer.rollout_func is None or isinstance(trainer.rollout_func, TreeRollout)
     generates = ours and not trainer.use_vllm
     if tokenizer.pad_token_id is None or (generates and tokenizer.eos_token_id is None):
         raise ValueError(
             f"The tokenizer must have an end-of-sequence token, got eos_token={tokenizer.eos_token} and "
-            f"pad_token={tokenizer.pad_token}: TRL fails without it at the first batch. Set `eos_token` of the "
+            f"pad_token={tokenizer.pad_token}: without it TRL fails at the first batch. Set `eos_token` of the "
             "tokenizer to the token that ends the model's answers, and pass the tokenizer as `processing_class`."
         )
 
@@ -134,19 +140,19 @@ def refuse_a_missing_end_token(trainer: GRPOTrainer) -> None:
 def warn_of_no_end_token(trainer: GRPOTrainer) -> None:
     if set(trainer.eos_token_ids) == {None}:
         warnings.warn(
-            "Neither the tokenizer nor the generation config has an end-of-sequence token: completions run to "
-            "max_completion_length unless the rollout ends them, and all count as truncated (`mask_truncated_"
-            "completions` would leave no token to train on). Set `eos_token` of the tokenizer.",
+            "Neither the tokenizer nor the generation config has an end-of-sequence token. Completions continue to "
+            "max_completion_length unless the rollout ends them, and all count as truncated, so "
+            "`mask_truncated_completions` would mask every token. Set `eos_token` of the tokenizer.",
             UserWarning,
             stacklevel=4,
         )
 
 
 def room_for_prompts(trainer: GRPOTrainer) -> int | None:
-    """Tokens that the context leaves for a prompt beside the longest completion; None where no limit is known.
+    """Length of the context minus `max_completion_length`; None if the context has no known limit.
 
-    The context is colocated vLLM's (`vllm_max_model_length`), or what the model was made for
-    (`max_position_embeddings`). A vLLM server may have a shorter one, and refuses longer requests by itself.
+    The context is that of colocated vLLM (`vllm_max_model_length`), or the model's (`max_position_embeddings`). A vLLM
+    server may have a shorter one, and rejects longer requests itself.
     """
     args = trainer.args
     colocated = args.vllm_max_model_length if args.use_vllm and args.vllm_mode == "colocate" else None
@@ -160,35 +166,36 @@ def warn_of_no_room_for_prompts(trainer: GRPOTrainer) -> None:
         longest = trainer.args.max_completion_length
         warnings.warn(
             f"max_completion_length={longest} leaves no room for a prompt in the model's context of {room + longest} "
-            "tokens. Lower it, or take a model (or `vllm_max_model_length`) with a longer context.",
+            "tokens. Lower it, or use a model (or `vllm_max_model_length`) with a longer context.",
             UserWarning,
             stacklevel=4,
         )
 
 
 def warn_of_long_prompts(prompt_ids: list[list[int]], room: int | None) -> None:
-    """Say once that a prompt of the batch does not fit into its `room`, where that is known."""
+    """Warn once if a prompt of the batch is longer than `room` tokens."""
     if room is not None and max(map(len, prompt_ids)) > room:
         logger.warning_once(
-            f"A prompt and max_completion_length do not fit into the model's context, which leaves {room} tokens for "
-            "a prompt. Beyond it learned positions fail, rotary ones get worse, and vLLM refuses or cuts short. Drop "
-            "longer prompts from the dataset (`dataset.filter`), lower max_completion_length or take a model with a "
-            "longer context. This is said once."
+            f"A prompt is longer than the {room} tokens that max_completion_length leaves in the model's context. "
+            "Beyond the context, learned position embeddings fail, rotary ones lose quality, and vLLM rejects or "
+            "truncates requests. Drop longer prompts from the dataset (`dataset.filter`), lower max_completion_length "
+            "or use a model with a longer context. This warning is given once."
         )
 
 
 def warn_of_merging_into_half_precision(trainer: GRPOTrainer) -> None:
-    """Before each generation TRL merges adapters into the weights for vLLM, then unmerges them: bf16 rounds both ways.
+    """Warn if adapters are merged into half-precision weights, which accumulates rounding errors.
 
-    In 230 generations the frozen weights move by about a fifth of what the adapter has learned
-    (tests/test_recipes.py), and no checkpoint of the adapter knows.
+    Before each generation TRL merges adapters into the weights for vLLM, then unmerges them. In bf16 both are rounded.
+    In 230 generations the frozen weights change by about a fifth of the adapter's own update (tests/test_recipes.py),
+    and checkpoints of the adapter do not contain that change.
     """
     is_adapted = hasattr(trainer.model, "merge_adapter")
     dtypes = {parameter.dtype for parameter in trainer.model.parameters() if not parameter.requires_grad}
     if trainer.use_vllm and is_adapted and dtypes & {torch.bfloat16, torch.float16}:
         warnings.warn(
-            "Adapters are trained on half-precision weights with vLLM: TRL merges and unmerges them at each "
-            "generation, and rounding moves the frozen weights a little every time. Load the model with "
+            "Adapters are trained on half-precision weights with vLLM. TRL merges and unmerges them at each "
+            "generation, and rounding changes the frozen weights a little every time. Load the model with "
             "`dtype: float32` (`bf16: true` still computes in bf16), or sample without vLLM.",
             UserWarning,
             stacklevel=4,

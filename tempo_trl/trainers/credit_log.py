@@ -1,4 +1,4 @@
-"""What a run logs of a batch's credit: metrics over all ranks, and columns of the table of completions."""
+"""Logging of a batch's credit: metrics over all ranks, and columns in the table of completions."""
 
 import torch
 from trl import GRPOTrainer
@@ -14,9 +14,9 @@ def log_credit(
     trainer: GRPOTrainer, batch: Batch, place: Place, credit: Credit, output: dict, reports: list[RankReport]
 ) -> dict[str, float]:
     """
-    Log `tempo/*`, `rollout/*` and the method's own metrics, and what trains into the table of completions.
+    Log `tempo/*`, `rollout/*` and the method's own metrics, and add the advantages to the table of completions.
 
-    Every rank calls this; what it returns are the summed numerators of `tempo/*` over all ranks.
+    Every rank must call this. Returns the numerators of `tempo/*`, summed over all ranks.
     """
     metrics = trainer._metrics["train" if trainer.model.training else "eval"]
     for name, value in summed_metrics(reports).items():
@@ -26,7 +26,7 @@ def log_credit(
     outcome = batch.outcome[place.own].nan_to_num(0.0)
     shares = credit_sums(outcome, credit.td, loss_mask(output).cpu())
     sums = {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
-    if batch.num_generations > 1:  # in evaluation a completion may have no group, and then is no tree
+    if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
         flat = flat_groups(batch.outcome, batch.num_generations)[batch.owned_groups]
         sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
     totals = log_sums(trainer, "tempo", sums)
@@ -38,8 +38,8 @@ def log_sums(trainer: GRPOTrainer, prefix: str, sums: dict[str, tuple[float, flo
     """
     Log `{prefix}/{name}` as the ratio of two sums over all ranks, and return the summed numerators.
 
-    Every rank calls this with the same names. What has nothing to divide by is not logged: no branch node has no
-    depth, and no credit has no share.
+    Every rank must call this with the same names. A metric whose denominator is 0 is not logged, for example the depth
+    of branches if there are none.
     """
     device = trainer.accelerator.device
     totals = trainer.accelerator.reduce(torch.tensor(list(sums.values()), device=device), reduction="sum").tolist()
@@ -51,13 +51,13 @@ def log_sums(trainer: GRPOTrainer, prefix: str, sums: dict[str, tuple[float, flo
 
 
 def _log_table(trainer: GRPOTrainer, output: dict, columns: dict[str, torch.Tensor]) -> None:
-    """Put what trains, and `(B,)` columns of the same rows, beside what TRL has just added to its table."""
+    """Replace the advantages in the rows that TRL has just added to its table, and add `(B,)` columns to them."""
     mask = loss_mask(output)
     advantages = output["advantages"].view(len(mask), -1)
     mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
     own = torch.stack([mean_advantage, *(column.to(mask.device) for column in columns.values())], dim=1)
     rows = trainer.accelerator.gather(own).T.tolist()
-    scalar = trainer._logs["advantages"]  # TRL has logged GRPO's there
+    scalar = trainer._logs["advantages"]  # contains GRPO's advantages
     for _ in range(min(len(rows[0]), len(scalar))):
         scalar.pop()
     scalar.extend(rows[0])

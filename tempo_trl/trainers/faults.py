@@ -1,4 +1,4 @@
-"""Faults of the world around a run: a disk that refuses the completions table, a reward function that hangs."""
+"""Handling of external faults: the completions table cannot be written, or a reward function hangs."""
 
 import contextlib
 import itertools
@@ -16,9 +16,9 @@ logger = logging.get_logger(__name__)
 
 
 def is_of_the_completions_table(error: OSError) -> bool:
-    """Whether the error rose where TRL writes its parquet file of completions, and not in a tracker or a callback.
+    """Whether the error was raised while TRL wrote its parquet file of completions, not by a tracker or a callback.
 
-    That write is all for which `GRPOTrainer.log` itself calls pandas: so the frame after its own is pandas'.
+    `GRPOTrainer.log` calls pandas only for that write, so the frame after its own is one of pandas.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for caller, callee in itertools.pairwise(frames):
@@ -28,21 +28,21 @@ def is_of_the_completions_table(error: OSError) -> bool:
 
 
 def completions_path(args: GRPOConfig, step: int) -> Path:
-    """Where TRL writes the completions of a step."""
+    """The file to which TRL writes the completions of a step."""
     return Path(args.output_dir) / "completions" / f"completions_{step:05d}.parquet"
 
 
 def warn_of_a_refused_table(folder: Path, error: OSError) -> None:
-    """Say once that the tables of completions do not arrive on the disk."""
+    """Warn once that the tables of completions cannot be written."""
     logger.warning_once(
-        f"The completions could not be written to {folder}: {error.strerror or error}. Training goes on without the "
-        "tables that the disk refuses (trackers, which TRL serves after the disk, do not get them either). This is "
-        "said once: make room, or set `log_completions=False`."
+        f"Could not write the completions to {folder}: {error.strerror or error}. Training continues. Tables that "
+        "cannot be written are lost, and are not sent to trackers either. Free disk space, or set "
+        "`log_completions=False`. This warning is given once."
     )
 
 
 def remove_if_torn(path: Path) -> None:
-    """Remove a parquet file that was not written to its end: one of them makes the whole folder unreadable."""
+    """Remove an incomplete parquet file, because a single one makes the whole folder unreadable."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(-4, os.SEEK_END)
         if path.is_file() and file.read() != b"PAR1":
@@ -51,10 +51,10 @@ def remove_if_torn(path: Path) -> None:
 
 @contextlib.contextmanager
 def watch_rewards(seconds: float, rank: int, names: list[str]) -> Iterator[None]:
-    """Log once where this rank is if the block takes longer than `seconds`.
+    """Log the stack of this rank once if the block takes longer than `seconds`.
 
-    A reward function that hangs on one rank leaves the others in a collective, which names neither that rank nor the
-    function when it gives up after `ddp_timeout`.
+    If a reward function hangs on one rank, the others wait in a collective. After `ddp_timeout` that fails with a
+    message that names neither the rank nor the function.
     """
     timer = threading.Timer(seconds, _log_position, (threading.get_ident(), seconds, rank, names))
     timer.daemon = True
@@ -69,7 +69,7 @@ def _log_position(thread: int, seconds: float, rank: int, names: list[str]) -> N
     stack = traceback.extract_stack(sys._current_frames()[thread])
     start = max((i for i, frame in enumerate(stack) if frame.name == "_calculate_rewards"), default=0)
     logger.warning(
-        f"Rank {rank} has spent {seconds:g} s on the rewards of one batch ({', '.join(names)}). If a function hangs "
-        "on one rank, the others give up after ddp_timeout, and the launcher ends the run. This rank is at:\n"
+        f"Rank {rank} has spent {seconds:g} s on the rewards of one batch ({', '.join(names)}). If a reward function "
+        "hangs on one rank, the other ranks time out after ddp_timeout and the run ends. Stack of this rank:\n"
         + "".join(traceback.format_list(stack[start:]))
     )

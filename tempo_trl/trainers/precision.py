@@ -1,4 +1,4 @@
-"""The precision of log-probabilities when they leave a model."""
+"""The precision of the log-probabilities that a model returns."""
 
 from dataclasses import replace
 
@@ -8,13 +8,13 @@ from accelerate import Accelerator
 
 def keep_outputs_in_float32(accelerator: Accelerator) -> None:
     """
-    Under FSDP2 with mixed precision, let log-probabilities leave the model in float32.
+    Keep the log-probabilities that a model returns in float32 under FSDP2 with mixed precision.
 
-    accelerate's policy for FSDP2 casts what leaves the model to half precision, after accelerate's own conversion of
-    outputs to float32. Log-probabilities are then rounded, by 0.008 nats on average on a small model in bfloat16, and
-    so are all ratios, KL terms and entropies that are made of them. What is inside the model computes as before.
+    accelerate's mixed-precision policy for FSDP2 casts the outputs of the model to half precision, after accelerate's
+    own conversion to float32. That rounds the log-probabilities (by 0.008 nats on average on a small model in
+    bfloat16), and with them all ratios, KL terms and entropies. The computation inside the model does not change.
 
-    Called before any model is prepared: the policy is read then, for the reference model as for the policy.
+    Call this before any model is prepared: accelerate reads the policy then, for the reference model, too.
     """
     plugin = getattr(accelerator.state, "fsdp_plugin", None)
     if plugin is None or plugin.fsdp_version != 2 or plugin.mixed_precision_policy is None:

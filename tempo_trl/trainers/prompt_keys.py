@@ -1,4 +1,4 @@
-"""Which completions of a group go on from the same prompt. As a rule all do: an environment may add what it shows."""
+"""Which completions of a group continue the same prompt: all, unless an environment adds different observations."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,13 @@ import torch
 
 def prompt_keys(prompt_ids: torch.Tensor, prompt_mask: torch.Tensor, images: Sequence = ()) -> torch.Tensor:
     """
-    A number for each prompt, the same on every rank, equal where prompts are.
+    A number for each prompt: equal prompts have equal numbers, on every rank.
 
     Args:
         prompt_ids, prompt_mask (`torch.Tensor` of shape `(B, P)`):
-            Token ids, and 1 where they are no padding.
+            Token ids, and a mask that is 0 on padding.
         images (`Sequence` of `B` sequences, *optional*):
-            Images of each prompt, which its tokens do not tell apart.
+            Images of each prompt. They are compared, too, because different images have the same tokens.
 
     Returns:
         `torch.Tensor` of shape `(B,)`, int64, on the CPU: 64 bits of a hash.
@@ -41,4 +41,4 @@ def images_in(prompt: str | list[dict]) -> Iterator:
 def _image_bytes(image) -> bytes:
     if hasattr(image, "tobytes"):  # PIL's, or an array
         return repr((getattr(image, "mode", None), getattr(image, "size", None))).encode() + image.tobytes()
-    return repr(image).encode()  # a path, or an address
+    return repr(image).encode()  # a path or a URL

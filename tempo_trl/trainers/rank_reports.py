@@ -1,4 +1,4 @@
-"""What the ranks tell each other about a batch's credit, so that all of them go on or stop together."""
+"""Reports that ranks exchange about a batch's credit, so that all of them continue or stop together."""
 
 import pickle
 from typing import NamedTuple
@@ -11,14 +11,14 @@ from tempo_trl.trainers.batch import Credit
 
 class RankReport(NamedTuple):
     """
-    One rank's part.
+    The report of one rank.
 
     Args:
-        failure: Message of a credit function that failed on this rank, and whether what it returned was wrong.
+        failure: Error message of a credit function that failed on this rank, and whether its return value was invalid.
         metrics: (numerator, denominator) by name, to be summed over ranks.
-        statistics: What a method with a memory learns from, pickled: what cannot be is an error on this rank alone.
-        pairs: What the covariance of prefixes learns from.
-        drops_tokens: Whether tokens leave the loss, which all ranks then count again.
+        statistics: Data from which a method with a state learns, pickled here so that a pickling error has its rank.
+        pairs: Data from which the covariance of prefixes learns.
+        drops_tokens: Whether tokens are removed from the loss, so that all ranks must count its tokens again.
     """
 
     failure: tuple[str, bool] | None = None
@@ -29,13 +29,13 @@ class RankReport(NamedTuple):
 
     @classmethod
     def of(cls, credit: Credit, pairs: PairStatistics | None) -> "RankReport":
-        """That of a rank whose credit is there."""
+        """The report of a rank whose credit function succeeded."""
         metrics = {str(name): (float(total), float(count)) for name, (total, count) in credit.metrics.items()}
         return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None)
 
 
 def failure_of(error: Exception, name: str, rank: int) -> tuple[str, bool]:
-    """What to say of a credit function that raised, or returned something wrong."""
+    """Message for a credit function that raised or returned something invalid, and whether the latter."""
     wrong = isinstance(error, ValueError)
     what = f"failed: {error}" if wrong else f"raised {type(error).__name__}: {error}"
     return f"`credit_func` {name} {what} (on rank {rank})", wrong
@@ -43,11 +43,11 @@ def failure_of(error: Exception, name: str, rank: int) -> tuple[str, bool]:
 
 def gather_reports(own: RankReport, cause: Exception | None = None) -> list[RankReport]:
     """
-    The reports of all ranks, in their order. Every rank calls this for every batch.
+    The reports of all ranks, in rank order. Every rank must call this for every batch.
 
     Raises:
-        ValueError: on every rank, if a credit function returned something wrong on one.
-        RuntimeError: on every rank, if it raised anything else.
+        ValueError: on every rank, if a credit function returned something invalid on one of them.
+        RuntimeError: on every rank, if it raised any other error.
     """
     reports = gather_object([own])
     for report in reports:
@@ -58,7 +58,7 @@ def gather_reports(own: RankReport, cause: Exception | None = None) -> list[Rank
 
 
 def summed_metrics(reports: list[RankReport]) -> dict[str, float]:
-    """Ratios of the sums over ranks; what has nothing to divide by is left out."""
+    """Ratios of the sums over ranks. Metrics whose denominator is 0 are left out."""
     sums: dict[str, list[float]] = {}
     for report in reports:
         for name, (numerator, denominator) in report.metrics.items():

@@ -1,4 +1,4 @@
-"""The trees that a run leaves behind while it trains: which batches are recorded, and what of them."""
+"""Recording of prefix trees during training: which batches are recorded, and which of their data."""
 
 import json
 from collections import defaultdict
@@ -26,7 +26,7 @@ logger = logging.get_logger(__name__)
 
 @dataclass
 class _Record:
-    """What is recorded of a step: how many groups, and on the main process the rows of its file."""
+    """The record of a step: its number of groups and, on the main process, the rows of its file."""
 
     step: int
     groups: int = 0
@@ -35,11 +35,11 @@ class _Record:
 
 class Recorder:
     """
-    Every `log_trees_steps` optimizer steps it records the first groups of a batch, for `tempo-trl report`.
+    Records the first groups of a batch every `log_trees_steps` optimizer steps, for `tempo-trl report`.
 
-    Entropies are those of the forward pass in which TRL computes the log-probabilities of the sampling policy, where
-    it needs them (several updates per generation, or vLLM): nothing is computed for the record alone. Groups whose
-    completions go on from different prompts are left out: there is no one tree to show.
+    Entropies are recorded if TRL itself runs a forward pass for the log-probabilities of the sampling policy (with
+    several updates per generation, or vLLM); nothing is computed only for the record. Groups whose completions
+    continue different prompts are left out, because they are not one tree.
 
     Args:
         trainer ([`~tempo_trl.trainers.token_credit.TokenCreditTrainer`]):
@@ -62,10 +62,10 @@ class Recorder:
         return trainer.num_generations if trainer.model.training else trainer.num_generations_eval
 
     def is_due(self) -> bool:
-        """Whether the next batch is to be recorded: the same on every rank."""
+        """Whether the next batch is recorded. The same on every rank."""
         every, last = self.trainer.args.log_trees_steps, self._records.get(self._mode)
         step = self.trainer.state.global_step
-        if not every or self._group_size == 1:  # a completion without a group is no tree
+        if not every or self._group_size == 1:  # a group of 1 has no tree
             return False
         if self._mode == "eval" or last is None or last.step == step:
             return True
@@ -73,18 +73,18 @@ class Recorder:
 
     def record(self, batch: Batch, own: slice, credit: Credit, output: dict, scored: Call) -> None:
         """
-        Record the first groups of a batch. Every rank calls this.
+        Record the first groups of a batch. Every rank must call this.
 
         Args:
             batch ([`Batch`]): The scored batch.
-            own (`slice`): The rows of it that are this rank's.
+            own (`slice`): The rows of this rank in the batch.
             credit ([`Credit`]): The credit of these rows.
-            output (`dict`): TRL's batch of these rows, as it trains.
+            output (`dict`): TRL's batch of these rows, as used for training.
             scored ([`Call`]): The call that scored them.
         """
         record = self._record_at_hand()
         room = (self.trainer.args.log_trees_prompts - record.groups) * self._group_size
-        if room <= 0:  # on every rank: all count the same groups
+        if room <= 0:  # the same on every rank
             return
         per_rank, of_all_ranks = len(credit.td), len(scored.result)
         own_rows = self._own_rows(batch, own, credit, output, scored.arguments[1], room)
@@ -96,7 +96,7 @@ class Recorder:
         record.groups += min(room, of_all_ranks) // self._group_size
 
     def _record_at_hand(self) -> _Record:
-        """That of this step, to which later batches of an evaluation or of a long accumulation are added."""
+        """The record of this step. Later batches of an evaluation or of a long accumulation are added to it."""
         last, step = self._records.get(self._mode), self.trainer.state.global_step
         if last is None or last.step != step:
             self._records[self._mode] = last = _Record(step)
@@ -105,7 +105,7 @@ class Recorder:
     def _own_rows(
         self, batch: Batch, own: slice, credit: Credit, output: dict, prompts: list, room: int
     ) -> list[dict]:
-        """What this rank knows of those of its completions that are among the first `room` of the batch."""
+        """Rows of this rank's completions that are among the first `room` completions of the batch."""
         width = credit.td.shape[1]
         tokens = {
             "td_errors": credit.td,
@@ -125,12 +125,12 @@ class Recorder:
                 "prompt_key": batch.prompts[own][i].item(),
                 "weight": None if credit.weights is None else credit.weights[i].item(),
             }
-            | {name: values[i, : lengths[i]].numpy() for name, values in tokens.items()}  # packed, to be sent
+            | {name: values[i, : lengths[i]].numpy() for name, values in tokens.items()}  # compact to send
             for i in range(min(len(lengths), max(room - begin, 0)))
         ]
 
     def _finished(self, rows: list[dict], groups_before: int, rewards_per_func: torch.Tensor) -> list[dict]:
-        """Rows of the file: with rewards, values, and the text of the tokens."""
+        """Rows of the file, completed with rewards, values and the text of the tokens."""
         trainer, size = self.trainer, self._group_size
         rows = [{k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in row.items()} for row in rows]
         rewards = weighted_rewards(trainer, rewards_per_func).cpu()
@@ -166,23 +166,23 @@ class Recorder:
         except (OSError, ArrowException) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             logger.warning_once(
-                f"The prefix trees could not be written to {path.parent}: {reason}. Training goes on without those "
-                "that the disk refuses. This is said once: make room, or set `log_trees_steps=0`."
+                f"Could not write the prefix trees to {path.parent}: {reason}. Training continues; trees that cannot "
+                "be written are lost. Free disk space, or set `log_trees_steps=0`. This warning is given once."
             )
 
 
 def _of_one_prompt(rows: list[dict]) -> list[dict]:
-    """The rows of the groups that have a tree to show."""
+    """The rows of groups whose completions all continue the same prompt."""
     keys: dict[int, set[int]] = defaultdict(set)
     for row in rows:
         keys[row["group"]].add(row.pop("prompt_key"))
     kept = [row for row in rows if len(keys[row["group"]]) == 1]
     if len(kept) < len(rows):
         logger.warning_once(
-            "The completions of a group go on from different prompts (an environment's observation, or a "
-            "`rollout_func`): they share no state, and there is no tree to record. Those groups are left out of the "
-            "recorded trees, and only completions with the same prompt share credit. Let `reset()` show all "
-            "completions of a prompt the same if their prefixes are to be compared. This is said once."
+            "The completions of a group continue different prompts (an environment's observation, or a "
+            "`rollout_func`). Only completions with the same prompt share credit, and such groups are left out of the "
+            "recorded trees. If their prefixes should be compared, let `reset()` return the same observation for all "
+            "completions of a prompt. This warning is given once."
         )
     return kept
 
@@ -193,7 +193,7 @@ def _values(rows: list[dict], rewards: torch.Tensor, num_generations: int) -> to
     completion_ids = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
     for ids, row in zip(completion_ids, rows, strict=True):
         ids[: len(row["completion_ids"])] = torch.tensor(row["completion_ids"])
-    given = [row["weight"] for row in rows]  # None on a rank whose completions all weigh the same
+    given = [row["weight"] for row in rows]  # None on a rank whose completions have equal weights
     alike = all(weight is None for weight in given)
     weights = None if alike else torch.tensor([1 / num_generations if w is None else w for w in given])
     tree = prefix_tree(completion_ids, lengths, num_generations)

@@ -1,4 +1,4 @@
-"""A temporary change of a trainer's attribute: the one way in which a phase of TRL's loop is made to mean more."""
+"""Temporary replacement of a trainer's attributes: the one way in which this package changes a phase of TRL's loop."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,15 +10,15 @@ MISSING = object()
 @contextmanager
 def replaced(target: object, **attributes: Any) -> Iterator[None]:
     """
-    Set attributes of an object inside the block, and restore it at its end, whatever happens.
+    Set attributes of an object inside the block, and restore them at its end, also after an error.
 
-    An attribute that the object had from its class, a method say, is its class's again afterwards.
+    An attribute that the object inherits from its class, such as a method, is inherited again afterwards.
 
     Args:
         target (`object`):
             The object.
         attributes:
-            New values by name; each has to exist already.
+            New values by name. Each attribute must exist already.
 
     Raises:
         AttributeError: if the object has no such attribute.
@@ -38,7 +38,7 @@ def replaced(target: object, **attributes: Any) -> Iterator[None]:
 
 
 class Call(NamedTuple):
-    """A call of a method: its positional arguments and what it returned."""
+    """A call of a method: its positional arguments and its result."""
 
     arguments: tuple
     result: Any
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 @contextmanager
 def recorded_calls(target: object, *names: str) -> Iterator[dict[str, list[Call]]]:
-    """The calls of these methods of an object inside the block, by name and in order."""
+    """Records the calls of an object's methods inside the block, by name and in order."""
     calls = {name: [] for name in names}
 
     def recording(name: str, method: Callable) -> Callable:

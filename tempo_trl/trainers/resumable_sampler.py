@@ -1,4 +1,4 @@
-"""The order of the prompts after a resume: that of the run that never stopped, in later epochs too."""
+"""A sampler whose order after a resume is that of the uninterrupted run, in later epochs too."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,16 +7,16 @@ from torch.utils.data import Sampler
 
 class ResumableSampler(Sampler):
     """
-    A sampler that draws an epoch's order from a generator of its own, such as TRL's `RepeatSampler`, made resumable.
+    Makes a sampler with its own random generator, such as TRL's `RepeatSampler`, resumable.
 
-    That generator is in no checkpoint: a resumed run would walk its second epoch in the order of the first. The orders
-    of the epochs that were trained before the resume are drawn and dropped instead.
+    Checkpoints do not contain that generator, so a run resumed in its second epoch would repeat the order of the
+    first. This class draws and discards the orders of the epochs that were trained before the resume.
 
     Args:
         sampler (`Sampler`):
             The sampler, which draws its order when its iteration begins.
         epochs_trained (`Callable[[], int]`):
-            Whole epochs trained before the first iteration; asked when that begins.
+            Returns the number of whole epochs trained before the first iteration. Called when that begins.
     """
 
     def __init__(self, sampler: Sampler, epochs_trained: Callable[[], int]):

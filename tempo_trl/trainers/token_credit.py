@@ -1,4 +1,4 @@
-"""The loop: TRL's, with one seam. A scored batch goes to a credit function, and what it returns is trained on."""
+"""TRL's training loop with a credit function: it gets each scored batch, and returns the advantages to train on."""
 
 import inspect
 import json
@@ -34,11 +34,10 @@ COVARIANCE_FILE, STATE_FILE = "prefix_covariance.json", "credit_state.pt"  # in 
 
 class TokenCreditTrainer(BaseTrainer):
     """
-    [`~trl.GRPOTrainer`] whose advantages come from a function of yours: one for each token, or one per completion.
+    [`~trl.GRPOTrainer`] with advantages from your own function: one per token, or one per completion.
 
-    `credit_func` is to credit what `reward_funcs` is to rewards. It is called with each scored [`Batch`], in training
-    and in evaluation, and sees whole groups, also where a group lies on several ranks. Generation, rewards, loss,
-    logging and saving are TRL's.
+    `credit_func` is called with each scored [`Batch`], in training and in evaluation. It always gets whole groups,
+    even if a group is split over several ranks. Generation, rewards, loss, logging and saving are TRL's.
 
     Example:
 
@@ -55,34 +54,36 @@ class TokenCreditTrainer(BaseTrainer):
         model, reward_funcs, args, ...:
             As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`TokenCreditConfig`].
         credit_func (`Callable[[Batch], torch.Tensor | Credit]`):
-            Takes a [`Batch`] and returns `(R, T)` or `(R,)` advantages, or a [`Credit`]. One that learns is an object
-            with `state_dict()` and `load_state_dict(state)`, which each checkpoint saves and a resumed run restores,
-            and `update(statistics)`, called in training with what all ranks returned as `Credit.statistics`.
+            Takes a [`Batch`] and returns `(R, T)` or `(R,)` advantages, or a [`Credit`]. A credit function with a
+            state is a callable object with `state_dict()` and `load_state_dict(state)`, which are saved in each
+            checkpoint and restored by a resumed run, and `update(statistics)`, which is called in training with the
+            `Credit.statistics` of all ranks.
 
     Raises:
-        ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` cannot be called; in training, on every
+        ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` is not callable; in training, on every
             rank, if it returns a wrong shape, or NaN or infinity on tokens of the loss.
-        RuntimeError: in training, on every rank, if it raises.
+        RuntimeError: in training, on every rank, if `credit_func` raises an error.
 
     Note:
-        Three things of TRL would lose or bend token credit and are put right here. Sequence-level importance ratios
-        (`importance_sampling_level="sequence"`) become GSPO-token's, which have the same value and keep each token's
-        advantage; a KL term that TRL weighs by the ratio (`beta` with `use_bias_correction_kl`) keeps its value, too,
-        and then has the gradient of each token's own ratio. The off-policy mask looks at the sign of the outcome, not
-        at that of each token. The table of completions shows the mean over tokens of what trains.
+        Three parts of TRL are changed to keep the credit of each token:
 
-        A method of its own is a subclass that overrides [`_credit_function`]; docs/contributing/new_method.md
-        writes one.
+        - Sequence-level importance ratios (`importance_sampling_level="sequence"`) become GSPO-token's, which have the
+          same value and keep each token's advantage. A KL term that TRL multiplies by the ratio (`beta` with
+          `use_bias_correction_kl`) also keeps its value, with the gradient of each token's own ratio.
+        - The off-policy mask uses the sign of the outcome, not the sign of each token's advantage.
+        - The table of completions shows the mean advantage over the tokens of a completion.
+
+        To add a method, override [`_credit_function`] in a subclass; docs/contributing/new_method.md shows how.
     """
 
     _tag_names = ["trl", "token-credit"]
     _name = "TokenCredit"
     _config_cls = TokenCreditConfig
-    method_name = "token_credit"  # its line in the table of methods
+    method_name = "token_credit"  # its key in the table of methods
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        if cls._credit_function is not TokenCreditTrainer._credit_function:  # and so no `credit_func` to be given
+        if cls._credit_function is not TokenCreditTrainer._credit_function:  # takes no `credit_func`
             cls.__signature__ = inspect.signature(GRPOTrainer)
 
     def __init__(
@@ -126,7 +127,7 @@ class TokenCreditTrainer(BaseTrainer):
             rollout_func=rollout_func,
             environment_factory=environment_factory,
         )
-        self.prefix_covariance = PrefixCovariance()  # learned in every run: how much prefixes tell of the reward
+        self.prefix_covariance = PrefixCovariance()  # learned in every run: how well prefixes predict rewards
         self._given_credit_func = credit_func
         self.credit_func = self._credit_function()
         self._recorder = Recorder(self)
@@ -135,23 +136,26 @@ class TokenCreditTrainer(BaseTrainer):
         name = type(self).__name__
         if type(self)._credit_function is not TokenCreditTrainer._credit_function:
             if given is not None:
-                raise ValueError(f"{name} brings its own credit, got `credit_func`: use TokenCreditTrainer for yours.")
+                raise ValueError(
+                    f"`credit_func` must be None, got a function: {name} has its own credit function. Use "
+                    "TokenCreditTrainer with yours."
+                )
         elif not callable(given):
             raise ValueError(
-                f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}: pass "
+                f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}. Pass "
                 f"{name}(..., credit_func=your_function)."
             )
 
     def _credit_function(self) -> CreditFunc:
-        """The function from a [`Batch`] to its credit. A method overrides this, or nothing."""
+        """The function from a [`Batch`] to its credit. This is the only method that a new method must override."""
         return self._given_credit_func
 
     @property
     def credit_name(self) -> str:
         """Name of the credit function, for messages and records."""
         function = self.credit_func
-        function = getattr(function, "func", function)  # of a functools.partial
-        if function is None:  # of a method whose credit is no function of a batch alone
+        function = getattr(function, "func", function)  # unwraps a functools.partial
+        if function is None:  # PPO's credit needs more than a batch
             return type(self).__name__
         return getattr(function, "__qualname__", type(function).__name__)
 
@@ -170,7 +174,7 @@ class TokenCreditTrainer(BaseTrainer):
         return output
 
     def _with_entropies(self, forward: Callable) -> Callable:
-        """TRL's forward pass over what was sampled, asked for entropies as well where it is the policy's."""
+        """TRL's forward pass over the sampled completions, with entropies as well if the model is the policy."""
 
         def with_entropies(model, *args, **kwargs):
             return forward(model, *args, **kwargs | ({"compute_entropy": True} if model is self.model else {}))
@@ -178,7 +182,7 @@ class TokenCreditTrainer(BaseTrainer):
         return with_entropies
 
     def _assign_credit(self, inputs: list[dict], output: dict, calls: dict[str, Call], due: bool) -> None:
-        """Put a method's advantages in the place of GRPO's in a scored batch; learn, log and record."""
+        """Replace GRPO's advantages in a scored batch by the method's; then learn, log and record."""
         size = self.num_generations if self.model.training else self.num_generations_eval
         place = Place.of(self.accelerator.process_index, len(output["completion_ids"]), size)
         batch = batch_of(self, inputs, output, calls, place)
@@ -187,7 +191,7 @@ class TokenCreditTrainer(BaseTrainer):
         try:
             credit = self._own_credit(batch, place, output)
             report = RankReport.of(credit, pairs)
-        except Exception as error:  # of whatever kind: other ranks are told, or they would wait for ever
+        except Exception as error:  # report any error to the other ranks, which would wait forever otherwise
             cause = error
             report = RankReport(failure_of(error, self.credit_name, self.accelerator.process_index))
         reports = gather_reports(report, cause)
@@ -198,7 +202,7 @@ class TokenCreditTrainer(BaseTrainer):
             self._recorder.record(batch, place.own, credit, output, calls["_calculate_rewards"])
 
     def _log_credit(self, *batch) -> dict[str, float]:
-        """[`~tempo_trl.trainers.credit_log.log_credit`], of which a method may read the sums."""
+        """[`~tempo_trl.trainers.credit_log.log_credit`]. A method may override this to read the sums."""
         return log_credit(self, *batch)
 
     def _own_credit(self, batch: Batch, place: Place, output: dict) -> Credit:
@@ -206,7 +210,10 @@ class TokenCreditTrainer(BaseTrainer):
         return checked(self.credit_func(batch), batch).rows(place.own, output["completion_ids"].shape[1])
 
     def _use(self, output: dict, credit: Credit, recount: bool) -> None:
-        """Train on the advantages; keep the scalar ones as the outcome. Tokens may leave the loss, on any rank."""
+        """Put the advantages and the loss mask into TRL's batch, and keep GRPO's advantages as the outcome.
+
+        `recount` is whether any rank removes tokens from the loss.
+        """
         if credit.advantages.ndim == 2:
             output["outcome_advantages"] = output["advantages"]
         output["advantages"] = credit.advantages.to(output["advantages"].device)
@@ -218,7 +225,7 @@ class TokenCreditTrainer(BaseTrainer):
             output["num_items_in_batch"] = self.accelerator.gather(loss_mask(output).sum()).sum()
 
     def _learn(self, reports: list[RankReport]) -> None:
-        """After its use: a baseline may not look at the rewards that it is compared with."""
+        """Learn from a batch after its credit was computed, so that a baseline does not depend on its own rewards."""
         if not self.model.training:
             return
         self.prefix_covariance.update(sum((report.pairs for report in reports), PairStatistics()))
@@ -228,22 +235,22 @@ class TokenCreditTrainer(BaseTrainer):
             self._metrics["train"][name].append(value)
 
     def _learned_metrics(self) -> dict[str, float]:
-        """What is logged of what has been learned so far."""
+        """Metrics of the learned state, to be logged."""
         return {"tempo/prefix_explained": self.prefix_covariance.explained}
 
     # Loss
 
     def _compute_loss(self, model, inputs):
-        return self._loss(model, dict(inputs), super()._compute_loss)  # a copy: TRL uses a buffered batch again
+        return self._loss(model, dict(inputs), super()._compute_loss)  # a copy, because TRL reuses buffered batches
 
     def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
         """
-        TRL's loss of a micro-batch, with ratios and masks that keep the advantages of tokens apart.
+        TRL's loss of a micro-batch, with ratios and masks that keep each token's own advantage.
 
         Args:
             model (`torch.nn.Module`): The policy.
             inputs (`dict`): The micro-batch; it may be changed.
-            compute_loss (`Callable`): TRL's own, of model and inputs.
+            compute_loss (`Callable`): TRL's own loss, a function of model and inputs.
         """
         forward = self._get_per_token_logps_and_entropies
         per_token, changes = inputs["advantages"].ndim == 2, {}
@@ -265,7 +272,7 @@ class TokenCreditTrainer(BaseTrainer):
             return compute_loss(model, inputs)
 
     def _put_reference(self, inputs: dict, logps: torch.Tensor) -> None:
-        """Put the old log-probabilities in place with which TRL's token ratios become the method's, `(B, T)`."""
+        """Replace the old log-probabilities so that TRL's token ratios become the method's, `(B, T)`."""
         if self.args.importance_sampling_level == "sequence" and "old_per_token_logps" in inputs:
             old = inputs["old_per_token_logps"]
             inputs["old_per_token_logps"] = gspo_token_reference(logps, old, loss_mask(inputs))

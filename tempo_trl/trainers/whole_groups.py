@@ -1,4 +1,4 @@
-"""From TRL's scored rows to a [`Batch`] of whole groups: a group may start on one rank and end on the next."""
+"""Build a [`Batch`] of whole groups from TRL's scored rows. A group may be split over two or more ranks."""
 
 from dataclasses import dataclass
 
@@ -16,13 +16,13 @@ from tempo_trl.trainers.replaced import Call
 @dataclass(frozen=True)
 class Place:
     """
-    Where the rows of this rank lie among those of all ranks, and among the whole groups that they belong to.
+    The position of this rank's rows among those of all ranks, and among the whole groups that they belong to.
 
     Args:
-        near (`slice`): The rows of all ranks that share a group with one of this rank's.
-        own (`slice`): Of these, the rows of this rank.
-        owned (`torch.Tensor` of shape `(R,)`, bool): Of these, the rows of groups that begin on this rank.
-        straddles (`bool`): Whether groups lie on several ranks: the same on all of them, whatever the data.
+        near (`slice`): The rows, among those of all ranks, that share a group with a row of this rank.
+        own (`slice`): The rows of this rank within `near`.
+        owned (`torch.Tensor` of shape `(R,)`, bool): The rows within `near` whose groups begin on this rank.
+        straddles (`bool`): Whether groups can be split over ranks. The same on all ranks, for any data.
     """
 
     near: slice
@@ -32,7 +32,7 @@ class Place:
 
     @classmethod
     def of(cls, rank: int, rows: int, num_generations: int) -> "Place":
-        """That of a rank with so many rows: ranks hold equally many, rank after rank in sampler order."""
+        """The place of a rank with `rows` rows. All ranks have equally many, in the order of the sampler."""
         begin, end = rank * rows, (rank + 1) * rows
         first, last = begin // num_generations, -(-end // num_generations)
         near = slice(first * num_generations, last * num_generations)
@@ -45,16 +45,16 @@ def gather_near(
     accelerator: Accelerator, place: Place, tensors: dict[str, torch.Tensor], rows: list[dict]
 ) -> tuple[dict[str, torch.Tensor], list[dict]]:
     """
-    The rows of whole groups, from those of this rank. All ranks communicate, or none does ([`Place`]).
+    Complete the groups of this rank's rows with the rows of other ranks. Either all ranks communicate or none.
 
     Args:
         accelerator (`Accelerator`):
-            The trainer's.
+            The trainer's accelerator.
         place ([`Place`]):
-            Of this rank's rows.
+            The place of this rank's rows.
         tensors (`dict[str, torch.Tensor]`):
-            Tensors of shape `(B,)` or `(B, T)` on the accelerator's device, under the same names on all ranks. The
-            latter are padded to the longest completion of all ranks.
+            Tensors of shape `(B,)` or `(B, T)` on the accelerator's device, with the same names on all ranks. Those of
+            shape `(B, T)` are padded to the longest completion of all ranks.
         rows (`list[dict]`):
             The dataset's B rows.
 
@@ -73,14 +73,14 @@ def gather_near(
 
 def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int) -> torch.Tensor:
     """
-    The assistant turn of each token, `(B, width)`, int64: -1 on tokens of tools and environments and on padding.
+    The assistant turn of each token, `(B, width)`, int64; -1 for tokens of tools and environments and for padding.
 
     Args:
         lengths (`torch.Tensor` of shape `(B,)`):
             True lengths in tokens.
         sampled (`list[list[int]]`, *optional*):
-            1 for each token of a completion that the policy sampled, 0 for one of a tool or an environment, which ends
-            a turn. All are sampled if unset.
+            1 for each token of a completion that the policy sampled, 0 for a token of a tool or an environment, which
+            ends a turn. Defaults to all 1.
         width (`int`):
             Columns of the result.
     """
@@ -94,7 +94,7 @@ def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int)
 
 def batch_of(trainer: GRPOTrainer, inputs: list[dict], output: dict, calls: dict[str, Call], place: Place) -> Batch:
     """
-    The whole groups of which this rank has a row. Every rank calls this.
+    The whole groups of which this rank has a row. Every rank must call this.
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):
@@ -104,10 +104,10 @@ def batch_of(trainer: GRPOTrainer, inputs: list[dict], output: dict, calls: dict
         output (`dict`):
             The same rows as TRL scored them.
         calls (`dict[str, Call]`):
-            The first call of `_generate`, of `_calculate_rewards`, and of the forward pass if there was one, in which
-            TRL made `output`.
+            The first calls of `_generate`, of `_calculate_rewards` and, if there was one, of the forward pass, in
+            which TRL computed `output`.
         place ([`Place`]):
-            Of this rank's rows.
+            The place of this rank's rows.
     """
     _, prompts, _, completion_ids = calls["_calculate_rewards"].arguments
     rewards_per_func = calls["_calculate_rewards"].result
@@ -150,12 +150,12 @@ def weighted_rewards(trainer: GRPOTrainer, rewards_per_func: torch.Tensor) -> to
 
 
 def _sampled_from(output: dict, calls: dict[str, Call]) -> dict[str, torch.Tensor]:
-    """Log-probabilities and entropies of the policy that sampled, where TRL computed them."""
+    """Log-probabilities and entropies of the sampling policy, if TRL computed them."""
     found = {}
     for name in ("old_per_token_logps", "sampling_per_token_logps"):
         if name in output:
             found.setdefault("logps", output[name])
-    # Without the former the one forward pass was the reference model's, which is the policy's own with LoRA.
+    # Without old log-probabilities the only forward pass was the reference model's (with LoRA the same module).
     if "old_per_token_logps" in output:
         entropies = calls["_get_per_token_logps_and_entropies"].result[1]
         found |= {} if entropies is None else {"entropies": entropies}
@@ -163,7 +163,7 @@ def _sampled_from(output: dict, calls: dict[str, Call]) -> dict[str, torch.Tenso
 
 
 def _prompt_keys(trainer: GRPOTrainer, output: dict, prompts: list) -> torch.Tensor:
-    """A number for each completion's prompt: an environment, or a rollout of the user's, may alter it."""
-    observed = trainer.environments or ()  # the images of a dataset are alike in a group
+    """A number for each completion's prompt, which an environment or the user's rollout may change."""
+    observed = trainer.environments or ()  # images of a dataset are the same for the whole group
     images = [list(images_in(prompt)) for prompt in prompts] if observed else ()
     return prompt_keys(output["prompt_ids"], output["prompt_mask"], images)

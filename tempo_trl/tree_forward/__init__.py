@@ -1,6 +1,6 @@
-"""Compute on the tree: rows of tokens as one stream in which shared prefixes stand once, and a trainer's forward pass.
+"""Compute on the tree: pack rows of tokens so that shared prefixes occur once, for a trainer's forward pass.
 
-A trainer owns a [`TreePass`]; a trainer of yours takes the mixin [`TreeForward`].
+The trainers of this package have a [`TreePass`]. Add the mixin [`TreeForward`] to a trainer of your own.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The field of configurations whose trainers can compute on the tree."""
+"""The config field `tree_forward` of trainers that can compute on the tree."""
 
 from dataclasses import dataclass, field
 
@@ -9,20 +9,21 @@ TREE_FORWARD = ("off", "auto", "on")
 class TreeForwardFields:
     """
     Field of trainers that can compute log-probabilities on the prefix tree of a micro-batch
-    ([`~tempo_trl.tree_forward.TreePass`]). It stands before [`~trl.GRPOConfig`] among the bases.
+    ([`~tempo_trl.tree_forward.TreePass`]). List this class before [`~trl.GRPOConfig`] among the bases.
 
     Args:
         tree_forward (`str`, *optional*, defaults to `"off"`):
             Whether policy, old and reference log-probabilities are computed once for tokens that completions share.
-            `"off"` is TRL's way. `"auto"` measures the first batch and says once if it leaves the tree, `"on"`
-            refuses what cannot be computed on it.
+            `"off"` computes every completion separately, as TRL does. `"auto"` tests the tree on the first batch, and
+            falls back to `"off"` with a warning if it is wrong or does not pay. `"on"` raises an error if the tree is
+            not supported.
     """
 
     tree_forward: str = field(
         default="off",
         metadata={
-            "help": "Compute tokens that completions share once: `off`, `auto` (if the first batch shows that it is "
-            "right and pays) or `on` (or be refused)."
+            "help": "Compute tokens that completions share once: `off`, `auto` (if a test on the first batch shows "
+            "that it is correct and saves work) or `on` (an error if not supported)."
         },
     )
 
@@ -31,7 +32,7 @@ class TreeForwardFields:
         super().__post_init__()
 
     def check_tree_forward(self) -> None:
-        """Raise ValueError for another word."""
+        """Validate `tree_forward`."""
         # YAML reads a bare `off` and `on` as booleans.
         self.tree_forward = {False: "off", True: "on"}.get(self.tree_forward, self.tree_forward)
         if self.tree_forward not in TREE_FORWARD:

@@ -1,4 +1,4 @@
-"""Groups shuffled whole, so that the completions of a prompt stay in one micro-batch."""
+"""Shuffle whole groups instead of rows, so that the completions of a prompt stay in one micro-batch."""
 
 import math
 import warnings
@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from trl.trainer.utils import split_tensor_dict
 
-ROW = "generation_row"  # key of a scored batch: place of each row in the generation batch of all ranks, `(B,)`
+ROW = "generation_row"  # key in a scored batch: index of each row in the generation batch of all ranks, `(B,)`
 
 
 def keep_groups_together(micro_batches: list[dict], num_generations: int) -> list[dict]:
     """
-    Micro-batches of the same rows with whole groups shuffled, from TRL's, whose rows were shuffled one by one.
+    Regroup TRL's micro-batches, whose rows were shuffled one by one, so that whole groups are shuffled.
 
-    The groups come in the order in which TRL's shuffle first meets one of their rows. That order is uniform, draws no
-    further random number, and so leaves every other random stream of a run as it was.
+    Groups are ordered by their first row in TRL's shuffle. That order is uniform and needs no further random number,
+    so all other random streams of a run stay the same.
 
     Args:
         micro_batches (`list[dict]`):
-            TRL's, of equally many rows, with the key `ROW`.
+            TRL's micro-batches, with equally many rows and the key `ROW`.
         num_generations (`int`):
             Rows in a group.
     """
@@ -32,7 +32,7 @@ def keep_groups_together(micro_batches: list[dict], num_generations: int) -> lis
 
 
 def _merged(values: list):
-    """What the micro-batches have under one key, as one: rows, or what is the same for all of them."""
+    """The values of all micro-batches under one key, concatenated, or the one value if it is not per row."""
     if isinstance(values[0], torch.Tensor):
         return torch.cat(values) if values[0].ndim else values[0]
     return list(chain(*values)) if isinstance(values[0], list) else values[0]
@@ -45,16 +45,16 @@ def _taken(value, order: torch.Tensor):
 
 
 def warn_of_groups_cut_by_micro_batches(micro_batch: int, num_generations: int) -> None:
-    """Warn where micro-batches cannot hold whole groups, with what that costs."""
+    """Warn if micro-batches do not hold whole groups, and say what that costs."""
     if micro_batch % num_generations:
         parts, left = math.ceil(num_generations / micro_batch), micro_batch % num_generations
         cut = f"a prompt is computed {parts} times instead of once"
         if parts == 1:
-            cut = f"{left} of the {num_generations} completions of a group are in one micro-batch, others in the next"
+            cut = f"{left} of a group's {num_generations} completions are in one micro-batch, the rest in the next"
         warnings.warn(
-            f"per_device_train_batch_size={micro_batch} rows do not hold whole groups of num_generations="
-            f"{num_generations}: {cut}. Make it a multiple of {num_generations} (and gradient_accumulation_steps "
-            "smaller by as much) for tree_forward to share all that it can.",
+            f"per_device_train_batch_size={micro_batch} is not a multiple of num_generations={num_generations}, so "
+            f"micro-batches split groups: {cut}. Make it a multiple of {num_generations} (and reduce "
+            "gradient_accumulation_steps by the same factor) so that tree_forward can share all common tokens.",
             UserWarning,
             stacklevel=4,
         )

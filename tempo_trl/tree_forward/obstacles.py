@@ -1,4 +1,4 @@
-"""What a model or a configuration has that the tree does not compute, found before anything runs."""
+"""Features of a model or a configuration that the tree does not support, found before anything runs."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -11,12 +11,12 @@ from trl import GRPOTrainer
 from tempo_trl.tree_forward.tree_attention import IMPLEMENTATION
 
 ATTENDING = {"full_attention", "sliding_attention"}
-# Others change with the length of the batch, padding included: the same token would be computed in two ways.
+# Other types depend on the length of the batch, including padding, so a token's result would depend on the packing.
 ROPE_TYPES = {"default", "linear", "llama3", "yarn"}
 
 
 def first_obstacle(trainer: GRPOTrainer) -> str | None:
-    """Why the trainer cannot compute on the tree: the first reason found, None if nothing speaks against it."""
+    """The first reason why the trainer cannot compute on the tree, or None."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     return next(chain(_of_options(trainer), _of_model(base), _of_adapters(model)), None)
@@ -24,11 +24,11 @@ def first_obstacle(trainer: GRPOTrainer) -> str | None:
 
 def _of_options(trainer: GRPOTrainer) -> Iterator[str]:
     if trainer.aux_loss_enabled:
-        yield "the auxiliary loss of the router is a mean over all tokens of a batch (router_aux_loss_coef)"
+        yield "the router's auxiliary loss is a mean over all tokens of a batch (set router_aux_loss_coef=0)"
     if trainer.args.torch_compile or trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
-        yield "torch.compile would compile each new length of the stream (torch_compile, accelerate's dynamo_backend)"
+        yield "torch.compile would recompile for each length of the stream (unset torch_compile and dynamo_backend)"
     if getattr(trainer.accelerator, "parallelism_config", None) is not None:
-        yield "context, sequence and tensor parallelism cut rows in their own ways"
+        yield "context, sequence and tensor parallelism split rows (unset accelerate's parallelism_config)"
 
 
 def _of_model(model: PreTrainedModel) -> Iterator[str]:
@@ -37,12 +37,12 @@ def _of_model(model: PreTrainedModel) -> Iterator[str]:
     if getattr(config, "vision_config", None) is not None:
         yield "the model takes images"
     if text._attn_implementation != IMPLEMENTATION:
-        yield f"the model attends with {text._attn_implementation!r}, not {IMPLEMENTATION!r}"
+        yield f"the attention implementation is {text._attn_implementation!r}, expected {IMPLEMENTATION!r}"
     other = set(getattr(text, "layer_types", None) or ()) - ATTENDING
     if other:
-        yield f"the model has layers of another kind: {', '.join(sorted(other))}"
+        yield f"the model has layers without plain attention: {', '.join(sorted(other))}"
     if getattr(text, "attn_logit_softcapping", None) is not None:
-        yield "the model caps its attention scores"
+        yield "the model soft-caps its attention scores"
     yield from _of_positions(text)
     yield from _of_dropout(model, text)
 
@@ -50,19 +50,19 @@ def _of_model(model: PreTrainedModel) -> Iterator[str]:
 def _of_positions(text) -> Iterator[str]:
     rope = getattr(text, "rope_parameters", None)
     if not rope:
-        yield "the model has no rotary positions"
+        yield "the model does not use rotary position embeddings"
         return
     types = {kind.get("rope_type", "default") for kind in (rope, *rope.values()) if isinstance(kind, dict)}
     if not types <= ROPE_TYPES:
-        yield f"its rotary positions change with the length of the batch: {', '.join(sorted(types - ROPE_TYPES))}"
+        yield f"its rotary positions depend on the length of the batch: {', '.join(sorted(types - ROPE_TYPES))}"
 
 
 def _of_dropout(model: PreTrainedModel, text) -> Iterator[str]:
     dropouts = [module for module in model.modules() if isinstance(module, torch.nn.Dropout) and module.p > 0]
     if dropouts or getattr(text, "attention_dropout", 0):
-        yield "of dropout: completions that share a token would share its noise (disable_dropout=True unsets it)"
+        yield "dropout is on, and completions that share a token would share its noise (set disable_dropout=True)"
 
 
 def _of_adapters(model) -> Iterator[str]:
     if any(adapter.is_prompt_learning for adapter in getattr(model, "peft_config", {}).values()):
-        yield "the adapter puts tokens of its own before the prompt"
+        yield "the adapter puts virtual tokens before the prompt"

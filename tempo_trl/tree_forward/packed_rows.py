@@ -1,4 +1,4 @@
-"""Rows of tokens as one packed stream, and what was computed on the stream as rows again."""
+"""Pack rows of tokens into one stream, and unpack values computed on the stream into rows."""
 
 from dataclasses import dataclass
 
@@ -8,28 +8,28 @@ import torch
 from tempo_trl.credit.prefix_tree import sort_rows
 from tempo_trl.tree_forward.paths import Paths, Run, lay_paths
 
-IGNORED = -100  # label of a position that predicts nothing that is asked for
+IGNORED = -100  # label of a position whose prediction is not needed
 
 
 @dataclass(frozen=True)
 class PackedRows:
     """
-    A batch of rows with each shared prefix once, in one stream of N tokens.
+    A batch of rows in one stream of N tokens that contains each shared prefix once.
 
-    The rows are sorted, and each adds to the stream what it does not share with the row before. One shared token, the
-    last, is repeated: it has one next token in the one row and another in the other, and a position has one label.
+    The rows are sorted, and each row adds the tokens that it does not share with the previous row. The last shared
+    token is repeated, because its next token differs between the two rows and a position has only one label.
 
     Args:
         input_ids (`torch.Tensor` of shape `(1, N)`):
             Token ids.
         position_ids (`torch.Tensor` of shape `(1, N)`):
-            Tokens before each in its row.
+            Position of each token in its row.
         labels (`torch.Tensor` of shape `(1, N)`):
-            The token that follows in the row, where it is asked for; -100 elsewhere.
+            The next token of the row if its prediction is needed, else -100.
         predictors (`torch.Tensor` of shape `(B, T)`):
-            Packed position that predicts each of the last T columns of the batch, -1 where there is no token.
+            Packed position that predicts each of the last T columns of the batch, -1 on padding.
         paths ([`Paths`]):
-            Where the rows lie in the stream.
+            Positions of the rows in the stream.
         num_tokens (`int`):
             Tokens of the batch, without padding.
     """
@@ -42,21 +42,21 @@ class PackedRows:
     num_tokens: int
 
     def unpack(self, values: torch.Tensor) -> torch.Tensor:
-        """Values of the predictions, `(N,)`, at the tokens that they predict: `(B, T)`, 0 where there is no token."""
+        """Values of the predictions, `(N,)`, arranged by the predicted tokens, `(B, T)`; 0 on padding."""
         return values[self.predictors.clamp(min=0)].masked_fill(self.predictors < 0, 0.0)
 
 
 def pack_rows(input_ids: torch.Tensor, attention_mask: torch.Tensor, width: int) -> PackedRows:
     """
-    Pack a batch. Rows are compared whole, whatever their prompts; identical rows and prefixes of others are welcome.
+    Pack a batch. Whole rows are compared, prompts included. Rows may be equal, or prefixes of each other.
 
     Args:
         input_ids (`torch.Tensor` of shape `(B, L)`, integer):
             Token ids, padded on either side.
         attention_mask (`torch.Tensor` of shape `(B, L)`):
-            Not 0 on the tokens of each row, which are adjacent.
+            0 on padding. The tokens of a row must be adjacent.
         width (`int`):
-            How many columns, from the right, are predicted: T, less than L.
+            Number T of columns, from the right, to predict. Less than L.
 
     Returns:
         [`PackedRows`], on the device of `input_ids`.
@@ -116,8 +116,8 @@ def _check(input_ids: torch.Tensor, attention_mask: torch.Tensor, width: int) ->
         )
     if not 0 < width < input_ids.shape[1]:
         raise ValueError(
-            f"`width` must lie between 1 and L - 1 = {input_ids.shape[1] - 1}, got {width}: the first column has "
-            "nothing before it to predict it."
+            f"`width` must be between 1 and L - 1 = {input_ids.shape[1] - 1}, got {width}: no column precedes the "
+            "first one, so it cannot be predicted."
         )
 
 

@@ -11,17 +11,17 @@ class Paths:
     """
     The paths of R rows through a packed stream of N tokens, which is the concatenation of their tails.
 
-    No dataclass: FSDP takes those apart to cast what is in them, so each layer would get a copy, and what it notes
-    down in `masks` and `windows` would be lost.
+    This is not a dataclass, because FSDP rebuilds dataclasses to cast their fields: each layer would get a copy, and
+    its entries in `masks` and `windows` would be lost.
 
-    Row r's path is its tokens from the first to the last: some pieces of the tails of rows before it, then its own
-    tail. A piece is never cut by a path, so that a tensor of the stream, split into pieces once, holds all of them.
+    Row r's path is the row's tokens in order: some pieces of the tails of earlier rows, then its own tail. A path
+    contains whole pieces only, so a tensor of the stream can be split into pieces once for all paths.
 
     Args:
         tail_sizes (`list[int]`):
-            Tokens of each row's tail, at least 1; they add up to N.
+            Tokens of each row's tail, at least 1, with sum N.
         piece_sizes (`list[int]`):
-            Tokens of each piece, in the order of the stream; they add up to N.
+            Tokens of each piece, in the order of the stream, with sum N.
         pieces (`list[list[int]]`):
             Indices of the pieces of each row's path, in reading order.
         lengths (`list[int]`):
@@ -29,9 +29,9 @@ class Paths:
 
     Attributes:
         masks (`dict`):
-            What attention has made of these sizes, kept for the next layer.
+            Attention masks for these sizes, cached for the next layer.
         windows (`list`):
-            The window of every attention call over these paths: what a model really asked for.
+            The sliding window of every attention call over these paths, as the model requested it.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class Paths:
         self.windows: list[int | None] = []
 
     def gather(self, stream: torch.Tensor, dim: int) -> list[torch.Tensor]:
-        """The path of each row out of a tensor of the stream, along `dim`: R tensors of `lengths[r]` tokens."""
+        """The parts of a stream tensor on each row's path, along `dim`: R tensors of `lengths[r]` tokens."""
         split = stream.split(self.piece_sizes, dim=dim)  # once: the gradient of a slice is as long as the stream
         return [torch.cat([split[i] for i in row], dim=dim) for row in self.pieces]
 
 
 def lay_paths(starts: list[int], lengths: list[int]) -> tuple[Paths, list[list[Run]]]:
     """
-    Lay out rows of which row r begins with the first `starts[r]` tokens of row r - 1.
+    Lay out rows, where row r begins with the first `starts[r]` tokens of row r - 1.
 
     Args:
         starts (`list[int]`):
-            Tokens that each row takes from the row before it; 0 for the first, less than the row's length.
+            Tokens that each row takes from the previous row: 0 for the first, less than the row's length for all.
         lengths (`list[int]`):
             Tokens of each row, at least 1.
 

@@ -1,4 +1,4 @@
-"""Seconds that a device worked, without waiting for it."""
+"""Measure the time that a device spends on blocks of work, without synchronizing after each."""
 
 import time
 from collections.abc import Iterator
@@ -9,14 +9,15 @@ import torch
 
 class Stopwatch:
     """
-    Adds up the seconds that a device takes for blocks of work.
+    Sums the seconds that a device spends on blocks of work.
 
-    A GPU works through a queue: the clock of the host would measure how long it takes to fill it. So events are put
-    into the queue, around the work, and read when the sum is asked for. On a CPU it is the host's clock.
+    A GPU executes a queue asynchronously, so the host's clock would only measure how long the host takes to fill it.
+    Events are recorded in the queue before and after the work, and read when the sum is requested. On a CPU the host's
+    clock is used.
 
     Args:
         device (`torch.device`):
-            Where the work is done.
+            The device that does the work.
     """
 
     def __init__(self, device: torch.device):
@@ -31,7 +32,7 @@ class Stopwatch:
         self._spans.append((begin, self._mark()))
 
     def pop(self) -> float:
-        """The seconds since the last `pop`; waits for the work that they measure."""
+        """The seconds of all blocks since the last `pop`. Waits until their work is done."""
         spans, self._spans = self._spans, []
         if not self._on_gpu:
             return sum(end - begin for begin, end in spans)

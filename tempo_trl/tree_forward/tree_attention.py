@@ -1,4 +1,4 @@
-"""Attention over a packed stream: the queries of a row's tail see the row's whole path, whoever else shares it."""
+"""Attention over a packed stream: the queries of a row's tail attend to the row's whole path."""
 
 import torch
 import torch.nn.functional as F
@@ -7,20 +7,20 @@ from transformers import AttentionInterface
 from tempo_trl.tree_forward.paths import Paths
 from tempo_trl.tree_forward.varlen_attention import attend_at_once, can_attend_at_once
 
-IMPLEMENTATION = "sdpa"  # of transformers: the one that learns of trees
-REFUSED = ("softcap", "s_aux", "position_bias")  # arguments that change the scores in ways that are not computed here
+IMPLEMENTATION = "sdpa"  # the attention implementation of transformers that is extended
+REFUSED = ("softcap", "s_aux", "position_bias")  # arguments that change the scores in ways that are not supported here
 
-_plain = None  # transformers' own attention, once ours stands before it
+_plain = None  # transformers' own attention, once ours is registered
 
 
 def register_tree_attention() -> None:
     """
-    Let `model(..., tree=paths)` attend along [`Paths`], in every model that attends with "sdpa". Once is enough.
+    Let `model(..., tree=paths)` attend along [`Paths`], in every model with "sdpa" attention. Call it once.
 
-    It replaces transformers' entry by one that looks at its arguments: without `tree` it is the entry that was there.
-    So no model is changed, generation and reference models are as they were, and gradient checkpointing, which runs a
-    layer again in the backward pass with the arguments of the forward pass, computes the same again. Swapping a
-    model's implementation around the forward pass instead would recompute with the wrong one, in silence.
+    It replaces the registered "sdpa" function by one that calls the original unless it gets `tree`. No model is
+    changed, and generation and reference models work as before. Gradient checkpointing also works: it recomputes a
+    layer in the backward pass with the arguments of the forward pass. If a model's implementation were switched during
+    the forward pass instead, checkpointing would silently recompute with the wrong one.
     """
     global _plain
     registered = AttentionInterface()[IMPLEMENTATION]
@@ -30,7 +30,7 @@ def register_tree_attention() -> None:
 
 
 def attention(module, query, key, value, attention_mask, tree: Paths | None = None, **options):
-    """What transformers calls in each layer, with those arguments of the model's call that the model does not know."""
+    """The function that transformers calls in each layer. `tree` is passed through from the call of the model."""
     if tree is None:
         return _plain(module, query, key, value, attention_mask, **options)
     return tree_attention(query, key, value, tree, **options), None
@@ -47,18 +47,18 @@ def tree_attention(
     **options,
 ) -> torch.Tensor:
     """
-    Causal attention of every token over its own row: one call of `scaled_dot_product_attention` a row, or one for all
-    of them on GPUs in half precision ([`~tempo_trl.tree_forward.varlen_attention`]).
+    Causal attention of every token over its own row: one call of `scaled_dot_product_attention` per row, or one for
+    all rows on GPUs in half precision ([`~tempo_trl.tree_forward.varlen_attention`]).
 
     Args:
         query, key, value (`torch.Tensor` of shape `(1, heads, N, head_dim)`):
             The stream; keys and values may have fewer heads.
         paths ([`Paths`]):
-            Where the rows lie in it.
+            Positions of the rows in the stream.
         scaling (`float`, *optional*):
-            Factor of the scores, 1 / sqrt(head_dim) if unset.
+            Factor of the scores. Defaults to 1 / sqrt(head_dim).
         sliding_window (`int`, *optional*):
-            Tokens that a token sees, itself among them, counted along its row; all if unset.
+            Number of tokens that a token attends to, including itself, counted along its row. Defaults to all.
         dropout (`float`, *optional*, defaults to `0.0`):
             Must be 0: shared tokens are computed once, so rows would share their noise.
 
@@ -70,9 +70,11 @@ def tree_attention(
     """
     refused = [name for name in REFUSED if options.get(name) is not None] + ["dropout"] * (dropout > 0)
     if refused:
-        raise ValueError(f"Attention on the tree must be plain, got {', '.join(refused)}. Unset it, or tree_forward.")
+        raise ValueError(
+            f"Attention on the tree does not support {', '.join(refused)}. Unset it, or set tree_forward='off'."
+        )
     paths.windows.append(sliding_window)
-    if torch.is_autocast_enabled(query.device.type):  # norms and rotations leave float32: attention itself would cast
+    if torch.is_autocast_enabled(query.device.type):  # norms and rotations return float32; cast as attention would
         query, key, value = (x.to(torch.get_autocast_dtype(x.device.type)) for x in (query, key, value))
     keys, values = paths.gather(key, 2), paths.gather(value, 2)
     if can_attend_at_once(query, value):
@@ -84,14 +86,14 @@ def tree_attention(
 
 def _row_attention(query, key, value, scaling, window, masks: dict) -> torch.Tensor:
     """Attention of a row's last tokens over the row."""
-    if window is not None:  # nothing further back is seen by any of them
+    if window is not None:  # no query attends to keys further back
         reach = query.shape[2] + window - 1
         key, value = key[:, :, -reach:], value[:, :, -reach:]
     tail, length = query.shape[2], key.shape[2]
     causal = tail == length and (window is None or window >= tail)  # torch aligns `is_causal` to the upper left
     mask = None if causal else _mask(tail, length, window, query.device, masks)
     groups = query.shape[1] // key.shape[1]
-    # With groups and a mask, or in float32, no kernel there spares the memory of the scores.
+    # With grouped heads and a mask, or in float32, CUDA has no kernel that avoids materializing the scores.
     if groups > 1 and query.is_cuda and (mask is not None or query.dtype == torch.float32):
         key, value, groups = (*(x.repeat_interleave(groups, dim=1) for x in (key, value)), 1)
     return F.scaled_dot_product_attention(
@@ -100,7 +102,7 @@ def _row_attention(query, key, value, scaling, window, masks: dict) -> torch.Ten
 
 
 def _mask(tail: int, length: int, window: int | None, device: torch.device, masks: dict) -> torch.Tensor:
-    """Which of `length` tokens each of the last `tail` of them sees, `(1, 1, tail, length)`."""
+    """Which of `length` tokens each of the last `tail` tokens attends to, `(1, 1, tail, length)`."""
     if (tail, length, window) not in masks:
         columns = torch.arange(length, device=device)
         behind = columns[-tail:, None] - columns

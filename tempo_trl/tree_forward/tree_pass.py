@@ -1,4 +1,4 @@
-"""Log-probabilities of TRL's GRPO with each token that completions share computed once, as a part of a trainer."""
+"""The part of a trainer that computes TRL's log-probabilities on the tree: each shared token once."""
 
 import warnings
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
 from tempo_trl.tree_forward.stopwatch import Stopwatch
 from tempo_trl.tree_forward.tree_attention import register_tree_attention
 
-OF_TEXT = ("compute_aux_loss",)  # other arguments of a pass that are not of its images
+OF_TEXT = ("compute_aux_loss",)  # other arguments of a forward pass that are not about images
 COUNTED = ("tokens", "packed", "passes")
 
 
@@ -63,21 +63,21 @@ class TreePass:
             The trainer, after its own `__init__`. If its configuration has no
             [`~tempo_trl.tree_forward.config.TreeForwardFields`], the tree is in mode `"auto"`.
         obstacle (`str`, *optional*):
-            A reason of the trainer's own why it cannot compute on the tree.
+            The trainer's own reason why it cannot compute on the tree.
 
     Raises:
-        ValueError: with `tree_forward="on"`, if it cannot be computed on the tree. [`logps`] raises it for what the
-            first batch shows.
+        ValueError: with `tree_forward="on"`, if the tree is not supported. [`logps`] raises it if the first batch
+            fails the test.
     """
 
     def __init__(self, trainer: GRPOTrainer, obstacle: str | None = None):
         self.trainer = trainer
         self.state = State.OFF
-        # By mode, since they were last logged.
+        # Counts and times by mode since the last log.
         self._counted: dict[str, Counter] = defaultdict(Counter)
         self._watches: dict[str, Stopwatch] = defaultdict(lambda: Stopwatch(trainer.accelerator.device))
         if isinstance(trainer.args, TreeForwardFields):
-            trainer.args.check_tree_forward()  # again: fields can be set after the configuration was built
+            trainer.args.check_tree_forward()  # again, because fields can be set after construction
         if self._asked == "off":
             return
         register_tree_attention()
@@ -89,7 +89,7 @@ class TreePass:
 
     @property
     def _asked(self) -> str:
-        return getattr(self.trainer.args, "tree_forward", "auto")  # whoever takes this class wants it
+        return getattr(self.trainer.args, "tree_forward", "auto")  # a trainer without the field opts in by this class
 
     @property
     def _mode(self) -> str:
@@ -98,7 +98,7 @@ class TreePass:
     def _leave(self, reason: str) -> None:
         if self._asked == "on":
             raise ValueError(
-                f"tree_forward='on' cannot be: {reason}. Change that, or set tree_forward='auto' or 'off'."
+                f"tree_forward='on' is not supported here: {reason}. Change that, or set tree_forward='auto' or 'off'."
             )
         self.state = State.OFF
         if self.trainer.accelerator.is_main_process:
@@ -132,7 +132,7 @@ class TreePass:
             padded = (F.pad(columns, (pads, 0)) for columns in rows[:2])
             return theirs(model, *padded, *rows[2:], compute_entropy, **kwargs)
 
-        # Evaluation, where a prompt may have one completion, says nothing about the batches that train.
+        # An evaluation, in which a prompt may have one completion, is not representative of training batches.
         early = self.state is State.UNTRIED and self._mode == "eval"
         if self.state is State.OFF or early or _has_images(kwargs):
             return trls_way()
@@ -162,24 +162,24 @@ class TreePass:
         with torch.no_grad(), disable_gradient_checkpointing(self.trainer.model, checkpointing):
             expected = trls_way()
             rounding = Difference.of(trls_way(pads=1)[:2], expected[:2], mask) if half else None
-        # With its gradient, as this batch trains on the tree too: so a resumed run repeats the one that never stopped.
+        # With gradient, because this batch is trained on the tree, too. So a resumed run equals an uninterrupted one.
         chunks = self._chunks(model, packed, compute_entropy)
         result = _result(chunks)
         first = FirstBatch(Difference.of(result[:2], expected[:2], mask), rounding)
         self._judge(model, first, chunks[-1].windows)
         if self.state is State.IN_USE:
             return result
-        del result, chunks  # and the graph of the tree, before TRL's way makes its own
+        del result, chunks  # frees the tree's graph before TRL's computation creates its own
         return trls_way()
 
     def _rounds(self, model) -> bool:
-        """Whether some of the model is computed in half precision, or in TF32."""
+        """Whether any part of the model is computed in half precision or TF32."""
         accelerator = self.trainer.accelerator
         weights = next(accelerator.unwrap_model(model).parameters()).dtype
         return accelerator.mixed_precision != "no" or weights != torch.float32 or float32_is_rounded()
 
     def _judge(self, model, own: FirstBatch, windows: list[int | None]) -> None:
-        """Use the tree or leave it, on all ranks alike."""
+        """Decide whether to use the tree. All ranks decide in the same way."""
         accelerator = self.trainer.accelerator
         numbers = torch.tensor([own.numbers()], dtype=torch.float64, device=accelerator.device)
         batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
@@ -195,11 +195,11 @@ class TreePass:
 
     def _chunk(self, model, packed: PackedRows, compute_entropy: bool) -> Chunk:
         accelerator, mode = self.trainer.accelerator, self._mode
-        # A mask of four dimensions is taken as it is: without one, transformers would guess from the positions that
-        # independent sequences were packed, and mask one row's tokens from the next.
+        # transformers uses a mask of four dimensions as it is. Without one, it would conclude from the positions that
+        # independent sequences are packed, and mask them from each other.
         unread = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=packed.input_ids.device)
         config = accelerator.unwrap_model(model).config.get_text_config()
-        # A router's loss would be computed, to be left aside, from a mask that is none.
+        # The router's loss, which is not used, cannot be computed from this mask.
         router = {"output_router_logits": False} if hasattr(config, "output_router_logits") else {}
         with self._watches[mode].running(), accelerator.autocast():
             outputs = model(
@@ -219,14 +219,14 @@ class TreePass:
     # Micro-batches of whole groups
 
     def number_rows(self, output: dict) -> None:
-        """Add to a scored batch that trains the place of each row in the generation batch of all ranks, `(B,)`."""
+        """Add the index of each row in the generation batch of all ranks, `(B,)`, to a scored training batch."""
         if self.state is not State.OFF and self.trainer.model.training:
             ids = output["completion_ids"]
             begin = self.trainer.accelerator.process_index * len(ids)
             output[ROW] = torch.arange(len(ids), device=ids.device) + begin
 
     def whole_groups(self, micro_batches: list[dict]) -> list[dict]:
-        """TRL's buffered micro-batches with whole groups shuffled; as they are if their rows have no number."""
+        """TRL's buffered micro-batches with whole groups shuffled; unchanged if their rows have no index."""
         if ROW not in micro_batches[0]:
             return micro_batches
         return keep_groups_together(micro_batches, self.trainer.num_generations)
@@ -250,14 +250,14 @@ class TreePass:
 def _packed(
     input_ids: torch.Tensor, attention_mask: torch.Tensor, width: int, batch_size: int | None
 ) -> list[PackedRows]:
-    """The stream of each of TRL's chunks of `batch_size` rows."""
+    """The packed stream of each of TRL's chunks of `batch_size` rows."""
     rows = batch_size or len(input_ids)
     chunks = zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
     return [pack_rows(*chunk, width) for chunk in chunks]
 
 
 def _result(chunks: list[Chunk]) -> tuple[torch.Tensor, torch.Tensor | None, None]:
-    """What TRL's method returns, of all chunks."""
+    """The results of all chunks in the form of TRL's method."""
     logps, entropies = [chunk.logps for chunk in chunks], [chunk.entropies for chunk in chunks]
     return torch.cat(logps), None if entropies[0] is None else torch.cat(entropies), None
 
@@ -267,12 +267,12 @@ def _has_images(arguments: dict) -> bool:
 
 
 class OnTree:
-    """The two methods of [`~trl.GRPOTrainer`] that a trainer with a `tree_pass` leaves to it."""
+    """Overrides the two methods of [`~trl.GRPOTrainer`] that `tree_pass` handles."""
 
     tree_pass: TreePass
 
     def _tree_obstacle(self) -> str | None:
-        """A reason of the trainer's own why it cannot compute on the tree, if it has one."""
+        """The trainer's own reason why it cannot compute on the tree, or None."""
         return None
 
     def _get_per_token_logps_and_entropies(self, *args, **kwargs):
@@ -289,7 +289,7 @@ class OnTree:
 
 class TreeForward(OnTree):
     """
-    [`TreePass`] in a trainer of yours. It goes before [`~trl.GRPOTrainer`] among the bases of the trainer, and
+    Mixin that adds [`TreePass`] to your own trainer. List it before [`~trl.GRPOTrainer`] among the bases, and
     [`~tempo_trl.tree_forward.config.TreeForwardFields`] before [`~trl.GRPOConfig`]:
 
     ```python

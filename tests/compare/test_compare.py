@@ -76,7 +76,7 @@ def test_only_questions_asked_in_the_same_words_are_paired_and_that_is_said(tmp_
     evaluated(grpo / "evaluation", GRPO, words="other words ")
     numbers = compare(tmp_path / "out", tempo, grpo)
     assert numbers["differences"][0]["interval"] is None
-    assert any("no question in common" in note for note in numbers["notes"])
+    assert any("no questions in common" in note for note in numbers["notes"])
 
 
 def test_several_answers_a_question_are_computed_from_the_answers(tmp_path):
@@ -108,7 +108,7 @@ def test_a_value_that_is_not_the_mean_of_its_answers_is_told(tmp_path):
     run = evaluated(tmp_path / "run", TEMPO)
     [entry] = json.loads((run / "math.json").read_text())
     (run / "math.json").write_text(json.dumps([entry | {"value": 0.99}]))
-    assert any("0.9900, the mean of its answers" in note for note in compare(tmp_path / "out", run)["notes"])
+    assert any("0.9900, but the mean over its answers is" in note for note in compare(tmp_path / "out", run)["notes"])
 
 
 def test_a_curve_runs_over_steps_tokens_and_seconds():
@@ -200,11 +200,11 @@ def test_the_evaluation_of_a_model_of_the_hub_is_the_base(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["empty"], "empty is no run: expected trainer_state.json"),
-        (["absent"], "absent is not there"),
-        (["run", "run"], "was given twice"),
-        (["run", "--label", "a", "b"], "expected a label for each of the 1 runs"),
-        (["broken"], "is no graded question"),
+        (["empty"], "empty is not a run, expected trainer_state.json"),
+        (["absent"], "absent does not exist"),
+        (["run", "run"], "twice, which would count"),
+        (["run", "--label", "a", "b"], "expected one for each of the 1 runs"),
+        (["broken"], "is not a graded question"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(given, message, tmp_path, monkeypatch, capsys):

@@ -58,7 +58,7 @@ def test_where_not_all_share_a_decoding_each_has_that_of_the_baseline(tmp_path):
     numbers = compare(tmp_path / "out", *(tmp_path / name for name in graded))
     used = {"tempo": 4, "grpo": 4, "ppo": 16}
     assert values(numbers) == pytest.approx({name: pass_at_k(graded[name][k], 4).mean() for name, k in used.items()})
-    assert numbers["notes"] == ["ppo and grpo on math (pass@4) were not measured alike: k 16 and 4."]
+    assert numbers["notes"] == ["ppo and grpo on math (pass@4) were evaluated differently: k 16 and 4."]
 
 
 def test_of_two_results_with_as_many_answers_both_have_that_of_the_same_questions(tmp_path):
@@ -82,7 +82,7 @@ def test_decodings_of_a_pair_that_differ_are_told(ours, theirs, said, tmp_path):
     sampled(tmp_path / "tempo", 4, **ours)
     sampled(tmp_path / "grpo", 4, **theirs)
     notes = compare(tmp_path / "out", tmp_path / "tempo", tmp_path / "grpo")["notes"]
-    assert f"tempo and grpo on math (pass@4) were not measured alike: {said}." in notes
+    assert f"tempo and grpo on math (pass@4) were evaluated differently: {said}." in notes
 
 
 def test_decodings_of_two_seeds_that_differ_are_told_and_one_of_which_nothing_tells_is_not_called_another(tmp_path):
@@ -90,4 +90,4 @@ def test_decodings_of_two_seeds_that_differ_are_told_and_one_of_which_nothing_te
     for run, temperature in zip(runs, (1.0, 0.7, None), strict=True):
         sampled(run, 4, temperature=temperature)
     [note] = compare(tmp_path / "out", *runs)["notes"]
-    assert note.endswith("were not measured alike on math (pass@4): temperature 1.0 and 0.7.")
+    assert note.endswith("were evaluated differently on math (pass@4): temperature 1.0 and 0.7.")

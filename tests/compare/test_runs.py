@@ -85,7 +85,7 @@ def test_the_evaluation_of_a_run_has_the_record_and_the_name_of_the_run(tmp_path
 
 def test_a_run_and_its_own_evaluation_are_the_same_run_given_twice(tmp_path):
     evaluation = evaluated(tmp_path / "tempo/evaluation", RIGHT)
-    with pytest.raises(ValueError, match="was given twice"):
+    with pytest.raises(ValueError, match="twice, which would count"):
         read_runs([evaluation.parent, evaluation])
 
 
@@ -93,7 +93,7 @@ def test_a_mean_over_answers_of_different_models_is_doubted_and_over_seeds_is_no
     a = of_model(evaluated(tmp_path / "a", RIGHT), "some/model")
     b = of_model(evaluated(tmp_path / "b", WRONG), "other/model")
     [note] = compare(tmp_path / "out", a, b, label=["ours", "ours"])["notes"]
-    assert "count as two seeds of ours, but some/model answered in the one, other/model in the other" in note
+    assert "count as two seeds of ours, but evaluate some/model and other/model" in note
 
     models = {f"demo/tempo-seed{seed}/evaluation": f"tempo-seed{seed}" for seed in (0, 1)}
     models["results/tempo-seed7"] = "tempo-seed2"  # of --output
@@ -110,7 +110,7 @@ def test_an_output_that_cannot_be_a_folder_is_refused_in_one_line(output, tmp_pa
     evaluated(tmp_path / "run", RIGHT)
     assert cli.main(["compare", "run", "-o", output]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"tempo-trl compare: error: {output}: expected a folder to write to")
+    assert line.startswith(f"tempo-trl compare: error: cannot create the folder {output}: ")
 
 
 def test_a_disk_that_refuses_is_told_in_one_line(tmp_path, capsys):

@@ -155,8 +155,8 @@ def test_the_value_loss_is_its_definition(clip_range):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"gamma": 1.1}, "`gamma` must lie between 0 and 1, got 1.1"),
-        ({"lam": -0.1}, "`lam` must lie between 0 and 1, got -0.1"),
+        ({"gamma": 1.1}, "`gamma` must be between 0 and 1, got 1.1"),
+        ({"lam": -0.1}, "`lam` must be between 0 and 1, got -0.1"),
         ({"rewards": torch.zeros(3)}, r"must all be \(B, T\), got the shapes \(3,\), \(3, 5\)"),
     ],
 )

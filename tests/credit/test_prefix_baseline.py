@@ -405,9 +405,9 @@ OWN = torch.tensor([[0, 0, 0], [1, 1, -1], [2, -1, -1], [-1, -1, -1]])
         ((IDS, LENGTHS, SCORES, 2, 1.0, OWN[:2]), r"must be \(4, 3\) integers.*got shape \(2, 3\)"),
         ((IDS, LENGTHS, SCORES, 2, 1.0, OWN.float()), "integers.*got.*torch.float32"),
         ((IDS, LENGTHS, SCORES, 2, 1.0, OWN - 1), "at least 0 on every token.*got a negative id"),
-        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN * 0), "rows 0 and 1 do not"),  # of different lengths
-        ((IDS, LENGTHS, SCORES, 2, 1.0, torch.tensor([[0, 1, 0], *OWN[1:].tolist()])), "rows 0 and 0 do not"),
-        ((torch.arange(12).view(4, 3), LENGTHS * 0 + 3, SCORES, 2, 1.0, OWN * 0), "rows 0 and 1 do not"),
+        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN * 0), "rows 0 and 1, which do not"),  # of different lengths
+        ((IDS, LENGTHS, SCORES, 2, 1.0, torch.tensor([[0, 1, 0], *OWN[1:].tolist()])), "rows 0 and 0, which do not"),
+        ((torch.arange(12).view(4, 3), LENGTHS * 0 + 3, SCORES, 2, 1.0, OWN * 0), "rows 0 and 1, which do not"),
     ],
 )
 def test_bad_input_is_named_with_what_was_got_and_expected(arguments, message):

@@ -128,9 +128,9 @@ def test_the_weights_are_the_sums_of_the_decays():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((torch.ones(3), 0.5), r"`x` must be \(B, T\) of floating point, got shape \(3,\)"),
+        ((torch.ones(3), 0.5), r"`x` must be \(B, T\) and have a floating-point dtype, got shape \(3,\)"),
         ((torch.ones(1, 3, dtype=torch.long), 0.5), "dtype torch.int64"),
-        ((torch.ones(1, 3), 1.5), "must lie between 0 and 1, got 1.5"),
+        ((torch.ones(1, 3), 1.5), "must be between 0 and 1, got 1.5"),
         ((torch.ones(1, 3), 0.5, "early"), "`style` must be one of .*, got 'early'"),
     ],
 )

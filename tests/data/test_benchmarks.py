@@ -114,14 +114,14 @@ def test_a_row_without_an_answer_is_kept_and_named(name, row, tmp_path, caplog):
     path = write_jsonl(tmp_path / "rows.jsonl", [*HUB_ROWS[name], row])
     dataset, last = load_prompts(name, path=path), len(HUB_ROWS[name])
     assert len(dataset) == last + 1
-    assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with and earn no reward: [{last}]"]
+    assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
 
 
 def test_a_choice_with_the_right_text_twice_is_named(tmp_path, caplog):
     rows = [medqa_row("yes", "A", "yes", "no", "no"), medqa_row("yes", "A", "yes", "no", "yes ")]
     dataset = load_prompts("medqa", path=write_jsonl(tmp_path / "rows.jsonl", rows))
     assert dataset["solution"][:] == ["A", "A"]
-    assert [message.endswith("graded by its letter: [1]") for message in warnings(caplog)] == [True]
+    assert [message.endswith("so its letter is graded: [1]") for message in warnings(caplog)] == [True]
 
 
 def test_rows_of_one_file_may_have_four_and_five_options(tmp_path):
@@ -150,7 +150,7 @@ def test_a_missing_column_is_named(name, column, tmp_path):
     ("arguments", "message"),
     [
         (("maths",), "benchmark 'maths' is unknown, expected one of: math, gsm_hard"),
-        (("medmcqa", "test"), "medmcqa has no split 'test' with answers, expected train or validation"),
+        (("medmcqa", "test"), "medmcqa has no split 'test' with answers. Use train or validation"),
         (("math", "train[:10]+tests"), "math has no split 'tests'"),
         (("gsm_hard", None, "rows.csv"), r"'\.csv', expected one of \.jsonl"),
     ],
@@ -201,7 +201,7 @@ def test_every_real_row_has_a_prompt_and_the_right_gold(name, path, num_rows, ca
     dataset, rows = load_prompts(name, path=path), raw_rows(path)
     assert dataset["row_id"][:] == list(range(num_rows))
     # One question of MedMCQA has lost the arrows that told its four options apart.
-    twice = "have the text of the right option twice and are graded by its letter: [118]"
+    twice = "have the text of the correct option twice, so its letter is graded: [118]"
     assert warnings(caplog) == ([f"1 rows of medmcqa {twice}"] if name == "medmcqa" else [])
     for row, prompt in zip(rows, dataset, strict=True):
         user = prompt["prompt"][-1]["content"]

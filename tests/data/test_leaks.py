@@ -28,8 +28,8 @@ def test_leaked_rows_are_kept_and_named_or_dropped(splits, caplog):
         dropped = check_leaks(*splits, drop=True)
     assert (kept["row_id"][:], dropped["row_id"][:]) == ([0, 1, 2, 3], [0, 3])
     assert [record.getMessage() for record in caplog.records] == [
-        "2 rows to train on are rows to test on, too, and are kept (drop_leaked_rows drops them): [1, 2]",
-        "2 rows to train on are rows to test on, too, and are dropped: [1, 2]",
+        "2 training rows are also evaluation rows. They are kept (set drop_leaked_rows to drop them): [1, 2]",
+        "2 training rows are also evaluation rows. They are dropped: [1, 2]",
     ]
 
 

@@ -34,7 +34,7 @@ def test_a_null_answer_is_no_answer_and_its_row_is_named(name, write, tmp_path, 
     suffix = "jsonl" if write is write_jsonl else "parquet"
     dataset, last = load_prompts(name, path=write(tmp_path / f"rows.{suffix}", rows)), len(HUB_ROWS[name])
     assert len(dataset) == last + 1 and dataset["solution"][last] == ""
-    assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with and earn no reward: [{last}]"]
+    assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -68,7 +68,7 @@ def test_rows_without_an_answer_are_kept_and_named_in_a_warning(tmp_path, caplog
         dataset = load_math(path=tmp_path / "rows.jsonl")
     assert len(dataset) == 2
     assert [record.getMessage() for record in caplog.records] == [
-        "1 rows of math have no answer to compare with and earn no reward: [1]"
+        "1 rows of math have no answer to compare with, so their reward is None: [1]"
     ]
 
 

@@ -64,7 +64,9 @@ def test_the_table_has_a_row_a_method_with_its_spread_and_its_paired_difference(
 
 def test_an_unknown_method_is_answered_with_those_there_are(tmp_path, capsys):
     assert demo.main(str(tmp_path), True, 1, "tempo,gae") == 2
-    assert "'gae' is none of all, tempo, prefix_baseline" in " ".join(capsys.readouterr().out.split())
+    assert "got --methods 'gae', expected all, or some of tempo, prefix_baseline" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_methods_are_trained_and_shown_at_equal_numbers_of_sampled_tokens(tmp_path):

@@ -64,7 +64,7 @@ def test_the_difference_of_several_seeds_is_paired_and_has_students_interval():
     [
         ((0.1, 0.02, 0.18), "TEMPO is ahead by more than noise"),
         ((-0.1, -0.18, -0.02), "GRPO is ahead by more than noise"),
-        ((0.1, -0.02, 0.22), "no more than noise"),
+        ((0.1, -0.02, 0.22), "not more than noise"),
     ],
 )
 def test_the_verdict_follows_the_interval(gain, words):
@@ -81,8 +81,10 @@ def test_the_negative_td_credit_of_the_hand_worked_group_falls_on_its_slips():
     assert td_all == pytest.approx(td_slip)
     assert outcome_slip == pytest.approx(2 * 1 / 2)
     assert outcome_all == pytest.approx(2 * 14 * 1 / 2)  # 13 characters and EOS
-    assert "100% fell on the first slip" in slip_sentence(np.array([[td_slip, td_all], [outcome_slip, outcome_all]]))
-    assert "7% does" in slip_sentence(np.array([[td_slip, td_all], [outcome_slip, outcome_all]]))
+    assert "100% of TEMPO's negative TD credit is on the first slip" in slip_sentence(
+        np.array([[td_slip, td_all], [outcome_slip, outcome_all]])
+    )
+    assert "it is 7%" in slip_sentence(np.array([[td_slip, td_all], [outcome_slip, outcome_all]]))
 
 
 def test_a_truncated_completion_has_no_end_token():

@@ -27,9 +27,9 @@ def finished(tmp_path_factory):
 def test_it_prints_the_comparison_the_credit_on_slips_and_a_tree(finished):
     _, printed = finished
     verdicts = ("TEMPO - GRPO after training", "prefix baseline - GRPO after training")
-    for words in ("before", "after", "to 90%", *verdicts, "fell on the first slip", "n=8 V="):
+    for words in ("before", "after", "to 90%", *verdicts, "is on the first slip", "n=8 V="):
         assert words in printed
-    assert "says nothing of how runs differ" in printed
+    assert "does not show how runs vary" in printed
 
 
 def test_it_writes_curves_completions_and_metrics(finished):
@@ -74,7 +74,7 @@ def test_the_printed_numbers_are_those_of_the_runs(finished):
         assert f"{run['accuracy'][-1]:.1%}" in printed
     td, outcome = (results["negative_credit_on_first_slips"][kind] for kind in ("td", "outcome"))
     assert td > 5 * outcome
-    assert f"{td:.0%} fell on the first slip" in printed
+    assert f"{td:.0%} of TEMPO's negative TD credit is on the first slip" in " ".join(printed.split())
 
 
 def test_a_finished_demonstration_is_not_repeated(finished, monkeypatch, capsys):
@@ -82,7 +82,7 @@ def test_a_finished_demonstration_is_not_repeated(finished, monkeypatch, capsys)
     monkeypatch.setattr(demo, "QUICK_STEPS", 6)
     monkeypatch.setattr(demo.Run, "start", lambda run: pytest.fail("it trains again"))
     assert demo.main(str(folder.parent), True, 1) == 0
-    assert "had finished before" in capsys.readouterr().out
+    assert "All runs are finished" in capsys.readouterr().out
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(demo, "_train", interrupted)
     assert demo.main(str(tmp_path), True, 1) == 130
-    assert "the same command goes on from there" in " ".join(capsys.readouterr().out.split())
+    assert "Repeat the command to resume them" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_run_that_fails_shows_the_end_of_its_log(tmp_path, monkeypatch, capsys):
@@ -144,4 +144,4 @@ def test_it_is_the_run_that_failed_whose_log_is_shown(tmp_path, monkeypatch, cap
 
 def test_no_seed_is_refused(tmp_path, capsys):
     assert demo.main(str(tmp_path), False, 0) == 2
-    assert "--seeds must be at least 1, got 0" in capsys.readouterr().out
+    assert "got --seeds 0, expected at least 1" in capsys.readouterr().out

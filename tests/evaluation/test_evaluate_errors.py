@@ -30,12 +30,12 @@ def rows(tmp_path) -> str:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"tasks": "math,aime"}, "tasks: 'aime' is unknown, expected one of: math, gsm_hard"),
-        ({"backend": "sglang"}, "backend: 'sglang' is unknown, expected one of: hf, vllm"),
-        ({"prompt_style": "box"}, "prompt_style: 'box' is unknown"),
+        ({"tasks": "math,aime"}, "tasks: got 'aime', expected one of: math, gsm_hard"),
+        ({"backend": "sglang"}, "backend: got 'sglang', expected one of: hf, vllm"),
+        ({"prompt_style": "box"}, "prompt_style: got 'box', expected"),
         ({"n": -1}, "n is -1, expected at least 0"),
         ({"limit": 0}, "limit is 0, expected at least 1"),
-        ({"n": 4, "temperature": 0.0}, "expected more than 0: the greedy answer is evaluated anyway"),
+        ({"n": 4, "temperature": 0.0}, "expected more than 0. Raise it: greedy answers are included"),
         ({"n": 4, "top_p": 0.0}, "top_p is 0.0"),
     ],
 )
@@ -47,11 +47,11 @@ def test_a_setting_that_cannot_be_is_refused(flags, message):
 def test_a_model_that_is_not_there_is_refused_by_name(tmp_path, capsys):
     (tmp_path / "run/checkpoint-10").mkdir(parents=True)
     missing = {
-        str(tmp_path / "nowhere"): "does not exist, expected the folder of a model",
+        str(tmp_path / "nowhere"): "does not exist. Give the folder of a model",
         "./nowhere": "does not exist",
         "runs/a/b": "does not exist",
-        str(tmp_path / "run"): "the last checkpoint in it is",
-        "what is this": "neither a folder nor a name on the Hub",
+        str(tmp_path / "run"): "Its last checkpoint is",
+        "what is this": "expected a folder or a name on the Hub",
     }
     for model, message in missing.items():
         assert cli.main(["evaluate", "--model", model]) == 2
@@ -61,7 +61,7 @@ def test_a_model_that_is_not_there_is_refused_by_name(tmp_path, capsys):
 def test_a_name_that_is_not_on_the_hub_is_refused(rows, tmp_path, capsys):
     flags = ["--data_dir", rows, "--output", str(tmp_path / "out")]
     assert cli.main(["evaluate", "--model", "nobody/nothing", *flags]) == 2
-    assert "model: nobody/nothing could not be loaded" in capsys.readouterr().err
+    assert "model: could not load nobody/nothing" in capsys.readouterr().err
 
 
 def test_a_benchmark_that_cannot_be_reached_may_come_from_local_rows(tiny_model, tmp_path, capsys):
@@ -90,7 +90,9 @@ def test_several_processes_are_refused(monkeypatch, capsys):
 def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, capsys):
     (Path(rows) / "amc23.jsonl").unlink()
     assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
-    assert "expected one of amc23.jsonl, amc23.json, amc23.parquet, got none of them" in capsys.readouterr().err
+    assert (
+        "has none of them, expected exactly one of amc23.jsonl, amc23.json, amc23.parquet" in capsys.readouterr().err
+    )
     shutil.copy(Path(rows) / "math.jsonl", Path(rows) / "math.json")
     assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
     assert "got math.jsonl and math.json" in capsys.readouterr().err

@@ -51,13 +51,13 @@ def test_the_card_says_what_was_trained_on_what(tmp_path):
         "tran2025exploiting",
     ):
         assert said in text
-    assert "Not for clinical decisions" in text
+    assert "Do not use it for clinical decisions" in text
     assert "earlier part" not in text
 
 
 def test_without_evaluation_the_card_says_that_nothing_was_evaluated(tmp_path):
     text = card(run(tmp_path))
-    assert "Nothing was evaluated." in text
+    assert "The model was not evaluated." in text
     assert "model-index" not in text
 
 
@@ -85,9 +85,9 @@ def test_every_result_is_in_the_card_with_its_interval(tmp_path):
     ("results", "message"),
     [
         ({"task": "math", "value": 0.5}, "a result without metric, n"),
-        ([RESULT | {"value": "87%"}], "expected numbers in value, got '87%'"),
-        ([RESULT | {"interval": [0.8]}], "expected numbers in interval, got [0.8]"),
-        (["math"], "expected results, each a mapping, got a str"),
+        ([RESULT | {"value": "87%"}], "got '87%' in value, expected numbers"),
+        ([RESULT | {"interval": [0.8]}], "got [0.8] in interval, expected numbers"),
+        (["math"], "got a str as a result, expected a mapping"),
     ],
 )
 def test_results_that_cannot_be_read_are_refused(results, message, tmp_path):

@@ -85,7 +85,7 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(client, finished_run):
 def test_attempts_are_bounded_and_the_same_command_sends_what_is_missing(client, finished_run, capsys):
     client.faults.append(Fault("POST", "/commit/", "half", times=len(retry.WAITS) + 1))
     assert published(str(finished_run), "--repo", REPO) == 1
-    assert "The same command sends what is missing." in capsys.readouterr().err
+    assert "Run the same command again to upload the missing files." in capsys.readouterr().err
     assert client.model(REPO).files == {}
     uploads = len(client.sent("PUT", "/lfs/"))
     assert published(str(finished_run), "--repo", REPO) == 0
@@ -96,25 +96,37 @@ def test_attempts_are_bounded_and_the_same_command_sends_what_is_missing(client,
 def test_a_file_that_the_hub_left_out_is_reported(client, finished_run, capsys):
     client.repos["model", REPO] = Repo(ignored=("model.safetensors",))
     assert published(str(finished_run), "--repo", REPO) == 1
-    assert "took the commit without model.safetensors" in capsys.readouterr().err
+    assert "lacks model.safetensors" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("repo", "existing", "token", "flags", "message"),
     [
-        ("tiny", {}, TOKEN, "", "'tiny' is no name of a repository: expected user/name"),
-        ("me/ti ny", {}, TOKEN, "", "'me/ti ny' is no name of a repository"),
-        ("me/a/b", {}, TOKEN, "", "'me/a/b' is no name of a repository"),
+        ("tiny", {}, TOKEN, "", "'tiny' is not a valid repository name. Use user/name"),
+        ("me/ti ny", {}, TOKEN, "", "'me/ti ny' is not a valid repository name"),
+        ("me/a/b", {}, TOKEN, "", "'me/a/b' is not a valid repository name"),
         (REPO, {}, None, "", "no token for http"),
-        (REPO, {}, "hf_wrong", "", "refuses the token: log in"),
-        (REPO, {}, READ_ONLY, "", "the token of me may only read"),
-        ("you/tiny", {}, TOKEN, "", "you is none of me, lab. Publish to me/tiny"),
-        ("you/tiny", {"model": Repo()}, TOKEN, "", "me may not write to you/tiny (the Hub says 403)"),
-        ("you/tiny", {"model": Repo(private=True)}, TOKEN, "", "you is none of me, lab"),
-        ("lab/tiny", {"model": Repo(locked=True)}, TOKEN, "", "me may not write to lab/tiny (the Hub says 403)"),
+        (REPO, {}, "hf_wrong", "", "rejects the token: log in"),
+        (REPO, {}, READ_ONLY, "", "the token of me is read-only"),
+        ("you/tiny", {}, TOKEN, "", "me can only create repositories of me, lab, not of you. Publish to me/tiny"),
+        ("you/tiny", {"model": Repo()}, TOKEN, "", "no permission to write to you/tiny (HTTP status 403)"),
+        (
+            "you/tiny",
+            {"model": Repo(private=True)},
+            TOKEN,
+            "",
+            "me can only create repositories of me, lab, not of you",
+        ),
+        (
+            "lab/tiny",
+            {"model": Repo(locked=True)},
+            TOKEN,
+            "",
+            "me has no permission to write to lab/tiny (HTTP status 403)",
+        ),
         (REPO, {"dataset": Repo()}, TOKEN, "", f"{REPO} is the name of a dataset"),
         (REPO, {"space": Repo()}, TOKEN, "", f"{REPO} is the name of a space"),
-        (REPO, {"model": Repo()}, TOKEN, "--private", f"{REPO} is public, and --private was asked for"),
+        (REPO, {"model": Repo()}, TOKEN, "--private", f"{REPO} is public, but --private was given"),
     ],
 )
 def test_what_cannot_be_published_is_refused_before_anything_is_sent(
@@ -130,7 +142,7 @@ def test_what_cannot_be_published_is_refused_before_anything_is_sent(
 def test_no_right_to_make_a_repository_is_said_before_anything_is_sent(client, finished_run, capsys):
     client.faults.append(Fault("POST", "/repos/create", "403"))
     assert published(str(finished_run), "--repo", REPO) == 2
-    assert f"me may not write to {REPO} (the Hub says 403)" in capsys.readouterr().err
+    assert f"me has no permission to write to {REPO} (HTTP status 403)" in capsys.readouterr().err
 
 
 def test_a_private_repository_is_made_private(client, finished_run):
@@ -140,7 +152,7 @@ def test_a_private_repository_is_made_private(client, finished_run):
 
 @pytest.mark.parametrize(
     ("missing", "message"),
-    [("model.safetensors", "holds no model"), ("tempo/run.json", "is not there: expected the folder of a run")],
+    [("model.safetensors", "has no model"), ("tempo/run.json", "does not exist, expected the folder of a run")],
 )
 def test_a_folder_without_model_or_record_is_refused(missing, message, client, finished_run, capsys):
     (finished_run / missing).unlink()
@@ -155,7 +167,7 @@ def test_a_file_with_a_secret_is_refused(secret, client, finished_run, monkeypat
     (finished_run / "notes.txt").write_text(f"export TOKEN={secret}")
     assert published(str(finished_run), "--repo", REPO) == 2
     error = capsys.readouterr().err
-    assert "notes.txt holds a token" in error
+    assert "notes.txt contains a token" in error
     assert secret not in error
     assert client.requests == []
 
@@ -215,5 +227,5 @@ def test_the_example_trains_and_publishes(hub, tmp_path):
     record = json.loads(repo.files["tempo/run.json"])
     assert (record["method"], record["rewards"], record["dataset"]["rows"]) == ("TEMPO", ["correct_answer"], 1000)
     card = repo.files["README.md"].decode()
-    assert "Nothing was evaluated." in card
+    assert "The model was not evaluated." in card
     assert "examples/publish.py me/example" in card

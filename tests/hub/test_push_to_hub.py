@@ -106,7 +106,7 @@ def test_a_run_whose_last_push_drops_is_published_all_the_same(peft, client, tmp
 
 def test_a_run_that_may_not_push_does_not_begin(client, tmp_path):
     client.repos["model", "lab/run"] = Repo(locked=True)
-    with pytest.raises(ValueError, match="me may not write to lab/run"):
+    with pytest.raises(ValueError, match="me has no permission to write to lab/run"):
         main(arguments(tmp_path / "run", "lab/run", "--max_steps 1"))
     assert client.sent("POST", "/(commit|preupload)/") == []
     assert not list((tmp_path / "run").glob("checkpoint-*"))

@@ -59,11 +59,11 @@ def header_flags(name: str) -> str:
 def test_every_recipe_s_own_command_passes_with_the_equation_it_has_to_meet(name, tiny_model, capsys):
     model = "" if name.startswith("demo/") else f"--model_name_or_path {tiny_model}"
     output = checked(f"{header_flags(name)} {model}", capsys)
-    verdict = r"The geometry works: (\S+) prompts x (\d+) generations = (\d+) devices? x (\d+) completions x (\d+) "
+    verdict = r"The batch sizes work: (\S+) prompts x (\d+) generations = (\d+) devices? x (\d+) completions x (\d+) "
     numbers = [int(number.replace(",", "")) for number in re.match(verdict, output).groups()]
     prompts, generations, devices, per_device, steps = numbers
     assert prompts * generations == devices * per_device * steps
-    assert "estimated with prompts of" in output
+    assert "estimated for prompts of" in output
     assert max(map(len, output.split("\n\n    VLLM_SERVER")[0].splitlines()[1:])) <= 100
 
 
@@ -123,12 +123,12 @@ def test_deepspeed_s_own_file_comes_before_its_flags(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "use_cpu", "note"),
     [
-        ("", False, "One process is assumed"),
+        ("", False, "The check assumes one process"),
         ("", True, None),
         ("--accelerate_config single_gpu", False, None),
-        ("--accelerate_config single_gpu --num_processes 4", False, "num_processes is 4, and accelerate starts one"),
-        ("--cpu --num_processes 2", False, "num_processes is 2, and accelerate starts one"),
-        ("--num_processes 2", False, "2 GPUs are assumed"),
+        ("--accelerate_config single_gpu --num_processes 4", False, "num_processes is 4, but accelerate starts one"),
+        ("--cpu --num_processes 2", False, "num_processes is 2, but accelerate starts one"),
+        ("--num_processes 2", False, "assumes 2 GPUs"),
         ("--accelerate_config ddp", False, None),
     ],
 )
@@ -171,14 +171,14 @@ def test_the_hand_worked_geometry(tiny_model, capsys):
     # 2 devices x 8 x 18 = 288 completions = 72 prompts x 4; an update takes 2 x 8 x 6 = 96 of them, and 2 iterations
     # of 18 steps are 6 updates of 6. 7,500 = 104 x 72 + 12; 3 x 104 = 312 generations, 312 x 6 = 1,872 updates.
     assert output.splitlines()[0] == (
-        "The geometry works: 72 prompts x 4 generations = 2 devices x 8 completions x 18 steps_per_generation."
+        "The batch sizes work: 72 prompts x 4 generations = 2 devices x 8 completions x 18 steps_per_generation."
     )
     assert line_of(output, "launch") == "2 devices on 1 machine, DeepSpeed ZeRO-2"
     assert line_of(output, "sharded") == "gradients, optimizer state: over 2"
     assert line_of(output, "generation") == "288 completions of 72 prompts, for 6 optimizer steps (num_iterations 2)"
-    assert "6 micro-batches x 2 devices x 8 = 96 completions, 24 prompts' worth" in output
+    assert "6 micro-batches x 2 devices x 8 = 96 completions, the equivalent of 24 prompts" in output
     assert line_of(output, "groups") == "each on one device"
-    assert line_of(output, "epoch") == "7,500 prompts: 104 generations; 12 prompts are left out, others each time"
+    assert line_of(output, "epoch") == "7,500 prompts: 104 generations; 12 random prompts are left out"
     assert line_of(output, "run") == "3 epochs: 312 generations, 1,872 optimizer steps"
     assert line_of(output, "evaluation") == "batches of 2 devices x 6 = 12 completions of 4 prompts (3 each)"
 
@@ -186,7 +186,7 @@ def test_the_hand_worked_geometry(tiny_model, capsys):
 def test_groups_that_lie_on_two_devices_are_told_from_whole_ones(tiny_model, capsys):
     flags = f"--config {RECIPE} --model_name_or_path {tiny_model} --num_processes 2 --gradient_accumulation_steps 1 "
     split = checked(flags + "--per_device_train_batch_size 4 --steps_per_generation 1 --num_generations 8", capsys)
-    assert "some begin on one device and end on the next" in line_of(split, "groups")
+    assert "some are split over two devices" in line_of(split, "groups")
     whole = checked(flags + "--per_device_train_batch_size 4 --steps_per_generation 2 --num_generations 8", capsys)
     assert line_of(whole, "groups") == "each on one device"
 
@@ -202,7 +202,7 @@ def test_groups_that_lie_on_two_devices_are_told_from_whole_ones(tiny_model, cap
 )
 def test_an_epoch_of_each_benchmark_that_has_rows_to_train_on_is_known(task, epoch, tiny_model, capsys):
     output = checked(f"--config {RECIPE} --model_name_or_path {tiny_model} --task {task}", capsys)
-    assert line_of(output, "epoch") == f"{epoch} prompts are left out, others each time"
+    assert line_of(output, "epoch") == f"{epoch} random prompts are left out"
 
 
 def test_no_benchmark_to_train_on_is_forgotten():
@@ -239,7 +239,7 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
         ("--per_device_train_batch_size 0", ["`per_device_train_batch_size` is 0, expected at least 1"]),
         ("--temperature 0", ["`temperature` must be above 0, got 0.0"]),
         ("--max_completion_length 0", ["`max_completion_length` must be at least 1, got 0"]),
-        ("--accelerate_config ddp --per_device_train_batch_size 64", ["10,240 prompts and the data have 7,500"]),
+        ("--accelerate_config ddp --per_device_train_batch_size 64", ["the training data have only 7,500"]),
         (
             "--eval_strategy epoch --per_device_eval_batch_size 8",
             ["(8 * 1) must be divisible by", "`--per_device_eval_batch_size 12` works"],
@@ -254,7 +254,7 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
             ["`vllm_tensor_parallel_size` is 3, expected a divisor of the 8 processes", "one of 1, 2, 4, 8"],
         ),
         ("--vllm_mode colocated", ["`vllm_mode` is 'colocated', expected colocate or server"]),
-        ("--vllm_gpu_memory_utilization 1.0", ["`vllm_gpu_memory_utilization` is 1.0, expected a share"]),
+        ("--vllm_gpu_memory_utilization 1.0", ["`vllm_gpu_memory_utilization` is 1.0, expected a number"]),
         (
             "--vllm_max_model_length 1024",
             ["`vllm_max_model_length` is 1024, expected", "_completion_length` = 1024"],
@@ -262,13 +262,13 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
         ("--use_cpu true", ["colocate on a CPU, expected GPUs"]),
         (
             "--accelerate_config fsdp2 --fsdp_activation_checkpointing true",
-            ["both on, expected one", "`--gradient_checkpointing false`"],
+            ["both on, expected at most one", "`--gradient_checkpointing false`"],
         ),
         ("--accelerate_config zero3 --num_machines 3", ["`num_processes` is 8, expected a multiple", "= 3"]),
         ("--accelerate_config zero3 --zero_stage 4", ["ZeRO stage is 4, expected 0, 1, 2 or 3"]),
-        ("--use_deepspeed --deepspeed_config_file nowhere.json", ["'nowhere.json', expected a JSON file"]),
+        ("--use_deepspeed --deepspeed_config_file nowhere.json", ["'nowhere.json', expected a readable JSON file"]),
         ("--use_megatron_lm", ["use_megatron_lm, expected one process, DDP, DeepSpeed or FSDP"]),
-        ("--num_proceses 2", ["did you mean `num_processes`?"]),
+        ("--num_proceses 2", ["Did you mean `num_processes`?"]),
         ("--checks", ["`checks` is unknown"]),
         ("--learning_rate fast", ["invalid float value: 'fast'"]),
         ("--td_coef -1", ["`td_coef` must be a finite number"]),
@@ -299,7 +299,7 @@ def test_a_server_is_started_with_the_command_that_is_printed(tiny_model, capsys
 
 def test_without_the_model_s_config_the_rest_stands_and_says_why(tmp_path, capsys):
     output = checked(f"--config {RECIPE} --model_name_or_path {tmp_path}", capsys)
-    assert output.startswith("The geometry works")
+    assert output.startswith("The batch sizes work")
     assert re.search(r"Memory: no estimate, .*config\.json", output)
     assert "weights " not in output
 

@@ -13,7 +13,7 @@ from tempo_trl import __version__, version
 from tempo_trl.launch import cli
 from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.methods import METHODS
-from tempo_trl.runs.recipes import recipes_folder
+from tempo_trl.runs.recipes import recipe_names, recipes_folder
 
 RECIPE = "qwen3-1.7b/math/tempo"
 LOADED_AFTER_HELP = """
@@ -56,6 +56,11 @@ def test_help_of_the_training_script_imports_no_torch():
 def test_python_m_is_the_same_command():
     command = [sys.executable, "-m", "tempo_trl", "--version"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == f"tempo_trl {__version__}\n"
+
+
+def test_the_packaged_recipes_are_listed(capsys):
+    assert cli.main(["recipes"]) == 0
+    assert capsys.readouterr().out.splitlines() == recipe_names()
 
 
 @pytest.mark.parametrize("argv", [[], ["trian"], ["demo", "--qick"], ["env", "--config", "x"]])
@@ -119,10 +124,10 @@ def test_a_flag_is_the_run_s_if_the_run_knows_it_and_accelerate_s_otherwise(conf
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--num_proceses", "`num_proceses` is unknown, did you mean `num_processes`?"),
-        ("--learning-rat=1", "`learning_rat` is unknown, did you mean `learning_rate`?"),
+        ("--num_proceses", "`num_proceses` is unknown. Did you mean `num_processes`?"),
+        ("--learning-rat=1", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
         ("--xyzzy", "`xyzzy` is unknown"),
-        ("stray", "'stray' follows no flag"),
+        ("stray", "got 'stray' without a flag"),
     ],
 )
 def test_what_neither_knows_is_refused_before_the_launch(flag, message, monkeypatch, capsys):

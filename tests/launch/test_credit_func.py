@@ -66,26 +66,26 @@ def test_the_trainers_of_other_methods_get_none(monkeypatch):
 def test_other_methods_refuse_a_credit_function(method, capsys):
     assert main([*GIVEN, "--method", method, "--credit_func", "mine_of_credit.credit"]) == 2
     error = capsys.readouterr().err
-    assert f"`credit_func` is 'mine_of_credit.credit' and `method` is '{method}'" in error
-    assert "set `method` to 'token_credit', or remove `credit_func`" in error
+    assert f"`credit_func` is 'mine_of_credit.credit', but method '{method}'" in error
+    assert "Set `method` to 'token_credit', or remove `credit_func`" in error
 
 
 @pytest.mark.parametrize("flags", [[], ["--credit_func", "credit"]])
 def test_token_credit_refuses_to_go_without_a_dotted_path(flags, capsys):
     assert main([*GIVEN, "--method", TOKEN_CREDIT, *flags]) == 2
-    assert "set `credit_func` to my_package.my_module.my_credit" in capsys.readouterr().err
+    assert "Set `credit_func` to my_package.my_module.my_credit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("no_such_module.credit", "'no_such_module.credit' cannot be loaded: No module named 'no_such_module'"),
+        ("no_such_module.credit", "cannot import function 'no_such_module.credit': No module named 'no_such_module'"),
         (
             "mine_of_credit.kredit",
-            "'mine_of_credit.kredit' cannot be loaded: module 'mine_of_credit' has no",
+            "cannot import function 'mine_of_credit.kredit': module 'mine_of_credit' has no",
         ),
-        ("mine_of_credit.number", "'mine_of_credit.number' is of type int, expected a function"),
-        (".credit", "'.credit' cannot be loaded"),
+        ("mine_of_credit.number", "'mine_of_credit.number' has type int, expected a function"),
+        (".credit", "cannot import function '.credit'"),
     ],
 )
 def test_a_path_that_names_no_function_is_refused_by_name(path, message, mine):
@@ -102,4 +102,4 @@ def test_a_launched_run_imports_from_its_current_directory(mine):
     """As `python -m tempo_trl.train` starts: a module of the folder is found."""
     flags = ["--config", "demo/tempo", "--reward_funcs", "mine_of_credit.number", "--output_dir", str(mine / "out")]
     started = subprocess.run([sys.executable, "-m", "tempo_trl.train", *flags], capture_output=True, text=True)
-    assert "ValueError: 'mine_of_credit.number' is of type int" in started.stderr
+    assert "ValueError: 'mine_of_credit.number' has type int" in started.stderr

@@ -44,23 +44,23 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--learning_rat 1", "`learning_rat` is unknown, did you mean `learning_rate`?"),
+        ("--learning_rat 1", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
         ("--learning_rate fast", "invalid float value: 'fast'"),
-        ("--method grpo --td_coef 1", "`td_coef` belongs to method tempo, and this run's method is grpo"),
+        ("--method grpo --td_coef 1", "`td_coef` belongs to method tempo, but this run uses method grpo"),
         ("--method gae", "`method` is 'gae', expected one of: tempo, prefix_baseline, grpo"),
         ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--reward_funcs math_rewards", "`reward_funcs` is 'math_rewards', expected one of: math_reward"),
         ("--dataset_name some/dataset", "got task and dataset_name"),
-        ("--task demo --train_file rows.jsonl", "`task` is 'demo' and only benchmarks take train_file"),
+        ("--task demo --train_file rows.jsonl", "got train_file with `task` = 'demo', but only benchmarks"),
         (
             "--task demo --drop_leaked_rows",
-            "only benchmarks take drop_leaked_rows: remove that, or set `task` to one of math, ",
+            "only benchmarks have such fields. Remove them, or set `task` to one of math, ",
         ),
-        ("--task gsm_hard", "`task` is 'gsm_hard', which has no training split: set `task` to one of math, medqa, "),
+        ("--task gsm_hard", "`task` is 'gsm_hard', which has no training split. Set `task` to one of math, medqa, "),
         ("--prompt_style box", "`prompt_style` is 'box', expected one of: boxed, authors-code"),
         ("--td_coef -1", "`td_coef` must be a finite number"),
         ("--accelerate_config zero2", "a flag of `tempo-trl train`"),
-        ("--config nowhere", "recipe 'nowhere' not found, expected a path or one of: demo/"),
+        ("--config nowhere", "recipe 'nowhere' not found, expected a file or the name of a packaged recipe"),
         ("stray", "`stray` is unknown"),
     ],
 )
@@ -74,7 +74,7 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("learning_rat: 1.0", "`learning_rat` is unknown, did you mean `learning_rate`?"),
+        ("learning_rat: 1.0", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
         ("method: grpo\ntd_coef: 1.0", "`td_coef` belongs to method tempo"),
         ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
         ("num_generations: six", "invalid int value: 'six'"),
@@ -85,9 +85,9 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("reward_weights: 1.0", "`reward_weights` is 1.0, expected a list, each a number."),
         ("method: [tempo]", "`method` is ['tempo'], expected one of: tempo"),
         ("env: fast", "`env` is 'fast', expected a mapping"),
-        ("- seed", "holds a list, expected a mapping"),
-        ("seed: [1", "is not YAML"),
-        ("num_proceses: 2", "`num_proceses` is unknown, did you mean `num_processes`?"),
+        ("- seed", "contains a list, expected a mapping"),
+        ("seed: [1", "is not valid YAML"),
+        ("num_proceses: 2", "`num_proceses` is unknown. Did you mean `num_processes`?"),
     ],
 )
 def test_a_wrong_recipe_is_refused(text, message, tmp_path):
@@ -115,7 +115,7 @@ def test_data_that_do_not_fill_a_generation_are_refused_before_anything_is_saved
         "--output_dir",
         str(tmp_path / "o"),
     ]
-    with pytest.raises(ValueError, match="have 3 rows and a generation takes 4 prompts: nothing would be trained"):
+    with pytest.raises(ValueError, match="have 3 rows, expected at least the 4 prompts of one generation"):
         main([*flags, *model])
     assert not (tmp_path / "o" / "model.safetensors").exists()
 
@@ -123,12 +123,12 @@ def test_data_that_do_not_fill_a_generation_are_refused_before_anything_is_saved
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--task", "math", "--reward_funcs", "math_reward"], "set `model_name_or_path`"),
+        (["--task", "math", "--reward_funcs", "math_reward"], "Set `model_name_or_path`"),
         (
             ["--model_name_or_path", "m", "--reward_funcs", "math_reward"],
-            "got no data, expected exactly one of task, dataset_name",
+            "got no training data, expected exactly one of task, dataset_name",
         ),
-        (["--model_name_or_path", "m", "--task", "math"], "the run has no reward: set `reward_funcs`"),
+        (["--model_name_or_path", "m", "--task", "math"], "got no reward. Set `reward_funcs`"),
     ],
 )
 def test_a_run_needs_a_model_data_and_a_reward(argv, message):
@@ -201,7 +201,7 @@ def test_the_hub_s_splits_are_compared_without_an_evaluation_and_local_rows_ask_
     hub, no_evaluation = "DigitalLearningGmbH/MATH-lighteval", ["--do_eval", "false"]
     train_dataset, eval_dataset = datasets_of(*no_evaluation)
     assert (asked, len(train_dataset), eval_dataset) == ([(hub, "train"), (hub, "test")], 1, None)
-    assert "1 rows to train on are rows to test on, too, and are kept" in caplog.text
+    assert "1 training rows are also evaluation rows. They are kept" in caplog.text
     asked.clear()
     assert datasets_of(*no_evaluation, "--train_file", "rows.jsonl")[1] is None
     assert asked == [("json", "train")]

@@ -74,7 +74,7 @@ def test_a_quick_study_has_a_start_that_goes_on_from_another(tmp_path):
 
 def test_a_start_that_did_not_learn_its_task_is_refused(quick):
     """Forty steps teach nothing."""
-    with pytest.raises(Untaught, match="its lessons failed"):
+    with pytest.raises(Untaught, match="its training failed"):
         quick_run(quick, "tempo").start.check()
 
 
@@ -125,7 +125,7 @@ def test_a_folder_of_another_recipe_is_refused(quick):
     path = run.folder / "recipe.yaml"
     before = path.read_text()
     path.write_text(before.replace("td_coef: 1.0", "td_coef: 3.0"))
-    with pytest.raises(ValueError, match="holds a run of another recipe"):
+    with pytest.raises(ValueError, match="has a run of another recipe"):
         run.prepare()
     path.write_text(before)
     assert run.prepare() == path

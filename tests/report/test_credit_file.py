@@ -36,7 +36,7 @@ def test_it_prints_the_tree_and_the_credit_of_the_hand_worked_group(tmp_path, ca
 def test_it_writes_the_same_report(tmp_path):
     output = tmp_path / "credit.html"
     assert main(["credit", str(write(tmp_path, hand_worked())), "--tokenizer", DEMO, "-o", str(output)]) == 0
-    assert "of the credit was moved by TEMPO" in output.read_text(encoding="utf-8")
+    assert "TEMPO moved" in output.read_text(encoding="utf-8")
     assert (tmp_path / "credit" / "tree.svg").is_file()
 
 
@@ -96,17 +96,17 @@ def test_messages_are_a_prompt_too(tmp_path):
     ("lines", "message"),
     [
         ([], "is empty"),
-        (["{"], "line 1 is no JSON"),
+        (["{"], "line 1 is not valid JSON"),
         (["[1]"], "has no `prompt`"),
         ([{"prompt": "a", "completion": [1]}], "line 1 has no `reward`"),
         (
             [{"prompt": None, "completion": [1], "reward": 1}],
-            "`prompt` must be a text, or messages in a list, got",
+            "`prompt` must be a text or a list of messages, got",
         ),
         ([{"prompt": "a", "completion": [1], "reward": "1"}], "`reward` must be a finite number or null"),
         ([{"prompt": "a", "completion": [1], "reward": float("inf")}], "`reward` must be a finite number or null"),
         ([{"prompt": "a", "completion": 3, "reward": 1}], "`completion` must be text or a list of token ids"),
-        ([{"prompt": "a", "completion": "x", "reward": 1}], "name its tokenizer with --tokenizer"),
+        ([{"prompt": "a", "completion": "x", "reward": 1}], "Pass --tokenizer"),
     ],
 )
 def test_what_is_no_completion_is_named_by_its_line(lines, message, tmp_path, capsys):
@@ -117,14 +117,14 @@ def test_what_is_no_completion_is_named_by_its_line(lines, message, tmp_path, ca
 def test_text_that_the_tokenizer_does_not_know_is_named_by_its_line(tmp_path, capsys):
     path = str(write(tmp_path, [*hand_worked(), {"prompt": "a", "completion": "words", "reward": 1}]))
     assert main(["credit", path, "--tokenizer", DEMO]) == 2
-    assert "line 5: the tokenizer cannot read `completion` 'words'" in capsys.readouterr().err
+    assert "line 5: the tokenizer cannot encode `completion` 'words'" in capsys.readouterr().err
 
 
 def test_lone_and_empty_completions_are_reported(tmp_path, capsys):
     rows = [{"prompt": "a", "completion": [], "reward": 1}, {"prompt": "b", "completion": [], "reward": 0}]
     rows += [{"prompt": "b", "completion": [], "reward": 1}, {"prompt": "c", "completion": [1], "reward": None}]
     assert main(["credit", str(write(tmp_path, rows))]) == 0
-    assert "Nothing moved" in " ".join(capsys.readouterr().out.split())
+    assert "No credit moved" in " ".join(capsys.readouterr().out.split())
 
 
 def test_settings_that_are_none_are_refused(tmp_path, capsys):
@@ -132,5 +132,5 @@ def test_settings_that_are_none_are_refused(tmp_path, capsys):
     assert main(["credit", path, "--td-coef", "-1"]) == 2
     assert "`td_coef` must be" in capsys.readouterr().err
     assert main(["credit", path, "--tokenizer", str(tmp_path / "none")]) == 2
-    assert "no tokenizer could be loaded" in capsys.readouterr().err
+    assert "could not load a tokenizer" in capsys.readouterr().err
     assert main(["credit", str(tmp_path / "none.jsonl")]) == 2

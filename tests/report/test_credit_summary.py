@@ -52,7 +52,7 @@ def test_nothing_moves_where_rewards_are_equal_or_completions_never_part(tmp_pat
     assert (flat.moved(), flat.flat, flat.groups) == (0.0, 1, 1)
     same = statistics_of(tmp_path / "same", rows_of([HAND[0]] * 4, HAND_REWARDS))
     assert (same.moved(), len(same.top_td()), same.first_branch) == (0.0, 0, {})
-    assert "Nothing moved" in sentences.honest_line(None, same)["words"]
+    assert "No credit moved" in sentences.honest_line(None, same)["words"]
 
 
 def test_groups_without_a_scorable_completion_are_flat(tmp_path):
@@ -60,14 +60,17 @@ def test_groups_without_a_scorable_completion_are_flat(tmp_path):
     assert (statistics.flat, statistics.moved()) == (1, 0.0)
 
 
-@pytest.mark.parametrize(("share", "begins"), [(0.0, "Nothing moved"), (0.005, "Practically GRPO"), (0.05, "A nudge")])
+@pytest.mark.parametrize(
+    ("share", "begins"),
+    [(0.0, "No credit moved"), (0.005, "This is practically GRPO"), (0.05, "This is a small difference")],
+)
 def test_the_words_fit_the_share(share, begins):
     statistics = CreditSummary()
     statistics.credit.loc["other"] = [100, 1 - share, 0, 1, 0]
     statistics.credit.loc["branch"] = [1, 0, share, share, share]
     line = sentences.honest_line("a run", statistics)
     assert line["words"].startswith(begins)
-    assert line["head"].startswith(f"{share:.1%} of the credit in a run")
+    assert line["head"].startswith(f"TEMPO moved {share:.1%} of the credit in a run")
 
 
 EARLY, LATE = (

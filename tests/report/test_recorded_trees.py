@@ -141,7 +141,7 @@ def test_numbers_that_are_none_are_refused(number, tiny_model, tmp_path):
 def test_a_disk_that_refuses_the_trees_costs_one_warning_and_no_step(tiny_model, tmp_path, said_once):
     (tmp_path / "tempo").write_text("a file where the folder should be")
     trainer = train(tiny_model, tmp_path, **EVERY_STEP)
-    told = said_once("prefix trees could not be written")
+    told = said_once("Could not write the prefix trees")
     assert len(told) == 1
     assert "log_trees_steps=0" in told[0]
     assert trainer.state.global_step == 3
@@ -181,13 +181,13 @@ def test_trees_become_a_dataset(tiny_model, tmp_path):
 
 
 def test_reading_says_what_is_missing(tmp_path):
-    with pytest.raises(ValueError, match="is no folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         read_trees(tmp_path / "none")
     assert isinstance(read_trees(tmp_path), pd.DataFrame)
-    with pytest.raises(ValueError, match="it recorded none"):
+    with pytest.raises(ValueError, match="It recorded none"):
         read_trees(tmp_path, [3])
     write_trees(trees_path(tmp_path, "train", 5), [], {})
-    with pytest.raises(ValueError, match=r"no trees of step 3 .* recorded are 5"):
+    with pytest.raises(ValueError, match=r"no trees of step 3 .* recorded steps: 5"):
         read_trees(tmp_path, [3])
     with pytest.raises(ValueError, match="`mode` must be one of"):
         read_trees(tmp_path, mode="test")

@@ -48,7 +48,7 @@ def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
     assert "5 of 5 recorded groups" in data["subtitle"]
     td, outcome = 3 / 6 + 1 / 2 + 2 / 3 + 2 / 3, 4 * 13 / 2  # of the hand-worked group; the flat one has neither
     assert data["honest"][0]["share"] == pytest.approx(td / (td + outcome), rel=1e-3)
-    assert "In 2 of 4 recorded groups all completions earn the same" in data["honest"][0]["words"]
+    assert "In 2 of 4 recorded groups all rewards are equal" in data["honest"][0]["words"]
     assert [source["label"] for source in data["sources"]] == ["tempo-seed0, training", "tempo-seed0, evaluation"]
     assert data["groups"][data["sources"][0]["opening"]]["prompt"] == "7+5-3?"
 
@@ -68,7 +68,7 @@ def test_the_report_says_whose_credit_it_shows_and_what_that_adds(metadata, labe
     rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
     data = page_data(report([record(tmp_path / "run", [rows], **metadata)], tmp_path / "r.html"))
     run = data["runs"][0]
-    assert f"was moved by {label};" in data["honest"][0]["head"]
+    assert f"{label} moved " in data["honest"][0]["head"]
     assert (run["terms"]["label"], run["terms"]["added"]) == (label, added)
     heads = [row[0] for row in run["statistics"]["branchCredit"]]
     assert {f"share of {label}'s |advantage|", f"mean |{added}|"} <= set(heads)
@@ -151,9 +151,9 @@ def test_the_cloud_is_larger_where_more_credit_lies(tmp_path):
 
 def test_what_is_no_run_is_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path / "none")]) == 2
-    assert "is not there" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 2
-    assert "is no run" in capsys.readouterr().err
+    assert "is not a run" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_record_is_named(tmp_path, capsys):
@@ -179,8 +179,8 @@ def test_tree_draws_the_group_that_was_asked_for(tmp_path, capsys):
     ("flags", "message"),
     [
         (["--step", "3"], "no trees of step 3"),
-        (["--step", "0", "--prompt", "9"], "no group 9 at step 0: recorded are 0 to 1"),
-        (["--eval", "--step", "0"], "recorded are 4"),
+        (["--step", "0", "--prompt", "9"], "group 9 of step 0 was not recorded. Choose --prompt from 0 to 1"),
+        (["--eval", "--step", "0"], "recorded steps: 4"),
     ],
 )
 def test_tree_says_what_was_recorded(flags, message, tmp_path, capsys):

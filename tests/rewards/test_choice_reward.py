@@ -64,7 +64,7 @@ def test_a_row_without_options_or_without_a_gold_is_not_rewarded(caplog):
 def test_a_gold_that_is_no_letter_of_the_row_is_not_rewarded_with_one_warning(gold, caplog):
     assert rewards_of([boxed("B"), boxed(gold)], gold) == [None, None]
     assert [record.getMessage()[:73] for record in caplog.records] == [
-        f"choice_reward: 2 of 2 solutions are not a letter of their options, such as {gold!r}"[:73]
+        f"choice_reward: 2 of 2 solutions are not the letter of an option, for example {gold!r}"[:73]
     ]
 
 

@@ -149,8 +149,8 @@ def test_what_the_budget_of_a_call_does_not_reach_is_none_with_one_warning(make_
     monkeypatch.setattr(reward_module, "shared_grader", dear)
     answers = [boxed("x"), boxed("y"), boxed("z"), boxed("5"), "none"]  # 6.25 s for five: two comparisons begin
     assert math_reward(answers, ["5"] * 5) == [0.0, 0.0, None, 1.0, 0.0]
-    assert [record.getMessage()[:53] for record in caplog.records] == [
-        "math_reward left 1 of 5 completions ungraded (None): "
+    assert [record.getMessage()[:69] for record in caplog.records] == [
+        "math_reward did not grade 1 of 5 completions (their reward is None): "
     ]
 
 

@@ -66,7 +66,7 @@ def test_a_process_that_waits_for_a_dead_server_ends_and_says_what_to_do(server,
             process.kill()
     assert process.returncode == 1
     assert f"The vLLM server at {url(server)} stopped answering at step 7" in printed
-    assert f"What was trained up to {tmp_path / 'checkpoint-5'} is safe" in printed
+    assert f"The last checkpoint is {tmp_path / 'checkpoint-5'}." in printed
     assert "vllm serve some/model" in printed
 
 

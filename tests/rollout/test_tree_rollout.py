@@ -137,7 +137,7 @@ def test_a_rank_with_less_than_whole_groups_is_told_so(tiny_model, tmp_path):
     trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS["fixed"]))
     trainer.model.train()
     for prompts in (["a"] * 6, ["a"] * 3 + ["b"] * 5):
-        with pytest.raises(RuntimeError, match="not groups of 4 equal ones"):
+        with pytest.raises(RuntimeError, match="expected groups of 4 equal prompts"):
             trainer.rollout_func(prompts, trainer)
 
 
@@ -147,7 +147,7 @@ def test_a_rank_with_less_than_whole_groups_is_told_so(tiny_model, tmp_path):
         ({"use_transformers_continuous_batching": True}, "Continuous batching"),
         ({"max_completion_length": None}, "max_completion_length"),
         ({"generation_kwargs": {"min_new_tokens": 3}}, "min_new_tokens"),
-        ({"num_generations": 2}, "groups of 4: set num_generations to that, got 2"),
+        ({"num_generations": 2}, "needs num_generations=4, got 2"),
         ({"use_vllm": True, "vllm_mode": "colocate"}, "vllm_mode='server'"),
         ({"use_vllm": True, "vllm_mode": "server", "vllm_structured_outputs_regex": "a"}, "regular expression"),
         ({"use_vllm": True, "vllm_mode": "server", "generation_kwargs": {"presence_penalty": 1}}, "presence_penalty"),

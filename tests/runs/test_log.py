@@ -27,5 +27,5 @@ def test_the_log_of_a_run_that_has_not_ended_is_that_of_its_last_checkpoint(tmp_
 )
 def test_a_log_of_another_form_than_trainers_is_reported(state, got, tmp_path):
     write_atomically(tmp_path / "trainer_state.json", state)
-    with pytest.raises(ValueError, match=f"trainer_state.json is not what Trainer writes.*{got}"):
+    with pytest.raises(ValueError, match=f"trainer_state.json is not a log of Trainer.*{got}"):
         training_log(tmp_path)

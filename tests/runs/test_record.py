@@ -154,20 +154,20 @@ def test_the_commit_is_the_package_s_own_and_changes_are_told(tmp_path):
 
 def test_a_record_that_is_damaged_is_reported(tmp_path):
     write_atomically(tmp_path / "tempo/run.json", json.dumps({})[:1])
-    with pytest.raises(ValueError, match="is not JSON"):
+    with pytest.raises(ValueError, match="is not valid JSON"):
         read_record(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[1]", r"expected a mapping as a record, got \[1\]"),
-        ('"x"', "expected a mapping as a record, got 'x'"),
-        ("null", "expected a mapping as a record, got None"),
-        ('{"model": "Qwen/Qwen3-1.7B"}', "expected a mapping as model, got 'Qwen/Qwen3-1.7B'"),
-        ('{"dataset": []}', r"expected a mapping as dataset, got \[\]"),
-        ('{"config": 1}', "expected a mapping as config, got 1"),
-        (b"\xff", "not JSON: .utf-8. codec"),
+        ("[1]", r"got \[1\] as a record, expected a mapping"),
+        ('"x"', "got 'x' as a record, expected a mapping"),
+        ("null", "got None as a record, expected a mapping"),
+        ('{"model": "Qwen/Qwen3-1.7B"}', "got 'Qwen/Qwen3-1.7B' as model, expected a mapping"),
+        ('{"dataset": []}', r"got \[\] as dataset, expected a mapping"),
+        ('{"config": 1}', "got 1 as config, expected a mapping"),
+        (b"\xff", "not valid JSON: .utf-8. codec"),
     ],
 )
 def test_a_record_of_another_form_is_reported(content, said, tmp_path):

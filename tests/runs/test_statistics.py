@@ -54,13 +54,17 @@ def test_pass_at_k_of_a_thousand_answers_neither_overflows_nor_loses_digits():
 
 @pytest.mark.parametrize("k", [0, -1, 4])
 def test_k_answers_cannot_be_drawn_from_fewer(k):
-    with pytest.raises(ValueError, match=rf"pass@{k} of 3 answers .* expected k from 1 to 3"):
+    with pytest.raises(ValueError, match=rf"pass@{k} is not defined with 3 answers .*Use k from 1 to 3"):
         pass_at_k(np.ones((2, 3)), k)
 
 
 @pytest.mark.parametrize(
     ("correct", "message"),
-    [(np.ones(3), "shape"), (np.ones((3, 0)), "shape"), (np.array([[0.5, 1]]), r"got 0\.5: a partial reward")],
+    [
+        (np.ones(3), "shape"),
+        (np.ones((3, 0)), "shape"),
+        (np.array([[0.5, 1]]), r"got the grade 0\.5, expected 0, 1 or NaN"),
+    ],
 )
 def test_what_is_no_grade_is_refused(correct, message):
     with pytest.raises(ValueError, match=message):
@@ -103,7 +107,7 @@ def test_the_majority_is_the_mean_over_the_answers_that_no_other_outvotes(pair):
 
 def test_answers_and_grades_are_of_the_same_questions():
     for answers in ([["1"]], [["1", "2"], ["1"]]):
-        with pytest.raises(ValueError, match="expected 2 questions of 2 answers"):
+        with pytest.raises(ValueError, match="expected 2 questions with 2 answers"):
             maj_at_n(answers, np.ones((2, 2)))
 
 
@@ -190,9 +194,9 @@ def test_an_interval_of_what_is_no_share_a_question_is_refused(values):
 
 
 def test_levels_and_pairs_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match=r"between 0 and 1, such as 0\.95, got 95"):
+    with pytest.raises(ValueError, match=r"got a confidence of 95, expected a number between 0 and 1"):
         bootstrap_interval(np.ones(3), confidence=95)
-    with pytest.raises(ValueError, match="the same questions, got 3 and 2"):
+    with pytest.raises(ValueError, match="got 3 and 2 questions, expected the same questions"):
         paired_difference(np.ones(3), np.ones(2))
 
 

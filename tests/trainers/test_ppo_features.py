@@ -105,18 +105,18 @@ def test_the_config_is_grpos_but_for_the_papers_kl_and_epochs(tmp_path):
 
 
 REFUSED = [
-    ({"gae_gamma": 1.1}, "`gae_gamma` must lie between 0 and 1, got 1.1"),
-    ({"gae_lambda": float("nan")}, "`gae_lambda` must lie between 0 and 1, got nan"),
+    ({"gae_gamma": 1.1}, "`gae_gamma` must be between 0 and 1, got 1.1"),
+    ({"gae_lambda": float("nan")}, "`gae_lambda` must be between 0 and 1, got nan"),
     ({"critic_learning_rate": -1e-5}, "`critic_learning_rate` must be a finite number of at least 0"),
     ({"value_coef": float("inf")}, "`value_coef` must be a finite number of at least 0, got inf"),
     ({"value_clip_range": 0.0}, "`value_clip_range` must be above 0, or None, got 0.0"),
     ({"kl_in": "both"}, r"`kl_in` must be one of \('loss', 'reward'\), got 'both'"),
-    ({"shared_trunk": True, "critic_model_name_or_path": "x"}, "would not be read. Unset one of the two"),
-    ({"scale_rewards": "batch"}, "`scale_rewards`='batch' would do nothing.*`whiten_advantages` is PPO's scaling"),
-    ({"scale_rewards": "none"}, "`scale_rewards`='none' would do nothing"),
+    ({"shared_trunk": True, "critic_model_name_or_path": "x"}, "no other model is read. Unset one of the two"),
+    ({"scale_rewards": "batch"}, "`scale_rewards`='batch' would have no effect.*`whiten_advantages` is PPO's scaling"),
+    ({"scale_rewards": "none"}, "`scale_rewards`='none' would have no effect"),
     ({"multi_objective_aggregation": "normalize_then_sum"}, "normalizes rewards within groups.*Leave it unset"),
-    ({"lr_scheduler_type": "greedy", "eval_strategy": "epoch"}, "is 'greedy', which waits for a metric"),
-    ({"fp16": True}, "`fp16` scales the policy's loss.*Take `bf16=True`, or neither"),
+    ({"lr_scheduler_type": "greedy", "eval_strategy": "epoch"}, "is 'greedy', expected a schedule that"),
+    ({"fp16": True}, "`fp16` is not supported.*Use `bf16=True`, or full precision"),
 ]
 
 
@@ -132,13 +132,13 @@ def test_what_is_no_ppo_is_refused_with_what_to_do(options, message, tmp_path, t
 
 
 def test_another_methods_config_is_refused_with_what_to_change(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"must be a PPOConfig, got GRPOConfig.*change the name"):
+    with pytest.raises(ValueError, match=r"must be a PPOConfig, got GRPOConfig.*Create a PPOConfig"):
         PPOTrainer(tiny_model, share_of_threes, config(tmp_path, GRPOConfig), questions())
 
 
 @pytest.mark.parametrize(
     ("attribute", "message"),
-    [("is_fsdp_enabled", "FSDP's policy is not: use DDP or DeepSpeed ZeRO-2"), ("_is_vlm", "take a text-only model")],
+    [("is_fsdp_enabled", "does not support FSDP.*Use DDP or DeepSpeed ZeRO-2"), ("_is_vlm", "Use a text model")],
 )
 def test_fsdp_and_images_are_refused(attribute, message, tiny_model, tmp_path):
     trainer = build(tiny_model, tmp_path)
@@ -152,7 +152,7 @@ def test_a_schedule_of_deepspeeds_own_is_refused(tiny_model, tmp_path):
     trainer = build(tiny_model, tmp_path)
     plugin = SimpleNamespace(zero_stage=2, deepspeed_config={"scheduler": {"type": "WarmupLR"}})
     trainer.accelerator = SimpleNamespace(state=SimpleNamespace(deepspeed_plugin=plugin))
-    with pytest.raises(ValueError, match="which the critic's schedule could not follow"):
+    with pytest.raises(ValueError, match="the critic could not follow it"):
         refuse_engines_without_a_critic(trainer)
 
 
@@ -165,7 +165,7 @@ def test_a_policy_from_nowhere_has_no_critic_but_its_own_trunk(tiny_model, tmp_p
         args = config(tmp_path, PPOConfig, beta=0.0, **options)
         return PPOTrainer(policy, share_of_threes, args, questions(), processing_class=tokenizer)
 
-    with pytest.raises(ValueError, match=r"does not say which model it was loaded from.*`shared_trunk=True`"):
+    with pytest.raises(ValueError, match=r"the policy's config has no name or path.*`shared_trunk=True`"):
         from_nowhere()
     from_nowhere(shared_trunk=True)
     from_nowhere(critic_model_name_or_path=tiny_model)
@@ -175,7 +175,7 @@ def test_a_critic_that_cannot_read_what_the_policy_writes_is_refused(tiny_model,
     small = Qwen3ForCausalLM.from_pretrained(tiny_model)
     small.resize_token_embeddings(100)
     small.save_pretrained(tmp_path / "small")
-    with pytest.raises(ValueError, match=r"knows 100 tokens and the policy 2.*must read what the policy writes"):
+    with pytest.raises(ValueError, match=r"has 100 token embeddings, expected at least the policy's 2"):
         build(tiny_model, tmp_path, critic_model_name_or_path=str(tmp_path / "small"))
 
 
@@ -189,8 +189,8 @@ def test_a_quantized_critic_a_half_one_and_one_without_a_classifier_are_refused(
     without = AutoConfig.for_model("cohere", num_hidden_layers=1, hidden_size=16, num_attention_heads=2)
     without.save_pretrained(tmp_path / "without")
     messages = {
-        "quantized": "is quantized: set `critic_model_name_or_path` to the model before quantization",
-        "half": "lacks weights of the critic, model.layers.1",
+        "quantized": "is quantized.*Set `critic_model_name_or_path` to the model before quantization",
+        "half": "lacks weights that the critic needs: model.layers.1",
         "without": "has no token classifier for .*shared_trunk=True",
     }
     for name, message in messages.items():

@@ -1,4 +1,4 @@
-"""Groups whose completions go on from different prompts: credit compares those with the same prompt only."""
+"""Groups whose completions continue different prompts: credit compares those with the same prompt only."""
 
 import pytest
 import torch
@@ -59,7 +59,7 @@ def test_completions_of_different_prompts_share_no_state(estimator, tiny_model, 
         max_steps=1,
         trainer={"environment_factory": Riddles},
     )
-    assert len(said_once("go on from different prompts")) == 1
+    assert len(said_once("continue different prompts")) == 1
     output = trainer.batches[0].output
     outcome, mask = output["outcome_advantages"][:, None], output["completion_mask"]
     if estimator == "prefix_baseline":  # given its riddle, a completion earns what is expected

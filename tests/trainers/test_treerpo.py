@@ -173,13 +173,13 @@ def test_what_was_grown_is_logged(tiny_model, tmp_path):
     ("options", "message"),
     [
         ({"tree_depth": 3}, r"`num_generations` must be tree_children \*\* tree_depth = 2 \*\* 3 = 8, got 4"),
-        ({"tree_children": 1}, "at least 2 children and a depth of 1"),
+        ({"tree_children": 1}, "expected at least 2 and 1"),
         ({"tree_step_tokens": 0}, "`tree_step_tokens` must be at least 1"),
         ({"advantage_scale": "max"}, "`advantage_scale` must be one of"),
         ({"shared_tokens": "twice"}, "`shared_tokens` must be one of"),
-        ({"scale_rewards": "batch"}, "`scale_rewards` is 'batch', which this method would not read"),
-        ({"multi_objective_aggregation": "normalize_then_sum"}, "siblings are compared by one reward"),
-        ({"max_completion_length": None}, "`tree_step_tokens` must be set where `max_completion_length` is not"),
+        ({"scale_rewards": "batch"}, "`scale_rewards` is 'batch', which would have no effect"),
+        ({"multi_objective_aggregation": "normalize_then_sum"}, "siblings are compared by the weighted sum"),
+        ({"max_completion_length": None}, "got neither `tree_step_tokens` nor `max_completion_length`"),
     ],
 )
 def test_a_configuration_that_is_no_tree_is_refused(options, message, tmp_path):
@@ -197,7 +197,7 @@ def test_a_configuration_that_is_no_tree_is_refused(options, message, tmp_path):
     ],
 )
 def test_a_weight_of_a_whole_completion_is_refused_where_a_token_stands_in_one_of_many(options, tmp_path):
-    with pytest.raises(ValueError, match="which weighs a completion as a whole"):
+    with pytest.raises(ValueError, match="which weights whole completions"):
         config(tmp_path, TreeRPOConfig, tree_depth=2, **options)
     config(tmp_path, TreeRPOConfig, tree_depth=2, shared_tokens="per_leaf", **options)
 

@@ -68,7 +68,9 @@ def test_a_run_that_samples_without_a_server_waits_for_none(web_server, tmp_path
     wait_for_server(server_config(tmp_path, silent, vllm_mode="colocate"), "Qwen/Qwen3-1.7B")
 
 
-@pytest.mark.parametrize(("saved", "said"), [(True, "up to {last} is safe"), (False, "No checkpoint had been")])
+@pytest.mark.parametrize(
+    ("saved", "said"), [(True, "The last checkpoint is {last}."), (False, "No checkpoint had been")]
+)
 def test_a_server_that_stops_answering_is_told_with_what_was_saved(saved, said, tmp_path):
     args = server_config(tmp_path, "http://sampler:8000")
     last = tmp_path / "checkpoint-20"

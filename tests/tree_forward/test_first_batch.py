@@ -46,14 +46,14 @@ def test_one_rank_that_is_wrong_is_enough():
     batch = FirstBatch.of_all_ranks(torch.tensor(ranks, dtype=torch.float64))
     assert batch.rounding is None
     assert batch.tree == FINE._replace(largest=0.5, total=2e-4, compared=2000)
-    assert "0.5 nats from TRL's numbers at a token" in batch.mistake()
+    assert "differs from TRL's by 0.5 nats at a token" in batch.mistake()
 
 
 def test_in_half_precision_a_row_of_one_rank_that_is_wrong_is_enough():
     wrong = ROUNDED._replace(worst_row=0.1)
     ranks = [FirstBatch(ROUNDED, ROUNDED).numbers(), FirstBatch(wrong, ROUNDED).numbers()]
     batch = FirstBatch.of_all_ranks(torch.tensor(ranks, dtype=torch.float64))
-    assert "0.1 nats from TRL's numbers on average over one row" in batch.mistake()
+    assert "differs from TRL's by 0.1 nats on average over one row" in batch.mistake()
 
 
 @pytest.mark.parametrize("rounding", [None, ROUNDED])
@@ -68,7 +68,7 @@ def test_full_precision_is_held_by_the_largest_difference_and_half_by_what_trl_i
     assert FirstBatch(outlier, ROUNDED).mistake() is None
     assert FirstBatch(ROUNDED, ROUNDED).mistake() is None
     everywhere = ROUNDED._replace(total=2 * ROUNDED.total)
-    assert "0.02 nats from TRL's numbers on average" in FirstBatch(everywhere, ROUNDED).mistake()
+    assert "differs from TRL's by 0.02 nats on average" in FirstBatch(everywhere, ROUNDED).mistake()
 
 
 def test_a_model_that_padding_does_not_move_is_held_to_the_bound_of_full_precision():

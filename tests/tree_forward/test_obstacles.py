@@ -16,22 +16,26 @@ from .models import TreeGRPOConfig, TreeGRPOTrainer, model_of, trainer_of
 from .running import ACCUMULATED, run
 
 OBSTACLES = {
-    "chunked layers": (lambda: model_of("qwen3", layer_types=["chunked_attention"] * 2), {}, "layers of another kind"),
-    "recurrent layers": (lambda: model_of("qwen3_next"), {}, "layers of another kind: linear_attention"),
-    "sinks, in eager attention": (lambda: eager("qwen3"), {}, "attends with 'eager'"),
-    "soft-capping": (lambda: model_of("qwen3", attn_logit_softcapping=30.0), {}, "caps its attention scores"),
+    "chunked layers": (
+        lambda: model_of("qwen3", layer_types=["chunked_attention"] * 2),
+        {},
+        "without plain attention",
+    ),
+    "recurrent layers": (lambda: model_of("qwen3_next"), {}, "layers without plain attention: linear_attention"),
+    "sinks, in eager attention": (lambda: eager("qwen3"), {}, "attention implementation is 'eager'"),
+    "soft-capping": (lambda: model_of("qwen3", attn_logit_softcapping=30.0), {}, "soft-caps its attention scores"),
     "dropout": (lambda: model_of("qwen3", attention_dropout=0.1), {}, "share its noise"),
     "positions that are learned": (
         lambda: model_of("gpt2", n_embd=32, n_layer=2),
         {},
-        "no rotary positions",
+        "does not use rotary position",
     ),
     "positions that depend on the batch": (
         lambda: model_of("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
         {},
-        "change with the length of the batch: dynamic",
+        "depend on the length of the batch: dynamic",
     ),
-    "auxiliary loss": (lambda: model_of("qwen3_moe"), {"router_aux_loss_coef": 0.1}, "auxiliary loss of the router"),
+    "auxiliary loss": (lambda: model_of("qwen3_moe"), {"router_aux_loss_coef": 0.1}, "router's auxiliary loss"),
     "dropout of adapters": (
         lambda: model_of("qwen3"),
         {"peft_config": LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)},
@@ -40,7 +44,7 @@ OBSTACLES = {
     "virtual tokens": (
         lambda: model_of("qwen3"),
         {"peft_config": PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")},
-        "puts tokens of its own",
+        "puts virtual tokens",
     ),
 }
 
@@ -58,7 +62,7 @@ def test_what_the_tree_does_not_compute_is_left_with_one_warning_or_refused(name
         trainer = trainer_of(build(), tmp_path, tree_forward="auto", **options)
     assert sum("tree_forward" in str(warning.message) for warning in told) == 1
     assert trainer.tree_pass.state is State.OFF
-    with pytest.raises(ValueError, match=f"tree_forward='on' cannot be: .*{reason}"):
+    with pytest.raises(ValueError, match=f"tree_forward='on' is not supported here: .*{reason}"):
         trainer_of(build(), tmp_path, tree_forward="on", **options)
 
 
@@ -71,7 +75,7 @@ def test_what_accelerate_compiles_is_left_too(tmp_path, monkeypatch):
 
 def test_a_critic_on_the_policys_hidden_states_is_refused(tiny_model, tmp_path):
     args = config(tmp_path, PPOConfig, shared_trunk=True, tree_forward="on")
-    with pytest.raises(ValueError, match="the critic reads the policy's hidden states"):
+    with pytest.raises(ValueError, match="the critic needs the policy's hidden states"):
         PPOTrainer(tiny_model, reward_of("plain"), args, questions())
 
 
@@ -80,10 +84,12 @@ def test_a_model_that_is_wrong_on_the_tree_is_found_on_the_first_batch(mode, tin
     monkeypatch.setattr("tempo_trl.tree_forward.tree_attention._mask", lambda *sizes: None)
     options = ACCUMULATED | {"tree_forward": mode}
     if mode == "on":
-        with pytest.raises(ValueError, match=r"'on' cannot be: the first batch is .* nats from TRL's numbers"):
+        with pytest.raises(
+            ValueError, match=r"'on' is not supported here: the first batch differs from TRL's by .* nats"
+        ):
             run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path, **options)
         return
-    with pytest.warns(UserWarning, match="'auto' is off for this run: the first batch is") as told:
+    with pytest.warns(UserWarning, match="'auto' is off for this run: the first batch differs") as told:
         ours = run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path / "tree", **options)
     assert sum("tree_forward" in str(warning.message) for warning in told) == 1
     stock = run(GRPOTrainer, GRPOConfig, tiny_model, tmp_path / "stock", **ACCUMULATED)
@@ -105,12 +111,12 @@ def test_a_window_that_does_not_reach_the_attention_is_found_though_the_first_ba
     plain = modeling_mistral.ALL_ATTENTION_FUNCTIONS["sdpa"]
     monkeypatch.setattr(modeling_mistral, "ALL_ATTENTION_FUNCTIONS", Silent())
     ids = torch.randint(3, 200, (1, 12)).repeat(4, 1)
-    with pytest.warns(UserWarning, match="its window of 4096 tokens did not reach the attention"):
+    with pytest.warns(UserWarning, match="window of 4096 tokens was not passed to the attention"):
         trainer._get_per_token_logps_and_entropies(trainer.model, ids, torch.ones_like(ids), 4)
 
 
 # 8 rows of 7 tokens: 56; on the tree 8 paths that share the prompt alone, each repeating it: 56.
-TOO_LITTLE = "the 56 tokens of the first batch leave 56 on the tree, a ratio of 1.00"
+TOO_LITTLE = "the tree of the first batch has 56 of 56 tokens, a ratio of 1.00"
 
 
 def apart(prompts, trainer):
@@ -123,7 +129,7 @@ def apart(prompts, trainer):
 def test_a_batch_that_shares_too_little_is_left_or_refused(mode, tiny_model, tmp_path):
     expected = {
         "auto": pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: {TOO_LITTLE}"),
-        "on": pytest.raises(ValueError, match=f"tree_forward='on' cannot be: {TOO_LITTLE}"),
+        "on": pytest.raises(ValueError, match=f"tree_forward='on' is not supported here: {TOO_LITTLE}"),
     }
     keywords = {"rollout_func": apart}
     with expected[mode]:

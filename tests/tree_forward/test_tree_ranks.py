@@ -61,5 +61,5 @@ def test_the_first_rank_tells_of_groups_that_are_cut_and_the_others_do_not(run):
     """A micro-batch of 12 rows holds three quarters of a group of 16, which is told when the trainer is made."""
     told = [rank["told"] for rank in run("ddp", "on", "off_policy")[1]]
     assert len(told[0]) == 1
-    assert "rows do not hold whole groups" in told[0][0]
+    assert "is not a multiple of num_generations" in told[0][0]
     assert told[1] == []

@@ -1,1 +1,1 @@
-"""One question a file: `measure` gives records, `table` and `draw` show them."""
+"""One file per question: `measure` returns records, `table` and `draw` show them."""

@@ -1,4 +1,4 @@
-"""What each estimator knows of a token: its state's value, its advantage's rank, and which tokens are decisive."""
+"""Accuracy of each estimator per token: the state's value, the advantage's rank, and the share on decisive tokens."""
 
 from matplotlib.figure import Figure
 from rich.table import Table

@@ -1,4 +1,4 @@
-"""What irrelevant entropy costs: tokens that change nothing, from all but certain to uniform over four."""
+"""The cost of irrelevant entropy: tokens without effect, from almost deterministic to uniform over four."""
 
 import numpy as np
 from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What a run logs, and what it says of the gain: `tempo/td_share`, `tempo/prefix_explained`, on random tasks."""
+"""How well logged metrics predict the gain: `tempo/td_share` and `tempo/prefix_explained`, on random tasks."""
 
 from itertools import islice
 

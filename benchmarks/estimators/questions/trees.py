@@ -1,4 +1,4 @@
-"""What grown trees buy: the same credit on independent completions and on trees, at equal tokens."""
+"""The benefit of grown trees: the same credit on independent completions and on trees, at equal tokens."""
 
 from matplotlib.figure import Figure
 from rich.table import Table

@@ -17,14 +17,14 @@ function drawTokens(statistics) {
   const [lead, cloud, tokens, entropies] = parts;
   if (!statistics || !statistics.top.length) return lead.replaceChildren(empty(statistics ? `No token has ${terms().some}: ${terms().nothing}.` : data.nothing));
   lead.textContent = statistics.tokensLead;
-  if (statistics.cloud) cloud.append(drawCloud(statistics.cloud), html("figcaption", {}, `As large as the sum of |${terms().added}|; blue where mostly ${terms().more}, orange where mostly ${terms().less}.`));
+  if (statistics.cloud) cloud.append(drawCloud(statistics.cloud), html("figcaption", {}, `Size: sum of |${terms().added}|. Blue: mostly ${terms().more}. Orange: mostly ${terms().less}.`));
   else cloud.append(empty(statistics.noCloud));
   const lines = statistics.top.map((token) => [code(token.text), token.mass.toFixed(2), percent(token.share), `${token.ups} ↑ ${token.downs} ↓`, token.seen.toLocaleString("en"), examples(token)]);
-  tokens.append(table(`tokens by ${terms().added}`, ["token", `#sum |${terms().added}|`, "#share", "#turns", "#seen", "the largest turns"], lines));
+  tokens.append(table(`tokens by ${terms().added}`, ["token", `#sum |${terms().added}|`, "#share", "#ups and downs", "#seen", "largest changes"], lines));
   if (statistics.entropies.length) {
     const most = statistics.entropies.map((token) => [code(token.text), token.entropy.toFixed(2), token.seen.toLocaleString("en"), token.rank ? `${token.rank}.` : "–"]);
     entropies.append(html("h3", {}, "For comparison: the most uncertain tokens"), table("tokens by entropy", ["token", "#mean entropy", "#seen", `#rank by |${terms().added}|`], most));
-  } else entropies.append(empty("No entropies were at hand when these trees were recorded."));
+  } else entropies.append(empty("No entropies were computed when these trees were recorded."));
 }
 
 function examples(token) {
@@ -97,7 +97,7 @@ function drawDepth(statistics) {
     box.picture.append(hit);
     if (i % every === 0) box.picture.append(svg("text", { x: middle, y: box.bottom + 14, "text-anchor": "middle" }, bin.from + 1));
   });
-  byId("depth").append(legend([[`|${terms().added}|`, "var(--c0)"], ["GRPO's credit", "var(--c1)"]]), box.picture, html("figcaption", {}, "Share of each that lies at that depth."));
+  byId("depth").append(legend([[`|${terms().added}|`, "var(--c0)"], ["GRPO's credit", "var(--c1)"]]), box.picture, html("figcaption", {}, "Share of each at that depth."));
   byId("branch-credit").append(html("h3", {}, `At the tokens with ${terms().some}, and at the others`),
     table("credit at branch tokens", ["", `#tokens with ${terms().added}`, "#others"], statistics.branchCredit), html("p", { class: "lead" }, statistics.branchWords));
 }
@@ -117,7 +117,7 @@ function drawBranchCount(statistics) {
   if (!bars.length) return;
   const low = Math.min(0, ...bars.map((bar) => bar.low ?? bar.mean));
   const high = Math.max(...bars.map((bar) => bar.high ?? bar.mean), low + 1e-6);
-  const box = frame(560, 220, [0, bars.length], [low, high * 1.05], "branches k at the first parting");
+  const box = frame(560, 220, [0, bars.length], [low, high * 1.05], "number k of next tokens at the first branch");
   bars.forEach((bar, i) => {
     const [a, b] = [box.x(i + 0.2), box.x(i + 0.8)];
     const rect = svg("rect", { x: a, width: b - a, y: Math.min(box.y(bar.mean), box.y(0)), height: Math.abs(box.y(0) - box.y(bar.mean)) });
@@ -132,7 +132,7 @@ function drawBranchCount(statistics) {
     box.picture.append(svg("text", { x: (a + b) / 2, y: box.bottom + 14, "text-anchor": "middle" }, `${bar.k}  (${bar.groups})`));
   });
   figure.append(html("h3", {}, "Mean reward by the number of first branches"), box.picture,
-    html("figcaption", {}, "In brackets the groups; whiskers are 95% intervals of the mean over groups. Completions that part into more first branches may be those of harder prompts: this is no effect of branching."));
+    html("figcaption", {}, "Number of groups in brackets; whiskers are 95% intervals of the mean over groups. This is not an effect of branching: completions of harder prompts may have more first branches."));
 }
 
 function drawCurves() {

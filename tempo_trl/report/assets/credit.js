@@ -17,7 +17,7 @@ function drawCredit(group) {
   const has = group.rows.some((row) => row.h);
   const entropy = document.querySelector('input[name="kind"][value="entropy"]');
   entropy.disabled = !has;
-  entropy.parentElement.title = has ? "" : "no entropies were at hand when this group was recorded";
+  entropy.parentElement.title = has ? "" : "no entropies were computed when this group was recorded";
   if (!has && state.kind === "entropy") chooseKind("total");
   scale = 0;
   for (const { row, tokens } of rows) {
@@ -26,7 +26,7 @@ function drawCredit(group) {
   }
   byId("credit").replaceChildren(...rows.map(drawCompletion));
   creditLegend();
-  byId("token-detail").textContent = `Point at a token, or walk the underlined ones with Tab: ${terms().marked}.`;
+  byId("token-detail").textContent = `Point at a token, or press Tab to go through the underlined ones. A token is underlined if ${terms().marked}.`;
 }
 
 function creditLegend() {
