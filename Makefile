@@ -10,9 +10,12 @@ VLLM_BIN := $(VLLM_VENV)/bin
 
 DOCS_INSTALLED := $(VENV)/.installed-docs
 
-.PHONY: docs screenshots demo test test-vllm test-browser style bench estimators learning install clean
+.PHONY: help install demo test test-all test-vllm test-browser docs screenshots style bench estimators learning clean
 
-install: $(INSTALLED)
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: $(INSTALLED) ## create the virtual environment
 
 # torch first, so that the ranges of setup.cfg do not install another build of it.
 $(INSTALLED): setup.cfg pyproject.toml
@@ -21,11 +24,16 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
-demo: $(INSTALLED)
+demo: $(INSTALLED) ## train TEMPO, the prefix baseline and GRPO on a task with known slips: four minutes
 	$(BIN)/tempo-trl demo
 
-test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+test: $(INSTALLED) ## the tests to pass before each commit
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not matrix" --durations=10
+
+test-all: $(INSTALLED) ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's stack, browser, docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10 --ignore=tests/test_site.py
+	$(MAKE) test-vllm test-browser docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/test_site.py
 
 # The production stack: vLLM (its CPU build of the same version), and the transformers that it pins. Its packages for
 # images and sound are not needed here, and are built for another torch.
@@ -36,24 +44,21 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-# Tests that depend on the versions of TRL and transformers. Matrices of ranks and engines, and killed runs, are tested
-# on the other stack only; here only the tests with the server use several ranks.
+# Tests that depend on the versions of TRL and transformers. Only those with the server use several ranks here.
 VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/tree_forward tests/launch/test_train.py \
 	$(wildcard tests/test_contract*.py)
-ONE_STACK := $(wildcard tests/*/test_*ranks.py) tests/trainers/test_rank_matrix.py tests/trainers/test_zero.py \
-	tests/trainers/test_faults.py
 
-test-vllm: $(VLLM_VENV)/.installed
-	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest $(VLLM_TESTS) $(addprefix --ignore=,$(ONE_STACK))
+test-vllm: $(VLLM_VENV)/.installed ## what depends on vLLM, or on the transformers that it pins
+	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -m "not matrix" $(VLLM_TESTS)
 
 # The report in the machine's Chromium. Without one the tests are skipped, with a message.
-test-browser: $(INSTALLED)
+test-browser: $(INSTALLED) ## the report in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/report/test_browser.py
 
 # ruff checks the code, codespell the spelling, tests/test_words.py phrases that are hard to read.
 PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile docs recipes tempo_trl benchmarks examples
 
-style: $(INSTALLED)
+style: $(INSTALLED) ## ruff, spelling, and phrases that are hard to read
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell $(PROSE)
@@ -64,14 +69,14 @@ $(DOCS_INSTALLED): $(INSTALLED)
 	touch $@
 
 # The docs site, strictly and offline: site/index.html. No --quiet, which hides warnings from --strict as well.
-docs: $(DOCS_INSTALLED)
+docs: $(DOCS_INSTALLED) ## the docs site, strictly and offline: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The pictures of the report in docs/images, in the Chromium that the machine has.
-screenshots: $(INSTALLED)
+screenshots: $(INSTALLED) ## the pictures of the report in docs/images
 	$(BIN)/python -m docs.screenshots
 
-bench: $(INSTALLED)
+bench: $(INSTALLED) ## speed, as ratios within one run
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.credit
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.packing
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.baselines
@@ -79,12 +84,12 @@ bench: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.grown_trees
 
 # Compare every estimator with an exact gradient: figures and numbers in docs/evidence, in about ten minutes.
-estimators: $(INSTALLED)
+estimators: $(INSTALLED) ## every estimator against an exact gradient: ten minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.estimators all
 
 # Learning curves and ablations with the real trainers: several hours on two cores. Can be stopped and resumed.
-learning: $(INSTALLED)
+learning: $(INSTALLED) ## learning curves and ablations: several hours
 	$(BIN)/python -m benchmarks.learning chain plan batch wording group_size branches tempo_ablation lambda treerpo carried length equal_rates slip
 
-clean:
+clean: ## remove virtual environments and builds
 	rm -rf $(VENV) $(VLLM_VENV) build dist site *.egg-info

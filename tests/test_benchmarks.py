@@ -33,6 +33,7 @@ def rows_of(report: str, section: str) -> dict[str, str]:
     return dict(re.findall(r"^\| (.+?) \| (.+?) \|$", part, re.MULTILINE))
 
 
+@pytest.mark.matrix
 def test_every_section_of_the_report_for_a_gpu_runs_on_a_cpu_too(report):
     assert report.count("## ") == len(sections.SECTIONS)
     assert "CPU; torch" in report
@@ -51,6 +52,7 @@ def test_every_section_of_the_report_for_a_gpu_runs_on_a_cpu_too(report):
     assert all(float(measured.split()[-2]) < 1e-5 for measured in on_tree)
 
 
+@pytest.mark.matrix
 def test_steps_of_both_methods_and_their_credit_are_compared(report):
     figures = rows_of(report, "paired")
     assert re.fullmatch(r"\d+\.\d{3}", figures["TEMPO's step / GRPO's, median of 2 pairs"])
@@ -67,6 +69,7 @@ def test_a_section_that_fails_is_in_the_report_and_in_the_exit_status(monkeypatc
     assert "| failed with status 1 |" in (tmp_path / "report.md").read_text()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("granted", "used"), [("3,4", "3"), ("", ""), (None, "0")])
 def test_the_run_for_a_gpu_takes_one_of_the_devices_that_it_was_granted(granted, used):
     command = [sys.executable, "-c", "import os, benchmarks.gpu; print('used:', os.environ['CUDA_VISIBLE_DEVICES'])"]
@@ -103,6 +106,7 @@ def test_credit_that_did_not_train_is_found_out(trained):
         gpu.differences(bent)
 
 
+@pytest.mark.matrix
 def test_the_comparison_of_baselines_prints_its_tables():
     command = [sys.executable, "-m", "benchmarks.baselines", "--quick"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
@@ -113,6 +117,7 @@ def test_the_comparison_of_baselines_prints_its_tables():
     assert len(re.findall(r"2 x 8 x 512: baselines, .* / prefix values +│ +\d+\.\d │", done.stdout)) == 2
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["rollouts", "grown_trees"])
 def test_the_short_forms_of_the_tree_benchmarks_print_a_table(name):
     command = [sys.executable, "-m", f"benchmarks.{name}", "--quick"]
@@ -121,6 +126,7 @@ def test_the_short_forms_of_the_tree_benchmarks_print_a_table(name):
     assert re.search(r"fixed.*\d\.\d\d", done.stdout, re.DOTALL)
 
 
+@pytest.mark.matrix
 def test_the_benchmark_of_the_tree_prints_its_table():
     command = [sys.executable, "-m", "benchmarks.packing", "--quick"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)

@@ -44,6 +44,7 @@ def tempo_trl(house: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.matrix
 def test_three_files_make_a_method_that_trains_reports_and_compares(house):
     tempo_trl(house, "train", "--config", "demo/discounted")
     run = house / "runs/demo/discounted"

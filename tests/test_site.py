@@ -9,6 +9,8 @@ import pytest
 
 from .report.conftest import browser  # noqa: F401
 
+pytestmark = pytest.mark.matrix
+
 REPOSITORY = Path(__file__).parents[1]
 
 

@@ -84,6 +84,7 @@ def test_a_file_of_another_kind_is_refused():
         load_math(path="rows.csv")
 
 
+@pytest.mark.matrix
 def test_importing_the_module_does_not_import_datasets_or_torch():
     script = "import sys, tempo_trl.data.math_dataset; print({'datasets', 'torch', 'math_verify'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", script], text=True, cwd=ROOT) == "set()\n"

@@ -69,6 +69,7 @@ def test_an_unknown_method_is_answered_with_those_there_are(tmp_path, capsys):
     )
 
 
+@pytest.mark.matrix
 def test_methods_are_trained_and_shown_at_equal_numbers_of_sampled_tokens(tmp_path):
     script = (
         "import tempo_trl.demo.run as d; d.QUICK_STEPS = 2; raise SystemExit(d.main(OUT, True, 1, 'grpo,treerpo'))"

@@ -24,6 +24,7 @@ def finished(tmp_path_factory):
     return folder / "quick", " ".join(result.stdout.split())  # the console wraps long lines
 
 
+@pytest.mark.matrix
 def test_it_prints_the_comparison_the_credit_on_slips_and_a_tree(finished):
     _, printed = finished
     verdicts = ("TEMPO - GRPO after training", "prefix baseline - GRPO after training")
@@ -32,6 +33,7 @@ def test_it_prints_the_comparison_the_credit_on_slips_and_a_tree(finished):
     assert "does not show how runs vary" in printed
 
 
+@pytest.mark.matrix
 def test_it_writes_curves_completions_and_metrics(finished):
     folder, _ = finished
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -44,6 +46,7 @@ def test_it_writes_curves_completions_and_metrics(finished):
         assert any("eval_reward" in entry for entry in history)
 
 
+@pytest.mark.matrix
 def test_it_ends_with_a_report_of_all_runs(finished):
     folder, printed = finished
     assert "Where the credit went" in printed
@@ -52,6 +55,7 @@ def test_it_ends_with_a_report_of_all_runs(finished):
     assert (folder / "report" / "tree.svg").is_file()
 
 
+@pytest.mark.matrix
 def test_all_methods_start_from_the_same_policy_and_problems(finished):
     folder, _ = finished
     first = [
@@ -66,6 +70,7 @@ def test_all_methods_start_from_the_same_policy_and_problems(finished):
     assert len({run["accuracy"][0] for run in results["runs"]}) == 1
 
 
+@pytest.mark.matrix
 def test_the_printed_numbers_are_those_of_the_runs(finished):
     folder, printed = finished
     results = json.loads((folder / "results.json").read_text())
@@ -77,6 +82,7 @@ def test_the_printed_numbers_are_those_of_the_runs(finished):
     assert f"{td:.0%} of TEMPO's negative TD credit is on the first slip" in " ".join(printed.split())
 
 
+@pytest.mark.matrix
 def test_a_finished_demonstration_is_not_repeated(finished, monkeypatch, capsys):
     folder, _ = finished
     monkeypatch.setattr(demo, "QUICK_STEPS", 6)
@@ -93,6 +99,7 @@ def heeds_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(tmp_path):
     run = demo.Run("tempo", 0, tmp_path / "tempo-seed0", max_steps=1000)  # still runs when the signal arrives

@@ -6,6 +6,8 @@ from ..tiny import save_tiny_model
 from ..trainers.launching import run_ranks, torchrun
 from .run import CASES, GROWING, TWICE
 
+pytestmark = pytest.mark.matrix
+
 MODULE = "tests.device.run"
 ROWS = 2 * TWICE["per_device_train_batch_size"]  # of the two steps of a larger run
 TOKENS = ROWS * TWICE["max_completion_length"]

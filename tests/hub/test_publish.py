@@ -192,6 +192,7 @@ def test_results_reach_the_hub_in_both_of_its_forms(client, finished_run):
     assert entry.source_url.endswith(f"{REPO}/blob/main/evaluation/math.json")
 
 
+@pytest.mark.matrix
 def test_help_names_the_flags_and_imports_nothing_heavy():
     code = "import sys; from tempo_trl.launch.cli import main\n"
     code += "try: main(['publish', '--help'])\nexcept SystemExit: pass\n"
@@ -201,6 +202,7 @@ def test_help_names_the_flags_and_imports_nothing_heavy():
     assert printed.endswith("[]\n")
 
 
+@pytest.mark.matrix
 def test_the_command_keeps_its_token_to_itself(hub, finished_run, tmp_path):
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     command = [sys.executable, "-m", "tempo_trl", "publish", str(finished_run), "--repo", REPO]
@@ -214,6 +216,7 @@ def test_the_command_keeps_its_token_to_itself(hub, finished_run, tmp_path):
     ]
 
 
+@pytest.mark.matrix
 def test_the_example_trains_and_publishes(hub, tmp_path):
     script = Path(__file__).parents[2] / "examples/publish.py"
     command = [sys.executable, str(script), "me/example"]

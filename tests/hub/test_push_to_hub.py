@@ -47,6 +47,7 @@ def assert_the_card_reproduces(card: str, repo: Repo, folder: Path, monkeypatch)
     assert (again.max_steps, again.save_steps, again.push_to_hub, again.hub_token) == (3, 1, False, None)
 
 
+@pytest.mark.matrix
 def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path, monkeypatch):
     hub.faults.append(Fault("POST", "/commit/", "half"))  # of the first checkpoint: Trainer says nothing
     recipe = tmp_path / "mine.yaml"

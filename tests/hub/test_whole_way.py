@@ -15,6 +15,8 @@ from tempo_trl.launch import cli
 
 from ..data.rows import HUB_ROWS, ROOT, write_jsonl
 
+pytestmark = pytest.mark.matrix
+
 SMALL = (
     "--use_cpu true --bf16 false --use_vllm false --per_device_train_batch_size 12 --gradient_accumulation_steps 1 "
     "--steps_per_generation 1 --max_completion_length 12 --top_k 3 --max_steps 2 --logging_steps 1 "

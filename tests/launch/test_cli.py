@@ -31,12 +31,14 @@ def loaded_after_help(module: str, argvs: list[list[str]], heavy: list[str]) -> 
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.matrix
 def test_help_imports_nothing_heavy():
     argvs = [["--help"], ["--version"], ["demo", "--help"], ["train", "--help"], ["env", "--help"]]
     heavy = ["torch", "trl", "transformers", "accelerate", "datasets"]
     assert loaded_after_help("tempo_trl.launch.cli", argvs, heavy) == "[]"
 
 
+@pytest.mark.matrix
 def test_processes_it_starts_find_the_package_beside_a_folder_of_its_name(tmp_path, monkeypatch):
     """As in the folder that holds a clone: an editable install is looked up after the working directory."""
     (tmp_path / "tempo_trl").mkdir()
@@ -49,10 +51,12 @@ def test_processes_it_starts_find_the_package_beside_a_folder_of_its_name(tmp_pa
     assert found.stdout.strip() == __version__, found.stderr
 
 
+@pytest.mark.matrix
 def test_help_of_the_training_script_imports_no_torch():
     assert loaded_after_help("tempo_trl.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
 
 
+@pytest.mark.matrix
 def test_python_m_is_the_same_command():
     command = [sys.executable, "-m", "tempo_trl", "--version"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == f"tempo_trl {__version__}\n"
@@ -149,6 +153,7 @@ def test_accelerate_config_is_a_file_or_one_of_ours_or_one_of_trl_s(tmp_path, mo
     assert "ddp, fsdp1, fsdp2" in capsys.readouterr().err
 
 
+@pytest.mark.matrix
 def test_the_status_of_a_run_that_failed_is_ours(monkeypatch):
     def fail(arguments):
         raise subprocess.CalledProcessError(3, "python")

@@ -98,6 +98,7 @@ def test_a_path_that_names_no_function_is_refused_by_name(path, message, mine):
         assert message in str(caught.value)
 
 
+@pytest.mark.matrix
 def test_a_launched_run_imports_from_its_current_directory(mine):
     """As `python -m tempo_trl.train` starts: a module of the folder is found."""
     flags = ["--config", "demo/tempo", "--reward_funcs", "mine_of_credit.number", "--output_dir", str(mine / "out")]

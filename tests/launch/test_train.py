@@ -235,6 +235,7 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     assert resumed("--resume_from_checkpoint", "elsewhere") == "elsewhere"
 
 
+@pytest.mark.matrix
 def test_the_demo_trains_the_built_in_model_on_the_built_in_task(tmp_path):
     small = (
         "--num_generations 4 --per_device_train_batch_size 8 --max_steps 2 --eval_strategy no --eval_on_start false"
@@ -297,6 +298,7 @@ def rows(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.matrix
 def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path):
     flags = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY]
     logged = train(["tempo_trl", "train"], rows, tmp_path, *flags, "--max_steps", "3")
@@ -313,6 +315,7 @@ def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_pat
     assert [entry["step"] for entry in resumed] == [1, 2, 3, 4]
 
 
+@pytest.mark.matrix
 @pytest.mark.skipif(not REAL_ROWS.is_file(), reason="MATH rows are not here")
 def test_real_math_rows_are_graded(tiny_model, tmp_path):
     rows = tmp_path / "math.jsonl"

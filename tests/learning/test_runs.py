@@ -83,6 +83,7 @@ def test_a_finished_study_is_not_trained_again(quick, monkeypatch):
     assert cli.main(arguments(quick)) == 0
 
 
+@pytest.mark.matrix
 def test_a_worker_trains_what_a_fresh_process_does_whatever_ran_before(quick, tmp_path):
     """The worker's server had already trained a start and a run of GRPO."""
     worker, fresh = quick_run(quick, "tempo"), quick_run(quick, "tempo", tmp_path)

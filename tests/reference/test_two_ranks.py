@@ -7,6 +7,8 @@ from .cases import CASES
 from .checking import assert_as_before
 from .summary import path_of, read, summary_of_ranks
 
+pytestmark = pytest.mark.matrix
+
 REFERENCE = read(path_of(2))
 
 

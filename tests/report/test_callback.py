@@ -85,6 +85,7 @@ for run in trackio.Api().runs("p"):
 """
 
 
+@pytest.mark.matrix
 def test_trackio_gets_a_picture_and_a_table_of_the_latest_record(tmp_path):
     """In a process of its own: trackio asks for its folder once, when it is imported."""
     pytest.importorskip("trackio", reason="trackio is not installed")

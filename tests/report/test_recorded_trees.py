@@ -203,6 +203,7 @@ def test_messages_are_written_as_lines():
     assert prompt_text("1+1?") == "1+1?"
 
 
+@pytest.mark.matrix
 def test_two_ranks_record_the_first_groups_of_both_once(tiny_model, tmp_path):
     """Six rows a rank in groups of four: the second group lies on both ranks, and the limit cuts the third off."""
     options = ("per_device_train_batch_size=6", "num_generations=4", "max_steps=2", "log_trees_steps=1")

@@ -2,6 +2,7 @@
 
 import pickle
 
+import pytest
 import torch
 
 from tempo_trl.rollout.growth import Continuation
@@ -11,6 +12,7 @@ from tempo_trl.rollout.vllm_sampler import _top
 from ..trainers.launching import run_ranks, torchrun
 
 
+@pytest.mark.matrix
 def test_three_ranks_give_to_the_main_one_and_get_their_own(tmp_path):
     main, second, third = run_ranks(torchrun(3), 3, "tests.rollout.objects_rank", "_", tmp_path)
     assert main["gathered"] == [{"rank": 0}, {"rank": 1}, {"rank": 2}]

@@ -12,6 +12,8 @@ from ..trainers.launching import run_ranks
 from .naive import NaiveGreedySampler, assert_same_trees
 from .rank import FLAT, GROWERS
 
+pytestmark = pytest.mark.matrix
+
 CASES = [
     ("ddp", "entropy", "full"),
     ("zero2", "fixed", "lora"),

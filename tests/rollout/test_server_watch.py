@@ -49,6 +49,7 @@ def url(server) -> str:
     return f"http://127.0.0.1:{server.server_port}"
 
 
+@pytest.mark.matrix
 def test_a_process_that_waits_for_a_dead_server_ends_and_says_what_to_do(server, tmp_path):
     (tmp_path / "checkpoint-5").mkdir()
     command = [sys.executable, "-c", BLOCKED, url(server), str(tmp_path)]

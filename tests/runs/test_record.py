@@ -138,6 +138,7 @@ def git(folder, *arguments: str) -> str:
     ).stdout
 
 
+@pytest.mark.matrix
 def test_the_commit_is_the_package_s_own_and_changes_are_told(tmp_path):
     package = tmp_path / "package"
     write_atomically(package / "__init__.py", "")

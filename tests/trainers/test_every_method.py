@@ -54,6 +54,7 @@ def ranks(tiny_model, tmp_path_factory):
     return run_ranks(torchrun(2), 2, "tests.trainers.every_method", tiny_model, folder, *OF_THE_RANKS)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_two_ranks_hold_the_same_weights_and_log_the_same_credit(method, ranks, tiny_model, tmp_path):
     first, second = (rank[method] for rank in ranks)
@@ -66,6 +67,7 @@ def test_two_ranks_hold_the_same_weights_and_log_the_same_credit(method, ranks, 
         assert {key: a[key] for key in ours} == {key: b[key] for key in ours}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("method", SPLIT)
 def test_a_group_split_over_two_ranks_gets_the_credit_of_a_whole_one(method, ranks):
     if method == "ppo":
@@ -79,6 +81,7 @@ def test_a_group_split_over_two_ranks_gets_the_credit_of_a_whole_one(method, ran
         torch.testing.assert_close(advantages, expected_credit(method, inputs, covariance), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("method", TREES)
 def test_a_rank_credits_its_own_trees_with_its_own_rewards(method, ranks):
     for number, rank in enumerate(ranks):
@@ -127,12 +130,14 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) ->
     return outcome
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_every_metric_of_ours_is_explained(method, ranks):
     logged = {name for entry in ranks[0][method]["history"] for name in entry if name.split("/")[0] in PREFIXES}
     assert {re.sub(r"_\d+$", "_L", name) for name in logged} <= METRICS.keys()
 
 
+@pytest.mark.matrix
 @pytest.mark.skipif(shutil.which("g++") is None, reason="not run here: DeepSpeed compiles with g++")
 def test_zero2_arrives_at_the_weights_of_ddp_with_every_method(ranks, tiny_model, tmp_path):
     pytest.importorskip("deepspeed")

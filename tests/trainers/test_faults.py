@@ -91,6 +91,7 @@ def assert_resumes_to_the_same_weights(model: str, folder: Path, expected: list[
             assert torch.equal(ours["weights"][name], value), name
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_run_killed_at_a_random_step_resumes_to_the_weights_of_the_run_that_never_stopped(
     ranks, tiny_model, tmp_path, uninterrupted
@@ -108,6 +109,7 @@ def test_a_run_killed_at_a_random_step_resumes_to_the_weights_of_the_run_that_ne
     assert_resumes_to_the_same_weights(tiny_model, tmp_path, uninterrupted(ranks), max(whole))
 
 
+@pytest.mark.matrix
 def test_a_run_of_which_one_rank_is_killed_while_it_saves_resumes_from_the_checkpoint_before(
     tiny_model, tmp_path, uninterrupted
 ):
@@ -130,6 +132,7 @@ def ended(launcher: list[str], model: str, folder: Path, fault: str) -> str:
     return printed
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -150,6 +153,7 @@ def test_an_error_of_a_reward_function_on_one_rank_ends_the_other_long_before_dd
     assert fault in printed
 
 
+@pytest.mark.matrix
 def test_a_reward_function_that_hangs_on_one_rank_waits_for_ddp_timeout_and_the_launcher_ends_that_rank(
     tiny_model, tmp_path
 ):

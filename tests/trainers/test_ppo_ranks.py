@@ -19,6 +19,8 @@ from .rank_matrix import reward_of, scripted
 from .recording import config, questions, weights
 from .test_ppo import KINDS, LINEAR, RecordingPPO, critic_weights
 
+pytestmark = pytest.mark.matrix
+
 ROWS = 16  # of all ranks together in a micro-batch
 
 

@@ -6,6 +6,8 @@ import torch
 from .launching import accelerate_launch, free_port, run_ranks, torchrun
 from .rank_matrix import CASES, EVAL_PROMPTS, EVAL_ROWS, GROUP_EVAL
 
+pytestmark = pytest.mark.matrix
+
 WORLDS = ("2 by torchrun", "2 by accelerate launch", "4 by torchrun")
 
 

@@ -67,6 +67,7 @@ def test_a_credit_function_that_fails_is_named_with_what_was_expected(function, 
         run(tiny_model, tmp_path, function, reward_funcs=share_of_threes)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("name", "kind"), [("raises", "RuntimeError"), ("infinite", "ValueError"), ("cannot_be_sent", "RuntimeError")]
 )
@@ -77,6 +78,7 @@ def test_a_function_that_fails_on_one_rank_ends_the_run_on_all(name, kind, tiny_
     assert name in ranks[0]["error"][1]
 
 
+@pytest.mark.matrix
 def test_tokens_that_leave_the_loss_on_one_rank_are_counted_on_all(tiny_model, tmp_path):
     name = "drops_a_token_on_one_rank"
     ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, name)
@@ -120,6 +122,7 @@ def test_a_method_with_a_memory_goes_on_where_it_was(tiny_model, tmp_path):
     assert_same_weights(resumed, expected)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("rows", [6, 8])  # groups of four: split over the ranks, and inside them
 def test_two_ranks_see_whole_groups_and_learn_alike(rows, tiny_model, tmp_path):
     options = (f"per_device_train_batch_size={rows}", "max_steps=2", *(f"{k}={v!r}" for k, v in EVALUATION.items()))

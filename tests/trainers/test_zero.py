@@ -11,6 +11,8 @@ from .engines import ZERO, launcher_of
 from .launching import run_ranks
 
 pytest.importorskip("deepspeed")
+
+pytestmark = pytest.mark.matrix
 if shutil.which("g++") is None:
     pytest.skip("not run here: DeepSpeed compiles its CPU collectives with g++", allow_module_level=True)
 

@@ -9,6 +9,8 @@ from safetensors.torch import load_file
 from ..trainers.engines import launcher_of
 from ..trainers.launching import run_ranks
 
+pytestmark = pytest.mark.matrix
+
 without_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="not run here: DeepSpeed compiles with g++")
 ENGINES = ["ddp", pytest.param("zero2", marks=without_compiler), pytest.param("zero3", marks=without_compiler)]
 
