@@ -251,7 +251,7 @@ def test_the_api_page_has_every_room_with_public_names():
 def test_the_page_of_the_command_line_has_every_verb_and_flag():
     page = hooks.cli_page()
     assert re.findall("^## (.*)$", page, re.MULTILINE) == [
-        *("demo", "train", "evaluate", "compare", "report", "tree", "credit", "publish", "env")
+        *("demo", "train", "evaluate", "compare", "report", "tree", "credit", "publish", "recipes", "env")
     ]
     assert "--accelerate_config NAME" in page
     assert "--dry-run" in page

@@ -95,7 +95,7 @@ def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, cap
     )
     shutil.copy(Path(rows) / "math.jsonl", Path(rows) / "math.json")
     assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
-    assert "got math.jsonl and math.json" in capsys.readouterr().err
+    assert "has math.jsonl and math.json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
