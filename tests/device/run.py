@@ -93,6 +93,8 @@ def train(method: str, model: str, folder: Path, gpu: PretendGPU | None, **optio
         if options.get("num_generations_eval"):
             trainer.evaluate(questions())
         assert all(isinstance(p, OnGPU) == bool(gpu) for p in trainer.model.parameters())
+        if hasattr(trainer, "critic"):  # other kernels hold a copy of all its parameters during a step
+            assert bool(trainer.critic.optimizer.defaults["fused"]) == bool(gpu)
         return {name: value.detach().cpu() for name, value in weights(trainer).items()}
 
 

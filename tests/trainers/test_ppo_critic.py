@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+import safetensors.torch
 import torch
 from peft import LoraConfig
 from transformers import AutoModelForTokenClassification, Qwen3ForCausalLM
@@ -187,6 +188,23 @@ def test_the_policy_that_is_saved_synchronized_and_published_knows_nothing_of_th
     assert saved - {"config.json"} == {"model.safetensors", "optimizer.pt", "scheduler.pt"}
     assert {path.name for path in tmp_path.iterdir()} >= {"model.safetensors", "config.json"}
     Qwen3ForCausalLM.from_pretrained(tmp_path / "checkpoint-2")
+
+
+def test_a_saved_critic_is_read_through_the_host_s_memory(tiny_model, tmp_path, monkeypatch):
+    """A second copy on the device of the first could be what does not fit."""
+    trainer = run(tiny_model, tmp_path, save_strategy="steps", save_steps=2, max_steps=2)
+    before, devices, load_file = critic_weights(trainer), [], safetensors.torch.load_file
+    trainer.critic._gradients = trainer.critic._gradients.to("meta")  # as if the critic lay on another device
+    with torch.no_grad():
+        trainer.critic.module.score.weight += 1
+    monkeypatch.setattr(
+        safetensors.torch,
+        "load_file",
+        lambda file, device="cpu": devices.append(str(device)) or load_file(file, device),
+    )
+    trainer.critic.load(tmp_path / "checkpoint-2/critic")
+    assert devices == ["cpu"]
+    assert all(torch.equal(value, before[name]) for name, value in critic_weights(trainer).items())
 
 
 def test_a_saved_critic_is_a_model_that_another_run_can_start_from(tiny_model, tmp_path):
