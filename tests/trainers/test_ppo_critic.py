@@ -197,11 +197,12 @@ def test_a_saved_critic_is_read_through_the_host_s_memory(tiny_model, tmp_path, 
     trainer.critic._gradients = trainer.critic._gradients.to("meta")  # as if the critic lay on another device
     with torch.no_grad():
         trainer.critic.module.score.weight += 1
-    monkeypatch.setattr(
-        safetensors.torch,
-        "load_file",
-        lambda file, device="cpu": devices.append(str(device)) or load_file(file, device),
-    )
+
+    def watched(file, device="cpu", **options):
+        devices.append(str(device))
+        return load_file(file, device, **options)
+
+    monkeypatch.setattr(safetensors.torch, "load_file", watched)
     trainer.critic.load(tmp_path / "checkpoint-2/critic")
     assert devices == ["cpu"]
     assert all(torch.equal(value, before[name]) for name, value in critic_weights(trainer).items())
