@@ -109,7 +109,7 @@ def test_credit_that_did_not_train_is_found_out(trained):
 @pytest.mark.matrix
 def test_the_comparison_of_baselines_prints_its_tables():
     command = [sys.executable, "-m", "benchmarks.baselines", "--quick"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     tasks = [line for line in done.stdout.splitlines() if " ± 0." in line]
     assert len(tasks) == 9
@@ -121,7 +121,7 @@ def test_the_comparison_of_baselines_prints_its_tables():
 @pytest.mark.parametrize("name", ["rollouts", "grown_trees"])
 def test_the_short_forms_of_the_tree_benchmarks_print_a_table(name):
     command = [sys.executable, "-m", f"benchmarks.{name}", "--quick"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert re.search(r"fixed.*\d\.\d\d", done.stdout, re.DOTALL)
 
@@ -129,7 +129,7 @@ def test_the_short_forms_of_the_tree_benchmarks_print_a_table(name):
 @pytest.mark.matrix
 def test_the_benchmark_of_the_tree_prints_its_table():
     command = [sys.executable, "-m", "benchmarks.packing", "--quick"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if "32 / 16 / 8" in line]
     assert len(rows) == 2

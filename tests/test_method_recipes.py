@@ -15,9 +15,9 @@ PPO = "qwen3-1.7b/math/two_gpus/ppo"
 
 
 @pytest.fixture
-def args_of(monkeypatch):
+def args_of():
     """The method's config of a recipe, on the devices of its header's command."""
-    return lambda name: arguments_on(devices_of(name), ["--config", name], monkeypatch).training
+    return lambda name: arguments_on(devices_of(name), ["--config", name]).training
 
 
 def test_methods_are_told_apart_by_their_own_keys():
@@ -60,24 +60,28 @@ def test_ppo_is_table_2_s(args_of):
     assert (args.learning_rate, args.critic_learning_rate) == (1e-6, 1e-5)
 
 
-@pytest.mark.parametrize("method", ALL)
-def test_models_and_datasets_differ_in_what_they_have_to(method):
-    # 32 of 80 GB for vLLM instead of 24: its own weights take 8.
-    of_the_model = {"model_name_or_path", "vllm_gpu_memory_utilization", "output_dir"}
-    for dataset in COLUMNS:
-        assert differing(f"qwen3-1.7b/{dataset}/{method}", f"qwen3-4b/{dataset}/{method}") == of_the_model
-    for model in MODELS:
-        assert differing(f"{model}/math/{method}", f"{model}/medqa/{method}") == OF_THE_DATASET | {"output_dir"}
+def test_models_and_datasets_differ_in_what_they_have_to(subtests):
+    for method in ALL:
+        with subtests.test(method):
+            # 32 of 80 GB for vLLM instead of 24: its own weights take 8.
+            of_the_model = {"model_name_or_path", "vllm_gpu_memory_utilization", "output_dir"}
+            for dataset in COLUMNS:
+                assert differing(f"qwen3-1.7b/{dataset}/{method}", f"qwen3-4b/{dataset}/{method}") == of_the_model
+            for model in MODELS:
+                assert differing(f"{model}/math/{method}", f"{model}/medqa/{method}") == OF_THE_DATASET | {
+                    "output_dir"
+                }
 
 
-@pytest.mark.parametrize("name", [name for name in PAPER if "/trees/" in name])
-def test_a_tree_has_as_many_leaves_as_a_group_and_lies_on_one_rank(name, args_of):
-    args, method = args_of(name), parts(name)[2]
-    assert tree_kind(args) == {"tempo": "fixed", "treerpo": "fixed", "treerpo_entropy": "entropy"}.get(method)
-    assert args.per_device_train_batch_size * args.steps_per_generation % args.num_generations == 0
-    if tree_kind(args) == "fixed":
-        assert args.tree_children**args.tree_depth == args.num_generations
-        assert args.tree_depth * args.tree_step_tokens >= args.max_completion_length
+def test_a_tree_has_as_many_leaves_as_a_group_and_lies_on_one_rank(subtests, args_of):
+    for name in [name for name in PAPER if "/trees/" in name]:
+        with subtests.test(name):
+            args, method = args_of(name), parts(name)[2]
+            assert tree_kind(args) == {"tempo": "fixed", "treerpo": "fixed", "treerpo_entropy": "entropy"}.get(method)
+            assert args.per_device_train_batch_size * args.steps_per_generation % args.num_generations == 0
+            if tree_kind(args) == "fixed":
+                assert args.tree_children**args.tree_depth == args.num_generations
+                assert args.tree_depth * args.tree_step_tokens >= args.max_completion_length
 
 
 def test_the_entropy_tree_is_its_text_s(args_of):

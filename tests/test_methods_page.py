@@ -39,7 +39,7 @@ def house(tmp_path_factory) -> Path:
 def tempo_trl(house: Path, *arguments: str) -> str:
     environment = os.environ | {"PYTHONPATH": str(house), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tempo_trl", *arguments]
-    done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

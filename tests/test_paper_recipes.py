@@ -116,10 +116,10 @@ def header_of(name: str) -> str:
 
 
 @pytest.fixture
-def run_of(monkeypatch):
+def run_of():
     def run_of(name: str) -> Run:
         devices = devices_of(name)
-        arguments = arguments_on(devices, ["--config", name], monkeypatch)
+        arguments = arguments_on(devices, ["--config", name])
         prompts = 1000 if name == AUTHORS else TRAIN_PROMPTS[arguments.script.task]
         return Run(name, arguments, devices, prompts)
 
@@ -154,121 +154,135 @@ def test_the_grid_holds_what_the_paper_has_and_no_more():
     assert sorted(names) == PAPER
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_the_values_are_those_of_table_2(name, run_of):
-    run, (cell, variant, method) = run_of(name), parts(name)
-    model, dataset = cell.split("/")
-    script_args, args, model_args, _ = run.arguments
-    assert model_args.model_name_or_path == MODELS[model]
-    assert (script_args.task, script_args.reward_funcs) == {
-        "math": ("math", ["math_reward"]),
-        "medqa": ("medqa", ["choice_reward"]),
-    }[dataset]
-    assert (args.optim.startswith("adamw"), args.adam_beta1, args.adam_beta2) == (True, 0.9, 0.999)
-    assert (args.weight_decay, args.warmup_steps, args.max_completion_length) == (0.0, 0, 1024)
-    of_ppo = method == "ppo"
-    assert (args.beta, args.num_iterations) == ((1e-4, 2) if of_ppo else (0.0, 1))
-    assert (args.epsilon, args.epsilon_high, args.loss_type) == (0.2, 0.2 if of_ppo else 0.28, "dapo")
-    assert args.learning_rate == (1e-5 if variant == "lora" else 1e-6)
-    assert args.num_generations == COMPLETIONS.get(variant, 6)
-    assert run.update == 64 * args.num_generations
-    assert args.chat_template_kwargs == {"enable_thinking": False}
+def test_the_values_are_those_of_table_2(subtests, run_of):
+    for name in PLAIN:
+        with subtests.test(name):
+            run, (cell, variant, method) = run_of(name), parts(name)
+            model, dataset = cell.split("/")
+            script_args, args, model_args, _ = run.arguments
+            assert model_args.model_name_or_path == MODELS[model]
+            assert (script_args.task, script_args.reward_funcs) == {
+                "math": ("math", ["math_reward"]),
+                "medqa": ("medqa", ["choice_reward"]),
+            }[dataset]
+            assert (args.optim.startswith("adamw"), args.adam_beta1, args.adam_beta2) == (True, 0.9, 0.999)
+            assert (args.weight_decay, args.warmup_steps, args.max_completion_length) == (0.0, 0, 1024)
+            of_ppo = method == "ppo"
+            assert (args.beta, args.num_iterations) == ((1e-4, 2) if of_ppo else (0.0, 1))
+            assert (args.epsilon, args.epsilon_high, args.loss_type) == (0.2, 0.2 if of_ppo else 0.28, "dapo")
+            assert args.learning_rate == (1e-5 if variant == "lora" else 1e-6)
+            assert args.num_generations == COMPLETIONS.get(variant, 6)
+            assert run.update == 64 * args.num_generations
+            assert args.chat_template_kwargs == {"enable_thinking": False}
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_every_method_sees_60_episodes_of_a_question(name, run_of):
-    run = run_of(name)
-    assert run.args.num_train_epochs == 10
-    assert run.episodes == 10 * COMPLETIONS.get(parts(name)[1], 6)
+def test_every_method_sees_60_episodes_of_a_question(subtests, run_of):
+    for name in PLAIN:
+        with subtests.test(name):
+            run = run_of(name)
+            assert run.args.num_train_epochs == 10
+            assert run.episodes == 10 * COMPLETIONS.get(parts(name)[1], 6)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_the_steps_are_about_the_paper_s(name, run_of):
-    run = run_of(name)
-    # MATH: 10 x floor(7,500 / 320) = 230 for 220. MedQA: 10 x floor(10,178 / 256) = 390 for 420.
-    assert run.generations == (230 if run.arguments.script.task == "math" else 390)
-    assert run.args.save_steps * 10 == run.updates
-    assert run.args.logging_steps * run.generations == run.updates
+def test_the_steps_are_about_the_paper_s(subtests, run_of):
+    for name in PLAIN:
+        with subtests.test(name):
+            run = run_of(name)
+            # MATH: 10 x floor(7,500 / 320) = 230 for 220. MedQA: 10 x floor(10,178 / 256) = 390 for 420.
+            assert run.generations == (230 if run.arguments.script.task == "math" else 390)
+            assert run.args.save_steps * 10 == run.updates
+            assert run.args.logging_steps * run.generations == run.updates
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_a_variant_differs_from_the_plain_recipe_in_what_it_is_about(name):
-    cell, variant, method = parts(name)
-    if f"{cell}/{method}" in PAPER and variant != "trees":
-        assert differing(name, f"{cell}/{method}") - {"output_dir"} <= OF_THE_VARIANT[variant]
-    else:
-        assert differing(name, f"{cell}/grpo") - of_the_method(name) <= OF_THE_VARIANT[variant]
+def test_a_variant_differs_from_the_plain_recipe_in_what_it_is_about(subtests):
+    for name in PLAIN:
+        with subtests.test(name):
+            cell, variant, method = parts(name)
+            if f"{cell}/{method}" in PAPER and variant != "trees":
+                assert differing(name, f"{cell}/{method}") - {"output_dir"} <= OF_THE_VARIANT[variant]
+            else:
+                assert differing(name, f"{cell}/grpo") - of_the_method(name) <= OF_THE_VARIANT[variant]
 
 
-@pytest.mark.parametrize("name", [name for name in PAPER if "/two_gpus/" in name or "/eight_gpus/" in name])
-def test_all_shapes_of_a_model_learn_equally(name, run_of):
-    cell, _, method = parts(name)
-    run, plain = run_of(name), run_of(f"{cell}/{method}" if f"{cell}/{method}" in PAPER else f"{cell}/grpo")
-    assert (run.update, run.args.generation_batch_size) == (plain.update, plain.args.generation_batch_size)
+def test_all_shapes_of_a_model_learn_equally(subtests, run_of):
+    for name in [name for name in PAPER if "/two_gpus/" in name or "/eight_gpus/" in name]:
+        with subtests.test(name):
+            cell, _, method = parts(name)
+            run, plain = run_of(name), run_of(f"{cell}/{method}" if f"{cell}/{method}" in PAPER else f"{cell}/grpo")
+            assert (run.update, run.args.generation_batch_size) == (plain.update, plain.args.generation_batch_size)
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_the_arithmetic_in_a_recipe_s_comment_is_that_of_its_values(name, run_of):
-    run, text = run_of(name), text_of(name).replace("\n#", "")
-    products = r"(\d+) prompts x (\d+) completions = (\d+) devices? x (\d+) x (\d+)"
-    update, generation = (tuple(map(int, numbers)) for numbers in re.findall(products, text))
-    size = run.args.num_generations
-    per_device = size, run.devices, run.args.per_device_train_batch_size
-    assert update == (run.update // size, *per_device, run.args.gradient_accumulation_steps)
-    assert generation == (run.args.generation_batch_size // size, *per_device, run.args.steps_per_generation)
-    assert f"A generation serves {run.updates // run.generations} updates" in text
-    an_epoch = run.generations // run.args.num_train_epochs
-    assert re.search(rf"; {an_epoch:g} generations? per epoch, {run.generations} in all", text)
+def test_the_arithmetic_in_a_recipe_s_comment_is_that_of_its_values(subtests, run_of):
+    for name in PAPER:
+        with subtests.test(name):
+            run, text = run_of(name), text_of(name).replace("\n#", "")
+            products = r"(\d+) prompts x (\d+) completions = (\d+) devices? x (\d+) x (\d+)"
+            update, generation = (tuple(map(int, numbers)) for numbers in re.findall(products, text))
+            size = run.args.num_generations
+            per_device = size, run.devices, run.args.per_device_train_batch_size
+            assert update == (run.update // size, *per_device, run.args.gradient_accumulation_steps)
+            assert generation == (run.args.generation_batch_size // size, *per_device, run.args.steps_per_generation)
+            assert f"A generation serves {run.updates // run.generations} updates" in text
+            an_epoch = run.generations // run.args.num_train_epochs
+            assert re.search(rf"; {an_epoch:g} generations? per epoch, {run.generations} in all", text)
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_a_header_tells_the_steps_and_the_hours(name, run_of):
-    run, header = run_of(name), header_of(name)
-    completions = run.generations * run.args.generation_batch_size  # for 1,000 questions, 512 of them an epoch
-    episodes = f"about {completions / run.prompts:.0f}" if name == AUTHORS else run.episodes
-    assert ("80 episodes per question, where the paper has 60." in header) == (parts(name)[1] == "trees")
-    steps = f"Steps: {run.generations} generations, {run.updates:,} updates; {episodes} episodes per question"
-    assert steps in header
-    assert (f"{steps} (Appendix A.3)." in header) == (run.episodes == 60)
-    assert re.search(r"Time: estimated \d+ to \d+ hours; not run here\. ", header)
+def test_a_header_tells_the_steps_and_the_hours(subtests, run_of):
+    for name in PAPER:
+        with subtests.test(name):
+            run, header = run_of(name), header_of(name)
+            completions = run.generations * run.args.generation_batch_size  # for 1,000 questions, 512 of them an epoch
+            episodes = f"about {completions / run.prompts:.0f}" if name == AUTHORS else run.episodes
+            assert ("80 episodes per question, where the paper has 60." in header) == (parts(name)[1] == "trees")
+            steps = f"Steps: {run.generations} generations, {run.updates:,} updates; {episodes} episodes per question"
+            assert steps in header
+            assert (f"{steps} (Appendix A.3)." in header) == (run.episodes == 60)
+            assert re.search(r"Time: estimated \d+ to \d+ hours; not run here\. ", header)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_a_header_names_what_the_recipe_is_after(name):
-    cell, variant, method = parts(name)
-    model, dataset = cell.split("/")
-    compared = "grpo" if method in ABSENT else method
-    row = f"Table 1, row {MODELS[model].removeprefix('Qwen/')}, column {COLUMNS[dataset]}: {compared.upper()} "
-    of_the_cell = f"{row}{TABLE_1[cell][compared]} (the base model has {TABLE_1[cell]['base']})."
-    after = {"lora": f"Reproduces no table: the paper trains whole models. Compare with {of_the_cell}"}
-    after |= {group: f"Reproduces Figure 5, group size {size}, {method.upper()}." for group, size in GROUPS.items()}
-    independent = "samples independently, and 6" if method == "tempo" else "samples 6"
-    after["trees"] = f"Reproduces no table: the paper {independent} completions per prompt. Compare with {of_the_cell}"
-    if method in ABSENT:
-        after = {variant: f"Reproduces no table: {ABSENT[method]}. Compare with {of_the_cell}"}
-    assert after.get(variant, f"Reproduces {of_the_cell}") in header_of(name)
+def test_a_header_names_what_the_recipe_is_after(subtests):
+    for name in PLAIN:
+        with subtests.test(name):
+            cell, variant, method = parts(name)
+            model, dataset = cell.split("/")
+            compared = "grpo" if method in ABSENT else method
+            row = f"Table 1, row {MODELS[model].removeprefix('Qwen/')}, column {COLUMNS[dataset]}: {compared.upper()} "
+            of_the_cell = f"{row}{TABLE_1[cell][compared]} (the base model has {TABLE_1[cell]['base']})."
+            after = {"lora": f"Reproduces no table: the paper trains whole models. Compare with {of_the_cell}"}
+            after |= {
+                group: f"Reproduces Figure 5, group size {size}, {method.upper()}." for group, size in GROUPS.items()
+            }
+            independent = "samples independently, and 6" if method == "tempo" else "samples 6"
+            after["trees"] = (
+                f"Reproduces no table: the paper {independent} completions per prompt. Compare with {of_the_cell}"
+            )
+            if method in ABSENT:
+                after = {variant: f"Reproduces no table: {ABSENT[method]}. Compare with {of_the_cell}"}
+            assert after.get(variant, f"Reproduces {of_the_cell}") in header_of(name)
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_the_paper_s_hardware_is_one_h100_for_the_small_model_and_two_for_the_large(name):
-    cell, variant, _ = parts(name)
-    one = cell.startswith("qwen3-1.7b/") and variant in ("", *GROUPS)
-    two = cell.startswith("qwen3-4b/") and variant == "two_gpus"
-    ours = {True: "one H100 80 GB, as in the paper", False: "two H100 80 GB, as in the paper"}
-    assert ("as in the paper (Appendix A.5)" in header_of(name)) == (one or two)
-    assert not (one or two) or ours[one] in header_of(name)
+def test_the_paper_s_hardware_is_one_h100_for_the_small_model_and_two_for_the_large(subtests):
+    for name in PAPER:
+        with subtests.test(name):
+            cell, variant, _ = parts(name)
+            one = cell.startswith("qwen3-1.7b/") and variant in ("", *GROUPS)
+            two = cell.startswith("qwen3-4b/") and variant == "two_gpus"
+            ours = {True: "one H100 80 GB, as in the paper", False: "two H100 80 GB, as in the paper"}
+            assert ("as in the paper (Appendix A.5)" in header_of(name)) == (one or two)
+            assert not (one or two) or ours[one] in header_of(name)
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_a_recipe_fits_its_hardware_by_the_estimate(name, check_of):
-    estimate = check_of(name)
-    if parts(name)[2] == "ppo":
-        assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
-    if parts(name)[1] == "lora":
-        assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
-        assert estimate < 0.8 * 24  # what CUDA, vLLM asleep and fragmentation take is not estimated
-    else:
-        assert estimate * GIB < 0.8 * 80e9
+def test_a_recipe_fits_its_hardware_by_the_estimate(subtests, check_of):
+    for name in PAPER:
+        with subtests.test(name):
+            estimate = check_of(name)
+            if parts(name)[2] == "ppo":
+                assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
+            if parts(name)[1] == "lora":
+                assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
+                assert estimate < 0.8 * 24  # what CUDA, vLLM asleep and fragmentation take is not estimated
+            else:
+                assert estimate * GIB < 0.8 * 80e9
 
 
 def test_the_large_model_s_float32_weights_do_not_fit_24_gb_by_lora(check_of):
@@ -278,12 +292,17 @@ def test_the_large_model_s_float32_weights_do_not_fit_24_gb_by_lora(check_of):
     assert "at least 28.1 GiB" in (recipes_folder() / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_every_value_says_whose_it_is(name):
-    source = "ours|medqa.py|train_med_tempo.sh|verl's default|Section" if name == AUTHORS else "ours|Table|Section|App"
-    values = re.findall(r"^(\w+):(.*)$", text_of(name), re.MULTILINE)
-    silent = {key for key, rest in values if not re.search(f"# ({source})", rest)}
-    assert silent <= {"method", "output_dir"} <= {key for key, _ in values}
+def test_every_value_says_whose_it_is(subtests):
+    for name in PAPER:
+        with subtests.test(name):
+            source = (
+                "ours|medqa.py|train_med_tempo.sh|verl's default|Section"
+                if name == AUTHORS
+                else "ours|Table|Section|App"
+            )
+            values = re.findall(r"^(\w+):(.*)$", text_of(name), re.MULTILINE)
+            silent = {key for key, rest in values if not re.search(f"# ({source})", rest)}
+            assert silent <= {"method", "output_dir"} <= {key for key, _ in values}
 
 
 def test_the_authors_code_s_values(run_of):

@@ -45,12 +45,12 @@ def test_the_drop_in_example_runs(tmp_path):
         "args = TEMPOConfig(  # <-- GRPOConfig(",
         "trainer = TEMPOTrainer(  # <-- GRPOTrainer(",
     ]
-    subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True, timeout=300, capture_output=True)
+    subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True, timeout=900, capture_output=True)
 
 
 def test_the_example_of_grown_trees_prints_a_tree_s_completions(tmp_path):
     command = [sys.executable, str(REPOSITORY / "examples" / "grow_trees.py")]
-    printed = subprocess.run(command, cwd=tmp_path, check=True, timeout=300, capture_output=True, text=True).stdout
+    printed = subprocess.run(command, cwd=tmp_path, check=True, timeout=900, capture_output=True, text=True).stdout
     completions = printed.split("tokens for 8 completions.\n")[1].splitlines()
     assert len(completions) == 8
     assert all(completion.count(" | ") == 2 for completion in completions)

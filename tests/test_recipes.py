@@ -4,6 +4,7 @@ import re
 import shlex
 from argparse import Namespace
 from configparser import ConfigParser
+from functools import cache
 
 import pytest
 import torch
@@ -69,18 +70,21 @@ def differing(name: str, other: str) -> set[str]:
     return {key for key in here.keys() | there.keys() if here.get(key) != there.get(key)}
 
 
+@cache
 def header_commands(name: str) -> list[list[str]]:
     """The indented shell commands of the recipe's first comment, in words."""
     header = recipe_path(name).read_text().split("\n\n")[0].replace("\\\n#", "")
     return [shlex.split(line) for line in re.findall(r"^#   +(\S.*)$", header, re.MULTILINE)]
 
 
+@cache
 def launch_of(name: str) -> Namespace:
     """What accelerate is told by the command in the recipe's header."""
     words = header_commands(name)[-1]
     return launch_arguments(words[words.index("train") + 1 :])
 
 
+@cache
 def devices_of(name: str) -> int:
     """Processes that train, one a device, when the recipe is started by the command in its header."""
     launch = launch_of(name)
@@ -89,38 +93,51 @@ def devices_of(name: str) -> int:
     return _validate_launch_command(launch)[0].num_processes
 
 
-def arguments_on(devices: int, argv: list[str], monkeypatch):
+def arguments_on(devices: int, argv: list[str]):
     """Arguments of a run as each of `devices` processes reads them: batch sizes depend on their number."""
-    monkeypatch.setattr(TrainingArguments, "world_size", property(lambda self: devices))
-    return parse([*argv, *ON_CPU])
+    return _parsed(devices, *argv)
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_is_a_run_of_the_method_in_its_name(name, monkeypatch):
-    script_args, training_args, *_ = arguments_on(devices_of(name), ["--config", name], monkeypatch)
-    method = method_of(name)
-    assert script_args.method == method
-    assert training_args.top_entropy_quantile == (HEPO if method == "hepo" else 1.0)
-    assert type(training_args).__name__ == METHODS[method].config.rpartition(".")[2]
-    assert training_args.output_dir == f"runs/{name}"
+@cache
+def _parsed(devices: int, *argv: str):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingArguments, "world_size", property(lambda self: devices))
+        return parse([*argv, *ON_CPU])
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_a_recipe_saves_at_the_end_of_a_generation(name, monkeypatch):
-    args = arguments_on(devices_of(name), ["--config", name], monkeypatch).training
-    assert args.save_steps * args.gradient_accumulation_steps % (args.steps_per_generation * args.num_iterations) == 0
+def test_a_recipe_is_a_run_of_the_method_in_its_name(subtests):
+    for name in recipe_names():
+        with subtests.test(name):
+            script_args, training_args, *_ = arguments_on(devices_of(name), ["--config", name])
+            method = method_of(name)
+            assert script_args.method == method
+            assert training_args.top_entropy_quantile == (HEPO if method == "hepo" else 1.0)
+            assert type(training_args).__name__ == METHODS[method].config.rpartition(".")[2]
+            assert training_args.output_dir == f"runs/{name}"
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_the_command_in_a_header_starts_that_recipe(name):
-    assert f"--config {name} " in " ".join([*launch_of(name).training_script_args, ""])
+def test_a_recipe_saves_at_the_end_of_a_generation(subtests):
+    for name in recipe_names():
+        with subtests.test(name):
+            args = arguments_on(devices_of(name), ["--config", name]).training
+            assert (
+                args.save_steps * args.gradient_accumulation_steps % (args.steps_per_generation * args.num_iterations)
+                == 0
+            )
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_the_command_in_a_header_passes_its_own_check(name, capsys):
-    words = header_commands(name)[-1]
-    assert cli.main([*words[words.index("train") :], "--check"]) == 0
-    assert "The batch sizes work" in capsys.readouterr().out
+def test_the_command_in_a_header_starts_that_recipe(subtests):
+    for name in recipe_names():
+        with subtests.test(name):
+            assert f"--config {name} " in " ".join([*launch_of(name).training_script_args, ""])
+
+
+def test_the_command_in_a_header_passes_its_own_check(subtests, capsys):
+    for name in recipe_names():
+        with subtests.test(name):
+            words = header_commands(name)[-1]
+            assert cli.main([*words[words.index("train") :], "--check"]) == 0
+            assert "The batch sizes work" in capsys.readouterr().out
 
 
 def test_servers_start_with_the_flags_that_the_trainer_asks_for():
@@ -128,28 +145,32 @@ def test_servers_start_with_the_flags_that_the_trainer_asks_for():
     assert shlex.split(ours) == ["VLLM_SERVER_DEV_MODE=1", "vllm", "serve", "M", *SERVER_FLAGS]
 
 
-@pytest.mark.parametrize("name", SERVED)
-def test_trainer_and_server_share_the_gpus(name):
-    server, train = header_commands(name)
-    recipe = read_recipe(recipe_path(name))
-    model, host = recipe["model_name_or_path"], recipe["vllm_server_host"]
-    start = ["VLLM_SERVER_DEV_MODE=1", "vllm", "serve", model, *SERVER_FLAGS]
-    assert server[1 : len(start) + 1] == start
-    options = dict(zip(server[len(start) + 1 :: 2], server[len(start) + 2 :: 2], strict=True))
-    assert options.pop("--host") == host
-    assert SERVER_FLAGS[:2] == ["--max-model-len", str(recipe["vllm_max_model_length"])]
-    sampling, training = (words[0].removeprefix("CUDA_VISIBLE_DEVICES=").split(",") for words in (server, train))
-    assert len(training) == devices_of(name)
-    assert len(sampling) == int(options.pop("--tensor-parallel-size", 1))
-    assert options == {}
-    assert sorted(training + sampling) == [str(gpu) for gpu in range(8 if "/eight_gpus/" in name else 2)]
+def test_trainer_and_server_share_the_gpus(subtests):
+    for name in SERVED:
+        with subtests.test(name):
+            server, train = header_commands(name)
+            recipe = read_recipe(recipe_path(name))
+            model, host = recipe["model_name_or_path"], recipe["vllm_server_host"]
+            start = ["VLLM_SERVER_DEV_MODE=1", "vllm", "serve", model, *SERVER_FLAGS]
+            assert server[1 : len(start) + 1] == start
+            options = dict(zip(server[len(start) + 1 :: 2], server[len(start) + 2 :: 2], strict=True))
+            assert options.pop("--host") == host
+            assert SERVER_FLAGS[:2] == ["--max-model-len", str(recipe["vllm_max_model_length"])]
+            sampling, training = (
+                words[0].removeprefix("CUDA_VISIBLE_DEVICES=").split(",") for words in (server, train)
+            )
+            assert len(training) == devices_of(name)
+            assert len(sampling) == int(options.pop("--tensor-parallel-size", 1))
+            assert options == {}
+            assert sorted(training + sampling) == [str(gpu) for gpu in range(8 if "/eight_gpus/" in name else 2)]
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_recipes_of_one_cell_differ_only_in_the_keys_of_the_method(name):
-    baseline = f"{name.rpartition('/')[0]}/grpo"
-    if baseline in recipe_names() and name not in RECOMMENDED:
-        assert differing(name, baseline) <= of_the_method(name)
+def test_recipes_of_one_cell_differ_only_in_the_keys_of_the_method(subtests):
+    for name in recipe_names():
+        with subtests.test(name):
+            baseline = f"{name.rpartition('/')[0]}/grpo"
+            if baseline in recipe_names() and name not in RECOMMENDED:
+                assert differing(name, baseline) <= of_the_method(name)
 
 
 def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):
@@ -201,24 +222,26 @@ def test_every_accelerate_configuration_is_known_to_these_tests():
     assert {path.stem for path in (recipes_folder() / "accelerate").iterdir()} == set(ACCELERATE)
 
 
-@pytest.mark.parametrize("name", ACCELERATE)
-def test_accelerate_takes_our_configurations(name):
-    path = accelerate_config_path(name)
-    assert path.parent == recipes_folder() / "accelerate"
-    config = load_config_from_file(str(path))
-    assert (config.distributed_type, config.num_processes, config.num_machines) == ACCELERATE[name]
-    assert config.mixed_precision == "bf16"
-    stages = {"zero2": 2, "zero3": 3, "zero3_offload": 3, "multi_node": 3}
-    deepspeed = getattr(config, "deepspeed_config", {})
-    assert deepspeed.get("zero_stage", 0) == stages.get(name, 0)
-    assert deepspeed.get("offload_optimizer_device", "none") == ("cpu" if name == "zero3_offload" else "none")
-    assert config.fsdp_config.get("fsdp_version") == (2 if name == "fsdp2" else None)
+def test_accelerate_takes_our_configurations(subtests):
+    for name in ACCELERATE:
+        with subtests.test(name):
+            path = accelerate_config_path(name)
+            assert path.parent == recipes_folder() / "accelerate"
+            config = load_config_from_file(str(path))
+            assert (config.distributed_type, config.num_processes, config.num_machines) == ACCELERATE[name]
+            assert config.mixed_precision == "bf16"
+            stages = {"zero2": 2, "zero3": 3, "zero3_offload": 3, "multi_node": 3}
+            deepspeed = getattr(config, "deepspeed_config", {})
+            assert deepspeed.get("zero_stage", 0) == stages.get(name, 0)
+            assert deepspeed.get("offload_optimizer_device", "none") == ("cpu" if name == "zero3_offload" else "none")
+            assert config.fsdp_config.get("fsdp_version") == (2 if name == "fsdp2" else None)
 
 
-@pytest.mark.parametrize("name", ACCELERATE)
-def test_an_accelerate_configuration_says_when_to_pick_it(name):
-    comment = re.match("(#.*\n)+", accelerate_config_path(name).read_text())[0].replace("\n# ", " ")
-    assert "Pick it " in comment
+def test_an_accelerate_configuration_says_when_to_pick_it(subtests):
+    for name in ACCELERATE:
+        with subtests.test(name):
+            comment = re.match("(#.*\n)+", accelerate_config_path(name).read_text())[0].replace("\n# ", " ")
+            assert "Pick it " in comment
 
 
 def test_flags_win_over_an_accelerate_configuration():

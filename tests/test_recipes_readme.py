@@ -28,20 +28,20 @@ def commands() -> list[list[str]]:
     return [shlex.split(line) for block in blocks for line in block.replace("\\\n", "").splitlines()]
 
 
-def grid_rows(cell: str, monkeypatch) -> list[str]:
+def grid_rows(cell: str) -> list[str]:
     """The rows of the grid for the recipes of a folder, from its files: methods of which all is the same share one."""
     rows = {}
     for method in NAMES:
         if f"{cell}/{method}" in recipe_names():
-            rows.setdefault(grid_columns(f"{cell}/{method}", monkeypatch), []).append(method)
+            rows.setdefault(grid_columns(f"{cell}/{method}"), []).append(method)
     return [f"| `{cell}` | {', '.join(methods)} | {columns} |" for columns, methods in rows.items()]
 
 
-def grid_columns(name: str, monkeypatch) -> str:
+def grid_columns(name: str) -> str:
     """The columns of the grid, but for folder and method, of a recipe."""
     recipe, header = read_recipe(recipe_path(name)), recipe_path(name).read_text().split("\n\n")[0]
     devices = devices_of(name)
-    script_args, args, *_ = arguments_on(devices, ["--config", name], monkeypatch)
+    script_args, args, *_ = arguments_on(devices, ["--config", name])
     prompts = 1000 if script_args.dataset_train_split == "train[:1000]" else known_prompts(script_args)
     geometry = batch_sizes_of(args, devices, prompts)
     an_epoch = prompts // geometry.prompts
@@ -57,9 +57,9 @@ def grid_columns(name: str, monkeypatch) -> str:
     return " | ".join(columns)
 
 
-def test_the_grid_is_what_the_files_say(monkeypatch):
+def test_the_grid_is_what_the_files_say():
     cells = sorted({name.rpartition("/")[0] for name in recipe_names()})
-    rows = [row for cell in cells for row in grid_rows(cell, monkeypatch)]
+    rows = [row for cell in cells for row in grid_rows(cell)]
     told = "\n".join(rows)
     print(f"The rows of the grid, to be pasted into recipes/README.md:\n\n{told}")
     assert told in README
@@ -72,8 +72,8 @@ def test_the_grid_knows_every_method():
 
 
 @pytest.mark.parametrize(("column", "dataset", "paper"), [(1, "math", 220), (2, "medqa", 420)])
-def test_the_arithmetic_of_the_paper_s_experiment_is_that_of_its_recipes(column, dataset, paper, monkeypatch):
-    script_args, args, *_ = arguments_on(1, ["--config", f"qwen3-4b/{dataset}/tempo"], monkeypatch)
+def test_the_arithmetic_of_the_paper_s_experiment_is_that_of_its_recipes(column, dataset, paper):
+    script_args, args, *_ = arguments_on(1, ["--config", f"qwen3-4b/{dataset}/tempo"])
     questions = known_prompts(script_args)
     run = batch_sizes_of(args, 1, questions)
     epochs, an_epoch = args.num_train_epochs, questions // run.prompts
@@ -107,10 +107,10 @@ def test_the_commands_start_what_they_say():
         assert launch.training_script == "tempo_trl.train"
 
 
-def test_eight_devices_learn_what_two_do(monkeypatch):
+def test_eight_devices_learn_what_two_do():
     launch = launch_arguments(commands()[-1][2:])
-    eight = arguments_on(launch.num_processes, launch.training_script_args, monkeypatch).training
-    two = arguments_on(2, ["--config", "qwen3-4b/math/two_gpus/tempo"], monkeypatch).training
+    eight = arguments_on(launch.num_processes, launch.training_script_args).training
+    two = arguments_on(2, ["--config", "qwen3-4b/math/two_gpus/tempo"]).training
     assert launch.num_processes == 8
     assert eight.generation_batch_size == two.generation_batch_size == 1920
     updates = [args.generation_batch_size * args.gradient_accumulation_steps for args in (eight, two)]

@@ -75,7 +75,7 @@ def test_methods_are_trained_and_shown_at_equal_numbers_of_sampled_tokens(tmp_pa
         "import tempo_trl.demo.run as d; d.QUICK_STEPS = 2; raise SystemExit(d.main(OUT, True, 1, 'grpo,treerpo'))"
     )
     command = [sys.executable, "-c", script.replace("OUT", repr(str(tmp_path)))]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=280, env=os.environ | {"COLUMNS": "120"})
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, env=os.environ | {"COLUMNS": "120"})
     assert result.returncode == 0, result.stdout + result.stderr
     numbers = json.loads((tmp_path / "quick/methods.json").read_text())
     assert {run["method"] for run in numbers["runs"]} == {"grpo", "treerpo"}

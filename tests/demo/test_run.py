@@ -19,7 +19,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     script = "import tempo_trl.demo.run as d; d.QUICK_STEPS = 6; raise SystemExit(d.main(OUT, True, 1))"
     command = [sys.executable, "-c", script.replace("OUT", repr(str(folder)))]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=280, env=os.environ | {"COLUMNS": "100"})
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900, env=os.environ | {"COLUMNS": "100"})
     assert result.returncode == 0, result.stdout + result.stderr
     return folder / "quick", " ".join(result.stdout.split())  # the console wraps long lines
 
@@ -104,16 +104,16 @@ def heeds_ctrl_c():
 def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(tmp_path):
     run = demo.Run("tempo", 0, tmp_path / "tempo-seed0", max_steps=1000)  # still runs when the signal arrives
     run.start()
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 900
     while not (run.folder / "checkpoint-10" / "trainer_state.json").exists() and time.monotonic() < deadline:
         time.sleep(0.2)
     run.process.send_signal(signal.SIGINT)
-    assert run.process.wait(timeout=60) != 0
+    assert run.process.wait(timeout=900) != 0
     assert not run.finished()
 
     run = demo.Run("tempo", 0, run.folder, max_steps=14)
     run.start()
-    assert run.process.wait(timeout=200) == 0
+    assert run.process.wait(timeout=900) == 0
     assert run.finished()
     history = json.loads((run.folder / "trainer_state.json").read_text())["log_history"]
     steps = [entry["step"] for entry in history if "step_time" in entry]

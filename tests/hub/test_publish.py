@@ -206,7 +206,7 @@ def test_help_names_the_flags_and_imports_nothing_heavy():
 def test_the_command_keeps_its_token_to_itself(hub, finished_run, tmp_path):
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     command = [sys.executable, "-m", "tempo_trl", "publish", str(finished_run), "--repo", REPO]
-    done = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment(hub, tmp_path), capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     assert f"Published: {hub.url}/{REPO}/commit/" in done.stdout
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path not in before]
@@ -221,7 +221,7 @@ def test_the_example_trains_and_publishes(hub, tmp_path):
     script = Path(__file__).parents[2] / "examples/publish.py"
     command = [sys.executable, str(script), "me/example"]
     variables = environment(hub, tmp_path) | {"TOKENIZERS_PARALLELISM": "false", "PATH": os.environ["PATH"]}
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     repo = hub.model("me/example")
     assert repo.private

@@ -56,7 +56,7 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
     argv = [*arguments(tmp_path / "run", "me/pushed", flags), "--config", str(recipe)]
     variables = environment(hub, tmp_path, token="") | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, "-m", "tempo_trl.train", *argv]
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
 
     repo, messages = hub.model("me/pushed"), [message for message, _ in hub.model("me/pushed").commits]

@@ -43,7 +43,7 @@ def runs(rows, tiny_model, tmp_path_factory) -> dict[str, Path]:
         flags = ["--config", f"qwen3-1.7b/medqa/{method}", "--train_file", str(rows / "medqa.jsonl")]
         command = [sys.executable, "-m", "tempo_trl.train", *flags, "--model_name_or_path", tiny_model, *SMALL.split()]
         done = subprocess.run(
-            [*command, "--output_dir", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=300
+            [*command, "--output_dir", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=900
         )
         assert done.returncode == 0, done.stderr[-3000:]
     return folders

@@ -283,7 +283,7 @@ def train(launcher: list[str], rows: Path, folder: Path, *flags: str) -> list[di
     evaluation = f"--do_eval true --num_generations_eval 1 --train_file {rows} --eval_file {rows}"
     arguments = f"--config recipes/qwen3-1.7b/math/tempo.yaml --output_dir {folder} {size} {length} {evaluation}"
     command = [sys.executable, "-m", *launcher, *arguments.split(), *ON_CPU, *flags]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert finished.returncode == 0, finished.stderr
     history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
     return [logged for logged in history if "reward" in logged]

@@ -89,7 +89,7 @@ def test_a_worker_trains_what_a_fresh_process_does_whatever_ran_before(quick, tm
     worker, fresh = quick_run(quick, "tempo"), quick_run(quick, "tempo", tmp_path)
     command = [sys.executable, "-m", "benchmarks.learning.training", str(fresh.prepare())]
     environment = os.environ | workers.ENVIRONMENT
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     assert weights(fresh) == weights(worker)
     assert read_run(fresh).value.tolist() == read_run(worker).value.tolist()

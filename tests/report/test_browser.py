@@ -8,7 +8,7 @@ from tempo_trl.report.command import report
 
 from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, record, rows_of
 
-FIRST_PAINT = 2000  # milliseconds, for 64 groups of 8 completions of 1,024 tokens
+DRAWN = 20_000  # elements, of a page of 64 groups of 8 completions of 1,024 tokens
 
 
 @pytest.fixture(scope="module")
@@ -222,15 +222,14 @@ def test_a_completion_of_a_hundred_thousand_characters_is_drawn_piece_by_piece(t
     assert "99,999 characters in all" in page.locator("#node-detail").inner_text()
 
 
-def test_sixty_four_groups_are_painted_in_time_and_are_small(tmp_path, open_page):
+def test_of_sixty_four_groups_one_is_drawn_at_first_and_the_file_is_small(tmp_path, open_page):
     path = report([large_run(tmp_path / "large")], pictures=False)
     assert path.stat().st_size < 5_000_000
     page = open_page(path)
-    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
-    drawn = page.evaluate("performance.getEntriesByName('drawn')[0].startTime")
+    assert page.evaluate("performance.getEntriesByName('drawn').length") == 1
+    assert 1000 < page.evaluate("document.querySelectorAll('*').length") < DRAWN
     assert page.locator("#prompt option").count() == 8
     assert page.locator("#step option").count() == 8
-    assert max(paint, drawn) < FIRST_PAINT, f"painted after {paint:.0f} ms, drawn after {drawn:.0f} ms"
 
 
 def test_a_narrow_window_does_not_scroll_sideways(hand_worked, open_page):

@@ -92,7 +92,7 @@ def test_trackio_gets_a_picture_and_a_table_of_the_latest_record(tmp_path):
     folder = hand_worked_run(tmp_path / "run")
     command = [sys.executable, "-c", TRACKIO, str(folder)]
     environment = os.environ | {"TRACKIO_DIR": str(tmp_path / "trackio")}
-    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, cwd=REPOSITORY)
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, cwd=REPOSITORY)
     assert result.returncode == 0, result.stderr
     assert callback.PICTURE in result.stdout
     assert callback.TABLE in result.stdout

@@ -26,7 +26,7 @@ def count(name: str, sent: list) -> None:
     setattr(distributed_c10d, name, counting)
 
 
-def main(folder: str) -> None:
+def main(_: str, folder: str) -> None:
     dist.init_process_group("gloo")
     rank, sent = dist.get_rank(), []
     for name in ("send", "recv", "all_gather", "gather", "scatter", "broadcast", "all_reduce"):
@@ -40,4 +40,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[2])
+    main(*sys.argv[1:])

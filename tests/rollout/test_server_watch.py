@@ -62,7 +62,7 @@ def test_a_process_that_waits_for_a_dead_server_ends_and_says_what_to_do(server,
             assert process.poll() is None
             server.shutdown()
             server.server_close()
-            _, printed = process.communicate(timeout=300)
+            _, printed = process.communicate(timeout=900)
         finally:
             process.kill()
     assert process.returncode == 1

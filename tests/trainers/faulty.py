@@ -21,7 +21,7 @@ from .recording import config, parity, questions, weights
 
 RANK = int(os.environ.get("RANK", "0"))
 STEPS = 12  # three epochs, six on two ranks; a generation is two steps, and each is saved
-PATIENCE = 10  # seconds, the ddp_timeout of the run that hangs
+PATIENCE = 30  # seconds, the ddp_timeout of the run that hangs; its ranks must have met within it
 FOR_EVER = 3600
 
 

@@ -1,4 +1,4 @@
-"""Real processes on gloo, bounded in time, and ended with everything that they started."""
+"""Ranks on gloo: forked, or started by a real launcher and ended with everything that it started."""
 
 import os
 import socket
@@ -7,10 +7,13 @@ import sys
 from pathlib import Path
 
 import torch
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 
-REPOSITORY = Path(__file__).parents[2]
+from .forking import HANG, REPOSITORY, forker
+
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
-ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_machines", "1")
+ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
 
 
 def free_port() -> int:
@@ -26,14 +29,44 @@ def torchrun(ranks: int) -> list[str]:
 def accelerate_launch(ranks: int, port: int) -> list[str]:
     # `--multi_gpu` stands for several processes on the CPU too; `--cpu` starts a single one.
     options = ["--mixed_precision", "no", "--num_processes", str(ranks), "--main_process_port", str(port)]
-    return [*ACCELERATE, *options]
+    return [*ACCELERATE, "--multi_gpu", "--num_machines", "1", *options]
 
 
 def run_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:
-    """Run `module` under `launcher`, and load what each rank wrote."""
+    """Run `module` on forked ranks with the environment that `launcher` would set; load what each rank wrote."""
+    printed = folder / "printed"
+    status = forker().run(module, [model, str(folder), *options], environments(launcher, ranks), printed)
+    assert status == 0, printed.read_text()[-5000:]
+    return ranks_of(folder, ranks)
+
+
+def launch_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:
+    """The same under the launcher itself."""
     status, printed = run_to_its_end(launcher, module, model, folder, *options)
     assert status == 0, printed[-5000:]
+    return ranks_of(folder, ranks)
+
+
+def ranks_of(folder: Path, ranks: int) -> list[dict]:
     return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(ranks)]
+
+
+def environments(launcher: list[str], ranks: int) -> list[dict[str, str]]:
+    """Environment variables of each rank: its place, and accelerate's engine."""
+    engine = engine_of(launcher[len(ACCELERATE) :]) if "accelerate.commands.launch" in launcher else {}
+    if ranks == 1:
+        return [engine]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    sizes = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(ranks))
+    return [engine | meeting | sizes | dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)) for rank in range(ranks)]
+
+
+def engine_of(options: list[str]) -> dict[str, str]:
+    """What `accelerate launch` adds to the environment of its ranks."""
+    args, *_ = _validate_launch_command(launch_command_parser().parse_args([*options, "script"]))
+    args.deepspeed_fields_from_accelerate_config = ""  # there is no such file
+    changed = prepare_deepspeed_cmd_env(args)[1] if args.use_deepspeed else prepare_multi_gpu_env(args)
+    return {name: value for name, value in changed.items() if os.environ.get(name) != value}
 
 
 def run_to_its_end(launcher: list[str], module: str, model: str, folder: Path, *options: str) -> tuple[int, str]:
@@ -47,7 +80,7 @@ def run_to_its_end(launcher: list[str], module: str, model: str, folder: Path, *
         text=True,
     )
     try:
-        printed, _ = process.communicate(timeout=240)
+        printed, _ = process.communicate(timeout=HANG)
     finally:
         process.terminate()  # unlike a kill, it lets the launcher take its ranks along
     return process.returncode, printed

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from .launching import accelerate_launch, free_port, run_ranks, torchrun
+from .launching import accelerate_launch, free_port, launch_ranks, torchrun
 from .rank_matrix import CASES, EVAL_PROMPTS, EVAL_ROWS, GROUP_EVAL
 
 pytestmark = pytest.mark.matrix
@@ -17,7 +17,7 @@ def results(tiny_model, tmp_path_factory) -> dict[str, list[dict]]:
     launchers = {"1": torchrun(1)} | {world: torchrun(int(world[0])) for world in WORLDS if "torchrun" in world}
     launchers["2 by accelerate launch"] = accelerate_launch(2, free_port())
     return {
-        world: run_ranks(
+        world: launch_ranks(
             launcher, int(world[0]), "tests.trainers.rank_matrix", tiny_model, tmp_path_factory.mktemp("matrix")
         )
         for world, launcher in launchers.items()

@@ -41,10 +41,38 @@ def assert_same_run(ours, stock):
         assert [entry[key] for entry in ours.state.log_history if key in entry] == pytest.approx(theirs, 5e-3, 1e-5)
 
 
+def widest_gap(entropies: torch.Tensor, quantile: float) -> float:
+    """The middle of the widest gap between entropies in the fifth of them on either side of a quantile."""
+    place, fifth = int(len(entropies) * quantile), len(entropies) // 5
+    near = entropies.sort().values[place - fifth : place + fifth]
+    widest = near.diff().argmax()
+    assert near[widest + 1] - near[widest] > 1e-5  # entropies of about 6, in float32
+    return near[widest : widest + 2].mean().item()
+
+
+def parted_at(cuts: list[float], cls):
+    """`cls` with the tokens above `cuts`, one per loss, which the first run finds. On TRL's own quantile lie tokens of
+    shared prefixes, of which rounding would take some."""
+
+    class PartedAt(cls):
+        losses = 0
+
+        def get_high_entropy_mask(self, entropies, mask, threshold):
+            if self.losses == len(cuts):
+                cuts.append(widest_gap(entropies[mask.bool()], threshold))
+            self.losses += 1
+            return (entropies >= cuts[self.losses - 1]) & mask.bool()
+
+    return PartedAt
+
+
 @pytest.mark.parametrize("case", RUNS)
 def test_a_run_on_the_tree_has_the_weights_of_the_stock_trainer(case, tiny_model, tmp_path):
-    stock = run(GRPOTrainer, GRPOConfig, tiny_model, tmp_path / "stock", **RUNS[case])
-    ours = run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path / "tree", tree_forward="on", **RUNS[case])
+    cuts, options = [], RUNS[case]
+    stock = run(parted_at(cuts, GRPOTrainer), GRPOConfig, tiny_model, tmp_path / "stock", **options)
+    on_tree = parted_at(cuts, TreeGRPOTrainer)
+    ours = run(on_tree, TreeGRPOConfig, tiny_model, tmp_path / "tree", tree_forward="on", **options)
+    assert len(cuts) == (stock.state.global_step if "top_entropy_quantile" in options else 0)
     assert_same_run(ours, stock)
     before = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
     assert all((value - before[name]).abs().max() > 1e-5 for name, value in weights(ours).items() if "embed" in name)

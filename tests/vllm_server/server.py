@@ -14,7 +14,7 @@ import requests
 
 from ..trainers.launching import REPOSITORY, free_port
 
-PATIENCE = 300  # seconds to start; 20 to 45 were seen on two cores
+PATIENCE = 900  # seconds to start; 20 to 45 were seen on two quiet cores
 
 
 class Server(NamedTuple):
@@ -26,7 +26,7 @@ class Server(NamedTuple):
         """Kill the server and every process that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=300)
 
 
 def plugin_folder(folder: Path) -> Path:
