@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 # DeepSpeed compiles its collectives. One build per virtual environment: others would overwrite each other's.
-EXTENSIONS = Path(os.environ.setdefault("TORCH_EXTENSIONS_DIR", f"{sys.prefix}/torch_extensions"))
+os.environ.setdefault("TORCH_EXTENSIONS_DIR", f"{sys.prefix}/torch_extensions")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from .tiny import save_tiny_model
 
+EXTENSIONS = Path(os.environ["TORCH_EXTENSIONS_DIR"])
 # No test times anything, so no example has a deadline. On CI the same examples every time; at home new ones.
 settings.register_profile("home", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

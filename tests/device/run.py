@@ -19,21 +19,10 @@ from tempo_trl.trainers.token_credit import TokenCreditTrainer
 from tempo_trl.tree_forward.packed_rows import PackedRows
 
 from ..trainers import every_method
-from ..trainers.every_method import EVERY_METHOD, TREES
+from ..trainers.every_method import TREES
 from ..trainers.recording import questions, share_of_threes, weights
+from .cases import CASES, LARGER, ON_TREE, TWICE
 from .pretend_gpu import DEVICE, OnGPU, PretendGPU, nccl
-
-TWICE = {"per_device_train_batch_size": 16, "max_completion_length": 32}
-ON_TREE = {"tree_forward": "on"}
-CASES = {method: (method, {}) for method in EVERY_METHOD} | {
-    "evaluation": ("tempo", {"num_generations_eval": 2}),
-    "tempo, tree_forward on": ("tempo", ON_TREE),
-    "tempo, tree_forward auto": ("tempo", {"tree_forward": "auto"}),
-    "ppo, tree_forward on": ("ppo", ON_TREE),
-    "tempo, bf16": ("tempo", {"bf16": True}),
-}
-GROWING = ("tempo", "prefix_baseline", "grpo_lambda", "ppo", "token_credit", "tempo, tree_forward on")
-LARGER = {f"{name}, twice": (CASES[name][0], CASES[name][1] | TWICE) for name in GROWING}
 
 
 def _advantages_on_the_cpu(self, output, *rest, use=TokenCreditTrainer._use):

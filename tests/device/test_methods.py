@@ -4,7 +4,7 @@ import pytest
 
 from ..tiny import save_tiny_model
 from ..trainers.launching import run_ranks, torchrun
-from .run import CASES, GROWING, TWICE
+from .cases import CASES, GROWING, TWICE
 
 pytestmark = pytest.mark.matrix
 

@@ -181,7 +181,7 @@ def test_the_best_rate_is_that_of_the_highest_mean_and_an_edge_is_said():
 
 
 def test_a_seed_does_not_choose_and_report(tmp_path):
-    with pytest.raises(ValueError, match="seed 100 chooses"):
+    with pytest.raises(ValueError, match="seed 100 is used to choose"):
         Experiment(tmp_path, 1, None, seeds=(0, *SWEEP_SEEDS))
 
 
