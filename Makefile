@@ -10,7 +10,7 @@ VLLM_BIN := $(VLLM_VENV)/bin
 
 DOCS_INSTALLED := $(VENV)/.installed-docs
 
-.PHONY: help install demo test test-all test-vllm test-browser docs screenshots style bench estimators learning clean
+.PHONY: help install demo test test-all test-vllm test-browser test-trl docs screenshots style bench estimators learning clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,12 @@ test-vllm: $(VLLM_VENV)/.installed ## what depends on vLLM, or on the transforme
 # The report in the machine's Chromium. Without one the tests are skipped, with a message.
 test-browser: $(INSTALLED) ## the report in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/report/test_browser.py
+
+# TRL_REPO is a clone of https://github.com/huggingface/trl at the tag of the version that is installed. Its tests run
+# twice, once with TEMPOTrainer in the place of GRPOTrainer; what they load from the Hub is built on the spot.
+test-trl: $(INSTALLED) ## TRL's tests of GRPOTrainer with TEMPOTrainer: make test-trl TRL_REPO=PATH_OF_A_CLONE_OF_TRL
+	@test -n "$(TRL_REPO)" || { echo "set TRL_REPO to the path of a clone of TRL: make test-trl TRL_REPO=../trl"; exit 2; }
+	$(BIN)/python -m tests.trl_suite $(TRL_REPO)
 
 # ruff checks the code, codespell the spelling, tests/test_words.py phrases that are hard to read.
 PROSE := README.md CONTRIBUTING.md CHANGELOG.md Makefile docs recipes tempo_trl benchmarks examples

@@ -1,0 +1,108 @@
+"""The parts of `make test-trl`, on a clone of TRL with two tests."""
+
+from pathlib import Path
+
+import pytest
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
+
+from .__main__ import TESTS, run
+from .stand_ins import MODELS, SENTENCES, save_stand_ins
+from .table import regressions, table
+
+SUITE = """
+import pytest
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.grpo_config import GRPOConfig as StockConfig
+
+class TestNames:
+    def test_stock(self):
+        assert GRPOTrainer.__name__ == "GRPOTrainer"
+
+    def test_ours(self):
+        assert GRPOConfig.__name__ == "TEMPOConfig"
+
+    def test_a_config_of_trl(self, tmp_path):
+        args = StockConfig(str(tmp_path), use_cpu=True, bf16=False)
+        prompts = load_dataset("trl-internal-testing/zen", "standard_prompt_only", split="train")
+        GRPOTrainer("trl-internal-testing/tiny-Qwen2ForCausalLM-2.5", len, args, prompts)
+
+    @pytest.mark.skip
+    def test_on_a_gpu(self): ...
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("hub")
+    save_stand_ins(folder)
+    return folder
+
+
+def test_models_and_prompts_load_by_their_names_on_the_hub(hub, monkeypatch):
+    monkeypatch.chdir(hub)
+    for name in MODELS:
+        classifier = "SequenceClassification" in name
+        cls = AutoModelForSequenceClassification if classifier else AutoModelForCausalLM
+        model = cls.from_pretrained(f"trl-internal-testing/{name}")
+        assert type(model).__name__ == name.removeprefix("tiny-").partition("-")[0]
+        tokens = AutoTokenizer.from_pretrained(f"trl-internal-testing/{name}")("2 + 2", return_tensors="pt")
+        assert model(**tokens).logits.shape[-1] == (1 if classifier else model.config.vocab_size)
+
+
+@pytest.mark.parametrize("name", ["standard_prompt_only", "conversational_prompt_only"])
+def test_the_dataset_has_both_formats_and_splits(name, hub, monkeypatch):
+    monkeypatch.chdir(hub)
+    train, test = (load_dataset("trl-internal-testing/zen", name, split=split) for split in ("train", "test"))
+    assert (len(train), len(test)) == (SENTENCES - 2, 2)
+    assert isinstance(train[0]["prompt"], str if name.startswith("standard") else list)
+
+
+@pytest.mark.matrix
+def test_the_suite_runs_with_either_trainer_and_refusals_are_set_apart(hub, tmp_path):
+    clone = tmp_path / "trl"
+    (clone / TESTS).parent.mkdir(parents=True)
+    (clone / TESTS).write_text(SUITE)
+    (clone / "tests/__init__.py").touch()
+    stock, ours = (run(clone, trainer, hub, []) for trainer in ("stock", "tempo"))
+    outcomes = {name: (stock[name][0], ours[name][0]) for name in stock}
+    assert outcomes == {
+        "TestNames::test_stock": ("passed", "failed"),
+        "TestNames::test_ours": ("failed", "passed"),
+        "TestNames::test_a_config_of_trl": ("passed", "refused"),
+        "TestNames::test_on_a_gpu": ("skipped", "skipped"),
+    }
+    assert "`args` must be a TEMPOConfig, got GRPOConfig" in ours["TestNames::test_a_config_of_trl"][1]
+
+
+@pytest.mark.matrix
+def test_a_suite_that_cannot_be_collected_ends_with_a_message(tmp_path):
+    with pytest.raises(SystemExit, match="pytest did not run"):
+        run(tmp_path, "stock", tmp_path, [])
+
+
+def test_the_table_counts_and_names_what_differs():
+    stock = {"a": ("passed", ""), "b": ("passed", ""), "c": ("failed", "x"), "d": ("skipped", "")}
+    ours = {"a": ("failed", "why\nmore"), "b": ("refused", "no"), "c": ("passed", ""), "d": ("skipped", "")}
+    lines = table(stock, ours).splitlines()
+    assert [line.split() for line in lines[1:5]] == [
+        ["passed", "2", "1"],
+        ["failed", "1", "1"],
+        ["refused", "0", "1"],
+        ["skipped", "1", "1"],
+    ]
+    assert lines[6:] == [
+        "Passes with GRPOTrainer, TEMPOTrainer refuses it (documented): 1",
+        "  b",
+        "    no",
+        "",
+        "Passes with GRPOTrainer alone: 1",
+        "  a",
+        "    why",
+        "",
+        "Passes with TEMPOTrainer alone: 1",
+        "  c",
+        "    x",
+    ]
+    assert regressions(stock, ours) == 1
