@@ -56,7 +56,7 @@ test-browser: $(INSTALLED) ## the report in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/report/test_browser.py
 
 # TRL_REPO is a clone of https://github.com/huggingface/trl at the tag of the version that is installed. Its tests run
-# twice, once with TEMPOTrainer in the place of GRPOTrainer; what they load from the Hub is built on the spot.
+# twice, once with TEMPOTrainer instead of GRPOTrainer; what they load from the Hub is built on the spot.
 test-trl: $(INSTALLED) ## TRL's tests of GRPOTrainer with TEMPOTrainer: make test-trl TRL_REPO=PATH_OF_A_CLONE_OF_TRL
 	@test -n "$(TRL_REPO)" || { echo "set TRL_REPO to the path of a clone of TRL: make test-trl TRL_REPO=../trl"; exit 2; }
 	$(BIN)/python -m tests.trl_suite $(TRL_REPO)
