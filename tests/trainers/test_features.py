@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import cycle
 
 import pytest
 import torch
@@ -41,16 +42,16 @@ def check_credit(trainer, batches=None):
     assert any((b.output["advantages"] - b.output["outcome_advantages"][:, None]).any() for b in batches if b.training)
 
 
-CONFIGURATIONS = {
-    **{f"loss_{name}": {"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "dapo", "sapo", "vespo")},
-    "loss_cispo": {"loss_type": "cispo", "epsilon_high": 5.0},
-    "loss_luspo": {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+LOSSES = [{"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "dapo", "sapo", "vespo")]
+LOSSES += [{"loss_type": "cispo", "epsilon_high": 5.0}]
+LOSSES += [{"loss_type": "luspo", "importance_sampling_level": "sequence"}]
+FEATURES = {
     "sequence_level_importance": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
     "steps_per_generation": {"steps_per_generation": 2, "per_device_train_batch_size": 4},
     "num_iterations": {"num_iterations": 2, "max_steps": 4},
     "gradient_accumulation": {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
     "two_updates_a_generation": {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2},
-    "two_sided_clipping": {"delta": 2.0},
+    "two_sided_clipping": {"delta": 2.0, "loss_type": "grpo"},
     "beta": {"beta": 0.1},
     "scale_batch": {"scale_rewards": "batch"},
     "scale_none": {"scale_rewards": "none"},
@@ -60,12 +61,18 @@ CONFIGURATIONS = {
     "top_entropy_quantile": {"top_entropy_quantile": 0.2},
     "entropy_coef": {"entropy_coef": 0.01},
     "adaptive_entropy": {"use_adaptive_entropy": True},
-    "off_policy_mask": {"off_policy_mask_threshold": 1e-4, "num_iterations": 2},
+    "off_policy_mask": {"off_policy_mask_threshold": 1e-4, "num_iterations": 2, "loss_type": "grpo"},
     "pad_to_multiple_of": {"pad_to_multiple_of": 16},
     "bf16": {"bf16": True},
     "gradient_checkpointing": {"gradient_checkpointing": True},
     "group_of_two": {"num_generations": 2},
 }
+# Each feature with one loss, and each loss with two features or more.
+CONFIGURATIONS = {name: loss | options for (name, options), loss in zip(FEATURES.items(), cycle(LOSSES), strict=False)}
+
+
+def test_every_loss_is_among_the_configurations():
+    assert {options["loss_type"] for options in CONFIGURATIONS.values()} == {loss["loss_type"] for loss in LOSSES}
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
