@@ -44,9 +44,11 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-# Tests that depend on the versions of TRL and transformers. Only those with the server use several ranks here.
-VLLM_TESTS := tests/vllm_server tests/trainers tests/rollout tests/tree_forward tests/launch/test_train.py \
-	$(wildcard tests/test_contract*.py)
+# What touches vLLM, or code of transformers that differs between the two stacks: generation, caches, attention, the
+# Trainer's loop and checkpoints (test_every_method has these for each method). Only tests of the server use ranks here.
+VLLM_TESTS := tests/vllm_server tests/rollout tests/tree_forward tests/launch/test_train.py \
+	$(wildcard tests/test_contract*.py) $(addsuffix .py,$(addprefix tests/trainers/test_, \
+	construction equivalence every_method features grown_trees ppo_features precision resume vllm_server))
 
 test-vllm: $(VLLM_VENV)/.installed ## what depends on vLLM, or on the transformers that it pins
 	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -m "not matrix" $(VLLM_TESTS)

@@ -30,7 +30,7 @@ SAMPLING = {
 def build(model: str, folder: str, url: str, options: tuple[str, ...]) -> GRPOTrainer:
     replace_transport()
     overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
-    server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url, "vllm_server_timeout": 5.0}
+    server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url, "vllm_server_timeout": 300.0}
     training = {"max_steps": 1, "top_k": 0, "optim": "sgd", "learning_rate": 0.1}
     args = config(folder, GRPOConfig, **(server | training | overrides))
     return GRPOTrainer(model, parity, args, questions(8), rollout_func=TreeRollout(GROWERS["fixed"]))

@@ -3,25 +3,22 @@
 import pytest
 import torch
 
-from .launching import accelerate_launch, free_port, launch_ranks, torchrun
+from .launching import accelerate_launch, free_port, launch_ranks, run_ranks, torchrun
 from .rank_matrix import CASES, EVAL_PROMPTS, EVAL_ROWS, GROUP_EVAL
 
 pytestmark = pytest.mark.matrix
 
-WORLDS = ("2 by torchrun", "2 by accelerate launch", "4 by torchrun")
+WORLDS = ("2 ranks", "2 by accelerate launch", "4 ranks")
 
 
 @pytest.fixture(scope="module")
 def results(tiny_model, tmp_path_factory) -> dict[str, list[dict]]:
     """What each rank of each world wrote, case by case."""
-    launchers = {"1": torchrun(1)} | {world: torchrun(int(world[0])) for world in WORLDS if "torchrun" in world}
-    launchers["2 by accelerate launch"] = accelerate_launch(2, free_port())
-    return {
-        world: launch_ranks(
-            launcher, int(world[0]), "tests.trainers.rank_matrix", tiny_model, tmp_path_factory.mktemp("matrix")
-        )
-        for world, launcher in launchers.items()
-    }
+    module, folder = "tests.trainers.rank_matrix", tmp_path_factory.mktemp
+    ranks = {world: int(world[0]) for world in ("1", "2 ranks", "4 ranks")}
+    forked = {world: run_ranks(torchrun(n), n, module, tiny_model, folder("matrix")) for world, n in ranks.items()}
+    launcher = accelerate_launch(2, free_port())
+    return forked | {"2 by accelerate launch": launch_ranks(launcher, 2, module, tiny_model, folder("matrix"))}
 
 
 def batches_of(ranks: list[dict], case: str) -> list[tuple[bool, list[list[int]], list[torch.Tensor]]]:

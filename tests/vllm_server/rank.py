@@ -61,7 +61,7 @@ def build(model: str, folder: str, url: str, weights: str, options: tuple[str, .
         "use_vllm": True,
         "vllm_mode": "server",
         "vllm_server_base_url": url,
-        "vllm_server_timeout": 5.0,
+        "vllm_server_timeout": 300.0,
         "per_device_train_batch_size": 12,
         "num_generations": 8,  # a group lies across both of two ranks
         "max_completion_length": 16,

@@ -21,7 +21,8 @@ def batch_of(ranks: int) -> str:
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_without_a_server_the_run_ends_within_its_time_out_and_says_what_to_start(ranks, served_model, tmp_path):
     url = f"http://127.0.0.1:{free_port()}"
-    status, printed = run_to_its_end(torchrun(ranks), MODULE, served_model, tmp_path, url, "full", batch_of(ranks))
+    options = url, "full", batch_of(ranks), "vllm_server_timeout=5.0"
+    status, printed = run_to_its_end(torchrun(ranks), MODULE, served_model, tmp_path, *options)
     assert status != 0
     assert f"No vLLM server is ready at {url}" in printed
     assert "vllm_server_timeout=5 seconds" in printed
