@@ -120,5 +120,5 @@ def test_torch_s_own_generator_is_left_as_it_was():
 
 
 def test_a_budget_without_room_for_a_group_is_refused():
-    with pytest.raises(ValueError, match="too small"):
+    with pytest.raises(ValueError, match="expected at least the 384 of one group"):
         Independent(64).sample(TASK.tree(), 300, 1, np.random.default_rng(0))
