@@ -27,7 +27,7 @@ def run(trl: Path, trainer: str, folder: Path, options: list[str]) -> Results:
         "TRL_SUITE_TRAINER": trainer,
         "TRL_SUITE_RESULTS": str(results),
     }
-    command = [sys.executable, "-m", "pytest", "-p", "trl_suite_plugin", "-q", "--no-header", "--show-capture=no"]
+    command = [sys.executable, "-m", "pytest", "-p", "trl_suite_plugin", "-n", "2", "-q", "--show-capture=no"]
     command += ["--tb=line", "-W", "ignore", "--rootdir", str(trl), *options, str(trl / TESTS)]
     if subprocess.run(command, cwd=folder, env=environment).returncode not in (0, 1):  # all passed, or some did not
         raise SystemExit(f"pytest did not run {trl / TESTS} with the {trainer} trainer: see above")

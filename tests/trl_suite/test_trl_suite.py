@@ -65,7 +65,7 @@ def test_the_suite_runs_with_either_trainer_and_refusals_are_set_apart(hub, tmp_
     (clone / TESTS).parent.mkdir(parents=True)
     (clone / TESTS).write_text(SUITE)
     (clone / "tests/__init__.py").touch()
-    stock, ours = (run(clone, trainer, hub, []) for trainer in ("stock", "tempo"))
+    stock, ours = (run(clone, trainer, hub, ["-n", "0"]) for trainer in ("stock", "tempo"))
     outcomes = {name: (stock[name][0], ours[name][0]) for name in stock}
     assert outcomes == {
         "TestNames::test_stock": ("passed", "failed"),
@@ -79,7 +79,7 @@ def test_the_suite_runs_with_either_trainer_and_refusals_are_set_apart(hub, tmp_
 @pytest.mark.matrix
 def test_a_suite_that_cannot_be_collected_ends_with_a_message(tmp_path):
     with pytest.raises(SystemExit, match="pytest did not run"):
-        run(tmp_path, "stock", tmp_path, [])
+        run(tmp_path, "stock", tmp_path, ["-n", "0"])
 
 
 def test_the_table_counts_and_names_what_differs():

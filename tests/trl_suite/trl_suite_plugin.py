@@ -30,15 +30,21 @@ def pytest_runtest_makereport(item, call):
     """A ValueError that tempo_trl itself raises is a refusal: what it refuses is documented."""
     raised_in = Path(str(call.excinfo.traceback[-1].path)) if call.excinfo else None
     report = (yield).get_result()
-    name = item.nodeid.partition("::")[2]
-    if report.skipped:
-        results[name] = "skipped", ""
-    elif report.failed:
+    if report.failed:
         refused = call.excinfo.errisinstance(ValueError) and OURS in raised_in.parents
-        results[name] = "refused" if refused else "failed", str(call.excinfo.value).strip()
-    else:
+        report.what = "refused" if refused else "failed"
+        report.error = str(call.excinfo.value).strip()
+
+
+def pytest_runtest_logreport(report):
+    """Of set-up, test and teardown, the last that did not pass counts."""
+    name = report.nodeid.partition("::")[2]
+    if report.passed:
         results.setdefault(name, ("passed", ""))
+    else:
+        results[name] = getattr(report, "what", "skipped"), getattr(report, "error", "")
 
 
 def pytest_sessionfinish(session):
-    Path(os.environ["TRL_SUITE_RESULTS"]).write_text(json.dumps(results))
+    if not hasattr(session.config, "workerinput"):  # the process that has the reports of all workers
+        Path(os.environ["TRL_SUITE_RESULTS"]).write_text(json.dumps(results))
