@@ -51,7 +51,7 @@ VLLM_TESTS := tests/vllm_server tests/rollout tests/tree_forward tests/launch/te
 	construction equivalence every_method features grown_trees ppo_features precision resume vllm_server))
 
 test-vllm: $(VLLM_VENV)/.installed ## what depends on vLLM, or on the transformers that it pins
-	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -m "not matrix" $(VLLM_TESTS)
+	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -m "not matrix or both_stacks" $(VLLM_TESTS)
 
 # The report in the machine's Chromium. Without one the tests are skipped, with a message.
 test-browser: $(INSTALLED) ## the report in Chromium

@@ -66,7 +66,7 @@ def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
 )
 def test_the_report_says_whose_credit_it_shows_and_what_that_adds(metadata, label, added, tmp_path):
     rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
-    data = page_data(report([record(tmp_path / "run", [rows], **metadata)], tmp_path / "r.html"))
+    data = page_data(report([record(tmp_path / "run", [rows], **metadata)], tmp_path / "r.html", pictures=False))
     run = data["runs"][0]
     assert f"{label} moved " in data["honest"][0]["head"]
     assert (run["terms"]["label"], run["terms"]["added"]) == (label, added)
@@ -75,6 +75,14 @@ def test_the_report_says_whose_credit_it_shows_and_what_that_adds(metadata, labe
     said = data["honest"][0]["words"] + run["statistics"]["tokensLead"] + run["statistics"]["branchWords"]
     assert ("TD" in said) == (added == "TD")
     assert f"{label}'s credit" in said
+
+
+@pytest.mark.parametrize(
+    ("metadata", "label"), [({}, "TEMPO"), ({"method": "token_credit", "credit": "my_credit"}, "my_credit")]
+)
+def test_the_picture_of_credit_says_whose_it_is(metadata, label, tmp_path):
+    rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
+    report([record(tmp_path / "run", [rows], **metadata)], tmp_path / "r.html")
     assert f"<!--    {label} -->" in (tmp_path / "r" / "credit.svg").read_text(encoding="utf-8")
 
 
@@ -213,6 +221,7 @@ def test_the_example_answers_its_three_questions(tmp_path, capsys, monkeypatch):
 
 
 def test_every_completion_of_the_hand_worked_run_is_in_the_page(tmp_path):
-    data = page_data(report([record(tmp_path, [rows_of([list(t) for t in HAND_WORKED], HAND_REWARDS)])]))
+    rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
+    data = page_data(report([record(tmp_path, [rows])], pictures=False))
     assert len(data["groups"][0]["rows"]) == 4
     assert [row["reward"] for row in data["groups"][0]["rows"]] == HAND_REWARDS

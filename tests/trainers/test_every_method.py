@@ -28,6 +28,8 @@ PREFIXES = ("tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
 SPLIT = [method for method in EVERY_METHOD if method not in TREES]
 
 
+@pytest.mark.matrix
+@pytest.mark.both_stacks
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_with_lora_a_kl_term_and_iterations_a_resumed_run_is_the_run_that_never_stopped(method, tiny_model, tmp_path):
     saves = EVERYTHING | {"save_strategy": "steps", "save_steps": 4}

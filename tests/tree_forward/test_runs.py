@@ -86,6 +86,8 @@ def test_so_it_is_with_token_credit(lora, tiny_model, tmp_path):
     assert_same_run(ours, plain)
 
 
+@pytest.mark.matrix
+@pytest.mark.both_stacks
 @pytest.mark.parametrize("method", [method for method in EVERY_METHOD if method not in STOCK])
 def test_every_method_trains_the_same_on_the_tree(method, tiny_model, tmp_path):
     def trained(folder, **options):
