@@ -49,7 +49,7 @@ def test_it_writes_curves_completions_and_metrics(finished):
 @pytest.mark.matrix
 def test_it_ends_with_a_report_of_all_runs(finished):
     folder, printed = finished
-    assert "Where the credit went" in printed
+    assert "Credit per token: open" in printed
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert all(f'"label":"{method}-seed0"' in text for method in demo.DEFAULT)
     assert (folder / "report" / "tree.svg").is_file()

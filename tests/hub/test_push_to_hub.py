@@ -75,7 +75,7 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
     trained = load_file(tmp_path / "run/checkpoint-3/model.safetensors")
     assert all(weight.equal(pushed[name]) for name, weight in trained.items())
     card = repo.files["README.md"].decode()
-    assert "Not for clinical decisions" in card
+    assert "Do not use it for clinical decisions" in card
     assert "tempo/curves.png" in card
 
     record = json.loads(repo.files["tempo/run.json"])

@@ -205,7 +205,7 @@ def test_a_disk_that_refuses_the_completions_costs_their_tables_and_one_warning(
         keywords["callbacks"] = [LosesTheFolder()]
     refused = train(tiny_model, tmp_path / "refused", trainer=keywords, **COMPLETIONS)
 
-    told = said_once("could not be written")
+    told = said_once("Could not write")
     assert len(told) == 1
     assert str(tmp_path / "refused" / "completions") in told[0]
     assert ("No space left on device" if fault == "the disk is full" else "non-existent directory") in told[0]
