@@ -30,6 +30,7 @@ OF_THE_METHOD = {
     "grpo": set(),
     "tempo": {"td_coef"},
     "prefix_baseline": {"prefix_shrinkage"},
+    "kernel_baseline": {"similarity_block", "similarity_order"},
     "hepo": {"top_entropy_quantile"},
     "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "min_advantage"},
     "treerpo": {*FIXED_TREE, "advantage_scale", "shared_tokens"},

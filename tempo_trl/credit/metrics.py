@@ -6,6 +6,7 @@ Each metric is a ratio of two sums, so that ranks can sum both and divide once.
 import numpy as np
 import torch
 
+from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.prefix_tree import PrefixTree
 
 
@@ -31,6 +32,39 @@ def tree_sums(tree: PrefixTree, groups: slice) -> dict[str, tuple[float, float]]
         "unique_tokens": (tokens - lcp[places].clip(min=0).sum(), tokens),
         "duplicates": (repeats[places].sum(), completions),
     }
+
+
+def value_error_sums(
+    advantages: torch.Tensor, outcome: torch.Tensor, loss_mask: torch.Tensor, num_generations: int, owned: torch.Tensor
+) -> tuple[float, float]:
+    r"""
+    Numerator and denominator of a baseline's squared error relative to RLOO's.
+
+    $$\frac{\sum_i \mathrm{mean}_t (g_i - b_{i,t})^2}{\sum_i (g_i - m_{-i})^2}$$
+
+    over the owned completions of groups that are not flat, where m is the mean outcome of the others. Below 1 the
+    baseline predicts rewards better than the mean of the others does.
+
+    Args:
+        advantages (`torch.Tensor` of shape `(R, T)`):
+            g - b.
+        outcome (`torch.Tensor` of shape `(R,)`):
+            Outcome advantages g, NaN where unscorable.
+        loss_mask (`torch.Tensor` of shape `(R, T)`, bool):
+            Tokens to average over.
+        num_generations (`int`):
+            Completions in a group.
+        owned (`torch.Tensor` of shape `(R,)`, bool):
+            Rows to sum over.
+    """
+    groups = outcome.double().view(-1, num_generations)
+    scorable = ~groups.isnan()
+    others = (scorable.sum(dim=1, keepdim=True) - 1).clamp(min=1)
+    error = groups - (groups.nansum(dim=1, keepdim=True) - groups) / others
+    tokens = loss_mask.sum(dim=1)
+    used = (scorable & ~flat_groups(outcome, num_generations)[:, None]).flatten() & owned & (tokens > 0)
+    own = (advantages.double().square() * loss_mask).sum(dim=1) / tokens.clamp(min=1)
+    return own[used].sum().item(), error.flatten()[used].square().sum().item()
 
 
 def credit_sums(outcome: torch.Tensor, td: torch.Tensor, loss_mask: torch.Tensor) -> dict[str, torch.Tensor]:

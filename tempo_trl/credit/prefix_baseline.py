@@ -18,6 +18,7 @@ import torch
 from tempo_trl.credit.advantages import flat_groups, outcome_advantages
 from tempo_trl.credit.baseline_paths import BaselinePaths, branch_paths, own_paths, ranges
 from tempo_trl.credit.inputs import check_rewards, prefix_tree
+from tempo_trl.credit.kernel_covariance import KernelCovariance
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pairwise_lcp, predictor
 from tempo_trl.credit.prefix_tree import PrefixTree
 
@@ -198,16 +199,40 @@ def _path_baselines(
     size = shared.shape[1]
     group = paths.row // size
     rewards = np.where(paths.others, rewards.reshape(-1, size)[group], 0.0)
-    left = np.where(paths.others, shared.reshape(-1, size)[paths.row], -1)  # -1: not used, as if gone from the start
-    order = np.argsort(left, axis=1, kind="stable")
-    left = np.take_along_axis(left, order, axis=1)
     if isinstance(shrinkage, PrefixCovariance):
         mean, dual = predictor(shrinkage.correlation(shared), group, paths.others, rewards)
-        stages = _predicted(mean, np.take_along_axis(dual, order, axis=1), left, shrinkage)
-    else:
-        used = np.take_along_axis(paths.others, order, axis=1)
-        stages = _shrunk(np.take_along_axis(rewards, order, axis=1), used, left, shrinkage)
-    return _token_baselines(paths, left, *stages)
+        return np.repeat(mean, paths.end - paths.begin) + predicted_changes(paths, shared, dual, shrinkage)
+    left, order = _leaving(paths, shared)
+    used = np.take_along_axis(paths.others, order, axis=1)
+    return _token_baselines(paths, left, *_shrunk(np.take_along_axis(rewards, order, axis=1), used, left, shrinkage))
+
+
+def predicted_changes(
+    paths: BaselinePaths, shared: np.ndarray, dual: np.ndarray, covariance: PrefixCovariance | KernelCovariance
+) -> np.ndarray:
+    """
+    What equal prefixes add to the mean of the others: c^T dual for the paths' tokens, one path after the other.
+
+    Args:
+        paths ([`BaselinePaths`]):
+            The paths.
+        shared (`np.ndarray` of shape `(groups, G, G)`):
+            Number of tokens that rows of a group share.
+        dual (`np.ndarray` of shape `(Q, G)`):
+            Weights of c from [`~tempo_trl.credit.prefix_covariance.predictor`].
+        covariance:
+            Its `correlation` gives c from numbers of shared tokens.
+    """
+    left, order = _leaving(paths, shared)
+    return _token_baselines(paths, left, *_predicted(np.take_along_axis(dual, order, axis=1), left, covariance))
+
+
+def _leaving(paths: BaselinePaths, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns after which the others leave each path, ascending, and the order of the rows: `(Q, G)` each."""
+    size = shared.shape[1]
+    left = np.where(paths.others, shared.reshape(-1, size)[paths.row], -1)  # -1: not used, as if gone from the start
+    order = np.argsort(left, axis=1, kind="stable")
+    return np.take_along_axis(left, order, axis=1), order
 
 
 def _token_baselines(
@@ -247,15 +272,15 @@ def _shrunk(
 
 
 def _predicted(
-    mean: np.ndarray, dual: np.ndarray, left: np.ndarray, covariance: PrefixCovariance
+    dual: np.ndarray, left: np.ndarray, covariance: PrefixCovariance | KernelCovariance
 ) -> tuple[np.ndarray, np.ndarray, Callable[..., np.ndarray]]:
-    """Best linear unbiased prediction: (level, gap, weight) of the stages.
+    """Best linear unbiased prediction, without its mean: (level, gap, weight) of the stages.
 
     A completion that has left counts with all tokens that it shared with the row, a remaining one with t tokens.
     """
     gone = np.pad(np.cumsum(dual * covariance.correlation(left), axis=1), ((0, 0), (1, 0)))
     so_far = covariance.correlation(np.arange(left.max(initial=-1) + 1))  # beyond the last place all have left
-    return mean[:, None] + gone, _of_those_left(dual), lambda _, column: so_far[column]
+    return gone, _of_those_left(dual), lambda _, column: so_far[column]
 
 
 def _of_those_left(numbers: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ processes.
 
 from collections import deque
 from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -84,7 +85,41 @@ def pair_statistics(tree: PrefixTree, outcome: torch.Tensor) -> PairStatistics:
     Returns:
         [`PairStatistics`], empty if every group is flat.
     """
-    size, shared = tree.num_generations, pairwise_lcp(tree)
+    shared, pairs = pairwise_lcp(tree), pair_products(outcome, tree.num_generations)
+    once = pairs.known & np.triu(np.ones(shared.shape[1:], dtype=bool))
+    closest = np.where(pairs.known, shared, -1).max(axis=2)[pairs.known.any(axis=2)]
+    lengths, index = np.unique(shared[once], return_inverse=True)
+    return PairStatistics(
+        lengths,
+        np.bincount(index, pairs.products[once], len(lengths)),
+        np.bincount(index, minlength=len(lengths)),
+        np.bincount(np.searchsorted(lengths, closest), minlength=len(lengths)),
+        float(pairs.variances.sum()),
+        int(pairs.known.any(axis=(1, 2)).sum()),
+    )
+
+
+class PairProducts(NamedTuple):
+    """
+    Products of the rewards of the pairs of a group.
+
+    Args:
+        products (`np.ndarray` of shape `(P, G, G)`, float64):
+            Product of the deviations of a pair, corrected for centring: see [`pair_statistics`].
+        known (`np.ndarray` of shape `(P, G, G)`, bool):
+            Pairs of different, scorable completions of groups that are not flat.
+        variances (`np.ndarray` of shape `(P,)`, float64):
+            Variance (ddof 1) of the rewards of a group, 0 if it is flat.
+    """
+
+    products: np.ndarray
+    known: np.ndarray
+    variances: np.ndarray
+
+
+def pair_products(outcome: torch.Tensor, num_generations: int) -> PairProducts:
+    """The products of the pairs of a batch. Arguments as in [`pair_statistics`]."""
+    size = num_generations
     outcome = outcome.detach().cpu().double()
     rewards = outcome.numpy().reshape(-1, size)
     scorable = ~np.isnan(rewards) & ~flat_groups(outcome, size).numpy()[:, None]
@@ -93,21 +128,9 @@ def pair_statistics(tree: PrefixTree, outcome: torch.Tensor) -> PairStatistics:
     deviations = np.where(scorable, rewards - rewards.sum(axis=1, keepdims=True) / count, 0.0)
     variances = np.square(deviations).sum(axis=1, keepdims=True) / (count - 1)
 
-    pairs = scorable[:, :, None] & scorable[:, None, :] & ~np.eye(size, dtype=bool)
+    known = scorable[:, :, None] & scorable[:, None, :] & ~np.eye(size, dtype=bool)
     products = deviations[:, :, None] * deviations[:, None, :] * (count / (count - 1))[..., None]
-    products += (variances / count)[..., None]
-    closest = np.where(pairs, shared, -1).max(axis=2)[scorable]
-
-    once = pairs & np.triu(np.ones((size, size), dtype=bool))
-    lengths, index = np.unique(shared[once], return_inverse=True)
-    return PairStatistics(
-        lengths,
-        np.bincount(index, products[once], len(lengths)),
-        np.bincount(index, minlength=len(lengths)),
-        np.bincount(np.searchsorted(lengths, closest), minlength=len(lengths)),
-        float(variances.sum()),
-        int(scorable.any(axis=1).sum()),
-    )
+    return PairProducts(products + (variances / count)[..., None], known, variances[:, 0])
 
 
 class PrefixCovariance:

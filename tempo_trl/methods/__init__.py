@@ -47,6 +47,12 @@ METHODS = {
         config="tempo_trl.methods.prefix_baseline.PrefixBaselineConfig",
         recipe="qwen3-1.7b/math/prefix_baseline",
     ),
+    "kernel_baseline": Method(
+        label="kernel baseline",
+        trainer="tempo_trl.methods.kernel_baseline.KernelBaselineTrainer",
+        config="tempo_trl.methods.kernel_baseline.KernelBaselineConfig",
+        recipe="qwen3-1.7b/math/kernel_baseline",
+    ),
     "grpo": Method(
         label="GRPO",
         trainer="trl.GRPOTrainer",

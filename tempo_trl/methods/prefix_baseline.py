@@ -4,8 +4,10 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
 
 from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.methods.prefix_tree_method import (
@@ -55,10 +57,11 @@ class PrefixBaselineCredit:
         shrinkage = self.covariance if self.shrinkage == "auto" else self.shrinkage
         segments = None if batch.grown is None else branches(batch.grown, width).segment
         advantages = baseline_tokens(batch.tree, batch.outcome, width, shrinkage, segments)
+        metrics = value_error(batch, advantages)
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
         td = credit_tokens(batch.tree, batch.outcome, width, 1.0, weights)[1]
-        return with_forced_tokens(Credit(advantages, td, weights=weights), batch, self.forced_tokens)
+        return with_forced_tokens(Credit(advantages, td, metrics, weights=weights), batch, self.forced_tokens)
 
     def learned(self) -> dict[str, float]:
         """The learned covariance of rewards at some numbers of shared tokens, for the log; empty if not learned."""
@@ -66,6 +69,14 @@ class PrefixBaselineCredit:
             return {}
         values = self.covariance(COVARIANCE_DEPTHS).tolist()
         return {f"tempo/prefix_covariance_{depth}": v for depth, v in zip(COVARIANCE_DEPTHS, values, strict=True)}
+
+
+def value_error(batch: Batch, advantages: torch.Tensor) -> dict[str, tuple[float, float]]:
+    """`tempo/value_error` of a baseline's advantages; empty on grown trees, whose completions are dependent."""
+    if batch.grown is not None:
+        return {}
+    sums = value_error_sums(advantages, batch.outcome, batch.loss_mask, batch.num_generations, batch.owned)
+    return {"tempo/value_error": sums}
 
 
 def checked_shrinkage(given: str | float) -> str | float:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 from tempo_trl.methods import METHODS
 
-OF_PREFIX_VALUES = ("tempo", "prefix_baseline")  # methods that add TD errors of prefix values
+OF_PREFIX_VALUES = ("tempo", "prefix_baseline", "kernel_baseline")  # methods that add TD errors of prefix values
 
 
 class CreditTerms(NamedTuple):

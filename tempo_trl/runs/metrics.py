@@ -19,6 +19,10 @@ METRICS = {
     "tempo/tree_pass_seconds": "seconds of a forward pass on the tree, mean; with `tree_forward`",
     "tempo/prefix_covariance_L": "covariance of the rewards of two completions that share L tokens (1, 4, 16, 64, "
     "256), in the units of the outcome; prefix baseline with learned shrinkage",
+    "tempo/value_error": "squared error of the baseline / squared error of the mean of the other completions, mean "
+    "over loss tokens and then over completions; prefix and kernel baseline, independent completions",
+    "tempo/similarity_weight": "share of the variance of rewards that two completions of similarity 1 have in common, "
+    "learned over the run; kernel baseline",
     "rollout/generated_tokens": "tokens generated for a tree, a shared token counted once, mean",
     "rollout/generated_share": "tokens generated / tokens that the completions hold",
     "rollout/leaves": "distinct completions of a tree, mean",

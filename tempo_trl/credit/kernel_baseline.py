@@ -1,0 +1,205 @@
+"""The kernel baseline: the value of a state, predicted from completions with equal or similar prefixes.
+
+The method is ours, not from a paper. Indices as in `prefix_baseline.py`: the baseline in column t of a (B, T) tensor
+belongs to the state before token t.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.baseline_paths import BaselinePaths, branch_paths, own_paths, ranges
+from tempo_trl.credit.kernel_covariance import (
+    DEPTHS,
+    FACTORS,
+    POWERS,
+    KernelCovariance,
+    KernelStatistics,
+    depth_range,
+    kernel_statistics,
+)
+from tempo_trl.credit.prefix_baseline import predicted_changes
+from tempo_trl.credit.prefix_covariance import pairwise_lcp, predictor
+from tempo_trl.credit.prefix_tree import PrefixTree
+
+HELD_AT_ONCE = 2**22  # similarities that are raised to powers at once: 32 MiB
+
+
+@dataclass(frozen=True)
+class Similarities:
+    """
+    How similar the completions of a group are at some depths.
+
+    Args:
+        depths (`np.ndarray` of shape `(D,)`):
+            Numbers of tokens, ascending from 0 ([`~tempo_trl.credit.similarity.Sketch.depths`]).
+        values (`np.ndarray` of shape `(P, G, G, D)`, float32):
+            Similarities there ([`~tempo_trl.credit.similarity.prefix_similarities`]).
+    """
+
+    depths: np.ndarray
+    values: np.ndarray
+
+
+def kernel_baseline_tokens(
+    tree: PrefixTree,
+    outcome: torch.Tensor,
+    width: int,
+    similarities: Similarities,
+    covariance: KernelCovariance,
+    branches: torch.Tensor | None = None,
+    learn_from: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, KernelStatistics]:
+    r"""
+    Outcome advantages minus their kernel baselines, $A_{i,t} = g_i - b_{i,t}$, and what this batch teaches.
+
+    $$b_{i,t} = m + c(t)^T K^{-1} (g - m 1), \quad m = \frac{1^T K^{-1} g}{1^T K^{-1} 1}$$
+
+    over the other completions of the group. K(j, l) is the learned covariance k of two completions, v on the diagonal,
+    and c(t) that of the state and each completion ([`KernelCovariance`]). It is the predictor of
+    [`~tempo_trl.credit.prefix_baseline.prefix_baselines`] with another covariance: linear in the others' rewards with
+    weights of sum 1 and independent of the completion's own reward, so the policy gradient stays unbiased.
+
+    Args:
+        tree ([`PrefixTree`]):
+            Trees of the groups.
+        outcome (`torch.Tensor` of shape `(B,)`):
+            Outcome advantages g, equal within a group exactly where its rewards are equal; NaN where unscorable.
+        width (`int`):
+            Columns T of the result.
+        similarities ([`Similarities`]):
+            Similarities of the rows of each group.
+        covariance ([`KernelCovariance`]):
+            Learned from earlier batches.
+        branches (`torch.Tensor` of shape `(B, T)`, *optional*):
+            Sampled segments of grown trees, as in [`~tempo_trl.credit.prefix_baseline.prefix_baselines`]: a token's
+            whole branch is left out of its baseline.
+        learn_from (`torch.Tensor` of shape `(B,)`, bool, *optional*):
+            Rows that the statistics are taken from; all by default.
+
+    Returns:
+        Advantages `(B, T)`, float32, on the CPU; 0 past each row's length, for unscorable completions and in groups
+        whose outcomes are all equal. [`KernelStatistics`] for `covariance.update`.
+    """
+    outcome = outcome.detach().cpu().double()
+    size = tree.num_generations
+    untrained = flat_groups(outcome, size).repeat_interleave(size) | outcome.isnan()
+    prediction = predict(tree, outcome.numpy(), width, similarities, covariance, branches)
+    trained = (np.arange(width) < tree.lengths[:, None]) & ~untrained.numpy()[:, None]
+    advantages = np.where(trained, outcome.numpy()[:, None] - prediction.baselines(covariance), 0.0)
+
+    taught = outcome.masked_fill(untrained, torch.nan)
+    if learn_from is not None:
+        taught = taught.masked_fill(~learn_from, torch.nan)
+    sums = prediction.state_sums(taught.numpy())
+    statistics = kernel_statistics(pairwise_lcp(tree), taught, similarities.values[..., -1], *sums)
+    return torch.from_numpy(advantages.astype(np.float32)), statistics
+
+
+def predict(
+    tree: PrefixTree,
+    rewards: np.ndarray,
+    width: int,
+    similarities: Similarities,
+    covariance: KernelCovariance,
+    branches: torch.Tensor | None = None,
+) -> "Prediction":
+    """The parts of the baselines. Arguments as in [`kernel_baseline_tokens`], with rewards or outcomes in float64."""
+    size, shared = tree.num_generations, pairwise_lcp(tree)
+    paths, runs = own_paths(tree) if branches is None else branch_paths(tree, shared, width, branches)
+    group = paths.row // size
+    paths.others &= ~np.isnan(rewards).reshape(-1, size)[group]
+    given = np.where(paths.others, np.nan_to_num(rewards).reshape(-1, size)[group], 0.0)
+    mean, dual = predictor(covariance.kernel(shared, similarities.values[..., -1]), group, paths.others, given)
+    return Prediction(
+        paths,
+        np.arange(tree.lengths.sum()) if runs is None else runs,
+        np.arange(width) < tree.lengths[:, None],
+        similarities.depths,
+        np.nan_to_num(rewards),
+        mean,
+        predicted_changes(paths, shared, dual, covariance),
+        _similar_changes(paths, dual, similarities),
+    )
+
+
+@dataclass
+class Prediction:
+    """
+    The parts of the baselines of the paths, before the factors of depth.
+
+    Args:
+        paths ([`~tempo_trl.credit.baseline_paths.BaselinePaths`]):
+            The paths, Q in number; their tokens one path after the other are K.
+        runs (`np.ndarray` of shape `(tokens,)`):
+            Which of the K is the token of a row, in reading order.
+        inside (`np.ndarray` of shape `(R, T)`, bool):
+            Tokens of the rows.
+        depths (`np.ndarray` of shape `(D,)`):
+            Depths at which prefixes were compared.
+        rewards (`np.ndarray` of shape `(R,)`):
+            Rewards, 0 where unscorable.
+        mean (`np.ndarray` of shape `(Q,)`):
+            m; NaN on a path without others.
+        equal (`np.ndarray` of shape `(K,)`):
+            What equal prefixes add to m.
+        similar (`np.ndarray` of shape `(Q, D, P)`):
+            What each power of similarity adds, at each depth.
+    """
+
+    paths: BaselinePaths
+    runs: np.ndarray
+    inside: np.ndarray
+    depths: np.ndarray
+    rewards: np.ndarray
+    mean: np.ndarray
+    equal: np.ndarray
+    similar: np.ndarray
+
+    def baselines(self, covariance: KernelCovariance) -> np.ndarray:
+        """The baselines, `(R, T)`, float64, 0 past a row's length; the completion's own reward without others."""
+        length = self.paths.end - self.paths.begin
+        path, column = np.repeat(np.arange(len(length)), length), ranges(self.paths.begin, length)
+        similar = (self.similar * covariance.factors(self.depths)[:, 1:]).sum(axis=2)
+        known = np.searchsorted(self.depths, column, side="right") - 1  # the last depth that the state has reached
+        tokens = self.mean[path] + covariance.factors(column)[:, 0] * self.equal + similar[path, known]
+        baselines = np.zeros(self.inside.shape)
+        baselines[self.inside] = tokens[self.runs]
+        return np.where(np.isnan(baselines), self.rewards[:, None], baselines)
+
+    def state_sums(self, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """
+        `state_gram` and `state_moments` of [`KernelStatistics`]. A path has weight 1 in each range of depth.
+
+        `rewards`, `(R,)`, are NaN on rows that teach nothing. A path is taught by its first row.
+        """
+        begin, end = self.paths.begin[:, None], self.paths.end[:, None]
+        wanted = rewards[self.paths.row] - self.mean
+        asked = (self.depths >= np.maximum(begin, 1)) & (self.depths < end) & ~np.isnan(wanted)[:, None]
+        path, index = np.nonzero(asked)
+        first = np.cumsum(end - begin) - (end - begin)[:, 0]
+        equal = self.equal[first[path] + self.depths[index] - begin[path, 0]]
+        predictions = np.column_stack([equal, self.similar[path, index]])
+        place = path * DEPTHS + depth_range(self.depths[index])
+        weight = 1.0 / np.bincount(place, minlength=1)[place]
+        gram, moments = np.zeros((DEPTHS, FACTORS, FACTORS)), np.zeros((DEPTHS, FACTORS))
+        for depth in np.unique(place % DEPTHS):
+            here = place % DEPTHS == depth
+            weighted = predictions[here] * weight[here, None]
+            gram[depth], moments[depth] = weighted.T @ predictions[here], weighted.T @ wanted[path[here]]
+        return gram, moments
+
+
+def _similar_changes(paths: BaselinePaths, dual: np.ndarray, similarities: Similarities) -> np.ndarray:
+    """What each power of similarity adds to the mean, `(Q, D, P)`: sum over j of dual_j s_j^p."""
+    values, size = similarities.values, dual.shape[1]
+    changes = np.empty((len(dual), values.shape[-1], len(POWERS)))
+    step = max(1, HELD_AT_ONCE // (size * values.shape[-1]))
+    for part in (slice(start, start + step) for start in range(0, len(dual), step)):
+        row = paths.row[part]
+        own = values[row // size, row % size].astype(float)
+        for index, power in enumerate(POWERS):
+            changes[part, :, index] = np.matmul(dual[part, None], own**power)[:, 0]
+    return changes
