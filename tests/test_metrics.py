@@ -13,6 +13,7 @@ OURS = ("tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
 RUNS = {
     "tempo": {"tree_forward": "on"},
     "prefix_baseline": {},
+    "kernel_baseline": {},
     "grpo_lambda": {},
     "treerpo": {},
     "ppo": {"kl_in": "reward", "beta": 0.1},
