@@ -90,12 +90,17 @@ def kernel_baseline_tokens(
     trained = (np.arange(width) < tree.lengths[:, None]) & ~untrained.numpy()[:, None]
     advantages = np.where(trained, outcome.numpy()[:, None] - prediction.baselines(covariance), 0.0)
 
-    taught = outcome.masked_fill(untrained, torch.nan)
-    if learn_from is not None:
-        taught = taught.masked_fill(~learn_from, torch.nan)
-    sums = prediction.state_sums(taught.numpy())
-    statistics = kernel_statistics(pairwise_lcp(tree), taught, similarities.values[..., -1], *sums)
+    learnable = outcome if learn_from is None else outcome.masked_fill(~learn_from, torch.nan)
+    statistics = taught(tree, prediction, learnable.masked_fill(untrained, torch.nan), similarities)
     return torch.from_numpy(advantages.astype(np.float32)), statistics
+
+
+def taught(
+    tree: PrefixTree, prediction: "Prediction", outcome: torch.Tensor, similarities: Similarities
+) -> KernelStatistics:
+    """What a predicted batch teaches: [`KernelStatistics`] of the rows whose outcome is not NaN."""
+    sums = prediction.state_sums(outcome.numpy())
+    return kernel_statistics(pairwise_lcp(tree), outcome, similarities.values[..., -1], *sums)
 
 
 def predict(

@@ -133,19 +133,19 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 def _fill(similar: torch.Tensor, ids: np.ndarray, lengths: np.ndarray, depths: np.ndarray, sketch: Sketch) -> None:
     """Compute the similarities of some groups, as many depths at once as memory allows: `(p, G, G, D)`."""
     groups, size = similar.shape[:2]
-    grams = _grams(ids, lengths, depths, sketch)
+    grams = grams_of(ids, lengths, depths, sketch)
     seen = torch.zeros(groups, size, 1, sketch.buckets)
     step = max(1, HELD_AT_ONCE // (groups * size * sketch.buckets))
     for first in range(1, len(depths), step):
         last = min(first + step, len(depths))
-        counts = _counts(grams, first, last, groups * size, sketch.buckets)
+        counts = counts_of(grams, first, last, groups * size, sketch.buckets)
         counts = counts.view(groups, size, last - first, sketch.buckets).cumsum_(dim=2).add_(seen)
         seen = counts[:, :, -1:].clone()
         x = torch.nn.functional.normalize(counts.sqrt_(), dim=-1, eps=1e-12).transpose(1, 2)
         similar[..., first:last] = (x @ x.mT).permute(0, 2, 3, 1).clamp(0.0, 1.0)
 
 
-def _grams(ids: np.ndarray, lengths: np.ndarray, depths: np.ndarray, sketch: Sketch) -> tuple[np.ndarray, ...]:
+def grams_of(ids: np.ndarray, lengths: np.ndarray, depths: np.ndarray, sketch: Sketch) -> tuple[np.ndarray, ...]:
     """Row, bucket and index of the first depth of every n-gram of the rows, sorted by depth."""
     inside = np.arange(ids.shape[1]) < lengths[:, None]
     rows, columns, buckets = [], [], []
@@ -159,7 +159,7 @@ def _grams(ids: np.ndarray, lengths: np.ndarray, depths: np.ndarray, sketch: Ske
     return np.concatenate(rows)[by_depth], np.concatenate(buckets)[by_depth], first[by_depth]
 
 
-def _counts(grams: tuple[np.ndarray, ...], first: int, last: int, rows: int, buckets: int) -> torch.Tensor:
+def counts_of(grams: tuple[np.ndarray, ...], first: int, last: int, rows: int, buckets: int) -> torch.Tensor:
     """Counts of the n-grams that are new at each of the depths `first` to `last` - 1, `(rows, depths, buckets)`."""
     row, bucket, depth = grams
     own = slice(*np.searchsorted(depth, [first, last]))
