@@ -15,6 +15,7 @@ from tempo_trl.report.credit_terms import TEMPO
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group
 from tempo_trl.report.token_text import one_line, readable
+from tempo_trl.report.value_errors import ValueErrors
 
 CONTEXT = 24  # characters on each side of an example
 EXAMPLES = 2  # examples per token and sign
@@ -41,6 +42,7 @@ class CreditSummary:
         depths: The same sums as in `credit`, one row per depth.
         first_branch: Mean reward of each group by the branches of its first branching state.
         series: `{metric: [(step, value)]}`.
+        value_errors: How well equal and similar prefixes predict the rewards.
     """
 
     def __init__(self):
@@ -51,6 +53,7 @@ class CreditSummary:
         self.depths = pd.DataFrame(columns=CREDIT, dtype=float)
         self.first_branch: dict[int, list[float]] = defaultdict(list)
         self.series: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        self.value_errors = ValueErrors()
         self._pairs = PairStatistics()
         self._examples: dict[tuple[str, bool], list[tuple[float, str, str]]] = defaultdict(list)
         self._by_entropy: list[np.ndarray] = []  # (entropy, |TD|) of the tokens of the loss, arrays of (tokens, 2)
@@ -64,6 +67,7 @@ class CreditSummary:
         self.flat += sum(not _scored(g) or np.nanmin(g.rewards) >= np.nanmax(g.rewards) for g in groups)
         for group in groups:
             self._pairs += _pair_statistics(group)
+        self.value_errors.add(groups)
         self._add_series(groups, [depth for group in groups for depth in self._add_first_branch(group)])
         self._add_tokens(_frame(groups))
         for group in groups:

@@ -28,6 +28,10 @@ CURVES = {
         "sum |TD| / sum (|outcome| + |TD|); TD is what the method adds",
     ),
     "tempo/prefix_explained": ("explained by prefixes", "share of the rewards' variance that shared prefixes explain"),
+    "tempo/value_error": (
+        "error of the baseline",
+        "squared error of the baseline / squared error of the mean of the other completions",
+    ),
     "tempo/branch_nodes": ("branch nodes", "states with two different next tokens, per group"),
     "first_branch": ("first branch", "mean number of tokens before the first branch of a recorded group"),
     "tempo/branch_depth": ("branch depth", "mean number of tokens before a branch node"),

@@ -39,6 +39,7 @@ NOTHING = (
     "No trees were recorded. The trainers of this package record them if log_trees_steps > 0; TRL's own trainer does "
     "not. The logged metrics are shown below."
 )
+WORTH_IT = 0.02  # share of the squared error that a baseline must remove to be worth a word
 LIMITS = "This shows where credit goes, not whether it helps: compare runs of several seeds with tempo-trl compare."
 
 
@@ -51,7 +52,16 @@ def honest_line(label: str | None, summary: CreditSummary) -> dict:
         "share": share,
         "number": number,
         "head": f"{summary.terms.label} moved {number} of the credit{of}; the rest is GRPO's.",
-        "words": " ".join([_verdict(summary), *_how_it_came(summary), *_explained(summary), _flat(summary), LIMITS]),
+        "words": " ".join(
+            [
+                _verdict(summary),
+                *_how_it_came(summary),
+                *_explained(summary),
+                *_predicted(summary),
+                _flat(summary),
+                LIMITS,
+            ]
+        ),
     }
 
 
@@ -83,6 +93,25 @@ def _explained(summary: CreditSummary) -> list[str]:
         f"Shared prefixes explain {explained:.0%} of the variance of the rewards. Among tasks with a similar share, "
         f"{meaning} (docs/evidence.md)."
     ]
+
+
+def _predicted(summary: CreditSummary) -> list[str]:
+    ratios = summary.value_errors.ratios()
+    if ratios is None:
+        return []
+    equal, similar = ratios
+    return [
+        "Compared with the mean of the other completions, the squared error of predicting a completion's reward is "
+        f"{equal:.0%} with those that share its prefix (prefix baseline), and {similar:.0%} with those that wrote "
+        f"something similar as well (kernel baseline). {_advice(equal, similar)}"
+    ]
+
+
+def _advice(equal: float, similar: float) -> str:
+    best = min(equal, similar)
+    if best > 1 - WORTH_IT:
+        return "Neither baseline would change much."
+    return f"The {'kernel' if similar < equal - WORTH_IT / 2 else 'prefix'} baseline would remove noise here."
 
 
 def _flat(summary: CreditSummary) -> str:

@@ -96,6 +96,32 @@ def test_few_groups_do_not_tell_what_prefixes_explain(tmp_path):
     assert "explain" not in sentences.honest_line(None, statistics)["words"]
 
 
+def reworded(kind: int, rng) -> list[str]:
+    """A completion of one of two kinds: a first token of its own, and the words of its kind in any order."""
+    return [str(rng.integers(1000)), *rng.permutation(list("abcde" if kind else "vwxyz"))]
+
+
+def test_the_words_say_which_baseline_would_help(tmp_path):
+    rng, groups = np.random.default_rng(0), []
+    for group in range(80):
+        kinds = rng.permutation([0, 0, 1, 1])
+        rows = [reworded(kind, rng) for kind in kinds]
+        groups.append(rows_of(rows, kinds.astype(float).tolist(), group=group))
+    statistics = statistics_of(tmp_path, *groups)
+    equal, similar = statistics.value_errors.ratios()
+    assert 0.98 < equal < 1.02
+    assert similar < 0.7
+    words = sentences.honest_line(None, statistics)["words"]
+    assert f"and {similar:.0%} with those that wrote something similar" in words
+    assert "The kernel baseline would remove noise here." in words
+
+
+def test_few_groups_do_not_tell_which_baseline_would_help(tmp_path):
+    statistics = statistics_of(tmp_path, *[rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(47)])
+    assert statistics.value_errors.ratios() is None
+    assert "baseline would" not in sentences.honest_line(None, statistics)["words"]
+
+
 def test_tokens_are_ranked_by_their_sum_of_td(tmp_path):
     statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
     ranked = statistics.top_td()
