@@ -48,14 +48,14 @@ class Variant:
     Args:
         sketch: Tokens between two comparisons, n-grams, buckets.
         weigh: What becomes of a count: `root`, `plain`, `presence`, or `idf` (the root, times how rare it is).
-        align: Where the other completion is cut: at the same number of `tokens`, not at all (`whole`), where it is
+        align: Where the other completion is cut: not at all (`whole`), at the same number of `tokens`, where it is
             most similar (`best`), or at the same `share`, which needs the completion's own length: no baseline may.
         window: Depths that are compared, up to the state; 0 is all. `beside` adds it to the whole prefix.
     """
 
     sketch: Sketch = field(default_factory=Sketch)
     weigh: str = "root"
-    align: str = "tokens"
+    align: str = "whole"
     window: int = 0
     beside: bool = False
 
@@ -73,7 +73,7 @@ VARIANTS = {
     "counts, no root": Variant(weigh="plain"),
     "presence": Variant(weigh="presence"),
     "rare n-grams count more": Variant(weigh="idf"),
-    "against whole completions": Variant(align="whole"),
+    "cut at the same number of tokens": Variant(align="tokens"),
     "best match of any length": Variant(align="best"),
     "same share (knows the future)": Variant(align="share"),
     "last 8 depths": Variant(window=8),

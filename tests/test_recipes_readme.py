@@ -12,7 +12,8 @@ from tempo_trl.runs.recipes import read_recipe, recipe_names, recipe_path, recip
 
 from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of, method_of
 
-METHODS = ("tempo", "grpo", "hepo", "ppo", "prefix_baseline", "kernel_baseline", "grpo_lambda", "treerpo", "treerpo_entropy")
+BASELINES = ("prefix_baseline", "kernel_baseline")
+METHODS = ("tempo", "grpo", "hepo", "ppo", *BASELINES, "grpo_lambda", "treerpo", "treerpo_entropy")
 NAMES = (*METHODS, "tempo_recommended")
 README = (recipes_folder() / "README.md").read_text()
 

@@ -30,7 +30,7 @@ HELD_AT_ONCE = 2**22  # similarities that are raised to powers at once: 32 MiB
 @dataclass(frozen=True)
 class Similarities:
     """
-    How similar the completions of a group are at some depths.
+    How similar the prefixes of completions are to the other completions of their group, at some depths.
 
     Args:
         depths (`np.ndarray` of shape `(D,)`):

@@ -115,8 +115,8 @@ class KernelCovariance:
     earlier batches, in turns: C by isotonic regression, a by non-negative least squares. Steps in l and powers of s
     are positive semi-definite kernels, and so is k. If all a are 0, C is [`PrefixCovariance`]'s.
 
-    The value of a state after t tokens is predicted from the same parts, each with a factor by depth: the covariance
-    with the reward of completion j is
+    The value of a state after t tokens is predicted from the same parts, each with a factor by depth. The covariance
+    with the reward of completion j, whose similarity with the first t tokens is s_j(t), is
 
     $$c_j(t) = f_0(t) \, C(\min(l, t)) + v \sum_p f_p(t) \, s_j(t)^p, \quad f \ge 0$$
 

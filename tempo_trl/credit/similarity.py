@@ -1,4 +1,4 @@
-"""Similarity of prefixes: the cosine between sketches of what two completions have written so far.
+"""Similarity of prefixes: the cosine between sketches of what one completion has written so far and of another.
 
 Completions of one prompt soon share no exact prefix, but those that write similar things still tell about each other.
 A sketch of a prefix counts its n-grams of tokens, hashed into a fixed number of buckets. Running counts give the
@@ -63,13 +63,13 @@ def prefix_similarities(
     prompts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
-    Cosine between the sketches of each pair of completions of a group, cut at the same number of tokens.
+    Cosine between the sketch of each completion's prefixes and those of the whole completions of its group.
 
-    $$s_{ij}(d) = \frac{x_i(d) \cdot x_j(d)}{|x_i(d)| \, |x_j(d)|}$$
+    $$s_{ij}(d) = \frac{x_i(d) \cdot x_j(\infty)}{|x_i(d)| \, |x_j(\infty)|}$$
 
     where x(d) are the square roots of the hashed n-gram counts of the first d tokens, or of all tokens of a shorter
-    completion. Sketches are not negative, so s lies between 0 and 1, and the matrix of any power of s over a group is
-    positive semi-definite.
+    completion. Sketches are not negative, so s lies between 0 and 1. Among whole completions s is symmetric, and the
+    matrix of any power of it over a group is positive semi-definite.
 
     Args:
         completion_ids (`torch.Tensor` of shape `(R, T)`, integer):
@@ -84,9 +84,9 @@ def prefix_similarities(
             Equal for completions of a group with the same prompt. Others are not similar: s is 0.
 
     Returns:
-        `torch.Tensor` of shape `(P, G, G, D)`, float32, on the CPU: s at each of `sketch.depths(T)`. The last is the
-        similarity of whole completions. At d = 0 all prefixes are equal, but tell nothing: s is 0 there, as for an
-        empty completion.
+        `torch.Tensor` of shape `(P, G, G, D)`, float32, on the CPU: entry (p, i, j, d) is s of completions i and j of
+        group p at depth d of `sketch.depths(T)`. The last is the similarity of whole completions. At d = 0, and for
+        empty completions, s is 0.
 
     Raises:
         ValueError: if a shape or dtype does not fit, or a length is out of range.
@@ -134,6 +134,9 @@ def _fill(similar: torch.Tensor, ids: np.ndarray, lengths: np.ndarray, depths: n
     """Compute the similarities of some groups, as many depths at once as memory allows: `(p, G, G, D)`."""
     groups, size = similar.shape[:2]
     grams = grams_of(ids, lengths, depths, sketch)
+    row, bucket, _ = grams
+    whole = _unit(counts_of((row, bucket, np.zeros_like(row)), 0, 1, groups * size, sketch.buckets))
+    whole = whole.view(groups, 1, size, sketch.buckets)
     seen = torch.zeros(groups, size, 1, sketch.buckets)
     step = max(1, HELD_AT_ONCE // (groups * size * sketch.buckets))
     for first in range(1, len(depths), step):
@@ -141,8 +144,13 @@ def _fill(similar: torch.Tensor, ids: np.ndarray, lengths: np.ndarray, depths: n
         counts = counts_of(grams, first, last, groups * size, sketch.buckets)
         counts = counts.view(groups, size, last - first, sketch.buckets).cumsum_(dim=2).add_(seen)
         seen = counts[:, :, -1:].clone()
-        x = torch.nn.functional.normalize(counts.sqrt_(), dim=-1, eps=1e-12).transpose(1, 2)
-        similar[..., first:last] = (x @ x.mT).permute(0, 2, 3, 1).clamp(0.0, 1.0)
+        cosines = _unit(counts).transpose(1, 2) @ whole.mT
+        similar[..., first:last] = cosines.permute(0, 2, 3, 1).clamp_(0.0, 1.0)
+
+
+def _unit(counts: torch.Tensor) -> torch.Tensor:
+    """Square roots of the counts, of length 1; overwrites them."""
+    return torch.nn.functional.normalize(counts.sqrt_(), dim=-1, eps=1e-12)
 
 
 def grams_of(ids: np.ndarray, lengths: np.ndarray, depths: np.ndarray, sketch: Sketch) -> tuple[np.ndarray, ...]:

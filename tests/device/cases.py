@@ -11,5 +11,6 @@ CASES = {method: (method, {}) for method in EVERY_METHOD} | {
     "ppo, tree_forward on": ("ppo", ON_TREE),
     "tempo, bf16": ("tempo", {"bf16": True}),
 }
-GROWING = ("tempo", "prefix_baseline", "kernel_baseline", "grpo_lambda", "ppo", "token_credit", "tempo, tree_forward on")
+BASELINES = ("prefix_baseline", "kernel_baseline")
+GROWING = ("tempo", *BASELINES, "grpo_lambda", "ppo", "token_credit", "tempo, tree_forward on")
 LARGER = {f"{name}, twice": (CASES[name][0], CASES[name][1] | TWICE) for name in GROWING}
