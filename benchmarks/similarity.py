@@ -1,4 +1,4 @@
-"""What similar prefixes tell about rewards, on samples of a real model: `python -m benchmarks.similarity SAMPLES`.
+"""How well similar prefixes predict rewards, on samples of a real model: `python -m benchmarks.similarity SAMPLES`.
 
 SAMPLES is a JSON Lines file, which may be compressed with gzip. Each line has a `prompt`, its `completions` (texts,
 many per prompt) and their `rewards`. Half of the prompts choose how prefixes are compared; the other half is reported.

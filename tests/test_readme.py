@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 REPOSITORY = Path(__file__).parents[1]
@@ -39,6 +40,7 @@ def test_the_numbers_of_the_hand_worked_group_are_those_of_the_code(capsys):
     assert torch.equal(group["grpo"][1], torch.full((13,), group["grpo"][1, 0].item()))
 
 
+@pytest.mark.matrix
 def test_the_drop_in_example_runs(tmp_path):
     script = REPOSITORY / "examples" / "drop_in.py"
     assert [line for line in script.read_text().splitlines() if "<--" in line][1:] == [
@@ -48,6 +50,7 @@ def test_the_drop_in_example_runs(tmp_path):
     subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True, timeout=900, capture_output=True)
 
 
+@pytest.mark.matrix
 def test_the_example_of_grown_trees_prints_a_tree_s_completions(tmp_path):
     command = [sys.executable, str(REPOSITORY / "examples" / "grow_trees.py")]
     printed = subprocess.run(command, cwd=tmp_path, check=True, timeout=900, capture_output=True, text=True).stdout

@@ -1,4 +1,4 @@
-"""What similar and equal prefixes tell about rewards: the covariance that the kernel baseline learns.
+"""How similar and equal prefixes predict rewards: the covariance that the kernel baseline learns.
 
 The estimator is ours, not from a paper. Like [`PrefixCovariance`] it is updated batch by batch, with statistics that
 can be summed over processes.

@@ -1,6 +1,6 @@
 """Similarity of prefixes: the cosine between sketches of what one completion has written so far and of another.
 
-Completions of one prompt soon share no exact prefix, but those that write similar things still tell about each other.
+Completions of one prompt soon share no exact prefix, but those with similar text still predict each other's rewards.
 A sketch of a prefix counts its n-grams of tokens, hashed into a fixed number of buckets. Running counts give the
 sketches of a completion's prefixes at a few dozen depths, however long it is.
 """

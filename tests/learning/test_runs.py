@@ -47,6 +47,7 @@ def quick_run(folder, method, output=None, changes=(), seed=0):
     return Run(start, method, 1e-3, seed, output or folder / "quick", changes, Budget(2, 2))
 
 
+@pytest.mark.matrix
 def test_a_quick_study_writes_its_figure_and_numbers(quick):
     assert (quick / "figures" / "learning_plan.png").read_bytes().startswith(b"\x89PNG")
     assert (quick / "figures" / "learning_plan.png").stat().st_size < 150_000
@@ -63,6 +64,7 @@ def test_a_quick_study_writes_its_figure_and_numbers(quick):
         assert len(result.by_tokens()["iqm"]) == len(result.by_seconds()["iqm"]) > 2
 
 
+@pytest.mark.matrix
 def test_a_quick_study_has_a_start_that_goes_on_from_another(tmp_path):
     """A tenth of its few lessons is the warm-up of their schedule, which may not be empty."""
     assert cli.main(arguments(tmp_path, "length")) == 0
@@ -72,12 +74,14 @@ def test_a_quick_study_has_a_start_that_goes_on_from_another(tmp_path):
     assert starts == {f"{Chain().name}-40", f"{numbers['results'][0]['task']}-40"}
 
 
+@pytest.mark.matrix
 def test_a_start_that_did_not_learn_its_task_is_refused(quick):
     """Forty steps teach nothing."""
     with pytest.raises(Untaught, match="its training failed"):
         quick_run(quick, "tempo").start.check()
 
 
+@pytest.mark.matrix
 def test_a_finished_study_is_not_trained_again(quick, monkeypatch):
     monkeypatch.setattr(workers, "_run_all", lambda waiting, *_: pytest.fail(f"it trains {waiting}"))
     assert cli.main(arguments(quick)) == 0
@@ -96,6 +100,7 @@ def test_a_worker_trains_what_a_fresh_process_does_whatever_ran_before(quick, tm
     assert weights(worker) != weights(quick_run(quick, "grpo"))
 
 
+@pytest.mark.matrix
 def test_an_interrupted_run_goes_on_from_its_checkpoint_to_the_same_weights(quick, tmp_path):
     run = quick_run(quick, "tempo", tmp_path, (("save_steps", 2), ("save_total_limit", 9)))
     workers.finish([run], 1, SILENT, "")
@@ -114,6 +119,7 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint_to_the_same_weights(quic
     assert min(steps) == 0  # of the part before the interruption
 
 
+@pytest.mark.matrix
 def test_a_run_that_fails_says_why(quick, tmp_path):
     run = quick_run(quick, "tempo", tmp_path, (("td_coef", "no number"),))
     with pytest.raises(workers.Failed, match="td_coef"):
@@ -121,6 +127,7 @@ def test_a_run_that_fails_says_why(quick, tmp_path):
     assert not run.is_finished()
 
 
+@pytest.mark.matrix
 def test_a_folder_of_another_recipe_is_refused(quick):
     run = quick_run(quick, "tempo")
     path = run.folder / "recipe.yaml"

@@ -25,12 +25,14 @@ def test_changes_are_not_paid(name):
     assert [row for row in rows if row[2] != 0.0] == []
 
 
+@pytest.mark.matrix
 @needs_real_rows
 def test_equal_forms_of_real_golds_are_paid():
     paid = graded(EQUAL, real_golds())
     assert {name: bad for name, rows in paid.items() if (bad := [row for row in rows if row[2] != 1.0])} == {}
 
 
+@pytest.mark.matrix
 @needs_real_rows
 def test_changes_of_real_golds_are_not_paid():
     paid = graded(UNEQUAL, real_golds())

@@ -43,6 +43,8 @@ def first_batch(folder, dtype: torch.dtype, temperature: float = 1.0, pads: int 
 AUTOCAST, WEIGHTS = torch.float32, torch.bfloat16
 
 
+@pytest.mark.matrix
+@pytest.mark.both_stacks
 @pytest.mark.parametrize(
     ("dtype", "pads", "temperature"),
     [(AUTOCAST, 0, 1.0), (AUTOCAST, 7, 0.6), (AUTOCAST, 300, 1.0), (WEIGHTS, 7, 0.6), (WEIGHTS, 300, 1.0)],
@@ -74,6 +76,8 @@ def one_key_too_many_in_one_row(tail, length, window, device, masks):
     return plain_mask(tail, length, window, device, {})
 
 
+@pytest.mark.matrix
+@pytest.mark.both_stacks
 @pytest.mark.parametrize(
     "mistake", [one_key_too_many, a_prompt_token_hidden, the_last_shared_token_hidden, one_key_too_many_in_one_row]
 )
