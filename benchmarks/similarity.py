@@ -14,6 +14,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import argparse
 import gzip
 import json
+import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch.nn.functional import normalize
 
 from benchmarks.compact_json import write_json
+from benchmarks.estimators.evidence import commit
 from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.kernel_baseline import Similarities, predict, taught
 from tempo_trl.credit.kernel_covariance import KernelCovariance
@@ -36,6 +38,7 @@ from tempo_trl.credit.similarity import Sketch, counts_of, grams_of
 
 SEED, VOCABULARY, GROUPS_AT_ONCE, RESAMPLES = 0, 2048, 16, 1000
 SIZES = (8, 32)
+DIGITS = 4
 SHARES = np.arange(1, 9) / 8
 FOREVER = 10**6  # batches: the policy of the samples does not change
 
@@ -296,12 +299,20 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="completions in a group")
     parser.add_argument("--output", type=Path, help="a JSON file for the results")
     parser.add_argument("--quick", action="store_true", help="only check that it runs: few prompts, two variants")
-    args = parser.parse_args(argv)
+    args, origin = parser.parse_args(argv), commit()
     prompts = read(args.samples, 12 if args.quick else None, args.tokenizer)
     variants = dict(list(VARIANTS.items())[:2]) if args.quick else VARIANTS
     results = study(prompts, tuple(args.sizes), variants)
     if args.output:
-        write_json(args.output, {"samples": args.samples.name, "seed": SEED, "sizes": results}, digits=4)
+        write_json(args.output, {"provenance": provenance(args, origin), "sizes": results}, DIGITS)
+
+
+def provenance(args: argparse.Namespace, origin: dict) -> dict:
+    """Provenance of the numbers; `origin` is the commit when the command began."""
+    sizes = " ".join(map(str, args.sizes))
+    command = f"python -m benchmarks.similarity {args.samples.name} --sizes {sizes} --output {args.output}"
+    versions = {"torch": torch.__version__, "numpy": np.__version__, "machine": platform.machine()}
+    return {"command": command, **origin, "seed": SEED, "resamples": RESAMPLES, **versions}
 
 
 if __name__ == "__main__":

@@ -272,6 +272,7 @@ def test_the_paper_s_hardware_is_one_h100_for_the_small_model_and_two_for_the_la
             assert not (one or two) or ours[one] in header_of(name)
 
 
+@pytest.mark.matrix
 def test_a_recipe_fits_its_hardware_by_the_estimate(subtests, check_of):
     for name in PAPER:
         with subtests.test(name):

@@ -17,6 +17,8 @@ from tempo_trl.runs.recipes import read_recipe, recipe_path, recipes_folder
 
 from .test_recipes import SERVER_FLAGS, arguments_on, devices_of
 
+pytestmark = pytest.mark.matrix
+
 HANG = 300  # seconds, for a busy machine: a job takes two
 ONE, SEVERAL = "one_node", "several_nodes"
 SCRIPTS = [ONE, SEVERAL]

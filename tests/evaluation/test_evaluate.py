@@ -23,6 +23,8 @@ from tempo_trl.runs.results import read_results
 from ..data.rows import GOLD, ROOT
 from .evaluating import SHORT, SIX, everything_but_dates, let_the_model_say, lines, right, write_rows
 
+pytestmark = pytest.mark.matrix
+
 KEYS = ["task", "row_id", "source", "prompt_sha256", "gold", "completions", "answers", "correct"]
 LONG = {"tasks": "gsm_hard,medqa", "n": 2, "batch_size": 4, **SHORT}
 

@@ -19,6 +19,8 @@ from tempo_trl.launch import cli
 from .conftest import READ_ONLY, RESULT, TOKEN, environment
 from .server import Fault, Repo
 
+pytestmark = pytest.mark.matrix
+
 REPO = "me/tiny-tempo"
 MODEL = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 ABOUT = ["README.md", "trainer_state.json", "tempo/run.json", "tempo/recipe.yaml", "tempo/curves.png"]

@@ -8,6 +8,8 @@ from tempo_trl.report.command import report
 
 from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, record, rows_of
 
+pytestmark = pytest.mark.matrix
+
 DRAWN = 20_000  # elements, of a page of 64 groups of 8 completions of 1,024 tokens
 
 

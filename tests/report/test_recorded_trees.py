@@ -17,6 +17,8 @@ from tempo_trl.runs.trees import SCHEMA, recorded_steps, trees_path, write_trees
 from tests.trainers.launching import run_ranks, torchrun
 from tests.trainers.recording import Batch, config, parity, picky, questions, share_of_threes, train, weights
 
+pytestmark = pytest.mark.matrix
+
 EVERY_STEP = {"log_trees_steps": 1, "reward_funcs": share_of_threes}
 
 

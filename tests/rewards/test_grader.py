@@ -58,6 +58,7 @@ def test_a_child_that_never_replies_is_killed_and_replaced_and_its_question_stay
 SLOW = [("x^3+125", "(x+5)(x^2-5x+25)"), ("x^2/16 + y^2/12 = 1/4", "x^2/4 + y^2/3 = 1")]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("gold", "answer"), SLOW)
 def test_a_child_that_is_stopped_for_longer_than_its_limit_gives_the_verdict_of_an_idle_machine(gold, answer):
     """The child runs for a tenth of the time: its clock stands still while it is stopped."""
@@ -83,6 +84,7 @@ def test_a_child_that_is_stopped_for_longer_than_its_limit_gives_the_verdict_of_
     assert shared_grader._process.pid == pid
 
 
+@pytest.mark.matrix
 def test_what_takes_too_long_to_compute_is_not_decided_whether_python_or_c_takes_it():
     for endless in (r"\sum_{i=1}^{10^9} i^i", "(10^9)!"):
         verdict = shared_grader.compare("5", endless)

@@ -18,6 +18,8 @@ from ..trainers.recording import config, parity, questions
 from .naive import NaiveGreedySampler, assert_same_trees
 from .rank import GROWERS, take_the_likeliest
 
+pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
+
 
 class Recording(GRPOTrainer):
     """Keeps the completions of each scored batch, and the trees of that moment."""

@@ -19,6 +19,8 @@ from .every_method import trainer_of
 from .recording import config, parity, questions, share_of_threes, train
 from .test_every_method import spread
 
+pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
+
 ROLLOUTS = ("tempo on fixed trees", "tempo on entropy trees")
 
 

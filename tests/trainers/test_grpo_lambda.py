@@ -11,6 +11,8 @@ from tempo_trl import GRPOLambdaConfig, GRPOLambdaTrainer
 from .recording import config, questions, share_of_threes, train, weights
 from .test_equivalence import OFF_POLICY, assert_same_gradients, assert_same_weights
 
+pytestmark = pytest.mark.matrix
+
 STYLES = ("recent", "both")
 LAMBDA = 0.9
 MASK = torch.tensor([[1.0, 1.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]])  # a tool token, and padding

@@ -26,6 +26,8 @@ from .test_ppo import (
     scored,
 )
 
+pytestmark = pytest.mark.matrix
+
 
 def value_loss_by_hand(values, batch):
     """Half the mean square over the tokens of the loss, the critic's of all the rows at once."""

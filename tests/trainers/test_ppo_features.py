@@ -15,6 +15,8 @@ from .recording import config, questions, share_of_threes, weights
 from .test_equivalence import assert_same_weights
 from .test_ppo import KINDS, LINEAR, build, critic_weights, run
 
+pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
+
 TRAINS = {
     "bf16": {"bf16": True},
     "bf16_shared": {"bf16": True, "shared_trunk": True},

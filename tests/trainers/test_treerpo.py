@@ -12,6 +12,8 @@ from .every_method import ENTROPY, trainer_of
 from .recording import config, parity, questions, share_of_threes
 from .test_equivalence import assert_same_gradients
 
+pytestmark = pytest.mark.matrix
+
 BOTH = ("treerpo", "treerpo_entropy")
 
 

@@ -14,6 +14,8 @@ from ..trainers.recording import config, train, weights
 from .models import TreeGRPOConfig, TreeGRPOTrainer
 from .running import ACCUMULATED, run
 
+pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
+
 STOCK = ("grpo", "hepo")  # methods on TRL's own trainer
 RUNS = {
     "one micro-batch": {"per_device_train_batch_size": 16},
