@@ -28,9 +28,8 @@ def samples(tmp_path_factory) -> Path:
     with gzip.open(path, "wt") as file:
         for prompt in range(14):
             kinds = rng.integers(0, 2, 24)
-            texts = [
-                " ".join(rng.permutation(["red", "green", "blue"] if k else ["one", "two", "three"])) for k in kinds
-            ]
+            words = [["red", "green", "blue"] if kind else ["one", "two", "three"] for kind in kinds]
+            texts = [" ".join([str(rng.integers(10**6)), *rng.permutation(own)]) for own in words]
             row = {"prompt": f"prompt {prompt}", "completions": texts, "rewards": kinds.astype(float).tolist()}
             file.write(json.dumps(row) + "\n")
     return path
