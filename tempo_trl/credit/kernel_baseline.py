@@ -169,7 +169,8 @@ class Prediction:
         path, column = np.repeat(np.arange(len(length)), length), ranges(self.paths.begin, length)
         similar = (self.similar * covariance.factors(self.depths)[:, 1:]).sum(axis=2)
         known = np.searchsorted(self.depths, column, side="right") - 1  # the last depth that the state has reached
-        tokens = self.mean[path] + covariance.factors(column)[:, 0] * self.equal + similar[path, known]
+        factor = covariance.factors(np.arange(self.inside.shape[1]))[:, 0]
+        tokens = self.mean[path] + factor[column] * self.equal + similar[path, known]
         baselines = np.zeros(self.inside.shape)
         baselines[self.inside] = tokens[self.runs]
         return np.where(np.isnan(baselines), self.rewards[:, None], baselines)
