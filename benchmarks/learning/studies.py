@@ -118,6 +118,19 @@ def _wording() -> Study:
     return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
 
 
+def _similarity() -> Study:
+    """Equal and similar prefixes where wording varies. The rate is GRPO's best on the chain: tuned for no other arm."""
+    labels = {label: ALL[label] for label in ("grpo", "prefix_baseline")} | {
+        "kernel_baseline": ("kernel_baseline", ())
+    }
+    arms = tuple(
+        Arm(label, Chain(wording=n), *method, panel=panel, tuned_as="grpo", learning_rate=4e-4)
+        for n, panel in {1: "one phrase", 2: "two phrases", 4: "four phrases"}.items()
+        for label, method in labels.items()
+    )
+    return Study("similarity", "Equal and similar prefixes where wording varies", arms, knob="wording")
+
+
 def _lengths() -> dict[int, Chain]:
     """All start at the accuracy of the base chain: what differs is the length, not the difficulty."""
     base = Chain()
@@ -219,6 +232,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "plan": _plan,
     "batch": _batch,
     "wording": _wording,
+    "similarity": _similarity,
     "group_size": _group_size,
     "branches": _branches,
     "tempo_ablation": _tempo_ablation,
