@@ -119,7 +119,7 @@ def _wording() -> Study:
 
 
 def _similarity() -> Study:
-    """Equal and similar prefixes where wording varies. The rate is GRPO's best on the chain: tuned for no other arm."""
+    """Equal and similar prefixes where wording varies, at the rate that is best for GRPO on the chain."""
     labels = {label: ALL[label] for label in ("grpo", "prefix_baseline")} | {
         "kernel_baseline": ("kernel_baseline", ())
     }
