@@ -127,17 +127,22 @@ def tempo_advantages(
 
 def outcome_advantages(rewards: torch.Tensor, num_generations: int, scale_rewards: str = "group") -> torch.Tensor:
     """GRPO's advantage of every completion, (r - mean) / scale: `(B,)`, float64, on the CPU, NaN for NaN rewards."""
-    if scale_rewards not in SCALES:
-        raise ValueError(f"`scale_rewards` must be one of {SCALES}, got {scale_rewards!r}.")
     rewards = rewards.detach().cpu().double()
     groups = rewards.view(-1, num_generations)
     centred = groups - groups.nanmean(dim=1, keepdim=True)
-    if scale_rewards == "group":
-        centred = centred / (_nanstd(groups) + EPSILON)
-    elif scale_rewards == "batch":
-        centred = centred / (_nanstd(groups.reshape(1, -1)) + EPSILON)
+    centred = centred / outcome_scale(rewards, num_generations, scale_rewards).view(-1, num_generations)
     # Equal rewards may miss their mean by a rounding error, which the epsilon would blow up.
     return torch.where(flat_groups(rewards, num_generations)[:, None] & ~groups.isnan(), 0.0, centred).view(-1)
+
+
+def outcome_scale(rewards: torch.Tensor, num_generations: int, scale_rewards: str) -> torch.Tensor:
+    """What GRPO divides the rewards of every completion by: `(B,)`, float64. `rewards` are float64, on the CPU."""
+    if scale_rewards not in SCALES:
+        raise ValueError(f"`scale_rewards` must be one of {SCALES}, got {scale_rewards!r}.")
+    if scale_rewards == "none":
+        return torch.ones_like(rewards)
+    groups = rewards.view(-1, num_generations if scale_rewards == "group" else len(rewards))
+    return (_nanstd(groups) + EPSILON).expand_as(groups).reshape(-1)
 
 
 def credit_tokens(

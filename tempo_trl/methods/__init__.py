@@ -98,6 +98,23 @@ METHODS = {
         paper=f"{PAPERS}/1707.06347",
         recipe="qwen3-1.7b/math/two_gpus/ppo",
     ),
+    "gigpo": Method(
+        label="GiGPO",
+        trainer="tempo_trl.methods.gigpo.GiGPOTrainer",
+        config="tempo_trl.methods.gigpo.GiGPOConfig",
+        paper=f"{PAPERS}/2505.10978",
+    ),
+    "hgpo": Method(
+        label="HGPO",
+        trainer="tempo_trl.methods.hgpo.HGPOTrainer",
+        config="tempo_trl.methods.hgpo.HGPOConfig",
+        paper=f"{PAPERS}/2602.22817",
+    ),
+    "anchor_baseline": Method(
+        label="anchor baseline",
+        trainer="tempo_trl.methods.anchor_baseline.AnchorBaselineTrainer",
+        config="tempo_trl.methods.anchor_baseline.AnchorBaselineConfig",
+    ),
     "token_credit": Method(
         label="your credit function",
         trainer="tempo_trl.trainers.token_credit.TokenCreditTrainer",

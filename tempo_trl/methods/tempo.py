@@ -6,7 +6,9 @@ import warnings
 from dataclasses import dataclass, field
 from functools import partial
 
-from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.advantages import credit_tokens, flat_groups
+from tempo_trl.credit.state_graph import graph_td_errors
+from tempo_trl.methods.anchors import labels_of
 from tempo_trl.methods.prefix_baseline import PrefixBaselineCredit, checked_shrinkage
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
@@ -20,7 +22,11 @@ ESTIMATORS = ("tempo", "prefix_baseline")
 
 
 def tempo_credit(
-    batch: Batch, td_coef: float = 1.0, leaf_weights: str = "by_branch", forced_tokens: str = "keep"
+    batch: Batch,
+    td_coef: float = 1.0,
+    leaf_weights: str = "by_branch",
+    forced_tokens: str = "keep",
+    merge_states: bool = False,
 ) -> Credit:
     r"""
     TEMPO's credit: the outcome plus the TD errors of the prefix values (section 4.2 of
@@ -35,16 +41,31 @@ def tempo_credit(
             Coefficient c of the TD errors. 0 is GRPO.
         leaf_weights, forced_tokens (`str`):
             As in [`TEMPOConfig`], for completions that were grown as trees.
+        merge_states (`bool`, *optional*, defaults to `False`):
+            Whether V(s) is taken over all completions that come to the state before a turn, not only those with the
+            same tokens ([`~tempo_trl.credit.state_graph.graph_td_errors`]).
 
     Returns:
         [`~tempo_trl.Credit`], with the TD errors as `td`.
     """
+    if merge_states and td_coef:
+        return _credit_on_graph(batch, td_coef)
     weights = completion_weights(batch, leaf_weights)
     width = batch.completion_ids.shape[1]
     advantages, td = credit_tokens(batch.tree, batch.outcome, width, td_coef, weights)
     untouched = td_coef == 0 and batch.grown is None  # one advantage per completion, as TRL has it
     credit = Credit(batch.outcome if untouched else advantages, td, weights=weights)
     return with_forced_tokens(credit, batch, forced_tokens)
+
+
+def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
+    labels = labels_of(batch)[0]
+    td = graph_td_errors(
+        batch.completion_ids, batch.lengths, batch.turns, labels, batch.outcome, batch.num_generations
+    )
+    outcome = batch.outcome.float().nan_to_num(0.0)
+    flat = flat_groups(batch.outcome, batch.num_generations).repeat_interleave(batch.num_generations)
+    return Credit(outcome.masked_fill(flat, 0.0)[:, None] + td_coef * td, td)
 
 
 @dataclass
@@ -59,6 +80,9 @@ class TEMPOConfig(PrefixTreeConfig):
             Coefficient of the branch-gated TD error in the advantage of a token. The paper
             (https://huggingface.co/papers/2509.18314, section 4.2) uses 1. With 0 the advantages are those of
             [`~trl.GRPOTrainer`].
+        merge_states (`bool`, *optional*, defaults to `False`):
+            For agents: whether completions that saw the same answer of a tool or an environment before a turn share
+            that state, although their tokens before it differ. The prefix tree becomes a graph.
         advantage_estimator (`str`, *optional*, defaults to `"tempo"`):
             `"tempo"`. `"prefix_baseline"` is deprecated: use [`PrefixBaselineTrainer`] and [`PrefixBaselineConfig`].
         prefix_shrinkage (`str` or `float`, *optional*, defaults to `"auto"`):
@@ -70,6 +94,12 @@ class TEMPOConfig(PrefixTreeConfig):
         metadata={
             "help": "Coefficient of the branch-gated TD error in the advantage of a token. The TEMPO paper uses 1. "
             "With 0 the advantages are GRPO's."
+        },
+    )
+    merge_states: bool = field(
+        default=False,
+        metadata={
+            "help": "For agents: whether completions that saw the same answer of a tool before a turn share that state."
         },
     )
     advantage_estimator: str = field(
@@ -95,6 +125,11 @@ class TEMPOConfig(PrefixTreeConfig):
         if not 0.0 <= self.td_coef < math.inf:
             raise ValueError(
                 f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. The paper uses 1; 0 is GRPO."
+            )
+        if self.merge_states and (self.rollout != "iid" or self.advantage_estimator != "tempo"):
+            raise ValueError(
+                f"`merge_states` needs rollout='iid' and TEMPO's own estimator, got rollout={self.rollout!r} and "
+                f"advantage_estimator={self.advantage_estimator!r}. Set it to False, or the others to their defaults."
             )
         if self.advantage_estimator not in ESTIMATORS:
             raise ValueError(f"`advantage_estimator` must be one of {ESTIMATORS}, got {self.advantage_estimator!r}.")
@@ -173,4 +208,4 @@ class TEMPOTrainer(PrefixTreeTrainer):
         if args.advantage_estimator == "prefix_baseline":  # deprecated
             self.method_name = "prefix_baseline"
             return PrefixBaselineCredit(args.prefix_shrinkage, self.prefix_covariance, **trees)
-        return partial(tempo_credit, td_coef=args.td_coef, **trees)
+        return partial(tempo_credit, td_coef=args.td_coef, merge_states=args.merge_states, **trees)

@@ -40,6 +40,9 @@ class Batch:
         turns (`torch.Tensor` of shape `(R, T)`, int64):
             Index of the assistant turn of a token, starting at 0; -1 for tokens of tools and environments and for
             padding.
+        observations (`torch.Tensor` of shape `(R, N)`, int64):
+            Key of what the policy saw just before each turn: the prompt (column 0), or what tools and environments
+            answered. Equal keys in a group mean equal observations after equal prompts. 0 where a row has no such turn.
         columns (`dict[str, list]`):
             The dataset's columns of each row, the prompt among them.
         training (`bool`):
@@ -66,12 +69,14 @@ class Batch:
     prompts: torch.Tensor
     loss_mask: torch.Tensor
     turns: torch.Tensor
+    observations: torch.Tensor
     columns: dict[str, list]
     training: bool
     owned: torch.Tensor
     logps: torch.Tensor | None = None
     entropies: torch.Tensor | None = None
     grown: list[GrownTree] | None = None
+    step_rewards: torch.Tensor | None = None
 
     @cached_property
     def tree(self) -> PrefixTree:

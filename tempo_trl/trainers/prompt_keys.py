@@ -24,7 +24,7 @@ def prompt_keys(prompt_ids: torch.Tensor, prompt_mask: torch.Tensor, images: Seq
     for i, (row, kept) in enumerate(zip(ids, inside, strict=True)):
         digest = hashlib.blake2b(row[kept].tobytes(), digest_size=8)
         for image in images[i] if images else ():
-            digest.update(_image_bytes(image))
+            digest.update(image_bytes(image))
         keys.append(int.from_bytes(digest.digest(), "little", signed=True))
     return torch.tensor(keys, dtype=torch.int64)
 
@@ -38,7 +38,7 @@ def images_in(prompt: str | list[dict]) -> Iterator:
                 yield part.get("image")
 
 
-def _image_bytes(image) -> bytes:
+def image_bytes(image) -> bytes:
     if hasattr(image, "tobytes"):  # PIL's, or an array
         return repr((getattr(image, "mode", None), getattr(image, "size", None))).encode() + image.tobytes()
     return repr(image).encode()  # a path or a URL

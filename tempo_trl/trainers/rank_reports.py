@@ -35,10 +35,10 @@ class RankReport(NamedTuple):
 
 
 def failure_of(error: Exception, name: str, rank: int) -> tuple[str, bool]:
-    """Message for a credit function that raised or returned something invalid, and whether the latter."""
+    """Message for a function of the user's that raised or returned something invalid, and whether the latter."""
     wrong = isinstance(error, ValueError)
     what = f"failed: {error}" if wrong else f"raised {type(error).__name__}: {error}"
-    return f"`credit_func` {name} {what} (on rank {rank})", wrong
+    return f"{name} {what} (on rank {rank})", wrong
 
 
 def gather_reports(own: RankReport, cause: Exception | None = None) -> list[RankReport]:

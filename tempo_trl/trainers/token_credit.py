@@ -19,6 +19,7 @@ from tempo_trl.trainers.base import BaseTrainer
 from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_credit
+from tempo_trl.trainers.observations import ObservationKeyFunc, Observed, with_state_keys
 from tempo_trl.trainers.rank_reports import RankReport, failure_of, gather_reports
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.replaced import Call, recorded_calls, replaced
@@ -58,6 +59,10 @@ class TokenCreditTrainer(BaseTrainer):
             state is a callable object with `state_dict()` and `load_state_dict(state)`, which are saved in each
             checkpoint and restored by a resumed run, and `update(statistics)`, which is called in training with the
             `Credit.statistics` of all ranks.
+        observation_key_func (`Callable[[str], str]`, *optional*):
+            Maps the text of a tool's or an environment's answer to the part that identifies the state, for
+            `Batch.observations`: it may drop timestamps and ids. By default answers are compared token by token. An
+            environment with a method `_state_key() -> str` has its own keys, read just before each turn.
 
     Raises:
         ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` is not callable; in training, on every
@@ -109,6 +114,7 @@ class TokenCreditTrainer(BaseTrainer):
         environment_factory: EnvironmentFactory | dict[str, EnvironmentFactory] | None = None,
         *,
         credit_func: CreditFunc | None = None,
+        observation_key_func: ObservationKeyFunc | None = None,
     ):
         self._refuse_a_wrong_credit_func(credit_func)
         super().__init__(
@@ -129,6 +135,7 @@ class TokenCreditTrainer(BaseTrainer):
         )
         self.prefix_covariance = PrefixCovariance()  # learned in every run: how well prefixes predict rewards
         self._given_credit_func = credit_func
+        self._observation_key_func = observation_key_func
         self.credit_func = self._credit_function()
         self._recorder = Recorder(self)
 
@@ -167,9 +174,12 @@ class TokenCreditTrainer(BaseTrainer):
         forward = self._get_per_token_logps_and_entropies
         if due or self._given_credit_func is not None:
             forward = self._with_entropies(forward)
-        with replaced(self, _get_per_token_logps_and_entropies=forward), recorded_calls(self, *names) as calls:
+        generate, of_environments = with_state_keys(self, self._generate_single_turn)
+        changes = {"_get_per_token_logps_and_entropies": forward, "_generate_single_turn": generate}
+        with replaced(self, **changes), recorded_calls(self, *names) as calls:
             output = super()._generate_and_score_completions(inputs)
-        self._assign_credit(inputs, output, {name: own[0] for name, own in calls.items() if own}, due)
+        calls = {name: own[0] for name, own in calls.items() if own}
+        self._assign_credit(inputs, output, calls, of_environments, due)
         self.tree_pass.number_rows(output)
         return output
 
@@ -181,19 +191,26 @@ class TokenCreditTrainer(BaseTrainer):
 
         return with_entropies
 
-    def _assign_credit(self, inputs: list[dict], output: dict, calls: dict[str, Call], due: bool) -> None:
+    def _assign_credit(
+        self, inputs: list[dict], output: dict, calls: dict[str, Call], of_environments: list[list], due: bool
+    ) -> None:
         """Replace GRPO's advantages in a scored batch by the method's; then learn, log and record."""
         size = self.num_generations if self.model.training else self.num_generations_eval
         place = Place.of(self.accelerator.process_index, len(output["completion_ids"]), size)
-        batch = batch_of(self, inputs, output, calls, place)
+        observed = Observed(self, of_environments, self._observation_key_func)
+        batch = batch_of(self, inputs, output, calls, place, observed)
         credit, cause = None, None
         pairs = batch.pairs if batch.training else None
+        called = f"`credit_func` {self.credit_name}"
         try:
+            if observed.failure is not None:
+                called = "`observation_key_func`"
+                raise observed.failure
             credit = self._own_credit(batch, place, output)
             report = RankReport.of(credit, pairs)
         except Exception as error:  # report any error to the other ranks, which would wait forever otherwise
             cause = error
-            report = RankReport(failure_of(error, self.credit_name, self.accelerator.process_index))
+            report = RankReport(failure_of(error, called, self.accelerator.process_index))
         reports = gather_reports(report, cause)
         self._use(output, credit, any(report.drops_tokens for report in reports))
         self._learn(reports)

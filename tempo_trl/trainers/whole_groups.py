@@ -1,5 +1,6 @@
 """Build a [`Batch`] of whole groups from TRL's scored rows. A group may be split over two or more ranks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -92,7 +93,14 @@ def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int)
     return turns
 
 
-def batch_of(trainer: GRPOTrainer, inputs: list[dict], output: dict, calls: dict[str, Call], place: Place) -> Batch:
+def batch_of(
+    trainer: GRPOTrainer,
+    inputs: list[dict],
+    output: dict,
+    calls: dict[str, Call],
+    place: Place,
+    observed: Callable[..., torch.Tensor],
+) -> Batch:
     """
     The whole groups of which this rank has a row. Every rank must call this.
 
@@ -108,26 +116,34 @@ def batch_of(trainer: GRPOTrainer, inputs: list[dict], output: dict, calls: dict
             which TRL computed `output`.
         place ([`Place`]):
             The place of this rank's rows.
+        observed (`Callable`):
+            Keys of what was seen before each turn, `(B, N)`, from token ids, turns, keys of prompts and completions.
     """
-    _, prompts, _, completion_ids = calls["_calculate_rewards"].arguments
+    _, prompts, completions, completion_ids = calls["_calculate_rewards"].arguments
     rewards_per_func = calls["_calculate_rewards"].result
     rewards = weighted_rewards(trainer, rewards_per_func)
     rank, device = trainer.accelerator.process_index, output["advantages"].device
     own = slice(rank * len(completion_ids), (rank + 1) * len(completion_ids))
     lengths = torch.tensor([len(ids) for ids in completion_ids])
+    turns = turns_of(lengths, calls["_generate"].result[2], output["completion_ids"].shape[1])
+    keys = _prompt_keys(trainer, output, prompts)
     tensors = {
         "completion_ids": output["completion_ids"],
         "lengths": lengths.to(device),
         "outcome": output["advantages"].masked_fill(rewards[own].isnan(), torch.nan),
-        "prompts": _prompt_keys(trainer, output, prompts).to(device),
+        "prompts": keys.to(device),
         "loss_mask": loss_mask(output),
-        "turns": turns_of(lengths, calls["_generate"].result[2], output["completion_ids"].shape[1]).to(device),
+        "turns": turns.to(device),
+        "observations": observed(output["completion_ids"], turns, keys, completions).to(device),
         **_sampled_from(output, calls),
     }
     tensors, rows = gather_near(trainer.accelerator, place, tensors, inputs)
+    tensors["loss_mask"] = tensors["loss_mask"].bool()
+    most = int(tensors["turns"].max()) + 1  # keys are padded to the most turns of all ranks
+    tensors["observations"] = tensors["observations"][:, :most]
     training = trainer.model.training
     return Batch(
-        **tensors | {"loss_mask": tensors["loss_mask"].bool()},
+        **tensors,
         rewards=rewards[place.near].cpu(),
         rewards_per_func=rewards_per_func[place.near].cpu(),
         num_generations=trainer.num_generations if training else trainer.num_generations_eval,

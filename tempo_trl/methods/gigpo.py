@@ -1,0 +1,144 @@
+"""GiGPO: GRPO's advantage per completion plus an advantage per turn among the visits of the same state."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from tempo_trl.credit.advantages import outcome_scale
+from tempo_trl.credit.anchors import relative_returns
+from tempo_trl.credit.turns import spread_turns, turn_returns
+from tempo_trl.methods.anchors import AnchorFields, labels_of, whole_outcome
+from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
+
+
+def gigpo_credit(
+    batch: Batch, step_advantage_weight: float = 1.0, gamma: float = 0.95, history: int = 0, scale: str = "group"
+) -> Credit:
+    r"""
+    GiGPO's credit (equation 8 of https://huggingface.co/papers/2505.10978).
+
+    $$A_{i,n} = A^E_i + \omega \, A^S_{i,n}$$
+
+    for every token of turn n. A^E is GRPO's advantage of the completion's return. A^S is its discounted return from
+    turn n on, relative to all visits of the same state in the group
+    ([`~tempo_trl.credit.anchors.relative_returns`]).
+
+    Args:
+        batch ([`~tempo_trl.Batch`]):
+            Whole groups.
+        step_advantage_weight (`float`, *optional*, defaults to `1.0`):
+            omega. 0 is GRPO.
+        gamma (`float`, *optional*, defaults to `0.95`):
+            Discount per turn in A^S.
+        history (`int`, *optional*, defaults to `0`):
+            Observations before the last one that a state has, too.
+        scale (`str`, *optional*, defaults to `"group"`):
+            TRL's `scale_rewards`. With `"group"` both advantages are divided by the standard deviation over their
+            group, with `"none"` neither is: the two normalizations of the paper.
+
+    Returns:
+        [`~tempo_trl.Credit`], with the second term as `td`.
+    """
+    outcome = whole_outcome(batch, scale)
+    relative = step_advantages(batch, labels_of(batch, history)[history], gamma, scale)
+    td = step_advantage_weight * spread_turns(relative, batch.turns)
+    return Credit(outcome.nan_to_num(0.0)[:, None] + td, td)
+
+
+def step_advantages(batch: Batch, labels, gamma: float, scale: str) -> torch.Tensor:
+    """Discounted returns relative to those of the visits of the same state, `(R, N)`."""
+    returns = turn_returns(batch.step_rewards, batch.turns, batch.rewards, gamma)
+    if scale == "batch":
+        returns = returns / outcome_scale(batch.rewards.double(), batch.num_generations, scale)[:, None]
+    return relative_returns(returns, labels, normalize=scale == "group")
+
+
+@dataclass
+class GiGPOConfig(AnchorFields, TokenCreditConfig):
+    r"""
+    Configuration class for the [`GiGPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
+    those of [`TokenCreditConfig`], and these. `scale_rewards` is the paper's choice of F_norm: `"group"` divides by
+    standard deviations, `"none"` does not.
+
+    Args:
+        step_advantage_weight (`float`, *optional*, defaults to `1.0`):
+            Weight omega of the advantage within a state (the paper uses 1). 0 is GRPO.
+        gamma (`float`, *optional*, defaults to `0.95`):
+            Discount per turn in the advantage within a state (the paper uses 0.95).
+        anchor_history (`int`, *optional*, defaults to `0`):
+            Observations before the last one that must be equal, too. The paper compares the last one only.
+    """
+
+    step_advantage_weight: float = field(
+        default=1.0, metadata={"help": "Weight of the advantage within a state. The GiGPO paper uses 1. 0 is GRPO."}
+    )
+    gamma: float = field(default=0.95, metadata={"help": "Discount per turn. The GiGPO paper uses 0.95."})
+
+    def check(self) -> None:
+        """Validate the settings."""
+        super().check()
+        self.check_anchors()
+        if not 0.0 <= self.step_advantage_weight < float("inf"):
+            raise ValueError(
+                "`step_advantage_weight` must be a finite number of at least 0, got "
+                f"{self.step_advantage_weight!r}. The paper uses 1; 0 is GRPO."
+            )
+        check_gamma(self.gamma)
+
+
+def check_gamma(gamma: float) -> None:
+    """Raise ValueError unless `gamma` is a discount per turn."""
+    if not 0.0 <= gamma <= 1.0:
+        raise ValueError(f"`gamma` must be between 0 and 1, got {gamma!r}. The paper uses 0.95.")
+
+
+class GiGPOTrainer(TokenCreditTrainer):
+    """
+    Trainer for GiGPO (https://huggingface.co/papers/2505.10978), for agents. The only change with respect to
+    [`~trl.GRPOTrainer`] is the advantage of a turn: TRL's scalar per completion plus the turn's return relative to those
+    of all visits of the same state in the group. A state is what the policy saw before the turn: the answer of a tool or
+    of an environment, after the same prompt.
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`GiGPOConfig`].
+        step_reward_funcs, observation_key_func:
+            As for [`TokenCreditTrainer`].
+
+    Raises:
+        ValueError: if `args` is not a [`GiGPOConfig`].
+
+    Note:
+        As in the paper, a turn's own return is part of the mean that it is compared with, and states are equal even if
+        they were reached by different histories. The gradient is therefore biased; [`AnchorBaselineTrainer`] is not.
+        The paper's authors discount and normalize with the sample standard deviation, as we do.
+    """
+
+    _tag_names = ["trl", "gigpo"]
+    _name = "GiGPO"
+    _paper = {
+        "title": "Group-in-Group Policy Optimization for LLM Agent Training",
+        "id": "2505.10978",
+        "citation": """@article{feng2025group,
+    title        = {{Group-in-Group Policy Optimization for LLM Agent Training}},
+    author       = {Lang Feng and Zhenghai Xue and Tingcong Liu and Bo An},
+    year         = 2025,
+    eprint       = {arXiv:2505.10978}
+}""",
+    }
+    _config_cls = GiGPOConfig
+    method_name = "gigpo"
+    reads_step_rewards = True
+
+    def _credit_function(self):
+        args = self.args
+        return partial(
+            gigpo_credit,
+            step_advantage_weight=args.step_advantage_weight,
+            gamma=args.gamma,
+            history=args.anchor_history,
+            scale=args.scale_rewards,
+        )

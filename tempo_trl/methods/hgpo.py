@@ -1,0 +1,137 @@
+"""HGPO: advantages per turn among visits of the same state, averaged over how much history a state has."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import torch
+
+from tempo_trl.credit.anchors import visits
+from tempo_trl.credit.turns import spread_turns
+from tempo_trl.methods.anchors import AnchorFields, labels_of, whole_outcome
+from tempo_trl.methods.gigpo import check_gamma, step_advantages
+from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
+
+
+def hgpo_credit(
+    batch: Batch, history: int = 2, history_weight: float = 1.0, gamma: float = 0.95, scale: str = "group"
+) -> Credit:
+    r"""
+    HGPO's credit (https://huggingface.co/papers/2602.22817).
+
+    $$A_{i,n} = \sum_k w_k A^{(k)}_{i,n}, \quad w_k \propto (k + 1)^\alpha$$
+
+    for every token of turn n. A^(k) is the discounted return from turn n on, relative to all turns of the group before
+    which the same last k + 1 observations were seen ([`~tempo_trl.credit.anchors.relative_returns`]). The sum is over
+    those k from 0 to `history` for which there is another such turn. A turn whose state nobody else visits has 0.
+
+    Args:
+        batch ([`~tempo_trl.Batch`]):
+            Whole groups.
+        history (`int`, *optional*, defaults to `2`):
+            Most observations before the last one.
+        history_weight (`float`, *optional*, defaults to `1.0`):
+            alpha. 0 weighs all k equally.
+        gamma (`float`, *optional*, defaults to `0.95`):
+            Discount per turn.
+        scale (`str`, *optional*, defaults to `"group"`):
+            TRL's `scale_rewards`. With `"group"` advantages are divided by the standard deviation over their visits.
+
+    Returns:
+        [`~tempo_trl.Credit`], whose `td` is the difference to GRPO's advantage.
+    """
+    total = weights = torch.zeros(batch.observations.shape)
+    for k, labels in enumerate(labels_of(batch, history)):
+        labels = np.where(batch.rewards.isnan()[:, None], -1, labels)
+        labels[:, :k] = -1  # fewer than k observations before the last one
+        weight = (k + 1) ** history_weight * torch.from_numpy(visits(labels) > 1)
+        total = total + weight * step_advantages(batch, labels, gamma, scale)
+        weights = weights + weight
+    advantages = spread_turns(total / weights.clamp(min=1.0), batch.turns)
+    outcome = whole_outcome(batch, scale).nan_to_num(0.0)[:, None]
+    return Credit(advantages, (advantages - outcome) * batch.loss_mask)
+
+
+@dataclass
+class HGPOConfig(AnchorFields, TokenCreditConfig):
+    r"""
+    Configuration class for the [`HGPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default, those
+    of [`TokenCreditConfig`], and these. `scale_rewards="none"` leaves out the division by standard deviations.
+
+    Args:
+        anchor_history (`int`, *optional*, defaults to `2`):
+            Most observations before the last one that states are compared by (the paper's K, 2 and 4).
+        history_weight (`float`, *optional*, defaults to `1.0`):
+            alpha: groups that share k more observations weigh (k + 1) ** alpha (the paper uses 1).
+        gamma (`float`, *optional*, defaults to `0.95`):
+            Discount per turn.
+    """
+
+    anchor_history: int = field(
+        default=2, metadata={"help": "Most observations before the last one that states are compared by."}
+    )
+    history_weight: float = field(
+        default=1.0, metadata={"help": "Groups that share k more observations weigh (k + 1) ** history_weight."}
+    )
+    gamma: float = field(default=0.95, metadata={"help": "Discount per turn."})
+
+    def check(self) -> None:
+        """Validate the settings."""
+        super().check()
+        self.check_anchors()
+        if not 0.0 <= self.history_weight < float("inf"):
+            raise ValueError(
+                f"`history_weight` must be a finite number of at least 0, got {self.history_weight!r}. The paper uses 1."
+            )
+        check_gamma(self.gamma)
+
+
+class HGPOTrainer(TokenCreditTrainer):
+    """
+    Trainer for HGPO (https://huggingface.co/papers/2602.22817), for agents. The only change with respect to
+    [`~trl.GRPOTrainer`] is the advantage: that of a turn is its return relative to turns before which the same was seen,
+    averaged over how many observations are compared. Closer histories weigh more.
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is an [`HGPOConfig`].
+        step_reward_funcs, observation_key_func:
+            As for [`TokenCreditTrainer`].
+
+    Raises:
+        ValueError: if `args` is not an [`HGPOConfig`].
+
+    Note:
+        Written from the paper's abstract and the authors' public code. Departures from that code: the weights are
+        (k + 1) ** alpha as in the paper (their code has k + 2, because it counts from 1); a group whose advantage
+        happens to be 0 keeps its weight; standard deviations have ddof 1, as TRL's. No advantage per completion is
+        added, as in their default. Turns whose state nobody else visits are not trained.
+    """
+
+    _tag_names = ["trl", "hgpo"]
+    _name = "HGPO"
+    _paper = {
+        "title": "Hierarchy-of-Groups Policy Optimization for Long-Horizon Agentic Tasks",
+        "id": "2602.22817",
+        "citation": """@inproceedings{he2026hierarchy,
+    title        = {{Hierarchy-of-Groups Policy Optimization for Long-Horizon Agentic Tasks}},
+    author       = {Shuo He and Lang Feng and Qi Wei and Xin Cheng and Lei Feng and Bo An},
+    year         = 2026,
+    eprint       = {arXiv:2602.22817}
+}""",
+    }
+    _config_cls = HGPOConfig
+    method_name = "hgpo"
+    reads_step_rewards = True
+
+    def _credit_function(self):
+        args = self.args
+        return partial(
+            hgpo_credit,
+            history=args.anchor_history,
+            history_weight=args.history_weight,
+            gamma=args.gamma,
+            scale=args.scale_rewards,
+        )

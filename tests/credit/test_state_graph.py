@@ -1,0 +1,72 @@
+"""TEMPO on the graph of states: the definition in loops, and today's tree where no state comes back."""
+
+import pytest
+import torch
+
+from tempo_trl.credit import build_prefix_tree
+from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
+from tempo_trl.credit.anchors import state_labels
+from tempo_trl.credit.state_graph import graph_td_errors
+
+from .rollouts import Rollouts
+
+SEEDS = pytest.mark.parametrize("seed", range(12))
+
+
+def td_of(rollouts: Rollouts, outcome: torch.Tensor) -> torch.Tensor:
+    labels = state_labels(rollouts.observations, rollouts.size)[0]
+    return graph_td_errors(rollouts.ids, rollouts.lengths, rollouts.turns, labels, outcome, rollouts.size)
+
+
+def td_on_the_tree(rollouts: Rollouts, outcome: torch.Tensor) -> torch.Tensor:
+    tree = build_prefix_tree(rollouts.ids.numpy(), rollouts.lengths.numpy(), rollouts.size, rollouts.prompts.numpy())
+    return credit_tokens(tree, outcome, rollouts.ids.shape[1], 1.0)[1].masked_fill(rollouts.turns < 0, 0.0)
+
+
+@SEEDS
+def test_it_is_the_tree_bit_for_bit_where_no_state_comes_back(seed):
+    rollouts = Rollouts(seed, size=8, states=0)
+    # Rows that repeat another's first turn still share its tokens, as they do in the tree.
+    outcome = outcome_advantages(torch.randn(16, generator=torch.Generator().manual_seed(seed)), 8).float()
+    assert torch.equal(td_of(rollouts, outcome), td_on_the_tree(rollouts, outcome))
+
+
+@SEEDS
+def test_td_errors_are_those_of_the_definition(seed):
+    """A turn ends with its tokens: the state after its last one is left to the observation that follows."""
+    rollouts = Rollouts(seed, size=4, prompts=1 + seed % 2)
+    outcome = outcome_advantages(rollouts.rewards, 4).float()
+    segments = {}  # (row, turn): state, tokens up to the next turn, whether it is the row's first visit
+    for row, text in enumerate(rollouts.texts):
+        visited = set()
+        for turn in range(1 + max(turn for _, turn in text)):
+            begin = int(rollouts.starts[row, turn])
+            following = rollouts.starts[row, turn + 1] if turn + 1 < rollouts.starts.shape[1] else -1
+            end = int(following) if following >= 0 else len(text)
+            state = (row // 4, int(rollouts.prompts[row]), rollouts.histories(row)[turn][-1], turn == 0)
+            tokens = tuple(token for token, _ in text[begin:end])
+            segments[row, turn] = state, tokens, state not in visited
+            visited.add(state)
+
+    def value(row: int, turn: int, length: int) -> float:
+        state, tokens, _ = segments[row, turn]
+        passing = [
+            other
+            for other, (theirs, path, first) in segments.items()
+            if theirs == state and path[:length] == tokens[:length] and len(path) >= length
+        ]
+        if len(passing) == 1:
+            return float(outcome[row])
+        first = [float(outcome[r]) for r, t in passing if segments[r, t][2]]
+        return sum(first) / len(first) if first else value(row, turn, length - 1)
+
+    computed = td_of(rollouts, outcome)
+    for row, text in enumerate(rollouts.texts):
+        for column, (_, turn) in enumerate(text):
+            if turn >= 0:
+                t = column - int(rollouts.starts[row, turn])
+                expected = value(row, turn, t + 1) - value(row, turn, t)
+                flat = len(set(rollouts.rewards[list(rollouts.group(row))].tolist())) == 1
+                assert float(computed[row, column]) == pytest.approx(0.0 if flat else expected, abs=1e-5)
+            else:
+                assert computed[row, column] == 0
