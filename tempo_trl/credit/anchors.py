@@ -90,6 +90,37 @@ def visits(labels: np.ndarray) -> np.ndarray:
     return np.where(labels >= 0, count[state.reshape(labels.shape)], 0)
 
 
+def anchor_sums(
+    observations: torch.Tensor, num_generations: int, owned: torch.Tensor
+) -> dict[str, tuple[float, float]]:
+    """
+    Numerator and denominator of the metrics of states, over the owned rows.
+
+    `turns`: turns of a completion, mean. `anchor_states`: states after an observation that at least two completions of
+    a group visit, per group. `anchor_visits`: other completions of the group that visit the state before a turn, mean
+    over turns after an observation.
+
+    Args:
+        observations (`torch.Tensor` of shape `(R, N)`, int64):
+            Keys of what was seen before each turn; 0 where a row has no such turn.
+        num_generations (`int`):
+            Completions in a group.
+        owned (`torch.Tensor` of shape `(R,)`, bool):
+            Rows to sum over: whole groups.
+    """
+    labels = state_labels(observations, num_generations)[0][owned.numpy()]
+    row, later = np.nonzero(labels[:, 1:] >= 0)
+    state = labels[row, later + 1]
+    visitors = np.unique(np.stack([state, row]), axis=1)[0]
+    seen, inverse = np.unique(state, return_inverse=True)
+    count = np.bincount(np.searchsorted(seen, visitors), minlength=len(seen))
+    return {
+        "turns": (float((labels >= 0).sum()), float(len(labels))),
+        "anchor_states": (float((count > 1).sum()), len(labels) / num_generations),
+        "anchor_visits": (float((count[inverse] - 1).sum()), float(len(state))),
+    }
+
+
 def relative_returns(
     returns: torch.Tensor, labels: np.ndarray, normalize: bool, epsilon: float = 1e-6
 ) -> torch.Tensor:
@@ -188,7 +219,7 @@ def visited_returns(returns: np.ndarray, agreement: Agreement) -> np.ndarray:
         agreement ([`Agreement`]):
             Agreement of the completions.
     """
-    rows, turns, size = agreement.level.shape
+    rows, _, size = agreement.level.shape
     first = np.arange(rows) // size * size
     member = first[:, None, None] + np.arange(size)
     before = returns[:, :1] - returns
@@ -205,8 +236,8 @@ def anchor_baselines(returns: np.ndarray, agreement: Agreement, covariance: Pref
     r"""
     Baseline of every turn: the value of the state before it, estimated from the other completions of the group.
 
-    The best linear unbiased predictor in the returns y of the others from their first visits, if rewards of completions
-    that agree at level l have covariance C(l): those at levels a and b agree with each other at min(a, b).
+    The best linear unbiased predictor in the returns y of the others from their first visits, if rewards of
+    completions that agree at level l have covariance C(l): those at levels a and b agree with each other at min(a, b).
 
     $$b_n = m + c^T K^{-1} (y - m 1), \quad K_{jl} = C(\min(a_j, a_l)), \quad c_j = C(a_j)$$
 
@@ -271,7 +302,7 @@ def anchor_statistics(returns: np.ndarray, agreement: Agreement, owned: np.ndarr
 
 def _groups(returns: np.ndarray, agreement: Agreement):
     """Of each group: its rows, and `(G * N, G)` levels, returns from the first visits, and whether they are known."""
-    rows, turns, size = agreement.level.shape
+    rows, _, size = agreement.level.shape
     earned = visited_returns(returns, agreement)
     for own in (slice(first, first + size) for first in range(0, rows, size)):
         level, given = agreement.level[own].reshape(-1, size), earned[own].reshape(-1, size)

@@ -20,8 +20,8 @@ def graph_td_errors(
     TD errors of TEMPO, where completions that come to the same state before a turn share it from there on.
 
     The value of a state is the mean outcome of the completions that visit it. The states within a turn are the state
-    before it and the turn's tokens so far. If a completion visits a state twice, its first visit counts. Where no state
-    comes back, these are the TD errors of the prefix tree.
+    before it and the turn's tokens so far. If a completion visits a state twice, its first visit counts. Where no
+    state comes back, these are the TD errors of the prefix tree.
 
     Args:
         completion_ids (`torch.Tensor` of shape `(R, T)`, integer):

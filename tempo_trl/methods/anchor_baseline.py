@@ -21,8 +21,8 @@ class AnchorBaselineCredit:
     Credit over the anchor baseline (ours, no paper's): $A_{i,n} = G_{i,n} - b_{i,n}$ for every token of turn n.
 
     b estimates the value of the state before the turn from the other completions of the group
-    ([`~tempo_trl.credit.anchors.anchor_baselines`]): those that saw the same last observations weigh more, and how much
-    more is learned from earlier batches.
+    ([`~tempo_trl.credit.anchors.anchor_baselines`]): those that saw the same last observations weigh more, and how
+    much more is learned from earlier batches.
 
     Args:
         history (`int`, *optional*, defaults to `2`):
@@ -99,10 +99,10 @@ class AnchorBaselineConfig(AnchorFields, TokenCreditConfig):
 
 class AnchorBaselineTrainer(TokenCreditTrainer):
     """
-    Trainer for the anchor baseline, our own method, for agents. The only change with respect to [`~trl.GRPOTrainer`] is
-    the advantage of a turn: its return minus an estimate of the value of the state before it. The estimate comes from
-    the other completions of the group. Those that saw the same last observations weigh more; how much more is learned
-    from earlier batches.
+    Trainer for the anchor baseline, our own method, for agents. The only change with respect to [`~trl.GRPOTrainer`]
+    is the advantage of a turn: its return minus an estimate of the value of the state before it. The estimate comes
+    from the other completions of the group. Those that saw the same last observations weigh more; how much more is
+    learned from earlier batches.
 
     The policy gradient stays unbiased, because the baseline of a completion never depends on its own reward. If states
     do not predict rewards, it is RLOO.

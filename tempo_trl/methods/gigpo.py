@@ -98,9 +98,9 @@ def check_gamma(gamma: float) -> None:
 class GiGPOTrainer(TokenCreditTrainer):
     """
     Trainer for GiGPO (https://huggingface.co/papers/2505.10978), for agents. The only change with respect to
-    [`~trl.GRPOTrainer`] is the advantage of a turn: TRL's scalar per completion plus the turn's return relative to those
-    of all visits of the same state in the group. A state is what the policy saw before the turn: the answer of a tool or
-    of an environment, after the same prompt.
+    [`~trl.GRPOTrainer`] is the advantage of a turn: TRL's scalar per completion plus the turn's return relative to
+    those of all visits of the same state in the group. A state is what the policy saw before the turn: the answer of a
+    tool or of an environment, after the same prompt.
 
     Args:
         model, reward_funcs, args, ...:

@@ -57,8 +57,8 @@ def hgpo_credit(
 @dataclass
 class HGPOConfig(AnchorFields, TokenCreditConfig):
     r"""
-    Configuration class for the [`HGPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default, those
-    of [`TokenCreditConfig`], and these. `scale_rewards="none"` leaves out the division by standard deviations.
+    Configuration class for the [`HGPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
+    those of [`TokenCreditConfig`], and these. `scale_rewards="none"` leaves out the division by standard deviations.
 
     Args:
         anchor_history (`int`, *optional*, defaults to `2`):
@@ -83,7 +83,7 @@ class HGPOConfig(AnchorFields, TokenCreditConfig):
         self.check_anchors()
         if not 0.0 <= self.history_weight < float("inf"):
             raise ValueError(
-                f"`history_weight` must be a finite number of at least 0, got {self.history_weight!r}. The paper uses 1."
+                f"`history_weight` must be a finite number of at least 0, got {self.history_weight!r}. Use 1."
             )
         check_gamma(self.gamma)
 
@@ -91,8 +91,8 @@ class HGPOConfig(AnchorFields, TokenCreditConfig):
 class HGPOTrainer(TokenCreditTrainer):
     """
     Trainer for HGPO (https://huggingface.co/papers/2602.22817), for agents. The only change with respect to
-    [`~trl.GRPOTrainer`] is the advantage: that of a turn is its return relative to turns before which the same was seen,
-    averaged over how many observations are compared. Closer histories weigh more.
+    [`~trl.GRPOTrainer`] is the advantage: that of a turn is its return relative to turns before which the same was
+    seen, averaged over how many observations are compared. Closer histories weigh more.
 
     Args:
         model, reward_funcs, args, ...:

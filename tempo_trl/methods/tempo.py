@@ -99,7 +99,7 @@ class TEMPOConfig(PrefixTreeConfig):
     merge_states: bool = field(
         default=False,
         metadata={
-            "help": "For agents: whether completions that saw the same answer of a tool before a turn share that state."
+            "help": "For agents: whether completions that saw the same answer of a tool share the state after it."
         },
     )
     advantage_estimator: str = field(

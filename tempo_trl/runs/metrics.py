@@ -20,9 +20,18 @@ METRICS = {
     "tempo/prefix_covariance_L": "covariance of the rewards of two completions that share L tokens (1, 4, 16, 64, "
     "256), in the units of the outcome; prefix baseline with learned shrinkage",
     "tempo/value_error": "squared error of the baseline / squared error of the mean of the other completions, mean "
-    "over loss tokens and then over completions; prefix and kernel baseline, independent completions",
+    "over loss tokens and then over completions; prefix, kernel and anchor baseline, independent completions",
     "tempo/similarity_weight": "share of the variance of rewards that two completions of similarity 1 have in common, "
     "learned over the run; kernel baseline",
+    "tempo/turns": "turns of a completion, mean; with tools, environments or a `rollout_func`",
+    "tempo/anchor_states": "states after an observation that at least two completions of a group visit, per group; "
+    "where `tempo/turns` is logged",
+    "tempo/anchor_visits": "other completions of the group that visit the state before a turn, mean over turns after "
+    "an observation; where `tempo/turns` is logged",
+    "tempo/anchor_explained": "share of the variance of returns that the closest agreement of states explains, "
+    "learned over the run; anchor baseline",
+    "tempo/anchor_covariance_L": "covariance of the returns of two completions whose states agree at level L: 1 the "
+    "prompt, 2 the last observation, then more of them, at the top the same tokens; anchor baseline",
     "rollout/generated_tokens": "tokens generated for a tree, a shared token counted once, mean",
     "rollout/generated_share": "tokens generated / tokens that the completions hold",
     "rollout/leaves": "distinct completions of a tree, mean",

@@ -42,7 +42,8 @@ class Batch:
             padding.
         observations (`torch.Tensor` of shape `(R, N)`, int64):
             Key of what the policy saw just before each turn: the prompt (column 0), or what tools and environments
-            answered. Equal keys in a group mean equal observations after equal prompts. 0 where a row has no such turn.
+            answered. Equal keys in a group mean equal observations after equal prompts. 0 where a row has no such
+            turn.
         columns (`dict[str, list]`):
             The dataset's columns of each row, the prompt among them.
         training (`bool`):

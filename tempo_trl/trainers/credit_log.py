@@ -4,6 +4,7 @@ import torch
 from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.anchors import anchor_sums
 from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.rank_reports import RankReport, summed_metrics
@@ -29,6 +30,8 @@ def log_credit(
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
         flat = flat_groups(batch.outcome, batch.num_generations)[batch.owned_groups]
         sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
+    if trainer.tools or (trainer.rollout_func is not None and batch.grown is None):
+        sums |= anchor_sums(batch.observations, batch.num_generations, batch.owned)
     totals = log_sums(trainer, "tempo", sums)
     _log_table(trainer, output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
     return totals

@@ -1,4 +1,4 @@
-"""Keys of what an agent saw before each of its turns: an environment's own, a function's of the text, or the tokens'."""
+"""Keys of what an agent saw before each turn: an environment's own, a function's of the text, or its tokens."""
 
 import hashlib
 from collections.abc import Callable
@@ -36,7 +36,8 @@ class Observed:
     Keys of what was seen before each turn of a batch.
 
     An environment's own key comes first, then `key_func` of the observation's text, then its tokens and images. A
-    failure of `key_func` or of an environment's key is kept in `failure`, because other ranks wait for this one's rows.
+    failure of `key_func` or of an environment's key is kept in `failure`, because other ranks wait for this one's
+    rows.
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):

@@ -13,6 +13,7 @@ import torch
 from tempo_trl import Batch, Credit, TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.launch.train import end
 
+from .agents import Rooms, scripted
 from .recording import config, picky, questions, share_of_threes, weights
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -109,10 +110,15 @@ def main(model: str, folder: str, name: str, *options: str) -> None:
     overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
     function = globals()[name]
     function = function() if isinstance(function, type) else function
+    rooms = overrides.pop("rooms", False)  # an agent's run, in which states come back
+    cls, keywords = TokenCreditTrainer, {}
+    if rooms:
+        cls, keywords = scripted(), {"environment_factory": Rooms}
     args = config(folder, TokenCreditConfig, **overrides)
-    dataset = questions().add_column("difficulty", list(range(8)))
-    trainer = TokenCreditTrainer(
-        model, [share_of_threes, picky], args, dataset, eval_dataset=dataset.select(range(3)), credit_func=function
+    dataset = questions(conversational=rooms).add_column("difficulty", list(range(8)))
+    rewards = [share_of_threes, picky]
+    trainer = cls(
+        model, rewards, args, dataset, eval_dataset=dataset.select(range(3)), credit_func=function, **keywords
     )
     seen = {"error": None}
     try:

@@ -1,0 +1,216 @@
+"""Methods for agents on TRL's tool loop: what a state is, and what each method credits."""
+
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tempo_trl import (
+    AnchorBaselineConfig,
+    AnchorBaselineTrainer,
+    GiGPOConfig,
+    GiGPOTrainer,
+    HGPOConfig,
+    HGPOTrainer,
+    TEMPOConfig,
+    TEMPOTrainer,
+    TokenCreditConfig,
+    TokenCreditTrainer,
+)
+from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
+from tempo_trl.methods.gigpo import gigpo_credit
+from tempo_trl.methods.hgpo import hgpo_credit
+from tempo_trl.methods.tempo import tempo_credit
+
+from . import credit_functions as functions
+from .agents import CountingRooms, KeyedRooms, Rooms, rooms_of, scripted, visited_reward
+from .launching import run_ranks, torchrun
+from .recording import questions, train
+
+OPTIONS = {"reward_funcs": visited_reward, "max_completion_length": 400, "max_steps": 1}
+
+
+def play(model, folder, cls=TokenCreditTrainer, world=Rooms, config_cls=TokenCreditConfig, **overrides):
+    keywords = {"environment_factory": world} | overrides.pop("trainer", {})
+    rows = questions(conversational=True)
+    return train(model, folder, scripted(cls), rows, config_cls=config_cls, trainer=keywords, **OPTIONS | overrides)
+
+
+def watch(model, folder, **overrides):
+    watching = functions.Watching()
+    trainer = overrides.pop("trainer", {}) | {"credit_func": watching}
+    play(model, folder, trainer=trainer, **overrides)
+    return watching.batches
+
+
+def assert_states_are_rooms(batch) -> None:
+    size = batch.num_generations
+    for first in range(len(batch.lengths)):
+        assert int((batch.observations[first] != 0).sum()) == len(rooms_of(first % size))
+        for second in range(first // size * size, first // size * size + size):
+            for n, room in enumerate(rooms_of(first % size)):
+                for m, other in enumerate(rooms_of(second % size)):
+                    alike = bool(batch.observations[first, n] == batch.observations[second, m])
+                    assert alike == (room == other)
+
+
+@pytest.mark.matrix
+def test_states_come_back_in_groups_that_are_split_over_ranks(tiny_model, tmp_path):
+    options = ("rooms=True", "max_completion_length=400", "per_device_train_batch_size=6", "max_steps=1")
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options)
+    for rank in ranks:
+        assert rank["error"] is None
+        assert_states_are_rooms(SimpleNamespace(**rank["batches"][0]))
+    logged = [rank["history"][0]["tempo/anchor_visits"] for rank in ranks]
+    assert logged[0] == logged[1]
+
+
+@pytest.fixture(scope="module")
+def rooms(tiny_model, tmp_path_factory):
+    """The batches of a run in the rooms, in training and in evaluation."""
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
+    rows = questions(2, conversational=True)
+    return watch(tiny_model, tmp_path_factory.mktemp("rooms"), trainer={"eval_dataset": rows}, **evaluation)
+
+
+def test_states_come_back_where_the_same_was_observed(rooms):
+    assert {batch.training for batch in rooms} == {True, False}
+    for batch in rooms:
+        assert_states_are_rooms(batch)
+
+
+def test_an_observation_that_counts_never_comes_back_unless_a_function_strips_it(tiny_model, tmp_path):
+    (batch,) = watch(tiny_model, tmp_path / "a", world=CountingRooms)
+    keys = batch.observations[:, 1:]
+    assert len(keys[keys != 0].unique()) == int((keys != 0).sum())
+
+    def room(text: str) -> str:
+        return re.search(r"room \d", text).group()
+
+    (batch,) = watch(tiny_model, tmp_path / "b", world=CountingRooms, trainer={"observation_key_func": room})
+    assert_states_are_rooms(batch)
+
+
+def test_an_environments_own_key_comes_first(tiny_model, tmp_path):
+    (batch,) = watch(tiny_model, tmp_path, world=KeyedRooms)
+    for first in range(4):
+        for second in range(4):
+            # The key before the first turn is that of room 0, to which doors lead back.
+            seen = [[room or 0 for room in rooms_of(script)] for script in (first, second)]
+            for n, room in enumerate(seen[0]):
+                for m, other in enumerate(seen[1]):
+                    alike = bool(batch.observations[first, n] == batch.observations[second, m])
+                    assert alike == (room == other)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (lambda text: 3, ValueError, r"`observation_key_func` failed: .*must return a string, got int"),
+        (lambda text: {}[text], RuntimeError, r"`observation_key_func` raised KeyError"),
+    ],
+)
+def test_a_key_function_that_fails_is_named(function, error, message, tiny_model, tmp_path):
+    with pytest.raises(error, match=message):
+        watch(tiny_model, tmp_path, trainer={"observation_key_func": function})
+
+
+def test_the_log_says_how_often_states_come_back(tiny_model, tmp_path):
+    trainer = play(tiny_model, tmp_path, trainer={"credit_func": functions.grpo})
+    logged = trainer.state.log_history[0]
+    # Per group: 4 + 4 + 3 + 2 turns. Room 1 is seen by all four, room 0 by three, once each but for one: script 1
+    # sees room 1 twice. 9 turns follow an observation; 6 of them in room 1 (3 others), 3 in room 0 (2 others).
+    turns = [rooms_of(script)[1:] for script in range(4)]
+    assert turns == [[1, 0, 1], [1, 0, 1], [1, 0], [1]]
+    assert logged["tempo/turns"] == pytest.approx(13 / 4)
+    assert logged["tempo/anchor_states"] == 2
+    assert logged["tempo/anchor_visits"] == pytest.approx((6 * 3 + 3 * 2) / 9)
+
+
+def histories(batch, row: int, n: int) -> list:
+    return rooms_of(row % 4)[: n + 1]
+
+
+def relative(batch, row: int, n: int, back: int, gamma: float, normalize: bool) -> float | None:
+    """The return from turn n over those of all visits of the state, by definition; None if nobody else visits it."""
+    first = row // 4 * 4
+    own, found = histories(batch, row, n), []
+    for other in range(first, first + 4):
+        for m in range(len(rooms_of(other % 4))):
+            theirs = histories(batch, other, m)
+            if own[-back - 1 :] == theirs[-back - 1 :] and m >= back:
+                found.append(batch.rewards[other].item() * gamma ** (len(rooms_of(other % 4)) - 1 - m))
+    if n < back or len(found) == 1:
+        return None
+    value = batch.rewards[row].item() * gamma ** (len(rooms_of(row % 4)) - 1 - n) - np.mean(found)
+    return value / (np.std(found, ddof=1) + 1e-6) if normalize else value
+
+
+@pytest.mark.parametrize("scale", ["group", "none"])
+def test_gigpo_is_its_definition(scale, rooms):
+    batch = rooms[0]
+    advantages = gigpo_credit(batch, 0.5, 0.9, scale=scale).advantages
+    for row in range(8):
+        for n in range(len(rooms_of(row % 4))):
+            tokens = advantages[row][batch.turns[row] == n]
+            expected = batch.outcome[row].item() + 0.5 * (relative(batch, row, n, 0, 0.9, scale == "group") or 0.0)
+            assert tokens.tolist() == pytest.approx([expected] * len(tokens), abs=1e-4)
+
+
+@pytest.mark.parametrize("scale", ["group", "none"])
+def test_hgpo_is_its_definition(scale, rooms):
+    batch = rooms[0]
+    advantages = hgpo_credit(batch, 2, 1.0, 0.9, scale).advantages
+    for row in range(8):
+        for n in range(len(rooms_of(row % 4))):
+            parts = [relative(batch, row, n, back, 0.9, scale == "group") for back in range(3)]
+            weights = [(back + 1) * (part is not None) for back, part in enumerate(parts)]
+            total = sum(w * part for w, part in zip(weights, parts, strict=True) if w)
+            tokens = advantages[row][batch.turns[row] == n]
+            assert tokens.tolist() == pytest.approx([total / max(sum(weights), 1)] * len(tokens), abs=1e-4)
+
+
+def test_without_weight_within_states_gigpo_is_grpo(rooms):
+    advantages = gigpo_credit(rooms[0], 0.0).advantages
+    torch.testing.assert_close(advantages, rooms[0].outcome[:, None].expand_as(advantages))
+
+
+def test_before_it_has_learned_the_anchor_baseline_is_rloo_and_then_states_count(rooms):
+    batch, credit = rooms[0], AnchorBaselineCredit(history=1)
+    groups = batch.outcome.double().view(-1, 4)
+    rloo = (groups - (groups.sum(dim=1, keepdim=True) - groups) / 3).flatten()
+    first = credit(batch)
+    torch.testing.assert_close(first.advantages, torch.where(batch.turns >= 0, rloo[:, None], 0.0).float())
+    credit.update([first.statistics])
+    assert credit.learned()["tempo/anchor_explained"] >= 0
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("cls", "config_cls", "function"),
+    [
+        (GiGPOTrainer, GiGPOConfig, gigpo_credit),
+        (HGPOTrainer, HGPOConfig, hgpo_credit),
+        (AnchorBaselineTrainer, AnchorBaselineConfig, AnchorBaselineCredit()),
+        (TEMPOTrainer, None, None),
+    ],
+)
+def test_methods_train_on_their_credit(cls, config_cls, function, rooms, tiny_model, tmp_path):
+    options = {"config_cls": config_cls} if config_cls else {"merge_states": True}
+    if config_cls is None:
+        options["config_cls"], function = TEMPOConfig, lambda batch: tempo_credit(batch, merge_states=True)
+    trained = {}
+
+    class Keeps(cls):
+        method_name = cls.method_name
+
+        def _use(self, output, credit, recount):
+            super()._use(output, credit, recount)
+            trained["advantages"] = output["advantages"]
+
+    play(tiny_model, tmp_path, Keeps, **options)
+    expected = function(rooms[0]).advantages
+    mask = rooms[0].loss_mask
+    torch.testing.assert_close(trained["advantages"][mask], expected[mask])
