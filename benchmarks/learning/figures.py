@@ -18,6 +18,8 @@ STYLES = {
     "grpo, rate 8e-4": ("#000000", ":"),
     "tempo": ("#0072B2", "-"),
     "prefix_baseline": ("#009E73", "-"),
+    "kernel_baseline": ("#009E73", "--"),
+    "kernel_baseline, own rate": ("#009E73", ":"),
     "hepo": ("#CC79A7", "-"),
     "grpo_lambda": ("#E69F00", "-"),
     "ppo": ("#7F7F7F", "-"),

@@ -118,17 +118,29 @@ def _wording() -> Study:
     return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
 
 
+def _kernel_arms(task: Task, panel: str, rate: float) -> tuple[Arm, ...]:
+    """Equal and similar prefixes at the rate that is best for GRPO on this kind of task."""
+    labels = ("grpo", "prefix_baseline", "kernel_baseline")
+    return tuple(Arm(label, task, label, panel=panel, tuned_as="grpo", learning_rate=rate) for label in labels)
+
+
 def _similarity() -> Study:
-    """Equal and similar prefixes where wording varies, at the rate that is best for GRPO on the chain."""
-    labels = {label: ALL[label] for label in ("grpo", "prefix_baseline")} | {
-        "kernel_baseline": ("kernel_baseline", ())
-    }
-    arms = tuple(
-        Arm(label, Chain(wording=n), *method, panel=panel, tuned_as="grpo", learning_rate=4e-4)
-        for n, panel in {1: "one phrase", 2: "two phrases", 4: "four phrases"}.items()
-        for label, method in labels.items()
-    )
-    return Study("similarity", "Equal and similar prefixes where wording varies", arms, knob="wording")
+    panels = {1: "one phrase", 2: "two phrases", 4: "four phrases"}
+    arms = (arm for n, panel in panels.items() for arm in _kernel_arms(Chain(wording=n), panel, 4e-4))
+    return Study("similarity", "Equal and similar prefixes where wording varies", tuple(arms), knob="wording")
+
+
+def _kernel_chain() -> Study:
+    own = Arm("kernel_baseline, own rate", Chain(), "kernel_baseline", tuned_as="kernel_baseline, own rate")
+    arms = (*_kernel_arms(Chain(), "", 4e-4), own)
+    return Study("kernel_chain", "Equal and similar prefixes on the chain", arms, swept=True)
+
+
+def _kernel_plan() -> Study:
+    own = Arm("kernel_baseline, own rate", Plan(), "kernel_baseline", tuned_as="kernel_baseline, own rate")
+    arms = (*_kernel_arms(Plan(), "", 4e-3), own)
+    title = "Equal and similar prefixes on the plan"
+    return Study("kernel_plan", title, arms, swept=True, rates=PLAN_RATES, budget=Budget(20, 10))
 
 
 def _lengths() -> dict[int, Chain]:
@@ -233,6 +245,8 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "batch": _batch,
     "wording": _wording,
     "similarity": _similarity,
+    "kernel_chain": _kernel_chain,
+    "kernel_plan": _kernel_plan,
     "group_size": _group_size,
     "branches": _branches,
     "tempo_ablation": _tempo_ablation,
