@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.estimators.evidence import Effort, commit, provenance, write
-from benchmarks.estimators.questions import adaptive, coefficient, credit, entropy, signals, trees, where
+from benchmarks.estimators.questions import adaptive, agents, coefficient, credit, entropy, signals, trees, where
 
 QUESTIONS = {
     "where": where,
@@ -24,6 +24,7 @@ QUESTIONS = {
     "entropy": entropy,
     "credit": credit,
     "signals": signals,
+    "agents": agents,
 }
 QUICK_BATCHES, QUICK_BUDGET = 3, 480
 

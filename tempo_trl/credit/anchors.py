@@ -266,6 +266,33 @@ def anchor_baselines(returns: np.ndarray, agreement: Agreement, covariance: Pref
     return np.where(np.isnan(baselines), returns, baselines)
 
 
+def lambda_advantages(errors: np.ndarray, trace_lambda: float) -> np.ndarray:
+    r"""
+    Generalized advantages of turns (https://huggingface.co/papers/1506.02438) from their errors over a baseline.
+
+    $$A_n = e_n - (1 - \lambda) \sum_{l \ge 1} \lambda^{l - 1} e_{n + l}, \quad e_n = G_n - b_n$$
+
+    This is $\sum_l \lambda^l \delta_{n + l}$ with $\delta_n = r_n + b_{n + 1} - b_n$, where the return of the last turn
+    is its reward. Lambda 1 gives e: the own return decides, and the gradient is unbiased. A smaller lambda puts the
+    baselines of later states in the place of what happened after them: less noise, and a bias where they are wrong.
+
+    Args:
+        errors (`np.ndarray` of shape `(R, N)`, float64):
+            e; NaN where there is no return.
+        trace_lambda (`float`):
+            Lambda, 0 to 1.
+
+    Returns:
+        `np.ndarray` of shape `(R, N)`, float64, 0 where there is no return.
+    """
+    errors = np.nan_to_num(errors)
+    advantages = np.zeros((len(errors), errors.shape[1] + 1))
+    for n in reversed(range(errors.shape[1])):
+        later = errors[:, n + 1] if n + 1 < errors.shape[1] else 0.0
+        advantages[:, n] = errors[:, n] - later + trace_lambda * advantages[:, n + 1]
+    return advantages[:, :-1]
+
+
 def anchor_statistics(returns: np.ndarray, agreement: Agreement, owned: np.ndarray) -> PairStatistics:
     """
     Statistics from which the covariance by level of agreement is learned: products of a return and another's.

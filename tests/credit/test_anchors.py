@@ -12,6 +12,7 @@ from tempo_trl.credit.anchors import (
     agreements,
     anchor_baselines,
     anchor_statistics,
+    lambda_advantages,
     observation_keys,
     relative_returns,
     state_labels,
@@ -131,6 +132,19 @@ def test_baselines_are_those_of_the_definition(seed):
     computed = anchor_baselines(returns, agreement, RISING)
     for row, n in np.argwhere((rollouts.starts.numpy() >= 0) & ~np.isnan(returns)):
         assert computed[row, n] == pytest.approx(baseline_by_definition(returns, agreement, row, n, RISING), abs=1e-9)
+
+
+@SEEDS
+@pytest.mark.parametrize("trace_lambda", [0.0, 0.7, 1.0])
+def test_generalized_advantages_are_sums_of_td_errors(seed, trace_lambda):
+    rng = np.random.default_rng(seed)
+    turns, reward = rng.integers(1, 6), rng.normal()
+    values, rewards = np.append(rng.normal(size=turns), 0.0), np.append(np.zeros(turns - 1), reward)
+    delta = rewards + values[1:] - values[:-1]
+    expected = [sum(trace_lambda**k * delta[n + k] for k in range(turns - n)) for n in range(turns)]
+    errors = np.append(reward - values[:-1], np.nan)[None]
+    computed = lambda_advantages(errors, trace_lambda)[0]
+    np.testing.assert_allclose(computed, [*expected, 0.0], atol=1e-12)
 
 
 def test_states_that_tell_nothing_give_rloo():
