@@ -14,7 +14,17 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.estimators.evidence import Effort, commit, provenance, write
-from benchmarks.estimators.questions import adaptive, agents, coefficient, credit, entropy, signals, trees, where
+from benchmarks.estimators.questions import (
+    adaptive,
+    agents,
+    coefficient,
+    credit,
+    entropy,
+    kernel,
+    signals,
+    trees,
+    where,
+)
 
 QUESTIONS = {
     "where": where,
@@ -25,6 +35,7 @@ QUESTIONS = {
     "credit": credit,
     "signals": signals,
     "agents": agents,
+    "kernel": kernel,
 }
 QUICK_BATCHES, QUICK_BUDGET = 3, 480
 

@@ -142,7 +142,7 @@ def play(world: Rooms, groups: int, size: int, rng: np.random.Generator) -> Epis
 
 
 def _batch(world: Rooms, states, actions, words, rewards, size: int) -> Batch:
-    """Turn n is tokens 4n (the action) and 4n + 1 (its end); 4n + 2 and 4n + 3 are the state and word seen after it."""
+    """Turn n is tokens 4n (the action) and 4n + 1 (its end). 4n + 2 and 4n + 3 are the state and word seen next."""
     rows, turns = states.shape
     count = (states >= 0).sum(axis=1)
     ids = np.zeros((rows, turns, 4), dtype=np.int64)

@@ -272,9 +272,10 @@ def lambda_advantages(errors: np.ndarray, trace_lambda: float) -> np.ndarray:
 
     $$A_n = e_n - (1 - \lambda) \sum_{l \ge 1} \lambda^{l - 1} e_{n + l}, \quad e_n = G_n - b_n$$
 
-    This is $\sum_l \lambda^l \delta_{n + l}$ with $\delta_n = r_n + b_{n + 1} - b_n$, where the return of the last turn
-    is its reward. Lambda 1 gives e: the own return decides, and the gradient is unbiased. A smaller lambda puts the
-    baselines of later states in the place of what happened after them: less noise, and a bias where they are wrong.
+    This is $\sum_l \lambda^l \delta_{n + l}$ with $\delta_n = r_n + b_{n + 1} - b_n$, where the return of the last
+    turn is its reward. Lambda 1 gives e: the own return decides, and the gradient is unbiased. A smaller lambda puts
+    the baselines of later states in the place of what happened after them: less noise, and a bias where they are
+    wrong.
 
     Args:
         errors (`np.ndarray` of shape `(R, N)`, float64):

@@ -22,7 +22,7 @@ class AnchorBaselineCredit:
     the generalized advantage from these errors.
 
     b estimates the value of the state before the turn from the other completions of the group
-    ([`~tempo_trl.credit.anchors.anchor_baselines`]): those that saw the same last observations weigh more, and how
+    ([`~tempo_trl.credit.anchors.anchor_baselines`]): those that saw the same last observations weigh more. How
     much more is learned from earlier batches.
 
     Args:
