@@ -167,6 +167,7 @@ def _batch(world: Rooms, states, actions, words, rewards, size: int) -> Batch:
         prompts=torch.zeros(rows, dtype=torch.long),
         loss_mask=torch.from_numpy(turn >= 0),
         turns=torch.from_numpy(turn),
+        steps=torch.from_numpy(turn),
         observations=torch.from_numpy(observations[:, : count.max()]),
         columns={},
         training=True,

@@ -17,17 +17,18 @@ from tempo_trl.credit.turns import turn_starts
 SAME_PROMPT, SAME_OBSERVATION = 1, 2  # levels of agreement; 0 is a different prompt
 
 
-def observation_keys(completion_ids: torch.Tensor, turns: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
+def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
     """
     A number for what the policy has just seen before each turn: equal observations have equal numbers, on every rank.
 
-    Only tokens before the turn are read, so a key does not depend on the turn's action.
+    Only tokens before the turn are read, so a key does not depend on the turn's action. Where nothing was observed,
+    because a step follows another within a turn, it is a number for all tokens so far.
 
     Args:
         completion_ids (`torch.Tensor` of shape `(R, T)`, integer):
             Token ids.
-        turns (`torch.Tensor` of shape `(R, T)`, int64):
-            Turn of each token; -1 for tokens of tools and environments and for padding.
+        steps (`torch.Tensor` of shape `(R, T)`, int64):
+            Turn, or step within a turn, of each token; -1 for tokens of tools and environments and for padding.
         prompts (`torch.Tensor` of shape `(R,)`, int64):
             Numbers that are equal for equal prompts.
 
@@ -35,14 +36,21 @@ def observation_keys(completion_ids: torch.Tensor, turns: torch.Tensor, prompts:
         `torch.Tensor` of shape `(R, N)`, int64: 64 bits of a hash of the prompt and of the tokens between the previous
         turn and this one; 0 where a row has no such turn.
     """
-    starts, ids, turns = turn_starts(turns).tolist(), completion_ids.cpu().numpy(), turns.cpu().numpy()
+    starts, ids, steps = turn_starts(steps).tolist(), completion_ids.cpu().numpy(), steps.cpu().numpy()
     keys = torch.zeros(len(ids), max(map(len, starts), default=0), dtype=torch.int64)
     for row, begins in enumerate(starts):
         for n, start in enumerate(begin for begin in begins if begin >= 0):
-            sampled = np.flatnonzero(turns[row, :start] >= 0)
-            seen = ids[row, sampled[-1] + 1 if len(sampled) else 0 : start]
-            keys[row, n] = key_of(int(prompts[row]), seen.astype(np.int64).tobytes())
+            seen = ids[row, observed_from(steps[row], start) : start].astype(np.int64).tobytes()
+            if n and steps[row, start - 1] >= 0:
+                seen = b"so far" + ids[row, :start].astype(np.int64).tobytes()
+            keys[row, n] = key_of(int(prompts[row]), seen)
     return keys
+
+
+def observed_from(steps: np.ndarray, start: int) -> int:
+    """The column at which the observation before column `start` begins: after the last token of an earlier turn."""
+    sampled = np.flatnonzero(steps[:start] >= 0)
+    return int(sampled[-1]) + 1 if len(sampled) else 0
 
 
 def key_of(prompt: int, seen: bytes) -> int:

@@ -1,4 +1,7 @@
-"""Turns of an agent: where they begin, returns from each of them, and values per turn spread over its tokens."""
+"""Turns of an agent, or steps of a solution: where they begin, returns from each of them, and values on their tokens.
+
+Indices: column n of an `(R, N)` tensor is turn n, and the return from it on.
+"""
 
 import torch
 
@@ -26,14 +29,70 @@ def turn_starts(turns: torch.Tensor) -> torch.Tensor:
 def turn_returns(
     step_rewards: torch.Tensor | None, turns: torch.Tensor, outcome: torch.Tensor, gamma: float = 1.0
 ) -> torch.Tensor:
-    count = turns.amax(dim=1) + 1
-    returns = torch.full((len(turns), int(count.max())), torch.nan)
-    for n in reversed(range(returns.shape[1])):
-        reward = torch.zeros(len(turns)) if step_rewards is None else step_rewards[:, n].nan_to_num(0.0)
-        later = returns[:, n + 1] if n + 1 < returns.shape[1] else torch.full_like(reward, torch.nan)
-        returns[:, n] = torch.where(n == count - 1, reward + outcome.float(), reward + gamma * later)
-    return returns
+    r"""
+    Discounted return from each turn on, with the outcome at the end.
+
+    $$G_n = \sum_{m \ge n} \gamma^{m - n} r_m + \gamma^{N - 1 - n} R$$
+
+    Without rewards per turn it is the discounted outcome. Compare returns at the same *state*
+    ([`~tempo_trl.credit.anchors.anchor_baselines`]), not at the same turn index: who reaches turn 2 is chosen by the
+    policy, so the mean return of the completions that do so, the own among them, is a biased baseline.
+
+    Args:
+        step_rewards (`torch.Tensor` of shape `(R, N)`, *optional*):
+            Reward of each turn; NaN counts as 0.
+        turns (`torch.Tensor` of shape `(R, T)`, int64):
+            Turn of each token, starting at 0; -1 for tokens of tools and environments and for padding.
+        outcome (`torch.Tensor` of shape `(R,)`):
+            Reward R of the whole completion; NaN where unscorable.
+        gamma (`float`, *optional*, defaults to `1.0`):
+            Discount per turn, 0 to 1.
+
+    Returns:
+        `torch.Tensor` of shape `(R, N)`, float32; NaN where a row has no such turn, and for unscorable rows.
+
+    Raises:
+        ValueError: if a shape does not fit, or `gamma` is not between 0 and 1.
+    """
+    count = turns.amax(dim=1) + 1 if turns.shape[1] else torch.zeros(len(turns), dtype=torch.long)
+    most = int(count.max()) if len(count) else 0
+    if outcome.shape != (len(turns),):
+        raise ValueError(f"`outcome` must be ({len(turns)},), one per completion, got shape {tuple(outcome.shape)}.")
+    if step_rewards is not None and (step_rewards.ndim != 2 or step_rewards.shape[1] < most):
+        raise ValueError(
+            f"`step_rewards` must be ({len(turns)}, {most}), one per turn, got shape {tuple(step_rewards.shape)}."
+        )
+    if not 0.0 <= gamma <= 1.0:
+        raise ValueError(f"`gamma` must be between 0 and 1, got {gamma!r}.")
+    returns = torch.full((len(turns), most + 1), torch.nan)
+    for n in reversed(range(most)):
+        reward = torch.zeros(len(turns)) if step_rewards is None else step_rewards[:, n].float().nan_to_num(0.0)
+        following = torch.where(n == count - 1, outcome.float(), gamma * returns[:, n + 1])
+        returns[:, n] = reward + following
+    return returns[:, :most]
 
 
 def spread_turns(values: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+    """The value of each token's turn, `(R, T)`, from `(R, N)` values; 0 for tokens of no turn."""
+    if not values.shape[1]:
+        return torch.zeros(turns.shape)
     return values.gather(1, turns.clamp(min=0)).masked_fill(turns < 0, 0.0)
+
+
+def steps_of(turns: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """
+    Steps that turns are cut into: a step ends with its turn, or with a token that `ends` it.
+
+    Args:
+        turns (`torch.Tensor` of shape `(R, T)`, int64):
+            Turn of each token, starting at 0; -1 for tokens of tools and environments and for padding.
+        ends (`torch.Tensor` of shape `(R, T)`, bool):
+            Tokens that end a step.
+
+    Returns:
+        `torch.Tensor` of shape `(R, T)`, int64: step of each token, starting at 0; -1 where `turns` is.
+    """
+    before = torch.nn.functional.pad(turns, (1, 0), value=-1)[:, :-1]
+    ended = torch.nn.functional.pad(ends, (1, 0), value=False)[:, :-1]
+    begins = (turns >= 0) & ((turns != before) | ended)
+    return (begins.cumsum(dim=1) - 1).masked_fill(turns < 0, -1)

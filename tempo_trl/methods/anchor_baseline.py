@@ -41,7 +41,7 @@ class AnchorBaselineCredit:
 
     def __call__(self, batch: Batch) -> Credit:
         outcome, returns = self._returns(batch)
-        starts = turn_starts(batch.turns).numpy()
+        starts = turn_starts(batch.steps).numpy()
         agreement = agreements(labels_of(batch, self.history), starts, pairwise_lcp(batch.tree))
         baselines = anchor_baselines(returns, agreement, self.covariance)
         untrained = flat_groups(outcome, batch.num_generations).repeat_interleave(batch.num_generations)
@@ -55,8 +55,8 @@ class AnchorBaselineCredit:
         """GRPO's advantage of the whole return, `(R,)`, and returns from each turn in the same unit, `(R, N)`."""
         outcome = whole_outcome(batch, self.scale)
         if batch.step_rewards is None:
-            return outcome, turn_returns(None, batch.turns, outcome, 1.0).double().numpy()
-        returns = turn_returns(batch.step_rewards, batch.turns, batch.rewards, 1.0).double()
+            return outcome, turn_returns(None, batch.steps, outcome, 1.0).double().numpy()
+        returns = turn_returns(batch.step_rewards, batch.steps, batch.rewards, 1.0).double()
         return outcome, (returns / outcome_scale(returns[:, 0], batch.num_generations, self.scale)[:, None]).numpy()
 
     def update(self, statistics: list[PairStatistics]) -> None:
@@ -80,7 +80,7 @@ class AnchorBaselineCredit:
 
 
 def _on_tokens(per_turn: np.ndarray, batch: Batch) -> torch.Tensor:
-    return spread_turns(torch.from_numpy(per_turn).float(), batch.turns)
+    return spread_turns(torch.from_numpy(per_turn).float(), batch.steps)
 
 
 @dataclass

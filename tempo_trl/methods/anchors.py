@@ -15,7 +15,7 @@ def whole_outcome(batch: Batch, scale_rewards: str) -> torch.Tensor:
     """GRPO's advantage of each completion's undiscounted return, `(R,)`: the outcome, and the rewards per turn."""
     if batch.step_rewards is None:
         return batch.outcome
-    whole = turn_returns(batch.step_rewards, batch.turns, batch.rewards, 1.0)[:, 0]
+    whole = turn_returns(batch.step_rewards, batch.steps, batch.rewards, 1.0)[:, 0]
     return outcome_advantages(whole, batch.num_generations, scale_rewards).float()
 
 

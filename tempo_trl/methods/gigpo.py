@@ -44,13 +44,13 @@ def gigpo_credit(
     """
     outcome = whole_outcome(batch, scale)
     relative = step_advantages(batch, labels_of(batch, history)[history], gamma, scale)
-    td = step_advantage_weight * spread_turns(relative, batch.turns)
+    td = step_advantage_weight * spread_turns(relative, batch.steps)
     return Credit(outcome.nan_to_num(0.0)[:, None] + td, td)
 
 
 def step_advantages(batch: Batch, labels, gamma: float, scale: str) -> torch.Tensor:
     """Discounted returns relative to those of the visits of the same state, `(R, N)`."""
-    returns = turn_returns(batch.step_rewards, batch.turns, batch.rewards, gamma)
+    returns = turn_returns(batch.step_rewards, batch.steps, batch.rewards, gamma)
     if scale == "batch":
         returns = returns / outcome_scale(batch.rewards.double(), batch.num_generations, scale)[:, None]
     return relative_returns(returns, labels, normalize=scale == "group")

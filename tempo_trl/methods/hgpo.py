@@ -49,7 +49,7 @@ def hgpo_credit(
         weight = (k + 1) ** history_weight * torch.from_numpy(visits(labels) > 1)
         total = total + weight * step_advantages(batch, labels, gamma, scale)
         weights = weights + weight
-    advantages = spread_turns(total / weights.clamp(min=1.0), batch.turns)
+    advantages = spread_turns(total / weights.clamp(min=1.0), batch.steps)
     outcome = whole_outcome(batch, scale).nan_to_num(0.0)[:, None]
     return Credit(advantages, (advantages - outcome) * batch.loss_mask)
 

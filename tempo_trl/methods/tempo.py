@@ -61,7 +61,7 @@ def tempo_credit(
 def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
     labels = labels_of(batch)[0]
     td = graph_td_errors(
-        batch.completion_ids, batch.lengths, batch.turns, labels, batch.outcome, batch.num_generations
+        batch.completion_ids, batch.lengths, batch.steps, labels, batch.outcome, batch.num_generations
     )
     outcome = batch.outcome.float().nan_to_num(0.0)
     flat = flat_groups(batch.outcome, batch.num_generations).repeat_interleave(batch.num_generations)

@@ -40,10 +40,11 @@ class Batch:
         turns (`torch.Tensor` of shape `(R, T)`, int64):
             Index of the assistant turn of a token, starting at 0; -1 for tokens of tools and environments and for
             padding.
+        steps (`torch.Tensor` of shape `(R, T)`, int64):
+            Index of the step of a token, where `step_delimiter` cuts turns into steps; without it the same as `turns`.
         observations (`torch.Tensor` of shape `(R, N)`, int64):
-            Key of what the policy saw just before each turn: the prompt (column 0), or what tools and environments
-            answered. Equal keys in a group mean equal observations after equal prompts. 0 where a row has no such
-            turn.
+            Key of what the policy saw just before each step: the prompt (column 0), or what tools and environments
+            answered. Equal keys mean equal observations after equal prompts. 0 where a row has no such step.
         columns (`dict[str, list]`):
             The dataset's columns of each row, the prompt among them.
         training (`bool`):
@@ -59,6 +60,8 @@ class Batch:
             forward pass.
         grown (`list[GrownTree]`, *optional*):
             The trees whose leaves are the completions, one per group; None for independent samples.
+        step_rewards (`torch.Tensor` of shape `(R, N)`, *optional*):
+            Weighted sum of the `step_reward_funcs` for each step, NaN where none gave a number; None without them.
     """
 
     completion_ids: torch.Tensor
@@ -70,6 +73,7 @@ class Batch:
     prompts: torch.Tensor
     loss_mask: torch.Tensor
     turns: torch.Tensor
+    steps: torch.Tensor
     observations: torch.Tensor
     columns: dict[str, list]
     training: bool

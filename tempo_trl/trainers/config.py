@@ -19,6 +19,11 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             batch sampled after that many steps is recorded, and each evaluation. 0 records nothing.
         log_trees_prompts (`int`, *optional*, defaults to `8`):
             Maximum number of groups per record.
+        step_delimiter (`str`, *optional*):
+            Text that ends a step within a turn, such as two line breaks. `step_reward_funcs` then score steps instead
+            of turns.
+        step_reward_weights (`list[float]`, *optional*):
+            Weights of the `step_reward_funcs`. Defaults to 1 each.
         tree_forward (`str`, *optional*, defaults to `"off"`):
             Whether log-probabilities are computed once for tokens that completions share
             ([`~tempo_trl.tree_forward.config.TreeForwardFields`]).
@@ -34,6 +39,14 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
         default=8, metadata={"help": "Maximum number of groups per record of prefix trees."}
     )
 
+    step_delimiter: str | None = field(
+        default=None,
+        metadata={"help": "Text that ends a step within a turn. `step_reward_funcs` then score steps, not turns."},
+    )
+    step_reward_weights: list[float] | None = field(
+        default=None, metadata={"help": "Weights of the `step_reward_funcs`. If None, all are 1."}
+    )
+
     def __post_init__(self):
         if self.num_generations == 0:  # TRL divides by it before it checks it
             raise ValueError("`num_generations` must be at least 2, got 0: credit compares completions of a group.")
@@ -43,6 +56,8 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
     def check(self) -> None:
         """Validate the settings. The trainer calls this again, because fields can be set after construction."""
         self.check_tree_forward()
+        if self.step_delimiter == "":
+            raise ValueError("`step_delimiter` must be a text or None, got an empty one. Use None for whole turns.")
         for name, least in (("log_trees_steps", 0), ("log_trees_prompts", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)!r}. Raise it.")

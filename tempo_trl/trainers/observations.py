@@ -6,7 +6,8 @@ from collections.abc import Callable
 import torch
 from trl import GRPOTrainer
 
-from tempo_trl.credit.anchors import key_of, observation_keys
+from tempo_trl.credit.anchors import key_of, observation_keys, observed_from
+from tempo_trl.credit.turns import turn_starts
 from tempo_trl.trainers.prompt_keys import image_bytes, images_in
 
 STATE_KEY = "_state_key"  # private, because TRL makes an environment's public methods tools
@@ -54,30 +55,43 @@ class Observed:
         self.failure: Exception | None = None
 
     def __call__(
-        self, completion_ids: torch.Tensor, turns: torch.Tensor, prompts: torch.Tensor, completions: list
+        self,
+        completion_ids: torch.Tensor,
+        turns: torch.Tensor,
+        steps: torch.Tensor,
+        prompts: torch.Tensor,
+        completions: list,
     ) -> torch.Tensor:
         """
         The keys, `(B, N)`, int64; 0 where a row has no such turn.
 
         Args:
-            completion_ids, turns, prompts:
+            completion_ids, steps, prompts:
                 As in [`~tempo_trl.credit.anchors.observation_keys`].
+            turns (`torch.Tensor` of shape `(B, T)`, int64):
+                Turn of each token; -1 for tokens of tools and environments and for padding.
             completions (`list`):
                 Text, or messages, of each completion.
         """
         ids = completion_ids.cpu()
-        keys = observation_keys(ids, turns, prompts)
+        keys, starts = observation_keys(ids, steps, prompts), turn_starts(steps)
         try:
-            for row, n in (keys != 0).nonzero().tolist():
-                seen = self._seen(ids[row], turns[row], n, row, completions[row])
+            for row, step in (keys != 0).nonzero().tolist():
+                start = int(starts[row, step])
+                if step and turns[row, start - 1] >= 0:  # a step within a turn, before which nothing was observed
+                    continue
+                seen = self._seen(ids[row], turns[row], start, row, completions[row])
                 if seen:
-                    keys[row, n] = key_of(int(prompts[row]), seen)
+                    keys[row, step] = key_of(int(prompts[row]), seen)
         except Exception as error:
             self.failure = error
         return keys
 
-    def _seen(self, ids: torch.Tensor, turns: torch.Tensor, n: int, row: int, completion: str | list[dict]) -> bytes:
-        """What identifies the state before turn n, if it is more than the observation's tokens; else empty."""
+    def _seen(
+        self, ids: torch.Tensor, turns: torch.Tensor, start: int, row: int, completion: str | list[dict]
+    ) -> bytes:
+        """What identifies the state before a turn, if it is more than the observation's tokens; else empty."""
+        n = int(turns[start])
         own = self._of_environments[n][row] if n < len(self._of_environments) and self._of_environments[n] else None
         if own is not None:
             return b"environment" + own.encode()
@@ -85,10 +99,10 @@ class Observed:
         shown = images[n] if n < len(images) else b""
         if n == 0 or not (shown or self._key_func):
             return shown
-        begin, end = int((turns == n - 1).nonzero()[-1]) + 1, int((turns == n).nonzero()[0])
+        observed = ids[observed_from(turns.numpy(), start) : start]
         if self._key_func is None:
-            return ids[begin:end].numpy().tobytes() + shown
-        text = self._tokenizer.decode(ids[begin:end], skip_special_tokens=True)
+            return observed.numpy().tobytes() + shown
+        text = self._tokenizer.decode(observed, skip_special_tokens=True)
         return b"text" + _checked_text(self._key_func, text).encode() + shown
 
 

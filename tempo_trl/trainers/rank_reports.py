@@ -28,9 +28,12 @@ class RankReport(NamedTuple):
     drops_tokens: bool = False
 
     @classmethod
-    def of(cls, credit: Credit, pairs: PairStatistics | None) -> "RankReport":
-        """The report of a rank whose credit function succeeded."""
-        metrics = {str(name): (float(total), float(count)) for name, (total, count) in credit.metrics.items()}
+    def of(
+        cls, credit: Credit, pairs: PairStatistics | None, metrics: dict[str, tuple[float, float]] | None = None
+    ) -> "RankReport":
+        """The report of a rank whose credit function succeeded, with metrics beside those of the credit."""
+        known = (metrics or {}) | credit.metrics
+        metrics = {str(name): (float(total), float(count)) for name, (total, count) in known.items()}
         return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None)
 
 

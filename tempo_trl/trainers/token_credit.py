@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
-from trl import GRPOTrainer
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 
 from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance
+from tempo_trl.credit.turns import steps_of
 from tempo_trl.trainers.base import BaseTrainer
 from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -23,7 +23,8 @@ from tempo_trl.trainers.observations import ObservationKeyFunc, Observed, with_s
 from tempo_trl.trainers.rank_reports import RankReport, failure_of, gather_reports
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.replaced import Call, recorded_calls, replaced
-from tempo_trl.trainers.whole_groups import Place, batch_of, loss_mask
+from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards, step_ends
+from tempo_trl.trainers.whole_groups import Place, batch_of, loss_mask, prompt_keys_of, turns_in
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -59,6 +60,11 @@ class TokenCreditTrainer(BaseTrainer):
             state is a callable object with `state_dict()` and `load_state_dict(state)`, which are saved in each
             checkpoint and restored by a resumed run, and `update(statistics)`, which is called in training with the
             `Credit.statistics` of all ranks.
+        step_reward_funcs (`Callable`, `str`, `PreTrainedModel` or a `list` of them, *optional*):
+            Rewards inside a completion, for `Batch.step_rewards`. A function is called as TRL calls `reward_funcs`
+            and returns, for every completion, a list with a number or None for each turn (each step with
+            `step_delimiter`). A process reward model is a path, or a model for token classification with the policy's
+            vocabulary; it scores each step at its last token.
         observation_key_func (`Callable[[str], str]`, *optional*):
             Maps the text of a tool's or an environment's answer to the part that identifies the state, for
             `Batch.observations`: it may drop timestamps and ids. By default answers are compared token by token. An
@@ -85,11 +91,14 @@ class TokenCreditTrainer(BaseTrainer):
     _name = "TokenCredit"
     _config_cls = TokenCreditConfig
     method_name = "token_credit"  # its key in the table of methods
+    reads_step_rewards = False  # whether a method's own credit function reads `Batch.step_rewards`
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        if cls._credit_function is not TokenCreditTrainer._credit_function:  # takes no `credit_func`
-            cls.__signature__ = inspect.signature(GRPOTrainer)
+        if cls._credit_function is not TokenCreditTrainer._credit_function:
+            refused = {"credit_func"} if cls.reads_step_rewards else {"credit_func", "step_reward_funcs"}
+            known = list(inspect.signature(TokenCreditTrainer.__init__).parameters.values())[1:]
+            cls.__signature__ = inspect.Signature([own for own in known if own.name not in refused])
 
     def __init__(
         self,
@@ -114,9 +123,11 @@ class TokenCreditTrainer(BaseTrainer):
         environment_factory: EnvironmentFactory | dict[str, EnvironmentFactory] | None = None,
         *,
         credit_func: CreditFunc | None = None,
+        step_reward_funcs: StepRewardFunc | list[StepRewardFunc] | None = None,
         observation_key_func: ObservationKeyFunc | None = None,
     ):
         self._refuse_a_wrong_credit_func(credit_func)
+        step_reward_funcs = self._checked_step_reward_funcs(step_reward_funcs)
         super().__init__(
             model,
             reward_funcs,
@@ -136,6 +147,7 @@ class TokenCreditTrainer(BaseTrainer):
         self.prefix_covariance = PrefixCovariance()  # learned in every run: how well prefixes predict rewards
         self._given_credit_func = credit_func
         self._observation_key_func = observation_key_func
+        self._step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
         self.credit_func = self._credit_function()
         self._recorder = Recorder(self)
 
@@ -152,6 +164,17 @@ class TokenCreditTrainer(BaseTrainer):
                 f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}. Pass "
                 f"{name}(..., credit_func=your_function)."
             )
+
+    def _checked_step_reward_funcs(self, given: StepRewardFunc | list[StepRewardFunc] | None) -> list[StepRewardFunc]:
+        functions = given if isinstance(given, list) else [] if given is None else [given]
+        own = type(self)._credit_function is not TokenCreditTrainer._credit_function
+        if functions and own and not self.reads_step_rewards:
+            raise ValueError(
+                f"`step_reward_funcs` must be None, got {len(functions)}: {type(self).__name__} would not use rewards "
+                "per turn. Use GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a function "
+                "that reads `batch.step_rewards`."
+            )
+        return functions
 
     def _credit_function(self) -> CreditFunc:
         """The function from a [`Batch`] to its credit. This is the only method that a new method must override."""
@@ -197,17 +220,24 @@ class TokenCreditTrainer(BaseTrainer):
         """Replace GRPO's advantages in a scored batch by the method's; then learn, log and record."""
         size = self.num_generations if self.model.training else self.num_generations_eval
         place = Place.of(self.accelerator.process_index, len(output["completion_ids"]), size)
+        turns = turns_in(output, calls)
+        steps = self._steps(output, turns)
         observed = Observed(self, of_environments, self._observation_key_func)
-        batch = batch_of(self, inputs, output, calls, place, observed)
+        prompts, completions = prompt_keys_of(self, output, calls), calls["_calculate_rewards"].arguments[2]
+        per_step = {"observations": observed(output["completion_ids"], turns, steps, prompts, completions)}
+        if self._step_rewards is not None:
+            per_step["step_rewards"] = self._step_rewards(calls["_calculate_rewards"], steps, output)
+        batch = batch_of(self, inputs, output, calls, place, steps, per_step)
         credit, cause = None, None
         pairs = batch.pairs if batch.training else None
         called = f"`credit_func` {self.credit_name}"
         try:
-            if observed.failure is not None:
-                called = "`observation_key_func`"
-                raise observed.failure
+            for name, user in (("observation_key_func", observed), ("step_reward_funcs", self._step_rewards)):
+                if user is not None and user.failure is not None:
+                    called = f"`{name}`"
+                    raise user.failure
             credit = self._own_credit(batch, place, output)
-            report = RankReport.of(credit, pairs)
+            report = RankReport.of(credit, pairs, self._step_rewards.metrics if self._step_rewards else {})
         except Exception as error:  # report any error to the other ranks, which would wait forever otherwise
             cause = error
             report = RankReport(failure_of(error, called, self.accelerator.process_index))
@@ -217,6 +247,13 @@ class TokenCreditTrainer(BaseTrainer):
         self._log_credit(batch, place, credit, output, reports)
         if due:
             self._recorder.record(batch, place.own, credit, output, calls["_calculate_rewards"])
+
+    def _steps(self, output: dict, turns: torch.Tensor) -> torch.Tensor:
+        """Step of each token, `(B, T)`: its turn, or what `step_delimiter` cuts turns into."""
+        if self.args.step_delimiter is None:
+            return turns
+        tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
+        return steps_of(turns, step_ends(tokenizer, output["completion_ids"], turns, self.args.step_delimiter))
 
     def _log_credit(self, *batch) -> dict[str, float]:
         """[`~tempo_trl.trainers.credit_log.log_credit`]. A method may override this to read the sums."""

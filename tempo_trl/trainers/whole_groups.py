@@ -1,6 +1,5 @@
 """Build a [`Batch`] of whole groups from TRL's scored rows. A group may be split over two or more ranks."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +11,8 @@ from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.prompt_keys import images_in, prompt_keys
 from tempo_trl.trainers.replaced import Call
+
+PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan}  # of tensors on ranks with shorter completions
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def gather_near(
     near = {}
     for name, value in tensors.items():
         if value.ndim == 2:
-            value = accelerator.pad_across_processes(value, dim=1, pad_index=-1 if name == "turns" else 0)
+            value = accelerator.pad_across_processes(value, dim=1, pad_index=PADDING.get(name, 0))
         near[name] = accelerator.gather(value)[place.near].cpu()
     return near, gather_object(rows)[place.near]
 
@@ -99,7 +100,8 @@ def batch_of(
     output: dict,
     calls: dict[str, Call],
     place: Place,
-    observed: Callable[..., torch.Tensor],
+    steps: torch.Tensor,
+    per_step: dict[str, torch.Tensor],
 ) -> Batch:
     """
     The whole groups of which this rank has a row. Every rank must call this.
@@ -116,31 +118,33 @@ def batch_of(
             which TRL computed `output`.
         place ([`Place`]):
             The place of this rank's rows.
-        observed (`Callable`):
-            Keys of what was seen before each turn, `(B, N)`, from token ids, turns, keys of prompts and completions.
+        steps (`torch.Tensor` of shape `(B, T)`, int64):
+            Step of each token; -1 for tokens of no step.
+        per_step (`dict[str, torch.Tensor]`):
+            Fields of the batch of shape `(B, N)`, the same names on every rank.
     """
-    _, prompts, completions, completion_ids = calls["_calculate_rewards"].arguments
+    completion_ids = calls["_calculate_rewards"].arguments[3]
     rewards_per_func = calls["_calculate_rewards"].result
     rewards = weighted_rewards(trainer, rewards_per_func)
     rank, device = trainer.accelerator.process_index, output["advantages"].device
     own = slice(rank * len(completion_ids), (rank + 1) * len(completion_ids))
     lengths = torch.tensor([len(ids) for ids in completion_ids])
-    turns = turns_of(lengths, calls["_generate"].result[2], output["completion_ids"].shape[1])
-    keys = _prompt_keys(trainer, output, prompts)
+    turns = turns_in(output, calls)
     tensors = {
         "completion_ids": output["completion_ids"],
         "lengths": lengths.to(device),
         "outcome": output["advantages"].masked_fill(rewards[own].isnan(), torch.nan),
-        "prompts": keys.to(device),
+        "prompts": prompt_keys_of(trainer, output, calls).to(device),
         "loss_mask": loss_mask(output),
         "turns": turns.to(device),
-        "observations": observed(output["completion_ids"], turns, keys, completions).to(device),
+        "steps": steps.to(device),
+        **{name: values.to(device) for name, values in per_step.items()},
         **_sampled_from(output, calls),
     }
     tensors, rows = gather_near(trainer.accelerator, place, tensors, inputs)
     tensors["loss_mask"] = tensors["loss_mask"].bool()
-    most = int(tensors["turns"].max()) + 1  # keys are padded to the most turns of all ranks
-    tensors["observations"] = tensors["observations"][:, :most]
+    most = int(tensors["steps"].max()) + 1  # these are padded to the most steps of all ranks
+    tensors |= {name: tensors[name][:, :most] for name in per_step}
     training = trainer.model.training
     return Batch(
         **tensors,
@@ -178,8 +182,15 @@ def _sampled_from(output: dict, calls: dict[str, Call]) -> dict[str, torch.Tenso
     return found
 
 
-def _prompt_keys(trainer: GRPOTrainer, output: dict, prompts: list) -> torch.Tensor:
+def turns_in(output: dict, calls: dict[str, Call]) -> torch.Tensor:
+    """The assistant turn of each token of this rank's rows, `(B, T)`: [`turns_of`]."""
+    lengths = torch.tensor([len(ids) for ids in calls["_calculate_rewards"].arguments[3]])
+    return turns_of(lengths, calls["_generate"].result[2], output["completion_ids"].shape[1])
+
+
+def prompt_keys_of(trainer: GRPOTrainer, output: dict, calls: dict[str, Call]) -> torch.Tensor:
     """A number for each completion's prompt, which an environment or the user's rollout may change."""
+    prompts = calls["_calculate_rewards"].arguments[1]
     observed = trainer.environments or ()  # images of a dataset are the same for the whole group
     images = [list(images_in(prompt)) for prompt in prompts] if observed else ()
     return prompt_keys(output["prompt_ids"], output["prompt_mask"], images)

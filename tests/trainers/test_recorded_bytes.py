@@ -26,6 +26,7 @@ def test_a_recorded_token_takes_at_most_eighteen_bytes():
         prompts=torch.zeros(ROWS, dtype=torch.int64),
         loss_mask=ones.bool(),
         turns=torch.zeros_like(ones),
+        steps=torch.zeros_like(ones),
         observations=torch.ones(ROWS, 1, dtype=torch.int64),
         columns={},
         training=True,
