@@ -63,13 +63,13 @@ class Variant:
     beside: bool = False
 
 
-OURS = "n-grams to 2, blocks of 2"
+OURS = "n-grams to 2, blocks of 1"
 VARIANTS = {
     OURS: Variant(),
     "single tokens": Variant(Sketch(orders=(1,))),
     "n-grams to 3": Variant(Sketch(orders=(1, 2, 3))),
     "pairs alone": Variant(Sketch(orders=(2,))),
-    "blocks of 1": Variant(Sketch(block=1)),
+    "blocks of 2": Variant(Sketch(block=2)),
     "blocks of 8": Variant(Sketch(block=8)),
     "blocks of 32": Variant(Sketch(block=32)),
     "256 buckets": Variant(Sketch(buckets=256)),

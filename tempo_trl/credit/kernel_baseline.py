@@ -55,12 +55,16 @@ def kernel_baseline_tokens(
     r"""
     Outcome advantages minus their kernel baselines, $A_{i,t} = g_i - b_{i,t}$, and what this batch teaches.
 
-    $$b_{i,t} = m + c(t)^T K^{-1} (g - m 1), \quad m = \frac{1^T K^{-1} g}{1^T K^{-1} 1}$$
+    $$b_{i,t} = m + f_0(t) \, c(t)^T K_0^{-1} (g - m 1) + s(t)^T K^{-1} (g - m 1), \quad
+    m = \frac{1^T K_0^{-1} g}{1^T K_0^{-1} 1}$$
 
-    over the other completions of the group. K(j, l) is the learned covariance k of two completions, v on the diagonal,
-    and c(t) that of the state and each completion ([`KernelCovariance`]). It is the predictor of
-    [`~tempo_trl.credit.prefix_baseline.prefix_baselines`] with another covariance: linear in the others' rewards with
-    weights of sum 1 and independent of the completion's own reward, so the policy gradient stays unbiased.
+    over the other completions of the group. With f_0 = 1 the first two terms are the adaptive prefix baseline: K_0 and
+    c are the covariances by shared tokens alone. The third is what similarity adds: K(j, l) is the learned covariance
+    k of two completions, and s_j(t) the sum of $f_p(t) s_j(t)^p$ ([`KernelCovariance`]). The diagonals are v. The mean
+    is K_0's, because K is nearly singular where all completions are similar, and its own mean would be far off.
+
+    The baseline is linear in the others' rewards with weights of sum 1, and independent of the completion's own
+    reward, so the policy gradient stays unbiased.
 
     Args:
         tree ([`PrefixTree`]):
@@ -117,7 +121,9 @@ def predict(
     group = paths.row // size
     paths.others &= ~np.isnan(rewards).reshape(-1, size)[group]
     given = np.where(paths.others, np.nan_to_num(rewards).reshape(-1, size)[group], 0.0)
-    mean, dual = predictor(covariance.kernel(shared, similarities.values[..., -1]), group, paths.others, given)
+    mean, of_equal = predictor(covariance.correlation(shared), group, paths.others, given)
+    kernel = covariance.kernel(shared, similarities.values[..., -1])
+    of_similar = predictor(kernel, group, paths.others, given, mean)[1] if covariance.weights.any() else of_equal
     return Prediction(
         paths,
         np.arange(tree.lengths.sum()) if runs is None else runs,
@@ -125,8 +131,8 @@ def predict(
         similarities.depths,
         np.nan_to_num(rewards),
         mean,
-        predicted_changes(paths, shared, dual, covariance),
-        _similar_changes(paths, dual, similarities),
+        predicted_changes(paths, shared, of_equal, covariance),
+        _similar_changes(paths, of_similar, similarities),
     )
 
 
@@ -149,7 +155,7 @@ class Prediction:
         mean (`np.ndarray` of shape `(Q,)`):
             m; NaN on a path without others.
         equal (`np.ndarray` of shape `(K,)`):
-            What equal prefixes add to m.
+            What equal prefixes add to m, alone.
         similar (`np.ndarray` of shape `(Q, D, P)`):
             What each power of similarity adds, at each depth.
     """

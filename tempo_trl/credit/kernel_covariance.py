@@ -115,13 +115,13 @@ class KernelCovariance:
     earlier batches, in turns: C by isotonic regression, a by non-negative least squares. Steps in l and powers of s
     are positive semi-definite kernels, and so is k. If all a are 0, C is [`PrefixCovariance`]'s.
 
-    The value of a state after t tokens is predicted from the same parts, each with a factor by depth. The covariance
-    with the reward of completion j, whose similarity with the first t tokens is s_j(t), is
+    The value of a state after t tokens is predicted from two parts
+    ([`~tempo_trl.credit.kernel_baseline.kernel_baseline_tokens`]): what equal prefixes tell alone, as in the adaptive
+    prefix baseline, times a factor $f_0(t)$; and what similarity tells, where $\sum_p f_p(t) s_j(t)^p$ stands for the
+    correlation of the state with completion j. All factors are at least 0.
 
-    $$c_j(t) = f_0(t) \, C(\min(l, t)) + v \sum_p f_p(t) \, s_j(t)^p, \quad f \ge 0$$
-
-    The factors are fitted to how well each part predicted the rewards of earlier batches, so a part that did not
-    help fades out at that depth. Before the first update k and c are 0: the baseline is RLOO's.
+    They are fitted to how well each part predicted the rewards of earlier batches, so a part that did not help fades
+    out at that depth. Before the first update all covariances are 0: the baseline is RLOO's.
 
     Weights and factors have a prior, so that few data change little: a has its mean at 0, $f_0$ at 1 and $f_p$ at
     $a_p$, with standard deviation 0.5.
@@ -159,12 +159,13 @@ class KernelCovariance:
         return self._factors[depth_range(depth)]
 
     def correlation(self, shared: np.ndarray) -> np.ndarray:
-        """C / v at each number of shared tokens, 0 to 0.98."""
-        return self._levels[np.searchsorted(self._lengths, shared, side="right")]
+        """[`PrefixCovariance`]'s C / v at each number of shared tokens, 0 to 0.98: what equal prefixes tell alone."""
+        return self._alone[np.searchsorted(self._lengths, shared, side="right")]
 
     def kernel(self, shared: np.ndarray, similar: np.ndarray) -> np.ndarray:
         """k / v of pairs of completions, 0 to 0.98: float64, shape of both arguments."""
-        return self.correlation(shared) + sum(a * similar.astype(float) ** p for a, p in self._terms() if a)
+        level = self._levels[np.searchsorted(self._lengths, shared, side="right")]
+        return level + sum(a * similar.astype(float) ** p for a, p in self._terms() if a)
 
     def _terms(self) -> zip:
         return zip(self._weights, POWERS, strict=True)
@@ -188,7 +189,12 @@ class KernelCovariance:
         pooled = sum(self._statistics, KernelStatistics.empty())
         self._variance = pooled.variances / max(pooled.groups, 1)
         unit = self._variance or 1.0
-        rising, weights = _fitted_kernel(pooled, unit) if len(pooled.shared) else (np.zeros(0), np.zeros(len(POWERS)))
+        alone, rising, weights = np.zeros(0), np.zeros(0), np.zeros(len(POWERS))
+        if len(pooled.shared):
+            alone = isotonic_regression(pooled.pairs[:, 1] / pooled.pairs[:, 0], weights=pooled.pairs[:, 0]).x / unit
+            rising, weights = _fitted_kernel(pooled, unit)
+            alone = np.minimum(alone - alone[0], LARGEST_CORRELATION)
+        self._alone = np.append(0.0, alone)
         self._weights = weights * min(1.0, LARGEST_CORRELATION / max(weights.sum(), LARGEST_CORRELATION))
         most = LARGEST_CORRELATION - self._weights.sum()
         self._lengths, self._levels = pooled.shared, np.append(0.0, np.minimum(rising, most))

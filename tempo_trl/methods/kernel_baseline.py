@@ -87,7 +87,7 @@ class KernelBaselineConfig(PrefixTreeConfig):
     `leaf_weights`), and these.
 
     Args:
-        similarity_block (`int`, *optional*, defaults to `2`):
+        similarity_block (`int`, *optional*, defaults to `1`):
             Prefixes are compared every so many tokens at the start of completions, and at steps of at most an eighth
             of the depth later.
         similarity_order (`int`, *optional*, defaults to `2`):
@@ -95,7 +95,7 @@ class KernelBaselineConfig(PrefixTreeConfig):
     """
 
     similarity_block: int = field(
-        default=2, metadata={"help": "Tokens between two comparisons of prefixes, at the start of completions."}
+        default=1, metadata={"help": "Tokens between two comparisons of prefixes, at the start of completions."}
     )
     similarity_order: int = field(
         default=2, metadata={"help": "Longest n-gram of tokens by which prefixes are compared."}

@@ -171,8 +171,8 @@ def _check_vocabulary(name: str, tokenizer: Any, trainer: GRPOTrainer) -> None:
 
 def _scores(model: torch.nn.Module, steps: torch.Tensor, output: dict) -> list[list[float]]:
     """
-    Score of each step at its last token: the probability of label 1, as TRL's `PRMTrainer` trains it, or the logit of a
-    model with one label.
+    Score of each step at its last token: the probability of label 1, as TRL's `PRMTrainer` trains it, or the logit of
+    a model with one label.
     """
     device = output["prompt_ids"].device
     inside = torch.arange(steps.shape[1]) <= _last_columns(steps).max(dim=1, keepdim=True).values

@@ -171,8 +171,8 @@ class TokenCreditTrainer(BaseTrainer):
         if functions and own and not self.reads_step_rewards:
             raise ValueError(
                 f"`step_reward_funcs` must be None, got {len(functions)}: {type(self).__name__} would not use rewards "
-                "per turn. Use GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a function "
-                "that reads `batch.step_rewards`."
+                "per turn. Use GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a "
+                "function that reads `batch.step_rewards`."
             )
         return functions
 

@@ -88,17 +88,17 @@ def by_definition(rows, rewards, size, covariance, segments=None) -> np.ndarray:
                 continue
             s = similar[i // size][:, [j - first for j in others]]
             shared = np.array([[common(rows[a], rows[b]) for b in others] for a in others])
+            alone = covariance.correlation(shared)
             matrix = covariance.kernel(shared, s[[j - first for j in others], :, -1])
+            np.fill_diagonal(alone, 1.0)
             np.fill_diagonal(matrix, 1.0)
             factors, reached = covariance.factors(np.array(t)), max(d for d in range(len(depths)) if depths[d] <= t)
             later = covariance.factors(depths[reached])
             equal = covariance.correlation(np.minimum([common(row, rows[j]) for j in others], t))
-            c = factors[0] * equal + sum(
-                f * s[i - first, :, reached] ** p for f, p in zip(later[1:], POWERS, strict=True)
-            )
-            inverse, r, one = np.linalg.inv(matrix), np.array([rewards[j] for j in others]), np.ones(len(others))
+            like = sum(f * s[i - first, :, reached] ** p for f, p in zip(later[1:], POWERS, strict=True))
+            inverse, r, one = np.linalg.inv(alone), np.array([rewards[j] for j in others]), np.ones(len(others))
             mean = one @ inverse @ r / (one @ inverse @ one)
-            own.append(mean + c @ inverse @ (r - mean))
+            own.append(mean + factors[0] * equal @ inverse @ (r - mean) + like @ np.linalg.inv(matrix) @ (r - mean))
         result.append(own)
     return np.array(padded(result, max(map(len, rows))))
 

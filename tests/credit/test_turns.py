@@ -46,7 +46,7 @@ def test_what_does_not_fit_is_refused():
         turn_returns(torch.zeros(1, 1), turns, torch.zeros(1))
     with pytest.raises(ValueError, match=r"`outcome` must be \(1,\)"):
         turn_returns(None, turns, torch.zeros(2))
-    with pytest.raises(ValueError, match="`gamma` must be between 0 and 1, got 1.5"):
+    with pytest.raises(ValueError, match=r"`gamma` must be between 0 and 1, got 1\.5"):
         turn_returns(None, turns, torch.zeros(1), 1.5)
 
 
@@ -58,7 +58,7 @@ def test_a_step_ends_with_its_delimiter_or_its_turn():
     assert steps_of(turns, ends).tolist() == steps
 
 
-# An agent that stops after its first turn, for 0.4, or goes on to a second one, where it wins 1 with its second action.
+# An agent that stops after its first turn, for 0.4, or goes on to a second one, where its second action wins 1.
 STOPS, WINS = 0.3, 0.6
 
 
