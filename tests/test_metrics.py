@@ -4,12 +4,15 @@ import re
 
 import pytest
 
+from tempo_trl import AnchorBaselineConfig, AnchorBaselineTrainer
 from tempo_trl.runs.metrics import METRICS
 
+from .trainers.credit_functions import door_rewards
 from .trainers.every_method import trainer_of
 from .trainers.recording import share_of_threes
+from .trainers.test_agents import play
 
-OURS = ("tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
+OURS = ("step_rewards", "tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
 RUNS = {
     "tempo": {"tree_forward": "on"},
     "prefix_baseline": {},
@@ -23,13 +26,23 @@ RUNS = {
 def logged(method: str, model: str, folder) -> set[str]:
     trainer = trainer_of(method, model, folder, reward=share_of_threes, max_steps=2, **RUNS[method])
     trainer.train()
+    return names_in(trainer)
+
+
+def names_in(trainer) -> set[str]:
     names = {name for entry in trainer.state.log_history for name in entry if name.split("/")[0] in OURS}
-    return {re.sub(r"_\d+$", "_L", name) for name in names}
+    return {re.sub(r"_\d+$", "_L", re.sub("step_rewards/[^/]*", "step_rewards/NAME", name)) for name in names}
+
+
+def logged_of_agents(model: str, folder) -> set[str]:
+    options = {"config_cls": AnchorBaselineConfig, "trainer": {"step_reward_funcs": door_rewards}}
+    return names_in(play(model, folder, AnchorBaselineTrainer, **options))
 
 
 @pytest.fixture(scope="module")
 def names(tiny_model, tmp_path_factory) -> set[str]:
-    return set().union(*(logged(method, tiny_model, tmp_path_factory.mktemp(method)) for method in RUNS))
+    of_methods = (logged(method, tiny_model, tmp_path_factory.mktemp(method)) for method in RUNS)
+    return set().union(*of_methods, logged_of_agents(tiny_model, tmp_path_factory.mktemp("agents")))
 
 
 def test_every_metric_that_is_logged_is_explained(names):

@@ -32,6 +32,9 @@ METRICS = {
     "learned over the run; anchor baseline",
     "tempo/anchor_covariance_L": "covariance of the returns of two completions whose states agree at level L: 1 the "
     "prompt, 2 the last observation, then more of them, at the top the same tokens; anchor baseline",
+    "step_rewards/NAME/mean": "reward of a turn, or of a step with `step_delimiter`, mean; one for each of the "
+    "`step_reward_funcs`",
+    "step_rewards/NAME/turn_L": "the same for the turns or steps of index L",
     "rollout/generated_tokens": "tokens generated for a tree, a shared token counted once, mean",
     "rollout/generated_share": "tokens generated / tokens that the completions hold",
     "rollout/leaves": "distinct completions of a tree, mean",

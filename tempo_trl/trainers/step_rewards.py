@@ -80,17 +80,18 @@ class StepRewards:
 
 
 def step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: str) -> torch.Tensor:
-    """Tokens that complete a delimiter within their turn, `(B, T)`, bool."""
-    ends = torch.zeros(turns.shape, dtype=torch.bool)
+    """Tokens that complete a delimiter within their turn, `(B, T)`, bool; not before what has no text, such as EOS."""
+    ends, special = torch.zeros(turns.shape, dtype=torch.bool), set(tokenizer.all_special_ids)
     for row, ids in enumerate(completion_ids.tolist()):
-        inside = (turns[row] >= 0).nonzero().flatten().tolist()
-        text, turn, seen = "", -1, 0
-        for column, piece in zip(inside, token_pieces(tokenizer, [ids[column] for column in inside]), strict=True):
-            if turns[row, column] != turn:
-                text, turn, seen = "", turns[row, column], 0
-            text += piece
-            ends[row, column] = text.count(delimiter) > seen
-            seen = text.count(delimiter)
+        for turn in range(int(turns[row].max()) + 1):
+            columns = (turns[row] == turn).nonzero().flatten().tolist()
+            while columns and ids[columns[-1]] in special:
+                columns.pop()
+            text, seen = "", 0
+            for column, piece in zip(columns[:-1], token_pieces(tokenizer, [ids[c] for c in columns]), strict=False):
+                text += piece
+                ends[row, column] = text.count(delimiter) > seen
+                seen = text.count(delimiter)
     return ends
 
 

@@ -6,6 +6,7 @@ function of that name and writes what the rank saw to FOLDER/rank{r}.pt.
 
 import ast
 import os
+import re
 import sys
 
 import torch
@@ -72,6 +73,29 @@ def cannot_be_sent(batch: Batch) -> Credit:
     return Credit(spread(batch), statistics=(lambda: None) if RANK == 0 else None)
 
 
+def door_rewards(completions, **columns) -> list[list[float | None]]:
+    """The room that each turn's door leads to, None for a turn that opens none."""
+    return [
+        [
+            float(message["tool_calls"][0]["function"]["arguments"]["door"] % 2) if message.get("tool_calls") else None
+            for message in completion
+            if message["role"] == "assistant"
+        ]
+        for completion in completions
+    ]
+
+
+def fails_on_the_last_rank(completions, **columns) -> list[list[float | None]]:
+    if int(os.environ.get("WORLD_SIZE", "1")) - 1 == RANK:
+        raise KeyError("door")
+    return door_rewards(completions)
+
+
+def length_of_steps(completions, **columns) -> list[list[float]]:
+    """Length in characters of each step that ends with an `a`, or with the completion."""
+    return [[float(len(step)) for step in re.findall("[^a]*a|[^a]+$", text)] for text in completions]
+
+
 class RunningMean:
     """Centres credit on the mean length so far: a method with a memory, alike on all ranks."""
 
@@ -110,10 +134,13 @@ def main(model: str, folder: str, name: str, *options: str) -> None:
     overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
     function = globals()[name]
     function = function() if isinstance(function, type) else function
+    steps = overrides.pop("steps", None)  # name of a function that rewards each turn
     rooms = overrides.pop("rooms", False)  # an agent's run, in which states come back
     cls, keywords = TokenCreditTrainer, {}
     if rooms:
         cls, keywords = scripted(), {"environment_factory": Rooms}
+    if steps:
+        keywords["step_reward_funcs"] = door_rewards if steps is True else globals()[steps]
     args = config(folder, TokenCreditConfig, **overrides)
     dataset = questions(conversational=rooms).add_column("difficulty", list(range(8)))
     rewards = [share_of_threes, picky]
