@@ -66,6 +66,15 @@ class TrainArguments(ScriptArguments):
             Reward model, on the Hub or in a folder. It comes before `reward_funcs` in `reward_weights`.
         credit_func (`str`, *optional*):
             Dotted path of a credit function. Required by method `"token_credit"`, an error with any other method.
+        step_reward_funcs (`list[str]`, *optional*):
+            Rewards per turn or step: dotted paths of functions, or process reward models (a folder, or an id with a
+            slash on the Hub).
+        observation_key_func (`str`, *optional*):
+            Dotted path of a function from the text of an observation to what identifies the state.
+        tools (`list[str]`, *optional*):
+            Dotted paths of the functions that the model may call.
+        environment_factory (`str`, *optional*):
+            Dotted path of the class of an environment, as TRL's trainer takes it.
 
     Raises:
         ValueError: an unknown method, task, style or reward; no reward; no training data; a field for benchmarks
@@ -141,17 +150,32 @@ class TrainArguments(ScriptArguments):
             "method."
         },
     )
+    step_reward_funcs: list[str] | None = field(
+        default=None,
+        metadata={"help": "Rewards per turn or step: dotted paths of functions, or process reward models."},
+    )
+    observation_key_func: str | None = field(
+        default=None,
+        metadata={"help": "Dotted path of a function from an observation's text to what identifies the state."},
+    )
+    tools: list[str] | None = field(
+        default=None, metadata={"help": "Dotted paths of the functions that the model may call."}
+    )
+    environment_factory: str | None = field(
+        default=None, metadata={"help": "Dotted path of the class of an environment."}
+    )
 
     def __post_init__(self):
-        if isinstance(self.reward_funcs, str):  # a recipe's `reward_funcs: math_reward`
-            self.reward_funcs = [self.reward_funcs]
+        for name in ("reward_funcs", "step_reward_funcs", "tools"):
+            if isinstance(getattr(self, name), str):  # a recipe's `reward_funcs: math_reward`
+                setattr(self, name, [getattr(self, name)])
         expect_one_of("method", self.method, METHODS)
         if self.task is not None:
             expect_one_of("task", self.task, TASKS)
         for name in self.reward_funcs or []:
             if "." not in str(name):
                 expect_one_of("reward_funcs", name, REWARDS, "the dotted path of a function")
-        if not self.reward_funcs and not self.reward_model_name_or_path:
+        if not (self.reward_funcs or self.reward_model_name_or_path or self.environment_factory):
             raise ValueError(
                 "got no reward. Set `reward_funcs` (for example to math_reward) or `reward_model_name_or_path`."
             )
@@ -159,6 +183,16 @@ class TrainArguments(ScriptArguments):
             expect_one_of("prompt_style", self.prompt_style, STYLES)
         self._check_benchmark(BENCHMARKS.get(self.task))
         self._check_credit_func()
+        self._check_turn_functions()
+
+    def _check_turn_functions(self) -> None:
+        """Raise ValueError for functions that only our own trainers take, with a method that trains with TRL's."""
+        for name in ("step_reward_funcs", "observation_key_func"):
+            if getattr(self, name) and METHODS[self.method].trainer.startswith("trl."):
+                raise ValueError(
+                    f"`{name}` is {getattr(self, name)!r}, but method {self.method!r} trains with TRL's GRPOTrainer, "
+                    f"which takes none. Remove it, or set `method` to one for agents, such as anchor_baseline."
+                )
 
     def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
         given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]

@@ -39,7 +39,6 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     """The trainer of a parsed run ([`~tempo_trl.launch.arguments.parse`]), with model, data and rewards loaded."""
     script_args, training_args, model_args, _ = arguments
     reward_funcs = load_rewards(script_args)
-    credit = {"credit_func": load_function(script_args.credit_func)} if script_args.credit_func else {}
     train_dataset, eval_dataset = load_datasets(arguments)
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
@@ -56,7 +55,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
         callbacks=callbacks,
         quantization_config=trl.get_quantization_config(model_args),
         peft_config=trl.get_peft_config(model_args),
-        **credit,
+        **load_functions(script_args),
     )
 
 
@@ -73,6 +72,22 @@ def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
     """Rewards of the run as TRL takes them: the name of the reward model, if there is one, then the functions."""
     model = script_args.reward_model_name_or_path
     return [*([model] if model else []), *map(_reward_function, script_args.reward_funcs or [])]
+
+
+def load_functions(script_args: TrainArguments) -> dict:
+    """The trainer's arguments that are functions of the user, those that the run has."""
+    given = {}
+    for name in ("credit_func", "observation_key_func", "environment_factory"):
+        if (path := getattr(script_args, name)) is not None:
+            given[name] = load_function(path)
+    if script_args.tools:
+        given["tools"] = [load_function(path) for path in script_args.tools]
+    if script_args.step_reward_funcs:
+        given["step_reward_funcs"] = [
+            name if "/" in name or Path(name).is_dir() else load_function(name)
+            for name in script_args.step_reward_funcs
+        ]
+    return given
 
 
 def _reward_function(name: str) -> Callable:

@@ -19,6 +19,8 @@ Train a model from a recipe: a YAML file of fields. Any field is also a flag, an
   --dataset_name DATASET       instead of --task, as in TRL: a dataset on the Hub with a `prompt` column
   --reward_funcs NAME ...      math_reward, choice_reward, ... or the dotted path of a function
   --credit_func PATH           dotted path of your credit function, for method token_credit
+  --tools PATH ..., --environment_factory PATH, --step_reward_funcs PATH ..., --observation_key_func PATH
+                               functions of an agent's run, by their dotted paths
   --output_dir FOLDER          where checkpoints, metrics and the model card go
   --learning_rate, --num_generations, --max_completion_length, --max_steps, --use_vllm, --use_peft, ...
   --check                      validate the run and print batch sizes, memory and sharding, without starting it
