@@ -282,7 +282,7 @@ def lambda_advantages(errors: np.ndarray, trace_lambda: float) -> np.ndarray:
 
     This is $\sum_l \lambda^l \delta_{n + l}$ with $\delta_n = r_n + b_{n + 1} - b_n$, where the return of the last
     turn is its reward. Lambda 1 gives e: the own return decides, and the gradient is unbiased. A smaller lambda puts
-    the baselines of later states in the place of what happened after them: less noise, and a bias where they are
+    the baselines of later states instead of what happened after them: less noise, and a bias where they are
     wrong.
 
     Args:

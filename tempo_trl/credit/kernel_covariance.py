@@ -116,9 +116,9 @@ class KernelCovariance:
     are positive semi-definite kernels, and so is k. If all a are 0, C is [`PrefixCovariance`]'s.
 
     The value of a state after t tokens is predicted from two parts
-    ([`~tempo_trl.credit.kernel_baseline.kernel_baseline_tokens`]): what equal prefixes tell alone, as in the adaptive
-    prefix baseline, times a factor $f_0(t)$; and what similarity tells, where $\sum_p f_p(t) s_j(t)^p$ stands for the
-    correlation of the state with completion j. All factors are at least 0.
+    ([`~tempo_trl.credit.kernel_baseline.kernel_baseline_tokens`]): what equal prefixes predict alone, as in the
+    adaptive prefix baseline, times a factor $f_0(t)$; and what similarity predicts, where $\sum_p f_p(t) s_j(t)^p$
+    stands for the correlation of the state with completion j. All factors are at least 0.
 
     They are fitted to how well each part predicted the rewards of earlier batches, so a part that did not help fades
     out at that depth. Before the first update all covariances are 0: the baseline is RLOO's.
@@ -159,7 +159,7 @@ class KernelCovariance:
         return self._factors[depth_range(depth)]
 
     def correlation(self, shared: np.ndarray) -> np.ndarray:
-        """[`PrefixCovariance`]'s C / v at each number of shared tokens, 0 to 0.98: what equal prefixes tell alone."""
+        """[`PrefixCovariance`]'s C / v at each number of shared tokens, 0 to 0.98: what equal prefixes predict alone."""
         return self._alone[np.searchsorted(self._lengths, shared, side="right")]
 
     def kernel(self, shared: np.ndarray, similar: np.ndarray) -> np.ndarray:
