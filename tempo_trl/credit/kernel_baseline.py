@@ -55,13 +55,13 @@ def kernel_baseline_tokens(
     r"""
     Outcome advantages minus their kernel baselines, $A_{i,t} = g_i - b_{i,t}$, and what this batch teaches.
 
-    $$b_{i,t} = m + f_0(t) \, c(t)^T K_0^{-1} (g - m 1) + s(t)^T K^{-1} (g - m 1), \quad
-    m = \frac{1^T K_0^{-1} g}{1^T K_0^{-1} 1}$$
+    $$b_{i,t} = m_0 + f_0(t) \, c(t)^T K_0^{-1} (g - m_0 1) + f_m(t) (m - m_0) + s(t)^T K^{-1} (g - m 1)$$
 
     over the other completions of the group. With f_0 = 1 the first two terms are the adaptive prefix baseline: K_0 and
-    c are the covariances by shared tokens alone. The third is what similarity adds: K(j, l) is the learned covariance
-    k of two completions, and s_j(t) the sum of $f_p(t) s_j(t)^p$ ([`KernelCovariance`]). The diagonals are v. The mean
-    is K_0's, because K is nearly singular where all completions are similar, and its own mean would be far off.
+    c are the covariances by shared tokens alone, and $m_0 = 1^T K_0^{-1} g / 1^T K_0^{-1} 1$. The others are what
+    similarity adds: K(j, l) is the learned covariance k of two completions, m its mean in the same way, and s_j(t) the
+    sum of $f_p(t) s_j(t)^p$ ([`KernelCovariance`]). The diagonals are v. Where all completions are alike K is nearly
+    singular and m far off; f_m is then learned to be 0.
 
     The baseline is linear in the others' rewards with weights of sum 1, and independent of the completion's own
     reward, so the policy gradient stays unbiased.
@@ -123,7 +123,7 @@ def predict(
     given = np.where(paths.others, np.nan_to_num(rewards).reshape(-1, size)[group], 0.0)
     mean, of_equal = predictor(covariance.correlation(shared), group, paths.others, given)
     kernel = covariance.kernel(shared, similarities.values[..., -1])
-    of_similar = predictor(kernel, group, paths.others, given, mean)[1] if covariance.weights.any() else of_equal
+    moved, of_similar = predictor(kernel, group, paths.others, given) if covariance.weights.any() else (mean, of_equal)
     return Prediction(
         paths,
         np.arange(tree.lengths.sum()) if runs is None else runs,
@@ -131,6 +131,7 @@ def predict(
         similarities.depths,
         np.nan_to_num(rewards),
         mean,
+        moved - mean,
         predicted_changes(paths, shared, of_equal, covariance),
         _similar_changes(paths, of_similar, similarities),
     )
@@ -153,9 +154,11 @@ class Prediction:
         rewards (`np.ndarray` of shape `(R,)`):
             Rewards, 0 where unscorable.
         mean (`np.ndarray` of shape `(Q,)`):
-            m; NaN on a path without others.
+            m_0; NaN on a path without others.
+        moved (`np.ndarray` of shape `(Q,)`):
+            m - m_0.
         equal (`np.ndarray` of shape `(K,)`):
-            What equal prefixes add to m, alone.
+            What equal prefixes alone add to m_0.
         similar (`np.ndarray` of shape `(Q, D, P)`):
             What each power of similarity adds, at each depth.
     """
@@ -166,6 +169,7 @@ class Prediction:
     depths: np.ndarray
     rewards: np.ndarray
     mean: np.ndarray
+    moved: np.ndarray
     equal: np.ndarray
     similar: np.ndarray
 
@@ -173,10 +177,11 @@ class Prediction:
         """The baselines, `(R, T)`, float64, 0 past a row's length; the completion's own reward without others."""
         length = self.paths.end - self.paths.begin
         path, column = np.repeat(np.arange(len(length)), length), ranges(self.paths.begin, length)
-        similar = (self.similar * covariance.factors(self.depths)[:, 1:]).sum(axis=2)
+        similar = (self.similar * covariance.factors(self.depths)[:, 2:]).sum(axis=2)
         known = np.searchsorted(self.depths, column, side="right") - 1  # the last depth that the state has reached
-        factor = covariance.factors(np.arange(self.inside.shape[1]))[:, 0]
-        tokens = self.mean[path] + factor[column] * self.equal + similar[path, known]
+        of_mean, of_equal = covariance.factors(np.arange(self.inside.shape[1]))[:, :2].T
+        tokens = self.mean[path] + of_mean[column] * self.moved[path] + of_equal[column] * self.equal
+        tokens += similar[path, known]
         baselines = np.zeros(self.inside.shape)
         baselines[self.inside] = tokens[self.runs]
         return np.where(np.isnan(baselines), self.rewards[:, None], baselines)
@@ -193,7 +198,7 @@ class Prediction:
         path, index = np.nonzero(asked)
         first = np.cumsum(end - begin) - (end - begin)[:, 0]
         equal = self.equal[first[path] + self.depths[index] - begin[path, 0]]
-        predictions = np.column_stack([equal, self.similar[path, index]])
+        predictions = np.column_stack([self.moved[path], equal, self.similar[path, index]])
         place = path * DEPTHS + depth_range(self.depths[index])
         weight = 1.0 / np.bincount(place, minlength=1)[place]
         gram, moments = np.zeros((DEPTHS, FACTORS, FACTORS)), np.zeros((DEPTHS, FACTORS))

@@ -14,7 +14,7 @@ from scipy.optimize import isotonic_regression, nnls
 from tempo_trl.credit.prefix_covariance import LARGEST_CORRELATION, pair_products
 
 POWERS = (1, 2, 4, 8)  # of similarity, in the kernel
-FACTORS = 1 + len(POWERS)  # of a depth: shared tokens, and each power
+FACTORS = 2 + len(POWERS)  # of a depth: the mean, shared tokens, and each power
 DEPTHS = 24  # ranges of depth with factors of their own: state t is in range floor(log2(t))
 SPREAD = 0.5  # standard deviation of the prior of a weight or factor, as a share of the rewards' variance
 ROUNDS = 30  # between the steps of shared tokens and the weights of similarity, until neither moves
@@ -115,16 +115,15 @@ class KernelCovariance:
     earlier batches, in turns: C by isotonic regression, a by non-negative least squares. Steps in l and powers of s
     are positive semi-definite kernels, and so is k. If all a are 0, C is [`PrefixCovariance`]'s.
 
-    The value of a state after t tokens is predicted from two parts
+    The value of a state after t tokens is predicted from three parts
     ([`~tempo_trl.credit.kernel_baseline.kernel_baseline_tokens`]): what equal prefixes predict alone, as in the
-    adaptive prefix baseline, times a factor $f_0(t)$; and what similarity predicts, where $\sum_p f_p(t) s_j(t)^p$
-    stands for the correlation of the state with completion j. All factors are at least 0.
+    adaptive prefix baseline, times a factor $f_0(t)$; what similarity predicts, where $\sum_p f_p(t) s_j(t)^p$ stands
+    for the correlation of the state with completion j; and how far similarity moves the mean, times $f_m(t)$. All
+    factors are at least 0. They are fitted to how well each part predicted the rewards of earlier batches, so a part
+    that did not help fades out at that depth. Before the first update all covariances are 0: the baseline is RLOO's.
 
-    They are fitted to how well each part predicted the rewards of earlier batches, so a part that did not help fades
-    out at that depth. Before the first update all covariances are 0: the baseline is RLOO's.
-
-    Weights and factors have a prior, so that few data change little: a has its mean at 0, $f_0$ at 1 and $f_p$ at
-    $a_p$, with standard deviation 0.5.
+    Weights and factors have a prior, so that few data change little: a and $f_m$ have their means at 0, $f_0$ at 1
+    and $f_p$ at $a_p$, with standard deviation 0.5.
 
     Note:
         A baseline must not depend on the reward that it is subtracted from, not even through its covariance. So
@@ -155,11 +154,11 @@ class KernelCovariance:
         return self._weights
 
     def factors(self, depth: np.ndarray) -> np.ndarray:
-        """f at each number of tokens: `(..., FACTORS)`, shared tokens first."""
+        """f at each number of tokens: `(..., FACTORS)`: of the mean, of shared tokens, of each power."""
         return self._factors[depth_range(depth)]
 
     def correlation(self, shared: np.ndarray) -> np.ndarray:
-        """[`PrefixCovariance`]'s C / v at each number of shared tokens, 0 to 0.98: what equal prefixes predict alone."""
+        """[`PrefixCovariance`]'s C / v at each number of shared tokens, 0 to 0.98: of equal prefixes alone."""
         return self._alone[np.searchsorted(self._lengths, shared, side="right")]
 
     def kernel(self, shared: np.ndarray, similar: np.ndarray) -> np.ndarray:
@@ -198,7 +197,7 @@ class KernelCovariance:
         self._weights = weights * min(1.0, LARGEST_CORRELATION / max(weights.sum(), LARGEST_CORRELATION))
         most = LARGEST_CORRELATION - self._weights.sum()
         self._lengths, self._levels = pooled.shared, np.append(0.0, np.minimum(rising, most))
-        self._factors = _fitted_factors(pooled, unit, np.append(1.0, self._weights))
+        self._factors = _fitted_factors(pooled, unit, np.concatenate([[0.0, 1.0], self._weights]))
 
 
 def depth_range(depth: np.ndarray) -> np.ndarray:

@@ -227,11 +227,7 @@ def pairwise_lcp(tree: PrefixTree) -> np.ndarray:
 
 
 def predictor(
-    correlations: np.ndarray,
-    group: np.ndarray,
-    others: np.ndarray,
-    rewards: np.ndarray,
-    mean: np.ndarray | None = None,
+    correlations: np.ndarray, group: np.ndarray, others: np.ndarray, rewards: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""
     Parts of the best linear unbiased predictor: $m = 1^T K^{-1} r / 1^T K^{-1} 1$ and $K^{-1} (r - m 1)$.
@@ -247,8 +243,6 @@ def predictor(
             The rows that it is computed from.
         rewards (`np.ndarray` of shape `(Q, G)`):
             Their rewards, 0 elsewhere.
-        mean (`np.ndarray` of shape `(Q,)`, *optional*):
-            m, if it is known.
 
     Returns:
         m, `(Q,)`, NaN where there are no others, and the weights of c, `(Q, G)`, 0 outside the others.
@@ -262,9 +256,8 @@ def predictor(
         matrix[:, np.arange(size), np.arange(size)] = 1.0
         solutions[part] = np.linalg.solve(matrix, np.stack([others[part], rewards[part]], axis=2))
     ones, scores = solutions[..., 0], solutions[..., 1]
-    if mean is None:
-        with np.errstate(invalid="ignore"):  # 0 / 0
-            mean = scores.sum(axis=1) / ones.sum(axis=1)
+    with np.errstate(invalid="ignore"):  # 0 / 0
+        mean = scores.sum(axis=1) / ones.sum(axis=1)
     return mean, np.where(others, scores - mean[:, None] * ones, 0.0)
 
 

@@ -64,7 +64,7 @@ class AnchorBaselineCredit:
         self.covariance.update(sum(statistics, PairStatistics()))
 
     def learned(self) -> dict[str, float]:
-        """The share of the variance of returns that is due to states, and the covariance of each level, for the log."""
+        """The share of the variance of returns that is due to states, and each level's covariance, for the log."""
         levels = self.covariance(np.arange(1, self.history + 4)).tolist()
         return {"tempo/anchor_explained": self.covariance.explained} | {
             f"tempo/anchor_covariance_{level}": value for level, value in enumerate(levels, start=1)

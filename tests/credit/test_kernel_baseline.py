@@ -69,6 +69,12 @@ def padded_segments(segments, width):
     return [row + [-1] * (width - len(row)) for row in segments]
 
 
+def mean_by(matrix: np.ndarray, rewards: np.ndarray) -> tuple[float, np.ndarray]:
+    """The generalized mean of the rewards, and the inverse of their covariance."""
+    inverse, one = np.linalg.inv(matrix), np.ones(len(rewards))
+    return one @ inverse @ rewards / (one @ inverse @ one), inverse
+
+
 def by_definition(rows, rewards, size, covariance, segments=None) -> np.ndarray:
     """b(i, t) token by token, from the definition of the predictor."""
     depths = SKETCH.depths(max(map(len, rows)))
@@ -95,10 +101,12 @@ def by_definition(rows, rewards, size, covariance, segments=None) -> np.ndarray:
             factors, reached = covariance.factors(np.array(t)), max(d for d in range(len(depths)) if depths[d] <= t)
             later = covariance.factors(depths[reached])
             equal = covariance.correlation(np.minimum([common(row, rows[j]) for j in others], t))
-            like = sum(f * s[i - first, :, reached] ** p for f, p in zip(later[1:], POWERS, strict=True))
-            inverse, r, one = np.linalg.inv(alone), np.array([rewards[j] for j in others]), np.ones(len(others))
-            mean = one @ inverse @ r / (one @ inverse @ one)
-            own.append(mean + factors[0] * equal @ inverse @ (r - mean) + like @ np.linalg.inv(matrix) @ (r - mean))
+            like = sum(f * s[i - first, :, reached] ** p for f, p in zip(later[2:], POWERS, strict=True))
+            r = np.array([rewards[j] for j in others])
+            mean, inverse = mean_by(alone, r)
+            moved, full = mean_by(matrix, r)
+            parts = moved - mean, equal @ inverse @ (r - mean), like @ full @ (r - moved)
+            own.append(mean + factors[0] * parts[0] + factors[1] * parts[1] + parts[2])
         result.append(own)
     return np.array(padded(result, max(map(len, rows))))
 

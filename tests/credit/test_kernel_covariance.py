@@ -118,7 +118,7 @@ def test_without_any_similarity_the_steps_are_the_prefix_covariance(case):
     lengths = np.arange(-1, 8)
     assert not covariance.weights.any()
     np.testing.assert_allclose(covariance.correlation(lengths), prefixes.correlation(lengths), atol=1e-12)
-    np.testing.assert_array_equal(covariance.factors(lengths)[:, 0], 1.0)
+    np.testing.assert_array_equal(covariance.factors(lengths)[:, 1], 1.0)
 
 
 @settings(max_examples=50)
@@ -176,14 +176,14 @@ def test_few_data_change_less_than_many():
 def test_a_part_that_did_not_help_at_a_depth_fades_out_there():
     gram, moments = NO_STATES[0].copy(), NO_STATES[1].copy()
     helpful, harmful = depth_range(np.array([1, 100]))
-    gram[[helpful, harmful], 0, 0] = 1000.0
-    moments[helpful, 0], moments[harmful, 0] = 1500.0, -500.0
+    gram[[helpful, harmful], 1, 1] = 1000.0
+    moments[helpful, 1], moments[harmful, 1] = 1500.0, -500.0
     empty = KernelStatistics.empty()
     covariance = KernelCovariance()
     covariance.update(KernelStatistics(empty.shared, empty.pairs, empty.gram, empty.moments, 1.0, 1, gram, moments))
-    assert covariance.factors(np.array([1]))[0, 0] == pytest.approx(1.5, abs=0.01)
-    assert covariance.factors(np.array([100]))[0, 0] == 0.0
-    assert covariance.factors(np.array([10]))[0, 0] == 1.0  # nothing was seen there
+    assert covariance.factors(np.array([1]))[0, 1] == pytest.approx(1.5, abs=0.01)
+    assert covariance.factors(np.array([100]))[0, 1] == 0.0
+    assert covariance.factors(np.array([10]))[0, 1] == 1.0  # nothing was seen there
 
 
 @given(st.integers(0, 1000))
