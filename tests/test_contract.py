@@ -50,6 +50,15 @@ def test_the_methods_we_wrap_have_the_signature_we_wrap(name):
     assert parameters == OVERRIDDEN[name], f"GRPOTrainer.{name} takes {parameters} now: see TEMPOTrainer.{name}"
 
 
+def test_each_turn_of_a_tool_call_loop_is_one_call_of_generate_single_turn():
+    loop = inspect.getsource(GRPOTrainer._tool_call_loop)
+    assert loop.count("self._generate_single_turn(") == 1, "environments' own keys are read before each such call"
+    assert "self.environments" in inspect.getsource(GRPOTrainer._generate_and_score_completions)
+    constructor = inspect.getsource(GRPOTrainer.__init__)
+    assert "self.tools = " in constructor and "self.environments = None" in constructor
+    assert "prepare_deepspeed(reward_func, self.accelerator)" in constructor, "step_rewards.py prepares models so, too"
+
+
 def test_the_accelerator_is_made_by_a_method_of_trainers_that_we_wrap():
     parameters = list(inspect.signature(Trainer.create_accelerator_and_postprocess).parameters)
     assert parameters == ["self"], "BaseTrainer wraps it, to set FSDP2's policy before any model is prepared"

@@ -172,7 +172,7 @@ def _check_vocabulary(name: str, tokenizer: Any, trainer: GRPOTrainer) -> None:
 
 def _scores(model: torch.nn.Module, steps: torch.Tensor, output: dict) -> list[list[float]]:
     """
-    Score of each step at its last token: the probability of label 1, as TRL's `PRMTrainer` trains it, or the logit of
+    Score of each step at its last token: the probability of label 1 of a model with two labels, or the logit of
     a model with one label.
     """
     device = output["prompt_ids"].device

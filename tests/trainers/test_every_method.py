@@ -139,6 +139,12 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance | K
         return kernel_credit(inputs, covariance)
     inside = torch.arange(ids.shape[1]) < lengths[:, None]
     outcome = outcome_advantages(rewards, size).float()[:, None] * inside
+    if method == "anchor_baseline":  # in one turn all are in the same state: RLOO
+        return outcome * size / (size - 1)
+    if method in ("gigpo", "hgpo"):  # the advantage among the visits of the prompt
+        groups = rewards.view(-1, size)
+        relative = (groups - groups.mean(dim=1, keepdim=True)) / (groups.std(dim=1, keepdim=True) + 1e-6)
+        return relative.view(-1, 1) * inside + (outcome if method == "gigpo" else 0.0)
     if method == "grpo_lambda":
         return outcome.clamp(min=GRPOLambdaConfig.min_advantage)
     if method == "token_credit":
