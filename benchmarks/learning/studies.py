@@ -118,15 +118,17 @@ def _wording() -> Study:
     return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
 
 
-def _kernel_arms(task: Task, panel: str, rate: float) -> tuple[Arm, ...]:
+def _kernel_arms(task: Task, panel: str, rate: float, tuned_as: str = "") -> tuple[Arm, ...]:
     """Equal and similar prefixes at the rate that is best for GRPO on this kind of task."""
     labels = ("grpo", "prefix_baseline", "kernel_baseline")
-    return tuple(Arm(label, task, label, panel=panel, tuned_as="grpo", learning_rate=rate) for label in labels)
+    return tuple(
+        Arm(label, task, label, panel=panel, tuned_as=tuned_as or label, learning_rate=rate) for label in labels
+    )
 
 
 def _similarity() -> Study:
     panels = {1: "one phrase", 2: "two phrases", 4: "four phrases"}
-    arms = (arm for n, panel in panels.items() for arm in _kernel_arms(Chain(wording=n), panel, 4e-4))
+    arms = (arm for n, panel in panels.items() for arm in _kernel_arms(Chain(wording=n), panel, 4e-4, "grpo"))
     return Study("similarity", "Equal and similar prefixes where wording varies", tuple(arms), knob="wording")
 
 

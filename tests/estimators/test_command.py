@@ -13,7 +13,17 @@ from benchmarks.estimators.questions import adaptive, coefficient, signals, tree
 from benchmarks.estimators.rollouts import Independent
 from benchmarks.estimators.task import Task
 
-ROWS = {"where": 12, "coefficient": 15, "adaptive": 3, "trees": 15, "entropy": 14, "credit": 31, "signals": 3}
+ROWS = {
+    "where": 12,
+    "coefficient": 15,
+    "adaptive": 3,
+    "trees": 15,
+    "entropy": 14,
+    "credit": 31,
+    "signals": 3,
+    "agents": 13,
+    "kernel": 3,
+}
 
 
 def finite(record: dict) -> bool:

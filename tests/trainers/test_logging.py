@@ -16,6 +16,8 @@ METRICS = {
     "duplicates",
     "flat_groups",
     "prefix_explained",
+    "turns",
+    "anchor_states",
 }
 
 
@@ -46,6 +48,8 @@ def test_metrics_of_the_hand_worked_group(tiny_model, tmp_path):
         "unique_tokens": (13 + 3 + 9) / 52,
         "duplicates": 1 / 4,
         "flat_groups": 0,
+        "turns": 1,
+        "anchor_states": 0,  # nothing is observed after the prompt
         # Only the two that are alike earn alike beyond what their groups do: C is capped at 0.98 of the variance.
         "prefix_explained": (0.98 + 0 + 0 + 0.98) / 4,
     }

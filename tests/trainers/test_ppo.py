@@ -28,9 +28,9 @@ class RecordingPPO(PPOTrainer):
 
         self.critic.step = recorded_step
 
-    def _assign_credit(self, inputs, output, calls, due):
+    def _assign_credit(self, inputs, output, calls, *rest):
         self.rewards.append(weighted_rewards(self, calls["_calculate_rewards"].result))  # of one rank
-        super()._assign_credit(inputs, output, calls, due)
+        super()._assign_credit(inputs, output, calls, *rest)
         self.batches.append({name: value.clone() for name, value in output.items() if torch.is_tensor(value)})
 
 
