@@ -34,9 +34,13 @@ def turn_returns(
 
     $$G_n = \sum_{m \ge n} \gamma^{m - n} r_m + \gamma^{N - 1 - n} R$$
 
-    Without rewards per turn it is the discounted outcome. Compare returns at the same *state*
-    ([`~tempo_trl.credit.anchors.anchor_baselines`]), not at the same turn index: who reaches turn 2 is chosen by the
-    policy, so the mean return of the completions that do so, the own among them, is a biased baseline.
+    Without rewards per turn it is the discounted outcome.
+
+    A baseline for turn n of a completion is unbiased if it depends on the other completions only. Their mean return
+    from turn n on is one, with 0 where no other completion has a turn n. The mean with the own return is not: a turn
+    that k completions have keeps (k - 1) / k of its gradient, so the later of two turns counts less if the policy
+    chooses when to stop. Comparing at the same *state* ([`~tempo_trl.credit.anchors.anchor_baselines`]) is a matter of
+    noise, not of bias.
 
     Args:
         step_rewards (`torch.Tensor` of shape `(R, N)`, *optional*):

@@ -61,13 +61,27 @@ def _text_or_bytes(raw: bytes) -> str:
         return "".join(f"<0x{byte:02X}>" for byte in raw)
 
 
+def token_bytes(tokenizer, token_ids: Sequence[int]) -> list[bytes]:
+    """Bytes of the text of each token by itself, UTF-8; those of a token with an incomplete character are its own."""
+    return [_raw(piece) if _is_spelled(piece) else piece.encode() for piece in token_pieces(tokenizer, token_ids)]
+
+
+def _is_spelled(piece: str) -> bool:
+    """Whether a piece is written as bytes."""
+    return bool(piece) and not BYTE.sub("", piece)
+
+
+def _raw(spelled: str) -> bytes:
+    return bytes(int(byte, 16) for byte in BYTE.findall(spelled))
+
+
 def readable(pieces: Sequence[str]) -> list[str]:
     """
     Join the bytes of neighbouring pieces to characters. The first token of a character gets it, the others get an
     empty text. Bytes that do not form a character are kept. Returns as many pieces as were given.
     """
     read = list(pieces)
-    for spelled, run in groupby(range(len(pieces)), key=lambda i: bool(pieces[i]) and not BYTE.sub("", pieces[i])):
+    for spelled, run in groupby(range(len(pieces)), key=lambda i: _is_spelled(pieces[i])):
         if spelled:
             places = list(run)
             read[places[0] : places[-1] + 1] = _joined([pieces[i] for i in places])
@@ -77,7 +91,7 @@ def readable(pieces: Sequence[str]) -> list[str]:
 def _joined(spelled: list[str]) -> list[str]:
     """Texts of neighbouring pieces that are written as bytes."""
     owner = [i for i, piece in enumerate(spelled) for _ in BYTE.findall(piece)]
-    raw = bytes(int(byte, 16) for piece in spelled for byte in BYTE.findall(piece))
+    raw = _raw("".join(spelled))
     texts, at = [""] * len(spelled), 0
     for character in raw.decode(errors="surrogateescape"):
         undecodable = "\udc80" <= character <= "\udcff"

@@ -7,7 +7,7 @@ from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.anchors import anchor_sums
 from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.trainers.batch import Batch, Credit
-from tempo_trl.trainers.rank_reports import RankReport, summed_metrics
+from tempo_trl.trainers.rank_reports import RankReport, joined_columns, summed_metrics
 from tempo_trl.trainers.whole_groups import Place, loss_mask
 
 
@@ -22,6 +22,8 @@ def log_credit(
     metrics = trainer._metrics["train" if trainer.model.training else "eval"]
     for name, value in summed_metrics(reports).items():
         metrics[name].append(value)
+    for name, values in joined_columns(reports, len(output["completion_ids"])).items():
+        trainer._logs["extra"][name].extend(values)
     if batch.grown is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
     outcome = batch.outcome[place.own].nan_to_num(0.0)

@@ -7,6 +7,7 @@ from accelerate.utils import gather_object
 
 from tempo_trl.credit.prefix_covariance import PairStatistics
 from tempo_trl.trainers.batch import Credit
+from tempo_trl.trainers.step_rewards import StepScores
 
 
 class RankReport(NamedTuple):
@@ -19,6 +20,7 @@ class RankReport(NamedTuple):
         statistics: Data from which a method with a state learns, pickled here so that a pickling error has its rank.
         pairs: Data from which the covariance of prefixes learns.
         drops_tokens: Whether tokens are removed from the loss, so that all ranks must count its tokens again.
+        columns: Columns of the table of completions, with a value per row of this rank.
     """
 
     failure: tuple[str, bool] | None = None
@@ -26,15 +28,14 @@ class RankReport(NamedTuple):
     statistics: bytes = b""
     pairs: PairStatistics | None = None
     drops_tokens: bool = False
+    columns: dict[str, list] = {}
 
     @classmethod
-    def of(
-        cls, credit: Credit, pairs: PairStatistics | None, metrics: dict[str, tuple[float, float]] | None = None
-    ) -> "RankReport":
-        """The report of a rank whose credit function succeeded, with metrics beside those of the credit."""
-        known = (metrics or {}) | credit.metrics
+    def of(cls, credit: Credit, pairs: PairStatistics | None, steps: StepScores) -> "RankReport":
+        """The report of a rank whose functions succeeded."""
+        known = steps.metrics | credit.metrics
         metrics = {str(name): (float(total), float(count)) for name, (total, count) in known.items()}
-        return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None)
+        return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None, steps.columns)
 
 
 def failure_of(error: Exception, name: str, rank: int) -> tuple[str, bool]:
@@ -69,3 +70,9 @@ def summed_metrics(reports: list[RankReport]) -> dict[str, float]:
             total[0] += numerator
             total[1] += denominator
     return {name: numerator / denominator for name, (numerator, denominator) in sums.items() if denominator}
+
+
+def joined_columns(reports: list[RankReport], rows: int) -> dict[str, list]:
+    """Columns of the table of completions in rank order. A rank without a column has None in each of its `rows`."""
+    names = dict.fromkeys(name for report in reports for name in report.columns)
+    return {name: [v for report in reports for v in report.columns.get(name, [None] * rows)] for name in names}

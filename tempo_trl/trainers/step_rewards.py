@@ -1,20 +1,45 @@
 """Rewards inside a completion: functions, or process reward models, that score each turn or step."""
 
 import asyncio
-import inspect
+import atexit
+from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer, PreTrainedModel
 from trl import GRPOTrainer
 from trl.models import prepare_deepspeed
-from trl.trainer.utils import get_config_model_id
+from trl.trainer.utils import (
+    get_callable_name,
+    get_config_model_id,
+    is_async_callable,
+    shutdown_event_loop_in_daemon,
+    start_event_loop_in_daemon,
+)
 
-from tempo_trl.report.token_text import token_pieces
+from tempo_trl.report.token_text import token_bytes
+from tempo_trl.trainers.faults import watch_rewards
 from tempo_trl.trainers.replaced import Call
 
 StepRewardFunc = str | PreTrainedModel | Callable[..., list[list[float | None]]]
+
+
+class StepScores(NamedTuple):
+    """
+    What the `step_reward_funcs` made of this rank's rows. Without such functions it is empty.
+
+    Args:
+        rewards: Weighted sum of the functions, `(B, N)`; NaN where none gave a number.
+        metrics: (numerator, denominator) by name, to be summed over ranks.
+        columns: What functions add to the table of completions with `log_extra`, a value per row.
+        failure: The first error. It is kept, because other ranks wait for this one's rows.
+    """
+
+    rewards: torch.Tensor | None = None
+    metrics: dict[str, tuple[float, float]] = {}
+    columns: dict[str, list] = {}
+    failure: Exception | None = None
 
 
 class StepRewards:
@@ -43,12 +68,11 @@ class StepRewards:
                 f"got {len(weights)}."
             )
         self.weights = [1.0] * len(functions) if weights is None else weights
-        self.failure: Exception | None = None  # of the last batch: kept, because other ranks wait for this one's rows
-        self.metrics: dict[str, tuple[float, float]] = {}  # of the last batch on this rank
+        self._loop = _event_loop() if any(map(is_async_callable, self.functions)) else None
 
-    def __call__(self, scored: Call, steps: torch.Tensor, output: dict) -> torch.Tensor:
+    def __call__(self, scored: Call, steps: torch.Tensor, output: dict) -> StepScores:
         """
-        Rewards of this rank's rows, `(B, N)`: the weighted sum of the functions, NaN where none gave a number.
+        Score this rank's rows.
 
         Args:
             scored ([`Call`]):
@@ -60,23 +84,29 @@ class StepRewards:
         """
         counts = (steps.amax(dim=1) + 1).tolist()
         rewards = torch.full((len(self.functions), len(steps), max(counts)), torch.nan)
-        self.failure = None
-        try:
+        metrics, columns, failure = defaultdict(list), defaultdict(list), None
+        keywords = _keywords(self._trainer, scored, metrics, columns)
+        patience, rank = self._trainer.args.ddp_timeout / 2, self._trainer.accelerator.process_index
+        with watch_rewards(patience, rank, self.names):
             for function, name, own in zip(self.functions, self.names, rewards, strict=True):
-                _fill(own, self._result(function, scored, steps, output), counts, name)
-        except Exception as error:
-            self.failure = error
-        self.metrics = {}
-        for name, own in zip(self.names, rewards, strict=True):
-            self.metrics |= _means(name, own)
+                try:
+                    _fill(own, self._result(function, keywords, steps, output), counts, name)
+                except Exception as error:  # continue: a sharded process reward model needs every rank
+                    failure = failure or error
         weighted = rewards * torch.tensor(self.weights)[:, None, None]
-        return weighted.nansum(dim=0).masked_fill(rewards.isnan().all(dim=0), torch.nan)
+        rewarded = weighted.nansum(dim=0).masked_fill(rewards.isnan().all(dim=0), torch.nan)
+        logged = {name: (sum(values), len(values)) for name, values in metrics.items()}
+        for name, own in zip(self.names, rewards, strict=True):
+            logged |= _means(name, own)
+        return StepScores(rewarded, logged, dict(columns), failure)
 
-    def _result(self, function, scored: Call, steps: torch.Tensor, output: dict) -> list[list[float | None]]:
+    def _result(self, function, keywords: dict, steps: torch.Tensor, output: dict) -> list[list[float | None]]:
         if isinstance(function, torch.nn.Module):
             return _scores(function, steps, output)
-        result = function(**_keywords(self._trainer, scored))
-        return asyncio.run(result) if inspect.isawaitable(result) else result
+        result = function(**keywords)
+        if is_async_callable(function):
+            return asyncio.run_coroutine_threadsafe(result, self._loop).result()
+        return result
 
 
 def step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: str) -> torch.Tensor:
@@ -87,23 +117,45 @@ def step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor,
             columns = (turns[row] == turn).nonzero().flatten().tolist()
             while columns and ids[columns[-1]] in special:
                 columns.pop()
-            text, seen = "", 0
-            for column, piece in zip(columns[:-1], token_pieces(tokenizer, [ids[c] for c in columns]), strict=False):
-                text += piece
-                ends[row, column] = text.count(delimiter) > seen
-                seen = text.count(delimiter)
+            pieces = token_bytes(tokenizer, [ids[column] for column in columns[:-1]])
+            found = completing(pieces, delimiter.encode())
+            ends[row, columns[:-1]] = torch.tensor(found, dtype=torch.bool)
     return ends
 
 
-def _keywords(trainer: GRPOTrainer, scored: Call) -> dict[str, Any]:
-    """TRL's keyword arguments of a reward function."""
+def completing(pieces: list[bytes], delimiter: bytes) -> list[bool]:
+    """Whether each piece completes an occurrence of the delimiter in the joined text. Occurrences do not overlap."""
+    found, left = [], b""
+    for piece in pieces:
+        *parts, left = (left + piece).split(delimiter)
+        left = left[len(left) - min(len(left), len(delimiter) - 1) :]  # what may begin the next occurrence
+        found.append(bool(parts))
+    return found
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """A loop in a thread, as TRL has for its own async functions: clients stay bound to it over the whole run."""
+    thread, loop, ready = start_event_loop_in_daemon(name="StepRewards-AsyncLoop")
+    ready.wait()
+    atexit.register(shutdown_event_loop_in_daemon, thread, loop)
+    return loop
+
+
+def _keywords(
+    trainer: GRPOTrainer, scored: Call, metrics: dict[str, list[float]], columns: dict[str, list]
+) -> dict[str, Any]:
+    """TRL's keyword arguments of a reward function; what functions log goes to `metrics` and `columns`."""
     inputs, prompts, completions, completion_ids = scored.arguments
     names = [name for name in inputs[0] if name not in ("prompt", "completion", "completion_ids")]
-    columns = {name: [row[name] for row in inputs] for name in names}
+    keywords = {name: [row[name] for row in inputs] for name in names}
     if trainer.environments is not None:
-        columns["environments"] = trainer.environments
-    own = {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
-    return own | columns | {"trainer_state": trainer.state}
+        keywords["environments"] = trainer.environments
+    keywords |= {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
+    logging = {
+        "log_metric": lambda name, value: metrics[name].append(float(value)),
+        "log_extra": lambda column, values: columns[column].extend(values),
+    }
+    return keywords | {"trainer_state": trainer.state} | logging
 
 
 def _fill(rewards: torch.Tensor, given: Any, counts: list[int], name: str) -> None:
@@ -140,28 +192,28 @@ def _means(name: str, rewards: torch.Tensor) -> dict[str, tuple[float, float]]:
 
 
 def _name(function: StepRewardFunc) -> str:
-    if isinstance(function, str):
-        return function.split("/")[-1]
     if isinstance(function, torch.nn.Module):
-        return get_config_model_id(function.config).split("/")[-1]
-    return getattr(function, "__name__", type(function).__name__)
+        function = get_config_model_id(function.config)
+    return function.rstrip("/").split("/")[-1] if isinstance(function, str) else get_callable_name(function)
 
 
 def _prepared(function: StepRewardFunc, trainer: GRPOTrainer) -> Callable | torch.nn.Module:
-    """The function, or the model on its device, as TRL prepares a reward model."""
+    """The function, or the model on its device, as TRL loads and prepares a reward model."""
     if isinstance(function, str):
-        options = dict(trainer.args.model_init_kwargs or {}) | {"device_map": None}
-        _check_vocabulary(function, AutoTokenizer.from_pretrained(function), trainer)
-        function = AutoModelForTokenClassification.from_pretrained(function, **options)
+        options = {"trust_remote_code": trainer.args.trust_remote_code} | (trainer.args.model_init_kwargs or {})
+        known = {name: options[name] for name in ("revision", "trust_remote_code") if options.get(name) is not None}
+        _check_vocabulary(function, AutoTokenizer.from_pretrained(function, **known), trainer)
+        function = AutoModelForTokenClassification.from_pretrained(function, **options | {"device_map": None})
     if not isinstance(function, torch.nn.Module):
         return function
+    _check_embeddings(function, trainer)
     if trainer.is_deepspeed_enabled:
         return prepare_deepspeed(function, trainer.accelerator)
     return trainer.accelerator.prepare_model(function, evaluation_mode=True, device_placement=True).eval()
 
 
 def _check_vocabulary(name: str, tokenizer: Any, trainer: GRPOTrainer) -> None:
-    policy = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    policy = _tokenizer(trainer)
     if tokenizer.get_vocab() != policy.get_vocab():
         raise ValueError(
             f"The process reward model {name} must have the policy's vocabulary, because it reads the policy's token "
@@ -170,21 +222,36 @@ def _check_vocabulary(name: str, tokenizer: Any, trainer: GRPOTrainer) -> None:
         )
 
 
+def _check_embeddings(model: PreTrainedModel, trainer: GRPOTrainer) -> None:
+    """Raise ValueError if the policy has tokens without an embedding. A model that is passed has no tokenizer."""
+    size, needed = model.get_input_embeddings().num_embeddings, len(_tokenizer(trainer))
+    if size < needed:
+        raise ValueError(
+            f"The process reward model {_name(model)} must have an embedding for each of the policy's {needed} "
+            f"tokens, because it reads the policy's token ids; it has {size}. Use a model of the same family, or call "
+            "it in a function of your own."
+        )
+
+
+def _tokenizer(trainer: GRPOTrainer) -> Any:
+    return getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+
+
 def _scores(model: torch.nn.Module, steps: torch.Tensor, output: dict) -> list[list[float]]:
     """
     Score of each step at its last token: the probability of label 1 of a model with two labels, or the logit of
     a model with one label.
     """
     device = output["prompt_ids"].device
-    inside = torch.arange(steps.shape[1]) <= _last_columns(steps).max(dim=1, keepdim=True).values
+    inside = (steps >= 0).flip(1).cumsum(dim=1).flip(1) > 0  # up to the last token of the last step
     ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
     mask = torch.cat([output["prompt_mask"], inside.to(device, output["prompt_mask"].dtype)], dim=1)
     with torch.inference_mode():
         logits = model(input_ids=ids, attention_mask=mask).logits[:, output["prompt_ids"].shape[1] :].float().cpu()
     scores = logits[..., 0] if logits.shape[-1] == 1 else logits.softmax(dim=-1)[..., 1]
-    last = _last_columns(steps)
     return [
-        [scores[row, column].item() for column in columns if column >= 0] for row, columns in enumerate(last.tolist())
+        [scores[row, column].item() for column in columns if column >= 0]
+        for row, columns in enumerate(_last_columns(steps).tolist())
     ]
 
 

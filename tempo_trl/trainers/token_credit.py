@@ -23,7 +23,7 @@ from tempo_trl.trainers.observations import ObservationKeyFunc, Observed, with_s
 from tempo_trl.trainers.rank_reports import RankReport, failure_of, gather_reports
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.replaced import Call, recorded_calls, replaced
-from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards, step_ends
+from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards, StepScores, step_ends
 from tempo_trl.trainers.whole_groups import Place, batch_of, loss_mask, prompt_keys_of, turns_in
 
 if TYPE_CHECKING:
@@ -225,19 +225,21 @@ class TokenCreditTrainer(BaseTrainer):
         observed = Observed(self, of_environments, self._observation_key_func)
         prompts, completions = prompt_keys_of(self, output, calls), calls["_calculate_rewards"].arguments[2]
         per_step = {"observations": observed(output["completion_ids"], turns, steps, prompts, completions)}
+        scores = StepScores()
         if self._step_rewards is not None:
-            per_step["step_rewards"] = self._step_rewards(calls["_calculate_rewards"], steps, output)
+            scores = self._step_rewards(calls["_calculate_rewards"], steps, output)
+            per_step["step_rewards"] = scores.rewards
         batch = batch_of(self, inputs, output, calls, place, steps, per_step)
         credit, cause = None, None
         pairs = batch.pairs if batch.training else None
         called = f"`credit_func` {self.credit_name}"
         try:
-            for name, user in (("observation_key_func", observed), ("step_reward_funcs", self._step_rewards)):
-                if user is not None and user.failure is not None:
+            for name, user in (("observation_key_func", observed), ("step_reward_funcs", scores)):
+                if user.failure is not None:
                     called = f"`{name}`"
                     raise user.failure
             credit = self._own_credit(batch, place, output)
-            report = RankReport.of(credit, pairs, self._step_rewards.metrics if self._step_rewards else {})
+            report = RankReport.of(credit, pairs, scores)
         except Exception as error:  # report any error to the other ranks, which would wait forever otherwise
             cause = error
             report = RankReport(failure_of(error, called, self.accelerator.process_index))

@@ -1,4 +1,4 @@
-"""Returns by turn: the definition in loops, and why a baseline by turn index is biased."""
+"""Returns by turn: the definition in loops, and which baselines by turn index are biased."""
 
 import math
 from itertools import product
@@ -91,6 +91,19 @@ def mean_by_turn(chosen, returns) -> np.ndarray:
     return np.nanmean(np.where(np.isnan(returns).all(axis=0), 0.0, returns), axis=0, keepdims=True)
 
 
+def mean_of_others_by_turn(chosen, returns) -> np.ndarray:
+    """The mean of the other completions that have such a turn; 0 where there is none."""
+    known = ~np.isnan(returns)
+    others = known.sum(axis=0) - known
+    return (np.nansum(returns, axis=0) - np.nan_to_num(returns)) / np.maximum(others, 1)
+
+
+def mean_of_others_or_own(chosen, returns) -> np.ndarray:
+    """The same, but where there is none the own return: who is alone in a turn gets no gradient there."""
+    others = (~np.isnan(returns)).sum(axis=0) > 1
+    return np.where(others, mean_of_others_by_turn(chosen, returns), returns)
+
+
 def by_state(chosen, returns) -> np.ndarray:
     rows = [[stops, -1, 0] if action is None else [stops, 9, action] for stops, action, _, _ in chosen]
     turns = torch.tensor([[0, -1, -1] if action is None else [0, -1, 1] for _, action, _, _ in chosen])
@@ -106,13 +119,25 @@ def by_state(chosen, returns) -> np.ndarray:
     return np.pad(baselines, ((0, 0), (0, 2 - baselines.shape[1])), constant_values=math.nan)
 
 
-def test_a_baseline_by_turn_index_is_biased_where_the_policy_chooses_when_to_stop():
-    """Who is alone in a turn gets no gradient there, so later turns count less, by how often others reach them."""
-    exact = sum(p * reward * score(stops, action).sum(axis=0) for stops, action, p, reward in games())
-    np.testing.assert_allclose(expected_gradient(by_state, 3), exact, atol=1e-12)
-    biased = expected_gradient(mean_by_turn, 3)
-    alone = [(1 - 1 / n) for n in (1, 2, 3)]
-    reached = 1 - STOPS
-    others = [math.comb(2, k) * reached**k * STOPS ** (2 - k) for k in range(3)]
-    np.testing.assert_allclose(biased / exact, [2 / 3, sum(a * b for a, b in zip(alone, others, strict=True))])
-    assert biased[1] / exact[1] < 0.9 * biased[0] / exact[0]
+EXACT = sum(p * reward * score(stops, action).sum(axis=0) for stops, action, p, reward in games())
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("baseline", [by_state, mean_of_others_by_turn])
+def test_a_baseline_of_the_others_alone_is_unbiased_by_state_and_by_turn_index(baseline, size):
+    np.testing.assert_allclose(expected_gradient(baseline, size), EXACT, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_mean_by_turn_index_with_the_own_return_is_biased_where_the_policy_chooses_when_to_stop(size):
+    """A turn that n completions have keeps (n - 1) / n of its gradient: less for later turns, which fewer have."""
+    kept = [math.comb(size - 1, k) * (1 - STOPS) ** k * STOPS ** (size - 1 - k) * k / (k + 1) for k in range(size)]
+    biased = expected_gradient(mean_by_turn, size) / EXACT
+    np.testing.assert_allclose(biased, [(size - 1) / size, sum(kept)])
+    assert biased[1] < 0.9 * biased[0]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_skipping_who_is_alone_in_a_turn_is_biased_by_how_often_that_happens(size):
+    biased = expected_gradient(mean_of_others_or_own, size) / EXACT
+    np.testing.assert_allclose(biased, [1.0, 1 - STOPS ** (size - 1)])

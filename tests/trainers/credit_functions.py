@@ -85,6 +85,17 @@ def door_rewards(completions, **columns) -> list[list[float | None]]:
     ]
 
 
+def logs_doors(completions, log_metric, log_extra, **columns) -> list[list[float | None]]:
+    """The same, with the number of doors in the log and the first one in the table of completions."""
+    doors = [
+        [call["function"]["arguments"]["door"] for message in completion for call in message.get("tool_calls") or ()]
+        for completion in completions
+    ]
+    log_metric("doors", sum(map(len, doors)) / len(doors))
+    log_extra("first_door", [of_row[0] for of_row in doors])
+    return door_rewards(completions)
+
+
 def fails_on_the_last_rank(completions, **columns) -> list[list[float | None]]:
     if int(os.environ.get("WORLD_SIZE", "1")) - 1 == RANK:
         raise KeyError("door")
@@ -134,13 +145,13 @@ def main(model: str, folder: str, name: str, *options: str) -> None:
     overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
     function = globals()[name]
     function = function() if isinstance(function, type) else function
-    steps = overrides.pop("steps", None)  # name of a function that rewards each turn
+    steps = overrides.pop("steps", [])  # functions that reward each turn, by name, and paths of reward models
     rooms = overrides.pop("rooms", False)  # an agent's run, in which states come back
     cls, keywords = TokenCreditTrainer, {}
     if rooms:
         cls, keywords = scripted(), {"environment_factory": Rooms}
     if steps:
-        keywords["step_reward_funcs"] = door_rewards if steps is True else globals()[steps]
+        keywords["step_reward_funcs"] = [globals().get(step, step) for step in steps]
     args = config(folder, TokenCreditConfig, **overrides)
     dataset = questions(conversational=rooms).add_column("difficulty", list(range(8)))
     rewards = [share_of_threes, picky]

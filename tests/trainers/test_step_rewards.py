@@ -1,7 +1,14 @@
 """Rewards per turn or step: what functions are called with and may return, process reward models, ranks, metrics."""
 
+import asyncio
+import shutil
+from importlib.util import find_spec
+
+import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import Qwen3ForTokenClassification
 
 from tempo_trl import (
@@ -15,15 +22,20 @@ from tempo_trl import (
     TokenCreditConfig,
     TokenCreditTrainer,
 )
-from tempo_trl.credit.turns import spread_turns, turn_returns
+from tempo_trl.credit.turns import spread_turns, steps_of, turn_returns
+from tempo_trl.trainers.step_rewards import completing, step_ends
 
 from ..tiny import tiny_model_config, tiny_tokenizer
 from . import credit_functions as functions
 from .agents import rooms_of
-from .credit_functions import door_rewards, length_of_steps
+from .credit_functions import door_rewards, length_of_steps, logs_doors
+from .engines import ZERO, launcher_of
 from .launching import run_ranks, torchrun
-from .recording import share_of_threes, train
+from .recording import questions, share_of_threes, train
 from .test_agents import play
+
+# DeepSpeed compiles its CPU collectives with g++.
+ENGINES = list(ZERO) if find_spec("deepspeed") and shutil.which("g++") else []
 
 
 def watch(model, folder, *step_reward_funcs, **overrides):
@@ -89,6 +101,61 @@ def test_an_async_function_is_awaited(tiny_model, tmp_path):
     assert batch.step_rewards[3, 0] == 1.0
 
 
+def test_async_functions_share_a_loop_over_the_whole_run_also_where_one_runs_already(tiny_model, tmp_path):
+    loops = []
+
+    class Judge:
+        async def __call__(self, completions, **columns):
+            loops.append(asyncio.get_running_loop())
+            return door_rewards(completions)
+
+    async def notebook():
+        return watch(tiny_model, tmp_path, Judge(), max_steps=2)
+
+    trainer, batch = asyncio.run(notebook())
+    assert batch.step_rewards[3, 0] == 1.0
+    assert len(loops) == 2 and loops[0] is loops[1]
+    assert "step_rewards/Judge/mean" in trainer.state.log_history[0]
+
+
+def test_functions_are_called_as_trl_calls_reward_functions(tiny_model, tmp_path):
+    seen = {}
+
+    def whole(**keywords):
+        seen["whole"] = keywords
+        return [0.0] * len(keywords["completions"])
+
+    def by_turn(**keywords):
+        seen["by_turn"] = keywords
+        return door_rewards(keywords["completions"])
+
+    watch(tiny_model, tmp_path, by_turn, reward_funcs=whole)
+    assert seen["by_turn"].keys() == seen["whole"].keys()
+    for name in seen["whole"].keys() - {"log_metric", "log_extra"}:
+        assert seen["by_turn"][name] == seen["whole"][name], name
+
+
+def test_what_functions_log_is_in_the_log_and_in_the_table_of_completions(tiny_model, tmp_path):
+    trainer, _ = watch(tiny_model, tmp_path, logs_doors, log_completions=True)
+    assert trainer.state.log_history[0]["doors"] == pytest.approx(9 / 4)
+    table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
+    assert table["first_door"].tolist() == [1, 3, 5, 1] * 2
+
+
+def test_in_evaluation_too(tiny_model, tmp_path):
+    watching = functions.Watching()
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
+    keywords = {"eval_dataset": questions(2, conversational=True)}
+    keywords |= {"credit_func": watching, "step_reward_funcs": door_rewards}
+    trainer = play(tiny_model, tmp_path, trainer=keywords, **evaluation)
+    evaluated = [batch for batch in watching.batches if not batch.training]
+    assert len(evaluated) == 2
+    for batch in evaluated:
+        assert batch.step_rewards[3, 0] == 1.0 and batch.step_rewards[3, 1:].isnan().all()
+    logged = next(entry for entry in trainer.state.log_history if "eval_reward" in entry)
+    assert logged["eval_step_rewards/door_rewards/mean"] == pytest.approx(6 / 9)
+
+
 class Spelled(TokenCreditTrainer):
     """Completions with the delimiter `a` inside, at the end, twice in a row, and not at all."""
 
@@ -122,6 +189,32 @@ def test_a_delimiter_cuts_turns_into_steps(tiny_model, tmp_path):
         )
     assert batch.observations.shape == batch.step_rewards.shape
     assert batch.steps[0][batch.lengths[0] - 1] == 2  # EOS belongs to the last step
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "steps"),
+    [
+        ("a\n\nb\n\nc", "\n\n", ["a\n\n", "b\n\n", "c"]),
+        ("\n\n\n\n\n", "\n\n", ["\n\n", "\n\n", "\n"]),  # occurrences do not overlap
+        ("eins。zwei。", "。", ["eins。", "zwei。"]),  # a token per byte: the last one completes the delimiter
+        ("no end", "\n\n", ["no end"]),
+    ],
+)
+def test_a_step_ends_with_the_token_that_completes_the_delimiter(text, delimiter, steps):
+    tokenizer = tiny_tokenizer()
+    ids = torch.tensor([[*tokenizer.encode(text), tokenizer.eos_token_id]])
+    turns = torch.zeros_like(ids)
+    found = steps_of(turns, step_ends(tokenizer, ids, turns, delimiter))[0]
+    cut = [tokenizer.decode(ids[0, found == n], skip_special_tokens=True) for n in range(int(found.max()) + 1)]
+    assert cut == steps
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=3), max_size=12), st.text("ab", min_size=1, max_size=3))
+def test_delimiters_are_found_however_the_text_is_cut_into_tokens(pieces, delimiter):
+    expected = [
+        "".join(pieces[: n + 1]).count(delimiter) > "".join(pieces[:n]).count(delimiter) for n in range(len(pieces))
+    ]
+    assert completing([piece.encode() for piece in pieces], delimiter.encode()) == expected
 
 
 def test_a_method_that_would_not_read_them_refuses_them(tiny_model, tmp_path):
@@ -173,6 +266,27 @@ def test_a_process_reward_model_scores_each_turn_at_its_last_token(reward_model,
     assert f"step_rewards/{reward_model.name}/mean" in trainer.state.log_history[0]
 
 
+def test_a_process_reward_model_with_one_label_gives_its_logit(tiny_model, tmp_path):
+    tokenizer = tiny_tokenizer()
+    torch.manual_seed(1)
+    model = Qwen3ForTokenClassification(tiny_model_config(len(tokenizer), num_labels=1)).train()
+    trainer, batch = watch(tiny_model, tmp_path, model)
+    assert not model.training
+    prompt = tokenizer.apply_chat_template(
+        batch.columns["prompt"][3], tools=trainer.tools, add_generation_prompt=True, return_dict=True
+    )["input_ids"]
+    ids = torch.tensor([[*prompt, *batch.completion_ids[3, : batch.lengths[3]].tolist()]])
+    last = (batch.turns[3] == 0).nonzero()[-1].item()
+    logit = model(ids).logits[0, len(prompt) + last, 0].item()
+    assert float(batch.step_rewards[3, 0]) == pytest.approx(logit, abs=1e-4)
+
+
+def test_a_process_reward_model_without_embeddings_for_the_policys_tokens_is_refused(tiny_model, tmp_path):
+    model = Qwen3ForTokenClassification(tiny_model_config(100))
+    with pytest.raises(ValueError, match=r"must have an embedding for each of the policy's \d+ tokens.*it has 100"):
+        watch(tiny_model, tmp_path, model)
+
+
 def test_a_process_reward_model_of_another_vocabulary_is_refused(reward_model, tiny_model, tmp_path):
     tokenizer = tiny_tokenizer()
     tokenizer.add_tokens(["<another>"])
@@ -183,29 +297,65 @@ def test_a_process_reward_model_of_another_vocabulary_is_refused(reward_model, t
         watch(tiny_model, tmp_path / "run", str(other))
 
 
+def on_two_ranks(launcher, model, folder, *steps, **options) -> list[dict]:
+    """What each of two ranks saw of an agent's run with these `step_reward_funcs`, by name or path."""
+    options = {"rooms": True, "max_completion_length": 400, "max_steps": 1, "steps": list(map(str, steps))} | options
+    given = [f"{name}={value!r}" for name, value in options.items()]
+    return run_ranks(launcher, 2, "tests.trainers.credit_functions", model, folder, "Watching", *given)
+
+
+def rewards_of(rank: dict) -> list[torch.Tensor]:
+    return [batch["step_rewards"] for batch in rank["batches"]]
+
+
+def step_metrics(rank: dict) -> dict[str, float]:
+    return {k: v for entry in rank["history"] for k, v in entry.items() if "step_rewards" in k or "doors" in k}
+
+
 @pytest.mark.matrix
 def test_two_ranks_see_the_rewards_of_whole_groups(tiny_model, tmp_path):
-    options = ("rooms=True", "max_completion_length=400", "per_device_train_batch_size=6", "max_steps=1")
-    ranks = run_ranks(
-        torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options, "steps=True"
-    )
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 6}
+    options = {"per_device_train_batch_size": 6, "log_completions": True} | evaluation  # groups of 4
+    ranks = on_two_ranks(torchrun(2), tiny_model, tmp_path, "logs_doors", **options)
     for rank in ranks:
         assert rank["error"] is None
-        rewards = rank["batches"][0]["step_rewards"]
-        for row in range(len(rewards)):
-            expected = [*map(float, rooms_of(row % 4)[1:])]
-            assert rewards[row, : len(expected)].tolist() == expected
-            assert rewards[row, len(expected) :].isnan().all()
-    logged = [{k: v for k, v in rank["history"][0].items() if k.startswith("step_rewards")} for rank in ranks]
-    assert logged[0] == logged[1] and logged[0]["step_rewards/door_rewards/mean"] == pytest.approx(6 / 9)
+        assert [batch["training"] for batch in rank["batches"]] == [True, False]
+        for rewards in rewards_of(rank):
+            for row in range(len(rewards)):
+                expected = [*map(float, rooms_of(row % 4)[1:])]
+                assert rewards[row, : len(expected)].tolist() == expected
+                assert rewards[row, len(expected) :].isnan().all()
+    logged = step_metrics(ranks[0])
+    assert logged == step_metrics(ranks[1])
+    assert logged["step_rewards/logs_doors/mean"] == logged["eval_step_rewards/logs_doors/mean"]
+    assert logged["step_rewards/logs_doors/mean"] == pytest.approx(6 / 9)
+    assert logged["doors"] == pytest.approx(9 / 4, abs=0.3)  # the mean of two ranks' means, which hold parts of groups
+    table = pd.read_parquet(sorted((tmp_path / "completions").glob("*.parquet"))[0])
+    assert table["first_door"].tolist() == [1, 3, 5, 1] * 3
 
 
 @pytest.mark.matrix
-def test_a_function_that_fails_on_one_rank_ends_the_run_on_both(tiny_model, tmp_path):
-    options = ("rooms=True", "max_completion_length=400", "max_steps=1", "steps='fails_on_the_last_rank'")
-    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options)
+@pytest.mark.parametrize("engine", ["ddp", *ENGINES])
+def test_a_function_that_fails_on_one_rank_ends_the_run_on_both(engine, reward_model, tiny_model, tmp_path):
+    """Also with a process reward model after it, whose shards need both ranks."""
+    launcher = launcher_of(engine, tmp_path)
+    ranks = on_two_ranks(launcher, tiny_model, tmp_path, "fails_on_the_last_rank", reward_model)
     assert ranks[0]["error"] == ranks[1]["error"]
     assert "`step_reward_funcs` raised KeyError" in ranks[0]["error"][1]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("engine", ENGINES)
+def test_process_reward_models_score_under_zero_as_under_ddp(engine, reward_model, tiny_model, tmp_path):
+    (tmp_path / "ddp").mkdir()
+    options = {"per_device_train_batch_size": 6}
+    expected = on_two_ranks(launcher_of("ddp", tmp_path), tiny_model, tmp_path / "ddp", reward_model, **options)
+    ranks = on_two_ranks(launcher_of(engine, tmp_path), tiny_model, tmp_path, reward_model, **options)
+    for rank, other in zip(ranks, expected, strict=True):
+        assert rank["error"] is None
+        (rewards,), (scores,) = rewards_of(rank), rewards_of(other)
+        assert (scores > 0).sum() == 26  # two groups of 13 turns
+        torch.testing.assert_close(rewards, scores, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 def test_a_users_function_reads_them(tiny_model, tmp_path):
