@@ -13,7 +13,8 @@ from tempo_trl.methods import METHODS
 if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
 
-TASKS = (*BENCHMARKS, "demo")
+BUILT_IN = {"demo": "tempo_trl.demo.task", "rooms": "tempo_trl.demo.rooms"}  # tasks with a tiny model of their own
+TASKS = (*BENCHMARKS, *BUILT_IN)
 TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 REWARDS = {
@@ -38,8 +39,9 @@ class TrainArguments(ScriptArguments):
         task (`str`, *optional*):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
             `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` also the benchmarks without a training
-            split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`) or `"demo"` (sums of digits; trains a tiny built-in
-            model unless `model_name_or_path` is set).
+            split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`), `"demo"` (sums of digits) or `"rooms"` (an agent's
+            world, with `environment_factory`). The last two train a tiny built-in model unless `model_name_or_path` is
+            set.
         train_file (`str`, *optional*):
             Local file of a benchmark's training rows, instead of the Hub's `dataset_train_split`.
         eval_file (`str`, *optional*):
@@ -66,6 +68,9 @@ class TrainArguments(ScriptArguments):
             Reward model, on the Hub or in a folder. It comes before `reward_funcs` in `reward_weights`.
         credit_func (`str`, *optional*):
             Dotted path of a credit function. Required by method `"token_credit"`, an error with any other method.
+        environment_factory (`str`, *optional*):
+            Dotted path of a class, or of another callable without arguments, that makes TRL's environments. Their
+            public methods are the tools of the policy.
 
     Raises:
         ValueError: an unknown method, task, style or reward; no reward; no training data; a field for benchmarks
@@ -78,8 +83,8 @@ class TrainArguments(ScriptArguments):
         metadata={
             "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
             "`medmcqa`; with a `train_file` also the benchmarks without a training split: `gsm_hard`, `amc23`, "
-            "`mmlu_medical`), or `demo` (sums of digits; trains a tiny built-in model unless `model_name_or_path` is "
-            "set)."
+            "`mmlu_medical`), `demo` (sums of digits) or `rooms` (an agent's world, with `environment_factory`). The last "
+            "two train a tiny built-in model unless `model_name_or_path` is set."
         },
     )
     train_file: str | None = field(
@@ -141,6 +146,13 @@ class TrainArguments(ScriptArguments):
             "method."
         },
     )
+    environment_factory: str | None = field(
+        default=None,
+        metadata={
+            "help": "Dotted path of a class, or of another callable without arguments, that makes TRL's environments. "
+            "Their public methods are the tools of the policy."
+        },
+    )
 
     def __post_init__(self):
         if isinstance(self.reward_funcs, str):  # a recipe's `reward_funcs: math_reward`
@@ -159,6 +171,7 @@ class TrainArguments(ScriptArguments):
             expect_one_of("prompt_style", self.prompt_style, STYLES)
         self._check_benchmark(BENCHMARKS.get(self.task))
         self._check_credit_func()
+        self._check_environment_factory()
 
     def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
         given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
@@ -184,6 +197,13 @@ class TrainArguments(ScriptArguments):
             raise ValueError(
                 f"`credit_func` is {self.credit_func!r}, but method {TOKEN_CREDIT!r} expects the dotted path of a "
                 "function. Set `credit_func` to my_package.my_module.my_credit, for example."
+            )
+
+    def _check_environment_factory(self) -> None:
+        if self.environment_factory is not None and "." not in str(self.environment_factory):
+            raise ValueError(
+                f"`environment_factory` is {self.environment_factory!r}, expected the dotted path of a class. Set it to "
+                "my_package.my_module.MyEnvironment, for example."
             )
 
 

@@ -1,0 +1,11 @@
+"""Carry out a study of agents, as `benchmarks.learning` carries out its own."""
+
+from benchmarks.agents.runs import AgentRun, AgentStart
+from benchmarks.agents.studies import study
+from benchmarks.learning import experiment
+
+
+class Experiment(experiment.Experiment):
+    """The experiment of `benchmarks.learning` with the starts, runs and studies of agents."""
+
+    start_of, run_of, study_of = AgentStart, AgentRun, staticmethod(study)
