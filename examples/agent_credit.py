@@ -30,7 +30,7 @@ args = PrefixBaselineConfig(
     per_device_train_batch_size=32,
     steps_per_generation=2,  # a generation has 64 completions and serves two updates
     max_steps=60,
-    learning_rate=2e-3,
+    learning_rate=1e-3,
     lr_scheduler_type="constant",
     num_generations_eval=1,
     per_device_eval_batch_size=128,
@@ -59,7 +59,7 @@ after = trainer.evaluate()["eval_reward"]
 
 mixed = [g for g in range(0, len(batch.rewards), 8) if batch.rewards[g : g + 8].std() > 0]
 group = mixed[0] if mixed else 0  # where all rewards are equal there is no credit
-task = {name: batch.columns[name][group] for name in ("start", "key", "exit")}
+task = {name: batch.columns[name][group] for name in ("start", "key", "goal")}
 table = Table(title=f"Credit by turn: {task}", title_justify="left", box=SIMPLE)
 for heading in ("reward", *map(str, range(1, int(batch.turns[group : group + 8].max()) + 2))):
     table.add_column(heading, justify="right")

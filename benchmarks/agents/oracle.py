@@ -1,9 +1,8 @@
 """An oracle of the rooms: advantages Q(s, a) - V(s) from the world's own rules and a tabular model of the policy.
 
-How the policy moves is counted: which call it makes in a room, and to which room it has to go next. With these
-probabilities the probability of winning from each state is exact, by dynamic programming over the turns that are left.
-It is an oracle of the world, not of the policy: words that a policy might react to are ignored, and counts are those of
-the last generations.
+How the policy moves is counted: which call it makes in a room, and to which room it has to go next. The probability of
+winning from each state follows, by dynamic programming over the turns that are left. It is an oracle of the world, not
+of the policy: words that a policy might react to are ignored, and counts are those of the last generations.
 """
 
 import re
@@ -29,7 +28,7 @@ _CALL = re.compile(r"/(?:go direction= (\w+)|(take))")
 
 
 class RoomsOracle:
-    """A credit function for [`~tempo_trl.TokenCreditTrainer`]: each token of a turn gets the advantage of its call."""
+    """A credit function: each token of a turn gets the advantage of its call, over the rewards' standard deviation."""
 
     def __init__(self):
         self.counts = torch.full((ROOMS, ROOMS, len(CALLS)), PRIOR)  # (room, target, call)
@@ -38,11 +37,11 @@ class RoomsOracle:
         from tempo_trl import Credit
 
         played = [_calls(*row) for row in zip(batch.completion_ids, batch.turns, strict=True)]
-        tasks = [tuple(batch.columns[name][row] for name in ("start", "key", "exit")) for row in range(len(played))]
+        tasks = [tuple(batch.columns[name][row] for name in ("start", "key", "goal")) for row in range(len(played))]
         seen = _counted(played, tasks)
         shares = (self.counts + seen * batch.training).numpy()
         shares = shares / shares.sum(axis=-1, keepdims=True)
-        tables = {(key, exit): values(key, exit, shares) for _, key, exit in tasks}
+        tables = {(key, goal): values(key, goal, shares) for _, key, goal in tasks}
         scale = max(float(batch.rewards.std()), 1e-4)
         advantages = torch.zeros(batch.completion_ids.shape)
         for row, (calls, task) in enumerate(zip(played, tasks, strict=True)):
@@ -86,25 +85,25 @@ def after(room: int, carries: bool, key: int, call: int) -> tuple[int, bool]:
 def _counted(played: Sequence[list[int]], tasks: Sequence[tuple[int, int, int]]) -> torch.Tensor:
     """How often each call was made, `(room, target, call)`."""
     counts = torch.zeros(ROOMS, ROOMS, len(CALLS))
-    for calls, (room, key, exit) in zip(played, tasks, strict=True):
+    for calls, (room, key, goal) in zip(played, tasks, strict=True):
         carries = False
         for call in calls[:TURNS]:
-            if call == DONE or (carries and room == exit):
+            if call == DONE or (carries and room == goal):
                 break
-            counts[room, exit if carries else key, call] += 1
+            counts[room, goal if carries else key, call] += 1
             room, carries = after(room, carries, key, call)
     return counts
 
 
-def values(key: int, exit: int, shares: np.ndarray) -> np.ndarray:
-    """Probability of winning, `(TURNS + 1, 2, ROOMS)`, by turns that are left, whether the key is carried, and room."""
+def values(key: int, goal: int, shares: np.ndarray) -> np.ndarray:
+    """Probability of winning, `(TURNS + 1, 2, ROOMS)`, by turns left, whether the key is carried, and room."""
     table = np.zeros((TURNS + 1, 2, ROOMS))
-    table[:, 1, exit] = 1.0
+    table[:, 1, goal] = 1.0
     for left in range(1, TURNS + 1):
         for carries in (0, 1):
             for room in range(ROOMS):
-                if not (carries and room == exit):
-                    table[left, carries, room] = shares[room, exit if carries else key] @ [
+                if not (carries and room == goal):
+                    table[left, carries, room] = shares[room, goal if carries else key] @ [
                         table[(left - 1, *_place(*after(room, bool(carries), key, call)))]
                         for call in range(len(CALLS))
                     ]
@@ -115,14 +114,14 @@ def _place(room: int, carries: bool) -> tuple[int, int]:
     return int(carries), room
 
 
-def _advantages(calls: list[int], room: int, key: int, exit: int, table: np.ndarray) -> list[float]:
+def _advantages(calls: list[int], room: int, key: int, goal: int, table: np.ndarray) -> list[float]:
     """Q - V of each turn: what its call changes in the probability of winning. Giving up is worth nothing."""
     carries, advantages = False, []
     for turn, call in enumerate(calls):
         left = TURNS - turn
         value = table[(max(left, 0), *_place(room, carries))]
         if call == DONE:
-            over = left <= 0 or (carries and room == exit)
+            over = left <= 0 or (carries and room == goal)
             advantages.append(0.0 if over else -value)
         elif left <= 0:
             advantages.append(0.0)

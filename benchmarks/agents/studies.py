@@ -7,8 +7,8 @@ from benchmarks.learning.runs import Budget
 from benchmarks.learning.studies import Arm, Study
 from tempo_trl.methods import METHODS
 
-LEARNING_RATES = (5e-4, 1e-3, 2e-3, 4e-3)
-BUDGET = Budget(20, 5)
+LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
+BUDGET = Budget(15, 5)
 ARMS = {
     "grpo": ("grpo", ()),
     "rloo": ("prefix_baseline", (("prefix_shrinkage", "inf"),)),

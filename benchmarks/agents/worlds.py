@@ -32,7 +32,7 @@ class World:
     shipped: bool = False
 
     reward_func = "tempo_trl.demo.rooms.room_reward"
-    held_out = 256
+    held_out = 128
     parent = None
     delimiters = ()
 

@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported
 
 
 def main(argv: list[str] | None = None, program: str = "learning", description: str | None = __doc__) -> int:
-    """Run studies of `benchmarks.{program}`. Returns 0 if all were carried out, 1 if a run failed, 130 after Ctrl-C."""
+    """Run studies of `benchmarks.{program}`. Returns 0 if all were carried out, 1 if one failed, 130 after Ctrl-C."""
     from rich.console import Console
 
     from benchmarks.learning.starts import Untaught

@@ -1,8 +1,8 @@
-"""Teach a tiny policy to play a world imperfectly, by imitation. The start of the rooms is recreated, in two minutes, by
+"""Teach a tiny policy to play a world imperfectly, by imitation. Recreate the start of the rooms in two minutes:
 
     python -m tempo_trl.demo.agent_warm_start [--output tempo_trl/demo/rooms_start] [--seed 0]
 
-Good play comes first, since whatever a good call depends on is faint in bad play. Shorter lessons of worse play follow,
+Good play comes first, because what a good call depends on is faint in bad play. Fewer lessons of worse play follow,
 which leave the policy room to improve.
 """
 
@@ -40,8 +40,8 @@ A Qwen3 of {parameters:,} parameters, one word a token, that calls the tools of 
 learned from play in which a call is the best one with probability {skill} and any call otherwise. Stored in float16,
 declared float32: it loads in float32 unless told otherwise.
 
-Made by `python -m tempo_trl.demo.agent_warm_start --seed {seed}` with torch {torch} and transformers {transformers}. The
-same seed gives the same weights on one machine at one number of threads.
+Made by `python -m tempo_trl.demo.agent_warm_start --seed {seed}` with torch {torch} and transformers {transformers}.
+The same seed gives the same weights on one machine at one number of threads.
 
 Measured on {n} held-out tasks, one completion each, at temperature 1:
 

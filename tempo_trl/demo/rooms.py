@@ -54,9 +54,9 @@ class Rooms:
         self._row = next(Rooms._made) if row is None else row
         self.won = False
 
-    def reset(self, start: int, key: int, exit: int, seed: int = 0, **columns) -> str:
+    def reset(self, start: int, key: int, goal: int, seed: int = 0, **columns) -> str:
         """Begin a task, and return its first state, which is the same for the whole group."""
-        self._room, self._key, self._exit, self._seed = start, key, exit, seed
+        self._room, self._key, self._goal, self._seed = start, key, goal, seed
         self._carries, self._turn, self.won = False, 0, False
         return self._state()
 
@@ -78,17 +78,16 @@ class Rooms:
     def _answer(self) -> str:
         self._turn += 1
         in_time = self._turn <= TURNS
-        self.won = self.won or (in_time and self._carries and self._room == self._exit)
+        self.won = self.won or (in_time and self._carries and self._room == self._goal)
         rng = random.Random(f"{self._seed} {self._row} {self._turn}")
         return " ".join([self._state(), ";", *(rng.choice(DECORATIONS) for _ in range(DECORATED))])
 
     def _state(self) -> str:
-        exit = " exit" if self.won else ""
-        return f"room{self._room}{' key' if self._carries else ''}{exit}"
+        return f"room{self._room}{' key' if self._carries else ''}{' exit' if self.won else ''}"
 
     def _state_key(self) -> str:
         """The true state: whatever comes after depends on the past only through it and the turns that are left."""
-        return f"{self._key} {self._exit} {self._state()}"
+        return f"{self._key} {self._goal} {self._state()}"
 
     def _calls(self) -> list[Call]:
         """What an agent can do."""
@@ -100,7 +99,7 @@ class Rooms:
             return None
         if not self._carries and self._room == self._key:
             return "take", {}
-        return "go", {"direction": next_direction(self._room, self._exit if self._carries else self._key)}
+        return "go", {"direction": next_direction(self._room, self._goal if self._carries else self._key)}
 
 
 class ExplainedRooms(Rooms):
@@ -151,7 +150,7 @@ def next_direction(room: int, target: int) -> str:
 
 
 def problems(n: int, seed: int, split: str = "train") -> "Dataset":
-    """`n` tasks of a split, with the columns `prompt` (one message), `start`, `key`, `exit` and `seed`.
+    """`n` tasks of a split, with the columns `prompt` (one message), `start`, `key`, `goal` and `seed`.
 
     A task is three different rooms. "train" and "test" have no task in common, for any seeds.
 
@@ -180,6 +179,6 @@ def split_of(task: int | tuple[int, ...]) -> str:
     return "test" if zlib.crc32(repr(task).encode()) % 5 == 0 else "train"
 
 
-def _row(start: int, key: int, exit: int, seed: int) -> dict:
-    prompt = [{"role": "user", "content": f"key room{key} exit room{exit} "}]
-    return {"prompt": prompt, "start": start, "key": key, "exit": exit, "seed": seed}
+def _row(start: int, key: int, goal: int, seed: int) -> dict:
+    prompt = [{"role": "user", "content": f"key room{key} exit room{goal} "}]
+    return {"prompt": prompt, "start": start, "key": key, "goal": goal, "seed": seed}

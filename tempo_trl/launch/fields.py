@@ -83,8 +83,8 @@ class TrainArguments(ScriptArguments):
         metadata={
             "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
             "`medmcqa`; with a `train_file` also the benchmarks without a training split: `gsm_hard`, `amc23`, "
-            "`mmlu_medical`), `demo` (sums of digits) or `rooms` (an agent's world, with `environment_factory`). The last "
-            "two train a tiny built-in model unless `model_name_or_path` is set."
+            "`mmlu_medical`), `demo` (sums of digits) or `rooms` (an agent's world, with `environment_factory`). The "
+            "last two train a tiny built-in model unless `model_name_or_path` is set."
         },
     )
     train_file: str | None = field(
@@ -202,8 +202,8 @@ class TrainArguments(ScriptArguments):
     def _check_environment_factory(self) -> None:
         if self.environment_factory is not None and "." not in str(self.environment_factory):
             raise ValueError(
-                f"`environment_factory` is {self.environment_factory!r}, expected the dotted path of a class. Set it to "
-                "my_package.my_module.MyEnvironment, for example."
+                f"`environment_factory` is {self.environment_factory!r}, expected the dotted path of a class. Set it "
+                "to my_package.my_module.MyEnvironment, for example."
             )
 
 
