@@ -7,7 +7,7 @@
     room6   room7 - room8
 
 An answer has two parts: the state (the room, and `key` once it is carried), and words that mean nothing, which are
-drawn anew at each turn. Completions therefore part at the first answer, even where they are in the same state.
+drawn again at each turn. Completions therefore part at the first answer, even where they are in the same state.
 """
 
 import itertools
