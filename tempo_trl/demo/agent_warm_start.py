@@ -107,7 +107,7 @@ def lessons(
 ) -> list[Lesson]:
     """An episode of imperfect play per row, as token ids."""
     taught, environment = [], make(0)
-    for row in rows:
+    for environment._row, row in enumerate(rows):  # as one each would be numbered; gymnasium's take long to make
         messages = played(environment, row, rng, skill)
         encoded = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
         taught.append((encoded["input_ids"], [bool(own) for own in encoded["assistant_masks"]]))
