@@ -59,6 +59,15 @@ def test_the_example_of_grown_trees_prints_a_tree_s_completions(tmp_path):
     assert all(completion.count(" | ") == 2 for completion in completions)
 
 
+@pytest.mark.matrix
+def test_the_example_of_an_agent_prints_credit_by_turn_and_what_was_learned(tmp_path):
+    command = [sys.executable, str(REPOSITORY / "examples" / "agent_credit.py")]
+    printed = subprocess.run(command, cwd=tmp_path, check=True, timeout=900, capture_output=True, text=True).stdout
+    assert "Credit by turn" in printed
+    before, after = re.search(r"solved: (\d+)% before, (\d+)% after", printed).groups()
+    assert int(after) > int(before)
+
+
 def test_versions_agree():
     import tempo_trl
 

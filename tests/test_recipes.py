@@ -45,7 +45,9 @@ SERVED = [name for name in recipe_names() if read_recipe(recipe_path(name)).get(
 RECOMMENDED = {
     "qwen3-1.7b/math/tempo_recommended": "prefix_baseline"
 }  # recipes with their method, by docs/evidence.md
-PAPER = [name for name in recipe_names() if not name.startswith("demo/") and name not in RECOMMENDED]
+AGENTS = [name for name in recipe_names() if "/rooms/" in name]
+OURS = {*RECOMMENDED, *AGENTS}
+PAPER = [name for name in recipe_names() if not name.startswith("demo/") and name not in OURS]
 SERVER_FLAGS = ["--max-model-len", "4096", *vllm_server.SERVER_FLAGS]
 # A machine without a GPU takes a bf16 recipe only if it is told that it has none.
 ON_CPU = ["--use_cpu", "true"]

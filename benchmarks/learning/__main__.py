@@ -9,29 +9,33 @@ learning_chain.json. Repeat the command to resume. README.md in this folder desc
 import argparse
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the studies. Returns 0 if all were carried out, 1 if a run failed, 130 after Ctrl-C."""
+def main(argv: list[str] | None = None, program: str = "learning", description: str | None = __doc__) -> int:
+    """Run studies of `benchmarks.{program}`. Returns 0 if all were carried out, 1 if one failed, 130 after Ctrl-C."""
     from rich.console import Console
 
     from benchmarks.learning.starts import Untaught
-    from benchmarks.learning.studies import STUDIES
     from benchmarks.learning.workers import Failed
 
+    studies = import_module(f"benchmarks.{program}.studies").STUDIES
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.learning", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog=f"python -m benchmarks.{program}",
+        description=description,
+        formatter_class=argparse.RawTextHelpFormatter,
     )
-    parser.add_argument("studies", nargs="+", choices=tuple(STUDIES), metavar="STUDY", help=", ".join(STUDIES))
+    parser.set_defaults(program=program)
+    parser.add_argument("studies", nargs="+", choices=tuple(studies), metavar="STUDY", help=", ".join(studies))
     parser.add_argument(
         "--quick", action="store_true", help="a minute: two generations, two methods, one rate, one seed"
     )
     parser.add_argument("--seeds", type=int, default=5, help="number of final runs per arm (default: 5)")
     parser.add_argument("--parallel", type=int, default=2, help="concurrent runs, one core each (default: 2)")
-    parser.add_argument("--output", type=Path, default=Path("runs/learning"), help="folder for the runs")
+    parser.add_argument("--output", type=Path, default=Path(f"runs/{program}"), help="folder for the runs")
     parser.add_argument("--figures", type=Path, default=Path("docs/evidence"), help="folder for figures and numbers")
     arguments = parser.parse_args(argv)
     if arguments.seeds < 1 or arguments.parallel < 1:
@@ -55,7 +59,7 @@ def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
     experiment = _experiment(arguments, console)
     study = experiment.study(name)
     results, tried = experiment.measure(study)
-    path, more = arguments.figures / f"learning_{name}.png", None
+    path, more = arguments.figures / f"{arguments.program}_{name}.png", None
     origin = show.provenance(results, _command(name, arguments))
     caption = show.caption(origin)
     if study.figure == "branches":
@@ -69,18 +73,19 @@ def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
 
 
 def _experiment(arguments: argparse.Namespace, console):
-    from benchmarks.learning.experiment import Experiment
     from benchmarks.learning.runs import Budget
+
+    experiment = import_module(f"benchmarks.{arguments.program}.experiment").Experiment
 
     if arguments.quick:
         short = {"seeds": (0,), "rates": (1e-3,), "budget": Budget(2, 2), "start_steps": 40, "quick": True}
-        return Experiment(arguments.output / "quick", arguments.parallel, console, **short)
-    return Experiment(arguments.output, arguments.parallel, console, seeds=tuple(range(arguments.seeds)))
+        return experiment(arguments.output / "quick", arguments.parallel, console, **short)
+    return experiment(arguments.output, arguments.parallel, console, seeds=tuple(range(arguments.seeds)))
 
 
 def _command(name: str, arguments: argparse.Namespace) -> str:
     short = " --quick" if arguments.quick else "" if arguments.seeds == 5 else f" --seeds {arguments.seeds}"
-    return f"python -m benchmarks.learning {name}{short}"
+    return f"python -m benchmarks.{arguments.program} {name}{short}"
 
 
 if __name__ == "__main__":

@@ -53,6 +53,8 @@ class Experiment:
     start_steps: int = START_STEPS
     quick: bool = False
 
+    start_of, run_of, study_of = Start, Run, staticmethod(study)  # another benchmark has its own
+
     def __post_init__(self):
         both = set(self.seeds) & set(self.sweep_seeds)
         if both:
@@ -60,7 +62,7 @@ class Experiment:
 
     def study(self, name: str) -> Study:
         """The study, as short as this experiment is."""
-        whole = study(name)
+        whole = self.study_of(name)
         arms = tuple(arm for arm in whole.arms if arm.method in QUICK_METHODS and not _grown(arm))
         kept = replace(whole, arms=tuple(a for a in arms if a.panel == arms[0].panel)) if self.quick else whole
         return replace(kept, budget=self.budget or whole.budget)
@@ -88,11 +90,11 @@ class Experiment:
             start.check()
 
     def _start(self, arm: Arm) -> Start:
-        return Start.beneath(self.output / "starts", arm.task, self.start_steps)
+        return self.start_of.beneath(self.output / "starts", arm.task, self.start_steps)
 
     def _runs(self, arm: Arm, rate: float, seeds: Sequence[int], budget: Budget) -> list[Run]:
         start = self._start(arm)
-        return [Run(start, arm.method, rate, seed, self.output, arm.changes, budget) for seed in seeds]
+        return [self.run_of(start, arm.method, rate, seed, self.output, arm.changes, budget) for seed in seeds]
 
     def _learning_rates(self, one: Study) -> tuple[dict[Arm, float], list[Tried]]:
         """Each arm's rate: chosen by its own sweep, or by that of the arm it is `tuned_as` on the base task."""

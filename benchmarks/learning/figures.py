@@ -27,6 +27,12 @@ STYLES = {
     "treerpo_entropy": ("#D55E00", "--"),
     "tempo, entropy trees": ("#56B4E9", "--"),
     "tempo, fixed trees": ("#56B4E9", "-"),
+    "gigpo": ("#E69F00", "-"),
+    "hgpo": ("#CC79A7", "-"),
+    "anchor_baseline": ("#D55E00", "-"),
+    "anchor_baseline, traced": ("#D55E00", "--"),
+    "tempo, merged": ("#0072B2", "--"),
+    "oracle": ("#7F7F7F", ":"),
 }
 BLUE, GREY = "#0072B2", "#7F7F7F"
 DPI = 110

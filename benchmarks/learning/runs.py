@@ -51,6 +51,8 @@ class Run:
     changes: tuple[tuple[str, object], ...] = ()
     budget: Budget = Budget()
 
+    full_rows = ROWS  # of another benchmark its own number
+
     @property
     def name(self) -> str:
         changed = (f"{key}={value}" for key, value in self.changes)
@@ -68,20 +70,24 @@ class Run:
     @property
     def rows(self) -> int:
         """Completions of a generation: whole groups, the same number in each of its two updates."""
-        whole_groups = self.group * (ROWS // UPDATES // self.group)
+        whole_groups = self.group * (self.full_rows // UPDATES // self.group)
         return UPDATES * dict(self.changes).get("per_device_train_batch_size", whole_groups)
 
     @property
     def tokens(self) -> int:
         """The budget, in generated tokens."""
-        return self.budget.generations * ROWS * self.start.task.tokens
+        return self.budget.generations * self.full_rows * self.start.task.tokens
+
+    @property
+    def base(self) -> dict:
+        """The recipe of the demonstration that this run starts from."""
+        return read_recipe(recipe_path(f"demo/{self.method}"))
 
     @cached_property
     def recipe(self) -> dict:
         """The whole recipe: the method's, with this study's task, sizes and changes."""
-        recipe = read_recipe(recipe_path(f"demo/{self.method}"))
-        del recipe["task"]
-        steps = SAFETY * UPDATES * self.budget.generations * ROWS // self.rows
+        recipe = {key: value for key, value in self.base.items() if key != "task"}
+        steps = SAFETY * UPDATES * self.budget.generations * self.full_rows // self.rows
         ours = {
             "dataset_name": str(self.start.prompts),
             "model_name_or_path": str(self.start.folder),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trl import DatasetMixtureConfig, ModelConfig, TrlParser
 
-from tempo_trl.launch.fields import TrainArguments, expect_one_of
+from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
 from tempo_trl.launch.recipe_values import check_numbers
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import read_recipe, recipe_path
@@ -67,7 +67,7 @@ def parse(argv: list[str]) -> RunArguments:
     if len(named) != 1:
         got, change = (" and ".join(named), "Remove all but one") if named else ("no training data", "Set one of them")
         raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. {change}.")
-    if arguments.model.model_name_or_path is None and script.task != "demo":
+    if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
     return arguments
 

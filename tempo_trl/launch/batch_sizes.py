@@ -1,8 +1,10 @@
 """Prompts, completions and steps of a run: the batch sizes that result on the devices of its launch."""
 
+from importlib import import_module
 from math import gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
+from tempo_trl.launch.fields import BUILT_IN
 from tempo_trl.launch.plan import Engine, LaunchPlan
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 
@@ -99,10 +101,8 @@ def batch_sizes_of(args: "GRPOConfig", devices: int, epoch_prompts: int | None) 
 
 def known_prompts(script_args: "TrainArguments") -> int | None:
     """Number of training prompts, if it is known without loading the data; None otherwise."""
-    if script_args.task == "demo":
-        from tempo_trl.demo.task import TRAIN_PROBLEMS
-
-        return TRAIN_PROBLEMS
+    if script_args.task in BUILT_IN:
+        return import_module(BUILT_IN[script_args.task]).TRAIN_PROBLEMS
     whole = script_args.train_file is None and script_args.dataset_train_split == "train"
     return TRAIN_PROMPTS.get(script_args.task) if whole and not script_args.drop_leaked_rows else None
 

@@ -13,7 +13,8 @@ from tempo_trl.methods import METHODS
 if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
 
-TASKS = (*BENCHMARKS, "demo")
+BUILT_IN = {"demo": "tempo_trl.demo.task", "rooms": "tempo_trl.demo.rooms"}  # tasks with a tiny model of their own
+TASKS = (*BENCHMARKS, *BUILT_IN)
 TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 REWARDS = {
@@ -38,8 +39,9 @@ class TrainArguments(ScriptArguments):
         task (`str`, *optional*):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
             `"medqa"`, `"medqa_5options"`, `"medmcqa"`; with a `train_file` also the benchmarks without a training
-            split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`) or `"demo"` (sums of digits; trains a tiny built-in
-            model unless `model_name_or_path` is set).
+            split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`), `"demo"` (sums of digits) or `"rooms"` (an agent's
+            world, with `environment_factory`). The last two train a tiny built-in model unless `model_name_or_path` is
+            set.
         train_file (`str`, *optional*):
             Local file of a benchmark's training rows, instead of the Hub's `dataset_train_split`.
         eval_file (`str`, *optional*):
@@ -74,7 +76,8 @@ class TrainArguments(ScriptArguments):
         tools (`list[str]`, *optional*):
             Dotted paths of the functions that the model may call.
         environment_factory (`str`, *optional*):
-            Dotted path of the class of an environment, as TRL's trainer takes it.
+            Dotted path of a class, or of another callable without arguments, that makes TRL's environments. Their
+            public methods are the tools of the policy.
 
     Raises:
         ValueError: an unknown method, task, style or reward; no reward; no training data; a field for benchmarks
@@ -87,8 +90,8 @@ class TrainArguments(ScriptArguments):
         metadata={
             "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
             "`medmcqa`; with a `train_file` also the benchmarks without a training split: `gsm_hard`, `amc23`, "
-            "`mmlu_medical`), or `demo` (sums of digits; trains a tiny built-in model unless `model_name_or_path` is "
-            "set)."
+            "`mmlu_medical`), `demo` (sums of digits) or `rooms` (an agent's world, with `environment_factory`). The "
+            "last two train a tiny built-in model unless `model_name_or_path` is set."
         },
     )
     train_file: str | None = field(
@@ -162,7 +165,11 @@ class TrainArguments(ScriptArguments):
         default=None, metadata={"help": "Dotted paths of the functions that the model may call."}
     )
     environment_factory: str | None = field(
-        default=None, metadata={"help": "Dotted path of the class of an environment."}
+        default=None,
+        metadata={
+            "help": "Dotted path of a class, or of another callable without arguments, that makes TRL's environments. "
+            "Their public methods are the tools of the policy."
+        },
     )
 
     def __post_init__(self):

@@ -19,7 +19,7 @@ import trl
 
 from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
 from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_parser
-from tempo_trl.launch.fields import REWARDS, TrainArguments
+from tempo_trl.launch.fields import BUILT_IN, REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.recipes import recipe_path
 
@@ -60,11 +60,12 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
 
 
 def model_path(arguments: RunArguments) -> str:
-    """Folder or Hub id of the model to train: task demo has a built-in model."""
-    if arguments.script.task == "demo" and arguments.model.model_name_or_path in (None, "demo"):
+    """Folder or Hub id of the model to train: tasks demo and rooms have a built-in model."""
+    task = arguments.script.task
+    if task in BUILT_IN and arguments.model.model_name_or_path in (None, task):
         from tempo_trl.demo.policy import policy_path
 
-        return str(policy_path())
+        return str(policy_path(task))
     return arguments.model.model_name_or_path
 
 
@@ -122,7 +123,9 @@ def load_function(path: str) -> Callable:
 
 def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
     """The training prompts, and the evaluation prompts if the run evaluates."""
-    load = {"demo": _load_demo, None: _load_as_trl_does}.get(arguments.script.task, _load_benchmark)
+    load = {**dict.fromkeys(BUILT_IN, _load_built_in), None: _load_as_trl_does}.get(
+        arguments.script.task, _load_benchmark
+    )
     return load(arguments.script, arguments.training, arguments.mixture)
 
 
@@ -145,12 +148,11 @@ def _eval_split(script_args: TrainArguments) -> str:
     return benchmark.eval_split if split == "test" and split not in benchmark.splits else split
 
 
-def _load_demo(script_args, training_args, _):
-    from tempo_trl.demo.task import HELD_OUT, TRAIN_PROBLEMS, problems
-
+def _load_built_in(script_args, training_args, _):
+    task = import_module(BUILT_IN[script_args.task])
     # Held-out problems do not depend on the seed, so that runs of different seeds are compared on the same ones.
-    held_out = problems(HELD_OUT, seed=0, split="test") if training_args.do_eval else None
-    return problems(TRAIN_PROBLEMS, seed=training_args.seed), held_out
+    held_out = task.problems(task.HELD_OUT, seed=0, split="test") if training_args.do_eval else None
+    return task.problems(task.TRAIN_PROBLEMS, seed=training_args.seed), held_out
 
 
 def _load_as_trl_does(script_args, training_args, mixture):

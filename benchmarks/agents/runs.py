@@ -1,0 +1,69 @@
+"""Starts and runs in a world: those of `benchmarks.learning` with tools, an environment and smaller generations."""
+
+import json
+from dataclasses import dataclass
+
+from benchmarks.agents.worlds import World
+from benchmarks.learning.runs import Run
+from benchmarks.learning.starts import SEED, Start
+from tempo_trl.runs.recipes import read_recipe, recipe_path
+
+ROWS = 64  # completions of a generation: a turn costs a call of the generation, however many rows it has
+ROOM_PER_TURN = 8  # tokens of an answer, with its marks
+
+
+@dataclass(frozen=True)
+class AgentStart(Start):
+    """The start of all runs in a world."""
+
+    task: World
+
+    @property
+    def max_completion_length(self) -> int:
+        return self.task.tokens + ROOM_PER_TURN * (self.task.turns + 1)
+
+    def make(self) -> None:
+        """Teach the policy, or take the shipped one; write it and the tasks, and measure it."""
+        from tempo_trl.demo.agent_warm_start import write_policy
+
+        self.task.write_prompts(self.prompts)
+        write_policy(*self._model_and_tokenizer(), self.folder)
+        numbers = {"expected": self.task.expected_accuracy, "train_steps": self.train_steps}
+        # Last: the file says that the rest is whole.
+        (self.folder / "start.json").write_text(json.dumps(numbers | {"measured": self._measured()}))
+
+    def _model_and_tokenizer(self):
+        from tempo_trl.demo.agent_policy import word_tokenizer
+        from tempo_trl.demo.agent_warm_start import LATER_STEPS, taught_policy
+        from tempo_trl.demo.policy import load_policy, policy_path
+
+        if self.task.shipped:
+            return load_policy(policy_path(self.task.name))
+        tokenizer, world = word_tokenizer(self.task.words), self.task
+        steps = (self.train_steps, LATER_STEPS)
+        model = taught_policy(tokenizer, world.make, world.draw_tasks, SEED, world.skill, steps)
+        return model, tokenizer
+
+    def _measured(self) -> float:
+        """Share of held-out tasks that the written policy solves, by the trainer's own evaluation."""
+        from tempo_trl.launch.arguments import parse
+        from tempo_trl.launch.train import build_trainer
+
+        run = AgentRun(self, "grpo", 0.0, SEED, self.folder / "measured")
+        return build_trainer(parse(["--config", str(run.prepare())])).evaluate()["eval_reward"]
+
+
+@dataclass(frozen=True)
+class AgentRun(Run):
+    """A run in a world, with the recipe of the agents' demonstration for every method."""
+
+    full_rows = ROWS
+
+    @property
+    def base(self) -> dict:
+        world = {
+            "method": self.method,
+            "environment_factory": self.start.task.environment,
+            "max_tool_calling_iterations": self.start.task.turns,
+        }
+        return read_recipe(recipe_path("demo/rooms/grpo")) | world

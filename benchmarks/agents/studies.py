@@ -1,0 +1,42 @@
+"""The studies: which methods learn in which world, and which learning rates are tried."""
+
+from collections.abc import Callable
+
+from benchmarks.agents.worlds import LAKE, ROOMS, SLIPPERY_LAKE, TAXI, World
+from benchmarks.learning.runs import Budget
+from benchmarks.learning.studies import Arm, Study
+
+LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
+BUDGET = Budget(15, 5)
+ARMS = {
+    "grpo": ("grpo", ()),
+    "prefix_baseline": ("prefix_baseline", ()),
+    "tempo": ("tempo", ()),
+    "tempo, merged": ("tempo", (("merge_states", True),)),
+    "gigpo": ("gigpo", ()),
+    "hgpo": ("hgpo", ()),
+    "anchor_baseline": ("anchor_baseline", ()),
+    "anchor_baseline, traced": ("anchor_baseline", (("trace_lambda", 0.95),)),
+}
+ORACLES = {"oracle": ("token_credit", (("credit_func", "benchmarks.agents.oracle.rooms_oracle"),))}
+
+
+def _arms(world: World, more: dict[str, tuple[str, tuple]] | None = None) -> tuple[Arm, ...]:
+    return tuple(Arm(label, world, *arm, tuned_as=label) for label, arm in (ARMS | (more or {})).items())
+
+
+def _study(world: World, title: str, more: dict[str, tuple[str, tuple]] | None = None) -> Study:
+    return Study(world.name, title, _arms(world, more), swept=True, rates=LEARNING_RATES, budget=BUDGET)
+
+
+STUDIES: dict[str, Callable[[], Study]] = {
+    "rooms": lambda: _study(ROOMS, "Nine rooms, a key and an exit", ORACLES),
+    "lake": lambda: _study(LAKE, "FrozenLake that does not slip"),
+    "slippery_lake": lambda: _study(SLIPPERY_LAKE, "FrozenLake where one step in ten goes astray"),
+    "taxi": lambda: _study(TAXI, "Taxi, tasks of at most eleven calls"),
+}
+
+
+def study(name: str) -> Study:
+    """The study of a name. Its arms are created on each call, so that a test can change a constant before."""
+    return STUDIES[name]()

@@ -1,0 +1,41 @@
+"""A study of agents from end to end, shortened."""
+
+import json
+
+import pytest
+
+from benchmarks.agents.runs import ROWS, AgentRun, AgentStart
+from benchmarks.agents.studies import STUDIES, study
+from benchmarks.agents.worlds import ROOMS
+from benchmarks.learning.__main__ import main
+from tempo_trl.launch.arguments import parse
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
+    for arm in study(name).arms:
+        run = AgentRun(AgentStart.beneath(tmp_path, arm.task, 40), arm.method, 1e-3, 0, tmp_path, arm.changes)
+        arguments = parse(["--config", str(run.prepare())])
+        assert arguments.script.method == arm.method
+        assert arguments.script.environment_factory == arm.task.environment
+        assert arguments.training.max_tool_calling_iterations == arm.task.turns
+        assert arguments.training.steps_per_generation * arguments.training.per_device_train_batch_size == ROWS
+
+
+def test_the_rooms_have_an_oracle_and_methods_with_and_without_states():
+    labels = [arm.label for arm in study("rooms").arms]
+    assert labels[:4] == ["grpo", "prefix_baseline", "tempo", "tempo, merged"]
+    assert labels[-1] == "oracle"
+
+
+@pytest.mark.matrix
+def test_a_quick_study_writes_its_figure_and_numbers(tmp_path):
+    flags = ["--quick", "--parallel", "1", "--output", str(tmp_path), "--figures", str(tmp_path / "figures")]
+    assert main(["rooms", *flags], "agents") == 0
+    numbers = json.loads((tmp_path / "figures" / "agents_rooms.json").read_text())
+    assert numbers["command"] == "python -m benchmarks.agents rooms --quick"
+    assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo"]
+    start = numbers["starts"]["rooms"]
+    assert start["expected"] == ROOMS.expected_accuracy
+    assert start["measured"] > 0.15
+    assert (tmp_path / "figures" / "agents_rooms.png").stat().st_size < 150_000

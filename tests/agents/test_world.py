@@ -1,0 +1,140 @@
+"""The rooms as a world, and the template in which their policy speaks with it."""
+
+import random
+
+import pytest
+from trl.chat_template_utils import is_chat_template_prefix_preserving, parse_response, supports_tool_calling
+
+from tempo_trl.demo import rooms
+from tempo_trl.demo.agent_policy import word_tokenizer
+from tempo_trl.demo.agent_warm_start import is_valid, lessons, played
+from tempo_trl.demo.policy import load_policy, policy_path
+from tempo_trl.demo.rooms import TURNS, WORDS, Rooms, draw_tasks, neighbour, next_direction, state_text
+
+TASKS = draw_tasks(40, random.Random(0))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return word_tokenizer(WORDS)
+
+
+@pytest.mark.parametrize("task", TASKS[:10])
+def test_the_best_play_wins_by_a_shortest_path(task):
+    environment = Rooms(0)
+    played(environment, task, random.Random(0), skill=1.0)
+    doors = rooms.distance(task["start"], task["key"]) + rooms.distance(task["key"], task["goal"])
+    assert environment.won
+    assert environment._turn == doors + 1 <= TURNS  # the call that picks the key up
+
+
+def test_doors_are_open_from_both_sides_and_lead_everywhere():
+    back = {"north": "south", "south": "north", "west": "east", "east": "west"}
+    for room in range(rooms.ROOMS):
+        for direction in rooms.STEPS:
+            other = neighbour(room, direction)
+            assert other == room or neighbour(other, back[direction]) == room
+        assert all(rooms.distance(room, other) < rooms.ROOMS for other in range(rooms.ROOMS))
+    assert neighbour(4, "up") == 4
+    assert next_direction(0, 4) == "south"
+
+
+def test_the_exit_pays_only_with_the_key_and_in_time():
+    task = {"start": 0, "key": 1, "goal": 3}
+
+    def won(*directions):
+        environment = Rooms(0)
+        environment.reset(**task)
+        for direction in directions:
+            environment.take() if direction == "take" else environment.go(direction)
+        return environment.won
+
+    key_to_exit = ("west", "south")
+    assert won("east", "take", *key_to_exit)
+    assert not won("south")
+    assert not won("take", "south")  # there is no key in the first room
+    assert won(*["north"] * (TURNS - 4), "east", "take", *key_to_exit)
+    assert not won(*["north"] * (TURNS - 3), "east", "take", *key_to_exit)
+
+
+def answers(row, task, calls=5):
+    environment = Rooms(row)
+    return [environment.reset(**task), *(environment.go("north") for _ in range(calls))]
+
+
+def test_what_is_seen_depends_on_task_row_and_turn_alone():
+    task = TASKS[0]
+    assert answers(3, task) == answers(3, task)
+    assert answers(3, task)[0] == answers(4, task)[0]  # the prompts of a group are equal
+    assert answers(3, task)[1:] != answers(4, task)[1:]
+    assert answers(3, task)[1:] != answers(3, task | {"seed": 99})[1:]
+
+
+def test_the_state_is_in_the_answer_and_nothing_else_is_after_the_noise_is_removed():
+    states = {}
+    for number, task in enumerate(TASKS):
+        environment = Rooms(number)
+        environment.reset(**task)
+        for _ in range(TURNS):
+            name, arguments = random.Random(number).choice(environment._calls())
+            text = state_text(getattr(environment, name)(**arguments))
+            assert text == environment._state()
+            states.setdefault(environment._state_key(), set()).add(text)
+    assert all(len(texts) == 1 for texts in states.values())
+
+
+def test_only_the_tools_are_public_methods():
+    assert {name for name in vars(Rooms) if callable(getattr(Rooms, name)) and name[0] != "_"} == {
+        "reset",
+        "go",
+        "take",
+    }
+
+
+def test_the_splits_share_no_task():
+    def tasks(split):
+        return {(row["start"], row["key"], row["goal"]) for row in draw_tasks(3000, random.Random(1), split)}
+
+    assert not tasks("train") & tasks("test")
+    assert 60 < len(tasks("test")) < 140
+    with pytest.raises(ValueError, match=r"split is 'dev', expected one of \('train', 'test'\)"):
+        draw_tasks(1, random.Random(0), "dev")
+
+
+def test_trl_takes_the_template(tokenizer):
+    assert supports_tool_calling(tokenizer)
+    assert is_chat_template_prefix_preserving(tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("/go direction= east <end>", ("go", {"direction": "east"})),
+        ("/take <end>", ("take", {})),
+        ("/go east <end>", ("go", {})),
+        ("done <end>", None),
+    ],
+)
+def test_a_turn_is_parsed_as_the_call_that_it_is(text, call, tokenizer):
+    prompt = tokenizer("<user> key room2 exit room6 room4 <agent>").input_ids
+    message = parse_response(tokenizer, tokenizer(text).input_ids, prompt, [Rooms(0).go, Rooms(0).take])
+    made = [(one["function"]["name"], one["function"]["arguments"]) for one in message.get("tool_calls", [])]
+    assert made == ([] if call is None else [call])
+    assert is_valid(message) == (text != "/go east <end>")
+
+
+def test_lessons_teach_the_turns_of_the_policy_and_nothing_of_the_world(tokenizer):
+    (ids, own), *_ = lessons(tokenizer, Rooms, TASKS[:3], random.Random(0), skill=0.5)
+    taught = tokenizer.decode([token for token, its in zip(ids, own, strict=True) if its]).split(" <end>")
+    assert taught.pop() == ""
+    assert taught.pop() == " done"
+    assert all(turn.strip() == "/take" or turn.strip().startswith("/go direction= ") for turn in taught)
+    assert tokenizer.unk_token_id not in ids
+
+
+def test_the_shipped_policy_is_the_one_of_this_vocabulary(tokenizer):
+    model, shipped = load_policy(policy_path("rooms"))
+    assert shipped.get_vocab() == tokenizer.get_vocab()
+    assert shipped.chat_template == tokenizer.chat_template
+    assert shipped.response_template == tokenizer.response_template
+    assert model.config.vocab_size == len(tokenizer)
