@@ -18,6 +18,8 @@ class AgentStart(Start):
 
     task: World
 
+    least = 0.5  # errors of imitation add up over the turns: the shipped start solves 0.31 where its lessons solve 0.45
+
     @property
     def max_completion_length(self) -> int:
         return self.task.tokens + ROOM_PER_TURN * (self.task.turns + 1)

@@ -18,7 +18,6 @@ LEARNING_RATE = 5e-3
 LATER_SHARE = 4  # a quarter of the lessons for a policy that starts from its parent's
 FEWEST_LATER = 20  # lessons of a --quick start: with ten or fewer nothing is left of the schedule's warm-up, a tenth
 LATER_LEARNING_RATES = {2: 1e-3, 3: 2e-3}  # by generation: at 1e-3 chains of twenty end right on 17 %, at 2e-3 on 41 %
-LEAST = 0.7  # of the expected accuracy, from which on a start has learned its task
 PROMPT_ROOM = 48  # tokens of the longest prompt: 42 of a chain of twenty
 
 
@@ -33,6 +32,8 @@ class Start:
     task: Task
     folder: Path
     train_steps: int
+
+    least = 0.7  # of the expected accuracy, from which on a start has learned its task
 
     @property
     def prompts(self) -> Path:
@@ -67,7 +68,7 @@ class Start:
             Untaught: the policy is far from the accuracy that it was taught, so learning would start elsewhere.
         """
         numbers = json.loads((self.folder / "start.json").read_text())
-        if numbers["measured"] < LEAST * numbers["expected"]:
+        if numbers["measured"] < self.least * numbers["expected"]:
             raise Untaught(
                 f"The starting policy in {self.folder} solves {numbers['measured']:.0%} of held-out problems, "
                 f"expected {numbers['expected']:.0%}: its training failed. Remove the folder, and raise START_STEPS "
