@@ -108,10 +108,15 @@ def _add_report_verbs(verbs) -> None:
         "completions", metavar="FILE.jsonl", help="one JSON object per completion: prompt, completion, reward"
     )
     verb.add_argument(
-        "--tokenizer", metavar="NAME", help="tokenizer on the Hub or in a folder, needed if completions are text"
+        "--tokenizer", metavar="NAME", help="tokenizer on the Hub or in a folder, needed for text and messages"
     )
     verb.add_argument("--scale-rewards", default="group", choices=("group", "batch", "none"), help="as in GRPOConfig")
     verb.add_argument("--td-coef", type=float, default=1.0, metavar="C", help="coefficient of the TD error (1)")
+    verb.add_argument(
+        "--merge-states",
+        action="store_true",
+        help="for agents: the same answer of a tool is the same state",
+    )
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
     verb.set_defaults(run=credit)

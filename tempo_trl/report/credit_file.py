@@ -4,9 +4,9 @@ Each line is a completion. The lines of a prompt may be in any order:
 
     {"prompt": "7+5-3?", "completion": "7+5=2;2-3=9#9", "reward": 1.0}
 
-`completion` is text, or a list of token ids; `reward` is a number, or null if there is no score. The tokenizer's EOS
-token is appended to a text, unless the line has `"truncated": true`. `group`, a number or a name, separates groups
-with the same prompt.
+`completion` is text, a list of token ids, or a list of messages: assistant messages with `tool_calls`, and the tool
+messages that answer them. `reward` is a number, or null if there is no score. The tokenizer's EOS token is appended to
+a text, unless the line has `"truncated": true`. `group`, a number or a name, separates groups with the same prompt.
 """
 
 import json
@@ -24,14 +24,17 @@ from rich.text import Text
 from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
+from tempo_trl.credit.anchors import observation_keys, state_labels
+from tempo_trl.credit.state_graph import graph_td_errors
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.command import write_report
+from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.group import Group
 from tempo_trl.report.sentences import honest_line
-from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree
-from tempo_trl.report.token_text import one_line, prompt_text, readable, token_pieces
+from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree, turn_table
+from tempo_trl.report.token_text import one_line, readable, token_pieces
 
-TURNS = 12  # number of tokens listed for a group, largest |TD| first
+LISTED = 12  # number of tokens listed for a group, largest |TD| first
 CONTEXT = 30  # characters before and after such a token
 
 
@@ -40,12 +43,13 @@ def main(
     tokenizer: str | None,
     scale_rewards: str,
     td_coef: float,
+    merge_states: bool,
     groups: int,
     output: str | None,
 ) -> int:
     """Print trees and credit of the completions in a file, write the report if requested, return the exit status."""
     try:
-        found = read_groups(Path(completions), tokenizer, scale_rewards, td_coef)
+        found = read_groups(Path(completions), tokenizer, scale_rewards, td_coef, merge_states)
         inside = RecordedRun(Path(completions).name, "credit", [])
         inside.read("train", [found], [0])
         _print(found, groups, inside)
@@ -58,7 +62,13 @@ def main(
     return 0
 
 
-def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "group", td_coef: float = 1.0) -> list:
+def read_groups(
+    path: Path,
+    tokenizer: str | None = None,
+    scale_rewards: str = "group",
+    td_coef: float = 1.0,
+    merge_states: bool = False,
+) -> list[Group]:
     """
     Read the groups of a JSONL file of completions, and compute their credit.
 
@@ -67,9 +77,11 @@ def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "
         tokenizer (`str`, *optional*): Name on the Hub or folder; needed for text, and to show ids as text.
         scale_rewards (`str`, *optional*, defaults to `"group"`): As in [`~tempo_trl.credit.tempo_advantages`].
         td_coef (`float`, *optional*, defaults to `1.0`): Coefficient of the TD error.
+        merge_states (`bool`, *optional*, defaults to `False`): Whether completions that have just seen the same answer
+            of a tool share a state, as in [`TEMPOConfig`].
 
     Returns:
-        List of [`~tempo_trl.report.folded_tree.Group`], in the order of their first lines; groups may differ in size.
+        List of [`~tempo_trl.report.group.Group`], in the order of their first lines; groups may differ in size.
 
     Raises:
         ValueError: a line has another format, a text comes without a tokenizer, or a setting is invalid.
@@ -78,73 +90,15 @@ def read_groups(path: Path, tokenizer: str | None = None, scale_rewards: str = "
         raise ValueError(
             f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. The paper uses 1; 0 is GRPO."
         )
-    lines = _read_lines(path)
-    encoder = _tokenizer(tokenizer)
+    file = CompletionFile(path, tokenizer)
     by_group: dict[tuple, list[dict]] = {}
-    for number, line in lines:
-        line["ids"] = _ids(line, f"{path}, line {number}", encoder)
+    for line in file.read():
         by_group.setdefault((line["prompt"], json.dumps(line.get("group"))), []).append(line)
     outcomes = _outcomes(list(by_group.values()), scale_rewards)
-    named = zip(by_group.items(), outcomes, strict=True)
-    return [_group(i, key[0], rows, out, encoder, td_coef) for i, ((key, rows), out) in enumerate(named)]
-
-
-def _read_lines(path: Path) -> list[tuple[int, dict]]:
-    lines = []
-    # Not `splitlines`: JSON may contain other line separators (U+2028).
-    for number, text in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
-        if text.strip():
-            lines.append((number, _checked(text, f"{path}, line {number}")))
-    if not lines:
-        raise ValueError(f"{path} is empty, expected one JSON object per line. Write prompt, completion and reward.")
-    return lines
-
-
-def _checked(text: str, where: str) -> dict:
-    try:
-        line = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{where} is not valid JSON ({error}). Write one object per line.") from error
-    missing = [name for name in ("prompt", "completion", "reward") if not isinstance(line, dict) or name not in line]
-    if missing:
-        raise ValueError(f"{where} has no `{missing[0]}`, expected prompt, completion and reward. Add it.")
-    reward = line["reward"]
-    if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float) or math.isinf(reward)):
-        raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
-    if not isinstance(line["prompt"], str | list):
-        raise ValueError(f"{where}: `prompt` must be a text or a list of messages, got {line['prompt']!r}.")
-    return line | {"prompt": prompt_text(line["prompt"])}
-
-
-def _tokenizer(name: str | None):
-    if name is None:
-        return None
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"could not load a tokenizer from {name!r}: {error}. Give another --tokenizer.") from error
-
-
-def _ids(line: dict, where: str, tokenizer) -> list[int]:
-    completion = line["completion"]
-    if isinstance(completion, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in completion):
-        return completion
-    if not isinstance(completion, str):
-        raise ValueError(f"{where}: `completion` must be text or a list of token ids, got {completion!r:.60}.")
-    if tokenizer is None:
-        raise ValueError(
-            f"{where}: `completion` is text, which needs a tokenizer. Pass --tokenizer, or give token ids."
-        )
-    try:
-        ids = tokenizer(completion, add_special_tokens=False)["input_ids"]
-    except Exception as error:  # tokenizers raises no other
-        raise ValueError(
-            f"{where}: the tokenizer cannot encode `completion` {completion!r:.60}: {error}. Use its own tokenizer."
-        ) from error
-    ends = tokenizer.eos_token_id is not None and not line.get("truncated")
-    return [*ids, tokenizer.eos_token_id] if ends and ids[-1:] != [tokenizer.eos_token_id] else ids
+    return [
+        _group(i, rows, outcome, file.tokenizer, td_coef, merge_states)
+        for i, (rows, outcome) in enumerate(zip(by_group.values(), outcomes, strict=True))
+    ]
 
 
 def _rewards(rows: Sequence[dict]) -> torch.Tensor:
@@ -161,44 +115,62 @@ def _outcomes(groups: Sequence[Sequence[dict]], scale_rewards: str) -> list[torc
     return [outcome_advantages(_rewards(rows), len(rows), "none") / scale for rows in groups]
 
 
-def _group(number: int, prompt: str, rows: Sequence[dict], outcome: torch.Tensor, tokenizer, td_coef: float) -> Group:
+def _group(
+    number: int, rows: Sequence[dict], outcome: torch.Tensor, tokenizer, td_coef: float, merge_states: bool
+) -> Group:
     ids, rewards = [row["ids"] for row in rows], _rewards(rows)
-    lengths = torch.tensor([len(row) for row in ids])
-    padded = pad_sequence([torch.tensor(row, dtype=torch.long) for row in ids], batch_first=True)
+    lengths, size = torch.tensor([len(row) for row in ids]), len(ids)
+    padded = _padded(ids, 0)
+    turns = _padded([row.get("turns", [0] * len(row["ids"])) for row in rows], -1)
+    keys = observation_keys(padded, turns, torch.zeros(size, dtype=torch.int64))
     # V is a mean, so TD errors of outcome advantages are those of the rewards in the advantages' units.
-    td = td_errors(prefix_values(padded, lengths, outcome.float(), len(ids)), lengths)
+    if merge_states:
+        td = graph_td_errors(padded, lengths, turns, state_labels(keys, size)[0], outcome.float(), size)
+    else:
+        td = td_errors(prefix_values(padded, lengths, outcome.float(), size), lengths).masked_fill(turns < 0, 0.0)
     td[rewards.isnan()] = 0.0
-    values = prefix_values(padded, lengths, rewards, len(ids))
+    values = prefix_values(padded, lengths, rewards, size)
     outcome = outcome.float().nan_to_num()
     own = [td[i, : len(row)] for i, row in enumerate(ids)]
     return Group(
         step=0,
         group=number,
-        prompt=prompt,
+        prompt=rows[0]["prompt"],
         ids=ids,
         tokens=[token_pieces(tokenizer, row) if tokenizer is not None else [f"<{i}>" for i in row] for row in ids],
         values=[values[i, : len(row) + 1].numpy() for i, row in enumerate(ids)],
         td_errors=[row.numpy() for row in own],
         advantages=[(outcome[i] + td_coef * row).numpy() for i, row in enumerate(own)],
         entropies=None,
-        loss_mask=[np.ones(len(row), dtype=bool) for row in ids],
+        loss_mask=[(turns[i, : len(row)] >= 0).numpy() for i, row in enumerate(ids)],
         outcome=outcome.numpy(),
         rewards=rewards.numpy(),
+        turns=[turns[i, : len(row)].numpy() for i, row in enumerate(ids)],
+        states=[row[row != 0].tolist() for row in keys],
+        calls=[row.get("calls", [""]) for row in rows],
+        observed=[row.get("observed", [""]) for row in rows],
     )
+
+
+def _padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
+    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=value)
 
 
 def _print(groups: Sequence[Group], shown: int, inside: RecordedRun) -> None:
     console = Console()
     for group in groups[: max(shown, 0)]:
         console.print(group_tree(group))
-        console.print(_turns(group))
+        console.print(_deciding_tokens(group))
+        if (by_turn := turn_table(group)) is not None:
+            console.print(by_turn)
     if len(groups) > shown:
         console.print(f"{len(groups) - shown} more groups. Print all with --groups {len(groups)}.", highlight=False)
     line = honest_line(None, inside.summary)
     console.print(f"\n{line['head']} {line['words']}", highlight=False, markup=False)
 
 
-def _turns(group: Group) -> Table:
+def _deciding_tokens(group: Group) -> Table:
     """The tokens of a group with the largest TD errors, shared ones once, with GRPO's and TEMPO's advantages."""
     table = Table(box=SIMPLE_HEAD)
     for heading in ("completion", "token", "TD", "GRPO", "TEMPO"):
@@ -207,7 +179,7 @@ def _turns(group: Group) -> Table:
     seen: set[tuple] = set()
     for i, t in sorted(places, key=lambda place: -abs(group.td_errors[place[0]][place[1]])):
         state = tuple(group.ids[i][: t + 1])
-        if state in seen or len(seen) == TURNS:
+        if state in seen or len(seen) == LISTED:
             continue
         seen.add(state)
         td, gives = group.td_errors[i][t], group.advantages[i][t]

@@ -9,6 +9,7 @@ import numpy as np
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group
 from tempo_trl.report.token_text import readable, visible
+from tempo_trl.report.turn_graph import MAX_TEXT, turn_graph
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # entropies are rounded to 64 levels
 DIGITS = 4  # digits of numbers of credit
@@ -25,7 +26,9 @@ def embed_groups(groups: Sequence[Group]) -> dict:
         that end with it) and `r` (completions through it). A row has its `leaf`, `reward`, `outcome`, `td` as
         `[token, TD error]` where it is not 0, `adv` as `[token, advantage from there on]`, `h` (one character per
         token, its level of entropy), `x` (tokens whose text differs in this row, because a character is split between
-        nodes) and `skip` (`[from, to)` outside of the loss).
+        nodes) and `skip` (`[from, to)` outside of the loss). A group of agents has a `graph` with `states` (`t`
+        observed text, `l` earliest turn, `n` completions, `v` value) and `rows`: a list of `[state, next state, from
+        token, to token, mean advantage, tools]` per completion.
     """
     row_texts = [[[visible_piece(piece) for piece in readable(row)] for row in group.tokens] for group in groups]
     node_texts = [[[visible_piece(piece) for piece in node.pieces] for node in group.tree] for group in groups]
@@ -64,7 +67,19 @@ def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, i
     branch = first_branch(group.nodes)
     first = None if branch is None else branch[0].end
     about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt), "first": first}
-    return about | {"nodes": drawn, "rows": rows}
+    return about | {"nodes": drawn, "rows": rows} | _graph(group)
+
+
+def _graph(group: Group) -> dict:
+    graph = turn_graph(group)
+    if graph is None:
+        return {}
+    states = [
+        {"t": visible_piece(state.text), "l": state.first, "n": len(state.visitors), "v": _number(state.value)}
+        for state in graph.states
+    ]
+    rows = [[[*step[:4], _number(step.credit), visible_piece(step.calls)] for step in steps] for steps in graph.rows]
+    return {"graph": {"states": states, "rows": rows}}
 
 
 def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], most: float) -> dict:
@@ -119,7 +134,8 @@ def embedded_size(group: Group) -> int:
     # TD errors change few tokens, a critic changes every token.
     steps = sum(np.count_nonzero(td) for td in group.td_errors) + sum(len(_changes(row)) for row in group.advantages)
     size = 5 * unique + 16 * int(steps) + (total if group.entropies is not None else 0)
-    return size + 200 * len(group.ids) + 2_000
+    turns = sum(40 + min(len(text), MAX_TEXT) for row in group.observed for text in row)
+    return size + turns + 200 * len(group.ids) + 2_000
 
 
 def script_json(data: dict) -> str:

@@ -28,6 +28,8 @@ class Group:
         loss_mask: G arrays of T_i, bool.
         outcome, rewards: Arrays of G; NaN where a completion is unscorable.
         terms: The terms of the method that computed `td_errors` and `advantages`.
+        turns: G arrays of T_i, the turn of each token, or None if turns were not recorded.
+        states, calls, observed: G lists of N_i, one entry per turn; empty if turns were not recorded.
     """
 
     step: int
@@ -43,6 +45,10 @@ class Group:
     outcome: np.ndarray
     rewards: np.ndarray
     terms: CreditTerms = TEMPO
+    turns: list[np.ndarray] | None = None
+    states: Sequence[list[int]] = ()
+    calls: Sequence[list[str]] = ()
+    observed: Sequence[list[str]] = ()
 
     @cached_property
     def nodes(self) -> list[FoldedNode]:
@@ -101,4 +107,11 @@ def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms) -> Gro
         outcome=np.array(lists["outcome"], dtype=float),
         rewards=np.array(lists["reward"], dtype=float),
         terms=terms,
+        **(_turns(lists) if all(row is not None for row in lists["turns"]) else {}),
     )
+
+
+def _turns(lists: dict[str, list]) -> dict:
+    return {"turns": lists["turns"]} | {
+        name: [row.tolist() for row in lists[name]] for name in ("states", "calls", "observed")
+    }

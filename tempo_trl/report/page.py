@@ -19,7 +19,7 @@ from tempo_trl.runs.curves import Curve, band, read_curve
 from tempo_trl.runs.statistics import student_interval
 from tempo_trl.version import __version__
 
-SCRIPTS = ("page.js", "tree.js", "credit.js", "charts.js")
+SCRIPTS = ("page.js", "tree.js", "turns.js", "credit.js", "charts.js")
 CURVES = {
     "reward": ("reward", "mean reward in training"),
     "eval_reward": ("reward in evaluation", "mean reward in evaluation"),

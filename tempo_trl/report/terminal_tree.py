@@ -1,14 +1,17 @@
-"""A group's prefix tree in the terminal, with values and TD errors at its branches."""
+"""A group in the terminal: its prefix tree with values and TD errors at the branches, and its credit by turn."""
 
 from collections.abc import Sequence
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.report.group import Group
 from tempo_trl.report.token_text import one_line, shortened
+from tempo_trl.report.turn_graph import turn_graph
 
 # Blue for good and orange for bad, which colour-blind people can tell apart.
 GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"
@@ -44,6 +47,21 @@ def group_tree(group: Group) -> Tree:
     return _tree(group.tree, shortened(one_line(group.prompt), LONGEST))
 
 
+def turn_table(group: Group) -> Table | None:
+    """Tools and mean advantage of each turn of a group's completions; None if no completion has two turns."""
+    graph = turn_graph(group)
+    if graph is None:
+        return None
+    table = Table(box=SIMPLE_HEAD)
+    turns = range(1, max(map(len, graph.rows)) + 1)
+    for heading in ("completion", "reward", *(f"turn {n}" for n in turns)):
+        table.add_column(heading, justify="right")
+    for row, steps in enumerate(graph.rows):
+        cells = (Text(f"{step.calls} ").append(f"{step.credit:+.2f}", style=_colour(step.credit)) for step in steps)
+        table.add_row(str(row + 1), f"{group.rewards[row]:g}", *cells)
+    return table
+
+
 def _tree(nodes: Sequence[FoldedNode], title: str) -> Tree:
     drawn: list[Tree] = []
     for node in nodes:
@@ -59,9 +77,13 @@ def _tree(nodes: Sequence[FoldedNode], title: str) -> Tree:
 
 
 def _label(text: str, count: int, value: float, td: float | None) -> Text:
-    colour = EVEN if td is None or abs(td) < 1e-6 else GOOD if td > 0 else BAD
+    colour = EVEN if td is None else _colour(td)
     label = Text(text, style=f"bold {colour}")
     label.append(f"   n={count}  V={value:.2f}", style="default")
     if td is not None:
         label.append(f"  TD={td:+.2f}", style=colour)
     return label
+
+
+def _colour(credit: float) -> str:
+    return EVEN if abs(credit) < 1e-6 else GOOD if credit > 0 else BAD

@@ -15,11 +15,16 @@ steps before they were sampled.
 | `advantages` | list of float, T | the advantages used for training |
 | `entropies` | list of float, T, or null | of the policy at each token, in nats; null if TRL did not compute them |
 | `loss_mask` | list of bool, T | whether the token is in the loss |
+| `turns` | list of int, T | turn of each token, starting at 0; -1 for tokens of tools and environments |
+| `states` | list of int, N | a number per turn, equal where completions of the group had just seen the same |
+| `calls` | list of string, N | names of the tools that the turn calls, separated by commas |
+| `observed` | list of string, N | text of the messages just before the turn |
 | `reward` | float | weighted sum of the rewards; NaN if no function scored the completion |
 | `rewards` | string | JSON: the value of each reward function, by name, null for None |
 
-The file's metadata contain `tempo_trl` (version), `schema` (1), `num_generations`, `td_coef`, `method` (its key in the
-table of methods; files of earlier versions, which lack it, are TEMPO's) and `credit` (the label of its credit).
+Files of earlier versions have no columns for turns; they are null when read. The file's metadata contain `tempo_trl`
+(version), `schema` (1), `num_generations`, `td_coef`, `method` (its key in the table of methods; files of earlier
+versions, which lack it, are TEMPO's) and `credit` (the label of its credit).
 """
 
 import io
@@ -30,6 +35,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.dataset import dataset
 
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import FOLDER
@@ -49,6 +55,10 @@ SCHEMA = pa.schema(
         ("advantages", pa.list_(pa.float32())),
         ("entropies", pa.list_(pa.float32())),
         ("loss_mask", pa.list_(pa.bool_())),
+        ("turns", pa.list_(pa.int32())),
+        ("states", pa.list_(pa.int64())),
+        ("calls", pa.list_(pa.string())),
+        ("observed", pa.list_(pa.string())),
         ("reward", pa.float32()),
         ("rewards", pa.string()),
     ]
@@ -116,9 +126,14 @@ def read_trees(
         raise ValueError(f"{run_dir} has no trees of step {missing[0]} ({mode}). {_those(recorded)}")
     paths = [trees_path(run_dir, mode, step) for step in recorded if steps is None or step in steps]
     names = list(columns) if columns is not None else SCHEMA.names
-    tables = [pq.read_table(path, columns=names, partitioning=None) for path in paths]
+    tables = [_columns(path, names).replace_schema_metadata() for path in paths]
     empty = pa.table({name: pa.array([], SCHEMA.field(name).type) for name in names})
-    return pa.concat_tables([empty, *(table.replace_schema_metadata() for table in tables)]).to_pandas()
+    return pa.concat_tables([empty, *tables]).to_pandas()
+
+
+def _columns(path: Path, names: list[str]) -> pa.Table:
+    """Columns of a file; those that it lacks are null."""
+    return dataset(path, SCHEMA, "parquet").to_table(names)
 
 
 def _those(recorded: list[int]) -> str:

@@ -12,8 +12,10 @@ from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import tree_values
 from tempo_trl.credit.inputs import prefix_tree
+from tempo_trl.credit.turns import turn_starts
 from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
+from tempo_trl.report.conversations import turns_of
 from tempo_trl.report.token_text import prompt_text, token_pieces
 from tempo_trl.rollout.ranks import send_to_main
 from tempo_trl.runs.trees import trees_path, write_trees
@@ -87,7 +89,7 @@ class Recorder:
         if room <= 0:  # the same on every rank
             return
         per_rank, of_all_ranks = len(credit.td), len(scored.result)
-        own_rows = self._own_rows(batch, own, credit, output, scored.arguments[1], room)
+        own_rows = self._own_rows(batch, own, credit, output, scored.arguments[1:3], room)
         parts = send_to_main(own_rows, senders=-(-min(room, of_all_ranks) // per_rank))
         if parts is not None:
             rows = [row for part in parts for row in part]
@@ -103,7 +105,7 @@ class Recorder:
         return last
 
     def _own_rows(
-        self, batch: Batch, own: slice, credit: Credit, output: dict, prompts: list, room: int
+        self, batch: Batch, own: slice, credit: Credit, output: dict, texts: tuple[list, list], room: int
     ) -> list[dict]:
         """Rows of this rank's completions that are among the first `room` completions of the batch."""
         width = credit.td.shape[1]
@@ -116,8 +118,11 @@ class Recorder:
         tokens = {name: values.detach().float().cpu() for name, values in tokens.items()}
         tokens["loss_mask"] = loss_mask(output).bool().cpu()
         tokens["completion_ids"] = batch.completion_ids[own].int()
+        tokens["turns"] = batch.turns[own].int()
         lengths, outcome = batch.lengths[own].tolist(), batch.outcome[own].nan_to_num(0.0)
         begin = self.trainer.accelerator.process_index * len(lengths)
+        prompts, completions = texts
+        keys = _turn_keys(batch)[own]
         return [
             {
                 "outcome": outcome[i].item(),
@@ -126,6 +131,7 @@ class Recorder:
                 "weight": None if credit.weights is None else credit.weights[i].item(),
             }
             | {name: values[i, : lengths[i]].numpy() for name, values in tokens.items()}  # compact to send
+            | _per_turn(keys[i], completions[i])
             for i in range(min(len(lengths), max(room - begin, 0)))
         ]
 
@@ -169,6 +175,19 @@ class Recorder:
                 f"Could not write the prefix trees to {path.parent}: {reason}. Training continues; trees that cannot "
                 "be written are lost. Free disk space, or set `log_trees_steps=0`. This warning is given once."
             )
+
+
+def _turn_keys(batch: Batch) -> torch.Tensor:
+    """Key of what was seen before each turn, `(R, N)`, int64; 0 where a row has no such turn."""
+    starts = turn_starts(batch.turns)
+    at = batch.steps.gather(1, starts.clamp(min=0)).clamp(min=0)
+    return batch.observations.gather(1, at).masked_fill(starts < 0, 0)
+
+
+def _per_turn(keys: torch.Tensor, completion: str | list[dict]) -> dict[str, list]:
+    states = keys[keys != 0].tolist()
+    calls, observed = turns_of(completion, len(states))
+    return {"states": states, "calls": calls, "observed": observed}
 
 
 def _of_one_prompt(rows: list[dict]) -> list[dict]:

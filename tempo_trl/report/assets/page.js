@@ -109,6 +109,7 @@ function chooseGroup(index) {
   const group = data.groups[index];
   byId("question").textContent = group.prompt;
   drawTree(group);
+  drawTurns(group);
   drawCredit(group);
 }
 

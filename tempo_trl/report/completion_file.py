@@ -1,0 +1,121 @@
+"""The lines of a JSONL file of completions: checked, and encoded as token ids."""
+
+import json
+import math
+from functools import cached_property
+from pathlib import Path
+
+from tempo_trl.report.conversations import Encoder, turns_of
+from tempo_trl.report.token_text import prompt_text
+
+
+class CompletionFile:
+    """
+    The completions of a file, as `tempo-trl credit` takes them ([`~tempo_trl.report.credit_file`]).
+
+    Args:
+        path (`Path`): The file, with one JSON object per line.
+        tokenizer (`str`, *optional*): Name on the Hub or folder; needed for text and messages.
+
+    Raises:
+        ValueError: a tokenizer cannot be loaded.
+    """
+
+    def __init__(self, path: Path, tokenizer: str | None = None):
+        self.path, self.tokenizer = path, _tokenizer(tokenizer)
+
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self.tokenizer)
+
+    def read(self) -> list[dict]:
+        """
+        The completions with `prompt` as text, `ids`, `reward`, and what else a line has. Those that are messages have
+        `turns` (turn of each token, -1 in between), `calls` and `observed` (one per turn), too.
+
+        Raises:
+            ValueError: a line has another format, or a text comes without a tokenizer.
+        """
+        return [self._encoded(line, where) for line, where in self._lines()]
+
+    def _lines(self) -> list[tuple[dict, str]]:
+        lines = []
+        # Not `splitlines`: JSON may contain other line separators (U+2028).
+        for number, text in enumerate(self.path.read_text(encoding="utf-8").split("\n"), start=1):
+            if text.strip():
+                where = f"{self.path}, line {number}"
+                lines.append((_checked(text, where), where))
+        if not lines:
+            raise ValueError(
+                f"{self.path} is empty, expected one JSON object per line. Write prompt, completion and reward."
+            )
+        return lines
+
+    def _encoded(self, line: dict, where: str) -> dict:
+        completion, prompt = line["completion"], line["prompt"]
+        line = line | {"prompt": prompt_text(prompt)}
+        if isinstance(completion, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in completion):
+            return line | {"ids": completion}
+        messages = is_conversation(completion)
+        if not messages and not isinstance(completion, str):
+            raise ValueError(
+                f"{where}: `completion` must be text, a list of token ids or a list of messages, got "
+                f"{completion!r:.60}."
+            )
+        if messages and not is_conversation(prompt):
+            raise ValueError(f"{where}: `prompt` must be a list of messages, as `completion` is, got {prompt!r:.60}.")
+        if self.tokenizer is None:
+            kind = "messages" if messages else "text"
+            raise ValueError(
+                f"{where}: `completion` is {kind}, which needs a tokenizer. Pass --tokenizer, or give token ids."
+            )
+        try:
+            return line | (self._of_messages(prompt, completion) if messages else {"ids": self._of_text(line)})
+        except Exception as error:  # tokenizers and templates raise no other
+            raise ValueError(
+                f"{where}: the tokenizer cannot encode `completion` {completion!r:.60}: {error}. Use its own "
+                "tokenizer."
+            ) from error
+
+    def _of_messages(self, prompt: list[dict], completion: list[dict]) -> dict:
+        ids, turns = self._encoder(prompt, completion)
+        calls, observed = turns_of(completion, max(turns, default=-1) + 1)
+        return {"ids": ids, "turns": turns, "calls": calls, "observed": observed}
+
+    def _of_text(self, line: dict) -> list[int]:
+        ids = self.tokenizer(line["completion"], add_special_tokens=False)["input_ids"]
+        eos = self.tokenizer.eos_token_id
+        ends = eos is not None and not line.get("truncated")
+        return [*ids, eos] if ends and ids[-1:] != [eos] else ids
+
+
+def is_conversation(value) -> bool:
+    """Whether a prompt or a completion is a list of messages."""
+    return bool(value) and isinstance(value, list) and all(isinstance(one, dict) and "role" in one for one in value)
+
+
+def _checked(text: str, where: str) -> dict:
+    try:
+        line = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where} is not valid JSON ({error}). Write one object per line.") from error
+    missing = [name for name in ("prompt", "completion", "reward") if not isinstance(line, dict) or name not in line]
+    if missing:
+        raise ValueError(f"{where} has no `{missing[0]}`, expected prompt, completion and reward. Add it.")
+    reward = line["reward"]
+    if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float) or math.isinf(reward)):
+        raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
+    if not isinstance(line["prompt"], str | list):
+        raise ValueError(f"{where}: `prompt` must be a text or a list of messages, got {line['prompt']!r}.")
+    return line
+
+
+def _tokenizer(name: str | None):
+    if name is None:
+        return None
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"could not load a tokenizer from {name!r}: {error}. Give another --tokenizer.") from error
