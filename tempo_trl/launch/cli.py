@@ -117,6 +117,9 @@ def _add_report_verbs(verbs) -> None:
         action="store_true",
         help="for agents: the same answer of a tool is the same state",
     )
+    verb.add_argument(
+        "--observation-key-func", metavar="PATH", help="dotted path of a function from an answer's text to its state"
+    )
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
     verb.set_defaults(run=credit)
@@ -147,8 +150,16 @@ def tree(**flags) -> int:
     return importlib.import_module("tempo_trl.report.show_tree").main(**flags)
 
 
-def credit(**flags) -> int:
+def credit(observation_key_func: str | None, **flags) -> int:
     """Compute the credit of completions that were sampled elsewhere."""
+    if observation_key_func is not None:
+        try:
+            flags["observation_key_func"] = importlib.import_module("tempo_trl.launch.train").load_function(
+                observation_key_func
+            )
+        except ValueError as error:
+            print(f"tempo-trl credit: error: {error}", file=sys.stderr)
+            return 2
     return importlib.import_module("tempo_trl.report.credit_file").main(**flags)
 
 

@@ -12,7 +12,7 @@ a text, unless the line has `"truncated": true`. `group`, a number or a name, se
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from rich.text import Text
 from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
-from tempo_trl.credit.anchors import observation_keys, state_labels
+from tempo_trl.credit.anchors import key_of, observation_keys, state_labels
 from tempo_trl.credit.state_graph import graph_td_errors
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.command import write_report
@@ -46,10 +46,12 @@ def main(
     merge_states: bool,
     groups: int,
     output: str | None,
+    observation_key_func: Callable[[str], str] | None = None,
 ) -> int:
     """Print trees and credit of the completions in a file, write the report if requested, return the exit status."""
     try:
-        found = read_groups(Path(completions), tokenizer, scale_rewards, td_coef, merge_states)
+        path = Path(completions)
+        found = read_groups(path, tokenizer, scale_rewards, td_coef, merge_states, observation_key_func)
         inside = RecordedRun(Path(completions).name, "credit", [])
         inside.read("train", [found], [0])
         _print(found, groups, inside)
@@ -68,6 +70,7 @@ def read_groups(
     scale_rewards: str = "group",
     td_coef: float = 1.0,
     merge_states: bool = False,
+    observation_key_func: Callable[[str], str] | None = None,
 ) -> list[Group]:
     """
     Read the groups of a JSONL file of completions, and compute their credit.
@@ -79,6 +82,8 @@ def read_groups(
         td_coef (`float`, *optional*, defaults to `1.0`): Coefficient of the TD error.
         merge_states (`bool`, *optional*, defaults to `False`): Whether completions that have just seen the same answer
             of a tool share a state, as in [`TEMPOConfig`].
+        observation_key_func (`Callable[[str], str]`, *optional*): What identifies the state in the text of an answer.
+            Defaults to its tokens.
 
     Returns:
         List of [`~tempo_trl.report.group.Group`], in the order of their first lines; groups may differ in size.
@@ -96,9 +101,26 @@ def read_groups(
         by_group.setdefault((line["prompt"], json.dumps(line.get("group"))), []).append(line)
     outcomes = _outcomes(list(by_group.values()), scale_rewards)
     return [
-        _group(i, rows, outcome, file.tokenizer, td_coef, merge_states)
+        _group(i, _keyed(rows, observation_key_func), outcome, file.tokenizer, td_coef, merge_states)
         for i, (rows, outcome) in enumerate(zip(by_group.values(), outcomes, strict=True))
     ]
+
+
+def _keyed(rows: Sequence[dict], key_func: Callable[[str], str] | None) -> Sequence[dict]:
+    """The rows with `keys`: what identifies the state before each turn, None for the tokens of the observation."""
+    seen = [row.get("observed", [""]) for row in rows]
+    keys = [[key_func(text) if key_func and n else None for n, text in enumerate(texts)] for texts in seen]
+    return [row | {"keys": own} for row, own in zip(rows, keys, strict=True)]
+
+
+def _states(rows: Sequence[dict], ids: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+    """Key of what was seen before each turn, `(R, N)`; 0 where a row has no such turn."""
+    keys = observation_keys(ids, turns, torch.zeros(len(rows), dtype=torch.int64))
+    for own, row in zip(keys, rows, strict=True):
+        for n, text in enumerate(row["keys"]):
+            if text is not None:
+                own[n] = key_of(0, b"text" + text.encode())
+    return keys
 
 
 def _rewards(rows: Sequence[dict]) -> torch.Tensor:
@@ -122,7 +144,7 @@ def _group(
     lengths, size = torch.tensor([len(row) for row in ids]), len(ids)
     padded = _padded(ids, 0)
     turns = _padded([row.get("turns", [0] * len(row["ids"])) for row in rows], -1)
-    keys = observation_keys(padded, turns, torch.zeros(size, dtype=torch.int64))
+    keys = _states(rows, padded, turns)
     # V is a mean, so TD errors of outcome advantages are those of the rewards in the advantages' units.
     if merge_states:
         td = graph_td_errors(padded, lengths, turns, state_labels(keys, size)[0], outcome.float(), size)

@@ -55,9 +55,9 @@ def turn_table(group: Group) -> Table | None:
     table = Table(box=SIMPLE_HEAD)
     turns = range(1, max(map(len, graph.rows)) + 1)
     for heading in ("completion", "reward", *(f"turn {n}" for n in turns)):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row, steps in enumerate(graph.rows):
-        cells = (Text(f"{step.calls} ").append(f"{step.credit:+.2f}", style=_colour(step.credit)) for step in steps)
+        cells = (Text(f"{step.credit:+.2f}", _colour(step.credit)).append(f"\n{step.calls}", EVEN) for step in steps)
         table.add_row(str(row + 1), f"{group.rewards[row]:g}", *cells)
     return table
 

@@ -253,3 +253,41 @@ def test_the_page_is_whole_by_itself(hand_worked):
     text = hand_worked.read_text(encoding="utf-8")
     assert not re.findall(r"""(?:src|href)=["'](?!data:)""", text)
     assert "default-src 'none'" in text
+
+
+def agent_rows() -> list[dict]:
+    """Two completions that come to the same room by different doors; one of them stays there for a turn."""
+    pieces = [["east", "|", "east", "|", "stop"], ["west", "|", "stop"]]
+    rows = rows_of(pieces, [1.0, 0.0], "Where is the key?")
+    for row, turns in zip(rows, [[0, -1, 1, -1, 2], [0, -1, 1]], strict=True):
+        count = max(turns) + 1
+        row |= {"turns": turns, "states": [1, 2, 2][:count], "calls": ["go", "go", ""][3 - count :]}
+        row |= {"observed": ["", "<b>cellar</b>", "<b>cellar</b>"][:count], "loss_mask": [n >= 0 for n in turns]}
+    return rows
+
+
+def test_the_turns_of_agents_are_a_graph_and_a_table(tmp_path, open_page):
+    path = report([record(tmp_path / "agents", [agent_rows()])], pictures=False)
+    page = open_page(path)
+    states = page.locator("#turn-graph .state")
+    assert states.evaluate_all("all => all.map((state) => state.getAttribute('aria-label'))") == [
+        "prompt: 2 completions, V 0.50",
+        "<b>cellar</b>: 2 completions, V 0.50",
+    ]
+    assert page.locator("#turn-graph .arrow").count() == 2  # to the cellar, and from the cellar to itself
+    assert states.nth(1).locator(".numbers").text_content() == "V 0.50  n 2  ✓×1  ✗×1"
+    assert page.locator("#turn-table tbody tr").count() == 2
+    assert page.locator("#turn-table td[data-turn]").count() == 5
+
+    states.nth(1).hover()
+    detail = page.locator("#turn-detail")
+    assert "2 completions of 2 saw it, first before turn 2" in detail.inner_text()
+    assert detail.locator("pre").inner_text() == "<b>cellar</b>"
+    page.locator("#turn-table td[data-row='0'][data-turn='2']").focus()
+    assert "turn 3 of completion 1" in detail.inner_text()
+    assert detail.locator("pre").inner_text() == "stop"
+    assert "to the end" in detail.inner_text()
+
+
+def test_groups_without_turns_have_no_graph(hand_worked, open_page):
+    assert open_page(hand_worked).locator("#turns-section").is_hidden()

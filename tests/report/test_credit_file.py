@@ -105,7 +105,10 @@ def test_messages_are_a_prompt_too(tmp_path):
         ),
         ([{"prompt": "a", "completion": [1], "reward": "1"}], "`reward` must be a finite number or null"),
         ([{"prompt": "a", "completion": [1], "reward": float("inf")}], "`reward` must be a finite number or null"),
-        ([{"prompt": "a", "completion": 3, "reward": 1}], "`completion` must be text, a list of token ids or a list of messages"),
+        (
+            [{"prompt": "a", "completion": 3, "reward": 1}],
+            "`completion` must be text, a list of token ids or",
+        ),
         ([{"prompt": "a", "completion": "x", "reward": 1}], "Pass --tokenizer"),
     ],
 )

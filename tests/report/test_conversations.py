@@ -1,0 +1,162 @@
+"""`tempo-trl credit` of conversations with tool messages: tokens, turns, states and credit are those of training."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl.demo.policy import load_policy, policy_path
+from tempo_trl.demo.rooms import TURNS, Rooms, problems, state_text
+from tempo_trl.launch.cli import main
+from tempo_trl.report import read_trees
+from tempo_trl.report.completion_file import CompletionFile
+from tempo_trl.report.conversations import Encoder, turns_of
+from tempo_trl.report.credit_file import read_groups
+from tempo_trl.report.group import recorded_groups
+from tempo_trl.report.turn_graph import turn_graph
+from tempo_trl.runs.trees import trees_path
+
+ROOMS = str(policy_path("rooms"))
+GO = {"type": "function", "function": {"name": "go", "arguments": {"direction": "east"}}}
+ASKED = [{"role": "user", "content": "key room2 exit room6 room4"}]
+WENT = [
+    {"role": "assistant", "content": "", "tool_calls": [GO]},
+    {"role": "tool", "name": "go", "content": "room5 ; lamp dust"},
+    {"role": "assistant", "content": "done"},
+]
+
+
+class UnkeyedRooms(Rooms):
+    """Rooms without a key of their own: a function of the text tells states."""
+
+    _state_key = property()  # raises AttributeError
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of a short run on merged states, and a file with the conversations that it recorded."""
+    folder, lines = tmp_path_factory.mktemp("agents"), []
+
+    def won(prompts, completions, environments, seed, **columns):
+        rewards = [float(environment.won) for environment in environments]
+        named = ("prompt", "completion", "reward", "group")
+        rows = zip(prompts, completions, rewards, seed, strict=True)
+        lines.extend(json.dumps(dict(zip(named, row, strict=True))) for row in rows)
+        return rewards
+
+    args = TEMPOConfig(
+        str(folder / "run"),
+        merge_states=True,
+        num_generations=4,
+        per_device_train_batch_size=16,
+        max_completion_length=160,
+        max_tool_calling_iterations=TURNS,
+        max_steps=1,
+        log_trees_prompts=4,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+        seed=1,
+    )
+    model, tokenizer = load_policy(ROOMS)
+    TEMPOTrainer(
+        model,
+        won,
+        args,
+        problems(64, seed=0),
+        processing_class=tokenizer,
+        environment_factory=UnkeyedRooms,
+        observation_key_func=state_text,
+    ).train()
+    (folder / "agents.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def test_conversations_get_the_tokens_turns_states_and_credit_of_training(trained):
+    recorded = recorded_groups(trained / "run", 0)
+    read = read_groups(trained / "agents.jsonl", ROOMS, merge_states=True, observation_key_func=state_text)
+    assert len(read) == len(recorded) == 4
+    merged = 0
+    for ours, theirs in zip(read, recorded, strict=True):
+        assert ours.ids == theirs.ids
+        assert (ours.calls, ours.observed) == (theirs.calls, theirs.observed)
+        for name in ("turns", "loss_mask", "td_errors", "advantages", "values"):
+            for own, trains in zip(getattr(ours, name), getattr(theirs, name), strict=True):
+                np.testing.assert_allclose(own, trains, atol=1e-5)
+        graphs = turn_graph(ours), turn_graph(theirs)
+        assert [state.visitors for state in graphs[0].states] == [state.visitors for state in graphs[1].states]
+        merged += sum(len(state.visitors) > 1 for state in graphs[0].states[1:])
+    assert merged > 4
+    assert any(np.abs(td).max() > 0 for group in read for td in group.td_errors)
+
+
+def test_the_verb_prints_credit_by_turn_and_takes_a_function_of_the_answer(trained, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "180")
+    flags = ["credit", str(trained / "agents.jsonl"), "--tokenizer", ROOMS, "--merge-states"]
+    assert main([*flags, "--observation-key-func", "tempo_trl.demo.rooms.state_text"]) == 0
+    assert "turn 12" in capsys.readouterr().out
+    assert main([*flags, "--observation-key-func", "tempo_trl.demo.rooms.nothing"]) == 2
+    assert "cannot import function 'tempo_trl.demo.rooms.nothing'" in capsys.readouterr().err
+
+
+def test_the_terminal_draws_the_turns_of_a_recorded_group(trained, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "180")
+    assert main(["tree", str(trained / "run"), "--step", "0"]) == 0
+    assert "turn 2" in capsys.readouterr().out
+
+
+def test_files_of_earlier_versions_are_read_without_turns(trained, tmp_path):
+    table = pq.read_table(trees_path(trained / "run", "train", 0), partitioning=None)
+    old = trees_path(tmp_path, "train", 0)
+    old.parent.mkdir()
+    pq.write_table(table.drop_columns(["turns", "states", "calls", "observed"]), old)
+    assert read_trees(tmp_path)["turns"].isna().all()
+    assert [group.turns for group in recorded_groups(tmp_path, 0)] == [None] * 4
+
+
+def test_a_turn_ends_with_eos_and_what_follows_belongs_to_the_observation():
+    _, tokenizer = load_policy(ROOMS)
+    ids, turns = Encoder(tokenizer)(ASKED, WENT)
+    words = tokenizer.convert_ids_to_tokens(ids)
+    assert " ".join(words) == "/go direction= east <end> <tool> room5 ; lamp dust <agent> done <end>"
+    assert turns == [0] * 4 + [-1] * 6 + [1] * 2
+    assert turns_of(WENT, 2) == (["go", ""], ["", "room5 ; lamp dust"])
+
+
+def test_a_template_that_rewrites_earlier_messages_is_refused():
+    _, tokenizer = load_policy(ROOMS)
+    encoder = Encoder(tokenizer)
+    encoder._template = "{% for message in messages %}{{ loop.revindex }} {{ message.content }} {% endfor %}"
+    with pytest.raises(ValueError, match="renders earlier messages differently when others follow"):
+        encoder(ASKED, WENT)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            {"prompt": "text", "completion": WENT, "reward": 1},
+            "`prompt` must be a list of messages, as `completion` is",
+        ),
+        (
+            {"prompt": ASKED, "completion": [{"content": "x"}], "reward": 1},
+            "`completion` must be text, a list of token",
+        ),
+        ({"prompt": ASKED, "completion": [WENT[0] | {"tool_calls": [{"name": "go"}]}], "reward": 1}, "cannot encode"),
+    ],
+)
+def test_what_is_no_conversation_is_named_by_its_line(line, message, tmp_path):
+    path = tmp_path / "agents.jsonl"
+    path.write_text(json.dumps({"prompt": ASKED, "completion": WENT, "reward": 0}) + "\n" + json.dumps(line))
+    with pytest.raises(ValueError, match=f"line 2: .*{message}"):
+        CompletionFile(path, ROOMS).read()
+
+
+def test_messages_need_a_tokenizer(tmp_path):
+    path = tmp_path / "agents.jsonl"
+    path.write_text(json.dumps({"prompt": ASKED, "completion": WENT, "reward": 0}))
+    with pytest.raises(ValueError, match="`completion` is messages, which needs a tokenizer"):
+        CompletionFile(path).read()
