@@ -3,6 +3,7 @@
 import ast
 import configparser
 import importlib
+import json
 import re
 import shlex
 from dataclasses import fields, is_dataclass
@@ -82,6 +83,11 @@ def test_both_sides_of_a_difference_are_python(page, title, code):
         ast.parse("\n".join(line[1:] for line in code.splitlines() if line[:1] in (sign, " ")))
 
 
+@pytest.mark.parametrize("page, title, code", blocks("json"))
+def test_json_is_json(page, title, code):
+    json.loads(code)
+
+
 @pytest.mark.parametrize("page, title, code", blocks("yaml"))
 def test_recipes_are_parsed(page, title, code, tmp_path):
     (tmp_path / "recipe.yaml").write_text(code)
@@ -95,7 +101,7 @@ def test_recipes_are_parsed(page, title, code, tmp_path):
 
 def test_every_block_says_what_it_is_and_is_parsed():
     languages = {match[2] for page in PAGES for match in FENCE.finditer(text_of(page))}
-    assert languages <= {"python", "bash", "yaml", "diff", "text", ""}
+    assert languages <= {"python", "bash", "yaml", "json", "diff", "text", ""}
 
 
 @pytest.mark.parametrize("page", PAGES)

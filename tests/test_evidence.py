@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.agents import studies as agents
 from benchmarks.compact_json import write_json
 from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
@@ -64,7 +65,23 @@ def test_commands_of_the_page_are_known():
     for command in re.findall("`(python -m benchmarks[^`]*)`", PAGE):
         module, subject = shlex.split(command)[2:4]
         if module != "benchmarks.similarity":  # which takes a file
-            assert subject in {"benchmarks.estimators": [*QUESTIONS, "all"], "benchmarks.learning": STUDIES}[module]
+            known = {"estimators": [*QUESTIONS, "all"], "learning": STUDIES, "agents": agents.STUDIES}
+            assert subject in known[module.removeprefix("benchmarks.")]
+
+
+def points(measured: dict, sign: str = "") -> str:
+    """A mean and its interval, in points."""
+    mean, low, high = (f"{100 * measured[name]:{sign}.1f}" for name in ("iqm", "low", "high"))
+    return f"{mean} [{low}, {high}]"
+
+
+def test_the_table_of_agents_is_that_of_the_numbers():
+    for result in numbers_of("agents_rooms")["results"]:
+        cells = [points(result["final"]), "", "1"]
+        if result["label"] != "grpo":
+            times = result["tokens_to_over_grpo"]["0.7"]
+            cells[1:] = points(result["mean_over_grpo"], "+"), f"{SIGNS[times['sign']]}{times['value']:.2f}"
+        assert f"| {' | '.join(cells)} |".replace("  ", " ") in PAGE, result["label"]
 
 
 def rows_of_signals() -> list[str]:

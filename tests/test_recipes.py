@@ -28,8 +28,11 @@ CRITIC = {"gae_gamma", "gae_lambda", "whiten_advantages", "shared_trunk", "criti
 # What a method may set in another way than the grpo.yaml beside it; `method` and `output_dir` are everybody's.
 OF_THE_METHOD = {
     "grpo": set(),
-    "tempo": {"td_coef"},
+    "tempo": {"td_coef", "merge_states"},
     "prefix_baseline": {"prefix_shrinkage"},
+    "anchor_baseline": {"trace_lambda"},
+    "gigpo": set(),
+    "hgpo": set(),
     "kernel_baseline": {"similarity_block", "similarity_order"},
     "hepo": {"top_entropy_quantile"},
     "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "min_advantage"},

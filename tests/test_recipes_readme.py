@@ -13,7 +13,8 @@ from tempo_trl.runs.recipes import read_recipe, recipe_names, recipe_path, recip
 from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of, method_of
 
 BASELINES = ("prefix_baseline", "kernel_baseline")
-METHODS = ("tempo", "grpo", "hepo", "ppo", *BASELINES, "grpo_lambda", "treerpo", "treerpo_entropy")
+FOR_AGENTS = ("anchor_baseline", "gigpo", "hgpo")
+METHODS = ("tempo", "grpo", "hepo", "ppo", *BASELINES, *FOR_AGENTS, "grpo_lambda", "treerpo", "treerpo_entropy")
 NAMES = (*METHODS, "tempo_recommended")
 README = (recipes_folder() / "README.md").read_text()
 
