@@ -53,29 +53,34 @@ class CompletionFile:
 
     def _encoded(self, line: dict, where: str) -> dict:
         completion, prompt = line["completion"], line["prompt"]
-        line = line | {"prompt": prompt_text(prompt)}
+        found = line | {"prompt": prompt_text(prompt)}
         if isinstance(completion, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in completion):
-            return line | {"ids": completion}
-        messages = is_conversation(completion)
-        if not messages and not isinstance(completion, str):
-            raise ValueError(
-                f"{where}: `completion` must be text, a list of token ids or a list of messages, got "
-                f"{completion!r:.60}."
-            )
-        if messages and not is_conversation(prompt):
-            raise ValueError(f"{where}: `prompt` must be a list of messages, as `completion` is, got {prompt!r:.60}.")
-        if self.tokenizer is None:
-            kind = "messages" if messages else "text"
-            raise ValueError(
-                f"{where}: `completion` is {kind}, which needs a tokenizer. Pass --tokenizer, or give token ids."
-            )
+            return found | {"ids": completion}
+        self._check(line, where)
         try:
-            return line | (self._of_messages(prompt, completion) if messages else {"ids": self._of_text(line)})
+            of_text = isinstance(completion, str)
+            return found | ({"ids": self._of_text(line)} if of_text else self._of_messages(prompt, completion))
         except Exception as error:  # tokenizers and templates raise no other
             raise ValueError(
                 f"{where}: the tokenizer cannot encode `completion` {completion!r:.60}: {error}. Use its own "
                 "tokenizer."
             ) from error
+
+    def _check(self, line: dict, where: str) -> None:
+        """Raise ValueError unless a completion is text or messages, and there is what it needs."""
+        completion, prompt = line["completion"], line["prompt"]
+        if not isinstance(completion, str) and not is_conversation(completion):
+            raise ValueError(
+                f"{where}: `completion` must be text, a list of token ids or a list of messages, got "
+                f"{completion!r:.60}."
+            )
+        if not isinstance(completion, str) and not is_conversation(prompt):
+            raise ValueError(f"{where}: `prompt` must be a list of messages, as `completion` is, got {prompt!r:.60}.")
+        if self.tokenizer is None:
+            kind = "text" if isinstance(completion, str) else "messages"
+            raise ValueError(
+                f"{where}: `completion` is {kind}, which needs a tokenizer. Pass --tokenizer, or give token ids."
+            )
 
     def _of_messages(self, prompt: list[dict], completion: list[dict]) -> dict:
         ids, turns = self._encoder(prompt, completion)
