@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from transformers import AutoTokenizer
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.demo.policy import load_policy, policy_path
@@ -160,3 +161,14 @@ def test_messages_need_a_tokenizer(tmp_path):
     path.write_text(json.dumps({"prompt": ASKED, "completion": WENT, "reward": 0}))
     with pytest.raises(ValueError, match="`completion` is messages, which needs a tokenizer"):
         CompletionFile(path).read()
+
+
+def test_qwen3_s_template_keeps_what_a_turn_thought(tiny_model):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    thought = [WENT[0] | {"content": "<think>\nwhere?\n</think>\n\n"}, *WENT[1:]]
+    ids, turns = Encoder(tokenizer)(ASKED, thought)
+    texts = [tokenizer.decode([i for i, turn in zip(ids, turns, strict=True) if turn == n]) for n in (0, -1, 1)]
+    assert "where?" in texts[0] and texts[0].endswith("<|im_end|>") and '"name": "go"' in texts[0]
+    assert texts[1].startswith("\n<|im_start|>user\n<tool_response>\nroom5 ; lamp dust")
+    assert texts[1].endswith("<|im_start|>assistant\n")
+    assert texts[2].endswith("done<|im_end|>")
