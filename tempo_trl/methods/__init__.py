@@ -103,17 +103,20 @@ METHODS = {
         trainer="tempo_trl.methods.gigpo.GiGPOTrainer",
         config="tempo_trl.methods.gigpo.GiGPOConfig",
         paper=f"{PAPERS}/2505.10978",
+        recipe="demo/rooms/gigpo",
     ),
     "hgpo": Method(
         label="HGPO",
         trainer="tempo_trl.methods.hgpo.HGPOTrainer",
         config="tempo_trl.methods.hgpo.HGPOConfig",
         paper=f"{PAPERS}/2602.22817",
+        recipe="demo/rooms/hgpo",
     ),
     "anchor_baseline": Method(
         label="anchor baseline",
         trainer="tempo_trl.methods.anchor_baseline.AnchorBaselineTrainer",
         config="tempo_trl.methods.anchor_baseline.AnchorBaselineConfig",
+        recipe="qwen3-1.7b/rooms/anchor_baseline",
     ),
     "token_credit": Method(
         label="your credit function",
