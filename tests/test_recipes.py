@@ -28,7 +28,7 @@ CRITIC = {"gae_gamma", "gae_lambda", "whiten_advantages", "shared_trunk", "criti
 # What a method may set in another way than the grpo.yaml beside it; `method` and `output_dir` are everybody's.
 OF_THE_METHOD = {
     "grpo": set(),
-    "tempo": {"td_coef", "merge_states"},
+    "tempo": {"td_coef"},
     "prefix_baseline": {"prefix_shrinkage"},
     "anchor_baseline": {"trace_lambda"},
     "gigpo": set(),
@@ -67,6 +67,8 @@ def of_the_method(name: str) -> set[str]:
     keys = OF_THE_METHOD[method] | {"method", "output_dir"}
     if method == "ppo" and name in PAPER:
         keys |= OF_PPO_IN_THE_PAPER
+    if method == "tempo" and name in AGENTS:
+        return keys | {"merge_states"}
     return keys | ON_TREES if method == "tempo" and cell.endswith("/trees") else keys
 
 

@@ -43,9 +43,9 @@ def main(
     tokenizer: str | None,
     scale_rewards: str,
     td_coef: float,
-    merge_states: bool,
     groups: int,
     output: str | None,
+    merge_states: bool = False,
     observation_key_func: Callable[[str], str] | None = None,
 ) -> int:
     """Print trees and credit of the completions in a file, write the report if requested, return the exit status."""

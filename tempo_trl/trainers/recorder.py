@@ -118,7 +118,7 @@ class Recorder:
         tokens = {name: values.detach().float().cpu() for name, values in tokens.items()}
         tokens["loss_mask"] = loss_mask(output).bool().cpu()
         tokens["completion_ids"] = batch.completion_ids[own].int()
-        tokens["turns"] = batch.turns[own].int()
+        tokens["turns"] = batch.turns[own].short()
         lengths, outcome = batch.lengths[own].tolist(), batch.outcome[own].nan_to_num(0.0)
         begin = self.trainer.accelerator.process_index * len(lengths)
         prompts, completions = texts

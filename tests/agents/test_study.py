@@ -34,7 +34,7 @@ def test_a_quick_study_writes_its_figure_and_numbers(tmp_path):
     assert main(["rooms", *flags], "agents") == 0
     numbers = json.loads((tmp_path / "figures" / "agents_rooms.json").read_text())
     assert numbers["command"] == "python -m benchmarks.agents rooms --quick"
-    assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo"]
+    assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo", "tempo, merged"]
     start = numbers["starts"]["rooms"]
     assert start["expected"] == ROOMS.expected_accuracy
     assert start["measured"] > 0.15

@@ -11,8 +11,8 @@ from tempo_trl.trainers.recorder import Recorder
 ROWS, TOKENS = 4, 2048
 
 
-def test_a_recorded_token_takes_at_most_eighteen_bytes():
-    """Its id, advantage, TD error and entropy in four bytes each, and one of the loss mask."""
+def test_a_recorded_token_takes_at_most_twenty_bytes():
+    """Its id, advantage, TD error and entropy in four bytes each, two of its turn, and one of the loss mask."""
     args = SimpleNamespace(log_trees_steps=10, report_to=[])
     trainer = SimpleNamespace(args=args, accelerator=SimpleNamespace(process_index=0))
     numbers, ones = torch.randn(ROWS, TOKENS), torch.ones(ROWS, TOKENS, dtype=torch.int64)
@@ -34,5 +34,6 @@ def test_a_recorded_token_takes_at_most_eighteen_bytes():
         entropies=numbers,
     )
     output = {"advantages": numbers, "completion_mask": ones}
-    rows = Recorder(trainer)._own_rows(batch, slice(0, ROWS), Credit(numbers, numbers), output, ["?"] * ROWS, ROWS)
-    assert len(pickle.dumps(rows)) / (ROWS * TOKENS) < 18
+    texts = (["?"] * ROWS, ["!"] * ROWS)
+    rows = Recorder(trainer)._own_rows(batch, slice(0, ROWS), Credit(numbers, numbers), output, texts, ROWS)
+    assert len(pickle.dumps(rows)) / (ROWS * TOKENS) < 20
