@@ -5,6 +5,7 @@ python examples/agent_credit.py
 A tiny policy walks through nine rooms to a key and to an exit. It calls tools of an environment, as in TRL.
 """
 
+import torch
 from rich.console import Console
 
 from tempo_trl import AnchorBaselineConfig, AnchorBaselineTrainer
@@ -12,6 +13,8 @@ from tempo_trl.demo.policy import policy_path
 from tempo_trl.demo.rooms import TURNS, Rooms, problems, room_reward
 from tempo_trl.report.show_tree import recorded_group
 from tempo_trl.report.terminal_tree import turn_table
+
+torch.set_num_threads(1)  # threads would only wait for each other in a model as tiny as this
 
 args = AnchorBaselineConfig(
     output_dir="tempo_demo/agent_credit",
