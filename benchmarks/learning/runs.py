@@ -16,7 +16,6 @@ from tempo_trl.runs.recipes import read_recipe, recipe_path
 
 ROWS = 256  # completions of a generation, or as near to it as whole groups come
 UPDATES = 2  # of a generation
-SAFETY = 8  # no method needs as many times the generations that the budget lasts for at full length
 SAVE_EVERY = 10  # generations
 WHERE = ("output_dir", "dataset_name", "model_name_or_path")  # what a moved output folder changes
 DONE = "finished.json"
@@ -52,6 +51,7 @@ class Run:
     budget: Budget = Budget()
 
     full_rows = ROWS  # of another benchmark its own number
+    safety = 8  # no method needs as many times the generations that the budget lasts for at full length
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ class Run:
     def recipe(self) -> dict:
         """The whole recipe: the method's, with this study's task, sizes and changes."""
         recipe = {key: value for key, value in self.base.items() if key != "task"}
-        steps = SAFETY * UPDATES * self.budget.generations * self.full_rows // self.rows
+        steps = self.safety * UPDATES * self.budget.generations * self.full_rows // self.rows
         ours = {
             "dataset_name": str(self.start.prompts),
             "model_name_or_path": str(self.start.folder),

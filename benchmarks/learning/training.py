@@ -53,7 +53,7 @@ def train_run(recipe: str) -> None:
     spent = sum(sampled_tokens(history, budget["rows"], budget["group"]).values())
     if spent < budget["tokens"]:
         raise RuntimeError(
-            f"{folder} ended after {spent:,.0f} of {budget['tokens']:,} tokens. Raise SAFETY in runs.py."
+            f"{folder} ended after {spent:,.0f} of {budget['tokens']:,} tokens. Raise `safety` in runs.py."
         )
     usage = resource.getrusage(resource.RUSAGE_SELF)
     done = {"generated_tokens": spent, "cpu_seconds_of_last_process": usage.ru_utime + usage.ru_stime}
