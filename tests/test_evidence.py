@@ -75,8 +75,9 @@ def points(measured: dict, sign: str = "") -> str:
     return f"{mean} [{low}, {high}]"
 
 
-def test_the_table_of_agents_is_that_of_the_numbers():
-    for result in numbers_of("agents_rooms")["results"]:
+@pytest.mark.parametrize("world", ["rooms", "lake"])
+def test_the_table_of_agents_is_that_of_the_numbers(world):
+    for result in numbers_of(f"agents_{world}")["results"]:
         cells = [points(result["final"]), "", "1"]
         if result["label"] != "grpo":
             times = result["tokens_to_over_grpo"]["0.7"]

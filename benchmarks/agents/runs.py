@@ -60,7 +60,7 @@ class AgentRun(Run):
     """A run in a world, with the recipe of the agents' demonstration for every method."""
 
     full_rows = ROWS
-    safety = 32  # an agent that gives up at once writes two tokens a completion
+    safety = 32  # an agent that gives up at once writes two tokens per completion
 
     @property
     def base(self) -> dict:
