@@ -26,7 +26,7 @@ class AgentStart(Start):
 
     def make(self) -> None:
         """Teach the policy, or take the shipped one; write it and the tasks, and measure it."""
-        from tempo_trl.demo.agent_warm_start import write_policy
+        from tempo_trl.demo.policy import write_policy
 
         self.task.write_prompts(self.prompts)
         write_policy(*self._model_and_tokenizer(), self.folder)

@@ -77,11 +77,12 @@ class Start:
 
     def make(self) -> None:
         """Train the policy, or take the shipped one; write it and the prompts, and measure it."""
-        from tempo_trl.demo.warm_start import sampled_completions, write_policy  # torch: not needed to plan
+        from tempo_trl.demo.policy import write_policy  # torch: not needed to plan
+        from tempo_trl.demo.warm_start import sampled_completions
 
         write_prompts(self.task, self.prompts)
         model = self._policy()
-        write_policy(model, self.folder)
+        write_policy(model, self._tokenizer(), self.folder)
         problems = self.task.draw(HELD_OUT, random.Random(SEED), "test")
         completions = sampled_completions(
             model, self._tokenizer(), problems, SEED, max_length=self.max_completion_length
@@ -97,9 +98,11 @@ class Start:
     def _tokenizer(self):
         from tempo_trl.demo.policy import character_tokenizer
 
-        return character_tokenizer(self._positions)
+        return character_tokenizer(self._positions, self.task.more_characters)
 
     def _policy(self):
+        import torch
+
         from tempo_trl.demo.policy import load_policy
 
         if self.task.shipped:
@@ -108,6 +111,8 @@ class Start:
             return self._taught(self._untaught(), self.train_steps, LEARNING_RATE)
         model = load_policy(self.parent.folder)[0]
         model.config.max_position_embeddings = self._positions  # rotary: nothing is learned for a position
+        torch.manual_seed(SEED)  # of the embeddings of characters that the parent does not know
+        model.resize_token_embeddings(len(self._tokenizer()))
         learning_rate = LATER_LEARNING_RATES[len(self.lineage)]
         return self._taught(model, max(FEWEST_LATER, self.train_steps // LATER_SHARE), learning_rate)
 

@@ -132,6 +132,12 @@ def _similarity() -> Study:
     return Study("similarity", "Equal and similar prefixes where wording varies", tuple(arms), knob="wording")
 
 
+def _letters() -> Study:
+    """Completions agree with each other in one step in fifty, so equal prefixes can tell next to nothing."""
+    arms = _kernel_arms(Chain(wording=50), "fifty letters", 4e-4, "grpo")
+    return Study("letters", "Equal and similar prefixes where one of fifty letters opens each step", arms)
+
+
 def _kernel_chain() -> Study:
     own = Arm("kernel_baseline, own rate", Chain(), "kernel_baseline", tuned_as="kernel_baseline, own rate")
     arms = (*_kernel_arms(Chain(), "", 4e-4), own)
@@ -247,6 +253,7 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "batch": _batch,
     "wording": _wording,
     "similarity": _similarity,
+    "letters": _letters,
     "kernel_chain": _kernel_chain,
     "kernel_plan": _kernel_plan,
     "group_size": _group_size,

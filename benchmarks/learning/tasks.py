@@ -10,7 +10,7 @@ HELD_OUT = 512  # problems on which a start is measured
 
 
 class Task(Protocol):
-    """A text task in the demonstration's characters, of which the truth is known."""
+    """A text task whose tokens are characters, of which the truth is known."""
 
     name: str  # says all knobs
     tokens: int  # of a completion
@@ -18,6 +18,7 @@ class Task(Protocol):
     reward_func: str  # dotted path
     held_out: int  # problems of each evaluation
     delimiters: tuple[str, ...]  # after which an entropy tree may split
+    more_characters: str  # that are not the demonstration's
     shipped: bool  # whether it starts from the policy that the package ships
     parent: "Task | None"  # whose starting policy its own is taught from, if not from random weights
 

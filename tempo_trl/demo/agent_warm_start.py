@@ -17,7 +17,7 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from tempo_trl.demo.agent_policy import DONE, agent_policy_config, word_tokenizer
-from tempo_trl.demo.policy import policy_path
+from tempo_trl.demo.policy import policy_path, write_policy
 from tempo_trl.demo.results import wilson
 from tempo_trl.demo.rooms import HELD_OUT, TURNS, WORDS, Rooms, draw_tasks, problems, room_reward
 from tempo_trl.demo.warm_start import supervised
@@ -126,13 +126,6 @@ def lesson_batches(
             input_ids[row, : len(ids)] = torch.tensor(ids)
             labels[row, : len(ids)] = torch.where(torch.tensor(own), torch.tensor(ids), -100)
         yield input_ids, labels
-
-
-def write_policy(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Save model and tokenizer to `folder`, the weights in float16."""
-    # Only the file is in half precision, to keep it small: with float32 in its configuration it loads as float32.
-    model.save_pretrained(folder, state_dict={name: weight.half() for name, weight in model.state_dict().items()})
-    tokenizer.save_pretrained(folder)
 
 
 def solved_and_valid(folder: Path, n: int = HELD_OUT) -> tuple[float, float]:

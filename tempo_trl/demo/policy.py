@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 CHARACTERS = "0123456789+-=;#?"
 PAD, EOS = "<pad>", "<eos>"
-_VOCABULARY = {token: index for index, token in enumerate([*CHARACTERS, PAD, EOS])}
+_TOKENS = (*CHARACTERS, PAD, EOS)
 
 
 def policy_path(task: str = "demo") -> Path:
@@ -29,13 +29,20 @@ def load_policy(folder: Path | None = None) -> tuple[Qwen3ForCausalLM, PreTraine
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32), AutoTokenizer.from_pretrained(folder)
 
 
-def character_tokenizer(max_length: int = 128) -> PreTrainedTokenizerFast:
-    """A tokenizer with one token for each of `CHARACTERS`, so text and tokens have the same indices.
+def write_policy(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Save model and tokenizer to `folder`, the weights in float16."""
+    # Only the file is in half precision, to keep it small: with float32 in its configuration it loads as float32.
+    model.save_pretrained(folder, state_dict={name: weight.half() for name, weight in model.state_dict().items()})
+    tokenizer.save_pretrained(folder)
+
+
+def character_tokenizer(max_length: int = 128, more: str = "") -> PreTrainedTokenizerFast:
+    """A tokenizer with one token for each of `CHARACTERS` and `more`, so text and tokens have the same indices.
 
     Other characters raise an error, because the vocabulary has no unknown token. Pads on the left, with a pad token
     that is not EOS. `max_length` is the maximum number of tokens of its model.
     """
-    tokenizer = Tokenizer(WordLevel(_VOCABULARY))
+    tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate([*_TOKENS, *more])}))
     tokenizer.pre_tokenizer = Split(Regex(r"[\s\S]"), behavior="isolated")
     tokenizer.decoder = Fuse()
     return PreTrainedTokenizerFast(
@@ -54,7 +61,7 @@ def tiny_policy_config(width: int = 128, layers: int = 4, max_length: int = 128)
     `width` must be a multiple of 64.
     """
     return Qwen3Config(
-        vocab_size=len(_VOCABULARY),
+        vocab_size=len(_TOKENS),
         hidden_size=width,
         intermediate_size=3 * width,
         num_hidden_layers=layers,
@@ -64,6 +71,6 @@ def tiny_policy_config(width: int = 128, layers: int = 4, max_length: int = 128)
         max_position_embeddings=max_length,
         # vLLM's weight transfer does not update a tied head.
         tie_word_embeddings=False,
-        pad_token_id=_VOCABULARY[PAD],
-        eos_token_id=_VOCABULARY[EOS],
+        pad_token_id=_TOKENS.index(PAD),
+        eos_token_id=_TOKENS.index(EOS),
     )

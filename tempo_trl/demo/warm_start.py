@@ -15,7 +15,13 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from tempo_trl.demo.policy import character_tokenizer, load_policy, policy_path, tiny_policy_config
+from tempo_trl.demo.policy import (
+    character_tokenizer,
+    load_policy,
+    policy_path,
+    tiny_policy_config,
+    write_policy,
+)
 from tempo_trl.demo.results import wilson
 from tempo_trl.demo.task import (
     HELD_OUT,
@@ -148,13 +154,6 @@ def slip_rates(problems: list[str], completions: list[str]) -> tuple[float, floa
     return wrong_results / steps_taken, 1 - (wrong_results + slips.count(None)) / len(slips)
 
 
-def write_policy(model: Qwen3ForCausalLM, folder: Path) -> None:
-    """Save `model` and its tokenizer to `folder`, the weights in float16."""
-    # Only the file is in half precision, to keep it small: with float32 in its configuration it loads as float32.
-    model.save_pretrained(folder, state_dict={name: weight.half() for name, weight in model.state_dict().items()})
-    character_tokenizer(model.config.max_position_embeddings).save_pretrained(folder)
-
-
 def write_card(folder: Path, seed: int) -> str:
     """Measure the policy in `folder`, and write and return its README.md."""
     model, tokenizer = load_policy(folder)
@@ -189,7 +188,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=policy_path(), help="folder to write; default: the shipped one")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights, problems and slips; default: 0")
     arguments = parser.parse_args()
-    write_policy(warm_started_policy(arguments.seed), arguments.output)
+    write_policy(warm_started_policy(arguments.seed), character_tokenizer(), arguments.output)
     print(write_card(arguments.output, arguments.seed))
 
 

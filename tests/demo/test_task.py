@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tempo_trl.demo.policy import CHARACTERS, character_tokenizer, load_policy, policy_path, tiny_policy_config
+from tempo_trl.demo.policy import (
+    CHARACTERS,
+    character_tokenizer,
+    load_policy,
+    policy_path,
+    tiny_policy_config,
+    write_policy,
+)
 from tempo_trl.demo.task import (
     correct_answer,
     draw_problems,
@@ -23,7 +30,6 @@ from tempo_trl.demo.warm_start import (
     sampled_completions,
     slip_rates,
     warm_started_policy,
-    write_policy,
 )
 
 STEP = len("7+5=2;")
@@ -175,7 +181,7 @@ def test_rebuilding_is_deterministic():
 
 def test_a_written_policy_loads_as_its_weights_rounded_to_half(tmp_path):
     model = warm_started_policy(seed=0, train_steps=1, batch_size=2)
-    write_policy(model, tmp_path)
+    write_policy(model, character_tokenizer(), tmp_path)
     loaded, _ = load_policy(tmp_path)
     assert loaded.config.vocab_size == tiny_policy_config().vocab_size
     assert all(torch.equal(loaded.state_dict()[name], w.half().float()) for name, w in model.state_dict().items())
