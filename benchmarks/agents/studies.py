@@ -18,19 +18,19 @@ ARMS = {
     "anchor_baseline": ("anchor_baseline", ()),
     "anchor_baseline, traced": ("anchor_baseline", (("trace_lambda", 0.95),)),
 }
-ORACLES = {"oracle": ("token_credit", (("credit_func", "benchmarks.agents.oracle.rooms_oracle"),))}
 
 
-def _arms(world: World, more: dict[str, tuple[str, tuple]] | None = None) -> tuple[Arm, ...]:
-    return tuple(Arm(label, world, *arm, tuned_as=label) for label, arm in (ARMS | (more or {})).items())
+def _arms(world: World) -> tuple[Arm, ...]:
+    oracle = ("token_credit", (("credit_func", f"benchmarks.agents.oracle.{world.name}_oracle"),))
+    return tuple(Arm(label, world, *arm, tuned_as=label) for label, arm in (ARMS | {"oracle": oracle}).items())
 
 
-def _study(world: World, title: str, more: dict[str, tuple[str, tuple]] | None = None) -> Study:
-    return Study(world.name, title, _arms(world, more), swept=True, rates=LEARNING_RATES, budget=BUDGET)
+def _study(world: World, title: str) -> Study:
+    return Study(world.name, title, _arms(world), swept=True, rates=LEARNING_RATES, budget=BUDGET)
 
 
 STUDIES: dict[str, Callable[[], Study]] = {
-    "rooms": lambda: _study(ROOMS, "Nine rooms, a key and an exit", ORACLES),
+    "rooms": lambda: _study(ROOMS, "Nine rooms, a key and an exit"),
     "lake": lambda: _study(LAKE, "FrozenLake that does not slip"),
     "slippery_lake": lambda: _study(SLIPPERY_LAKE, "FrozenLake where one step in ten goes astray"),
     "taxi": lambda: _study(TAXI, "Taxi, tasks of at most eleven calls"),

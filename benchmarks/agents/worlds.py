@@ -39,7 +39,7 @@ class World:
     @property
     def make(self) -> Callable:
         """The environment's class."""
-        return _named(self.environment)
+        return named(self.environment)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class World:
     @property
     def draw_tasks(self) -> Callable:
         """The function that draws rows, of their number, a `random.Random` and a split."""
-        return _named(self.draw)
+        return named(self.draw)
 
     def write_prompts(self, folder: Path) -> None:
         """`train.jsonl` and `test.jsonl`, the same for all runs in a world: a run's seed orders them."""
@@ -79,7 +79,7 @@ class World:
             (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _named(path: str) -> Callable:
+def named(path: str) -> Callable:
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from benchmarks.agents.rules import TABLES
 from benchmarks.agents.runs import ROWS, AgentRun, AgentStart
 from benchmarks.agents.studies import STUDIES, study
-from benchmarks.agents.worlds import ROOMS
+from benchmarks.agents.worlds import ROOMS, named
 from benchmarks.learning.__main__ import main
 from tempo_trl.launch.arguments import parse
 
@@ -22,10 +23,12 @@ def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
         assert arguments.training.steps_per_generation * arguments.training.per_device_train_batch_size == ROWS
 
 
-def test_the_rooms_have_an_oracle_and_methods_with_and_without_states():
-    labels = [arm.label for arm in study("rooms").arms]
-    assert labels[:4] == ["grpo", "prefix_baseline", "tempo", "tempo, merged"]
-    assert labels[-1] == "oracle"
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_world_has_its_oracle_and_methods_with_and_without_states(name):
+    arms = study(name).arms
+    assert [arm.label for arm in arms[:4]] == ["grpo", "prefix_baseline", "tempo", "tempo, merged"]
+    assert arms[-1].label == "oracle"
+    assert named(dict(arms[-1].changes)["credit_func"]).tables is TABLES[name]
 
 
 @pytest.mark.matrix
