@@ -21,6 +21,7 @@ from benchmarks.estimators.questions import (
     credit,
     entropy,
     kernel,
+    learned_td,
     signals,
     trees,
     where,
@@ -36,6 +37,7 @@ QUESTIONS = {
     "signals": signals,
     "agents": agents,
     "kernel": kernel,
+    "learned_td": learned_td,
 }
 QUICK_BATCHES, QUICK_BUDGET = 3, 480
 

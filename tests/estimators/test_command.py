@@ -23,6 +23,7 @@ ROWS = {
     "signals": 3,
     "agents": 13,
     "kernel": 3,
+    "learned_td": 3,
 }
 
 

@@ -1,5 +1,7 @@
 """Whether a baseline from similar prefixes is ever worse than GRPO, or than one from equal prefixes: random tasks."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -40,15 +42,20 @@ def _record(task: Task, size: int, effort: Effort) -> dict:
 
 
 def table(records: list[dict]) -> Table:
-    table = Table(title=TITLE, caption="gain: the other's error / this one's; ahead or behind by two standard errors")
+    return counted(records, TITLE, PAIRS)
+
+
+def counted(records: list[dict], title: str, pairs: Iterable[str]) -> Table:
+    """How often a pair's first method is ahead of its second, and by how much."""
+    table = Table(title=title, caption="gain: the other's error / this one's; ahead or behind by two standard errors")
     for column in ("", "ahead", "behind", "median gain", "lowest gain"):
         table.add_column(column, justify="right")
-    for name in PAIRS:
-        pairs = np.array([r[f"{name} gain"] for r in records])
-        logs, errors = np.log(pairs[:, 0]), pairs[:, 1] / pairs[:, 0]
+    for name in pairs:
+        ratios = np.array([r[f"{name} gain"] for r in records])
+        logs, errors = np.log(ratios[:, 0]), ratios[:, 1] / ratios[:, 0]
         ahead, behind = ((sign * logs > 2 * errors).sum() for sign in (1, -1))
-        least = pairs[np.argmin(pairs[:, 0])]
-        table.add_row(name, str(ahead), str(behind), f"{np.median(pairs[:, 0]):.2f}", shown(least))
+        least = ratios[np.argmin(ratios[:, 0])]
+        table.add_row(name, str(ahead), str(behind), f"{np.median(ratios[:, 0]):.2f}", shown(least))
     return table
 
 

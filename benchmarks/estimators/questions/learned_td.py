@@ -1,0 +1,56 @@
+"""Whether TD errors of the kernel baseline help if their coefficient is learned: random tasks."""
+
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from benchmarks.estimators.drawing import BLUE, GAIN, gains, named, sheet, spans
+from benchmarks.estimators.estimators import Estimator, kernel, tempo
+from benchmarks.estimators.evidence import Effort
+from benchmarks.estimators.learned_td import learned, traced
+from benchmarks.estimators.measure import measure
+from benchmarks.estimators.metrics import gain
+from benchmarks.estimators.questions import kernel as similar
+from benchmarks.estimators.questions.adaptive import random_tasks
+from benchmarks.estimators.rollouts import Independent
+from benchmarks.estimators.task import Task
+
+TITLE = "TD errors of the kernel baseline with a learned coefficient, on random tasks"
+BATCHES = 100
+METHODS = {
+    "GRPO": tempo(0.0),
+    "kernel baseline": kernel,
+    "learned": learned,
+    "always 0.1": traced(0.1),
+    "TD error alone": traced(1.0),
+}
+TRIED = ("learned", "always 0.1", "TD error alone")
+PAIRS = {f"{ours} over {other}": (ours, other) for ours in TRIED for other in ("kernel baseline", "GRPO")}
+
+
+def measure_records(effort: Effort) -> list[dict]:
+    return [_record(task, size, effort) for task, size in random_tasks(effort)]
+
+
+def _record(task: Task, size: int, effort: Effort) -> dict:
+    iid, tree = Independent(size), task.tree()
+    estimators = {name: Estimator(iid, credit) for name, credit in METHODS.items()}
+    m = measure(task, estimators, effort.batches, effort.budget)
+    return {
+        "G": size,
+        **{f"{name} gain": gain(m[ours], m[other], tree.gradient) for name, (ours, other) in PAIRS.items()},
+    }
+
+
+def table(records: list[dict]) -> Table:
+    return similar.counted(records, TITLE, PAIRS)
+
+
+def draw(records: list[dict]) -> Figure:
+    figure, panels = sheet(TITLE, TRIED, sharey=True)
+    for axes, name in zip(panels, TRIED, strict=True):
+        pairs = sorted(r[f"{name} over kernel baseline gain"] for r in records)
+        values, lengths = spans(pairs)
+        axes.errorbar(range(len(pairs)), values, lengths, color=BLUE, fmt="o", markersize=3.5, elinewidth=1)
+        gains(axes, (0.06, 0.12, 0.25, 0.5, 1, 2, 4))
+        named(axes, "random task", GAIN if axes is panels[0] else "")
+    return figure
