@@ -101,6 +101,38 @@ def test_the_table_of_signals_is_that_of_the_numbers():
         assert row in PAGE, row
 
 
+def row_of_gains(label: str, pairs: list[list[float]]) -> str:
+    """How often a method of the random tasks is ahead, and by how much."""
+    gains, errors = np.array(pairs).T
+    ahead, behind = ((sign * np.log(gains) > 2 * errors / gains).sum() for sign in (1, -1))
+    return f"| {label} | {ahead} | {behind or 'none'} | {np.median(gains):.2f} | {gains.min():.2f} |"
+
+
+GAINS = {
+    "kernel": {
+        "kernel baseline": "kernel baseline over GRPO",
+        "prefix baseline": "prefix baseline over GRPO",
+        "kernel over prefix": "kernel over prefix baseline",
+    },
+    "learned_td": {
+        f"{ours} over {other}": f"{label} over {the}{other}"
+        for ours, label in (
+            ("learned", "learned coefficient"),
+            ("always 0.1", "always 0.1"),
+            ("TD error alone", "TD errors alone"),
+        )
+        for the, other in (("the ", "kernel baseline"), ("", "GRPO"))
+    },
+}
+
+
+@pytest.mark.parametrize("question", GAINS)
+def test_the_table_of_random_tasks_is_that_of_the_numbers(question):
+    records = numbers_of(f"estimators_{question}")["records"]
+    for name, label in GAINS[question].items():
+        assert row_of_gains(label, [record[f"{name} gain"] for record in records]) in PAGE
+
+
 def rows_of_study(name: str, level: float) -> list[str]:
     return [row_of_arm(arm, level) for arm in numbers_of(f"learning_{name}")["results"]]
 
