@@ -7,21 +7,20 @@ from typing import BinaryIO
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 
 from tempo_trl.methods import method_colours
 from tempo_trl.report import word_cloud
 from tempo_trl.report.collect import RecordedRun, opening_group
+from tempo_trl.report.colours import BAD, DIVERGING, EDGE, GOOD, MONO, value_colour
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.folded_tree import FoldedNode
 from tempo_trl.report.group import Group, reward_range
 from tempo_trl.report.token_text import cut, label_of, one_line, readable
+from tempo_trl.report.turn_picture import draw_turns
 
-BAD, EVEN, GOOD = "#D55E00", "#ECEAE6", "#0072B2"  # vermilion and blue of Okabe and Ito
-DIVERGING = LinearSegmentedColormap.from_list("credit", [BAD, EVEN, GOOD])
-MONO = {"family": "monospace", "parse_math": False}  # a token may contain a dollar sign
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
@@ -29,15 +28,16 @@ KINDS = ("png", "svg")
 
 
 def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
-    """Write `tree`, `credit`, `tokens`, `depth` and `training`, each as PNG and SVG, to a folder; return their paths.
+    """Write `tree`, `turns`, `credit`, `tokens`, `depth` and `training`, each as PNG and SVG; return their paths.
 
-    Pictures of trees show the first run with recorded trees. Without one, only `training` is drawn.
+    Pictures of trees show the first run with recorded trees. Without one, only `training` is drawn. `turns` needs
+    completions of several turns.
     """
     figures = {}
     first = next((run for run in runs if run.summary and run.groups.get("train")), None)
     if first is not None:
         group = first.groups["train"][opening_group(first.groups["train"])]
-        figures = {"tree": draw_tree(group), "credit": draw_credit(group)}
+        figures = {"tree": draw_tree(group), "turns": draw_turns(group), "credit": draw_credit(group)}
         figures |= {"tokens": draw_tokens(first.summary), "depth": draw_depth(first.summary)}
     figures["training"] = draw_training(runs)
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,8 +77,8 @@ def draw_tree(group: Group) -> Figure:
 def _box(axes, x: float, width: float, node: FoldedNode, text: str, group: Group) -> None:
     y, rows, (low, high) = node.top, len(node.rows), reward_range([group])
     share = (node.value - low) / (high - low) if high > low else 0.5
-    colour = tuple(0.6 * c + 0.4 for c in DIVERGING(share)[:3])
-    style = {"boxstyle": "round,pad=0,rounding_size=0.12", "mutation_aspect": 0.9, "edgecolor": "#B8B4AC"}
+    colour = value_colour(share)
+    style = {"boxstyle": "round,pad=0,rounding_size=0.12", "mutation_aspect": 0.9, "edgecolor": EDGE}
     if node.end:
         corners = [(x - 4, y + 0.06), (x, y + 0.06), (x, y + rows - 0.06), (x - 4, y + rows - 0.06)]
         axes.add_patch(Polygon(corners, color="#E3E1DC", alpha=0.8, linewidth=0))

@@ -1,14 +1,17 @@
 """Turns of agents in the report: equal states are one node, turns have the mean credit of their tokens."""
 
 import json
+from io import BytesIO
 
 import numpy as np
 import pytest
+from matplotlib.patches import FancyArrowPatch
 
 from tempo_trl.report.embed import embed_groups, embedded_size
 from tempo_trl.report.group import Group
 from tempo_trl.report.terminal_tree import turn_table
 from tempo_trl.report.turn_graph import END, MAX_TEXT, turn_graph
+from tempo_trl.report.turn_picture import draw_turns, state_places
 
 PROMPT, KITCHEN, CELLAR = 11, 22, 33
 
@@ -108,3 +111,25 @@ def test_the_page_gets_the_graph_as_json():
     assert embedded["states"][2] == {"t": "cellar", "l": 1, "n": 1, "v": None}
     assert embedded["rows"][1] == [[0, 2, 0, 1, 0.5, "look, go"], [2, 1, 3, 4, 2, "go"], [1, END, 6, 7, 4, ""]]
     assert embedded_size(recorded) > len(json.dumps(embedded))
+
+
+def test_the_picture_has_a_box_per_state_and_an_arrow_per_pair_of_states():
+    figure = draw_turns(group([FIRST, SECOND, THIRD], [1.0, 0.0, 1.0]))
+    (axes,) = figure.axes
+    arrows = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
+    assert len(axes.patches) - len(arrows) == 3  # prompt, kitchen, cellar
+    assert len(arrows) == 4  # prompt to both, kitchen to itself, cellar to kitchen
+    texts = [text.get_text() for text in axes.texts]
+    assert {"prompt", "kitchen", "cellar", "go", "take"} <= set(texts)
+    assert "V 0.50  n 2" in texts
+    figure.savefig(BytesIO(), format="png")
+
+
+def test_no_two_boxes_of_the_picture_overlap_and_groups_without_turns_or_with_too_many_have_none():
+    states = turn_graph(group([FIRST, SECOND, THIRD], [1.0, 0.0, 1.0])).states
+    places = state_places(states)
+    assert len(set(places)) == len(states)
+    assert places[0] == (0, 0)
+    assert draw_turns(group([THIRD, THIRD], [1.0, 0.0])) is None
+    long = [(PROMPT + n, f"page {n}", "", [1.0]) for n in range(60)]
+    assert draw_turns(group([long, long], [1.0, 0.0])) is None
