@@ -51,12 +51,12 @@ class Oracle:
         seen = self._counted(episodes)
         shares = (self.counts + seen * batch.training).numpy()
         shares = shares / shares.sum(axis=-1, keepdims=True)
-        all_rules = {episode.task: self.tables.rules(episode.task) for episode in episodes}
-        worth = {task: values(rules, shares, self.tables.turns) for task, rules in all_rules.items()}
+        own_rules = [self.tables.rules(episode.task) for episode in episodes]
+        worth = {rules: values(rules, shares, self.tables.turns) for rules in set(own_rules)}
         scale = max(float(batch.rewards.std()), 1e-4)
         advantages = torch.zeros(batch.completion_ids.shape)
-        for row, episode in enumerate(episodes):
-            own = turn_advantages(episode, all_rules[episode.task], worth[episode.task])
+        for row, (episode, rules) in enumerate(zip(episodes, own_rules, strict=True)):
+            own = turn_advantages(episode, rules, worth[rules])
             advantages[row] = torch.tensor([*own, 0.0])[batch.turns[row]] / scale  # turn -1 reads the last entry
         return Credit(advantages, statistics=seen)
 

@@ -13,7 +13,7 @@ from tempo_trl.demo import rooms
 Task = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rules:
     """
     The rules of a task with S states and C calls.

@@ -148,6 +148,7 @@ def test_a_start_is_taught_mostly_right_plans_before_it_is_taught_its_own_share(
     assert shares == pytest.approx([0.9, 0.4], abs=0.05)
 
 
+@pytest.mark.matrix
 def test_a_start_of_letters_knows_them_and_what_its_parent_knew(tmp_path):
     task = Chain(wording=50)
     start = Start.beneath(tmp_path, task, 1)
