@@ -216,6 +216,14 @@ def test_the_table_of_a_knob_is_that_of_the_numbers(knob):
         assert f"| `{label}` | {' | '.join(cells)} |" in PAGE
 
 
+@pytest.mark.parametrize("label", ["prefix_baseline", "kernel_baseline"])
+def test_the_table_of_similar_prefixes_is_that_of_the_numbers(label):
+    studies = ("similarity", "letters", "kernel_chain", "kernel_plan")
+    arms = [arm for name in studies for arm in numbers_of(f"learning_{name}")["results"]]
+    cells = [percent(arm["mean_over_grpo"], "+") for arm in arms if arm["label"] == label]
+    assert f"| `{label}` | {' | '.join(cells)} |" in PAGE
+
+
 def test_equal_rates_are_those_that_grpos_own_sweeps_chose():
     grpo = [arm for arm in numbers_of("learning_length")["results"] if arm["label"] == "grpo"]
     chosen = {(arm["panel"], arm["learning_rate"]) for arm in grpo}
