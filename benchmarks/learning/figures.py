@@ -16,6 +16,7 @@ from benchmarks.learning.studies import Study
 STYLES = {
     "grpo": ("#000000", "-"),
     "grpo, rate 8e-4": ("#000000", ":"),
+    "grpo, rate 1e-3": ("#000000", "--"),
     "tempo": ("#0072B2", "-"),
     "prefix_baseline": ("#009E73", "-"),
     "kernel_baseline": ("#009E73", "--"),

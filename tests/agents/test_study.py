@@ -9,6 +9,7 @@ from benchmarks.agents.runs import ROWS, AgentRun, AgentStart
 from benchmarks.agents.studies import STUDIES, study
 from benchmarks.agents.worlds import ROOMS, named
 from benchmarks.learning.__main__ import main
+from benchmarks.learning.figures import STYLES
 from tempo_trl.launch.arguments import parse
 
 
@@ -26,6 +27,7 @@ def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_world_has_its_oracle_and_methods_with_and_without_states(name):
     arms = study(name).arms
+    assert {arm.label for arm in arms} <= set(STYLES)
     assert [arm.label for arm in arms[:4]] == ["grpo", "prefix_baseline", "tempo", "tempo, merged"]
     (oracle,) = [arm for arm in arms if arm.label == "oracle"]
     assert named(dict(oracle.changes)["credit_func"]).tables is TABLES[name]
