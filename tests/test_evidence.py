@@ -75,7 +75,7 @@ def points(measured: dict, sign: str = "") -> str:
     return f"{mean} [{low}, {high}]"
 
 
-@pytest.mark.parametrize("world", ["rooms", "lake"])
+@pytest.mark.parametrize("world", ["rooms", "lake", "taxi"])
 def test_the_table_of_agents_is_that_of_the_numbers(world):
     for result in numbers_of(f"agents_{world}")["results"]:
         cells = [points(result["final"]), "", "1"]
