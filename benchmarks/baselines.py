@@ -20,9 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.credit import completions, seconds
-from benchmarks.estimators.estimators import Estimator, adaptive, prefix_baseline, tempo
-from benchmarks.estimators.measure import measure
-from benchmarks.estimators.rollouts import Independent
+from benchmarks.estimators.estimators import adaptive, prefix_baseline, tempo
+from benchmarks.estimators.measure import measure_groups
 from benchmarks.estimators.task import Task
 from benchmarks.training_step import policy
 from tempo_trl.credit import prefix_values
@@ -65,10 +64,9 @@ TASKS = (
 
 def cosines(of: Task, num_generations: int, batches: int) -> np.ndarray:
     """Cosine of each batch's estimate to the true gradient, by credit: `(batches, len(CREDITS))`."""
-    iid = Independent(num_generations)
-    estimators = {name: Estimator(iid, credit) for name, credit in CREDITS.items()}
     budget = GROUPS * num_generations * of.depth
-    return np.stack([m.cosine for m in measure(of, estimators, batches, budget, SEED).values()], axis=1)
+    measured = measure_groups(of, num_generations, CREDITS, batches, budget, SEED)
+    return np.stack([m.cosine for m in measured.values()], axis=1)
 
 
 def shown(cosine: np.ndarray) -> list[str]:

@@ -138,16 +138,11 @@ def rows_of_study(name: str, level: float) -> list[str]:
 
 
 def row_of_arm(arm: dict, level: float) -> str:
-    cells = [f"`{arm['label']}`", f"{arm['learning_rate']:g}", percent(arm["final"]), percent(arm["mean"])]
+    cells = [f"`{arm['label']}`", f"{arm['learning_rate']:g}", points(arm["final"]), points(arm["mean"])]
     if arm["label"] == "grpo":
         return "| " + " | ".join([*cells, "", "1", "1"]) + " |"
     ratios = [ratio(arm[f"{unit}_to_over_grpo"].get(str(level))) for unit in ("tokens", "seconds")]
-    return "| " + " | ".join([*cells, percent(arm["mean_over_grpo"], "+"), *ratios]) + " |"
-
-
-def percent(measured: dict, sign: str = "") -> str:
-    mean, low, high = (100 * measured[key] for key in ("iqm", "low", "high"))
-    return f"{mean:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
+    return "| " + " | ".join([*cells, points(arm["mean_over_grpo"], "+"), *ratios]) + " |"
 
 
 def ratio(measured: dict | None) -> str:
@@ -212,7 +207,7 @@ def test_the_page_counts_the_pairs_in_which_tempo_was_ahead():
 def test_the_table_of_a_knob_is_that_of_the_numbers(knob):
     arms = numbers_of(f"learning_{knob}")["results"]
     for label in dict.fromkeys(arm["label"] for arm in arms if arm["label"] != "grpo"):
-        cells = [percent(arm["mean_over_grpo"], "+") for arm in arms if arm["label"] == label]
+        cells = [points(arm["mean_over_grpo"], "+") for arm in arms if arm["label"] == label]
         assert f"| `{label}` | {' | '.join(cells)} |" in PAGE
 
 
@@ -220,7 +215,7 @@ def test_the_table_of_a_knob_is_that_of_the_numbers(knob):
 def test_the_table_of_similar_prefixes_is_that_of_the_numbers(label):
     studies = ("similarity", "letters", "kernel_chain", "kernel_plan")
     arms = [arm for name in studies for arm in numbers_of(f"learning_{name}")["results"]]
-    cells = [percent(arm["mean_over_grpo"], "+") for arm in arms if arm["label"] == label]
+    cells = [points(arm["mean_over_grpo"], "+") for arm in arms if arm["label"] == label]
     assert f"| `{label}` | {' | '.join(cells)} |" in PAGE
 
 

@@ -1,6 +1,6 @@
 """An oracle of each world: advantages Q(s, a) - V(s) from the world's own rules and a tabular model of the policy.
 
-How the policy moves is counted: which call it makes where it sees the same. The probability of winning from each state
+The calls of the policy are counted, for each thing that it can see. The probability of winning from each state
 follows, by dynamic programming over the turns that are left. It is an oracle of the world, not of the policy: words
 that a policy might react to are ignored, and counts are those of the last generations.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from benchmarks.agents.rules import TABLES, Rules, Task
+from benchmarks.agents.rules import TABLES, Rules
 from tempo_trl.demo.agent_policy import word_tokenizer
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ PRIOR = 0.2  # counts of each call before any was seen
 
 @dataclass(frozen=True)
 class Episode:
-    """What was played: the task, the state before each turn, and its call, an index of the world's calls or `DONE`."""
+    """What was played: the task's rules, the state before each turn, and its call, an index of the calls or `DONE`."""
 
-    task: Task
+    rules: Rules
     states: list[int]
     calls: list[int]
 
@@ -51,12 +51,12 @@ class Oracle:
         seen = self._counted(episodes)
         shares = (self.counts + seen * batch.training).numpy()
         shares = shares / shares.sum(axis=-1, keepdims=True)
-        own_rules = [self.tables.rules(episode.task) for episode in episodes]
-        worth = {rules: values(rules, shares, self.tables.turns) for rules in set(own_rules)}
+        all_rules = {episode.rules for episode in episodes}
+        worth = {rules: values(rules, shares, self.tables.turns) for rules in all_rules}
         scale = max(float(batch.rewards.std()), 1e-4)
         advantages = torch.zeros(batch.completion_ids.shape)
-        for row, (episode, rules) in enumerate(zip(episodes, own_rules, strict=True)):
-            own = turn_advantages(episode, rules, worth[rules])
+        for row, episode in enumerate(episodes):
+            own = turn_advantages(episode, worth[episode.rules])
             advantages[row] = torch.tensor([*own, 0.0])[batch.turns[row]] / scale  # turn -1 reads the last entry
         return Credit(advantages, statistics=seen)
 
@@ -75,7 +75,7 @@ class Oracle:
         return word_tokenizer(self.tables.words)
 
     def _episode(self, batch: "Batch", row: int) -> Episode:
-        """The task, states and calls of a row, read from its text; a state is in the answer before its turn."""
+        """The rules, states and calls of a row, read from its text; a state is in the answer before its turn."""
         ids, turns = batch.completion_ids[row], batch.turns[row]
         task = tuple(batch.columns[name][row] for name in self.tables.columns)
         states, calls, end = [batch.columns["start"][row]], [], 0
@@ -86,7 +86,7 @@ class Oracle:
                 states.append(states[-1] if known is None else known)  # a tool that fails leaves things as they are
             calls.append(self._call(self._tokenizer.decode(ids[own])))
             end = int(own[-1]) + 1
-        return Episode(task, states, calls)
+        return Episode(self.tables.rules(task), states, calls)
 
     def _call(self, text: str) -> int:
         return next((i for i, call in enumerate(self.tables.calls) if f"{text} ".startswith(f"{call} ")), DONE)
@@ -95,7 +95,7 @@ class Oracle:
         """How often each call was made in each cell before the end of its episode, `(cells, calls)`."""
         counts = torch.zeros_like(self.counts)
         for episode in episodes:
-            rules = self.tables.rules(episode.task)
+            rules = episode.rules
             for state, call in zip(episode.states[: self.tables.turns], episode.calls, strict=False):
                 if call != DONE and not rules.over[state]:
                     counts[rules.cells[state], call] += 1
@@ -112,11 +112,11 @@ def values(rules: Rules, shares: np.ndarray, turns: int) -> np.ndarray:
     return table
 
 
-def turn_advantages(episode: Episode, rules: Rules, table: np.ndarray) -> list[float]:
+def turn_advantages(episode: Episode, table: np.ndarray) -> list[float]:
     """Q - V of each turn: what its call changes in the probability of winning. Giving up is worth nothing."""
     turns = len(table) - 1
     return [
-        _advantage(state, call, rules, table, turns - turn)
+        _advantage(state, call, episode.rules, table, turns - turn)
         for turn, (state, call) in enumerate(zip(episode.states, episode.calls, strict=True))
     ]
 

@@ -21,8 +21,8 @@ class Rules:
     Args:
         steps (`np.ndarray` of shape `(C, S, S)`): Probability of each next state.
         over, won (`np.ndarray` of shape `(S,)`): Whether the episode has ended there, and whether it is won.
-        cells (`np.ndarray` of shape `(S,)`): Where a call from this state is counted: states in which the policy sees
-            the same share a cell.
+        cells (`np.ndarray` of shape `(S,)`): The row of the counts for calls from this state. States that look alike
+            to the policy have the same.
     """
 
     steps: np.ndarray
@@ -66,10 +66,17 @@ def _room_rules(key: int, goal: int) -> Rules:
 class GymTables:
     """A world of gymnasium, whose rules are the same for all tasks."""
 
-    def __init__(self, world: type[GymWorld], columns: tuple[str, ...], cell: Callable[[int], int], n_cells: int):
-        self.world, self.columns, self.cell, self.n_cells = world, columns, cell, n_cells
-        named = world.actions
-        self.calls = tuple(f"/{tool} direction= {way}" if way else f"/{tool}" for tool, way in named)
+    def __init__(
+        self,
+        world: type[GymWorld],
+        columns: tuple[str, ...],
+        state: Callable[..., int | None],
+        cell: Callable[[int], int],
+        n_cells: int,
+    ):
+        self.world, self.columns, self.n_cells = world, columns, n_cells
+        self._state_of, self._cell_of = state, cell
+        self.calls = tuple(f"/{tool} direction= {way}" if way else f"/{tool}" for tool, way in world.actions)
         self.turns, self.words = world.turns, world.words
 
     @cached_property
@@ -83,7 +90,7 @@ class GymTables:
                     steps[call, state, after] += p
                     over[after] |= ends
                     won[after] |= ends and reward > 0
-        return Rules(steps, over, won, np.array([self.cell(state) for state in table]))
+        return Rules(steps, over, won, np.array([self._cell_of(state) for state in table]))
 
     def rules(self, task: Task) -> Rules:
         """The rules of all tasks."""
@@ -91,7 +98,7 @@ class GymTables:
 
     def state(self, answer: str, task: Task) -> int | None:
         """The state of which an answer tells, if it does."""
-        return _READ[self.world.id](answer, *task)
+        return self._state_of(answer, *task)
 
 
 def _square(answer: str) -> int | None:
@@ -116,10 +123,9 @@ def _taxi_cell(state: int) -> int:
     return (square * 2 + aboard) * 4 + (to if aboard else passenger)
 
 
-_READ = {FrozenLake.id: _square, Taxi.id: _taxi_state}
 TABLES = {
     "rooms": RoomTables(),
-    "lake": GymTables(FrozenLake, (), int, 16),
-    "slippery_lake": GymTables(SlipperyLake, (), int, 16),
-    "taxi": GymTables(Taxi, ("start",), _taxi_cell, 200),
+    "lake": GymTables(FrozenLake, (), _square, int, 16),
+    "slippery_lake": GymTables(SlipperyLake, (), _square, int, 16),
+    "taxi": GymTables(Taxi, ("start",), _taxi_state, _taxi_cell, 200),
 }

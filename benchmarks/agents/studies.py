@@ -27,7 +27,7 @@ def _arms(world: World) -> tuple[Arm, ...]:
 
 
 def _taxi() -> Study:
-    """GRPO's sweep chose half of the rate of all others, so GRPO has that rate, too: a lead may be the rate's."""
+    """With another arm: GRPO at the rate of the others, because its own sweep chose half of that."""
     study = _study(TAXI, "Taxi, tasks of at most eleven calls")
     same = replace(study.arms[0], label="grpo, rate 1e-3", tuned_as="", learning_rate=1e-3)
     return replace(study, arms=(*study.arms, same))

@@ -8,6 +8,7 @@ token once, and the adaptive baseline learns from earlier batches.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -109,6 +110,12 @@ def adaptive(batches: int = 8) -> Callable[[Sample, TokenTree], Credit]:
 
 def kernel(sample: Sample, _: TokenTree) -> Credit:
     """The kernel baseline of independent completions: each batch by what the eight before it taught."""
+    advantages = _over_kernel_baseline(sample)
+    return Credit(advantages, lambda: outcome(sample)[:, None] - advantages)
+
+
+@lru_cache(maxsize=1)  # several credits of one sample may begin with it
+def _over_kernel_baseline(sample: Sample) -> torch.Tensor:
     covariance, sketch, parts = KernelCovariance(), Sketch(), []
     width, size = sample.ids.shape[1], sample.num_generations
     for batch in map(sample.batch, range(len(sample.tokens))):
@@ -120,8 +127,7 @@ def kernel(sample: Sample, _: TokenTree) -> Credit:
         )
         parts.append(advantages)
         covariance.update(statistics)
-    advantages = torch.cat(parts)
-    return Credit(advantages, lambda: outcome(sample)[:, None] - advantages)
+    return torch.cat(parts)
 
 
 def grpo_lambda(

@@ -1,12 +1,13 @@
 """Measure many estimators on a task. Estimators with the same rollout get the same batches."""
 
+from collections.abc import Callable, Hashable
 from zlib import crc32
 
 import numpy as np
 
 from benchmarks.estimators.estimators import Estimator
 from benchmarks.estimators.metrics import Measured, measured, measured_tokens
-from benchmarks.estimators.rollouts import Rollout, Sample
+from benchmarks.estimators.rollouts import Independent, Rollout, Sample
 from benchmarks.estimators.task import Task, TokenTree
 
 BUDGET = 1920  # tokens of a batch: 64 groups of 3 or 3 groups of 64 completions of ten tokens
@@ -33,6 +34,14 @@ def measure(
         about_tokens = measured_tokens(tree, sample, credited, task.decisive) if per_token else None
         result[name] = _without_warm_up(about_tokens or measured(tree, sample, credited))
     return result
+
+
+def measure_groups(
+    task: Task, size: int, methods: dict[Hashable, Callable], batches: int, budget: int = BUDGET, seed: int = SEED
+) -> dict[Hashable, Measured]:
+    """[`measure`] for credits that all get the same independent completions, in groups of `size`."""
+    estimators = {name: Estimator(Independent(size), credit) for name, credit in methods.items()}
+    return measure(task, estimators, batches, budget, seed)
 
 
 def sampled(tree: TokenTree, rollout: Rollout, batches: int, seed: int, budget: int = BUDGET) -> Sample:

@@ -22,7 +22,7 @@ from tempo_trl.rollout.growth import Grower, grow
 from tempo_trl.rollout.tree import Branches, branches, row_weights
 
 
-@dataclass
+@dataclass(eq=False)
 class Sample:
     """
     Batches of completions, one after the other.

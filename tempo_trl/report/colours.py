@@ -8,6 +8,7 @@ MONO = {"family": "monospace", "parse_math": False}  # a token may contain a dol
 EDGE = "#B8B4AC"
 
 
-def value_colour(share: float) -> tuple[float, ...]:
-    """The light colour of a box whose value is at this share of the range of rewards, 0 to 1."""
+def value_colour(value: float, low: float, high: float) -> tuple[float, ...]:
+    """The light colour of a box by its value, in the range of rewards from `low` to `high`."""
+    share = (value - low) / (high - low) if high > low else 0.5
     return tuple(0.6 * c + 0.4 for c in DIVERGING(share)[:3])

@@ -76,8 +76,7 @@ def draw_tree(group: Group) -> Figure:
 
 def _box(axes, x: float, width: float, node: FoldedNode, text: str, group: Group) -> None:
     y, rows, (low, high) = node.top, len(node.rows), reward_range([group])
-    share = (node.value - low) / (high - low) if high > low else 0.5
-    colour = value_colour(share)
+    colour = value_colour(node.value, low, high)
     style = {"boxstyle": "round,pad=0,rounding_size=0.12", "mutation_aspect": 0.9, "edgecolor": EDGE}
     if node.end:
         corners = [(x - 4, y + 0.06), (x, y + 0.06), (x, y + rows - 0.06), (x - 4, y + rows - 0.06)]

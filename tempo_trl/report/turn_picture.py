@@ -39,8 +39,8 @@ def draw_turns(group: Group) -> Figure | None:
     _arrows(axes, graph, places)
     low, high = reward_range([group])
     for state, place in zip(graph.states, places, strict=True):
-        share = (state.value - low) / (high - low) if high > low and not np.isnan(state.value) else 0.5
-        _box(axes, state, place, value_colour(share))
+        value = (low + high) / 2 if np.isnan(state.value) else state.value
+        _box(axes, state, place, value_colour(value, low, high))
     return figure
 
 

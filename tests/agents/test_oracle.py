@@ -75,10 +75,9 @@ def test_advantages_of_an_episode_sum_to_its_outcome_minus_the_value_of_its_star
     tables, (episodes, shares) = TABLES[world.name], episodes_and_shares(world, 60)
     outcomes = []
     for episode in episodes:
-        rules = tables.rules(episode.task)
-        table = values(rules, shares, tables.turns)
-        outcomes.append(bool(rules.won[episode.states[-1]]))
-        total = sum(turn_advantages(episode, rules, table))
+        table = values(episode.rules, shares, tables.turns)
+        outcomes.append(bool(episode.rules.won[episode.states[-1]]))
+        total = sum(turn_advantages(episode, table))
         assert total == pytest.approx(outcomes[-1] - table[tables.turns, episode.states[0]])
     assert {True, False} == set(outcomes)
 
@@ -88,8 +87,8 @@ def test_giving_up_costs_what_the_state_was_worth():
     rules = tables.rules(())
     table = values(rules, shares, tables.turns)
     (episode,) = [episode for episode in episodes if len(episode.calls) > 3][:1]
-    left = type(episode)((), episode.states[:2], [episode.calls[0], DONE])
-    assert turn_advantages(left, rules, table)[1] == -table[tables.turns - 1, episode.states[1]] < 0
+    left = type(episode)(rules, episode.states[:2], [episode.calls[0], DONE])
+    assert turn_advantages(left, table)[1] == -table[tables.turns - 1, episode.states[1]] < 0
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
@@ -123,9 +122,13 @@ def test_a_batch_gets_one_advantage_per_turn_over_the_spread_of_rewards(world):
     oracle, batch = Oracle(world.name), batch_of(world, 8)
     credit = oracle(batch)
     assert (credit.advantages[batch.turns < 0] == 0).all()
+    counts = (oracle.counts + credit.statistics).numpy()
     for row in range(8):
-        for turn in range(int(batch.turns[row].max()) + 1):
-            assert credit.advantages[row][batch.turns[row] == turn].unique().numel() == 1
+        episode = oracle._episode(batch, row)
+        table = values(episode.rules, counts / counts.sum(axis=1, keepdims=True), oracle.tables.turns)
+        for turn, advantage in enumerate(turn_advantages(episode, table)):
+            (given,) = set(credit.advantages[row][batch.turns[row] == turn].tolist())
+            assert given == pytest.approx(advantage / float(batch.rewards.std()), abs=1e-6)
     assert credit.advantages.abs().max() <= 1 / batch.rewards.std() + 1e-4
     calls = sum(len(oracle._episode(batch, row).calls) - 1 for row in range(8))
     assert credit.statistics.sum() == calls  # the last turn of each is "done"

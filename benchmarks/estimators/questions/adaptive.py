@@ -8,12 +8,11 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.estimators.drawing import BLUE, GAIN, GREY, ORANGE, gains, named, sheet, spans
-from benchmarks.estimators.estimators import Estimator, adaptive, tempo
+from benchmarks.estimators.estimators import adaptive, tempo
 from benchmarks.estimators.evidence import Effort
-from benchmarks.estimators.measure import SEED, measure
+from benchmarks.estimators.measure import SEED, measure_groups
 from benchmarks.estimators.metrics import difference, gain
 from benchmarks.estimators.questions.tasks import shown
-from benchmarks.estimators.rollouts import Independent
 from benchmarks.estimators.task import Task
 
 TITLE = "The adaptive prefix baseline against GRPO on random tasks, the same batches"
@@ -64,10 +63,7 @@ def z(record: dict) -> float:
 
 
 def _record(task: Task, size: int, effort: Effort, seed: int) -> dict:
-    iid, tree = Independent(size), task.tree()
-    m = measure(
-        task, {name: Estimator(iid, credit) for name, credit in METHODS.items()}, effort.batches, effort.budget, seed
-    )
+    tree, m = task.tree(), measure_groups(task, size, METHODS, effort.batches, effort.budget, seed)
     record = {"task": asdict(task), "G": size, "success": float(tree.values[0])}
     for name in ("TEMPO", "adaptive", "one batch"):
         record[f"{name} - GRPO cosine"] = difference(m[name], m["GRPO"])

@@ -5,12 +5,11 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.estimators.drawing import BLUE, GAIN, GREEN, ORANGE, bars, gains, named, sheet
-from benchmarks.estimators.estimators import Estimator, adaptive, prefix_baseline, tempo
+from benchmarks.estimators.estimators import adaptive, prefix_baseline, tempo
 from benchmarks.estimators.evidence import Effort
-from benchmarks.estimators.measure import measure
+from benchmarks.estimators.measure import measure_groups
 from benchmarks.estimators.metrics import gain
 from benchmarks.estimators.questions.tasks import SAID, TASKS, shown
-from benchmarks.estimators.rollouts import Independent
 
 TITLE = "Coefficient of the TD error, and shrinkage of the prefix baseline"
 BATCHES = 120
@@ -30,10 +29,8 @@ def _records(task: str, size: int, effort: Effort) -> list[dict]:
     knobs = {("td_coef", c): tempo(c) for c in (QUICK if effort.quick else COEFFICIENTS)}
     knobs |= {("shrinkage", k): prefix_baseline(float(k)) for k in (QUICK if effort.quick else SHRINKAGES)}
     knobs[("shrinkage", "auto")] = adaptive()
-    iid, true = Independent(size), TASKS[task].tree().gradient
-    m = measure(
-        TASKS[task], {knob: Estimator(iid, credit) for knob, credit in knobs.items()}, effort.batches, effort.budget
-    )
+    true = TASKS[task].tree().gradient
+    m = measure_groups(TASKS[task], size, knobs, effort.batches, effort.budget)
     return [
         {"task": task, "G": size, "knob": knob, "setting": setting, "gain": gain(ours, m["td_coef", 0], true)}
         for (knob, setting), ours in m.items()

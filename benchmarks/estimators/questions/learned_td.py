@@ -4,15 +4,10 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.estimators.drawing import BLUE, gains, named, sheet, spans
-from benchmarks.estimators.estimators import Estimator, kernel, tempo
+from benchmarks.estimators.estimators import kernel, tempo
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.learned_td import learned, traced
-from benchmarks.estimators.measure import measure
-from benchmarks.estimators.metrics import gain
-from benchmarks.estimators.questions import kernel as similar
-from benchmarks.estimators.questions.adaptive import random_tasks
-from benchmarks.estimators.rollouts import Independent
-from benchmarks.estimators.task import Task
+from benchmarks.estimators.questions.comparisons import pair_records, pair_table
 
 TITLE = "TD errors of the kernel baseline with a learned coefficient, on random tasks"
 BATCHES = 100
@@ -28,21 +23,11 @@ PAIRS = {f"{ours} over {other}": (ours, other) for ours in TRIED for other in ("
 
 
 def measure_records(effort: Effort) -> list[dict]:
-    return [_record(task, size, effort) for task, size in random_tasks(effort)]
-
-
-def _record(task: Task, size: int, effort: Effort) -> dict:
-    iid, tree = Independent(size), task.tree()
-    estimators = {name: Estimator(iid, credit) for name, credit in METHODS.items()}
-    m = measure(task, estimators, effort.batches, effort.budget)
-    return {
-        "G": size,
-        **{f"{name} gain": gain(m[ours], m[other], tree.gradient) for name, (ours, other) in PAIRS.items()},
-    }
+    return pair_records(effort, METHODS, PAIRS)
 
 
 def table(records: list[dict]) -> Table:
-    return similar.counted(records, TITLE, PAIRS)
+    return pair_table(records, TITLE, PAIRS)
 
 
 def draw(records: list[dict]) -> Figure:

@@ -10,9 +10,9 @@ from rich.table import Table
 from scipy.stats import spearmanr
 
 from benchmarks.estimators.drawing import BLUE, GAIN, ORANGE, bars, gains, named, sheet
-from benchmarks.estimators.estimators import Estimator, adaptive, learning, outcome, tempo
+from benchmarks.estimators.estimators import adaptive, learning, outcome, tempo
 from benchmarks.estimators.evidence import Effort
-from benchmarks.estimators.measure import SEED, WARM_UP, measure, sampled
+from benchmarks.estimators.measure import SEED, WARM_UP, measure_groups, sampled
 from benchmarks.estimators.metrics import gain
 from benchmarks.estimators.questions.adaptive import random_tasks
 from benchmarks.estimators.rollouts import Independent, Sample
@@ -32,11 +32,9 @@ def measure_records(effort: Effort) -> list[dict]:
 
 
 def _record(task: Task, size: int, effort: Effort) -> dict:
-    iid, tree = Independent(size), task.tree()
-    estimators = {name: Estimator(iid, credit) for name, credit in METHODS.items()}
-    m = measure(task, estimators, effort.batches, effort.budget)
+    tree, m = task.tree(), measure_groups(task, size, METHODS, effort.batches, effort.budget)
     ours = {f"{name} gain": gain(m[name], m["GRPO"], tree.gradient) for name in COLOURS}
-    return {"G": size, **logged(sampled(tree, iid, effort.batches, SEED, effort.budget)), **ours}
+    return {"G": size, **logged(sampled(tree, Independent(size), effort.batches, SEED, effort.budget)), **ours}
 
 
 def logged(sample: Sample) -> dict[str, float]:

@@ -4,12 +4,11 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.estimators.drawing import CYCLE, GAIN, bars, gains, name_ends, named, sheet
-from benchmarks.estimators.estimators import Estimator, adaptive, tempo
+from benchmarks.estimators.estimators import adaptive, tempo
 from benchmarks.estimators.evidence import Effort
-from benchmarks.estimators.measure import measure
+from benchmarks.estimators.measure import measure_groups
 from benchmarks.estimators.metrics import difference, gain, summary
 from benchmarks.estimators.questions.tasks import shown
-from benchmarks.estimators.rollouts import Independent
 from benchmarks.estimators.task import Task
 
 TITLE = "Where TEMPO is nearer to the true gradient than GRPO: one decisive token"
@@ -37,11 +36,9 @@ def measure_records(effort: Effort) -> list[dict]:
 
 def _record(cell: tuple[str, int, int], effort: Effort) -> dict:
     variant, size, position = cell
-    task, iid = Task((position - 1,), **VARIANTS[variant]), Independent(size)
+    task = Task((position - 1,), **VARIANTS[variant])
     methods = {"GRPO": tempo(0.0), "TEMPO": tempo(1.0), "adaptive": adaptive()}
-    m = measure(
-        task, {name: Estimator(iid, credit) for name, credit in methods.items()}, effort.batches, effort.budget
-    )
+    m = measure_groups(task, size, methods, effort.batches, effort.budget)
     true = task.tree().gradient
     return {
         "variant": variant,
