@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from tempo_trl.runs.files import write_atomically
+
 LEVELS_OF_A_LINE = 2  # {"seed": 0, "accuracy": [0.4, 0.9]} has two
 
 
 def write_json(path: Path, numbers: dict, digits: int) -> None:
-    """Write `numbers`, made [`plain`], to a file in a folder that may not exist yet."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_layout(plain(numbers, digits)) + "\n")
+    """Write `numbers`, made [`plain`], to a file in a folder that may not exist yet: all of it, or nothing."""
+    write_atomically(path, _layout(plain(numbers, digits)) + "\n")
 
 
 def plain(value: Any, digits: int) -> Any:

@@ -53,13 +53,12 @@ class PairedTrainer(TimedTrainer):
         self.batches: list[Batch] = []
         self.ours_after: list[float] = []
 
-    def _assign_credit(self, inputs, output, calls, *rest):
-        device = output["advantages"].device
+    def _assign_credit(self, rows, *rest):
+        device = rows.output["advantages"].device
         wait_for(device)  # what is still queued is TRL's
-        scored = calls["_calculate_rewards"]
-        lengths = torch.tensor([len(ids) for ids in scored.arguments[-1]], device=device)
-        self.scored = lengths, scored.result[:, 0]
-        super()._assign_credit(inputs, output, calls, *rest)
+        lengths = torch.tensor([len(ids) for ids in rows.completion_ids], device=device)
+        self.scored = lengths, rows.rewards_per_func[:, 0]
+        super()._assign_credit(rows, *rest)
 
     def _generate_and_score_completions(self, inputs):
         if self.state.global_step % 2:

@@ -1,13 +1,14 @@
 """Every method on a real language model, from a sweep of learning rates to controls. It resumes.
 
-    python -m benchmarks.language_model sweep          # rates, on two seeds that do not count
+    python -m benchmarks.language_model sweep          # three rates, on two seeds that do not count
     python -m benchmarks.language_model final          # five seeds of every arm, each at its own rate
     python -m benchmarks.language_model controls       # dull causes of a lead, three seeds
     python -m benchmarks.language_model long --best tempo
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
-A run takes 8 to 15 minutes on two cores. The numbers of each are added to docs/evidence/language_model.json when it
-ends, and a cell that stands there is not run again. `--minutes` ends the study before a run would exceed it.
+Two runs at a time take about nine minutes on two cores. The numbers of each are added to
+docs/evidence/language_model.json when it ends, and a cell that stands there is not run again. `--minutes` ends the
+study before a run would exceed it.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
@@ -38,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--arms", help="comma-separated arms (default: all)")
     parser.add_argument("--best", default="tempo", help="arm of the long run beside GRPO (default: tempo)")
     parser.add_argument("--steps", type=int, default=arms.STEPS, help="optimizer steps, fewer to see it run")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of a run (default: all cores)")
+    parser.add_argument("--jobs", type=int, default=_jobs(), help="runs at a time (default: one for each core)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run that would end later")
     parser.add_argument("--output", type=Path, default=Path("runs/language_model"), help="folder of the runs")
     parser.add_argument(
@@ -63,7 +65,7 @@ def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
     """The cells of a stage, of the arms asked for, in the order in which they run."""
     rates = cells.rates()
     stages = {
-        "sweep": lambda: arms.sweep(),
+        "sweep": lambda: arms.sweep(cells.best_two),
         "final": lambda: arms.final(rates),
         "controls": lambda: arms.controls(rates),
         "long": lambda: arms.long(rates, arguments.best),
@@ -76,19 +78,35 @@ def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
 
 
 def carry_out(arguments: argparse.Namespace, cells: Cells, console: Console) -> None:
-    """Run the cells that are missing, one at a time on all threads."""
-    missing = [cell for cell in planned(arguments, cells) if cell not in cells]
-    begun, longest = time.monotonic(), 0.0
-    for index, cell in enumerate(missing):
+    """Run the cells that are missing, as many at a time as asked for, each on its share of the cores."""
+    threads = max(1, os.cpu_count() // arguments.jobs)
+    begun, longest, left_out = time.monotonic(), 0.0, []
+
+    def run(cell: Cell) -> None:
+        nonlocal longest
         now = time.monotonic()
         if now - begun + longest > 60 * arguments.minutes:
-            console.print(f"{len(missing) - index} of {len(missing)} runs are left out for want of time.")
+            left_out.append(cell)
             return
-        console.print(f"{index + 1} of {len(missing)}: {cell.name}", highlight=False)
+        console.print(f"{time.strftime('%H:%M')} {cell.name}", highlight=False)
         folder = arguments.output / cell.name
-        train(cell, folder, arguments.threads)
+        train(cell, folder, threads)
         cells.add(numbers(cell, folder), _provenance())
         longest = max(longest, time.monotonic() - now)
+
+    # Planned again when all have run, because the first seed of the sweep chooses what its second seed runs.
+    while not left_out and (missing := [cell for cell in planned(arguments, cells) if cell not in cells]):
+        with ThreadPoolExecutor(arguments.jobs) as pool:
+            list(pool.map(run, missing))
+    if left_out:
+        console.print(f"{len(left_out)} of {len(missing)} runs are left out for want of time.")
+
+
+def _jobs() -> int:
+    """One run for each core, or one in all on a GPU."""
+    import torch
+
+    return 1 if torch.cuda.is_available() else os.cpu_count()
 
 
 def _provenance() -> dict:
@@ -96,7 +114,7 @@ def _provenance() -> dict:
 
     return {
         "command": "python -m benchmarks.language_model",
-        "weights": "SmolLM2-135M-Instruct in 4 bits (Q4_1), read into float32",
+        "weights": "SmolLM2-135M-Instruct in 4 bits (Q4_1), read into float32; products of matrices in bfloat16",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
     }
 

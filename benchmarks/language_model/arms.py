@@ -1,9 +1,9 @@
 """What is compared on the language model, and in which order it runs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-RATES = (2e-5, 5e-5, 1e-4)
+RATES = (5e-5, 1e-4, 2e-4)
 SWEEP_SEEDS = (100, 101)  # they choose the rates, and never count
 SEEDS, CONTROL_SEEDS = (0, 1, 2, 3, 4), (0, 1, 2)
 STEPS, LONG_STEPS = 20, 150
@@ -72,11 +72,19 @@ class Cell:
         return f"{self.arm},lr={self.learning_rate:g},seed={self.seed},steps={self.steps}"
 
 
-def sweep() -> Iterator[Cell]:
-    """Every arm at every rate: all arms with one seed before the next, the most important arms first."""
-    for seed in SWEEP_SEEDS:
+def sweep(best_two: Callable[[str], Iterable[float]]) -> Iterator[Cell]:
+    """
+    Every arm at every rate on the first of the sweep's seeds, and at its best two rates on the others.
+
+    Args:
+        best_two (`Callable`): The best two rates of an arm on the first seed; none before it has been run.
+    """
+    first, *others = SWEEP_SEEDS
+    for arm in ARMS:
+        yield from (Cell(arm, rate, first) for rate in RATES)
+    for seed in others:
         for arm in ARMS:
-            yield from (Cell(arm, rate, seed) for rate in RATES)
+            yield from (Cell(arm, rate, seed) for rate in best_two(arm))
 
 
 def final(rates: dict[str, float]) -> Iterator[Cell]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -18,8 +19,11 @@ class Cells:
     """The measured cells in a file. A cell that it has is not run again, on whatever machine it ran."""
 
     def __init__(self, path: Path):
-        self.path = path
-        self.rows: list[dict] = json.loads(path.read_text())["cells"] if path.exists() else []
+        self.path, self._writing = path, Lock()
+        self.rows = self._read()
+
+    def _read(self) -> list[dict]:
+        return json.loads(self.path.read_text())["cells"] if self.path.exists() else []
 
     def __contains__(self, cell: Cell) -> bool:
         return self.of(cell) is not None
@@ -31,16 +35,25 @@ class Cells:
         return next((row for row in self.rows if tuple(row[name] for name in names) == wanted), None)
 
     def add(self, row: dict, origin: dict) -> None:
-        """Write a cell's numbers, and where the cells come from."""
-        self.rows.append(row)
-        write_json(self.path, {"provenance": origin, "cells": self.rows}, DIGITS)
+        """Add a cell's numbers to what other processes have written, and say where the cells come from."""
+        with self._writing:
+            self.rows = [*self._read(), row]
+            write_json(self.path, {"provenance": origin, "cells": self.rows}, DIGITS)
+
+    def best_two(self, arm: str) -> list[float]:
+        """The two rates of an arm that were best on the first of the sweep's seeds; none before it has run at all."""
+        tried = {rate: self.of(Cell(arm, rate, SWEEP_SEEDS[0])) for rate in RATES}
+        if None in tried.values():
+            return []
+        budget = tokens_of(tried.values())
+        return sorted(tried, key=lambda rate: -mean_reward(tried[rate], budget))[:2]
 
     def rates(self) -> dict[str, float]:
-        """The best rate of each arm that all sweep seeds have tried at all rates."""
+        """The better on average over the sweep's seeds of each arm's best two rates, where both have run on all."""
         chosen = {}
         for arm in ARMS:
-            tried = {rate: [self.of(Cell(arm, rate, seed)) for seed in SWEEP_SEEDS] for rate in RATES}
-            if all(row is not None for own in tried.values() for row in own):
+            tried = {rate: [self.of(Cell(arm, rate, s)) for s in SWEEP_SEEDS] for rate in self.best_two(arm)}
+            if tried and all(row is not None for own in tried.values() for row in own):
                 budget = tokens_of(row for own in tried.values() for row in own)
                 chosen[arm] = max(tried, key=lambda rate: np.mean([mean_reward(row, budget) for row in tried[rate]]))
         return chosen

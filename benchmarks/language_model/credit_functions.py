@@ -8,7 +8,7 @@ from tempo_trl import Batch
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.demo.decisive import decisive_token
 from tempo_trl.demo.language_model import language_model
-from tempo_trl.report.token_text import token_pieces
+from tempo_trl.runs.token_text import token_pieces
 
 KNOWN = ("no_comma", "no_letter")  # whose truth is in the text so far: the first comma, or letter, ends all hope
 

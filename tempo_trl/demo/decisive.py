@@ -7,8 +7,8 @@ import numpy as np
 
 from tempo_trl.data.instructions import INSTRUCTIONS, generated_rows
 from tempo_trl.report.group import Group
-from tempo_trl.report.token_text import readable
 from tempo_trl.rewards.instruction_checks import verdict
+from tempo_trl.runs.token_text import readable
 
 # Kinds whose failures happen at one token, the first that no right answer has there.
 AT_ONE_TOKEN = ("first_word", "no_comma", "no_letter", "max_words", "sum")

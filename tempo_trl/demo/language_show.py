@@ -20,8 +20,8 @@ from tempo_trl.report.collect import opening_group
 from tempo_trl.report.command import report
 from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.report.terminal_tree import group_tree
-from tempo_trl.report.token_text import one_line, readable, shortened
 from tempo_trl.runs.log import training_log
+from tempo_trl.runs.token_text import one_line, readable, shortened
 from tempo_trl.runs.trees import recorded_steps
 
 HELD_OUT = 120  # instructions, twelve of each kind, in one batch, so that TRL's mean over batches is that of all

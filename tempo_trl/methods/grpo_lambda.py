@@ -9,8 +9,8 @@ import torch
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.scored_rows import loss_mask
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
-from tempo_trl.trainers.whole_groups import loss_mask
 
 UPDATES = ("trace", "weight")
 

@@ -16,8 +16,8 @@ from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_sums
 from tempo_trl.trainers.replaced import recorded_calls, replaced
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
-from tempo_trl.trainers.whole_groups import Place, loss_mask
 from tempo_trl.tree_forward.stopwatch import Stopwatch
 
 CRITIC_FOLDER = "critic"
@@ -229,12 +229,12 @@ class PPOTrainer(TokenCreditTrainer):
 
     # Credit: when a batch has been sampled and scored
 
-    def _own_credit(self, batch: Batch, place: Place, output: dict) -> Credit:
-        outcome = batch.outcome[place.own].nan_to_num(0.0)
-        td = torch.zeros(output["completion_ids"].shape)
+    def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
+        outcome = batch.outcome[rows.place.own].nan_to_num(0.0)
+        td = torch.zeros(rows.output["completion_ids"].shape)
         if not batch.training:
             return Credit(outcome, td)  # an evaluation trains nothing, and logs its loss with TRL's advantages
-        advantages = self._advantages(batch.rewards[place.own].to(self.accelerator.device), output).cpu()
+        advantages = self._advantages(batch.rewards[rows.place.own].to(self.accelerator.device), rows.output).cpu()
         return Credit(advantages, advantages - outcome[:, None])
 
     def _advantages(self, rewards: torch.Tensor, output: dict) -> torch.Tensor:

@@ -2,14 +2,12 @@
 
 import math
 import textwrap
-import warnings
 from dataclasses import dataclass, field
 from functools import partial
 
 from tempo_trl.credit.advantages import credit_tokens, flat_groups
 from tempo_trl.credit.state_graph import graph_td_errors
 from tempo_trl.methods.anchors import labels_of
-from tempo_trl.methods.prefix_baseline import PrefixBaselineCredit, checked_shrinkage
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
@@ -17,8 +15,6 @@ from tempo_trl.methods.prefix_tree_method import (
     with_forced_tokens,
 )
 from tempo_trl.trainers.batch import Batch, Credit
-
-ESTIMATORS = ("tempo", "prefix_baseline")
 
 
 def tempo_credit(
@@ -83,10 +79,6 @@ class TEMPOConfig(PrefixTreeConfig):
         merge_states (`bool`, *optional*, defaults to `False`):
             For agents: whether completions that saw the same answer of a tool or an environment before a turn share
             that state, although their tokens before it differ. The prefix tree becomes a graph.
-        advantage_estimator (`str`, *optional*, defaults to `"tempo"`):
-            `"tempo"`. `"prefix_baseline"` is deprecated: use [`PrefixBaselineTrainer`] and [`PrefixBaselineConfig`].
-        prefix_shrinkage (`str` or `float`, *optional*, defaults to `"auto"`):
-            Used with the deprecated `advantage_estimator="prefix_baseline"` only.
     """
 
     td_coef: float = field(
@@ -102,22 +94,6 @@ class TEMPOConfig(PrefixTreeConfig):
             "help": "For agents: whether completions that saw the same answer of a tool share the state after it."
         },
     )
-    advantage_estimator: str = field(
-        default="tempo", metadata={"help": "`tempo`. `prefix_baseline` is deprecated: use that method instead."}
-    )
-    prefix_shrinkage: str = field(
-        default="auto", metadata={"help": "Used with the deprecated `advantage_estimator` prefix_baseline only."}
-    )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.advantage_estimator == "prefix_baseline":
-            warnings.warn(
-                "`advantage_estimator='prefix_baseline'` is deprecated and will be removed in the next release. Use "
-                "PrefixBaselineConfig and PrefixBaselineTrainer (`method: prefix_baseline` in a recipe).",
-                FutureWarning,
-                stacklevel=3,
-            )
 
     def check(self) -> None:
         """Validate the credit and rollout settings."""
@@ -126,14 +102,10 @@ class TEMPOConfig(PrefixTreeConfig):
             raise ValueError(
                 f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. The paper uses 1; 0 is GRPO."
             )
-        if self.merge_states and (self.rollout != "iid" or self.advantage_estimator != "tempo"):
+        if self.merge_states and self.rollout != "iid":
             raise ValueError(
-                f"`merge_states` needs rollout='iid' and TEMPO's own estimator, got rollout={self.rollout!r} and "
-                f"advantage_estimator={self.advantage_estimator!r}. Set it to False, or the others to their defaults."
+                f"`merge_states` needs rollout='iid', got rollout={self.rollout!r}. Set one of the two to its default."
             )
-        if self.advantage_estimator not in ESTIMATORS:
-            raise ValueError(f"`advantage_estimator` must be one of {ESTIMATORS}, got {self.advantage_estimator!r}.")
-        self.prefix_shrinkage = checked_shrinkage(self.prefix_shrinkage)
 
 
 class TEMPOTrainer(PrefixTreeTrainer):
@@ -204,8 +176,10 @@ class TEMPOTrainer(PrefixTreeTrainer):
 
     def _credit_function(self):
         args = self.args
-        trees = {"leaf_weights": args.leaf_weights, "forced_tokens": args.forced_tokens}
-        if args.advantage_estimator == "prefix_baseline":  # deprecated
-            self.method_name = "prefix_baseline"
-            return PrefixBaselineCredit(args.prefix_shrinkage, self.prefix_covariance, **trees)
-        return partial(tempo_credit, td_coef=args.td_coef, merge_states=args.merge_states, **trees)
+        return partial(
+            tempo_credit,
+            td_coef=args.td_coef,
+            leaf_weights=args.leaf_weights,
+            forced_tokens=args.forced_tokens,
+            merge_states=args.merge_states,
+        )

@@ -12,7 +12,7 @@ from transformers import TrainerCallback
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.credit_terms import CreditTerms
 from tempo_trl.report.group import Group, recorded_groups
-from tempo_trl.report.token_text import label_of
+from tempo_trl.runs.token_text import label_of
 from tempo_trl.runs.trees import trees_path
 
 TRACKERS = ("wandb", "trackio", "tensorboard")

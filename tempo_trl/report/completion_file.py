@@ -5,8 +5,8 @@ import math
 from functools import cached_property
 from pathlib import Path
 
-from tempo_trl.report.conversations import Encoder, turns_of
-from tempo_trl.report.token_text import prompt_text
+from tempo_trl.report.conversations import Encoder
+from tempo_trl.runs.messages import prompt_text, turns_of
 
 
 class CompletionFile:

@@ -1,41 +1,6 @@
-"""Turns of a conversation: the tools that each turn calls, what was observed before it, and its tokens."""
+"""Token ids of conversations, with the turn of each token."""
 
 from collections.abc import Iterator, Sequence
-
-from tempo_trl.report.token_text import content_text
-
-
-def turns_of(completion: str | Sequence[dict], count: int) -> tuple[list[str], list[str]]:
-    """
-    Names of the tools that each turn of a completion calls, and the text that was observed before the turn.
-
-    Args:
-        completion (`str` or `Sequence[dict]`):
-            Text, or messages: assistant messages with `tool_calls`, and the messages that answer them.
-        count (`int`):
-            Turns of the completion.
-
-    Returns:
-        `tuple[list[str], list[str]]`, each of length `count`, filled up with empty texts. The names of several tools
-        are separated by commas.
-    """
-    calls, observed, seen = [], [], []
-    for message in () if isinstance(completion, str) else completion:
-        if message["role"] == "assistant":
-            calls.append(", ".join(map(_tool_name, message.get("tool_calls") or ())))
-            observed.append("\n".join(seen))
-            seen = []
-        else:
-            seen.append(content_text(message.get("content")))
-    return _filled(calls, count), _filled(observed, count)
-
-
-def _tool_name(call: dict) -> str:
-    return str(call.get("function", call).get("name", "?"))
-
-
-def _filled(texts: list[str], count: int) -> list[str]:
-    return [*texts, *[""] * count][:count]
 
 
 class Encoder:

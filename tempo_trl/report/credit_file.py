@@ -32,7 +32,7 @@ from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.group import Group
 from tempo_trl.report.sentences import honest_line
 from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree, turn_table
-from tempo_trl.report.token_text import one_line, readable, token_pieces
+from tempo_trl.runs.token_text import one_line, readable, token_pieces
 
 LISTED = 12  # number of tokens listed for a group, largest |TD| first
 CONTEXT = 30  # characters before and after such a token

@@ -14,8 +14,8 @@ from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance,
 from tempo_trl.report.credit_terms import TEMPO
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group
-from tempo_trl.report.token_text import one_line, readable
 from tempo_trl.report.value_errors import ValueErrors
+from tempo_trl.runs.token_text import one_line, readable
 
 CONTEXT = 24  # characters on each side of an example
 EXAMPLES = 2  # examples per token and sign

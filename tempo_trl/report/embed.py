@@ -8,8 +8,8 @@ import numpy as np
 
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group
-from tempo_trl.report.token_text import readable, visible
 from tempo_trl.report.turn_graph import MAX_TEXT, turn_graph
+from tempo_trl.runs.token_text import readable, visible
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # entropies are rounded to 64 levels
 DIGITS = 4  # digits of numbers of credit

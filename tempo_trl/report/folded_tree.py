@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tempo_trl.report.token_text import one_line, readable
+from tempo_trl.runs.token_text import one_line, readable
 
 
 class FoldedNode(NamedTuple):

@@ -14,9 +14,9 @@ from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.embed import embed_groups, script_json
 from tempo_trl.report.group import Group, reward_range
-from tempo_trl.report.token_text import label_of, one_line
 from tempo_trl.runs.curves import Curve, band, read_curve
 from tempo_trl.runs.statistics import student_interval
+from tempo_trl.runs.token_text import label_of, one_line
 from tempo_trl.version import __version__
 
 SCRIPTS = ("page.js", "tree.js", "turns.js", "credit.js", "charts.js")

@@ -18,8 +18,8 @@ from tempo_trl.report.colours import BAD, DIVERGING, EDGE, GOOD, MONO, value_col
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.folded_tree import FoldedNode
 from tempo_trl.report.group import Group, reward_range
-from tempo_trl.report.token_text import cut, label_of, one_line, readable
 from tempo_trl.report.turn_picture import draw_turns
+from tempo_trl.runs.token_text import cut, label_of, one_line, readable
 
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line

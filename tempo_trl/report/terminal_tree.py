@@ -10,8 +10,8 @@ from rich.tree import Tree
 
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.report.group import Group
-from tempo_trl.report.token_text import one_line, shortened
 from tempo_trl.report.turn_graph import turn_graph
+from tempo_trl.runs.token_text import one_line, shortened
 
 # Blue for good and orange for bad, which colour-blind people can tell apart.
 GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tempo_trl.report.group import Group
-from tempo_trl.report.token_text import readable
+from tempo_trl.runs.token_text import readable
 
 END = -1  # where a completion's last turn leads
 MAX_TEXT = 600  # characters of an observation that are kept

@@ -9,8 +9,8 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from tempo_trl.report.colours import DIVERGING, EDGE, MONO, value_colour
 from tempo_trl.report.group import Group, reward_range
-from tempo_trl.report.token_text import cut, one_line
 from tempo_trl.report.turn_graph import END, StateNode, TurnGraph, TurnStep, turn_graph
+from tempo_trl.runs.token_text import cut, one_line
 
 Place = tuple[float, float]  # inches from the left and from the top
 TEXT = 20  # characters of a state

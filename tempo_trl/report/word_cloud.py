@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from tempo_trl.report.token_text import label_of
+from tempo_trl.runs.token_text import label_of
 
 WIDTH, HEIGHT, WORDS = 720, 330, 80
 MISSING = "The word cloud needs the wordcloud package: pip install 'tempo_trl[report]'."

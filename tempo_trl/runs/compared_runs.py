@@ -116,9 +116,7 @@ def _of_record(record: dict) -> dict:
 
 def _method(record: dict, training: dict) -> str:
     name = (record.get("method") or "unknown").lower()
-    # HEPO is GRPOTrainer with one setting, and the prefix baseline TEMPOTrainer.
-    if name == "tempo" and training.get("advantage_estimator") == "prefix_baseline":
-        return "prefix_baseline"
+    # HEPO is GRPOTrainer with one setting.
     return "hepo" if name == "grpo" and training.get("top_entropy_quantile", 1.0) < 1 else name
 
 

@@ -8,7 +8,7 @@ steps before they were sampled.
 | `step`, `group`, `row` | int | optimizer steps before sampling; group and row of the batch (0, 1, ...) |
 | `prompt` | string | the prompt; messages as `role: content`, one per line |
 | `completion_ids` | list of int, T | sampled token ids, with the EOS id, without padding |
-| `tokens` | list of string, T | text of each token; incomplete characters as bytes, `<0xF0>` ([`report.token_text`]) |
+| `tokens` | list of string, T | text of each token; incomplete characters as bytes, `<0xF0>` ([`runs.token_text`]) |
 | `values` | list of float, T + 1 | V after 0 to T tokens, in units of `reward` |
 | `td_errors` | list of float, T | what the method adds to the outcome; for TEMPO TD errors without `td_coef` |
 | `outcome` | float | GRPO's advantage |

@@ -8,11 +8,11 @@ from tempo_trl.credit.anchors import anchor_sums
 from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.rank_reports import RankReport, joined_columns, summed_metrics
-from tempo_trl.trainers.whole_groups import Place, loss_mask
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 
 
 def log_credit(
-    trainer: GRPOTrainer, batch: Batch, place: Place, credit: Credit, output: dict, reports: list[RankReport]
+    trainer: GRPOTrainer, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]
 ) -> dict[str, float]:
     """
     Log `tempo/*`, `rollout/*` and the method's own metrics, and add the advantages to the table of completions.
@@ -22,12 +22,12 @@ def log_credit(
     metrics = trainer._metrics["train" if trainer.model.training else "eval"]
     for name, value in summed_metrics(reports).items():
         metrics[name].append(value)
-    for name, values in joined_columns(reports, len(output["completion_ids"])).items():
+    for name, values in joined_columns(reports, len(rows.inputs)).items():
         trainer._logs["extra"][name].extend(values)
     if batch.grown is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
-    outcome = batch.outcome[place.own].nan_to_num(0.0)
-    shares = credit_sums(outcome, credit.td, loss_mask(output).cpu())
+    outcome = batch.outcome[rows.place.own].nan_to_num(0.0)
+    shares = credit_sums(outcome, credit.td, loss_mask(rows.output).cpu())
     sums = {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
         flat = flat_groups(batch.outcome, batch.num_generations)[batch.owned_groups]
@@ -35,7 +35,7 @@ def log_credit(
     if trainer.tools or (trainer.rollout_func is not None and batch.grown is None):
         sums |= anchor_sums(batch.observations, batch.num_generations, batch.owned)
     totals = log_sums(trainer, "tempo", sums)
-    _log_table(trainer, output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
+    _log_table(trainer, rows.output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
     return totals
 
 

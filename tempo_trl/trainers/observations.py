@@ -1,112 +1,94 @@
-"""Keys of what an agent saw before each turn: an environment's own, a function's of the text, or its tokens."""
+"""Keys of what an agent saw before each turn: an environment's own, a function's of the answer, or its tokens."""
 
 import hashlib
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from trl import GRPOTrainer
 
-from tempo_trl.credit.anchors import key_of, observation_keys, observed_from
-from tempo_trl.credit.turns import turn_starts
+from tempo_trl.credit.anchors import key_of
+from tempo_trl.runs.messages import answer_text, answers_before_turns
+from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.prompt_keys import image_bytes, images_in
-
-STATE_KEY = "_state_key"  # private, because TRL makes an environment's public methods tools
+from tempo_trl.trainers.scored_rows import ScoredRows
 
 ObservationKeyFunc = Callable[[str], str]
 
 
-def with_state_keys(trainer: GRPOTrainer, generate: Callable) -> tuple[Callable, list[list]]:
+def observed_before_steps(
+    trainer: GRPOTrainer,
+    rows: ScoredRows,
+    turns: torch.Tensor,
+    steps: torch.Tensor,
+    prompts: torch.Tensor,
+    failures: Failures,
+) -> torch.Tensor:
     """
-    A trainer's method that generates one turn, and the environments' own keys before each turn, which it appends to.
+    Keys of what was seen before each step, `(B, N)`, int64; 0 where a row has no such step.
 
-    Entry n of the list has a key for each completion, None where its environment has no method `_state_key`. Every
-    completion that generates turn n does so in call n.
-    """
-    before: list[list] = []
-
-    def generate_one_turn(*args, **kwargs):
-        methods = [getattr(environment, STATE_KEY, None) for environment in trainer.environments or ()]
-        before.append([None if method is None else str(method()) for method in methods])
-        return generate(*args, **kwargs)
-
-    return generate_one_turn, before
-
-
-class Observed:
-    """
-    Keys of what was seen before each turn of a batch.
-
-    An environment's own key comes first, then `key_func` of the observation's text, then its tokens and images. A
-    failure of `key_func` or of an environment's key is kept in `failure`, because other ranks wait for this one's
-    rows.
+    An environment's own key comes first, then `observation_key_func` of the answer, then the answer's tokens and
+    images. Where a step follows another within a turn, the key is one of all tokens so far.
 
     Args:
-        trainer ([`~trl.GRPOTrainer`]):
+        trainer ([`~tempo_trl.TokenCreditTrainer`]):
             The trainer.
-        of_environments (`list[list]`):
-            The environments' own keys, from [`with_state_keys`].
-        key_func (`Callable[[str], str]`, *optional*):
-            Maps the text of an observation to what identifies the state.
+        rows ([`ScoredRows`]):
+            This rank's rows.
+        turns, steps (`torch.Tensor` of shape `(B, T)`, int64):
+            Turn and step of each token; -1 for tokens of tools and environments and for padding.
+        prompts (`torch.Tensor` of shape `(B,)`, int64):
+            Numbers that are equal for equal prompts.
+        failures ([`Failures`]):
+            Keeps an error of `observation_key_func`.
     """
-
-    def __init__(self, trainer: GRPOTrainer, of_environments: list[list], key_func: ObservationKeyFunc | None = None):
-        self._tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-        self._of_environments, self._key_func = of_environments, key_func
-        self.failure: Exception | None = None
-
-    def __call__(
-        self,
-        completion_ids: torch.Tensor,
-        turns: torch.Tensor,
-        steps: torch.Tensor,
-        prompts: torch.Tensor,
-        completions: list,
-    ) -> torch.Tensor:
-        """
-        The keys, `(B, N)`, int64; 0 where a row has no such turn.
-
-        Args:
-            completion_ids, steps, prompts:
-                As in [`~tempo_trl.credit.anchors.observation_keys`].
-            turns (`torch.Tensor` of shape `(B, T)`, int64):
-                Turn of each token; -1 for tokens of tools and environments and for padding.
-            completions (`list`):
-                Text, or messages, of each completion.
-        """
-        ids = completion_ids.cpu()
-        keys, starts = observation_keys(ids, steps, prompts), turn_starts(steps)
-        try:
-            for row, step in (keys != 0).nonzero().tolist():
-                start = int(starts[row, step])
-                if step and turns[row, start - 1] >= 0:  # a step within a turn, before which nothing was observed
+    ids = rows.output["completion_ids"].cpu().numpy().astype(np.int64)
+    keys = torch.zeros(len(ids), int(steps.max()) + 1, dtype=torch.int64)
+    for row, prompt in enumerate(prompts.tolist()):
+        so_far, done = hashlib.blake2b(prompt.to_bytes(8, "little", signed=True) + b"so far", digest_size=8), 0
+        answers = answers_before_turns(rows.completions[row])
+        with failures.of("`observation_key_func`"):
+            for n, (end, start) in enumerate(step_begins(steps[row].numpy())):
+                if n and end == start:
+                    so_far.update(ids[row, done:start].tobytes())
+                    done, keys[row, n] = start, int.from_bytes(so_far.digest(), "little", signed=True)
                     continue
-                seen = self._seen(ids[row], turns[row], start, row, completions[row])
-                if seen:
-                    keys[row, step] = key_of(int(prompts[row]), seen)
-        except Exception as error:
-            self.failure = error
-        return keys
-
-    def _seen(
-        self, ids: torch.Tensor, turns: torch.Tensor, start: int, row: int, completion: str | list[dict]
-    ) -> bytes:
-        """What identifies the state before a turn, if it is more than the observation's tokens; else empty."""
-        n = int(turns[start])
-        own = self._of_environments[n][row] if n < len(self._of_environments) and self._of_environments[n] else None
-        if own is not None:
-            return b"environment" + own.encode()
-        images = _images_before_turns(completion)
-        shown = images[n] if n < len(images) else b""
-        if n == 0 or not (shown or self._key_func):
-            return shown
-        observed = ids[observed_from(turns.numpy(), start) : start]
-        if self._key_func is None:
-            return observed.numpy().tobytes() + shown
-        text = self._tokenizer.decode(observed, skip_special_tokens=True)
-        return b"text" + _checked_text(self._key_func, text).encode() + shown
+                turn = int(turns[row, start])
+                own, answer = rows.state_keys.get((row, turn)), answers[turn] if turn < len(answers) else []
+                keys[row, n] = key_of(prompt, _seen(trainer, own, turn, answer, ids[row, end:start]))
+    return keys
 
 
-def _checked_text(key_func: ObservationKeyFunc, text: str) -> str:
+def step_begins(steps: np.ndarray) -> list[tuple[int, int]]:
+    """Of each step of a row: the column after the previous step, and the step's first column."""
+    sampled = np.flatnonzero(steps >= 0)
+    first = np.flatnonzero(np.diff(steps[sampled], prepend=-1))
+    ends = np.where(first > 0, sampled[first - 1] + 1, 0)
+    return list(zip(ends.tolist(), sampled[first].tolist(), strict=True))
+
+
+def _seen(trainer: GRPOTrainer, own: str | None, turn: int, answer: list[dict], tokens: np.ndarray) -> bytes:
+    """What identifies the state before a turn."""
+    if own is not None:
+        return b"environment" + own.encode()
+    if turn == 0:
+        return tokens.tobytes()
+    images = b""
+    for image in images_in(answer):
+        images = hashlib.blake2b(images + image_bytes(image), digest_size=8).digest()
+    if trainer.observation_key_func is None:
+        return tokens.tobytes() + images
+    # A `rollout_func` may have environments of its own: then there are no messages, and tokens only.
+    text = answer_text(answer) if answer else _text_of(trainer, tokens)
+    return b"text" + _checked_key(trainer.observation_key_func, text).encode() + images
+
+
+def _text_of(trainer: GRPOTrainer, tokens: np.ndarray) -> str:
+    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    return tokenizer.decode(tokens, skip_special_tokens=True)
+
+
+def _checked_key(key_func: ObservationKeyFunc, text: str) -> str:
     key = key_func(text)
     if not isinstance(key, str):
         raise ValueError(
@@ -114,16 +96,3 @@ def _checked_text(key_func: ObservationKeyFunc, text: str) -> str:
             "Return the part of the text that identifies the state."
         )
     return key
-
-
-def _images_before_turns(completion: str | list[dict]) -> list[bytes]:
-    """A hash of the images that were observed just before each turn, empty where there are none."""
-    found, seen = [], b""
-    for message in [] if isinstance(completion, str) else completion:
-        if message.get("role") == "assistant":
-            found.append(seen)
-            seen = b""
-        else:
-            for image in images_in([message]):
-                seen = hashlib.blake2b(seen + image_bytes(image), digest_size=8).digest()
-    return found

@@ -7,6 +7,7 @@ from accelerate.utils import gather_object
 
 from tempo_trl.credit.prefix_covariance import PairStatistics
 from tempo_trl.trainers.batch import Credit
+from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.step_rewards import StepScores
 
 
@@ -15,7 +16,7 @@ class RankReport(NamedTuple):
     The report of one rank.
 
     Args:
-        failure: Error message of a credit function that failed on this rank, and whether its return value was invalid.
+        failure: Error message of a function that failed on this rank, and whether its return value was invalid.
         metrics: (numerator, denominator) by name, to be summed over ranks.
         statistics: Data from which a method with a state learns, pickled here so that a pickling error has its rank.
         pairs: Data from which the covariance of prefixes learns.
@@ -38,26 +39,19 @@ class RankReport(NamedTuple):
         return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None, steps.columns)
 
 
-def failure_of(error: Exception, name: str, rank: int) -> tuple[str, bool]:
-    """Message for a function of the user's that raised or returned something invalid, and whether the latter."""
-    wrong = isinstance(error, ValueError)
-    what = f"failed: {error}" if wrong else f"raised {type(error).__name__}: {error}"
-    return f"{name} {what} (on rank {rank})", wrong
-
-
-def gather_reports(own: RankReport, cause: Exception | None = None) -> list[RankReport]:
+def gather_reports(own: RankReport, failures: Failures) -> list[RankReport]:
     """
     The reports of all ranks, in rank order. Every rank must call this for every batch.
 
     Raises:
-        ValueError: on every rank, if a credit function returned something invalid on one of them.
+        ValueError: on every rank, if a function of the user's returned something invalid on one of them.
         RuntimeError: on every rank, if it raised any other error.
     """
-    reports = gather_object([own])
+    reports = gather_object([own._replace(failure=failures.first)])
     for report in reports:
         if report.failure is not None:
             message, wrong = report.failure
-            raise (ValueError if wrong else RuntimeError)(message) from cause
+            raise (ValueError if wrong else RuntimeError)(message) from failures.cause
     return reports
 
 

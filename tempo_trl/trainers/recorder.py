@@ -15,13 +15,13 @@ from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.turns import turn_starts
 from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
-from tempo_trl.report.conversations import turns_of
-from tempo_trl.report.token_text import prompt_text, token_pieces
 from tempo_trl.rollout.ranks import send_to_main
+from tempo_trl.runs.messages import prompt_text, turns_of
+from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
 from tempo_trl.trainers.batch import Batch, Credit
-from tempo_trl.trainers.replaced import Call
-from tempo_trl.trainers.whole_groups import loss_mask, weighted_rewards
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.whole_groups import weighted_rewards
 
 logger = logging.get_logger(__name__)
 
@@ -73,27 +73,26 @@ class Recorder:
             return True
         return step // every > last.step // every
 
-    def record(self, batch: Batch, own: slice, credit: Credit, output: dict, scored: Call) -> None:
+    def record(self, batch: Batch, rows: ScoredRows, credit: Credit) -> None:
         """
         Record the first groups of a batch. Every rank must call this.
 
         Args:
             batch ([`Batch`]): The scored batch.
-            own (`slice`): The rows of this rank in the batch.
+            rows ([`ScoredRows`]): The rows of this rank, with TRL's batch as used for training.
             credit ([`Credit`]): The credit of these rows.
-            output (`dict`): TRL's batch of these rows, as used for training.
-            scored ([`Call`]): The call that scored them.
         """
         record = self._record_at_hand()
         room = (self.trainer.args.log_trees_prompts - record.groups) * self._group_size
         if room <= 0:  # the same on every rank
             return
-        per_rank, of_all_ranks = len(credit.td), len(scored.result)
-        own_rows = self._own_rows(batch, own, credit, output, scored.arguments[1:3], room)
+        per_rank, of_all_ranks = len(credit.td), len(rows.rewards_per_func)
+        own_rows = self._own_rows(batch, rows, credit, room)
         parts = send_to_main(own_rows, senders=-(-min(room, of_all_ranks) // per_rank))
         if parts is not None:
-            rows = [row for part in parts for row in part]
-            record.rows += _of_one_prompt(self._finished(rows, record.groups, scored.result[: len(rows)]))
+            sent = [row for part in parts for row in part]
+            finished = self._finished(sent, record.groups, rows.rewards_per_func[: len(sent)])
+            record.rows += _of_one_prompt(finished)
             self._write(record)
         record.groups += min(room, of_all_ranks) // self._group_size
 
@@ -104,34 +103,31 @@ class Recorder:
             self._records[self._mode] = last = _Record(step)
         return last
 
-    def _own_rows(
-        self, batch: Batch, own: slice, credit: Credit, output: dict, texts: tuple[list, list], room: int
-    ) -> list[dict]:
+    def _own_rows(self, batch: Batch, rows: ScoredRows, credit: Credit, room: int) -> list[dict]:
         """Rows of this rank's completions that are among the first `room` completions of the batch."""
-        width = credit.td.shape[1]
+        own, width = rows.place.own, credit.td.shape[1]
         tokens = {
             "td_errors": credit.td,
-            "advantages": output["advantages"].view(len(credit.td), -1).expand(-1, width),
+            "advantages": rows.output["advantages"].view(len(credit.td), -1).expand(-1, width),
         }
         if batch.entropies is not None:
             tokens["entropies"] = batch.entropies[own, :width]
         tokens = {name: values.detach().float().cpu() for name, values in tokens.items()}
-        tokens["loss_mask"] = loss_mask(output).bool().cpu()
+        tokens["loss_mask"] = loss_mask(rows.output).bool().cpu()
         tokens["completion_ids"] = batch.completion_ids[own].int()
         tokens["turns"] = batch.turns[own].short()
         lengths, outcome = batch.lengths[own].tolist(), batch.outcome[own].nan_to_num(0.0)
         begin = self.trainer.accelerator.process_index * len(lengths)
-        prompts, completions = texts
         keys = _turn_keys(batch)[own]
         return [
             {
                 "outcome": outcome[i].item(),
-                "prompt": prompt_text(prompts[i]),
+                "prompt": prompt_text(rows.prompts[i]),
                 "prompt_key": batch.prompts[own][i].item(),
                 "weight": None if credit.weights is None else credit.weights[i].item(),
             }
             | {name: values[i, : lengths[i]].numpy() for name, values in tokens.items()}  # compact to send
-            | _per_turn(keys[i], completions[i])
+            | _per_turn(keys[i], rows.completions[i])
             for i in range(min(len(lengths), max(room - begin, 0)))
         ]
 

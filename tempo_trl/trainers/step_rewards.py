@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer, PreTrainedModel
 from trl import GRPOTrainer
@@ -18,9 +19,10 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
-from tempo_trl.report.token_text import token_bytes
+from tempo_trl.runs.token_text import token_bytes
+from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.faults import watch_rewards
-from tempo_trl.trainers.replaced import Call
+from tempo_trl.trainers.scored_rows import ScoredRows
 
 StepRewardFunc = str | PreTrainedModel | Callable[..., list[list[float | None]]]
 
@@ -33,13 +35,11 @@ class StepScores(NamedTuple):
         rewards: Weighted sum of the functions, `(B, N)`; NaN where none gave a number.
         metrics: (numerator, denominator) by name, to be summed over ranks.
         columns: What functions add to the table of completions with `log_extra`, a value per row.
-        failure: The first error. It is kept, because other ranks wait for this one's rows.
     """
 
     rewards: torch.Tensor | None = None
     metrics: dict[str, tuple[float, float]] = {}
     columns: dict[str, list] = {}
-    failure: Exception | None = None
 
 
 class StepRewards:
@@ -70,35 +70,33 @@ class StepRewards:
         self.weights = [1.0] * len(functions) if weights is None else weights
         self._loop = _event_loop() if any(map(is_async_callable, self.functions)) else None
 
-    def __call__(self, scored: Call, steps: torch.Tensor, output: dict) -> StepScores:
+    def __call__(self, rows: ScoredRows, steps: torch.Tensor, failures: Failures) -> StepScores:
         """
         Score this rank's rows.
 
         Args:
-            scored ([`Call`]):
-                TRL's call that scored the whole completions.
+            rows ([`ScoredRows`]):
+                The rows.
             steps (`torch.Tensor` of shape `(B, T)`, int64):
                 Step of each token; -1 for tokens of no step.
-            output (`dict`):
-                TRL's batch.
+            failures ([`Failures`]):
+                Keeps an error of a function.
         """
         counts = (steps.amax(dim=1) + 1).tolist()
         rewards = torch.full((len(self.functions), len(steps), max(counts)), torch.nan)
-        metrics, columns, failure = defaultdict(list), defaultdict(list), None
-        keywords = _keywords(self._trainer, scored, metrics, columns)
+        metrics, columns = defaultdict(list), defaultdict(list)
+        keywords = _keywords(self._trainer, rows, metrics, columns)
         patience, rank = self._trainer.args.ddp_timeout / 2, self._trainer.accelerator.process_index
         with watch_rewards(patience, rank, self.names):
             for function, name, own in zip(self.functions, self.names, rewards, strict=True):
-                try:
-                    _fill(own, self._result(function, keywords, steps, output), counts, name)
-                except Exception as error:  # continue: a sharded process reward model needs every rank
-                    failure = failure or error
+                with failures.of("`step_reward_funcs`"):  # and continue: a sharded reward model needs every rank
+                    _fill(own, self._result(function, keywords, steps, rows.output), counts, name)
         weighted = rewards * torch.tensor(self.weights)[:, None, None]
         rewarded = weighted.nansum(dim=0).masked_fill(rewards.isnan().all(dim=0), torch.nan)
         logged = {name: (sum(values), len(values)) for name, values in metrics.items()}
         for name, own in zip(self.names, rewards, strict=True):
             logged |= _means(name, own)
-        return StepScores(rewarded, logged, dict(columns), failure)
+        return StepScores(rewarded, logged, dict(columns))
 
     def _result(self, function, keywords: dict, steps: torch.Tensor, output: dict) -> list[list[float | None]]:
         if isinstance(function, torch.nn.Module):
@@ -111,16 +109,17 @@ class StepRewards:
 
 def step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: str) -> torch.Tensor:
     """Tokens that complete a delimiter within their turn, `(B, T)`, bool; not before what has no text, such as EOS."""
-    ends, special = torch.zeros(turns.shape, dtype=torch.bool), set(tokenizer.all_special_ids)
-    for row, ids in enumerate(completion_ids.tolist()):
-        for turn in range(int(turns[row].max()) + 1):
-            columns = (turns[row] == turn).nonzero().flatten().tolist()
-            while columns and ids[columns[-1]] in special:
-                columns.pop()
-            pieces = token_bytes(tokenizer, [ids[column] for column in columns[:-1]])
-            found = completing(pieces, delimiter.encode())
-            ends[row, columns[:-1]] = torch.tensor(found, dtype=torch.bool)
-    return ends
+    ends, special = np.zeros(turns.shape, dtype=bool), list(set(tokenizer.all_special_ids))
+    completion_ids, turns = completion_ids.cpu().numpy(), turns.numpy()
+    known = np.unique(completion_ids[turns >= 0])
+    text = dict(zip(known.tolist(), token_bytes(tokenizer, known.tolist()), strict=True))
+    for row, ids in enumerate(completion_ids):
+        sampled = np.flatnonzero(turns[row] >= 0)
+        for columns in np.split(sampled, np.flatnonzero(np.diff(turns[row][sampled])) + 1):
+            told = columns[~np.isin(ids[columns], special)]
+            columns = columns[columns < told[-1]] if len(told) else told
+            ends[row, columns] = completing([text[i] for i in ids[columns].tolist()], delimiter.encode())
+    return torch.from_numpy(ends)
 
 
 def completing(pieces: list[bytes], delimiter: bytes) -> list[bool]:
@@ -142,15 +141,14 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def _keywords(
-    trainer: GRPOTrainer, scored: Call, metrics: dict[str, list[float]], columns: dict[str, list]
+    trainer: GRPOTrainer, rows: ScoredRows, metrics: dict[str, list[float]], columns: dict[str, list]
 ) -> dict[str, Any]:
     """TRL's keyword arguments of a reward function; what functions log goes to `metrics` and `columns`."""
-    inputs, prompts, completions, completion_ids = scored.arguments
-    names = [name for name in inputs[0] if name not in ("prompt", "completion", "completion_ids")]
-    keywords = {name: [row[name] for row in inputs] for name in names}
+    names = [name for name in rows.inputs[0] if name not in ("prompt", "completion", "completion_ids")]
+    keywords = {name: [row[name] for row in rows.inputs] for name in names}
     if trainer.environments is not None:
         keywords["environments"] = trainer.environments
-    keywords |= {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
+    keywords |= {"prompts": rows.prompts, "completions": rows.completions, "completion_ids": rows.completion_ids}
     logging = {
         "log_metric": lambda name, value: metrics[name].append(float(value)),
         "log_extra": lambda column, values: columns[column].extend(values),

@@ -14,17 +14,19 @@ from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 
 from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance
-from tempo_trl.credit.turns import steps_of
 from tempo_trl.trainers.base import BaseTrainer
 from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_credit
-from tempo_trl.trainers.observations import ObservationKeyFunc, Observed, with_state_keys
-from tempo_trl.trainers.rank_reports import RankReport, failure_of, gather_reports
+from tempo_trl.trainers.failures import Failures
+from tempo_trl.trainers.observations import ObservationKeyFunc
+from tempo_trl.trainers.rank_reports import RankReport, gather_reports
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.replaced import Call, recorded_calls, replaced
-from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards, StepScores, step_ends
-from tempo_trl.trainers.whole_groups import Place, batch_of, loss_mask, prompt_keys_of, turns_in
+from tempo_trl.trainers.replaced import recorded_calls, replaced
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.state_keys import StateKeys
+from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
+from tempo_trl.trainers.whole_groups import batch_of
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -146,8 +148,8 @@ class TokenCreditTrainer(BaseTrainer):
         )
         self.prefix_covariance = PrefixCovariance()  # learned in every run: how well prefixes predict rewards
         self._given_credit_func = credit_func
-        self._observation_key_func = observation_key_func
-        self._step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
+        self.observation_key_func = observation_key_func
+        self.step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
         self.credit_func = self._credit_function()
         self._recorder = Recorder(self)
 
@@ -197,12 +199,16 @@ class TokenCreditTrainer(BaseTrainer):
         forward = self._get_per_token_logps_and_entropies
         if due or self._given_credit_func is not None:
             forward = self._with_entropies(forward)
-        generate, of_environments = with_state_keys(self, self._generate_single_turn)
-        changes = {"_get_per_token_logps_and_entropies": forward, "_generate_single_turn": generate}
-        with replaced(self, **changes), recorded_calls(self, *names) as calls:
+        failures = Failures(self.accelerator.process_index)
+        keys = StateKeys(self, failures)
+        with (
+            replaced(self, _get_per_token_logps_and_entropies=forward),
+            keys.recorded(),
+            recorded_calls(self, *names) as calls,
+        ):
             output = super()._generate_and_score_completions(inputs)
-        calls = {name: own[0] for name, own in calls.items() if own}
-        self._assign_credit(inputs, output, calls, of_environments, due)
+        rows = ScoredRows.of(self, output, calls, keys.found)
+        self._assign_credit(rows, failures, due)
         self.tree_pass.number_rows(output)
         return output
 
@@ -214,56 +220,28 @@ class TokenCreditTrainer(BaseTrainer):
 
         return with_entropies
 
-    def _assign_credit(
-        self, inputs: list[dict], output: dict, calls: dict[str, Call], of_environments: list[list], due: bool
-    ) -> None:
+    def _assign_credit(self, rows: ScoredRows, failures: Failures, due: bool) -> None:
         """Replace GRPO's advantages in a scored batch by the method's; then learn, log and record."""
-        size = self.num_generations if self.model.training else self.num_generations_eval
-        place = Place.of(self.accelerator.process_index, len(output["completion_ids"]), size)
-        turns = turns_in(output, calls)
-        steps = self._steps(output, turns)
-        observed = Observed(self, of_environments, self._observation_key_func)
-        prompts, completions = prompt_keys_of(self, output, calls), calls["_calculate_rewards"].arguments[2]
-        per_step = {"observations": observed(output["completion_ids"], turns, steps, prompts, completions)}
-        scores = StepScores()
-        if self._step_rewards is not None:
-            scores = self._step_rewards(calls["_calculate_rewards"], steps, output)
-            per_step["step_rewards"] = scores.rewards
-        batch = batch_of(self, inputs, output, calls, place, steps, per_step)
-        credit, cause = None, None
+        batch, scores = batch_of(self, rows, failures)
+        credit, report = None, RankReport()
         pairs = batch.pairs if batch.training else None
-        called = f"`credit_func` {self.credit_name}"
-        try:
-            for name, user in (("observation_key_func", observed), ("step_reward_funcs", scores)):
-                if user.failure is not None:
-                    called = f"`{name}`"
-                    raise user.failure
-            credit = self._own_credit(batch, place, output)
+        with failures.of(f"`credit_func` {self.credit_name}"):
+            credit = self._own_credit(batch, rows)
             report = RankReport.of(credit, pairs, scores)
-        except Exception as error:  # report any error to the other ranks, which would wait forever otherwise
-            cause = error
-            report = RankReport(failure_of(error, called, self.accelerator.process_index))
-        reports = gather_reports(report, cause)
-        self._use(output, credit, any(report.drops_tokens for report in reports))
+        reports = gather_reports(report, failures)
+        self._use(rows.output, credit, any(report.drops_tokens for report in reports))
         self._learn(reports)
-        self._log_credit(batch, place, credit, output, reports)
+        self._log_credit(batch, rows, credit, reports)
         if due:
-            self._recorder.record(batch, place.own, credit, output, calls["_calculate_rewards"])
-
-    def _steps(self, output: dict, turns: torch.Tensor) -> torch.Tensor:
-        """Step of each token, `(B, T)`: its turn, or what `step_delimiter` cuts turns into."""
-        if self.args.step_delimiter is None:
-            return turns
-        tokenizer = getattr(self.processing_class, "tokenizer", self.processing_class)
-        return steps_of(turns, step_ends(tokenizer, output["completion_ids"], turns, self.args.step_delimiter))
+            self._recorder.record(batch, rows, credit)
 
     def _log_credit(self, *batch) -> dict[str, float]:
         """[`~tempo_trl.trainers.credit_log.log_credit`]. A method may override this to read the sums."""
         return log_credit(self, *batch)
 
-    def _own_credit(self, batch: Batch, place: Place, output: dict) -> Credit:
+    def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         """The credit of this rank's rows."""
-        return checked(self.credit_func(batch), batch).rows(place.own, output["completion_ids"].shape[1])
+        return checked(self.credit_func(batch), batch).rows(rows.place.own, rows.output["completion_ids"].shape[1])
 
     def _use(self, output: dict, credit: Credit, recount: bool) -> None:
         """Put the advantages and the loss mask into TRL's batch, and keep GRPO's advantages as the outcome.

@@ -168,7 +168,6 @@ def test_runs_of_one_method_are_its_seeds_and_make_one_curve(tmp_path):
     ("name", "setting", "method"),
     [
         ("GRPO", {"top_entropy_quantile": 0.2}, "hepo"),
-        ("TEMPO", {"advantage_estimator": "prefix_baseline"}, "prefix_baseline"),
         ("TreeRPO_entropy", {}, "treerpo_entropy"),
     ],
 )

@@ -22,7 +22,7 @@ SPLITS = {
     "tree_delimiters": LETTERS,
 }
 ENTROPY = {"rollout": "entropy", **SPLITS}
-BASELINE = {"advantage_estimator": "prefix_baseline"}
+BASELINE = {"trainer": "PrefixBaseline"}
 EVALUATED = {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": 4}
 RESUMED = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2}
 TRACED = {"trainer": "GRPOLambda", "num_iterations": 2, "trace_lambda": 0.9, "beta": 0.1, "max_steps": 4}

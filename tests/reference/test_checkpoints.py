@@ -2,8 +2,6 @@
 
 import pytest
 
-import tempo_trl
-
 from .cases import CASES, trainer_of
 from .checking import assert_as_before
 from .checkpoints import FOLDER, RESUMED, save_model
@@ -23,12 +21,4 @@ def model(tmp_path_factory) -> str:
 @pytest.mark.parametrize("case", RESUMED)
 def test_an_old_checkpoint_resumes(case, model, tmp_path):
     seen = trained(trainer_of(CASES[case], model, str(tmp_path)), str(FOLDER / case))
-    assert_as_before(case, summary(seen), REFERENCE)
-
-
-@pytest.mark.skipif(not hasattr(tempo_trl, "PrefixBaselineTrainer"), reason="there is no PrefixBaselineTrainer yet")
-def test_an_old_checkpoint_of_the_option_resumes_by_the_class(model, tmp_path):
-    case = "prefix baseline"
-    options = {name: value for name, value in CASES[case].items() if name != "advantage_estimator"}
-    seen = trained(trainer_of(options | {"trainer": "PrefixBaseline"}, model, str(tmp_path)), str(FOLDER / case))
     assert_as_before(case, summary(seen), REFERENCE)

@@ -13,10 +13,11 @@ from tempo_trl.demo.rooms import TURNS, Rooms, problems, state_text
 from tempo_trl.launch.cli import main
 from tempo_trl.report import read_trees
 from tempo_trl.report.completion_file import CompletionFile
-from tempo_trl.report.conversations import Encoder, turns_of
+from tempo_trl.report.conversations import Encoder
 from tempo_trl.report.credit_file import read_groups
 from tempo_trl.report.group import recorded_groups
 from tempo_trl.report.turn_graph import turn_graph
+from tempo_trl.runs.messages import turns_of
 from tempo_trl.runs.trees import trees_path
 
 ROOMS = str(policy_path("rooms"))

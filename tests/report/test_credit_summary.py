@@ -12,7 +12,7 @@ from tempo_trl.report import sentences
 from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.embed import embed_groups, embedded_size, script_json
 from tempo_trl.report.group import groups_of
-from tempo_trl.report.token_text import readable, visible
+from tempo_trl.runs.token_text import readable, visible
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
 

@@ -12,7 +12,8 @@ from peft import LoraConfig
 
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.report import read_trees
-from tempo_trl.report.token_text import prompt_text, readable
+from tempo_trl.runs.messages import prompt_text
+from tempo_trl.runs.token_text import readable
 from tempo_trl.runs.trees import SCHEMA, recorded_steps, trees_path, write_trees
 from tests.trainers.launching import run_ranks, torchrun
 from tests.trainers.recording import Batch, config, parity, picky, questions, share_of_threes, train, weights

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from datasets import Dataset
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl import PrefixBaselineTrainer, TEMPOConfig, TEMPOTrainer
 
 
 class Batch(NamedTuple):
@@ -16,7 +16,9 @@ class Batch(NamedTuple):
     prompts: list
 
 
-class RecordingTrainer(TEMPOTrainer):
+class Recording:
+    """Mixin."""
+
     def __init__(self, *args, **kwargs):
         self.batches: list[Batch] = []
         super().__init__(*args, **kwargs)
@@ -31,6 +33,14 @@ class RecordingTrainer(TEMPOTrainer):
         kept = {key: value.clone() for key, value in output.items() if isinstance(value, torch.Tensor)}
         self.batches.append(Batch(self.model.training, *self._last, kept, [x.get("prompt") for x in inputs]))
         return output
+
+
+class RecordingTrainer(Recording, TEMPOTrainer):
+    pass
+
+
+class RecordingBaseline(Recording, PrefixBaselineTrainer):
+    pass
 
 
 def share_of_threes(completions, completion_ids, **columns) -> list[float]:

@@ -54,7 +54,7 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
         for fields_of in (FixedTreeFields, EntropyTreeFields, TreeForwardFields)
         for field in fields(fields_of)
     }
-    own = {"td_coef", "advantage_estimator", "prefix_shrinkage", "rollout", "leaf_weights"}
+    own = {"td_coef", "rollout", "leaf_weights"}
     own |= {"log_trees_steps", "log_trees_prompts", "merge_states", "step_delimiter", "step_reward_weights"}
     assert ours.keys() - stock.keys() == own | trees
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl import PrefixBaselineConfig, PrefixBaselineTrainer, TEMPOConfig, TEMPOTrainer
 from tempo_trl.credit import prefix_values, tempo_advantages
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
 from tempo_trl.credit.inputs import prefix_tree
@@ -16,7 +16,7 @@ from tempo_trl.rollout.tree_rollout import TreeRollout
 
 from ..credit.groups import as_tensors
 from .every_method import trainer_of
-from .recording import config, parity, questions, share_of_threes, train
+from .recording import RecordingBaseline, RecordingTrainer, config, parity, questions, share_of_threes, train
 from .test_every_method import spread
 
 pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
@@ -69,9 +69,11 @@ def test_values_from_the_ids_are_those_of_the_tree_that_was_grown(method, tiny_m
     assert compared > 10
 
 
-@pytest.mark.parametrize("estimator", ["tempo", "prefix_baseline"])
-def test_a_tree_rollout_of_the_user_s_is_read_as_the_tree_it_is(estimator, tiny_model, tmp_path):
-    options = {"advantage_estimator": estimator, "max_steps": 1, "reward_funcs": share_of_threes}
+@pytest.mark.parametrize(
+    ("cls", "config_cls"), [(RecordingTrainer, TEMPOConfig), (RecordingBaseline, PrefixBaselineConfig)]
+)
+def test_a_tree_rollout_of_the_user_s_is_read_as_the_tree_it_is(cls, config_cls, tiny_model, tmp_path):
+    options = {"cls": cls, "config_cls": config_cls, "max_steps": 1, "reward_funcs": share_of_threes}
     ours = train(tiny_model, tmp_path, rollout="fixed", tree_depth=2, **options)
     theirs = train(tiny_model, tmp_path, trainer={"rollout_func": TreeRollout(FixedTree(2, 2, 6))}, **options)
     (ours,), (theirs,) = ours.batches, theirs.batches
@@ -173,23 +175,31 @@ def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"advantage_estimator": "gae"}, "`advantage_estimator` must be one of"),
         ({"rollout": "tree"}, "`rollout` must be one of"),
         ({"leaf_weights": "leaf"}, "`leaf_weights` must be one of"),
-        ({"prefix_shrinkage": "much"}, "`prefix_shrinkage` must be 'auto' or a number of at least 0, got 'much'"),
-        ({"prefix_shrinkage": -1}, "`prefix_shrinkage` must be 'auto' or a number of at least 0, got -1"),
         ({"rollout": "fixed", "tree_depth": 3}, r"`num_generations` must be tree_children \*\* tree_depth"),
         ({"rollout": "entropy", "tree_min_segment_tokens": 0}, "must be at least 1"),
     ],
 )
-def test_a_credit_or_a_rollout_that_is_none_is_refused(options, message, tiny_model, tmp_path):
+def test_a_rollout_that_is_none_is_refused(options, message, tiny_model, tmp_path):
+    refuses(TEMPOTrainer, TEMPOConfig, options, message, tiny_model, tmp_path)
+
+
+@pytest.mark.parametrize("given", ["much", -1])
+def test_a_shrinkage_that_is_none_is_refused(given, tiny_model, tmp_path):
+    message = f"`prefix_shrinkage` must be 'auto' or a number of at least 0, got {given!r}"
+    options = {"prefix_shrinkage": given}
+    refuses(PrefixBaselineTrainer, PrefixBaselineConfig, options, message, tiny_model, tmp_path)
+
+
+def refuses(cls, config_cls, options, message, model, folder) -> None:
     with pytest.raises(ValueError, match=message):
-        config(tmp_path, **options)
-    late = config(tmp_path)
+        config(folder, config_cls, **options)
+    late = config(folder, config_cls)
     for name, value in options.items():
         setattr(late, name, value)
     with pytest.raises(ValueError, match=message):
-        TEMPOTrainer(tiny_model, parity, late, questions())
+        cls(model, parity, late, questions())
 
 
 def test_the_fields_of_a_tree_change_nothing_where_completions_are_sampled_independently(tiny_model, tmp_path):

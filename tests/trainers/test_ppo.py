@@ -28,10 +28,10 @@ class RecordingPPO(PPOTrainer):
 
         self.critic.step = recorded_step
 
-    def _assign_credit(self, inputs, output, calls, *rest):
-        self.rewards.append(weighted_rewards(self, calls["_calculate_rewards"].result))  # of one rank
-        super()._assign_credit(inputs, output, calls, *rest)
-        self.batches.append({name: value.clone() for name, value in output.items() if torch.is_tensor(value)})
+    def _assign_credit(self, rows, *rest):
+        self.rewards.append(weighted_rewards(self, rows.rewards_per_func))  # of one rank
+        super()._assign_credit(rows, *rest)
+        self.batches.append({name: value.clone() for name, value in rows.output.items() if torch.is_tensor(value)})
 
 
 def run(model, folder, **options):

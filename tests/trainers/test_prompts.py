@@ -5,10 +5,11 @@ import torch
 from datasets import Dataset
 from PIL import Image
 
+from tempo_trl import PrefixBaselineConfig, TEMPOConfig
 from tempo_trl.report import read_trees
 from tempo_trl.trainers.prompt_keys import images_in, prompt_keys
 
-from .recording import RecordingTrainer, questions, train
+from .recording import RecordingBaseline, RecordingTrainer, questions, train
 from .test_features import ToolTrainer
 
 
@@ -32,7 +33,7 @@ class Riddles:
         return x
 
 
-class RiddleTrainer(RecordingTrainer):
+class Riddling:
     """Its completions begin alike and part by place: what they earn is their riddle's, `riddle_reward`."""
 
     def _generate_single_turn(self, prompt_ids, *args, **kwargs):
@@ -41,28 +42,41 @@ class RiddleTrainer(RecordingTrainer):
         return [[*self.processing_class.encode(tails[i % 4]), eos] for i in range(len(prompt_ids))], None
 
 
+class RiddleTrainer(Riddling, RecordingTrainer):
+    pass
+
+
+class RiddleBaseline(Riddling, RecordingBaseline):
+    pass
+
+
 def riddle_reward(completions, environments, **columns):
     return [float(environment.riddle) for environment in environments]
 
 
-@pytest.mark.parametrize("estimator", ["tempo", "prefix_baseline"])
-def test_completions_of_different_prompts_share_no_state(estimator, tiny_model, tmp_path, said_once):
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (RiddleTrainer, {"config_cls": TEMPOConfig}),
+        (RiddleBaseline, {"config_cls": PrefixBaselineConfig, "prefix_shrinkage": 0.0}),
+    ],
+)
+def test_completions_of_different_prompts_share_no_state(cls, options, tiny_model, tmp_path, said_once):
     trainer = train(
         tiny_model,
         tmp_path,
-        cls=RiddleTrainer,
+        cls=cls,
         dataset=questions(conversational=True),
         reward_funcs=riddle_reward,
-        advantage_estimator=estimator,
-        prefix_shrinkage=0.0,
         max_completion_length=200,
         max_steps=1,
         trainer={"environment_factory": Riddles},
+        **options,
     )
     assert len(said_once("continue different prompts")) == 1
     output = trainer.batches[0].output
     outcome, mask = output["outcome_advantages"][:, None], output["completion_mask"]
-    if estimator == "prefix_baseline":  # given its riddle, a completion earns what is expected
+    if cls is RiddleBaseline:  # given its riddle, a completion earns what is expected
         assert outcome.any()
         torch.testing.assert_close(output["advantages"], torch.zeros_like(output["advantages"]))
     else:

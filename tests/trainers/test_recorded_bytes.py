@@ -7,6 +7,7 @@ import torch
 
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.recorder import Recorder
+from tempo_trl.trainers.scored_rows import Place, ScoredRows
 
 ROWS, TOKENS = 4, 2048
 
@@ -33,7 +34,18 @@ def test_a_recorded_token_takes_at_most_twenty_bytes():
         owned=torch.ones(ROWS, dtype=torch.bool),
         entropies=numbers,
     )
-    output = {"advantages": numbers, "completion_mask": ones}
-    texts = (["?"] * ROWS, ["!"] * ROWS)
-    rows = Recorder(trainer)._own_rows(batch, slice(0, ROWS), Credit(numbers, numbers), output, texts, ROWS)
+    scored = ScoredRows(
+        inputs=[{}] * ROWS,
+        output={"advantages": numbers, "completion_mask": ones},
+        prompts=["?"] * ROWS,
+        completions=["!"] * ROWS,
+        completion_ids=batch.completion_ids.tolist(),
+        sampled=None,
+        rewards_per_func=batch.rewards_per_func,
+        entropies=numbers,
+        state_keys={},
+        num_generations=ROWS,
+        place=Place.of(0, ROWS, ROWS),
+    )
+    rows = Recorder(trainer)._own_rows(batch, scored, Credit(numbers, numbers), ROWS)
     assert len(pickle.dumps(rows)) / (ROWS * TOKENS) < 20

@@ -8,7 +8,7 @@ import torch
 from trl import GRPOConfig, GRPOTrainer
 
 import tempo_trl
-from tempo_trl import TEMPOConfig, TEMPOTrainer, TokenCreditConfig, TokenCreditTrainer
+from tempo_trl import TEMPOTrainer, TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.methods.tempo import tempo_credit
 from tempo_trl.report import read_trees
 
@@ -253,16 +253,3 @@ def test_no_trl_method_is_overridden_twice_in_a_hierarchy():
             defining = [cls.__name__ for cls in ours if method in vars(cls)]
             allowed = 2 if method in ("__init__", "__doc__", "__module__", "_name", "_tag_names", "_paper") else 1
             assert len(defining) <= allowed or method.startswith(("_name", "_tag", "_paper", "__")), (method, defining)
-
-
-def test_the_old_spelling_of_the_prefix_baseline_warns_and_works(tiny_model, tmp_path):
-    with pytest.warns(FutureWarning, match=r"deprecated.*PrefixBaselineTrainer"):
-        args = config(tmp_path / "a", TEMPOConfig, advantage_estimator="prefix_baseline")
-    old = TEMPOTrainer(tiny_model, parity, args, questions())
-    old.train()
-    new = tempo_trl.PrefixBaselineTrainer(
-        tiny_model, parity, config(tmp_path / "b", tempo_trl.PrefixBaselineConfig), questions()
-    )
-    new.train()
-    assert_same_weights(old, new)
-    assert old.method_name == new.method_name == "prefix_baseline"

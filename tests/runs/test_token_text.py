@@ -7,7 +7,7 @@ from tokenizers import Tokenizer, decoders, models
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tempo_trl.demo.policy import policy_path
-from tempo_trl.report.token_text import one_line, readable, token_pieces, visible
+from tempo_trl.runs.token_text import one_line, readable, token_pieces, visible
 from tests.tiny import tiny_tokenizer
 
 BYTES = tiny_tokenizer()

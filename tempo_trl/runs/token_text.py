@@ -134,17 +134,3 @@ def shortened(text: str, longest: int) -> str:
         return text
     head, tail = longest * 2 // 3, longest // 6
     return f"{text[:head]} …{len(text) - head - tail:,} characters… {text[-tail:]}"
-
-
-def prompt_text(prompt: str | list[dict]) -> str:
-    """A prompt as one text, with a line `role: content` per message. Only the text parts of contents are kept."""
-    if isinstance(prompt, str):
-        return prompt
-    return "\n".join(f"{message['role']}: {content_text(message.get('content'))}" for message in prompt)
-
-
-def content_text(content: str | list[dict] | None) -> str:
-    """Text of a message's content; parts that are not text are named."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    return " ".join(part.get("text") or f"[{part.get('type', '?')}]" for part in content)

@@ -1,0 +1,62 @@
+"""Text of prompts and conversations, and the turns of a conversation: tools called, and what was observed."""
+
+from collections.abc import Sequence
+
+
+def prompt_text(prompt: str | list[dict]) -> str:
+    """A prompt as one text, with a line `role: content` per message. Only the text parts of contents are kept."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n".join(f"{message['role']}: {content_text(message.get('content'))}" for message in prompt)
+
+
+def content_text(content: str | list[dict] | None) -> str:
+    """Text of a message's content; parts that are not text are named."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return " ".join(part.get("text") or f"[{part.get('type', '?')}]" for part in content)
+
+
+def turns_of(completion: str | Sequence[dict], count: int) -> tuple[list[str], list[str]]:
+    """
+    Names of the tools that each turn of a completion calls, and the text that was observed before the turn.
+
+    Args:
+        completion (`str` or `Sequence[dict]`):
+            Text, or messages: assistant messages with `tool_calls`, and the messages that answer them.
+        count (`int`):
+            Turns of the completion.
+
+    Returns:
+        `tuple[list[str], list[str]]`, each of length `count`, filled up with empty texts. The names of several tools
+        are separated by commas.
+    """
+    messages = () if isinstance(completion, str) else completion
+    calls = [", ".join(map(_tool_name, m.get("tool_calls") or ())) for m in messages if m["role"] == "assistant"]
+    observed = list(map(answer_text, answers_before_turns(messages)))
+    return _filled(calls, count), _filled(observed, count)
+
+
+def answers_before_turns(completion: str | Sequence[dict]) -> list[list[dict]]:
+    """The messages of tools and environments between each turn of a conversation and the turn before."""
+    answers, last = [], []
+    for message in () if isinstance(completion, str) else completion:
+        if message["role"] == "assistant":
+            answers.append(last)
+            last = []
+        else:
+            last.append(message)
+    return answers
+
+
+def answer_text(messages: Sequence[dict]) -> str:
+    """Text of the answers to a turn, each on a line of its own."""
+    return "\n".join(content_text(message.get("content")) for message in messages)
+
+
+def _tool_name(call: dict) -> str:
+    return str(call.get("function", call).get("name", "?"))
+
+
+def _filled(texts: list[str], count: int) -> list[str]:
+    return [*texts, *[""] * count][:count]
