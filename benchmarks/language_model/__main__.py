@@ -4,6 +4,7 @@
     python -m benchmarks.language_model final          # five seeds of every arm, each at its own rate
     python -m benchmarks.language_model controls       # dull causes of a lead, three seeds
     python -m benchmarks.language_model long --best tempo
+    python -m benchmarks.language_model truth          # what perfect credit would be worth, by re-rollouts
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
 Two runs at a time take about nine minutes on two cores. The numbers of each are added to
@@ -12,6 +13,7 @@ study before a run would exceed it.
 """
 
 import argparse
+import json
 import os
 import platform
 import sys
@@ -22,13 +24,16 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.compact_json import write_json
+from benchmarks.estimators.evidence import commit
 from benchmarks.language_model import arms
 from benchmarks.language_model.arms import Cell
-from benchmarks.language_model.cells import Cells
+from benchmarks.language_model.cells import DIGITS, Cells
 from benchmarks.language_model.runs import numbers, train
-from benchmarks.language_model.show import show
+from benchmarks.language_model.show import show, show_truth
 
-STAGES = ("sweep", "final", "controls", "long", "show")
+STAGES = ("sweep", "final", "controls", "long", "truth", "show")
+START, EACH_TOKEN = "start", 6  # the policy before training; prompts with a state after each token
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,6 +44,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("stage", choices=STAGES)
     parser.add_argument("--arms", help="comma-separated arms (default: all)")
     parser.add_argument("--best", default="tempo", help="arm of the long run beside GRPO (default: tempo)")
+    parser.add_argument("--policy", default=START, help="folder of the policy of `truth` (default: the start's)")
+    parser.add_argument("--prompts", type=int, default=24, help="instructions of `truth` (default: 24)")
     parser.add_argument("--steps", type=int, default=arms.STEPS, help="optimizer steps, fewer to see it run")
     parser.add_argument("--jobs", type=int, default=_jobs(), help="runs at a time (default: one for each core)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run that would end later")
@@ -49,6 +56,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     console, cells = Console(width=None if sys.stdout.isatty() else 160), Cells(arguments.numbers)
     try:
+        if arguments.stage == "truth":
+            return true_values(arguments, console)
         if arguments.stage != "show":
             carry_out(arguments, cells, console)
     except RuntimeError as error:
@@ -58,6 +67,24 @@ def main(argv: list[str] | None = None) -> int:
         console.print("\nStopped. Repeat the command to resume.")
         return 130
     show(cells, console)
+    return 0
+
+
+def true_values(arguments: argparse.Namespace, console: Console) -> int:
+    """Measure a policy by re-rollouts, and add its numbers to the file beside the cells."""
+    from benchmarks.language_model.truth import measure
+    from tempo_trl.demo.language_model import language_model
+
+    start = arguments.policy == START
+    policy = language_model().path if start else arguments.policy
+    name = START if start else Path(policy).name
+    numbers = measure(policy, arguments.prompts, EACH_TOKEN, arguments.output / "truth" / name)
+    path = arguments.numbers.with_stem(f"{arguments.numbers.stem}_truth")
+    known = json.loads(path.read_text())["policies"] if path.exists() else {}
+    command = f"python -m benchmarks.language_model truth --policy {name} --prompts {arguments.prompts}"
+    numbers |= {"command": command, "provenance": _provenance() | commit()}
+    write_json(path, {"policies": known | {name: numbers}}, DIGITS)
+    show_truth(known | {name: numbers}, console)
     return 0
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from benchmarks.language_model.arms import ARMS, BASELINE, CONTROL_SEEDS, CONTROLS, RATES, SWEEP_SEEDS, Cell
 from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
+from benchmarks.language_model.rollouts import PLACES
 from tempo_trl.data.instructions import KINDS
 
 LEVEL = 0.6
@@ -75,6 +76,41 @@ def held_out(cells: Cells, rates: dict[str, float]) -> Table:
             on = [row["decisive"]["advantage"] for row in rows if row["decisive"] and row["decisive"]["advantage"]]
             table.add_row(arm, *(f"{100 * share:.0f}" for share in shares), f"{_mean(on):.3f}" if on else "")
     return table
+
+
+def show_truth(policies: dict[str, dict], console: Console) -> None:
+    """Print what true values say of each policy."""
+    for name, numbers in policies.items():
+        title = f"{name}: {numbers['prompts']} prompts, mean reward {numbers['reward']:.2f}"
+        table = Table(title=f"{title}. Share of the rewards' variance decided after n tokens", box=SIMPLE_HEAD)
+        for place in PLACES:
+            table.add_column(str(place), justify="right")
+        table.add_row(*map(_with_ends, numbers["decided_by"]))
+        console.print(table)
+        table = Table(title="Squared error of values over that of the mean of the others", box=SIMPLE_HEAD)
+        for heading in ("estimate", "all places", *(f"after {place}" for place in (0, *PLACES))):
+            table.add_column(heading, justify="left" if heading == "estimate" else "right")
+        for estimate, own in numbers["errors"].items():
+            table.add_row(
+                estimate, _with_ends(own["error"]), *("" if x is None else f"{x:.2f}" for x in own["by_place"])
+            )
+        console.print(table)
+        table = Table(title="Share of squared true TD errors", box=SIMPLE_HEAD)
+        for heading in numbers["td_errors"]:
+            table.add_column(heading, justify="right")
+        table.add_row(*map(_with_ends, numbers["td_errors"].values()))
+        console.print(table)
+        table = Table(title="Gradient of the last MLP's down projection, over RLOO's", box=SIMPLE_HEAD)
+        for heading in ("credit", "noise to signal", "cosine with the true gradient"):
+            table.add_column(heading)
+        for credit, own in numbers["gradient"].items():
+            table.add_row(credit, _with_ends(own["noise_to_signal"]), _with_ends(own["cosine"]))
+        console.print(table)
+
+
+def _with_ends(numbers: Sequence[float]) -> str:
+    value, low, high = (float("nan") if number is None else number for number in numbers)
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,0 +1,114 @@
+"""How noisy the policy gradient of the last MLP's down projection is under each credit, relative to RLOO's.
+
+After the last MLP no token sees another. So the gradient of a token's log-probability is an outer product: of the
+gradient of its output and of its input. The gradient of a group is the sum of these over tokens, times advantages.
+"""
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks.language_model.rollouts import TEMPERATURE, Rolled
+
+RESAMPLES, SEED = 2000, 0
+
+
+class Tokens(NamedTuple):
+    """
+    Both factors of the gradient of each token of some completions.
+
+    Args:
+        outputs (`torch.Tensor` of shape `(R, T, H)`): Gradients of the log-probability in the MLP's output.
+        inputs (`torch.Tensor` of shape `(R, T, I)`): Inputs of the down projection.
+    """
+
+    outputs: torch.Tensor
+    inputs: torch.Tensor
+
+    def gradient(self, advantages: np.ndarray) -> torch.Tensor:
+        """The gradient of some rows with `(R, T)` advantages, 0 for padding: `(H, I)`."""
+        weighted = self.outputs * torch.from_numpy(advantages).float()[:, :, None]
+        return weighted.flatten(0, 1).T @ self.inputs.flatten(0, 1)
+
+
+def tokens_of(model, rolled: Rolled, rows: slice) -> Tokens:
+    """Run the policy over some completions of a prompt."""
+    ids = [rolled.prompt_ids + row for row in rolled.completion_ids[rows]]
+    begin, width = len(rolled.prompt_ids), max(map(len, ids))
+    padded = torch.tensor([row + [0] * (width - len(row)) for row in ids])
+    kept = {}
+
+    def keep(module, inputs, output):
+        output.retain_grad()
+        kept.update(inputs=inputs[0].detach(), output=output)
+
+    handle = model.model.layers[-1].mlp.down_proj.register_forward_hook(keep)
+    try:
+        logits = model(input_ids=padded).logits[:, begin - 1 : -1].float() / TEMPERATURE
+    finally:
+        handle.remove()
+    logps = logits.log_softmax(dim=-1).gather(2, padded[:, begin:, None])[..., 0]
+    inside = torch.arange(width - begin) < torch.tensor([len(row) - begin for row in ids])[:, None]
+    (logps * inside).sum().backward()
+    part = slice(begin - 1, -1)
+    return Tokens(kept["output"].grad[:, part].float(), kept["inputs"][:, part].float())
+
+
+class Moments(NamedTuple):
+    """
+    Products of gradients of one prompt's groups, in units of its own.
+
+    Args:
+        square (`float`): Mean squared norm of a group's gradient.
+        own (`float`): Mean product of two groups' gradients: the squared norm of its expectation.
+        with_rloo (`float`): Mean product with another group's RLOO gradient.
+    """
+
+    square: float
+    own: float
+    with_rloo: float
+
+
+def moments(gradients: Sequence[torch.Tensor], rloo: Sequence[torch.Tensor]) -> Moments:
+    """Moments of a credit's gradients of a prompt's groups. Only for the square is a group multiplied with itself."""
+    square = torch.stack([(own * own).sum() for own in gradients])
+    pairs = list(permutations(range(len(rloo)), 2))
+    own = torch.stack([(gradients[a] * gradients[b]).sum() for a, b in pairs])
+    return Moments(*(float(x.mean()) for x in (square, own, _across(gradients, rloo, pairs))))
+
+
+def moments_of_truth(one: torch.Tensor, other: torch.Tensor, rloo: Sequence[torch.Tensor]) -> Moments:
+    """
+    The same of an unbiased credit from true values, of which the first group alone has some.
+
+    Its two gradients have independent errors of these values, so their product has no such error.
+    """
+    across = _across([(one + other) / 2], rloo, [(0, b) for b in range(1, len(rloo))])
+    return Moments(float((one * other).sum()), float(across.mean()), float(across.mean()))
+
+
+def _across(gradients: Sequence[torch.Tensor], rloo: Sequence[torch.Tensor], pairs: Sequence) -> torch.Tensor:
+    return torch.stack([(gradients[a] * rloo[b]).sum() for a, b in pairs])
+
+
+def over_rloo(prompts: Sequence[Moments], rloo: Sequence[Moments]) -> dict[str, list[float]]:
+    """
+    A credit's noise-to-signal over RLOO's, and the cosine of its mean gradient with the true one, which is 1 without
+    bias. Each with the ends of its 95% bootstrap interval over prompts.
+    """
+    both = np.array([prompts, rloo])
+
+    def numbers(index: np.ndarray) -> tuple[float, float]:
+        ours, theirs = both[:, index].mean(axis=1)
+        own, base = ((m[0] - m[1]) / m[2] ** 2 for m in (ours, theirs))
+        cosine = ours[2] / np.sqrt(max(ours[1], 1e-30) * max(theirs[1], 1e-30))
+        return own / base, cosine
+
+    rng, everyone = np.random.default_rng(SEED), np.arange(len(prompts))
+    draws = np.array([numbers(rng.choice(everyone, len(everyone))) for _ in range(RESAMPLES)])
+    low, high = np.percentile(draws, [2.5, 97.5], axis=0)
+    noise, cosine = numbers(everyone)
+    return {"noise_to_signal": [noise, low[0], high[0]], "cosine": [cosine, low[1], high[1]]}
