@@ -12,6 +12,7 @@ import numpy as np
 from tempo_trl.report.turn_graph import StateNode
 
 Cell = tuple[int, int]  # column and row of a state
+Pair = tuple[int, int]  # the states before and after a turn
 WIDTH, HEIGHT = 2.0, 0.5  # of a state
 ACROSS, DOWN = 3.1, 1.0  # from a state to the next
 LANE = 0.25  # from an arc to the next that passes below or above the same states
@@ -29,7 +30,7 @@ def state_cells(states: Sequence[StateNode]) -> list[Cell]:
     return cells
 
 
-def turn_curves(cells: Sequence[Cell], pairs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], np.ndarray]:
+def turn_curves(cells: Sequence[Cell], pairs: Iterable[Pair]) -> dict[Pair, np.ndarray]:
     """
     The arrow of each pair of states, as the four control points (4, 2) of a cubic Bézier curve.
 

@@ -12,7 +12,7 @@ from matplotlib.transforms import Bbox
 from tempo_trl.report.colours import DIVERGING, EDGE, MONO, value_colour
 from tempo_trl.report.group import Group, reward_range
 from tempo_trl.report.turn_graph import END, StateNode, TurnGraph, TurnStep, turn_graph
-from tempo_trl.report.turn_layout import ACROSS, DOWN, HEIGHT, WIDTH, on_curve, state_cells, turn_curves
+from tempo_trl.report.turn_layout import ACROSS, DOWN, HEIGHT, WIDTH, Pair, on_curve, state_cells, turn_curves
 from tempo_trl.runs.token_text import cut, one_line
 
 TEXT, CALLS = 20, 14  # characters of a state, and of the tools beside an arrow
@@ -55,14 +55,14 @@ def _fit(axes: Axes) -> None:
     axes.set(xlim=(left, right), ylim=(bottom, top))
 
 
-def _turns_between(graph: TurnGraph) -> dict[tuple[int, int], list[TurnStep]]:
+def _turns_between(graph: TurnGraph) -> dict[Pair, list[TurnStep]]:
     turns = defaultdict(list)
     for step in (step for row in graph.rows for step in row if step.next != END):
         turns[step.state, step.next].append(step)
     return turns
 
 
-def _arrows(axes: Axes, turns: dict[tuple[int, int], list[TurnStep]], curves: dict[tuple[int, int], np.ndarray]) -> None:
+def _arrows(axes: Axes, turns: dict[Pair, list[TurnStep]], curves: dict[Pair, np.ndarray]) -> None:
     """An arrow for all turns from one state to another."""
     scale = max((abs(step.credit) for steps in turns.values() for step in steps), default=0.0) or 1.0
     labels: list[Bbox] = []

@@ -1,19 +1,21 @@
 """Turns of agents in the report: equal states are one node, turns have the mean credit of their tokens."""
 
 import json
-from io import BytesIO
-from itertools import combinations
+from collections import Counter
+from io import BytesIO, StringIO
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.transforms import Bbox
+from rich.console import Console
 
 from tempo_trl.report.embed import embed_groups, embedded_size
 from tempo_trl.report.group import Group
 from tempo_trl.report.pictures import save
-from tempo_trl.report.terminal_tree import turn_table
+from tempo_trl.report.terminal_tree import turn_tables
 from tempo_trl.report.turn_graph import END, MAX_TEXT, turn_graph
 from tempo_trl.report.turn_layout import DOWN, HEIGHT, LANE, on_curve, state_cells, turn_curves
 from tempo_trl.report.turn_picture import draw_turns
@@ -106,7 +108,7 @@ def test_there_is_no_graph_where_nothing_was_observed(missing):
     if missing == "turns":
         recorded = Group(**{**vars(group([FIRST], [1.0])), "turns": None})
     assert turn_graph(recorded) is None
-    assert turn_table(recorded) is None
+    assert turn_tables(recorded, Console()) == []
     assert "graph" not in embed_groups([recorded])["groups"][0]
 
 
@@ -190,3 +192,26 @@ def test_no_two_boxes_of_the_picture_overlap_and_groups_without_turns_or_with_to
     assert draw_turns(group([THIRD, THIRD], [1.0, 0.0])) is None
     long = [(PROMPT + n, f"page {n}", "", [1.0]) for n in range(60)]
     assert draw_turns(group([long, long], [1.0, 0.0])) is None
+
+
+@pytest.mark.parametrize("turns", [2, 13])
+@pytest.mark.parametrize("width", [80, 40, 1000])
+def test_a_console_shows_each_turn_once_and_whole_in_as_few_tables_as_its_width_needs(turns, width):
+    recorded = group([walk(range(turns)), walk(range(2))], [1.0, 0.0])
+    console = Console(width=width, file=StringIO())
+    tables = turn_tables(recorded, console)
+    for table in tables:
+        console.print(table)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert "…" not in "".join(lines)
+    words = " ".join(lines).split()
+    assert [n for word, n in pairwise(words) if word == "turn"] == [str(n + 1) for n in range(turns)]
+    shares = Counter(word for word in words if word[0] in "+-")
+    assert shares == Counter(f"{n - 3.5:+.2f}" for n in [*range(turns), 0, 1])
+    assert words.count("lamp") == len(range(0, turns, 3)) + 1
+    widths = [max(len(f"turn {n + 1}"), 13 if n % 3 == 0 else 0) + 3 for n in range(turns)]
+    assert (len(tables) == 1) == (sum(widths) + 23 <= width)  # 23 for the completion and its reward
+    shown = np.cumsum([len(table.columns) - 2 for table in tables])
+    for begin, end in pairwise([0, *shown.tolist()]):
+        assert end == turns or 23 + sum(widths[begin : end + 1]) > width
