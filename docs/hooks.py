@@ -17,8 +17,17 @@ except ImportError:  # the tests read the pages without the tools that make a si
     griffe = None
 
 REPOSITORY = Path(__file__).parents[1]
+# The public names of `tempo_trl`: title of a section, what it says, names. The last section has all other names.
+FRONT = (
+    ("TEMPO", "Instead of TRL's `GRPOTrainer` and `GRPOConfig`.", ["TEMPOTrainer", "TEMPOConfig"]),
+    (
+        "Your own credit function",
+        "[How to write one](../guides/credit_function.md).",
+        ["TokenCreditTrainer", "TokenCreditConfig", "Batch", "Credit"],
+    ),
+    ("Other methods", "In the order of [the table of methods](../methods/index.md).", []),
+)
 ROOMS = {
-    "tempo_trl": "Trainers, configurations and the seam",
     "tempo_trl.credit": "Credit as arithmetic",
     "tempo_trl.rewards": "Rewards",
     "tempo_trl.data": "Datasets",
@@ -82,8 +91,8 @@ def included(path: str, source: str) -> str:
 
 @cache
 def public_names() -> dict[str, str]:
-    """Where each public name is defined, in the order of the page."""
-    return {f"{room}.{name}": path for room in ROOMS for name, path in names_of(room).items()}
+    """Where each public name is defined."""
+    return {f"{room}.{name}": path for room in ("tempo_trl", *ROOMS) for name, path in names_of(room).items()}
 
 
 def names_of(room: str) -> dict[str, str]:
@@ -98,11 +107,25 @@ def defined_in(what, otherwise: str) -> str:
 
 def api_page() -> str:
     parts = ["# Python API", "Every public name, with its docstring."]
-    for room, title in ROOMS.items():
-        about = import_module(room).__doc__.strip().splitlines()[0].removeprefix(f"{room}: ")
-        parts += [f"## {title}", f"`{room}`: {about}"]
-        parts += [f"::: {path}" for path in names_of(room).values()]
+    for title, about, paths in [*front_sections(), *room_sections()]:
+        parts += [f"## {title}", about, *(f"::: {path}" for path in paths)]
     return "\n\n".join(parts) + "\n"
+
+
+def front_sections() -> list[tuple[str, str, list[str]]]:
+    """What can be imported from `tempo_trl`, in the order in which a reader needs it."""
+    from tempo_trl.methods import METHODS
+
+    places, listed = names_of("tempo_trl"), {name for *_, names in FRONT for name in names}
+    classes = [class_of(path) for method in METHODS.values() for path in (method.trainer, method.config)]
+    others = [name for name in dict.fromkeys([*classes, *places]) if name in places and name not in listed]
+    return [(title, about, [places[name] for name in names or others]) for title, about, names in FRONT]
+
+
+def room_sections() -> list[tuple[str, str, list[str]]]:
+    """What can be imported from the subpackages."""
+    abouts = {room: import_module(room).__doc__.strip().splitlines()[0] for room in ROOMS}
+    return [(title, f"`{room}`: {abouts[room]}", [*names_of(room).values()]) for room, title in ROOMS.items()]
 
 
 class References(griffe.Extension if griffe else object):
@@ -162,12 +185,11 @@ def wide(formatter: type) -> type:
 
 
 def configs() -> dict[str, type]:
-    """The configurations that a reader can build, after the one that all of them extend."""
+    """The configurations in the order of the API page, then what a recipe and the command line add."""
     from tempo_trl.launch.fields import TrainArguments
-    from tempo_trl.methods import METHODS
 
-    ours = [method.config for method in METHODS.values() if method.config.startswith("tempo_trl")]
-    return {"TrainArguments": TrainArguments} | {path.rpartition(".")[2]: load(path) for path in reversed(ours)}
+    paths = [path for _, _, paths in front_sections() for path in paths if path.endswith("Config")]
+    return {path.rpartition(".")[2]: load(path) for path in paths} | {"TrainArguments": TrainArguments}
 
 
 def load(path: str):

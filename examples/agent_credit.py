@@ -12,7 +12,7 @@ from tempo_trl import AnchorBaselineConfig, AnchorBaselineTrainer
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.demo.rooms import TURNS, Rooms, problems, room_reward
 from tempo_trl.report.show_tree import recorded_group
-from tempo_trl.report.terminal_tree import turn_table
+from tempo_trl.report.terminal_tree import turn_tables
 
 torch.set_num_threads(1)  # threads would only wait for each other in a model as tiny as this
 
@@ -52,7 +52,7 @@ trainer.train()
 after = trainer.evaluate()["eval_reward"]
 
 group = recorded_group(args.output_dir, step=None, prompt=None)  # the last record's most informative group
-console = Console(width=150)
+console = Console()
 console.print(f"Credit by turn: {group.prompt}")
-console.print(turn_table(group))
+console.print(*turn_tables(group, console))
 console.print(f"Held-out tasks solved: {before:.0%} before, {after:.0%} after {args.max_steps // 2} generations.")

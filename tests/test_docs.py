@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 from docs import hooks
 from tempo_trl.methods import METHODS
@@ -241,6 +242,33 @@ def test_the_site_is_built_strictly_and_its_warnings_are_not_hidden():
     assert not {"-q", "--quiet"} & set(build.split())  # --strict counts the warnings that are logged
 
 
+def lists_of(nav: list) -> dict[str, list[str]]:
+    """The pages of each list of the navigation, by its title; those at the top have no title."""
+    lists = {"": [entry for entry in nav if isinstance(entry, str)]}
+    for title, inner in (item for entry in nav if isinstance(entry, dict) for item in entry.items()):
+        if isinstance(inner, str):
+            lists[""].append(inner)
+        else:
+            own = lists_of(inner)
+            lists |= {title: own.pop(""), **own}
+    return lists
+
+
+def test_no_list_of_the_navigation_has_more_than_fourteen_pages_and_the_evidence_is_grouped():
+    lists = lists_of(yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"])
+    assert max(map(len, lists.values())) <= 14
+    assert lists["Evidence"] == ["evidence.md"]
+    groups = {title: pages for title, pages in lists.items() if pages and pages[0].startswith("evidence/")}
+    assert {title.partition(":")[0] for title in groups} == {"Language model", "Toys", "Agents", "Instruments"}
+    pages = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/evidence/")]
+    made = [page for page in hooks.pages() if page.startswith("evidence/")]
+    assert sorted(page for group in groups.values() for page in group) == sorted([*pages, *made])
+
+
+def test_the_home_page_shows_a_picture_of_credit_before_any_code():
+    assert 0 < text_of("docs/index.md").find("](images/language_credit.png)") < text_of("docs/index.md").find("```")
+
+
 # What is generated
 
 
@@ -248,9 +276,21 @@ def test_the_api_page_has_every_room_with_public_names():
     rooms = [
         ".".join(path.parent.relative_to(REPOSITORY).parts) for path in REPOSITORY.glob("tempo_trl/**/__init__.py")
     ]
-    assert {room for room in rooms if hasattr(importlib.import_module(room), "__all__")} == set(hooks.ROOMS)
-    for path in hooks.public_names().values():
-        assert f"::: {path}\n" in hooks.api_page()
+    public = {room for room in rooms if hasattr(importlib.import_module(room), "__all__")}
+    assert public == {"tempo_trl", *hooks.ROOMS}
+    described = re.findall(r"^::: (\S+)$", hooks.api_page(), re.MULTILINE)
+    assert sorted(described) == sorted(hooks.public_names().values())
+
+
+def test_the_api_page_and_the_fields_begin_with_tempo_then_come_your_own_credit_and_the_methods_of_the_table():
+    described = [path.rpartition(".")[2] for path in re.findall(r"^::: (\S+)$", hooks.api_page(), re.MULTILINE)]
+    own = ["TokenCreditTrainer", "TokenCreditConfig", "Batch", "Credit"]
+    table = [path.rpartition(".")[2] for method in METHODS.values() for path in (method.trainer, method.config)]
+    others = [name for name in table[2:] if not name.startswith(("GRPOTrainer", "GRPOConfig", *own))]
+    front = [*table[:2], *own, *dict.fromkeys(others)]
+    assert front[:2] == ["TEMPOTrainer", "TEMPOConfig"]
+    assert described[: len(front)] == front
+    assert [*hooks.configs()] == [*(name for name in front if name.endswith("Config")), "TrainArguments"]
 
 
 def test_the_page_of_the_command_line_has_every_verb_and_flag():

@@ -31,7 +31,7 @@ from tempo_trl.report.command import write_report
 from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.group import Group
 from tempo_trl.report.sentences import honest_line
-from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree, turn_table
+from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree, turn_tables
 from tempo_trl.runs.token_text import one_line, readable, token_pieces
 
 LISTED = 12  # number of tokens listed for a group, largest |TD| first
@@ -184,7 +184,7 @@ def _print(groups: Sequence[Group], shown: int, inside: RecordedRun) -> None:
     for group in groups[: max(shown, 0)]:
         console.print(group_tree(group))
         console.print(_deciding_tokens(group))
-        if (by_turn := turn_table(group)) is not None:
+        for by_turn in turn_tables(group, console):
             console.print(by_turn)
     if len(groups) > shown:
         console.print(f"{len(groups) - shown} more groups. Print all with --groups {len(groups)}.", highlight=False)

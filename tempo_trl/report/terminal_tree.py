@@ -4,18 +4,21 @@ from collections.abc import Sequence
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.report.group import Group
-from tempo_trl.report.turn_graph import turn_graph
-from tempo_trl.runs.token_text import one_line, shortened
+from tempo_trl.report.turn_graph import TurnGraph, TurnStep, turn_graph
+from tempo_trl.runs.token_text import cut, one_line, shortened
 
 # Blue for good and orange for bad, which colour-blind people can tell apart.
 GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"
 LONGEST = 160  # maximum number of characters shown of a run
+CALLS = 30  # and of the tools that a turn calls
 
 
 def terminal_tree(pieces: list[list[str]], rewards: list[float], title: str) -> Tree:
@@ -47,19 +50,41 @@ def group_tree(group: Group) -> Tree:
     return _tree(group.tree, shortened(one_line(group.prompt), LONGEST))
 
 
-def turn_table(group: Group) -> Table | None:
-    """Tools and mean advantage of each turn of a group's completions; None if no completion has two turns."""
+def turn_tables(group: Group, console: Console) -> list[Table]:
+    """
+    Tools and mean advantage of each turn of a group's completions: a table, or several where a console is too narrow
+    for all turns. None if turns were not recorded, or if no completion has two.
+    """
     graph = turn_graph(group)
-    if graph is None:
-        return None
+    turns = max(map(len, graph.rows)) if graph else 0
+    tables, first = [], 0
+    while first < turns:
+        end = first + 1
+        while end < turns and _width(_turn_table(group, graph, first, end + 1), console) <= console.width:
+            end += 1
+        tables.append(_turn_table(group, graph, first, end))
+        first = end
+    return tables
+
+
+def _turn_table(group: Group, graph: TurnGraph, first: int, end: int) -> Table:
+    """The turns `[first:end]` of the completions that have one of them."""
     table = Table(box=SIMPLE_HEAD)
-    turns = range(1, max(map(len, graph.rows)) + 1)
-    for heading in ("completion", "reward", *(f"turn {n}" for n in turns)):
+    for heading in ("completion", "reward", *(f"turn {n + 1}" for n in range(first, end))):
         table.add_column(heading, justify="right", no_wrap=True)
     for row, steps in enumerate(graph.rows):
-        cells = (Text(f"{step.credit:+.2f}", _colour(step.credit)).append(f"\n{step.calls}", EVEN) for step in steps)
-        table.add_row(str(row + 1), f"{group.rewards[row]:g}", *cells)
+        if steps[first:]:
+            table.add_row(str(row + 1), f"{group.rewards[row]:g}", *map(_turn, steps[first:end]))
     return table
+
+
+def _turn(step: TurnStep) -> Text:
+    return Text(f"{step.credit:+.2f}", _colour(step.credit)).append(f"\n{cut(step.calls, CALLS)}", EVEN)
+
+
+def _width(table: Table, console: Console) -> int:
+    """How wide a table is where nothing is cut."""
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 
 def _tree(nodes: Sequence[FoldedNode], title: str) -> Tree:

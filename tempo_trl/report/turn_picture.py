@@ -6,17 +6,20 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path
+from matplotlib.transforms import Bbox
 
 from tempo_trl.report.colours import DIVERGING, EDGE, MONO, value_colour
 from tempo_trl.report.group import Group, reward_range
 from tempo_trl.report.turn_graph import END, StateNode, TurnGraph, TurnStep, turn_graph
+from tempo_trl.report.turn_layout import ACROSS, DOWN, HEIGHT, WIDTH, Pair, on_curve, state_cells, turn_curves
 from tempo_trl.runs.token_text import cut, one_line
 
-Place = tuple[float, float]  # inches from the left and from the top
-TEXT = 20  # characters of a state
-WIDTH, ACROSS, DOWN = 2.0, 3.1, 1.0  # inches of a box, and from one to the next
-HEIGHT = 0.5
-LARGEST = 120.0  # inches: a longer graph is left to the page, which scrolls
+TEXT, CALLS = 20, 14  # characters of a state, and of the tools beside an arrow
+CALL_SIZE = 6.5  # points
+THICK = 8  # turns from which an arrow does not become wider
+MARGIN = 0.06  # inches around all that is drawn
+LARGEST = 120.0  # inches: a larger graph is left to the page, which scrolls
 
 
 def draw_turns(group: Group) -> Figure | None:
@@ -28,64 +31,69 @@ def draw_turns(group: Group) -> Figure | None:
     graph = turn_graph(group)
     if graph is None:
         return None
-    places = state_places(graph.states)
-    right, bottom = (max(place[axis] for place in places) for axis in (0, 1))
-    if max(right, bottom) > LARGEST:
+    cells, turns = state_cells(graph.states), _turns_between(graph)
+    if max(max(column * ACROSS, row * DOWN) for column, row in cells) > LARGEST:
         return None
-    figure = Figure(figsize=(right + WIDTH + 0.2, bottom + HEIGHT + 0.7))
+    figure = Figure(figsize=(1, 1))
     axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(-0.1, right + WIDTH + 0.1), ylim=(bottom + HEIGHT + 0.4, -0.3))
+    axes.set(xlim=(0, 1), ylim=(1, 0))  # a unit is an inch
     axes.axis("off")
-    _arrows(axes, graph, places)
+    _arrows(axes, turns, turn_curves(cells, turns))
     low, high = reward_range([group])
-    for state, place in zip(graph.states, places, strict=True):
+    for state, (column, row) in zip(graph.states, cells, strict=True):
         value = (low + high) / 2 if np.isnan(state.value) else state.value
-        _box(axes, state, place, value_colour(value, low, high))
-    return figure
+        _box(axes, state, (column * ACROSS, row * DOWN), value_colour(value, low, high))
+    _fit(axes)
+    return figure if max(figure.get_size_inches()) <= LARGEST else None
 
 
-def state_places(states: list[StateNode]) -> list[Place]:
-    """The upper left corner of each state; those that most completions saw are on top."""
-    below, places = defaultdict(int), [(0.0, 0.0)] * len(states)
-    for index in sorted(range(len(states)), key=lambda i: -len(states[i].visitors)):
-        layer = states[index].first
-        places[index] = (layer * ACROSS, below[layer] * DOWN)
-        below[layer] += 1
-    return places
+def _fit(axes: Axes) -> None:
+    """Give the figure the size of all that is drawn on it: an inch of the picture stays an inch."""
+    box = Bbox.union([artist.get_window_extent() for artist in (*axes.patches, *axes.texts)])
+    (left, bottom), (right, top) = axes.transData.inverted().transform(box.padded(MARGIN * axes.figure.dpi))
+    axes.figure.set_size_inches(right - left, bottom - top)
+    axes.set(xlim=(left, right), ylim=(bottom, top))
 
 
-def _arrows(axes: Axes, graph: TurnGraph, places: list[Place]) -> None:
-    """An arrow for all turns from one state to another."""
+def _turns_between(graph: TurnGraph) -> dict[Pair, list[TurnStep]]:
     turns = defaultdict(list)
     for step in (step for row in graph.rows for step in row if step.next != END):
         turns[step.state, step.next].append(step)
+    return turns
+
+
+def _arrows(axes: Axes, turns: dict[Pair, list[TurnStep]], curves: dict[Pair, np.ndarray]) -> None:
+    """An arrow for all turns from one state to another."""
     scale = max((abs(step.credit) for steps in turns.values() for step in steps), default=0.0) or 1.0
-    for (start, end), steps in turns.items():
-        _arrow(axes, places[start], places[end], steps, scale)
+    labels: list[Bbox] = []
+    for pair, curve in curves.items():
+        _arrow(axes, curve, turns[pair], scale)
+        calls = cut(", ".join(dict.fromkeys(step.calls for step in turns[pair] if step.calls)), CALLS)
+        if calls:
+            labels.append(_call(axes, curve, calls, labels))
 
 
-def _arrow(axes: Axes, start: Place, end: Place, steps: list[TurnStep], scale: float) -> None:
-    """As wide as its turns are many, in the colour of their mean credit, with the tools that they call."""
-    begin, finish, bend = _ends(start, end)
-    mean = float(np.mean([step.credit for step in steps]))
-    look = {"color": DIVERGING(0.5 + 0.5 * mean / scale), "linewidth": 1 + 0.6 * len(steps), "mutation_scale": 9}
-    style = f"arc3,rad={bend}"
-    axes.add_patch(FancyArrowPatch(begin, finish, arrowstyle="-|>", connectionstyle=style, **look))
-    (x, y), (across, down) = np.mean([begin, finish], axis=0), np.subtract(finish, begin)
-    middle = x - bend * down / 2, y + bend * across / 2 + 0.08  # of the curve
+def _arrow(axes: Axes, curve: np.ndarray, steps: list[TurnStep], scale: float) -> None:
+    """As wide as its turns are many, in the colour of their mean credit."""
+    mean, width = float(np.mean([step.credit for step in steps])), 1 + 0.6 * min(len(steps), THICK)
+    path = Path(curve, [Path.MOVETO, *[Path.CURVE4] * 3])
+    look = {"color": DIVERGING(0.5 + 0.5 * mean / scale), "linewidth": width, "mutation_scale": 7 + 1.5 * width}
+    axes.add_patch(FancyArrowPatch(path=path, arrowstyle="-|>", **look))
+
+
+def _call(axes: Axes, curve: np.ndarray, calls: str, others: list[Bbox]) -> Bbox:
+    """Write the tools on their arrow, or below it if they would hide it; where no other label is, if possible."""
+    half = np.array([0.3 * len(calls) + 0.3, 0.6]) * CALL_SIZE / 72
+    lower = np.array([0, 0.14 if 4 * half[0] > np.hypot(*(curve[3] - curve[0])) else 0])
+    middles = (on_curve(curve, t) + lower for t in (0.5, 0.4, 0.6, 0.3, 0.7))
+    boxes = [Bbox([middle - half, middle + half]) for middle in middles]
+    box = next((box for box in boxes if box.count_overlaps(others) == 0), boxes[0])
     behind = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5}
-    calls = ", ".join(dict.fromkeys(step.calls for step in steps if step.calls))
-    axes.text(*middle, cut(calls, 14), fontsize=6.5, ha="center", va="center", bbox=behind, **MONO)
+    axes.text(*(box.p0 + box.p1) / 2, calls, fontsize=CALL_SIZE, ha="center", va="center", bbox=behind, **MONO)
+    return box
 
 
-def _ends(a: Place, b: Place) -> tuple[Place, Place, float]:
-    """Where an arrow begins and ends, and its curvature: straight to a later layer, below the boxes to any other."""
-    if b[0] > a[0]:
-        return (a[0] + WIDTH, a[1] + HEIGHT / 2), (b[0], b[1] + HEIGHT / 2), 0.0
-    return (a[0] + 0.6 * WIDTH, a[1] + HEIGHT), (b[0] + 0.4 * WIDTH, b[1] + HEIGHT), -0.4
-
-
-def _box(axes: Axes, state: StateNode, place: Place, colour: tuple[float, ...]) -> None:
+def _box(axes: Axes, state: StateNode, place: tuple[float, float], colour: tuple[float, ...]) -> None:
     style = {"boxstyle": "round,pad=0,rounding_size=0.05", "edgecolor": EDGE, "linewidth": 0.6}
     axes.add_patch(FancyBboxPatch(place, WIDTH, HEIGHT, facecolor=colour, **style))
     text = one_line(state.text) or ("no answer" if state.first else "prompt")

@@ -96,7 +96,7 @@ def test_conversations_get_the_tokens_turns_states_and_credit_of_training(traine
 
 
 def test_the_verb_prints_credit_by_turn_and_takes_a_function_of_the_answer(trained, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "180")
+    monkeypatch.setenv("COLUMNS", "80")
     flags = ["credit", str(trained / "agents.jsonl"), "--tokenizer", ROOMS, "--merge-states"]
     assert main([*flags, "--observation-key-func", "tempo_trl.demo.rooms.state_text"]) == 0
     assert "turn 12" in capsys.readouterr().out
@@ -105,7 +105,7 @@ def test_the_verb_prints_credit_by_turn_and_takes_a_function_of_the_answer(train
 
 
 def test_the_terminal_draws_the_turns_of_a_recorded_group(trained, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "180")
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["tree", str(trained / "run"), "--step", "0"]) == 0
     assert "turn 2" in capsys.readouterr().out
 

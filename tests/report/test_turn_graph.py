@@ -1,17 +1,24 @@
 """Turns of agents in the report: equal states are one node, turns have the mean credit of their tokens."""
 
 import json
-from io import BytesIO
+from collections import Counter
+from io import BytesIO, StringIO
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 from matplotlib.patches import FancyArrowPatch
+from matplotlib.transforms import Bbox
+from rich.console import Console
 
 from tempo_trl.report.embed import embed_groups, embedded_size
 from tempo_trl.report.group import Group
-from tempo_trl.report.terminal_tree import turn_table
+from tempo_trl.report.pictures import save
+from tempo_trl.report.terminal_tree import turn_tables
 from tempo_trl.report.turn_graph import END, MAX_TEXT, turn_graph
-from tempo_trl.report.turn_picture import draw_turns, state_places
+from tempo_trl.report.turn_layout import DOWN, HEIGHT, LANE, on_curve, state_cells, turn_curves
+from tempo_trl.report.turn_picture import draw_turns
 
 PROMPT, KITCHEN, CELLAR = 11, 22, 33
 
@@ -101,7 +108,7 @@ def test_there_is_no_graph_where_nothing_was_observed(missing):
     if missing == "turns":
         recorded = Group(**{**vars(group([FIRST], [1.0])), "turns": None})
     assert turn_graph(recorded) is None
-    assert turn_table(recorded) is None
+    assert turn_tables(recorded, Console()) == []
     assert "graph" not in embed_groups([recorded])["groups"][0]
 
 
@@ -125,11 +132,86 @@ def test_the_picture_has_a_box_per_state_and_an_arrow_per_pair_of_states():
     figure.savefig(BytesIO(), format="png")
 
 
+def walk(states) -> list:
+    """A completion that goes through these states."""
+    return [(state, f"room {state}", ("take the lamp", "go", "")[n % 3], [n - 3.5]) for n, state in enumerate(states)]
+
+
+SHAPES = {
+    "three turns": [FIRST, SECOND, THIRD],
+    "thirteen turns": [walk(range(13)), walk([0, 1, 2, 3, 4, 3, 2, 5, 0, 6, 7, 8, 9]), walk([0, 9, 9, 4, 1, 12])],
+    "many returns": [walk(np.random.default_rng(seed).integers(0, 9, 13)) for seed in range(8)],
+    "a straight line": [walk(range(13))] * 2,
+    "one state": [walk([0, 0, 0])] * 2,
+    "one column": [walk([0, 1 + n, 1 + (n + 1) % 7]) for n in range(7)],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_all_that_is_drawn_lies_within_the_picture_and_ends_less_than_a_tenth_of_an_inch_from_each_edge(shape):
+    figure = draw_turns(group(SHAPES[shape], [1.0] * len(SHAPES[shape])))
+    (axes,) = figure.axes
+    drawn = Bbox.union([artist.get_window_extent() for artist in (*axes.patches, *axes.texts)])
+    (left, bottom), (right, top) = (drawn.get_points() - axes.bbox.get_points()) / figure.dpi
+    assert all(0 < inches < 0.1 for inches in (left, bottom, -right, -top))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_blank_band_crosses_a_saved_picture_that_is_as_wide_as_a_quarter_of_an_inch(shape):
+    file = BytesIO()
+    save(draw_turns(group(SHAPES[shape], [1.0] * len(SHAPES[shape]))), file, "png")
+    ink = (imread(BytesIO(file.getvalue()))[..., :3] < 1).any(axis=2)
+    for axis in (0, 1):
+        inked = np.flatnonzero(ink.any(axis=axis))
+        assert np.diff(inked, prepend=-1, append=ink.shape[1 - axis]).max() / 140 < 0.25  # 140 dots an inch
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_arcs_pass_all_states_of_their_columns_and_no_two_of_them_have_one_lane_at_one_place(shape):
+    graph = turn_graph(group(SHAPES[shape], [1.0] * len(SHAPES[shape])))
+    cells = state_cells(graph.states)
+    pairs = {(step.state, step.next) for row in graph.rows for step in row if step.next != END}
+    curves = turn_curves(cells, pairs)
+    assert set(curves) == pairs
+    ahead = {pair: cells[pair[1]][0] - cells[pair[0]][0] for pair in pairs}
+    arcs = {pair: on_curve(curves[pair], 0.5)[1] for pair in pairs if ahead[pair] not in (0, 1) or len({*pair}) == 1}
+    for pair, middle in arcs.items():
+        first, last = sorted(cells[state][0] for state in pair)
+        bottom = max(row for column, row in cells if first <= column <= last) * DOWN + HEIGHT
+        assert middle < 0 if ahead[pair] > 0 else middle > bottom or ahead[pair] == 0
+    for one, other in combinations(arcs, 2):
+        (x, end), (y, finish) = (sorted(curves[pair][[0, 3], 0]) for pair in (one, other))
+        assert end <= y or finish <= x or abs(arcs[one] - arcs[other]) > 0.99 * LANE
+
+
 def test_no_two_boxes_of_the_picture_overlap_and_groups_without_turns_or_with_too_many_have_none():
     states = turn_graph(group([FIRST, SECOND, THIRD], [1.0, 0.0, 1.0])).states
-    places = state_places(states)
+    places = state_cells(states)
     assert len(set(places)) == len(states)
     assert places[0] == (0, 0)
     assert draw_turns(group([THIRD, THIRD], [1.0, 0.0])) is None
     long = [(PROMPT + n, f"page {n}", "", [1.0]) for n in range(60)]
     assert draw_turns(group([long, long], [1.0, 0.0])) is None
+
+
+@pytest.mark.parametrize("turns", [2, 13])
+@pytest.mark.parametrize("width", [80, 40, 1000])
+def test_a_console_shows_each_turn_once_and_whole_in_as_few_tables_as_its_width_needs(turns, width):
+    recorded = group([walk(range(turns)), walk(range(2))], [1.0, 0.0])
+    console = Console(width=width, file=StringIO())
+    tables = turn_tables(recorded, console)
+    for table in tables:
+        console.print(table)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert "…" not in "".join(lines)
+    words = " ".join(lines).split()
+    assert [n for word, n in pairwise(words) if word == "turn"] == [str(n + 1) for n in range(turns)]
+    shares = Counter(word for word in words if word[0] in "+-")
+    assert shares == Counter(f"{n - 3.5:+.2f}" for n in [*range(turns), 0, 1])
+    assert words.count("lamp") == len(range(0, turns, 3)) + 1
+    widths = [max(len(f"turn {n + 1}"), 13 if n % 3 == 0 else 0) + 3 for n in range(turns)]
+    assert (len(tables) == 1) == (sum(widths) + 23 <= width)  # 23 for the completion and its reward
+    shown = np.cumsum([len(table.columns) - 2 for table in tables])
+    for begin, end in pairwise([0, *shown.tolist()]):
+        assert end == turns or 23 + sum(widths[begin : end + 1]) > width
