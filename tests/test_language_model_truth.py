@@ -134,6 +134,28 @@ def test_the_probe_finds_what_is_linear_in_the_states():
     np.testing.assert_allclose(Probe(states, centred, 1e-6)(states)[:, 0], centred, atol=1e-4)
 
 
+def test_continuations_are_those_of_transformers_where_sampling_is_greedy(model, monkeypatch):
+    monkeypatch.setattr(rollouts, "TEMPERATURE", 1e-6)
+    prefixes, ends = [[7, 8, 9], [10, 11, 12, 13, 14], [15]], 50
+    for eos in range(20, 30):  # one of them comes early in some of the rows
+        ours = rollouts.sampled(model, prefixes, 2, eos)
+        for prefix, own, twin in zip(prefixes, ours[::2], ours[1::2], strict=True):
+            ids = torch.tensor([prefix])
+            expected = model.generate(ids, do_sample=False, max_new_tokens=rollouts.MAX_TOKENS, eos_token_id=eos)
+            assert own == twin == expected[0, len(prefix) :].tolist()
+        ends = min(ends, *map(len, ours))
+    assert ends < rollouts.MAX_TOKENS
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely():
+    torch.manual_seed(0)
+    logits = torch.tensor([0.0, 1.0, -1.0, -torch.inf, 0.5])
+    drawn = rollouts.drawn(logits.expand(20_000, -1))
+    shares = torch.bincount(drawn, minlength=5) / len(drawn)
+    torch.testing.assert_close(shares, (logits / rollouts.TEMPERATURE).softmax(dim=0), atol=0.02, rtol=0)
+    assert shares[3] == 0
+
+
 def test_all_numbers_of_a_policy_are_measured_and_a_second_call_samples_nothing(tiny_model, tmp_path, monkeypatch):
     sizes = {"ROLLOUTS": 8, "TOKEN_ROLLOUTS": 6, "MAX_TOKENS": 6, "EACH_TOKEN": 1}
     for name, value in sizes.items():

@@ -33,7 +33,7 @@ from benchmarks.language_model.runs import numbers, train
 from benchmarks.language_model.show import show, show_truth
 
 STAGES = ("sweep", "final", "controls", "long", "truth", "show")
-START, EACH_TOKEN = "start", 6  # the policy before training; prompts with a state after each token
+START, EACH_TOKEN = "start", 4  # the policy before training; prompts with a state after each token
 
 
 def main(argv: list[str] | None = None) -> int:
