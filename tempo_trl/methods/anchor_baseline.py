@@ -5,11 +5,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from tempo_trl.credit.advantages import flat_groups, outcome_scale
-from tempo_trl.credit.anchors import agreements, anchor_baselines, anchor_statistics, lambda_advantages
-from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pairwise_lcp
-from tempo_trl.credit.turns import spread_turns, turn_returns, turn_starts
-from tempo_trl.methods.anchors import AnchorFields, labels_of, whole_outcome
+from tempo_trl.credit.agreement import (
+    States,
+    agreements,
+    anchor_baselines,
+    anchor_statistics,
+    lambda_advantages,
+    visited_returns,
+)
+from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
+from tempo_trl.credit.prefix_covariance import pairwise_lcp
+from tempo_trl.credit.turns import spread_turns, turn_starts
+from tempo_trl.methods.agents import AnchorFields, labels_of, scale_of, whole_outcome
 from tempo_trl.methods.prefix_baseline import value_error
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -37,27 +44,31 @@ class AnchorBaselineCredit:
 
     def __init__(self, history: int = 2, trace_lambda: float = 1.0, scale: str = "group"):
         self.history, self.trace_lambda, self.scale = history, trace_lambda, scale
-        self.covariance = PrefixCovariance()
+        self.covariance = LevelCovariance()
 
     def __call__(self, batch: Batch) -> Credit:
-        outcome, returns = self._returns(batch)
-        starts = turn_starts(batch.steps).numpy()
-        agreement = agreements(labels_of(batch, self.history), starts, pairwise_lcp(batch.tree))
-        baselines = anchor_baselines(returns, agreement, self.covariance)
-        untrained = flat_groups(outcome, batch.num_generations).repeat_interleave(batch.num_generations)
-        errors = np.where(untrained.numpy()[:, None], 0.0, returns - baselines)
-        metrics = value_error(batch, _on_tokens(np.nan_to_num(errors), batch))
+        returns, whole = self._returns(batch)
+        states = self._states(batch)
+        earned = visited_returns(returns, whole, states)
+        errors = np.full(returns.shape, np.nan)
+        own = returns[states.row, states.turn]
+        errors[states.row, states.turn] = own - anchor_baselines(earned, states, self.covariance)
+        metrics = value_error(batch, _on_tokens(np.nan_to_num(errors), batch), torch.from_numpy(whole))
         advantages = _on_tokens(lambda_advantages(errors, self.trace_lambda), batch)
-        td = (advantages - outcome.nan_to_num(0.0)[:, None]) * batch.loss_mask
-        return Credit(advantages, td, metrics, statistics=anchor_statistics(returns, agreement, batch.owned.numpy()))
+        td = (advantages - whole_outcome(batch, self.scale).float().nan_to_num(0.0)[:, None]) * batch.loss_mask
+        return Credit(advantages, td, metrics, statistics=anchor_statistics(earned, states, batch.owned.numpy()))
 
-    def _returns(self, batch: Batch) -> tuple[torch.Tensor, np.ndarray]:
-        """GRPO's advantage of the whole return, `(R,)`, and returns from each turn in the same unit, `(R, N)`."""
-        outcome = whole_outcome(batch, self.scale)
+    def _states(self, batch: Batch) -> States:
+        labels, starts = labels_of(batch, self.history), turn_starts(batch.steps).numpy()
+        return agreements(labels, starts, pairwise_lcp(batch.tree))
+
+    def _returns(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return from each turn on, `(R, N)`, and whole returns, `(R,)`, in one unit: without step rewards TRL's."""
         if batch.step_rewards is None:
-            return outcome, turn_returns(None, batch.steps, outcome, 1.0).double().numpy()
-        returns = turn_returns(batch.step_rewards, batch.steps, batch.rewards, 1.0).double()
-        return outcome, (returns / outcome_scale(returns[:, 0], batch.num_generations, self.scale)[:, None]).numpy()
+            rewards, scale = batch.turn_rewards._replace(outcome=batch.outcome), torch.ones(len(batch.outcome))
+        else:
+            rewards, scale = batch.turn_rewards, scale_of(batch, self.scale)
+        return (rewards.returns() / scale[:, None]).numpy(), (rewards.whole_returns() / scale).numpy()
 
     def update(self, statistics: list[PairStatistics]) -> None:
         """Learn from a batch: the statistics of all ranks."""
