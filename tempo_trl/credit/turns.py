@@ -74,9 +74,7 @@ def turn_returns(
 
 def spread_turns(values: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     """The value of each token's turn, `(R, T)`, from `(R, N)` values; 0 for tokens of no turn."""
-    if not values.shape[1]:
-        return torch.zeros(turns.shape)
-    return values.gather(1, turns.clamp(min=0)).masked_fill(turns < 0, 0.0)
+    return torch.nn.functional.pad(values, (1, 0)).gather(1, turns + 1)
 
 
 def steps_of(turns: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
