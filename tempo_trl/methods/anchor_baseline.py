@@ -29,7 +29,7 @@ class AnchorBaselineCredit:
     the generalized advantage from these errors.
 
     b estimates the value of the state before the turn from the other completions of the group
-    ([`~tempo_trl.credit.anchors.anchor_baselines`]): those that saw the same last observations weigh more. How
+    ([`~tempo_trl.credit.agreement.anchor_baselines`]): those that saw the same last observations weigh more. How
     much more is learned from earlier batches.
 
     Args:
@@ -37,9 +37,9 @@ class AnchorBaselineCredit:
             Observations before the last one that are compared, too.
         trace_lambda (`float`, *optional*, defaults to `1.0`):
             How much of a turn's credit comes from the own return instead of the baselines of later states
-            ([`~tempo_trl.credit.anchors.lambda_advantages`]).
+            ([`~tempo_trl.credit.agreement.lambda_advantages`]).
         scale (`str`, *optional*, defaults to `"group"`):
-            TRL's `scale_rewards`.
+            TRL's `scale_rewards`, of the returns ([`~tempo_trl.credit.returns.return_scale`]).
     """
 
     def __init__(self, history: int = 2, trace_lambda: float = 1.0, scale: str = "group"):
@@ -105,8 +105,8 @@ class AnchorBaselineConfig(AnchorFields, TokenCreditConfig):
             Observations before the last one that are compared, too. More of them cost little: what they tell is
             learned.
         trace_lambda (`float`, *optional*, defaults to `1.0`):
-            Lambda of the generalized advantage, 0 to 1. 1 is unbiased. 0.9 to 0.95 has less noise where an episode has
-            many turns, and a small bias (docs/evidence/agents.md).
+            Lambda of the generalized advantage, 0 to 1. 1 has no bias of its own. 0.9 to 0.95 has less noise where an
+            episode has many turns, and a small bias (docs/evidence/agents.md).
     """
 
     anchor_history: int = field(
@@ -131,8 +131,8 @@ class AnchorBaselineTrainer(TokenCreditTrainer):
     from the other completions of the group. Those that saw the same last observations weigh more; how much more is
     learned from earlier batches.
 
-    The policy gradient stays unbiased, because the baseline of a completion never depends on its own reward. If states
-    do not predict rewards, it is RLOO.
+    The baseline of a completion never depends on its own reward, so with `scale_rewards="none"` the policy gradient is
+    unbiased. With one reward at the end, and if states do not predict it, it is RLOO.
 
     Args:
         model, reward_funcs, args, ...:

@@ -113,8 +113,10 @@ class GiGPOTrainer(TokenCreditTrainer):
 
     Note:
         As in the paper, a turn's own return is part of the mean that it is compared with, and states are equal even if
-        they were reached by different histories. The gradient is therefore biased; [`AnchorBaselineTrainer`] is not.
-        The paper's authors discount and normalize with the sample standard deviation, as we do.
+        they were reached by different histories. The gradient is therefore biased, also with `scale_rewards="none"`,
+        where that of [`AnchorBaselineTrainer`] is not.
+        A^E is normalized over the trajectories of a group, as in the paper's equation 3; the authors' code by default
+        does so over their steps. Returns within a state are normalized as there, with the sample standard deviation.
     """
 
     _tag_names = ["trl", "gigpo"]

@@ -38,6 +38,8 @@ def hgpo_credit(
             Discount per turn.
         scale (`str`, *optional*, defaults to `"group"`):
             TRL's `scale_rewards`. With `"group"` advantages are divided by the standard deviation over their visits.
+            With `"batch"` returns are divided by their scale over all ranks
+            ([`~tempo_trl.credit.returns.return_scale`]).
 
     Returns:
         [`~tempo_trl.Credit`], whose `td` is the difference to GRPO's advantage.
