@@ -114,8 +114,7 @@ def visited_returns(returns: np.ndarray, whole: np.ndarray, states: States) -> n
         returns[states.group, states.visit],
         whole[states.group] - earned_before[:, None],
     )
-    found[np.arange(len(own)), states.own] = own
-    return found
+    return np.where(states.others, found, own[:, None])
 
 
 def anchor_baselines(earned: np.ndarray, states: States, covariance: LevelCovariance) -> np.ndarray:
@@ -146,8 +145,8 @@ def anchor_baselines(earned: np.ndarray, states: States, covariance: LevelCovari
     known = states.others & ~np.isnan(earned)
     least = np.where(known, earned, np.inf).min(axis=1, initial=np.inf)
     above = np.where(known, earned - least[:, None], 0.0)
-    own = earned[np.arange(len(earned)), states.own]
-    return np.where(known.any(axis=1), least + _predicted(above, states.level, known, covariance), own)
+    predicted = least + _predicted(above, states.level, known, covariance)
+    return np.where(known.any(axis=1), predicted, _own(earned, states))
 
 
 def _predicted(rewards: np.ndarray, level: np.ndarray, known: np.ndarray, covariance: LevelCovariance) -> np.ndarray:
@@ -222,11 +221,15 @@ def anchor_statistics(earned: np.ndarray, states: States, owned: np.ndarray) -> 
     Returns:
         [`~tempo_trl.credit.level_covariance.PairStatistics`], in which a state and its visitors are a group.
     """
-    place = np.arange(len(earned))
-    counted = owned[states.row] & ~np.isnan(earned[place, states.own])
-    groups = Deviations.of(earned[counted])
+    counted = owned[states.row] & ~np.isnan(_own(earned, states))
+    groups, own = Deviations.of(earned[counted]), states.own[counted]
     known = groups.scorable & states.others[counted]
     level, varied = states.level[counted], known.any(axis=1)
-    products = groups.products_with(groups.deviation[place[: len(known)], states.own[counted]][:, None])
+    products = groups.products_with(np.take_along_axis(groups.deviation, own[:, None], axis=1))
     closest = np.where(known, level, -1).max(axis=1, initial=-1)[varied]
     return PairStatistics.of(level[known], products[known], closest, groups.variance[varied].sum(), varied.sum())
+
+
+def _own(earned: np.ndarray, states: States) -> np.ndarray:
+    """What each state's own completion earned from the turn on, `(S,)`."""
+    return np.take_along_axis(earned, states.own[:, None], axis=1)[:, 0]
