@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import packing
+from benchmarks import agent_credit, packing
 from benchmarks.gpu import __main__ as sections
 from benchmarks.gpu import paired as gpu
 from tempo_trl.launch.arguments import METHODS
@@ -115,6 +115,14 @@ def test_the_comparison_of_baselines_prints_its_tables():
     assert len(tasks) == 9
     assert all(len(re.findall(r"\d\.\d{3} ± \d\.\d{3}", line)) == 5 for line in tasks)
     assert len(re.findall(r"2 x 8 x 512: baselines, .* / prefix values +│ +\d+\.\d │", done.stdout)) == 2
+
+
+def test_the_cost_of_credit_for_agents_is_printed_for_each_method(capsys):
+    agent_credit.main(["--quick"])
+    printed = capsys.readouterr().out
+    for method in ("GiGPO", "HGPO", "anchor baseline", "TEMPO, merge_states"):
+        assert re.search(rf"│ {method} +│ +\d\.\d{{3}} s │", printed)
+        assert re.search(rf"│ {method}: 4 times the turns +│ +\d+\.\d │", printed)
 
 
 @pytest.mark.matrix

@@ -125,24 +125,43 @@ def tempo_advantages(
     return torch.from_numpy(advantages).to(completion_ids.device)
 
 
-def outcome_advantages(rewards: torch.Tensor, num_generations: int, scale_rewards: str = "group") -> torch.Tensor:
+def outcome_advantages(
+    rewards: torch.Tensor,
+    num_generations: int,
+    scale_rewards: str = "group",
+    everywhere: torch.Tensor | None = None,
+) -> torch.Tensor:
     """GRPO's advantage of every completion, (r - mean) / scale: `(B,)`, float64, on the CPU, NaN for NaN rewards."""
     rewards = rewards.detach().cpu().double()
     groups = rewards.view(-1, num_generations)
     centred = groups - groups.nanmean(dim=1, keepdim=True)
-    centred = centred / outcome_scale(rewards, num_generations, scale_rewards).view(-1, num_generations)
+    centred = centred / outcome_scale(rewards, num_generations, scale_rewards, everywhere).view(-1, num_generations)
     # Equal rewards may miss their mean by a rounding error, which the epsilon would blow up.
     return torch.where(flat_groups(rewards, num_generations)[:, None] & ~groups.isnan(), 0.0, centred).view(-1)
 
 
-def outcome_scale(rewards: torch.Tensor, num_generations: int, scale_rewards: str) -> torch.Tensor:
-    """What GRPO divides the rewards of every completion by: `(B,)`, float64. `rewards` are float64, on the CPU."""
-    if scale_rewards not in SCALES:
-        raise ValueError(f"`scale_rewards` must be one of {SCALES}, got {scale_rewards!r}.")
+def outcome_scale(
+    rewards: torch.Tensor, num_generations: int, scale_rewards: str, everywhere: torch.Tensor | None = None
+) -> torch.Tensor:
+    """
+    What GRPO divides the rewards of every completion by: `(B,)`, float64. `rewards` are float64, on the CPU.
+
+    `everywhere` are the rewards of the rows of all ranks, for `"batch"`; by default those of `rewards`.
+    """
+    check_scale(scale_rewards)
     if scale_rewards == "none":
         return torch.ones_like(rewards)
-    groups = rewards.view(-1, num_generations if scale_rewards == "group" else len(rewards))
-    return (_nanstd(groups) + EPSILON).expand_as(groups).reshape(-1)
+    if scale_rewards == "group":
+        together = rewards.view(-1, num_generations)
+    else:
+        together = (rewards if everywhere is None else everywhere)[None]
+    return (nanstd(together) + EPSILON).expand(-1, len(rewards) // len(together)).reshape(-1)
+
+
+def check_scale(scale_rewards: str) -> None:
+    """Raise ValueError unless `scale_rewards` is one of TRL's."""
+    if scale_rewards not in SCALES:
+        raise ValueError(f"`scale_rewards` must be one of {SCALES}, got {scale_rewards!r}.")
 
 
 def credit_tokens(
@@ -216,6 +235,15 @@ def tree_values(
     return torch.from_numpy(np.repeat(value, until - column).reshape(len(tree.order), width + 1))
 
 
+def value_steps(
+    tree: PrefixTree, rewards: torch.Tensor, weights: torch.Tensor | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """TD errors of a tree's rows where they may differ from 0: (row, token, float32 TD error), in reading order."""
+    row, column, value = _value_changes(tree, rewards, weights)
+    later = column > 0  # token t changes the value of column t + 1
+    return row[later], column[later] - 1, np.diff(value, prepend=np.float32(0.0))[later]
+
+
 def _value_changes(
     tree: PrefixTree, rewards: torch.Tensor, weights: torch.Tensor | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -266,7 +294,7 @@ def _inside(lengths: torch.Tensor, width: int) -> torch.Tensor:
     return torch.arange(width, device=lengths.device) < lengths[:, None]
 
 
-def _nanstd(rows: torch.Tensor) -> torch.Tensor:
+def nanstd(rows: torch.Tensor) -> torch.Tensor:
     """Standard deviation of each row (ddof 1) without NaNs, 0 for fewer than two numbers. Shape `(R, 1)`."""
     squares = (rows - rows.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
     count = (~rows.isnan()).sum(dim=1, keepdim=True)

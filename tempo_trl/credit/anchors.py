@@ -6,15 +6,11 @@ Completions that visit the same state tell how good it is, although they share n
 """
 
 import hashlib
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_products, predictor
 from tempo_trl.credit.turns import turn_starts
-
-SAME_PROMPT, SAME_OBSERVATION = 1, 2  # levels of agreement; 0 is a different prompt
 
 
 def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
@@ -36,27 +32,38 @@ def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts:
         `torch.Tensor` of shape `(R, N)`, int64: 64 bits of a hash of the prompt and of the tokens between the previous
         turn and this one; 0 where a row has no such turn.
     """
-    starts, ids, steps = turn_starts(steps).tolist(), completion_ids.cpu().numpy(), steps.cpu().numpy()
-    keys = torch.zeros(len(ids), max(map(len, starts), default=0), dtype=torch.int64)
+    starts, ids = turn_starts(steps).tolist(), completion_ids.cpu().numpy().astype(np.int64)
+    ends, keys = _last_columns(steps), torch.zeros(len(ids), max(map(len, starts), default=0), dtype=torch.int64)
     for row, begins in enumerate(starts):
+        prompt = int(prompts[row])
+        so_far, hashed = _hash_of(prompt, b"so far"), 0
         for n, start in enumerate(begin for begin in begins if begin >= 0):
-            seen = ids[row, observed_from(steps[row], start) : start].astype(np.int64).tobytes()
-            if n and steps[row, start - 1] >= 0:
-                seen = b"so far" + ids[row, :start].astype(np.int64).tobytes()
-            keys[row, n] = key_of(int(prompts[row]), seen)
+            end = ends[row][n - 1] + 1 if n else 0
+            if n and end == start:
+                so_far.update(ids[row, hashed:start].tobytes())
+                hashed, keys[row, n] = start, _number(so_far)
+            else:
+                keys[row, n] = key_of(prompt, ids[row, end:start].tobytes())
     return keys
 
 
-def observed_from(steps: np.ndarray, start: int) -> int:
-    """The column at which the observation before column `start` begins: after the last token of an earlier turn."""
-    sampled = np.flatnonzero(steps[:start] >= 0)
-    return int(sampled[-1]) + 1 if len(sampled) else 0
+def _last_columns(steps: torch.Tensor) -> list[list[int]]:
+    """Last column of each turn, by row."""
+    last = turn_starts(steps.flip(1))
+    return torch.where(last >= 0, steps.shape[1] - 1 - last, -1).tolist()
 
 
 def key_of(prompt: int, seen: bytes) -> int:
     """64 bits of a hash of what was observed after a prompt."""
-    digest = hashlib.blake2b(prompt.to_bytes(8, "little", signed=True) + seen, digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+    return _number(_hash_of(prompt, seen))
+
+
+def _hash_of(prompt: int, seen: bytes):
+    return hashlib.blake2b(prompt.to_bytes(8, "little", signed=True) + seen, digest_size=8)
+
+
+def _number(digest) -> int:
+    return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 def state_labels(observations: torch.Tensor, num_generations: int, history: int = 0) -> np.ndarray:
@@ -88,8 +95,9 @@ def state_labels(observations: torch.Tensor, num_generations: int, history: int 
 
 def _labels(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Numbers for pairs: equal where both members are."""
-    pairs = np.stack([first.ravel(), second.ravel()])
-    return np.unique(pairs, axis=1, return_inverse=True)[1].reshape(first.shape)
+    members = [np.unique(of_pair, return_inverse=True)[1].reshape(first.shape) for of_pair in (first, second)]
+    pairs = members[0] * (members[1].max(initial=0) + 1) + members[1]
+    return np.unique(pairs, return_inverse=True)[1].reshape(first.shape)
 
 
 def visits(labels: np.ndarray) -> np.ndarray:
@@ -149,197 +157,17 @@ def relative_returns(
             Whether F is the standard deviation.
 
     Returns:
-        `torch.Tensor` of shape `(R, N)`, float32; 0 where there is no return.
+        `torch.Tensor` of shape `(R, N)`, float64; 0 where there is no return, and exactly 0 where those of all visits
+        are equal.
     """
     values = returns.double().cpu().numpy()
     used = (labels >= 0) & ~np.isnan(values)
-    state, given = np.unique(labels[used], return_inverse=True)[1], values[used]
-    count = np.bincount(state)
+    _, first, state, count = np.unique(labels[used], return_index=True, return_inverse=True, return_counts=True)
+    given = values[used] - values[used][first][state]  # the mean of zeros has no rounding error
     relative = given - (np.bincount(state, given) / count)[state]
     if normalize:
         variance = np.bincount(state, np.square(relative)) / np.maximum(count - 1, 1)
         relative = relative / (np.sqrt(variance)[state] + epsilon)
     found = np.zeros(values.shape)
     found[used] = np.where(count[state] > 1, relative, 0.0)
-    return torch.from_numpy(found).float()
-
-
-class Agreement(NamedTuple):
-    """
-    How closely the completions of a group come to the state before each turn.
-
-    Args:
-        level (`np.ndarray` of shape `(R, N, G)`, int64):
-            Closest agreement of each completion of the group with the state: 0 another prompt, 1 the same prompt, 2
-            the same last observation, 3 and more the same last observations, and at the top the same tokens. 0 where a
-            row has no such turn.
-        visit (`np.ndarray` of shape `(R, N, G)`, int64):
-            The first turn of that completion at which it agrees so. 0 below level 2.
-    """
-
-    level: np.ndarray
-    visit: np.ndarray
-
-
-def agreements(labels: np.ndarray, starts: np.ndarray, shared: np.ndarray) -> Agreement:
-    """
-    Agreement of each completion of a group with each state of the others.
-
-    Args:
-        labels (`np.ndarray` of shape `(history + 1, R, N)`, int64):
-            [`state_labels`].
-        starts (`np.ndarray` of shape `(R, N)`, int64):
-            First column of each turn, -1 where a row has fewer ([`~tempo_trl.credit.turns.turn_starts`]).
-        shared (`np.ndarray` of shape `(P, G, G)`, int64):
-            Tokens that each pair of rows of a group shares, -1 if their prompts differ
-            ([`~tempo_trl.credit.prefix_covariance.pairwise_lcp`]).
-
-    Returns:
-        [`Agreement`]
-    """
-    size, (rows, turns) = shared.shape[1], starts.shape
-    level, visit = np.zeros((2, rows, turns, size), dtype=np.int64)
-    for group, own in enumerate(slice(first, first + size) for first in range(0, rows, size)):
-        level[own] = np.where(shared[group] >= 0, SAME_PROMPT, 0)[:, None, :]
-        for compared, seen in enumerate(labels[:, own]):
-            equal = seen[:, :, None, None] == seen[None, None]  # (G, N, G, N)
-            equal[:, 0] = False  # before its first turn a completion has seen its prompt alone
-            met = equal.any(axis=3)
-            level[own][met], visit[own][met] = SAME_OBSERVATION + compared, equal.argmax(axis=3)[met]
-        met = (shared[group][:, None, :] >= starts[own][:, :, None]) & (starts[own][:, :, None] == starts[own].T[None])
-        met[:, 0] = False
-        own_turn = np.broadcast_to(np.arange(turns)[None, :, None], met.shape)
-        level[own][met], visit[own][met] = SAME_OBSERVATION + len(labels), own_turn[met]
-    there = (starts >= 0)[:, :, None]
-    return Agreement(np.where(there, level, 0), np.where(there, visit, 0))
-
-
-def visited_returns(returns: np.ndarray, agreement: Agreement) -> np.ndarray:
-    """
-    What each completion of the group earned from its first visit of the state before each turn, `(R, N, G)`.
-
-    A completion that does not visit the state counts with its whole return, less what the row had earned before the
-    turn. The row itself has its own return from the turn on.
-
-    Args:
-        returns (`np.ndarray` of shape `(R, N)`, float64):
-            Undiscounted return from each turn on; NaN where unscorable, and where a row has no such turn.
-        agreement ([`Agreement`]):
-            Agreement of the completions.
-    """
-    rows, _, size = agreement.level.shape
-    first = np.arange(rows) // size * size
-    member = first[:, None, None] + np.arange(size)
-    before = returns[:, :1] - returns
-    found = np.where(
-        agreement.level >= SAME_OBSERVATION,
-        returns[member, agreement.visit],
-        returns[member, 0] - before[:, :, None],
-    )
-    found[np.arange(rows), :, np.arange(rows) - first] = returns
-    return found
-
-
-def anchor_baselines(returns: np.ndarray, agreement: Agreement, covariance: PrefixCovariance) -> np.ndarray:
-    r"""
-    Baseline of every turn: the value of the state before it, estimated from the other completions of the group.
-
-    The best linear unbiased predictor in the returns y of the others from their first visits, if rewards of
-    completions that agree at level l have covariance C(l): those at levels a and b agree with each other at min(a, b).
-
-    $$b_n = m + c^T K^{-1} (y - m 1), \quad K_{jl} = C(\min(a_j, a_l)), \quad c_j = C(a_j)$$
-
-    with v on the diagonal of K. C = 0 is RLOO. The completion's own return is never used, in none of its visits, so
-    subtracting the baseline leaves the policy gradient unbiased.
-
-    Args:
-        returns (`np.ndarray` of shape `(R, N)`, float64):
-            Undiscounted return from each turn on; NaN where unscorable, and where a row has no such turn.
-        agreement ([`Agreement`]):
-            Agreement of the completions.
-        covariance ([`PrefixCovariance`]):
-            C by level of agreement instead of by shared tokens, learned from earlier batches.
-
-    Returns:
-        `np.ndarray` of shape `(R, N)`, float64; the own return where there are no others, so that the difference is 0.
-    """
-    size = agreement.level.shape[2]
-    baselines = np.empty_like(returns)
-    for own, level, earned, known in _groups(returns, agreement):
-        correlations = covariance.correlation(np.minimum(level[:, :, None], level[:, None, :]))
-        known = known & (np.arange(size) != np.repeat(np.arange(size), returns.shape[1])[:, None])
-        mean, dual = predictor(correlations, np.arange(len(level)), known, np.where(known, earned, 0.0))
-        predicted = mean + (covariance.correlation(level) * dual).sum(axis=1)
-        baselines[own] = predicted.reshape(size, -1)
-    return np.where(np.isnan(baselines), returns, baselines)
-
-
-def lambda_advantages(errors: np.ndarray, trace_lambda: float) -> np.ndarray:
-    r"""
-    Generalized advantages of turns (https://huggingface.co/papers/1506.02438) from their errors over a baseline.
-
-    $$A_n = e_n - (1 - \lambda) \sum_{l \ge 1} \lambda^{l - 1} e_{n + l}, \quad e_n = G_n - b_n$$
-
-    This is $\sum_l \lambda^l \delta_{n + l}$ with $\delta_n = r_n + b_{n + 1} - b_n$, where the return of the last
-    turn is its reward. Lambda 1 gives e: the own return decides, and the gradient is unbiased. A smaller lambda puts
-    the baselines of later states instead of what happened after them: less noise, and a bias where they are
-    wrong.
-
-    Args:
-        errors (`np.ndarray` of shape `(R, N)`, float64):
-            e; NaN where there is no return.
-        trace_lambda (`float`):
-            Lambda, 0 to 1.
-
-    Returns:
-        `np.ndarray` of shape `(R, N)`, float64, 0 where there is no return.
-    """
-    errors = np.nan_to_num(errors)
-    advantages = np.zeros((len(errors), errors.shape[1] + 1))
-    for n in reversed(range(errors.shape[1])):
-        later = errors[:, n + 1] if n + 1 < errors.shape[1] else 0.0
-        advantages[:, n] = errors[:, n] - later + trace_lambda * advantages[:, n + 1]
-    return advantages[:, :-1]
-
-
-def anchor_statistics(returns: np.ndarray, agreement: Agreement, owned: np.ndarray) -> PairStatistics:
-    """
-    Statistics from which the covariance by level of agreement is learned: products of a return and another's.
-
-    Args:
-        returns, agreement:
-            As in [`anchor_baselines`].
-        owned (`np.ndarray` of shape `(R,)`, bool):
-            Rows whose states are counted.
-
-    Returns:
-        [`PairStatistics`] with levels in place of numbers of shared tokens, and states in place of rows.
-    """
-    size, total = agreement.level.shape[2], PairStatistics()
-    for own, level, earned, _ in _groups(returns, agreement):
-        state = np.flatnonzero(np.repeat(owned[own], returns.shape[1]) & ~np.isnan(returns[own]).ravel())
-        if not len(state):
-            continue
-        pairs = pair_products(torch.from_numpy(earned[state].ravel()), size)
-        itself = np.arange(len(state)), state // returns.shape[1]
-        products, known, level = pairs.products[itself], pairs.known[itself], level[state]
-        levels, index = np.unique(level[known], return_inverse=True)
-        closest = np.where(known, level, -1).max(axis=1)[known.any(axis=1)]
-        total = total + PairStatistics(
-            levels,
-            np.bincount(index, products[known], len(levels)),
-            np.bincount(index, minlength=len(levels)),
-            np.bincount(np.searchsorted(levels, closest), minlength=len(levels)),
-            float(pairs.variances[known.any(axis=1)].sum()),
-            int(known.any(axis=1).sum()),
-        )
-    return total
-
-
-def _groups(returns: np.ndarray, agreement: Agreement):
-    """Of each group: its rows, and `(G * N, G)` levels, returns from the first visits, and whether they are known."""
-    rows, _, size = agreement.level.shape
-    earned = visited_returns(returns, agreement)
-    for own in (slice(first, first + size) for first in range(0, rows, size)):
-        level, given = agreement.level[own].reshape(-1, size), earned[own].reshape(-1, size)
-        yield own, level, given, ~np.isnan(given)
+    return torch.from_numpy(found)

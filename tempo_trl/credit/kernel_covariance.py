@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from scipy.optimize import isotonic_regression, nnls
 
-from tempo_trl.credit.prefix_covariance import LARGEST_CORRELATION, pair_products
+from tempo_trl.credit.level_covariance import LARGEST_CORRELATION
+from tempo_trl.credit.prefix_covariance import pair_products
 
 POWERS = (1, 2, 4, 8)  # of similarity, in the kernel
 FACTORS = 2 + len(POWERS)  # of a depth: the mean, shared tokens, and each power
@@ -30,13 +31,13 @@ class KernelStatistics:
             The observed numbers of shared tokens, ascending.
         pairs (`np.ndarray` of shape `(L, 2 + P)`, float64):
             Over the pairs that share so many tokens: their number, the sum of their products of rewards
-            ([`~tempo_trl.credit.prefix_covariance.pair_statistics`]), and of each power of their similarity.
+            ([`~tempo_trl.credit.level_covariance.Deviations`]), and of each power of their similarity.
         gram (`np.ndarray` of shape `(P, P)`, float64):
             Sum over pairs of the products of two powers of similarity.
         moments (`np.ndarray` of shape `(P,)`, float64):
             Sum over pairs of a power of similarity times the product of rewards.
         variances (`float`), groups (`int`):
-            As in [`~tempo_trl.credit.prefix_covariance.PairStatistics`].
+            As in [`~tempo_trl.credit.level_covariance.PairStatistics`].
         state_gram (`np.ndarray` of shape `(DEPTHS, FACTORS, FACTORS)`, float64):
             Sum over states of the products of two predictions, by range of depth.
         state_moments (`np.ndarray` of shape `(DEPTHS, FACTORS)`, float64):

@@ -63,7 +63,7 @@ def value_error_sums(
     error = groups - (groups.nansum(dim=1, keepdim=True) - groups) / others
     tokens = loss_mask.sum(dim=1)
     used = (scorable & ~flat_groups(outcome, num_generations)[:, None]).flatten() & owned & (tokens > 0)
-    own = (advantages.double().square() * loss_mask).sum(dim=1) / tokens.clamp(min=1)
+    own = advantages.double().square().mul_(loss_mask).sum(dim=1) / tokens.clamp(min=1)
     return own[used].sum().item(), error.flatten()[used].square().sum().item()
 
 

@@ -1,10 +1,12 @@
 """TEMPO's prefix values on a graph: the prefix tree in which equal states before a turn are one state."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 
-from tempo_trl.credit.advantages import flat_groups, td_errors, tree_values
-from tempo_trl.credit.inputs import prefix_tree
+from tempo_trl.credit.advantages import flat_groups, value_steps
+from tempo_trl.credit.prefix_tree import FIRST_WINDOW, WIDENING, PrefixTree, build_prefix_tree
 from tempo_trl.credit.turns import turn_starts
 
 
@@ -41,46 +43,66 @@ def graph_td_errors(
         `torch.Tensor` of shape `(R, T)`, float32, on the CPU: 0 outside of turns, for unscorable completions, and in
         groups whose outcomes are all equal.
     """
-    rows, width = completion_ids.shape
-    row, begin, end = _segments(turns, lengths)
-    ids = torch.zeros(labels.size, int((end - begin).max(initial=0)), dtype=completion_ids.dtype)
-    place = row * labels.shape[1] + _within(row)  # segment n of a row
-    inside = torch.arange(ids.shape[1]) < torch.from_numpy(end - begin)[:, None]
-    columns = torch.from_numpy(begin)[:, None] + torch.arange(ids.shape[1])
-    rows_of = torch.from_numpy(row)[:, None].expand_as(columns)
-    filled = torch.zeros(len(row), ids.shape[1], dtype=ids.dtype)
-    filled[inside] = completion_ids[rows_of[inside], columns[inside]]
-    ids[place] = filled
-    tokens = torch.zeros(labels.size, dtype=torch.int64)
-    tokens[place] = torch.from_numpy(end - begin)
-
-    tree = prefix_tree(ids, tokens, num_generations * labels.shape[1], torch.from_numpy(labels.ravel()))
-    rewards = outcome.detach().cpu().float().repeat_interleave(labels.shape[1])
-    values = tree_values(tree, rewards, ids.shape[1], torch.from_numpy(_first_visits(labels)).double())
-    steps = td_errors(values, tokens)[place]
-    found = torch.zeros(rows, width)
-    found[rows_of[inside], columns[inside]] = steps[inside]
+    segments, found = Segments.of(turns, lengths), torch.zeros(completion_ids.shape)
+    if not len(segments.row):
+        return found
+    state = labels[segments.row, segments.turn]
+    tree, rewards = _tree_of(completion_ids.cpu().numpy(), segments, state), outcome.detach().cpu().float()
+    weights = torch.from_numpy(_first_visits(segments.row, state))
+    segment, token, td = value_steps(tree, rewards[segments.row], weights)
+    found[segments.row[segment], segments.begin[segment] + token] = torch.from_numpy(td)
     silent = flat_groups(outcome, num_generations).repeat_interleave(num_generations) | outcome.isnan()
     return found.masked_fill_((turns < 0) | silent[:, None], 0.0)
 
 
-def _segments(turns: torch.Tensor, lengths: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row and columns of the segments of each row: a turn and what is observed after it."""
-    starts = turn_starts(turns).numpy()
-    row, turn = np.nonzero(starts >= 0)
-    begin = starts[row, turn]
-    last = np.append(row[1:] != row[:-1], True)
-    return row, begin, np.where(last, lengths.numpy()[row], np.append(begin[1:], 0))
+def _tree_of(completion_ids: np.ndarray, segments: "Segments", state: np.ndarray) -> PrefixTree:
+    """
+    The prefix tree of segments, in which only those of one state share tokens: a state stands for a prompt.
+
+    Most segments differ in their first tokens, so no more are compared until some do not.
+    """
+    width, lengths = FIRST_WINDOW, segments.end - segments.begin
+    while True:
+        ids = segments.tokens(completion_ids, min(width, lengths.max()))
+        tree = build_prefix_tree(ids, np.minimum(lengths, width), len(state), state)
+        if width >= lengths.max() or tree.lcp.max() < width:
+            return tree
+        width *= WIDENING
 
 
-def _within(row: np.ndarray) -> np.ndarray:
-    """Number of each segment within its row."""
-    return np.arange(len(row)) - np.searchsorted(row, row)
+class Segments(NamedTuple):
+    """
+    The segments of a batch in reading order, S of them: a turn, and what is observed after it.
+
+    Args:
+        row, turn (`np.ndarray` of shape `(S,)`, int64):
+            The turn.
+        begin, end (`np.ndarray` of shape `(S,)`, int64):
+            First column, and the column after the last one.
+    """
+
+    row: np.ndarray
+    turn: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+
+    @classmethod
+    def of(cls, turns: torch.Tensor, lengths: torch.Tensor) -> "Segments":
+        """The segments of rows of these lengths with these turns."""
+        starts = turn_starts(turns).numpy()
+        row, turn = np.nonzero(starts >= 0)
+        begin = starts[row, turn]
+        last = np.append(row[1:] != row[:-1], True)
+        return cls(row, turn, begin, np.where(last, lengths.numpy()[row], np.append(begin[1:], 0)))
+
+    def tokens(self, completion_ids: np.ndarray, width: int) -> np.ndarray:
+        """The first `width` tokens of each segment, `(S, width)`, with anything after its end."""
+        column = np.minimum(self.begin[:, None] + np.arange(width), completion_ids.shape[1] - 1)
+        return completion_ids[self.row[:, None], column]
 
 
-def _first_visits(labels: np.ndarray) -> np.ndarray:
-    """1 for the first visit of a state by a row, 0 for later ones and where there is no turn: `(R * N,)`."""
-    pairs = np.stack([np.repeat(np.arange(len(labels)), labels.shape[1]), labels.ravel()])
-    first = np.zeros(labels.size)
-    first[np.unique(pairs, axis=1, return_index=True)[1]] = 1.0
-    return np.where(labels.ravel() >= 0, first, 0.0)
+def _first_visits(row: np.ndarray, state: np.ndarray) -> np.ndarray:
+    """1 where a row visits a state for the first time, 0 where it comes back: `(S,)`."""
+    first = np.zeros(len(row))
+    first[np.unique(row * (state.max() + 1) + state, return_index=True)[1]] = 1.0
+    return first

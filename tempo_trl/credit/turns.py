@@ -34,13 +34,8 @@ def turn_returns(
 
     $$G_n = \sum_{m \ge n} \gamma^{m - n} r_m + \gamma^{N - 1 - n} R$$
 
-    Without rewards per turn it is the discounted outcome.
-
-    A baseline for turn n of a completion is unbiased if it depends on the other completions only. Their mean return
-    from turn n on is one, with 0 where no other completion has a turn n. The mean with the own return is not: a turn
-    that k completions have keeps (k - 1) / k of its gradient, so the later of two turns counts less if the policy
-    chooses when to stop. Comparing at the same *state* ([`~tempo_trl.credit.anchors.anchor_baselines`]) is a matter of
-    noise, not of bias.
+    Without rewards per turn it is the discounted outcome. docs/guides/agents.md says which baselines of these returns
+    are unbiased.
 
     Args:
         step_rewards (`torch.Tensor` of shape `(R, N)`, *optional*):
@@ -53,7 +48,8 @@ def turn_returns(
             Discount per turn, 0 to 1.
 
     Returns:
-        `torch.Tensor` of shape `(R, N)`, float32; NaN where a row has no such turn, and for unscorable rows.
+        `torch.Tensor` of shape `(R, N)`, float64, so that equal rewards in another order have equal returns; NaN where
+        a row has no such turn, and for unscorable rows.
 
     Raises:
         ValueError: if a shape does not fit, or `gamma` is not between 0 and 1.
@@ -68,19 +64,17 @@ def turn_returns(
         )
     if not 0.0 <= gamma <= 1.0:
         raise ValueError(f"`gamma` must be between 0 and 1, got {gamma!r}.")
-    returns = torch.full((len(turns), most + 1), torch.nan)
+    returns = torch.full((len(turns), most + 1), torch.nan, dtype=torch.float64)
+    rewards = returns.new_zeros(len(turns), most) if step_rewards is None else step_rewards.double().nan_to_num(0.0)
     for n in reversed(range(most)):
-        reward = torch.zeros(len(turns)) if step_rewards is None else step_rewards[:, n].float().nan_to_num(0.0)
-        following = torch.where(n == count - 1, outcome.float(), gamma * returns[:, n + 1])
-        returns[:, n] = reward + following
+        following = torch.where(n == count - 1, outcome.double(), gamma * returns[:, n + 1])
+        returns[:, n] = rewards[:, n] + following
     return returns[:, :most]
 
 
 def spread_turns(values: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     """The value of each token's turn, `(R, T)`, from `(R, N)` values; 0 for tokens of no turn."""
-    if not values.shape[1]:
-        return torch.zeros(turns.shape)
-    return values.gather(1, turns.clamp(min=0)).masked_fill(turns < 0, 0.0)
+    return torch.nn.functional.pad(values, (1, 0)).gather(1, turns + 1)
 
 
 def steps_of(turns: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:

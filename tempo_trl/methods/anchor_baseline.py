@@ -5,11 +5,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from tempo_trl.credit.advantages import flat_groups, outcome_scale
-from tempo_trl.credit.anchors import agreements, anchor_baselines, anchor_statistics, lambda_advantages
-from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pairwise_lcp
-from tempo_trl.credit.turns import spread_turns, turn_returns, turn_starts
-from tempo_trl.methods.anchors import AnchorFields, labels_of, whole_outcome
+from tempo_trl.credit.agreement import (
+    States,
+    agreements,
+    anchor_baselines,
+    anchor_statistics,
+    lambda_advantages,
+    visited_returns,
+)
+from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
+from tempo_trl.credit.prefix_covariance import pairwise_lcp
+from tempo_trl.credit.turns import spread_turns, turn_starts
+from tempo_trl.methods.agents import AnchorFields, labels_of, scale_of, whole_outcome
 from tempo_trl.methods.prefix_baseline import value_error
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -22,7 +29,7 @@ class AnchorBaselineCredit:
     the generalized advantage from these errors.
 
     b estimates the value of the state before the turn from the other completions of the group
-    ([`~tempo_trl.credit.anchors.anchor_baselines`]): those that saw the same last observations weigh more. How
+    ([`~tempo_trl.credit.agreement.anchor_baselines`]): those that saw the same last observations weigh more. How
     much more is learned from earlier batches.
 
     Args:
@@ -30,34 +37,38 @@ class AnchorBaselineCredit:
             Observations before the last one that are compared, too.
         trace_lambda (`float`, *optional*, defaults to `1.0`):
             How much of a turn's credit comes from the own return instead of the baselines of later states
-            ([`~tempo_trl.credit.anchors.lambda_advantages`]).
+            ([`~tempo_trl.credit.agreement.lambda_advantages`]).
         scale (`str`, *optional*, defaults to `"group"`):
-            TRL's `scale_rewards`.
+            TRL's `scale_rewards`, of the returns ([`~tempo_trl.credit.returns.return_scale`]).
     """
 
     def __init__(self, history: int = 2, trace_lambda: float = 1.0, scale: str = "group"):
         self.history, self.trace_lambda, self.scale = history, trace_lambda, scale
-        self.covariance = PrefixCovariance()
+        self.covariance = LevelCovariance()
 
     def __call__(self, batch: Batch) -> Credit:
-        outcome, returns = self._returns(batch)
-        starts = turn_starts(batch.steps).numpy()
-        agreement = agreements(labels_of(batch, self.history), starts, pairwise_lcp(batch.tree))
-        baselines = anchor_baselines(returns, agreement, self.covariance)
-        untrained = flat_groups(outcome, batch.num_generations).repeat_interleave(batch.num_generations)
-        errors = np.where(untrained.numpy()[:, None], 0.0, returns - baselines)
-        metrics = value_error(batch, _on_tokens(np.nan_to_num(errors), batch))
+        returns, whole = self._returns(batch)
+        states = self._states(batch)
+        earned = visited_returns(returns, whole, states)
+        errors = np.full(returns.shape, np.nan)
+        own = returns[states.row, states.turn]
+        errors[states.row, states.turn] = own - anchor_baselines(earned, states, self.covariance)
+        metrics = value_error(batch, _on_tokens(np.nan_to_num(errors), batch), torch.from_numpy(whole))
         advantages = _on_tokens(lambda_advantages(errors, self.trace_lambda), batch)
-        td = (advantages - outcome.nan_to_num(0.0)[:, None]) * batch.loss_mask
-        return Credit(advantages, td, metrics, statistics=anchor_statistics(returns, agreement, batch.owned.numpy()))
+        td = (advantages - whole_outcome(batch, self.scale).float().nan_to_num(0.0)[:, None]) * batch.loss_mask
+        return Credit(advantages, td, metrics, statistics=anchor_statistics(earned, states, batch.owned.numpy()))
 
-    def _returns(self, batch: Batch) -> tuple[torch.Tensor, np.ndarray]:
-        """GRPO's advantage of the whole return, `(R,)`, and returns from each turn in the same unit, `(R, N)`."""
-        outcome = whole_outcome(batch, self.scale)
+    def _states(self, batch: Batch) -> States:
+        labels, starts = labels_of(batch, self.history), turn_starts(batch.steps).numpy()
+        return agreements(labels, starts, pairwise_lcp(batch.tree))
+
+    def _returns(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return from each turn on, `(R, N)`, and whole returns, `(R,)`, in one unit: without step rewards TRL's."""
         if batch.step_rewards is None:
-            return outcome, turn_returns(None, batch.steps, outcome, 1.0).double().numpy()
-        returns = turn_returns(batch.step_rewards, batch.steps, batch.rewards, 1.0).double()
-        return outcome, (returns / outcome_scale(returns[:, 0], batch.num_generations, self.scale)[:, None]).numpy()
+            rewards, scale = batch.turn_rewards._replace(outcome=batch.outcome), torch.ones(len(batch.outcome))
+        else:
+            rewards, scale = batch.turn_rewards, scale_of(batch, self.scale)
+        return (rewards.returns() / scale[:, None]).numpy(), (rewards.whole_returns() / scale).numpy()
 
     def update(self, statistics: list[PairStatistics]) -> None:
         """Learn from a batch: the statistics of all ranks."""
@@ -94,8 +105,8 @@ class AnchorBaselineConfig(AnchorFields, TokenCreditConfig):
             Observations before the last one that are compared, too. More of them cost little: what they tell is
             learned.
         trace_lambda (`float`, *optional*, defaults to `1.0`):
-            Lambda of the generalized advantage, 0 to 1. 1 is unbiased. 0.9 to 0.95 has less noise where an episode has
-            many turns, and a small bias (docs/evidence/agents.md).
+            Lambda of the generalized advantage, 0 to 1. 1 has no bias of its own. 0.9 to 0.95 has less noise where an
+            episode has many turns, and a small bias (docs/evidence/agents.md).
     """
 
     anchor_history: int = field(
@@ -120,8 +131,8 @@ class AnchorBaselineTrainer(TokenCreditTrainer):
     from the other completions of the group. Those that saw the same last observations weigh more; how much more is
     learned from earlier batches.
 
-    The policy gradient stays unbiased, because the baseline of a completion never depends on its own reward. If states
-    do not predict rewards, it is RLOO.
+    The baseline of a completion never depends on its own reward, so with `scale_rewards="none"` the policy gradient is
+    unbiased. With one reward at the end, and if states do not predict it, it is RLOO.
 
     Args:
         model, reward_funcs, args, ...:

@@ -5,10 +5,9 @@ from functools import partial
 
 import torch
 
-from tempo_trl.credit.advantages import outcome_scale
 from tempo_trl.credit.anchors import relative_returns
-from tempo_trl.credit.turns import spread_turns, turn_returns
-from tempo_trl.methods.anchors import AnchorFields, labels_of, whole_outcome
+from tempo_trl.credit.turns import spread_turns
+from tempo_trl.methods.agents import AnchorFields, labels_of, scale_of, whole_outcome
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -37,23 +36,24 @@ def gigpo_credit(
             Observations before the last one that a state has, too.
         scale (`str`, *optional*, defaults to `"group"`):
             TRL's `scale_rewards`. With `"group"` both advantages are divided by the standard deviation over their
-            group, with `"none"` neither is: the two normalizations of the paper.
+            group, with `"none"` neither is: the two normalizations of the paper. `"batch"` is ours: A^E is divided by
+            TRL's standard deviation, over all ranks, and A^S by the scale of returns over the same rows
+            ([`~tempo_trl.credit.returns.return_scale`]).
 
     Returns:
         [`~tempo_trl.Credit`], with the second term as `td`.
     """
     outcome = whole_outcome(batch, scale)
-    relative = step_advantages(batch, labels_of(batch, history)[history], gamma, scale)
-    td = step_advantage_weight * spread_turns(relative, batch.steps)
-    return Credit(outcome.nan_to_num(0.0)[:, None] + td, td)
+    returns = step_returns(batch, gamma, scale)
+    relative = relative_returns(returns, labels_of(batch, history)[history], normalize=scale == "group")
+    td = spread_turns((step_advantage_weight * relative).float(), batch.steps)
+    return Credit(outcome.float().nan_to_num(0.0)[:, None] + td, td)
 
 
-def step_advantages(batch: Batch, labels, gamma: float, scale: str) -> torch.Tensor:
-    """Discounted returns relative to those of the visits of the same state, `(R, N)`."""
-    returns = turn_returns(batch.step_rewards, batch.steps, batch.rewards, gamma)
-    if scale == "batch":
-        returns = returns / outcome_scale(batch.rewards.double(), batch.num_generations, scale)[:, None]
-    return relative_returns(returns, labels, normalize=scale == "group")
+def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
+    """Discounted return from each turn on, `(R, N)`, scaled over the batch; `"group"` scales them state by state."""
+    returns = batch.turn_rewards.returns(gamma)
+    return returns / scale_of(batch, scale, gamma)[:, None] if scale == "batch" else returns
 
 
 @dataclass
@@ -113,8 +113,10 @@ class GiGPOTrainer(TokenCreditTrainer):
 
     Note:
         As in the paper, a turn's own return is part of the mean that it is compared with, and states are equal even if
-        they were reached by different histories. The gradient is therefore biased; [`AnchorBaselineTrainer`] is not.
-        The paper's authors discount and normalize with the sample standard deviation, as we do.
+        they were reached by different histories. The gradient is therefore biased, also with `scale_rewards="none"`,
+        where that of [`AnchorBaselineTrainer`] is not.
+        A^E is normalized over the trajectories of a group, as in the paper's equation 3; the authors' code by default
+        does so over their steps. Returns within a state are normalized as there, with the sample standard deviation.
     """
 
     _tag_names = ["trl", "gigpo"]

@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 import torch
 
-from tempo_trl.credit.anchors import visits
+from tempo_trl.credit.anchors import relative_returns, visits
 from tempo_trl.credit.turns import spread_turns
-from tempo_trl.methods.anchors import AnchorFields, labels_of, whole_outcome
-from tempo_trl.methods.gigpo import check_gamma, step_advantages
+from tempo_trl.methods.agents import AnchorFields, labels_of, whole_outcome
+from tempo_trl.methods.gigpo import check_gamma, step_returns
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -38,19 +38,22 @@ def hgpo_credit(
             Discount per turn.
         scale (`str`, *optional*, defaults to `"group"`):
             TRL's `scale_rewards`. With `"group"` advantages are divided by the standard deviation over their visits.
+            With `"batch"` returns are divided by their scale over all ranks
+            ([`~tempo_trl.credit.returns.return_scale`]).
 
     Returns:
         [`~tempo_trl.Credit`], whose `td` is the difference to GRPO's advantage.
     """
-    total = weights = torch.zeros(batch.observations.shape)
+    returns = step_returns(batch, gamma, scale)
+    total = weights = torch.zeros_like(returns)
     for k, labels in enumerate(labels_of(batch, history)):
         labels = np.where(batch.rewards.isnan()[:, None], -1, labels)
         labels[:, :k] = -1  # fewer than k observations before the last one
         weight = (k + 1) ** history_weight * torch.from_numpy(visits(labels) > 1)
-        total = total + weight * step_advantages(batch, labels, gamma, scale)
+        total = total + weight * relative_returns(returns, labels, normalize=scale == "group")
         weights = weights + weight
-    advantages = spread_turns(total / weights.clamp(min=1.0), batch.steps)
-    outcome = whole_outcome(batch, scale).nan_to_num(0.0)[:, None]
+    advantages = spread_turns((total / weights.clamp(min=1.0)).float(), batch.steps)
+    outcome = whole_outcome(batch, scale).float().nan_to_num(0.0)[:, None]
     return Credit(advantages, (advantages - outcome) * batch.loss_mask)
 
 

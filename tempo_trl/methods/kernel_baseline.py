@@ -43,7 +43,7 @@ class KernelBaselineCredit:
     def __call__(self, batch: Batch) -> Credit:
         width, weights = batch.completion_ids.shape[1], completion_weights(batch, self.leaf_weights)
         advantages, statistics = self._advantages(batch)
-        metrics = value_error(batch, advantages)
+        metrics = value_error(batch, advantages, batch.outcome)
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
         td = credit_tokens(batch.tree, batch.outcome, width, 1.0, weights)[1]

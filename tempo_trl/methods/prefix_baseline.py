@@ -57,7 +57,7 @@ class PrefixBaselineCredit:
         shrinkage = self.covariance if self.shrinkage == "auto" else self.shrinkage
         segments = None if batch.grown is None else branches(batch.grown, width).segment
         advantages = baseline_tokens(batch.tree, batch.outcome, width, shrinkage, segments)
-        metrics = value_error(batch, advantages)
+        metrics = value_error(batch, advantages, batch.outcome)
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
         td = credit_tokens(batch.tree, batch.outcome, width, 1.0, weights)[1]
@@ -71,11 +71,11 @@ class PrefixBaselineCredit:
         return {f"tempo/prefix_covariance_{depth}": v for depth, v in zip(COVARIANCE_DEPTHS, values, strict=True)}
 
 
-def value_error(batch: Batch, advantages: torch.Tensor) -> dict[str, tuple[float, float]]:
+def value_error(batch: Batch, advantages: torch.Tensor, outcome: torch.Tensor) -> dict[str, tuple[float, float]]:
     """`tempo/value_error` of a baseline's advantages; empty on grown trees, whose completions are dependent."""
     if batch.grown is not None:
         return {}
-    sums = value_error_sums(advantages, batch.outcome, batch.loss_mask, batch.num_generations, batch.owned)
+    sums = value_error_sums(advantages, outcome, batch.loss_mask, batch.num_generations, batch.owned)
     return {"tempo/value_error": sums}
 
 

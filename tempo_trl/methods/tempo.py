@@ -7,7 +7,7 @@ from functools import partial
 
 from tempo_trl.credit.advantages import credit_tokens, flat_groups
 from tempo_trl.credit.state_graph import graph_td_errors
-from tempo_trl.methods.anchors import labels_of
+from tempo_trl.methods.agents import labels_of
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,

@@ -9,8 +9,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.inputs import prefix_tree
+from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.metrics import credit_sums, tree_sums
-from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.report.credit_terms import TEMPO
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group

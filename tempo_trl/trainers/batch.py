@@ -7,8 +7,10 @@ from typing import Any
 import torch
 
 from tempo_trl.credit.inputs import prefix_tree
-from tempo_trl.credit.prefix_covariance import PairStatistics, pair_statistics
+from tempo_trl.credit.level_covariance import PairStatistics
+from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree
+from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.rollout.tree import GrownTree, repeated_rows
 
 
@@ -62,6 +64,9 @@ class Batch:
             The trees whose leaves are the completions, one per group; None for independent samples.
         step_rewards (`torch.Tensor` of shape `(R, N)`, *optional*):
             Weighted sum of the `step_reward_funcs` for each step, NaN where none gave a number; None without them.
+        everywhere ([`~tempo_trl.credit.returns.TurnRewards`], *optional*):
+            The rewards of the rows of all ranks, the same on each of them, with `scale_rewards="batch"`. Its `turns`
+            have one column per step. None means that the R rows are all there are.
     """
 
     completion_ids: torch.Tensor
@@ -82,6 +87,12 @@ class Batch:
     entropies: torch.Tensor | None = None
     grown: list[GrownTree] | None = None
     step_rewards: torch.Tensor | None = None
+    everywhere: TurnRewards | None = None
+
+    @property
+    def turn_rewards(self) -> TurnRewards:
+        """The rewards of the R rows, from which returns are computed."""
+        return TurnRewards(self.rewards, self.steps, self.step_rewards)
 
     @cached_property
     def tree(self) -> PrefixTree:

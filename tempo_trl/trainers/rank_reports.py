@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from accelerate.utils import gather_object
 
-from tempo_trl.credit.prefix_covariance import PairStatistics
+from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.trainers.batch import Credit
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.step_rewards import StepScores

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixi
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 
 from tempo_trl.credit.importance import gspo_token_reference
-from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance
+from tempo_trl.credit.level_covariance import PairStatistics
+from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.trainers.base import BaseTrainer
 from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.config import TokenCreditConfig

@@ -5,6 +5,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
+from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.turns import steps_of
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.batch import Batch
@@ -41,7 +42,8 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
     prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
     observations = observed_before_steps(trainer, rows, turns, steps, prompts, failures)
     scores = trainer.step_rewards(rows, steps, failures) if trainer.step_rewards else StepScores()
-    rewards = weighted_rewards(trainer, rows.rewards_per_func)[rows.place.near]
+    every_reward = weighted_rewards(trainer, rows.rewards_per_func)
+    rewards = every_reward[rows.place.near]
     tensors = {
         "completion_ids": output["completion_ids"],
         "lengths": lengths,
@@ -56,6 +58,9 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
         "entropies": rows.entropies,
     }
     near, inputs = gather_near(trainer.accelerator, rows.place, tensors, rows.inputs)
+    everywhere = None
+    if trainer.scale_rewards == "batch":
+        everywhere = rewards_everywhere(trainer.accelerator, every_reward.cpu(), steps, scores.rewards)
     most = int(near["steps"].max()) + 1  # gathered tensors are padded to the most steps of all ranks
     near |= {name: near[name][:, :most] for name in PER_STEP if name in near}
     batch = Batch(
@@ -67,6 +72,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
         training=trainer.model.training,
         owned=rows.place.owned,
         grown=trainer.rollout_func.trees if isinstance(trainer.rollout_func, TreeRollout) else None,
+        everywhere=everywhere,
     )
     return batch, scores
 
@@ -101,6 +107,31 @@ def gather_near(
             value = accelerator.pad_across_processes(value, dim=1, pad_index=PADDING.get(name, 0))
         near[name] = accelerator.gather(value)[place.near].cpu()
     return near, gather_object(rows)[place.near]
+
+
+def rewards_everywhere(
+    accelerator: Accelerator, outcome: torch.Tensor, steps: torch.Tensor, step_rewards: torch.Tensor | None
+) -> TurnRewards:
+    """
+    The rewards of the rows of all ranks. Every rank must call this.
+
+    Args:
+        accelerator (`Accelerator`):
+            The trainer's accelerator.
+        outcome (`torch.Tensor` of shape `(N,)`):
+            Rewards of the rows of all ranks.
+        steps (`torch.Tensor` of shape `(B, T)`):
+            Step of each token of this rank's rows.
+        step_rewards (`torch.Tensor` of shape `(B, n)`, *optional*):
+            Rewards of their steps.
+    """
+    count = accelerator.gather((steps.amax(dim=1) + 1).to(accelerator.device)).cpu()
+    column = torch.arange(int(count.max()))
+    turns = torch.where(column < count[:, None], column, -1)
+    if step_rewards is None:
+        return TurnRewards(outcome, turns)
+    padded = accelerator.pad_across_processes(step_rewards.to(accelerator.device), dim=1, pad_index=torch.nan)
+    return TurnRewards(outcome, turns, accelerator.gather(padded).cpu()[:, : len(column)])
 
 
 def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int) -> torch.Tensor:

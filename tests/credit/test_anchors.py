@@ -1,24 +1,25 @@
 """States that come back: the definitions in loops, reductions, and unbiasedness by exact expectation."""
 
 import math
+from hashlib import blake2b
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
-from tempo_trl.credit import build_prefix_tree
-from tempo_trl.credit.anchors import (
+from tempo_trl.credit import anchors, build_prefix_tree
+from tempo_trl.credit.agreement import (
+    States,
     agreements,
     anchor_baselines,
     anchor_statistics,
     lambda_advantages,
-    observation_keys,
-    relative_returns,
-    state_labels,
-    visits,
+    visited_returns,
 )
-from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance, pairwise_lcp
+from tempo_trl.credit.anchors import observation_keys, relative_returns, state_labels, visits
+from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
+from tempo_trl.credit.prefix_covariance import pairwise_lcp
 from tempo_trl.credit.turns import turn_returns, turn_starts
 
 from .rollouts import OBSERVED, Rollouts
@@ -28,7 +29,7 @@ SEEDS = pytest.mark.parametrize("seed", range(12))
 RISING = covariance(0.0, 0.0, 0.3, 0.5, 0.6, 0.9)  # by level of agreement
 
 
-def agreement_of(rollouts: Rollouts, history: int = 1):
+def states_of(rollouts: Rollouts, history: int = 1) -> States:
     tree = build_prefix_tree(rollouts.ids.numpy(), rollouts.lengths.numpy(), rollouts.size, rollouts.prompts.numpy())
     labels = state_labels(rollouts.observations, rollouts.size, history)
     return agreements(labels, rollouts.starts.numpy(), pairwise_lcp(tree))
@@ -57,14 +58,13 @@ def level_by_definition(rollouts: Rollouts, row: int, n: int, other: int, histor
 @pytest.mark.parametrize("history", [0, 1, 2])
 def test_agreement_is_that_of_the_definition(seed, history):
     rollouts = Rollouts(seed, prompts=1 + seed % 2)
-    agreement = agreement_of(rollouts, history)
-    for row, text in enumerate(rollouts.texts):
-        for n in range(1 + max(turn for _, turn in text)):
-            for k, other in enumerate(rollouts.group(row)):
-                expected = level_by_definition(rollouts, row, n, other, history)
-                if other != row:
-                    got = agreement.level[row, n, k], agreement.visit[row, n, k]
-                    assert got == expected, (row, n, other)
+    states = states_of(rollouts, history)
+    turns = [(row, n) for row in range(len(rollouts.texts)) for n in range(len(rollouts.histories(row)))]
+    assert list(zip(states.row.tolist(), states.turn.tolist(), strict=True)) == turns
+    for (row, n), level, visit in zip(turns, states.level.tolist(), states.visit.tolist(), strict=True):
+        for k, other in enumerate(rollouts.group(row)):
+            if other != row:
+                assert (level[k], visit[k]) == level_by_definition(rollouts, row, n, other, history), (row, n, other)
 
 
 @SEEDS
@@ -90,27 +90,61 @@ def test_a_key_uses_nothing_that_comes_after_the_state():
         assert torch.equal(keys[row, : n + 1], rollouts.observations[row, : n + 1])
 
 
+def test_steps_within_a_turn_have_keys_of_all_tokens_so_far_and_each_token_is_hashed_once(monkeypatch):
+    ids, prompts = torch.arange(400)[None], torch.tensor([5])
+    expected, hashed = [], []
+    for n in range(400):
+        seen = b"so far" + ids[0, :n].numpy().tobytes() if n else b""
+        expected.append(
+            int.from_bytes(blake2b(b"\5" + bytes(7) + seen, digest_size=8).digest(), "little", signed=True)
+        )
+
+    class Counted:
+        def __init__(self, given, digest_size):
+            self.hash = blake2b(digest_size=digest_size)
+            self.update(given)
+
+        def update(self, given):
+            hashed.append(len(given))
+            self.hash.update(given)
+
+        def digest(self):
+            return self.hash.digest()
+
+    monkeypatch.setattr(anchors.hashlib, "blake2b", Counted)
+    assert observation_keys(ids, torch.arange(400)[None], prompts)[0].tolist() == expected
+    assert sum(hashed) < 2 * 8 * 400
+
+
+def baselines_of(returns: np.ndarray, states: States, learned: LevelCovariance) -> np.ndarray:
+    """Baselines by row and turn, NaN where there is none; every completion has a turn."""
+    earned = visited_returns(returns, returns[:, 0], states)
+    found = np.full(returns.shape, np.nan)
+    found[states.row, states.turn] = anchor_baselines(earned, states, learned)
+    return found
+
+
 @SEEDS
 def test_a_baseline_does_not_depend_on_its_own_completion(seed):
     rollouts = Rollouts(seed, groups=1)
     returns = np.where(rollouts.starts.numpy() >= 0, rollouts.rewards.numpy()[:, None].astype(float), np.nan)
-    before = anchor_baselines(returns, agreement_of(rollouts), RISING)
+    before = baselines_of(returns, states_of(rollouts), RISING)
     returns[0] += 5.0
-    after = anchor_baselines(returns, agreement_of(rollouts), RISING)
+    after = baselines_of(returns, states_of(rollouts), RISING)
     np.testing.assert_array_equal(before[0], after[0])
 
 
-def baseline_by_definition(returns, agreement, row, n, learned) -> float:
-    size = agreement.level.shape[2]
+def baseline_by_definition(returns, states, s, learned) -> float:
+    row, n, size = states.row[s], states.turn[s], states.level.shape[1]
     first = row // size * size
     others = [k for k in range(size) if first + k != row and not math.isnan(returns[first + k, 0])]
     if not others:
         return returns[row, n]
-    level = agreement.level[row, n, others]
+    level = states.level[s, others]
     past = returns[row, 0] - returns[row, n]
     earned = np.array(
         [
-            returns[first + k, agreement.visit[row, n, k]] if a >= 2 else returns[first + k, 0] - past
+            returns[first + k, states.visit[s, k]] if a >= 2 else returns[first + k, 0] - past
             for k, a in zip(others, level, strict=True)
         ]
     )
@@ -123,15 +157,24 @@ def baseline_by_definition(returns, agreement, row, n, learned) -> float:
 
 @SEEDS
 def test_baselines_are_those_of_the_definition(seed):
-    rollouts, rng = Rollouts(seed, size=4), np.random.default_rng(seed)
+    rollouts, rng = Rollouts(seed, size=4, prompts=1 + seed % 2), np.random.default_rng(seed)
     rollouts.rewards[seed % 8] = torch.nan
-    returns = turn_returns(
-        torch.from_numpy(rng.normal(size=rollouts.starts.shape)).float(), rollouts.turns, rollouts.rewards
-    )
-    returns, agreement = returns.double().numpy(), agreement_of(rollouts)
-    computed = anchor_baselines(returns, agreement, RISING)
-    for row, n in np.argwhere((rollouts.starts.numpy() >= 0) & ~np.isnan(returns)):
-        assert computed[row, n] == pytest.approx(baseline_by_definition(returns, agreement, row, n, RISING), abs=1e-9)
+    steps = torch.from_numpy(rng.normal(size=rollouts.starts.shape))
+    returns = turn_returns(steps, rollouts.turns, rollouts.rewards).numpy()
+    states = states_of(rollouts)
+    computed = baselines_of(returns, states, RISING)
+    for s, (row, n) in enumerate(zip(states.row, states.turn, strict=True)):
+        if not math.isnan(returns[row, n]):
+            assert computed[row, n] == pytest.approx(baseline_by_definition(returns, states, s, RISING), abs=1e-9)
+
+
+@SEEDS
+def test_a_baseline_over_others_that_earned_the_same_is_exactly_that(seed):
+    """So an advantage of 0 has no rounding error for a small scale to blow up."""
+    rollouts, reward = Rollouts(seed), np.random.default_rng(seed).normal() / 3
+    returns = np.where(rollouts.starts.numpy() >= 0, reward, np.nan)
+    computed = baselines_of(returns, states_of(rollouts), RISING)
+    assert (computed[rollouts.starts.numpy() >= 0] == reward).all()
 
 
 @SEEDS
@@ -152,7 +195,7 @@ def test_states_that_tell_nothing_give_rloo():
     returns = np.where(rollouts.starts.numpy() >= 0, rollouts.rewards.numpy()[:, None].astype(float), np.nan)
     groups = rollouts.rewards.double().numpy().reshape(-1, 3)
     rloo = ((groups.sum(axis=1, keepdims=True) - groups) / 2).ravel()
-    computed = anchor_baselines(returns, agreement_of(rollouts), PrefixCovariance())
+    computed = baselines_of(returns, states_of(rollouts), LevelCovariance())
     there = rollouts.starts.numpy() >= 0
     np.testing.assert_allclose(computed[there], np.broadcast_to(rloo[:, None], there.shape)[there])
 
@@ -160,11 +203,11 @@ def test_states_that_tell_nothing_give_rloo():
 @SEEDS
 def test_statistics_are_the_products_of_the_definition_and_add_over_ranks(seed):
     rollouts = Rollouts(seed, size=4)
-    returns = turn_returns(None, rollouts.turns, rollouts.rewards).double().numpy()
-    agreement = agreement_of(rollouts)
-    found = anchor_statistics(returns, agreement, np.ones(len(returns), dtype=bool))
+    returns, states = turn_returns(None, rollouts.turns, rollouts.rewards).numpy(), states_of(rollouts)
+    earned = visited_returns(returns, returns[:, 0], states)
+    found = anchor_statistics(earned, states, np.ones(len(returns), dtype=bool))
     products = {}
-    for row, n in np.argwhere(~np.isnan(returns)):
+    for row, levels in zip(states.row, states.level.tolist(), strict=True):
         group = rollouts.rewards[list(rollouts.group(row))].double().numpy()
         if group.max() == group.min():
             continue
@@ -172,13 +215,13 @@ def test_statistics_are_the_products_of_the_definition_and_add_over_ranks(seed):
         for k, other in enumerate(rollouts.group(row)):
             if other != row:
                 value = (rollouts.rewards[row] - mean) * (group[k] - mean) * 4 / 3 + variance / 4
-                products.setdefault(int(agreement.level[row, n, k]), []).append(float(value))
-    assert found.shared.tolist() == sorted(products)
+                products.setdefault(levels[k], []).append(float(value))
+    assert found.levels.tolist() == sorted(products)
     np.testing.assert_allclose(found.products, [sum(products[level]) for level in sorted(products)], atol=1e-6)
     assert found.pairs.tolist() == [len(products[level]) for level in sorted(products)]
 
     halves = [np.arange(len(returns)) % 2 == part for part in range(2)]
-    summed = sum((anchor_statistics(returns, agreement, half) for half in halves), PairStatistics())
+    summed = sum((anchor_statistics(earned, states, half) for half in halves), PairStatistics())
     assert summed.pairs.tolist() == found.pairs.tolist()
     np.testing.assert_allclose(summed.products, found.products)
 
@@ -233,7 +276,7 @@ def as_tokens(chosen) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(rows), torch.tensor([[0, -1, 1, -1, 2]] * len(rows))
 
 
-@pytest.mark.parametrize("learned", [PrefixCovariance(), RISING], ids=["rloo", "anchors"])
+@pytest.mark.parametrize("learned", [LevelCovariance(), RISING], ids=["rloo", "anchors"])
 def test_the_expected_gradient_is_exact_where_states_come_back(learned):
     everything = list(trajectories())
     exact = sum(p * reward * score(actions, rooms).sum(axis=0) for actions, rooms, p, reward in everything)
@@ -243,9 +286,9 @@ def test_the_expected_gradient_is_exact_where_states_come_back(learned):
         prompts = torch.zeros(3, dtype=torch.long)
         labels = state_labels(observation_keys(ids, turns, prompts), 3, 1)
         tree = build_prefix_tree(ids.numpy(), np.full(3, 5), 3)
-        agreement = agreements(labels, turn_starts(turns).numpy(), pairwise_lcp(tree))
+        states = agreements(labels, turn_starts(turns).numpy(), pairwise_lcp(tree))
         returns = np.array([[reward] * 3 for *_, reward in chosen])
-        advantages = returns - anchor_baselines(returns, agreement, learned)
+        advantages = returns - baselines_of(returns, states, learned)
         weight = np.prod([p for _, _, p, _ in chosen])
         for row, (actions, rooms, _, _) in enumerate(chosen):
             expected += weight * (advantages[row, :, None] * score(actions, rooms)).sum(axis=0) / 3

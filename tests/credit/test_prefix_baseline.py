@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree, tempo_advantages
+from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages, prefix_baselines, tree_baselines
-from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance
+from tempo_trl.credit.prefix_covariance import PrefixCovariance
 
 from .groups import PAD, as_tensors, groups, padded, std
 

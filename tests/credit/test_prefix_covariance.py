@@ -14,13 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree
-from tempo_trl.credit.prefix_covariance import (
-    PairStatistics,
-    PrefixCovariance,
-    pair_statistics,
-    pairwise_lcp,
-    predictor,
-)
+from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
+from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics, pairwise_lcp, predictor
 
 from .groups import as_tensors, groups, std
 from .test_theorems import common_prefix
@@ -72,7 +67,7 @@ def pooled_adjacent_violators(values: list[float], weights: list[int]) -> list[f
 @given(groups())
 def test_statistics_are_those_of_the_definition(case):
     products, statistics = products_by_definition(*case), statistics_of(*case)
-    assert statistics.shared.tolist() == sorted(products)
+    assert statistics.levels.tolist() == sorted(products)
     assert statistics.pairs.tolist() == [len(products[shared]) for shared in sorted(products)]
     np.testing.assert_allclose(statistics.products, [sum(products[k]) for k in sorted(products)], atol=1e-9)
     spread = list(scorable_groups(*case))
@@ -83,7 +78,7 @@ def test_statistics_are_those_of_the_definition(case):
         for group, _ in spread
         for j, row in enumerate(group)
     ]
-    assert statistics.rows.tolist() == [closest.count(shared) for shared in sorted(products)]
+    assert statistics.closest.tolist() == [closest.count(shared) for shared in sorted(products)]
 
 
 @settings(max_examples=200)
@@ -143,7 +138,7 @@ def test_statistics_add_up_over_the_parts_of_a_batch(case, data):
     parts = [(rows[:cut], rewards[:cut], size), (rows[cut:], rewards[cut:], size)]
     total = reduce(add, [statistics_of(*part) for part in parts if part[0]], PairStatistics())
     whole = statistics_of(*case)
-    for name in ("shared", "pairs", "rows", "groups"):
+    for name in ("levels", "pairs", "closest", "groups"):
         np.testing.assert_array_equal(getattr(total, name), getattr(whole, name))
         assert np.asarray(getattr(total, name)).dtype == np.int64
     np.testing.assert_allclose(total.products, whole.products, atol=1e-9)
@@ -233,3 +228,12 @@ def test_a_prediction_from_many_systems_is_that_of_each_alone(monkeypatch):
 def test_an_estimator_needs_a_batch():
     with pytest.raises(ValueError, match="`batches` must be at least 1, got 0"):
         PrefixCovariance(0)
+
+
+def test_the_state_of_a_checkpoint_written_when_levels_were_shared_tokens_alone_is_restored():
+    saved = {"shared": [0, 2], "products": [0.5, 2.0], "pairs": [5, 4], "rows": [1, 3], "variances": 3.0, "groups": 4}
+    covariance = LevelCovariance()
+    covariance.load_state_dict({"statistics": [saved]})
+    assert covariance(np.array([1, 2])).tolist() == [0.0, 0.4]
+    assert covariance.explained == pytest.approx(0.75 * 0.4 / 0.75)
+    assert covariance.state_dict() == {"statistics": [saved]}

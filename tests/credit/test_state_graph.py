@@ -1,9 +1,10 @@
 """TEMPO on the graph of states: the definition in loops, and today's tree where no state comes back."""
 
+import numpy as np
 import pytest
 import torch
 
-from tempo_trl.credit import build_prefix_tree
+from tempo_trl.credit import build_prefix_tree, prefix_tree
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
 from tempo_trl.credit.anchors import state_labels
 from tempo_trl.credit.state_graph import graph_td_errors
@@ -29,6 +30,30 @@ def test_it_is_the_tree_bit_for_bit_where_no_state_comes_back(seed):
     # Rows that repeat another's first turn still share its tokens, as they do in the tree.
     outcome = outcome_advantages(torch.randn(16, generator=torch.Generator().manual_seed(seed)), 8).float()
     assert torch.equal(td_of(rollouts, outcome), td_on_the_tree(rollouts, outcome))
+
+
+def test_segments_are_compared_no_further_than_they_are_equal_and_a_long_one_costs_no_more(monkeypatch):
+    """Two rows begin their first turn with 100 equal tokens; one of 400 segments has 20,000."""
+    length, rows, turns = 20_000, 8, 50
+    ids, of_turn = torch.zeros(rows, 2 * turns + length, dtype=torch.long), torch.full((rows, 2 * turns + length), -1)
+    ids[:, : 2 * turns] = torch.arange(2 * turns * rows).view(rows, -1)
+    of_turn[:, : 2 * turns] = torch.where(torch.arange(2 * turns) % 2 == 0, torch.arange(2 * turns) // 2, -1)
+    ids[:2, :100], of_turn[:2, :] = 7, -1
+    of_turn[:2, :101], ids[0, 100], ids[1, 100] = 0, 1, 2
+    lengths = torch.tensor([101, 101, *[2 * turns] * 5, 2 * turns + length])
+    labels = np.where(np.arange(turns) == 0, 0, np.arange(1, rows * turns + 1).reshape(rows, turns))
+    labels[:2, 1:] = -1
+    outcome = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0])
+    compared, sort_rows = [], prefix_tree.sort_rows
+
+    def watched(completion_ids, *args):
+        compared.append(completion_ids.size)
+        return sort_rows(completion_ids, *args)
+
+    monkeypatch.setattr(prefix_tree, "sort_rows", watched)
+    td = graph_td_errors(ids, lengths, of_turn, labels, outcome, rows)
+    assert sum(compared) < 302 * length / 4  # a quarter of all segments at the length of the longest
+    assert td[:2].nonzero().tolist() == [[0, 100], [1, 100]] and td[0, 100] == 0.5 and td[1, 100] == -0.5
 
 
 @SEEDS

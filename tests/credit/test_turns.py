@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from tempo_trl.credit import build_prefix_tree
-from tempo_trl.credit.anchors import agreements, anchor_baselines, observation_keys, state_labels
-from tempo_trl.credit.prefix_covariance import PrefixCovariance, pairwise_lcp
+from tempo_trl.credit.agreement import agreements, anchor_baselines, visited_returns
+from tempo_trl.credit.anchors import observation_keys, state_labels
+from tempo_trl.credit.level_covariance import LevelCovariance
+from tempo_trl.credit.prefix_covariance import pairwise_lcp
 from tempo_trl.credit.turns import spread_turns, steps_of, turn_returns, turn_starts
 
 from .rollouts import Rollouts
@@ -37,7 +39,7 @@ def test_without_rewards_per_turn_the_return_is_the_outcome():
     rollouts = Rollouts(1)
     returns = turn_returns(None, rollouts.turns, rollouts.rewards)
     spread = spread_turns(returns, rollouts.turns)
-    assert torch.equal(spread, torch.where(rollouts.turns >= 0, rollouts.rewards[:, None], 0.0))
+    assert torch.equal(spread, torch.where(rollouts.turns >= 0, rollouts.rewards.double()[:, None], 0.0))
 
 
 def test_what_does_not_fit_is_refused():
@@ -114,9 +116,11 @@ def by_state(chosen, returns) -> np.ndarray:
     labels = state_labels(observation_keys(ids[:, : turns.shape[1]], turns, torch.zeros(size, dtype=torch.long)), size)
     tree = build_prefix_tree(ids.numpy(), lengths, size)
     starts = turn_starts(turns).numpy()
-    agreement = agreements(labels, starts, pairwise_lcp(tree))
-    baselines = anchor_baselines(returns[:, : starts.shape[1]], agreement, PrefixCovariance())
-    return np.pad(baselines, ((0, 0), (0, 2 - baselines.shape[1])), constant_values=math.nan)
+    states = agreements(labels, starts, pairwise_lcp(tree))
+    baselines = np.full(returns.shape, np.nan)
+    earned = visited_returns(returns, returns[:, 0], states)
+    baselines[states.row, states.turn] = anchor_baselines(earned, states, LevelCovariance())
+    return baselines
 
 
 EXACT = sum(p * reward * score(stops, action).sum(axis=0) for stops, action, p, reward in games())

@@ -1,4 +1,4 @@
-"""What the methods for agents share: returns from each turn, labels of states, metrics and configuration fields."""
+"""What the methods for agents share: returns and their scale, labels of states, and configuration fields."""
 
 from dataclasses import dataclass, field
 
@@ -7,16 +7,26 @@ import torch
 
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.anchors import state_labels
-from tempo_trl.credit.turns import turn_returns
+from tempo_trl.credit.returns import return_scale
 from tempo_trl.trainers.batch import Batch
 
 
 def whole_outcome(batch: Batch, scale_rewards: str) -> torch.Tensor:
-    """GRPO's advantage of each completion's undiscounted return, `(R,)`: the outcome, and the rewards per turn."""
+    """
+    GRPO's advantage of each completion's undiscounted return, `(R,)`: the outcome, and the rewards per turn.
+
+    Without rewards per turn it is TRL's own.
+    """
     if batch.step_rewards is None:
         return batch.outcome
-    whole = turn_returns(batch.step_rewards, batch.steps, batch.rewards, 1.0)[:, 0]
-    return outcome_advantages(whole, batch.num_generations, scale_rewards).float()
+    everywhere = None if batch.everywhere is None else batch.everywhere.whole_returns()
+    whole = batch.turn_rewards.whole_returns()
+    return outcome_advantages(whole, batch.num_generations, scale_rewards, everywhere)
+
+
+def scale_of(batch: Batch, scale_rewards: str, gamma: float = 1.0) -> torch.Tensor:
+    """What returns from a turn on are divided by, `(R,)`: [`~tempo_trl.credit.returns.return_scale`] of a batch."""
+    return return_scale(batch.turn_rewards, batch.num_generations, scale_rewards, gamma, batch.everywhere)
 
 
 def labels_of(batch: Batch, history: int = 0) -> np.ndarray:

@@ -1,0 +1,104 @@
+"""The rewards of completions with turns, their whole returns, and the scale that returns from a turn on have."""
+
+from typing import NamedTuple
+
+import torch
+
+from tempo_trl.credit.advantages import EPSILON, check_scale, nanstd
+from tempo_trl.credit.turns import turn_returns
+
+
+class TurnRewards(NamedTuple):
+    """
+    The rewards of completions, from which returns are computed.
+
+    Args:
+        outcome (`torch.Tensor` of shape `(R,)`):
+            Reward of the whole completion; NaN where unscorable.
+        turns (`torch.Tensor` of shape `(R, T)`, int64):
+            Turn of each token, starting at 0, -1 for tokens of no turn and for padding; or one column per turn.
+        steps (`torch.Tensor` of shape `(R, N)`, *optional*):
+            Reward of each turn; NaN counts as 0. None if turns have no rewards.
+    """
+
+    outcome: torch.Tensor
+    turns: torch.Tensor
+    steps: torch.Tensor | None = None
+
+    def returns(self, gamma: float = 1.0) -> torch.Tensor:
+        """Return from each turn on, `(R, N)`, float64: [`~tempo_trl.credit.turns.turn_returns`]."""
+        return turn_returns(self.steps, self.turns, self.outcome, gamma)
+
+    def whole_returns(self) -> torch.Tensor:
+        """Undiscounted return of each completion, `(R,)`, float64; NaN where unscorable: [`whole_returns`]."""
+        return whole_returns(self.returns(), self.outcome)
+
+
+def whole_returns(returns: torch.Tensor, outcome: torch.Tensor) -> torch.Tensor:
+    """
+    The return from the first turn on of each completion, `(R,)`, float64; NaN where unscorable.
+
+    A completion without any turn has its outcome. It has no credit, because it has no token of a turn, but it counts
+    among the completions of its group: in their mean, in their standard deviation, and as one of the others. Without
+    rewards per turn it counts in the same way.
+
+    Args:
+        returns (`torch.Tensor` of shape `(R, N)`, float64):
+            Return from each turn on; NaN where unscorable, and where a row has no such turn.
+        outcome (`torch.Tensor` of shape `(R,)`):
+            Reward of the whole completion; NaN where unscorable.
+    """
+    outcome = outcome.double()
+    first = returns[:, 0] if returns.shape[1] else outcome
+    return torch.where(first.isnan(), outcome, first)
+
+
+def return_scale(
+    rewards: TurnRewards,
+    num_generations: int,
+    scale_rewards: str,
+    gamma: float = 1.0,
+    everywhere: TurnRewards | None = None,
+) -> torch.Tensor:
+    r"""
+    What returns from a turn on are divided by: `(R,)`, float64.
+
+    $$\max \left( \mathrm{std}_i(W_i), \; \sqrt{\mathrm{mean}_{i,n} (G_{i,n} - G_{i,n+1})^2} \right) + 10^{-4}$$
+
+    over the group or over the batch, or 1. W is the whole return, and its standard deviation (ddof 1) is what GRPO
+    divides by. The second number says how far a return changes from one turn to the next: by the turn's reward, and by
+    the discount. Without rewards per turn and without a discount it is 0, and the scale is GRPO's. With them returns
+    from a turn on can differ although all whole returns are equal; divided by 1e-4 they would have no bound.
+
+    Args:
+        rewards ([`TurnRewards`]):
+            Rewards of whole groups.
+        num_generations (`int`):
+            Completions in a group.
+        scale_rewards (`str`):
+            `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`.
+        gamma (`float`, *optional*, defaults to `1.0`):
+            Discount per turn.
+        everywhere ([`TurnRewards`], *optional*):
+            Rewards of the rows of all ranks, for `"batch"`. Defaults to `rewards`.
+
+    Raises:
+        ValueError: for an unknown scale.
+    """
+    check_scale(scale_rewards)
+    rows = len(rewards.outcome)
+    if scale_rewards == "none":
+        return torch.ones(rows, dtype=torch.float64)
+    together = rewards if scale_rewards == "group" or everywhere is None else everywhere
+    size = num_generations if scale_rewards == "group" else len(together.outcome)
+    spread = nanstd(together.whole_returns().view(-1, size))[:, 0]
+    squares = _changes(together, gamma).square().reshape(len(spread), -1)
+    scale = torch.maximum(spread, squares.nanmean(dim=1).nan_to_num(0.0).sqrt()) + EPSILON
+    return scale.repeat_interleave(rows // len(scale))
+
+
+def _changes(rewards: TurnRewards, gamma: float) -> torch.Tensor:
+    """Return from each turn on minus that from the next one, the outcome after the last: `(R, N)`, NaN for no turn."""
+    returns, outcome = rewards.returns(gamma), rewards.outcome.double()[:, None]
+    following = torch.cat([returns[:, 1:], outcome], dim=1)[:, : returns.shape[1]]
+    return returns - torch.where(following.isnan(), outcome, following)

@@ -1,0 +1,102 @@
+"""Whole returns and the scale of returns from a turn on: the definition in loops, reductions, and what bounds it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tempo_trl.credit.advantages import outcome_scale
+from tempo_trl.credit.returns import TurnRewards, return_scale
+
+from .rollouts import Rollouts
+
+SEEDS = pytest.mark.parametrize("seed", range(12))
+
+
+def rewards_of(rollouts: Rollouts, seed: int) -> TurnRewards:
+    rng = np.random.default_rng(seed)
+    steps = torch.from_numpy(rng.normal(size=rollouts.starts.shape))
+    steps[torch.from_numpy(rng.random(steps.shape) < 0.2)] = torch.nan
+    rollouts.rewards[seed % len(rollouts.rewards)] = torch.nan
+    return TurnRewards(rollouts.rewards, rollouts.turns, steps)
+
+
+def scale_by_definition(rewards: TurnRewards, rows: range, gamma: float) -> float:
+    whole, changes = [], []
+    for row in rows:
+        outcome, count = float(rewards.outcome[row]), int(rewards.turns[row].max()) + 1
+        given = [float(rewards.steps[row, n].nan_to_num(0.0)) for n in range(count)]
+        if math.isnan(outcome):
+            continue
+        whole.append(sum(given) + outcome)
+        following = outcome
+        for n in reversed(range(count)):
+            own = given[n] + (outcome if n == count - 1 else gamma * following)
+            changes.append(own - following)
+            following = own
+    spread = np.std(whole, ddof=1) if len(whole) > 1 else 0.0
+    return max(spread, math.sqrt(np.mean(np.square(changes))) if changes else 0.0) + 1e-4
+
+
+@SEEDS
+@pytest.mark.parametrize("gamma", [1.0, 0.9])
+def test_the_scale_is_that_of_the_definition(seed, gamma):
+    rollouts = Rollouts(seed, groups=3, size=4)
+    rewards = rewards_of(rollouts, seed)
+    groups = [scale_by_definition(rewards, rollouts.group(row), gamma) for row in range(12)]
+    batch = [scale_by_definition(rewards, range(12), gamma)] * 12
+    assert return_scale(rewards, 4, "group", gamma).tolist() == pytest.approx(groups)
+    assert return_scale(rewards, 4, "batch", gamma).tolist() == pytest.approx(batch)
+    assert return_scale(rewards, 4, "none", gamma).tolist() == [1.0] * 12
+    half = TurnRewards(*(part[:4] for part in rewards))
+    assert return_scale(half, 4, "batch", gamma, rewards).tolist() == pytest.approx(batch[:4])
+    assert return_scale(half, 4, "group", gamma, rewards).tolist() == pytest.approx(groups[:4])
+
+
+@SEEDS
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("zeros", [True, False])
+def test_without_rewards_per_turn_and_discount_it_is_grpos(seed, scale, zeros):
+    rollouts = Rollouts(seed, size=4)
+    steps = torch.zeros(rollouts.starts.shape) if zeros else None
+    computed = return_scale(TurnRewards(rollouts.rewards, rollouts.turns, steps), 4, scale)
+    assert torch.equal(computed, outcome_scale(rollouts.rewards.double(), 4, scale))
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome", "gamma", "most"),
+    [
+        ([[0.0, 1.0], [1.0, 0.0]], [0.0, 0.0], 1.0, 1.5),  # the whole returns tie, those of turn 1 do not
+        ([[-0.1] * 8, [-0.1] * 8], [0.0, 0.0], 1.0, 8.0),  # a state may come back up to 8 turns later
+        ([[0.0] * 8, [0.0] * 8], [1.0, 1.0], 0.95, 8.0),  # returns differ by their discount alone
+    ],
+)
+def test_differences_of_returns_in_units_of_the_scale_are_bounded_where_whole_returns_tie(steps, outcome, gamma, most):
+    turns = torch.arange(len(steps[0])).expand(2, -1)
+    rewards = TurnRewards(torch.tensor(outcome), turns, torch.tensor(steps))
+    returns = rewards.returns(gamma) / return_scale(rewards, 2, "group", gamma)[:, None]
+    assert 0.1 < float(returns.max() - returns.min()) <= most
+
+
+def test_an_unknown_scale_is_refused():
+    with pytest.raises(ValueError, match=r"`scale_rewards` must be one of .*, got 'std'"):
+        return_scale(TurnRewards(torch.zeros(2), torch.zeros(2, 1, dtype=torch.long)), 2, "std")
+
+
+def test_equal_rewards_in_another_order_have_equal_whole_returns():
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        steps = 10 * rng.random((1, 12), dtype=np.float32)
+        both = torch.from_numpy(np.concatenate([steps, rng.permuted(steps, axis=1)]))
+        whole = TurnRewards(torch.full((2,), 0.3), torch.arange(12).expand(2, -1), both).whole_returns()
+        assert whole[0] == whole[1]
+
+
+def test_the_whole_return_of_a_completion_without_a_turn_is_its_outcome():
+    turns = torch.tensor([[-1, -1], [0, 1], [0, -1]])
+    steps = torch.tensor([[torch.nan, torch.nan], [1.0, 2.0], [4.0, torch.nan]])
+    outcome = torch.tensor([0.5, 0.25, torch.nan])
+    whole = TurnRewards(outcome, turns, steps).whole_returns()
+    assert whole[:2].tolist() == [0.5, 3.25] and whole[2].isnan()
+    assert TurnRewards(outcome, turns.fill_(-1), steps[:, :0]).whole_returns()[:2].tolist() == [0.5, 0.25]

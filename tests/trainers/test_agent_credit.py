@@ -1,0 +1,296 @@
+"""Credit of the methods for agents on batches by hand: rewards per turn, scales, ties, and rows without a turn."""
+
+import math
+import tracemalloc
+from dataclasses import fields, replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import pad
+
+from tempo_trl import Batch
+from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.credit.returns import TurnRewards
+from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
+from tempo_trl.methods.gigpo import gigpo_credit
+from tempo_trl.methods.hgpo import hgpo_credit
+from tempo_trl.methods.tempo import tempo_credit
+
+from ..credit.rollouts import Rollouts
+from ..credit.test_anchors import RISING
+from ..credit.test_returns import scale_by_definition
+from .credit_functions import door_rewards
+from .launching import run_ranks, torchrun
+
+SCALES = pytest.mark.parametrize("scale", ["group", "batch", "none"])
+
+
+def anchor_credit(batch: Batch, scale: str):
+    credit = AnchorBaselineCredit(scale=scale)
+    credit.covariance = RISING
+    return credit(batch)
+
+
+CREDITS = {
+    "gigpo": lambda batch, scale: gigpo_credit(batch, scale=scale),
+    "hgpo": lambda batch, scale: hgpo_credit(batch, scale=scale),
+    "anchor_baseline": anchor_credit,
+}
+METHODS = pytest.mark.parametrize("credit", CREDITS.values(), ids=CREDITS)
+
+
+def batch_of(rollouts: Rollouts, steps: torch.Tensor | None = None, scale: str = "group") -> Batch:
+    rewards, none = rollouts.rewards, torch.zeros(len(rollouts.rewards), dtype=torch.bool)
+    return Batch(
+        completion_ids=rollouts.ids,
+        lengths=rollouts.lengths,
+        rewards=rewards,
+        rewards_per_func=rewards[:, None],
+        outcome=outcome_advantages(rewards, rollouts.size, scale).float(),
+        num_generations=rollouts.size,
+        prompts=rollouts.prompts,
+        loss_mask=rollouts.turns >= 0,
+        turns=rollouts.turns,
+        steps=rollouts.turns,
+        observations=rollouts.observations,
+        columns={},
+        training=True,
+        owned=~none,
+        step_rewards=steps,
+    )
+
+
+def by_turn(advantages: torch.Tensor, batch: Batch) -> dict[tuple[int, int], float]:
+    """The advantage of each turn, which all of its tokens have."""
+    found = {}
+    for row, column in (batch.turns >= 0).nonzero().tolist():
+        value = found.setdefault((row, int(batch.turns[row, column])), float(advantages[row, column]))
+        assert value == float(advantages[row, column])
+    return found
+
+
+def random_batch(seed: int, scale: str) -> tuple[Rollouts, Batch]:
+    rollouts, rng = Rollouts(seed, groups=3, size=4), np.random.default_rng(seed)
+    return rollouts, batch_of(rollouts, torch.from_numpy(rng.normal(size=rollouts.starts.shape)).float(), scale)
+
+
+def return_by_definition(batch: Batch, row: int, n: int, gamma: float) -> float:
+    count = int(batch.turns[row].max()) + 1
+    given = [gamma ** (m - n) * float(batch.step_rewards[row, m]) for m in range(n, count)]
+    return sum(given) + gamma ** (count - 1 - n) * float(batch.rewards[row])
+
+
+def whole_by_definition(batch: Batch, row: int, scale: str) -> float:
+    whole = [return_by_definition(batch, r, 0, 1.0) for r in range(len(batch.rewards))]
+    group = whole[row // 4 * 4 : row // 4 * 4 + 4]
+    spread = {"group": np.std(group, ddof=1) + 1e-4, "batch": np.std(whole, ddof=1) + 1e-4, "none": 1.0}
+    return (whole[row] - np.mean(group)) / spread[scale]
+
+
+@SCALES
+@pytest.mark.parametrize("seed", range(6))
+def test_gigpo_and_hgpo_with_rewards_per_turn_are_their_definitions(seed, scale):
+    rollouts, batch = random_batch(seed, scale)
+    histories = [rollouts.histories(row) for row in range(12)]
+    over_batch = scale_by_definition(batch.turn_rewards, range(12), 0.9)
+
+    def relative(row: int, n: int, back: int) -> float | None:
+        visits = [
+            return_by_definition(batch, other, m, 0.9)
+            for other in rollouts.group(row)
+            for m, seen in enumerate(histories[other])
+            if m >= back and seen[-back - 1 :] == histories[row][n][-back - 1 :]
+        ]
+        if n < back or len(visits) == 1:
+            return None
+        unit = {"group": np.std(visits, ddof=1) + 1e-6, "batch": over_batch, "none": 1.0}[scale]
+        return (return_by_definition(batch, row, n, 0.9) - np.mean(visits)) / unit
+
+    gigpo = by_turn(gigpo_credit(batch, 0.5, 0.9, scale=scale).advantages, batch)
+    hgpo = by_turn(hgpo_credit(batch, 2, 1.0, 0.9, scale).advantages, batch)
+    for row, n in gigpo:
+        parts = [(k + 1, relative(row, n, k)) for k in range(3)]
+        known = [(weight, part) for weight, part in parts if part is not None]
+        expected = whole_by_definition(batch, row, scale) + 0.5 * (parts[0][1] or 0.0)
+        assert gigpo[row, n] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+        weighted = sum(w * part for w, part in known) / max(sum(w for w, _ in known), 1)
+        assert hgpo[row, n] == pytest.approx(weighted, rel=1e-4, abs=1e-4)
+
+
+@SCALES
+@pytest.mark.parametrize("seed", range(6))
+def test_the_anchor_baselines_advantages_are_those_without_a_scale_divided_by_it(seed, scale):
+    rollouts, batch = random_batch(seed, scale)
+    plain, scaled = (by_turn(anchor_credit(batch, name).advantages, batch) for name in ("none", scale))
+    for row, n in plain:
+        over = {"group": rollouts.group(row), "batch": range(12)}.get(scale)
+        unit = scale_by_definition(batch.turn_rewards, over, 1.0) if over else 1.0
+        assert scaled[row, n] == pytest.approx(plain[row, n] / unit, rel=1e-4, abs=1e-5)
+
+
+@METHODS
+@pytest.mark.parametrize("scale", ["group", "batch"])
+def test_equal_outcomes_with_rewards_per_turn_have_advantages_of_order_1(credit, scale):
+    for seed in range(12):
+        rollouts, rng = Rollouts(seed, size=4), np.random.default_rng(seed)
+        rollouts.rewards.fill_(0.5)
+        steps = torch.from_numpy(rng.integers(0, 2, rollouts.starts.shape)).float()
+        assert credit(batch_of(rollouts, steps), scale).advantages.abs().max() < 10
+
+
+@METHODS
+def test_equal_outcomes_of_a_batch_have_advantages_of_order_1_also_with_a_discount(credit):
+    for seed in range(12):
+        rollouts = Rollouts(seed, size=4)
+        rollouts.rewards.fill_(1.0)
+        assert credit(batch_of(rollouts, scale="batch"), "batch").advantages.abs().max() < 10
+
+
+@METHODS
+@SCALES
+@pytest.mark.parametrize("rewarded", [True, False])
+def test_a_rank_with_a_part_of_the_groups_gives_the_credit_of_all_of_them(credit, scale, rewarded):
+    for seed in range(4):
+        _, batch = random_batch(seed, scale)
+        if not rewarded:
+            batch = replace(batch, step_rewards=None)
+        compact = torch.where(batch.observations != 0, torch.arange(batch.observations.shape[1]), -1)
+        everywhere = TurnRewards(batch.rewards, compact, batch.step_rewards)
+        whole = credit(batch, scale).advantages
+        for rows in (slice(0, 4), slice(4, 12)):
+            cut = {f.name: getattr(batch, f.name) for f in fields(batch)}
+            cut = {name: value[rows] if torch.is_tensor(value) else value for name, value in cut.items()}
+            most = int(cut["steps"].max()) + 1
+            cut["observations"] = cut["observations"][:, :most]
+            own = credit(Batch(**cut | {"everywhere": everywhere}), scale).advantages
+            torch.testing.assert_close(own, whole[rows], rtol=1e-6, atol=1e-6)
+
+
+def joined(parts: list[Batch]) -> Batch:
+    """The rows of several ranks as those of one."""
+    found = {}
+    for f in fields(Batch):
+        values = [getattr(part, f.name) for part in parts]
+        if torch.is_tensor(values[0]):
+            width = max(value.shape[-1] for value in values) if values[0].ndim == 2 else None
+            fill = {"steps": -1, "turns": -1, "step_rewards": math.nan}.get(f.name, 0)
+            values = [v if width is None else pad(v, (0, width - v.shape[1]), value=fill) for v in values]
+            found[f.name] = torch.cat(values)
+        else:
+            found[f.name] = values[0]
+    return Batch(**found | {"everywhere": None})
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("steps", [[], [door_rewards.__name__]])
+def test_two_ranks_scale_over_the_rows_of_both_as_one_rank_does(steps, tiny_model, tmp_path):
+    options = ("rooms=True", "max_completion_length=400", "max_steps=1", "scale_rewards='batch'", f"steps={steps}")
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options)
+    assert [rank["error"] for rank in ranks] == [None, None]
+    seen = [rank["batches"][0] for rank in ranks]
+    parts = [Batch(**{f.name: batch[f.name] for f in fields(Batch)}) for batch in seen]
+    whole = joined(parts)
+    for credit in CREDITS.values():
+        first, second = (by_turn(credit(part, "batch").advantages, part) for part in parts)
+        both = first | {(len(parts[0].rewards) + row, turn): value for (row, turn), value in second.items()}
+        assert both == pytest.approx(by_turn(credit(whole, "batch").advantages, whole), rel=1e-4, abs=1e-5)
+
+
+# Two turns; the reward of each is its action, 0 or 1 with equal probability. Both actions lead to the same state.
+
+
+def two_turns(actions) -> Batch:
+    rollouts = Rollouts(0, groups=1, size=len(actions))
+    rollouts.ids = torch.tensor([[first, 10, second] for first, second in actions])
+    rollouts.turns = torch.tensor([[0, -1, 1]] * len(actions))
+    rollouts.lengths, rollouts.prompts = torch.full((len(actions),), 3), torch.zeros(len(actions), dtype=torch.long)
+    rollouts.rewards = torch.zeros(len(actions))
+    rollouts.observations = torch.tensor([[7, 10]] * len(actions))
+    return batch_of(rollouts, torch.tensor(actions).float())
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("learned", [True, False])
+def test_the_anchor_baseline_is_unbiased_also_where_whole_returns_tie(learned, size):
+    """The expectation of advantage times score is that of reward times score: p (1 - p) = 1/4 for each turn."""
+    expected = np.zeros(2)
+    for actions in product(product((0, 1), repeat=2), repeat=size):
+        batch = two_turns(actions)
+        credit = anchor_credit(batch, "none") if learned else AnchorBaselineCredit(scale="none")(batch)
+        advantages = credit.advantages[:, [0, 2]].numpy()
+        expected += (advantages * (np.array(actions) - 0.5)).mean(axis=0) / 4**size
+    np.testing.assert_allclose(expected, 0.25, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["group", "batch"])
+def test_equal_rewards_in_another_order_leave_no_rounding_error_for_the_scale_to_blow_up(scale):
+    for seed in range(40):
+        rollouts, rng = Rollouts(0, groups=1, size=2), np.random.default_rng(seed)
+        rollouts.turns = torch.arange(12).expand(2, -1)
+        rollouts.ids, rollouts.lengths = torch.zeros(2, 12, dtype=torch.long), torch.full((2,), 12)
+        rollouts.observations = torch.arange(1, 25).view(2, 12)  # no state comes back
+        rollouts.prompts, rollouts.rewards = torch.zeros(2, dtype=torch.long), torch.full((2,), 0.3)
+        steps = 10 * rng.random((1, 12), dtype=np.float32)
+        steps = torch.from_numpy(np.concatenate([steps, rng.permuted(steps, axis=1)]))
+        assert (gigpo_credit(batch_of(rollouts, steps), scale=scale).advantages == 0).all()
+
+
+# Rows without a turn: completions of a `rollout_func` whose tokens are all an environment's.
+
+
+def without_turns(rollouts: Rollouts, rows: list[int]) -> Rollouts:
+    rollouts.turns[rows], rollouts.observations[rows] = -1, 0
+    most = int(rollouts.turns.max()) + 1
+    rollouts.observations, rollouts.starts = rollouts.observations[:, :most], rollouts.starts[:, :most]
+    return rollouts
+
+
+@pytest.mark.parametrize("name", [*CREDITS, "tempo"])
+@pytest.mark.parametrize("rewarded", [True, False])
+def test_where_no_row_has_a_turn_there_is_no_credit_and_no_error(name, rewarded):
+    rollouts = without_turns(Rollouts(3), list(range(6)))
+    batch = batch_of(rollouts, torch.zeros(6, 0) if rewarded else None)
+    credit = CREDITS.get(name, lambda batch, scale: tempo_credit(batch, merge_states=True))(batch, "group")
+    assert not (credit.advantages * batch.loss_mask).any()
+
+
+@METHODS
+@SCALES
+def test_rewards_of_0_are_as_none_and_a_row_without_a_turn_counts_in_its_group(credit, scale):
+    """So it counts in the group's mean and as one of the others, with its outcome."""
+    for seed in range(8):
+        rollouts = without_turns(Rollouts(seed, size=4), [1])
+        batch = batch_of(rollouts, scale=scale)
+        zeros = replace(batch, step_rewards=torch.zeros(batch.observations.shape))
+        plain, zeroed = (credit(b, scale).advantages * batch.loss_mask for b in (batch, zeros))
+        torch.testing.assert_close(zeroed, plain, rtol=1e-4, atol=1e-5)
+
+
+def test_the_outcome_of_a_row_without_a_turn_is_in_the_anchor_baseline_of_the_others():
+    rollouts = without_turns(Rollouts(1, size=4), [1])
+    batch = batch_of(rollouts, torch.zeros(rollouts.observations.shape))
+    groups = batch.rewards.double().view(-1, 4)
+    rloo = (groups - (groups.sum(dim=1, keepdim=True) - groups) / 3).flatten()
+    computed = AnchorBaselineCredit(scale="none")(batch).advantages
+    torch.testing.assert_close(computed, torch.where(batch.turns >= 0, rloo[:, None], 0.0).float())
+
+
+def test_the_anchor_baseline_holds_no_matrix_of_the_group_for_each_state():
+    size, turns = 64, 12
+    rng, states = np.random.default_rng(0), size * turns
+    rollouts = Rollouts(0, groups=1, size=size)
+    rollouts.turns = torch.where(torch.arange(2 * turns) % 2 == 0, torch.arange(2 * turns) // 2, -1).repeat(size, 1)
+    rollouts.ids = torch.from_numpy(rng.integers(0, 9, (size, 2 * turns)))
+    rollouts.lengths, rollouts.prompts = torch.full((size,), 2 * turns - 1), torch.zeros(size, dtype=torch.long)
+    rollouts.turns[:, -1] = -1
+    rollouts.observations = torch.from_numpy(rng.integers(1, 5, (size, turns)))
+    rollouts.rewards = torch.from_numpy(rng.integers(0, 2, size)).float()
+    batch = batch_of(rollouts)
+    assert len(batch.tree.order) == size
+    tracemalloc.start()
+    anchor_credit(batch, "group")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * states * size * size / 2
