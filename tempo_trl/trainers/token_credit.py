@@ -19,6 +19,7 @@ from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_credit
 from tempo_trl.trainers.failures import Failures
+from tempo_trl.trainers.merged_states import MergedStates
 from tempo_trl.trainers.observations import ObservationKeyFunc
 from tempo_trl.trainers.rank_reports import RankReport, gather_reports
 from tempo_trl.trainers.recorder import Recorder
@@ -94,6 +95,7 @@ class TokenCreditTrainer(BaseTrainer):
     _config_cls = TokenCreditConfig
     method_name = "token_credit"  # its key in the table of methods
     reads_step_rewards = False  # whether a method's own credit function reads `Batch.step_rewards`
+    reads_observations = False  # ... and `Batch.observations`
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -151,7 +153,7 @@ class TokenCreditTrainer(BaseTrainer):
         self.observation_key_func = observation_key_func
         self.step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
         self.credit_func = self._credit_function()
-        self._recorder = Recorder(self)
+        self._recorder, self._merged_states = Recorder(self), MergedStates(self)
 
     def _refuse_a_wrong_credit_func(self, given: CreditFunc | None) -> None:
         name = type(self).__name__
@@ -235,9 +237,14 @@ class TokenCreditTrainer(BaseTrainer):
         if due:
             self._recorder.record(batch, rows, credit)
 
-    def _log_credit(self, *batch) -> dict[str, float]:
+    def _log_credit(
+        self, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]
+    ) -> dict[str, tuple[float, float]]:
         """[`~tempo_trl.trainers.credit_log.log_credit`]. A method may override this to read the sums."""
-        return log_credit(self, *batch)
+        sums = log_credit(self, batch, rows, credit, reports)
+        if self._given_credit_func is not None or self.reads_observations:
+            self._merged_states.warn(batch, rows, sums)
+        return sums
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         """The credit of this rank's rows."""
