@@ -43,10 +43,9 @@ def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts:
     inner = (step > 0) & (end == start)  # nothing was observed between two steps
     seen = _hashes(ids, row, end, start)
     if inner.any():
-        seen[inner] = _hashes_so_far(ids, row[inner], start[inner])
-    prompt = prompts.cpu().numpy().astype(np.uint64)[row]
+        seen[inner] = _mixed(_hashes_so_far(ids, row[inner], start[inner]))  # unlike that of an equal observation
     keys = np.zeros(starts.shape, dtype=np.uint64)
-    keys[row, step] = _mixed(seen + _mixed(np.where(inner, ~prompt, prompt)))
+    keys[row, step] = _mixed(seen + _mixed(prompts.cpu().numpy().astype(np.uint64)[row]))
     return torch.from_numpy(keys.view(np.int64))
 
 

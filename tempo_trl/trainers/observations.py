@@ -44,12 +44,12 @@ def observed_before_steps(
             Keeps an error of `observation_key_func`.
     """
     keys = observation_keys(rows.output["completion_ids"], steps, prompts)
-    answers, own = [answers_before_turns(completion) for completion in rows.completions], rows.state_keys
-    texts, images = {}, {}
-    with failures.of("`observation_key_func`"):
-        texts = _texts(trainer, rows, turns, answers)
+    own, texts, images = rows.state_keys, {}, {}
+    if trainer.observation_key_func is not None:
+        with failures.of("`observation_key_func`"):
+            texts = _texts(trainer, rows, turns)
     with failures.of("reading the images of an answer"):
-        images = {place: image for place, image in _images(answers) if place not in own}
+        images = {place: image for place, image in _images(rows.completions) if place not in own}
     first, before, changed = first_steps(turns, steps).tolist(), prompts.tolist(), keys.numpy()
     for row, step, told in _at_steps(texts | own, first):
         changed[row, step] = key_of(before[row], told)
@@ -58,20 +58,18 @@ def observed_before_steps(
     return keys
 
 
-def _texts(
-    trainer: GRPOTrainer, rows: ScoredRows, turns: torch.Tensor, answers: list[list[list[dict]]]
-) -> dict[tuple[int, int], bytes]:
+def _texts(trainer: GRPOTrainer, rows: ScoredRows, turns: torch.Tensor) -> dict[tuple[int, int], bytes]:
     """What `observation_key_func` makes of the answers before turns without a key of their own, by row and turn."""
-    found, key_func = {}, trainer.observation_key_func
-    starts, ends = ([], []) if key_func is None else (turn_starts(turns).tolist(), turn_ends(turns).tolist())
-    for row, begins in enumerate(starts):
-        for turn, start in enumerate(begins):
+    found, starts, ends = {}, turn_starts(turns).tolist(), turn_ends(turns).tolist()
+    for row, completion in enumerate(rows.completions):
+        answers = answers_before_turns(completion)
+        for turn, start in enumerate(starts[row]):
             if turn and start >= 0 and (row, turn) not in rows.state_keys:
                 # A `rollout_func` may have environments of its own: then there are no messages, and tokens only.
                 observed = rows.completion_ids[row][ends[row][turn - 1] + 1 : start]
-                answer = answers[row][turn] if turn < len(answers[row]) else []
+                answer = answers[turn] if turn < len(answers) else []
                 text = answer_text(answer) if answer else trainer._tokenizer.decode(observed, skip_special_tokens=True)
-                found[row, turn] = b"text" + _checked_key(key_func, text).encode(errors="surrogatepass")
+                found[row, turn] = b"text" + _checked_key(trainer.observation_key_func, text).encode()
     return found
 
 
@@ -85,10 +83,11 @@ def _checked_key(key_func: ObservationKeyFunc, text: str) -> str:
     return key
 
 
-def _images(answers: list[list[list[dict]]]) -> Iterator[tuple[tuple[int, int], bytes]]:
+def _images(completions: list) -> Iterator[tuple[tuple[int, int], bytes]]:
     """A hash of the images of each answer that has any, by row and turn."""
-    for row, of_row in enumerate(answers):
-        for turn, answer in enumerate(of_row):
+    for row, completion in enumerate(completions):
+        shown = any(True for _ in images_in(completion))
+        for turn, answer in enumerate(answers_before_turns(completion) if shown else ()):
             if images := list(images_in(answer)):
                 yield (row, turn), hashlib.blake2b(b"".join(map(image_bytes, images)), digest_size=8).digest()
 

@@ -70,13 +70,16 @@ class TokenCreditTrainer(BaseTrainer):
             vocabulary; it scores each step at its last token.
         observation_key_func (`Callable[[str], str]`, *optional*):
             Maps the text of a tool's or an environment's answer to the part that identifies the state, for
-            `Batch.observations`: it may drop timestamps and ids. By default answers are compared token by token. An
-            environment with a method `_state_key() -> str` has its own keys, read just before each turn.
+            `Batch.observations`: it may drop timestamps and ids. It gets the answer alone, without the chat template;
+            the answers to several calls of a turn are joined by line breaks. By default answers are compared token by
+            token. An environment with a method `_state_key() -> str | int` has its own keys, read just before each
+            turn that is sampled. Keys are equal where Python says so: 1 and True are, 1 and "1" are not.
 
     Raises:
         ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` is not callable; in training, on every
-            rank, if it returns a wrong shape, or NaN or infinity on tokens of the loss.
-        RuntimeError: in training, on every rank, if `credit_func` raises an error.
+            rank, if it returns a wrong shape, or NaN or infinity on tokens of the loss, and if another of these
+            functions or a `_state_key` returns something else than what is described here.
+        RuntimeError: in training, on every rank, if one of these functions or a `_state_key` raises an error.
 
     Note:
         Three parts of TRL are changed to keep the credit of each token:
