@@ -76,7 +76,7 @@ def test_a_wrong_key_on_one_rank_is_the_same_error_on_every_rank(rows, tiny_mode
     assert "got NoneType before turn 0 of row 0" in message and "(on rank 1)" in message
 
 
-@pytest.mark.parametrize("budget", [400, 150])
+@pytest.mark.parametrize("budget", [400, 250])
 def test_the_key_is_asked_once_before_each_turn_that_is_sampled_and_of_no_row_that_has_ended(
     budget, tiny_model, tmp_path
 ):
