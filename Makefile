@@ -95,6 +95,7 @@ screenshots: $(INSTALLED) ## the pictures of the report in docs/images
 bench: $(INSTALLED) ## speed, as ratios within one run
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.credit
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agent_credit
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agents_batch
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.packing
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.baselines
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.rollouts

@@ -33,6 +33,16 @@ OVERRIDDEN = {
         "num_generations",
         "has_tool_images",
     ],
+    "_tool_call_loop": [
+        "self",
+        "prompts",
+        "prompt_ids",
+        "completion_ids",
+        "completions",
+        "logprobs",
+        "images",
+        "multimodal_fields",
+    ],
     "get_off_policy_mask": [
         "advantages",
         "per_token_logps",
@@ -53,6 +63,9 @@ def test_the_methods_we_wrap_have_the_signature_we_wrap(name):
 def test_each_turn_of_a_tool_call_loop_is_one_call_of_generate_single_turn():
     loop = inspect.getsource(GRPOTrainer._tool_call_loop)
     assert loop.count("self._generate_single_turn(") == 1, "environments' own keys are read before each such call"
+    assert "self._tool_call_loop(\n" in inspect.getsource(GRPOTrainer._generate)
+    assert "completions[idx_with_tool].append(tool_message)" in loop, "a row with a new answer at its end is in play"
+    assert "del completions[idx_with_tool][completions_len_before[idx] :]" in loop, "... and not if it was too long"
     assert "self.environments" in inspect.getsource(GRPOTrainer._generate_and_score_completions)
     constructor = inspect.getsource(GRPOTrainer.__init__)
     assert "self.tools = " in constructor and "self.environments = None" in constructor

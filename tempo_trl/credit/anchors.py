@@ -10,7 +10,7 @@ import hashlib
 import numpy as np
 import torch
 
-from tempo_trl.credit.turns import turn_starts
+from tempo_trl.credit.turns import turn_ends, turn_starts
 
 
 def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts: torch.Tensor) -> torch.Tensor:
@@ -32,38 +32,46 @@ def observation_keys(completion_ids: torch.Tensor, steps: torch.Tensor, prompts:
         `torch.Tensor` of shape `(R, N)`, int64: 64 bits of a hash of the prompt and of the tokens between the previous
         turn and this one; 0 where a row has no such turn.
     """
-    starts, ids = turn_starts(steps).tolist(), completion_ids.cpu().numpy().astype(np.int64)
-    ends, keys = _last_columns(steps), torch.zeros(len(ids), max(map(len, starts), default=0), dtype=torch.int64)
-    for row, begins in enumerate(starts):
-        prompt = int(prompts[row])
-        so_far, hashed = _hash_of(prompt, b"so far"), 0
-        for n, start in enumerate(begin for begin in begins if begin >= 0):
-            end = ends[row][n - 1] + 1 if n else 0
-            if n and end == start:
-                so_far.update(ids[row, hashed:start].tobytes())
-                hashed, keys[row, n] = start, _number(so_far)
-            else:
-                keys[row, n] = key_of(prompt, ids[row, end:start].tobytes())
-    return keys
+    ids = completion_ids.cpu().numpy().astype(np.uint64)
+    starts, ends = turn_starts(steps.cpu()).numpy(), turn_ends(steps.cpu()).numpy()
+    row, step = np.nonzero(starts >= 0)
+    start, end = starts[row, step], np.where(step > 0, ends[row, step - 1] + 1, 0)
+    inner = (step > 0) & (end == start)  # nothing was observed between two steps
+    seen = _hashes(ids, row, end, start)
+    if inner.any():
+        seen[inner] = _mixed(_hashes_so_far(ids, row[inner], start[inner]))  # unlike that of an equal observation
+    keys = np.zeros(starts.shape, dtype=np.uint64)
+    keys[row, step] = _mixed(seen + _mixed(prompts.cpu().numpy().astype(np.uint64)[row]))
+    return torch.from_numpy(keys.view(np.int64))
 
 
-def _last_columns(steps: torch.Tensor) -> list[list[int]]:
-    """Last column of each turn, by row."""
-    last = turn_starts(steps.flip(1))
-    return torch.where(last >= 0, steps.shape[1] - 1 - last, -1).tolist()
+def _hashes(ids: np.ndarray, row: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """A number for each run of ids `ids[row, begin:end]`: a sum over its tokens and their places within the run."""
+    count = end - begin
+    total = np.concatenate([[0], np.cumsum(count)])
+    place = np.arange(total[-1]) - np.repeat(total[:-1], count)
+    found = ids.ravel()[np.repeat(row * ids.shape[1] + begin, count) + place]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(_mixed(found + _mixed(place.astype(np.uint64))))])
+    return sums[total[1:]] - sums[total[:-1]]
+
+
+def _hashes_so_far(ids: np.ndarray, row: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """The same for each beginning `ids[row, :end]`, in time that does not grow with their number."""
+    return np.cumsum(_mixed(ids + _mixed(np.arange(ids.shape[1], dtype=np.uint64))), axis=1)[row, end - 1]
+
+
+def _mixed(numbers: np.ndarray) -> np.ndarray:
+    """A bijection of 64-bit numbers after which sums of them are as good as random (SplitMix64)."""
+    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
 
 
 def key_of(prompt: int, seen: bytes) -> int:
     """64 bits of a hash of what was observed after a prompt."""
-    return _number(_hash_of(prompt, seen))
-
-
-def _hash_of(prompt: int, seen: bytes):
-    return hashlib.blake2b(prompt.to_bytes(8, "little", signed=True) + seen, digest_size=8)
-
-
-def _number(digest) -> int:
-    return int.from_bytes(digest.digest(), "little", signed=True)
+    digest = hashlib.blake2b(prompt.to_bytes(8, "little", signed=True) + seen, digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def state_labels(observations: torch.Tensor, num_generations: int, history: int = 0) -> np.ndarray:

@@ -26,6 +26,15 @@ def turn_starts(turns: torch.Tensor) -> torch.Tensor:
     return starts.masked_fill(starts == width, -1)
 
 
+def turn_ends(turns: torch.Tensor) -> torch.Tensor:
+    """Last column of each turn, `(R, N)`; -1 where a row has fewer. As [`turn_starts`]."""
+    rows, width = turns.shape
+    count = int(turns.max()) + 1 if turns.numel() else 0
+    ends = torch.full((rows, count + 1), -1)  # the last column takes the tokens of no turn
+    columns = torch.arange(width).expand(rows, -1)
+    return ends.scatter_reduce_(1, torch.where(turns >= 0, turns, count), columns, "amax")[:, :count]
+
+
 def turn_returns(
     step_rewards: torch.Tensor | None, turns: torch.Tensor, outcome: torch.Tensor, gamma: float = 1.0
 ) -> torch.Tensor:

@@ -153,7 +153,7 @@ class AnchorBaselineTrainer(TokenCreditTrainer):
     _name = "Anchor_baseline"
     _config_cls = AnchorBaselineConfig
     method_name = "anchor_baseline"
-    reads_step_rewards = True
+    reads_step_rewards = reads_observations = True
 
     def _credit_function(self):
         args = self.args

@@ -133,7 +133,7 @@ class GiGPOTrainer(TokenCreditTrainer):
     }
     _config_cls = GiGPOConfig
     method_name = "gigpo"
-    reads_step_rewards = True
+    reads_step_rewards = reads_observations = True
 
     def _credit_function(self):
         args = self.args

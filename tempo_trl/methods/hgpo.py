@@ -127,7 +127,7 @@ class HGPOTrainer(TokenCreditTrainer):
     }
     _config_cls = HGPOConfig
     method_name = "hgpo"
-    reads_step_rewards = True
+    reads_step_rewards = reads_observations = True
 
     def _credit_function(self):
         args = self.args

@@ -174,6 +174,10 @@ class TEMPOTrainer(PrefixTreeTrainer):
     _config_cls = TEMPOConfig
     method_name = "tempo"
 
+    @property
+    def reads_observations(self) -> bool:
+        return self.args.merge_states
+
     def _credit_function(self):
         args = self.args
         return partial(

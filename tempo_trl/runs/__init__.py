@@ -1,1 +1,1 @@
-"""Read and write the files of a run: record, log, results, trees. Read several runs at once. Statistics."""
+"""Read and write the files of a run: record, log, results, trees; text of its messages and tokens. Statistics."""

@@ -85,9 +85,9 @@ def _nearly_greedy(sampling: dict) -> list[str]:
     return [name for name, is_greedy in found.items() if is_greedy]
 
 
-def warn_of_a_first_batch_without_branches(sums: dict[str, float]) -> None:
+def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]]) -> None:
     """Warn if the first batch, over all ranks, has no branch. This is measured, so it covers any kind of sampling."""
-    if sums["branch_nodes"] == sums["branch_tokens"] == 0:
+    if sums["branch_nodes"][0] == sums["branch_tokens"][0] == 0:
         warnings.warn(
             "The first batch has no branches: no completions of a group share a prefix and then differ, so every TD "
             "error is 0 and TEMPO is GRPO. Check whether sampling is greedy or the rollout repeats completions: see "
@@ -126,7 +126,7 @@ def refuse_a_missing_end_token(trainer: GRPOTrainer) -> None:
 
     TRL pads with the padding token, or with EOS if there is none, and stops generation at the tokenizer's EOS.
     """
-    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+    tokenizer = trainer._tokenizer
     ours = trainer.rollout_func is None or isinstance(trainer.rollout_func, TreeRollout)
     generates = ours and not trainer.use_vllm
     if tokenizer.pad_token_id is None or (generates and tokenizer.eos_token_id is None):

@@ -5,19 +5,21 @@ from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.anchors import anchor_sums
-from tempo_trl.credit.metrics import credit_sums, tree_sums
+from tempo_trl.credit.metrics import credit_sums, largest_state_sums, tree_sums
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.merged_states import without_own_keys
+from tempo_trl.trainers.observations import before_turns
 from tempo_trl.trainers.rank_reports import RankReport, joined_columns, summed_metrics
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 
 
 def log_credit(
     trainer: GRPOTrainer, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]
-) -> dict[str, float]:
+) -> dict[str, tuple[float, float]]:
     """
     Log `tempo/*`, `rollout/*` and the method's own metrics, and add the advantages to the table of completions.
 
-    Every rank must call this. Returns the numerators of `tempo/*`, summed over all ranks.
+    Every rank must call this. Returns numerators and denominators of `tempo/*`, summed over all ranks.
     """
     metrics = trainer._metrics["train" if trainer.model.training else "eval"]
     for name, value in summed_metrics(reports).items():
@@ -34,14 +36,18 @@ def log_credit(
         sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
     if trainer.tools or (trainer.rollout_func is not None and batch.grown is None):
         sums |= anchor_sums(batch.observations, batch.num_generations, batch.owned)
+        counted = batch.owned & without_own_keys(batch, rows)
+        sums |= largest_state_sums(before_turns(batch), batch.num_generations, counted)
     totals = log_sums(trainer, "tempo", sums)
     _log_table(trainer, rows.output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
     return totals
 
 
-def log_sums(trainer: GRPOTrainer, prefix: str, sums: dict[str, tuple[float, float]]) -> dict[str, float]:
+def log_sums(
+    trainer: GRPOTrainer, prefix: str, sums: dict[str, tuple[float, float]]
+) -> dict[str, tuple[float, float]]:
     """
-    Log `{prefix}/{name}` as the ratio of two sums over all ranks, and return the summed numerators.
+    Log `{prefix}/{name}` as the ratio of two sums over all ranks, and return the sums.
 
     Every rank must call this with the same names. A metric whose denominator is 0 is not logged, for example the depth
     of branches if there are none.
@@ -52,7 +58,7 @@ def log_sums(trainer: GRPOTrainer, prefix: str, sums: dict[str, tuple[float, flo
     for name, (numerator, denominator) in zip(sums, totals, strict=True):
         if denominator:
             metrics[f"{prefix}/{name}"].append(numerator / denominator)
-    return {name: numerator for name, (numerator, _) in zip(sums, totals, strict=True)}
+    return dict(zip(sums, map(tuple, totals), strict=True))
 
 
 def _log_table(trainer: GRPOTrainer, output: dict, columns: dict[str, torch.Tensor]) -> None:

@@ -1,14 +1,15 @@
 """Keys of what an agent saw before each turn: an environment's own, a function's of the answer, or its tokens."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-import numpy as np
 import torch
 from trl import GRPOTrainer
 
-from tempo_trl.credit.anchors import key_of
+from tempo_trl.credit.anchors import key_of, observation_keys
+from tempo_trl.credit.turns import turn_ends, turn_starts
 from tempo_trl.runs.messages import answer_text, answers_before_turns
+from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.prompt_keys import image_bytes, images_in
 from tempo_trl.trainers.scored_rows import ScoredRows
@@ -42,50 +43,34 @@ def observed_before_steps(
         failures ([`Failures`]):
             Keeps an error of `observation_key_func`.
     """
-    ids = rows.output["completion_ids"].cpu().numpy().astype(np.int64)
-    keys = torch.zeros(len(ids), int(steps.max()) + 1, dtype=torch.int64)
-    for row, prompt in enumerate(prompts.tolist()):
-        so_far, done = hashlib.blake2b(prompt.to_bytes(8, "little", signed=True) + b"so far", digest_size=8), 0
-        answers = answers_before_turns(rows.completions[row])
+    keys = observation_keys(rows.output["completion_ids"], steps, prompts)
+    own, texts, images = rows.state_keys, {}, {}
+    if trainer.observation_key_func is not None:
         with failures.of("`observation_key_func`"):
-            for n, (end, start) in enumerate(step_begins(steps[row].numpy())):
-                if n and end == start:
-                    so_far.update(ids[row, done:start].tobytes())
-                    done, keys[row, n] = start, int.from_bytes(so_far.digest(), "little", signed=True)
-                    continue
-                turn = int(turns[row, start])
-                own, answer = rows.state_keys.get((row, turn)), answers[turn] if turn < len(answers) else []
-                keys[row, n] = key_of(prompt, _seen(trainer, own, turn, answer, ids[row, end:start]))
+            texts = _texts(trainer, rows, turns)
+    with failures.of("reading the images of an answer"):
+        images = {place: image for place, image in _images(rows.completions) if place not in own}
+    first, before, changed = first_steps(turns, steps).tolist(), prompts.tolist(), keys.numpy()
+    for row, step, told in _at_steps(texts | own, first):
+        changed[row, step] = key_of(before[row], told)
+    for row, step, image in _at_steps(images, first):
+        changed[row, step] = key_of(int(changed[row, step]), image)
     return keys
 
 
-def step_begins(steps: np.ndarray) -> list[tuple[int, int]]:
-    """Of each step of a row: the column after the previous step, and the step's first column."""
-    sampled = np.flatnonzero(steps >= 0)
-    first = np.flatnonzero(np.diff(steps[sampled], prepend=-1))
-    ends = np.where(first > 0, sampled[first - 1] + 1, 0)
-    return list(zip(ends.tolist(), sampled[first].tolist(), strict=True))
-
-
-def _seen(trainer: GRPOTrainer, own: str | None, turn: int, answer: list[dict], tokens: np.ndarray) -> bytes:
-    """What identifies the state before a turn."""
-    if own is not None:
-        return b"environment" + own.encode()
-    if turn == 0:
-        return tokens.tobytes()
-    images = b""
-    for image in images_in(answer):
-        images = hashlib.blake2b(images + image_bytes(image), digest_size=8).digest()
-    if trainer.observation_key_func is None:
-        return tokens.tobytes() + images
-    # A `rollout_func` may have environments of its own: then there are no messages, and tokens only.
-    text = answer_text(answer) if answer else _text_of(trainer, tokens)
-    return b"text" + _checked_key(trainer.observation_key_func, text).encode() + images
-
-
-def _text_of(trainer: GRPOTrainer, tokens: np.ndarray) -> str:
-    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    return tokenizer.decode(tokens, skip_special_tokens=True)
+def _texts(trainer: GRPOTrainer, rows: ScoredRows, turns: torch.Tensor) -> dict[tuple[int, int], bytes]:
+    """What `observation_key_func` makes of the answers before turns without a key of their own, by row and turn."""
+    found, starts, ends = {}, turn_starts(turns).tolist(), turn_ends(turns).tolist()
+    for row, completion in enumerate(rows.completions):
+        answers = answers_before_turns(completion)
+        for turn, start in enumerate(starts[row]):
+            if turn and start >= 0 and (row, turn) not in rows.state_keys:
+                # A `rollout_func` may have environments of its own: then there are no messages, and tokens only.
+                observed = rows.completion_ids[row][ends[row][turn - 1] + 1 : start]
+                answer = answers[turn] if turn < len(answers) else []
+                text = answer_text(answer) if answer else trainer._tokenizer.decode(observed, skip_special_tokens=True)
+                found[row, turn] = b"text" + _checked_key(trainer.observation_key_func, text).encode()
+    return found
 
 
 def _checked_key(key_func: ObservationKeyFunc, text: str) -> str:
@@ -96,3 +81,31 @@ def _checked_key(key_func: ObservationKeyFunc, text: str) -> str:
             "Return the part of the text that identifies the state."
         )
     return key
+
+
+def _images(completions: list) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """A hash of the images of each answer that has any, by row and turn."""
+    for row, completion in enumerate(completions):
+        shown = any(True for _ in images_in(completion))
+        for turn, answer in enumerate(answers_before_turns(completion) if shown else ()):
+            if images := list(images_in(answer)):
+                yield (row, turn), hashlib.blake2b(b"".join(map(image_bytes, images)), digest_size=8).digest()
+
+
+def _at_steps(told: dict[tuple[int, int], bytes], first: list[list[int]]) -> Iterator[tuple[int, int, bytes]]:
+    """What is told by row and turn, by row and step. Turns that were asked for and sampled no token are left out."""
+    for (row, turn), seen in told.items():
+        if turn < len(first[row]) and first[row][turn] >= 0:
+            yield row, first[row][turn], seen
+
+
+def first_steps(turns: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
+    """First step of each turn, `(B, N)`, int64; -1 where a row has no such turn."""
+    starts = turn_starts(turns)
+    return steps.gather(1, starts.clamp(min=0)).masked_fill(starts < 0, -1)
+
+
+def before_turns(batch: Batch) -> torch.Tensor:
+    """Key of what was seen before each turn of a batch, `(R, N)`, int64; 0 where a row has no such turn."""
+    first = first_steps(batch.turns, batch.steps)
+    return batch.observations.gather(1, first.clamp(min=0)).masked_fill(first < 0, 0)

@@ -12,7 +12,6 @@ from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import tree_values
 from tempo_trl.credit.inputs import prefix_tree
-from tempo_trl.credit.turns import turn_starts
 from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.rollout.ranks import send_to_main
@@ -20,6 +19,7 @@ from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.observations import before_turns
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.whole_groups import weighted_rewards
 
@@ -118,7 +118,7 @@ class Recorder:
         tokens["turns"] = batch.turns[own].short()
         lengths, outcome = batch.lengths[own].tolist(), batch.outcome[own].nan_to_num(0.0)
         begin = self.trainer.accelerator.process_index * len(lengths)
-        keys = _turn_keys(batch)[own]
+        keys = before_turns(batch)[own]
         return [
             {
                 "outcome": outcome[i].item(),
@@ -138,8 +138,7 @@ class Recorder:
         rewards = weighted_rewards(trainer, rewards_per_func).cpu()
         of_funcs = rewards_per_func.tolist()
         values = _values(rows, rewards, size)
-        tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-        pieces = iter(token_pieces(tokenizer, [i for row in rows for i in row["completion_ids"]]))
+        pieces = iter(token_pieces(trainer._tokenizer, [i for row in rows for i in row["completion_ids"]]))
         for i, row in enumerate(rows):
             named = zip(trainer.reward_func_names, of_funcs[i], strict=True)
             row |= {
@@ -171,13 +170,6 @@ class Recorder:
                 f"Could not write the prefix trees to {path.parent}: {reason}. Training continues; trees that cannot "
                 "be written are lost. Free disk space, or set `log_trees_steps=0`. This warning is given once."
             )
-
-
-def _turn_keys(batch: Batch) -> torch.Tensor:
-    """Key of what was seen before each turn, `(R, N)`, int64; 0 where a row has no such turn."""
-    starts = turn_starts(batch.turns)
-    at = batch.steps.gather(1, starts.clamp(min=0)).clamp(min=0)
-    return batch.observations.gather(1, at).masked_fill(starts < 0, 0)
 
 
 def _per_turn(keys: torch.Tensor, completion: str | list[dict]) -> dict[str, list]:

@@ -47,7 +47,7 @@ class ScoredRows(NamedTuple):
         sampled (`list[list[int]]`, *optional*): 0 for tokens of tools and environments; None if there are none.
         rewards_per_func (`torch.Tensor` of shape `(N, F)`): Rewards of the rows of all ranks.
         entropies (`torch.Tensor` of shape `(B, T)`, *optional*): Those of the sampling policy, if TRL computed them.
-        state_keys (`dict[tuple[int, int], str]`): Environments' own keys, by row and turn.
+        state_keys (`dict[tuple[int, int], bytes]`): Environments' own keys, by row and turn.
         num_generations (`int`): Rows in a group.
         place ([`Place`]): Their place.
     """
@@ -60,7 +60,7 @@ class ScoredRows(NamedTuple):
     sampled: list[list[int]] | None
     rewards_per_func: torch.Tensor
     entropies: torch.Tensor | None
-    state_keys: dict[tuple[int, int], str]
+    state_keys: dict[tuple[int, int], bytes]
     num_generations: int
     place: Place
 

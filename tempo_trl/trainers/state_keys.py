@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
 
+import numpy as np
 from trl import GRPOTrainer
 
 from tempo_trl.trainers.failures import Failures
@@ -27,7 +28,7 @@ class StateKeys:
     def __init__(self, trainer: GRPOTrainer, failures: Failures):
         self._trainer, self._failures = trainer, failures
         self._turn, self._conversations, self._sizes = 0, None, []
-        self.found: dict[tuple[int, int], str] = {}  # by row and turn
+        self.found: dict[tuple[int, int], bytes] = {}  # by row and turn
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
@@ -40,7 +41,7 @@ class StateKeys:
             return generate(*args, **kwargs)
 
         def tool_call_loop(prompts, prompt_ids, completion_ids, completions, *args):
-            self._turn, self._conversations, self._sizes = 1, completions, list(map(len, completions))
+            self._conversations, self._sizes = completions, list(map(len, completions))
             return play(prompts, prompt_ids, completion_ids, completions, *args)
 
         changes = {"_generate_single_turn": generate_single_turn, "_tool_call_loop": tool_call_loop}
@@ -49,29 +50,31 @@ class StateKeys:
 
     def _read(self) -> None:
         environments = self._trainer.environments or ()
+        self._turn += self._conversations is not None  # each call within TRL's loop is the next turn
         for row in self._in_play(len(environments)):
             if hasattr(environments[row], STATE_KEY):
                 self.found[row, self._turn] = _checked_key(environments[row], row, self._turn)
-        self._turn += 1
 
     def _in_play(self, rows: int) -> list[int]:
         """The rows whose next turn TRL samples: at first all, then those with a new answer at the end."""
         if self._conversations is None:
             return list(range(rows))
-        sizes = list(map(len, self._conversations))
-        answered = [row for row in range(rows) if sizes[row] > self._sizes[row]]
-        self._sizes = sizes
-        return [row for row in answered if self._conversations[row][-1]["role"] != "assistant"]
+        before, self._sizes = self._sizes, list(map(len, self._conversations))
+        grown = [row for row in range(rows) if self._sizes[row] > before[row]]
+        return [row for row in grown if self._conversations[row][-1]["role"] != "assistant"]
 
 
-def _checked_key(environment: object, row: int, turn: int) -> str:
+def _checked_key(environment: object, row: int, turn: int) -> bytes:
+    """The key in bytes: equal where Python says so, 1 and True as well, but not 1 and "1"."""
     key = getattr(environment, STATE_KEY)()
-    if not isinstance(key, str | Integral):
-        if inspect.iscoroutine(key):
-            key.close()  # else Python warns that it was never awaited
-        raise ValueError(
-            f"{type(environment).__name__}.{STATE_KEY} must return a str or an int that identifies the state, got "
-            f"{type(key).__name__} before turn {turn} of row {row}. It is a plain method, and equal keys mean equal "
-            "states."
-        )
-    return str(key)
+    if isinstance(key, str):
+        return b"text of an environment: " + key.encode(errors="surrogatepass")
+    if isinstance(key, Integral | np.bool_):
+        return b"number of an environment: " + str(int(key)).encode()
+    if inspect.iscoroutine(key):
+        key.close()  # else Python warns that it was never awaited
+    raise ValueError(
+        f"{type(environment).__name__}.{STATE_KEY} must return a str or an int that identifies the state, got "
+        f"{type(key).__name__} before turn {turn} of row {row}. Return what tells states apart as text, from a method "
+        "that is not async."
+    )

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer, PreTrainedModel
 from trl import GRPOTrainer
@@ -19,7 +18,7 @@ from trl.trainer.utils import (
     start_event_loop_in_daemon,
 )
 
-from tempo_trl.runs.token_text import token_bytes
+from tempo_trl.credit.turns import turn_ends
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.faults import watch_rewards
 from tempo_trl.trainers.scored_rows import ScoredRows
@@ -107,31 +106,6 @@ class StepRewards:
         return result
 
 
-def step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: str) -> torch.Tensor:
-    """Tokens that complete a delimiter within their turn, `(B, T)`, bool; not before what has no text, such as EOS."""
-    ends, special = np.zeros(turns.shape, dtype=bool), list(set(tokenizer.all_special_ids))
-    completion_ids, turns = completion_ids.cpu().numpy(), turns.numpy()
-    known = np.unique(completion_ids[turns >= 0])
-    text = dict(zip(known.tolist(), token_bytes(tokenizer, known.tolist()), strict=True))
-    for row, ids in enumerate(completion_ids):
-        sampled = np.flatnonzero(turns[row] >= 0)
-        for columns in np.split(sampled, np.flatnonzero(np.diff(turns[row][sampled])) + 1):
-            told = columns[~np.isin(ids[columns], special)]
-            columns = columns[columns < told[-1]] if len(told) else told
-            ends[row, columns] = completing([text[i] for i in ids[columns].tolist()], delimiter.encode())
-    return torch.from_numpy(ends)
-
-
-def completing(pieces: list[bytes], delimiter: bytes) -> list[bool]:
-    """Whether each piece completes an occurrence of the delimiter in the joined text. Occurrences do not overlap."""
-    found, left = [], b""
-    for piece in pieces:
-        *parts, left = (left + piece).split(delimiter)
-        left = left[len(left) - min(len(left), len(delimiter) - 1) :]  # what may begin the next occurrence
-        found.append(bool(parts))
-    return found
-
-
 def _event_loop() -> asyncio.AbstractEventLoop:
     """A loop in a thread, as TRL has for its own async functions: clients stay bound to it over the whole run."""
     thread, loop, ready = start_event_loop_in_daemon(name="StepRewards-AsyncLoop")
@@ -211,7 +185,7 @@ def _prepared(function: StepRewardFunc, trainer: GRPOTrainer) -> Callable | torc
 
 
 def _check_vocabulary(name: str, tokenizer: Any, trainer: GRPOTrainer) -> None:
-    policy = _tokenizer(trainer)
+    policy = trainer._tokenizer
     if tokenizer.get_vocab() != policy.get_vocab():
         raise ValueError(
             f"The process reward model {name} must have the policy's vocabulary, because it reads the policy's token "
@@ -222,17 +196,13 @@ def _check_vocabulary(name: str, tokenizer: Any, trainer: GRPOTrainer) -> None:
 
 def _check_embeddings(model: PreTrainedModel, trainer: GRPOTrainer) -> None:
     """Raise ValueError if the policy has tokens without an embedding. A model that is passed has no tokenizer."""
-    size, needed = model.get_input_embeddings().num_embeddings, len(_tokenizer(trainer))
+    size, needed = model.get_input_embeddings().num_embeddings, len(trainer._tokenizer)
     if size < needed:
         raise ValueError(
             f"The process reward model {_name(model)} must have an embedding for each of the policy's {needed} "
             f"tokens, because it reads the policy's token ids; it has {size}. Use a model of the same family, or call "
             "it in a function of your own."
         )
-
-
-def _tokenizer(trainer: GRPOTrainer) -> Any:
-    return getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
 
 
 def _scores(model: torch.nn.Module, steps: torch.Tensor, output: dict) -> list[list[float]]:
@@ -249,13 +219,5 @@ def _scores(model: torch.nn.Module, steps: torch.Tensor, output: dict) -> list[l
     scores = logits[..., 0] if logits.shape[-1] == 1 else logits.softmax(dim=-1)[..., 1]
     return [
         [scores[row, column].item() for column in columns if column >= 0]
-        for row, columns in enumerate(_last_columns(steps).tolist())
+        for row, columns in enumerate(turn_ends(steps).tolist())
     ]
-
-
-def _last_columns(steps: torch.Tensor) -> torch.Tensor:
-    """Last column of each step, `(B, N)`; -1 where a row has no such step."""
-    count = int(steps.max()) + 1
-    last = torch.full((len(steps), count + 1), -1)  # the last column takes the tokens of no step
-    columns = torch.arange(steps.shape[1]).expand(len(steps), -1)
-    return last.scatter_reduce_(1, torch.where(steps >= 0, steps, count), columns, "amax")[:, :count]

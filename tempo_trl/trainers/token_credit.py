@@ -20,6 +20,7 @@ from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_credit
 from tempo_trl.trainers.failures import Failures
+from tempo_trl.trainers.merged_states import MergedStates
 from tempo_trl.trainers.observations import ObservationKeyFunc
 from tempo_trl.trainers.rank_reports import RankReport, gather_reports
 from tempo_trl.trainers.recorder import Recorder
@@ -70,13 +71,16 @@ class TokenCreditTrainer(BaseTrainer):
             vocabulary; it scores each step at its last token.
         observation_key_func (`Callable[[str], str]`, *optional*):
             Maps the text of a tool's or an environment's answer to the part that identifies the state, for
-            `Batch.observations`: it may drop timestamps and ids. By default answers are compared token by token. An
-            environment with a method `_state_key() -> str` has its own keys, read just before each turn.
+            `Batch.observations`: it may drop timestamps and ids. It gets the answer alone, without the chat template;
+            the answers to several calls of a turn are joined by line breaks. By default answers are compared token by
+            token. An environment with a method `_state_key() -> str | int` has its own keys, read just before each
+            turn that is sampled. Keys are equal where Python says so: 1 and True are, 1 and "1" are not.
 
     Raises:
         ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` is not callable; in training, on every
-            rank, if it returns a wrong shape, or NaN or infinity on tokens of the loss.
-        RuntimeError: in training, on every rank, if `credit_func` raises an error.
+            rank, if it returns a wrong shape, or NaN or infinity on tokens of the loss, and if another of these
+            functions or a `_state_key` returns something else than what is described here.
+        RuntimeError: in training, on every rank, if one of these functions or a `_state_key` raises an error.
 
     Note:
         Three parts of TRL are changed to keep the credit of each token:
@@ -95,6 +99,7 @@ class TokenCreditTrainer(BaseTrainer):
     _config_cls = TokenCreditConfig
     method_name = "token_credit"  # its key in the table of methods
     reads_step_rewards = False  # whether a method's own credit function reads `Batch.step_rewards`
+    reads_observations = False  # ... and `Batch.observations`
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -152,7 +157,7 @@ class TokenCreditTrainer(BaseTrainer):
         self.observation_key_func = observation_key_func
         self.step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
         self.credit_func = self._credit_function()
-        self._recorder = Recorder(self)
+        self._recorder, self._merged_states = Recorder(self), MergedStates(self)
 
     def _refuse_a_wrong_credit_func(self, given: CreditFunc | None) -> None:
         name = type(self).__name__
@@ -236,9 +241,14 @@ class TokenCreditTrainer(BaseTrainer):
         if due:
             self._recorder.record(batch, rows, credit)
 
-    def _log_credit(self, *batch) -> dict[str, float]:
+    def _log_credit(
+        self, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]
+    ) -> dict[str, tuple[float, float]]:
         """[`~tempo_trl.trainers.credit_log.log_credit`]. A method may override this to read the sums."""
-        return log_credit(self, *batch)
+        sums = log_credit(self, batch, rows, credit, reports)
+        if self._given_credit_func is not None or self.reads_observations:
+            self._merged_states.warn(batch, rows, sums)
+        return sums
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         """The credit of this rank's rows."""

@@ -1,19 +1,20 @@
 """Build a [`Batch`] of whole groups from TRL's scored rows. A group may be split over two or more ranks."""
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from tempo_trl.credit.returns import TurnRewards
-from tempo_trl.credit.turns import steps_of
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.observations import observed_before_steps
 from tempo_trl.trainers.prompt_keys import images_in, prompt_keys
 from tempo_trl.trainers.scored_rows import Place, ScoredRows, loss_mask
-from tempo_trl.trainers.step_rewards import StepScores, step_ends
+from tempo_trl.trainers.step_rewards import StepScores
+from tempo_trl.trainers.steps import delimited_steps
 
 PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan}  # of tensors on ranks with shorter completions
 PER_STEP = ("observations", "step_rewards")  # tensors of shape `(B, N)`
@@ -36,7 +37,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
     output = rows.output
     lengths = torch.tensor([len(ids) for ids in rows.completion_ids])
     turns = turns_of(lengths, rows.sampled, output["completion_ids"].shape[1])
-    steps = _steps_of(trainer, output["completion_ids"], turns)
+    steps = delimited_steps(trainer._tokenizer, output["completion_ids"], turns, trainer.args.step_delimiter)
     # Images of a dataset are the same for the whole group.
     images = [list(images_in(prompt)) for prompt in rows.prompts] if trainer.environments else ()
     prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
@@ -147,20 +148,11 @@ def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int)
         width (`int`):
             Columns of the result.
     """
-    turns = torch.full((len(lengths), width), -1)
+    own = np.zeros((len(lengths), width), dtype=bool)
     for row, length in enumerate(lengths.tolist()):
-        own = torch.ones(length, dtype=torch.int64) if sampled is None else torch.tensor(sampled[row][:length])
-        begins = own.diff(prepend=own.new_zeros(1)) == 1
-        turns[row, :length] = torch.where(own == 1, begins.cumsum(0) - 1, -1)
-    return turns
-
-
-def _steps_of(trainer: GRPOTrainer, completion_ids: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
-    """Step of each token, `(B, T)`: its turn, or what `step_delimiter` cuts turns into."""
-    if trainer.args.step_delimiter is None:
-        return turns
-    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    return steps_of(turns, step_ends(tokenizer, completion_ids, turns, trainer.args.step_delimiter))
+        own[row, :length] = True if sampled is None else np.fromiter(sampled[row], bool, length)
+    begins = np.diff(own, axis=1, prepend=False) & own
+    return torch.from_numpy(np.where(own, begins.cumsum(axis=1) - 1, -1))
 
 
 def weighted_rewards(trainer: GRPOTrainer, rewards_per_func: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """A scripted agent in a world of two rooms, for tests: the model's turns are written, the world's answers are real."""
 
 import json
+import os
 
 from tempo_trl import TokenCreditTrainer
 
@@ -36,8 +37,42 @@ class KeyedRooms(CountingRooms):
         return self.room
 
 
+class AskedRooms(KeyedRooms):
+    """Notes before which of its turns it is asked for its key."""
+
+    def reset(self, **columns):
+        super().reset(**columns)
+        self.asked = []
+
+    def _state_key(self) -> int:
+        self.asked.append(self.answers)
+        return self.room
+
+
+class WrongOnTheLastRank(Rooms):
+    def _state_key(self):
+        last = os.environ.get("RANK", "0") == str(int(os.environ.get("WORLD_SIZE", "1")) - 1)
+        return None if last else self.room
+
+
+class QuietRooms(Rooms):
+    """Its answer is always the same."""
+
+    def open(self, door: int) -> str:
+        """
+        Opens a door.
+
+        Args:
+            door: Its number.
+        """
+        super().open(door)
+        return "ok"
+
+
 class Scripted:
-    """Mixin: turns from `DOORS` by row, then an answer. Row i of all ranks' batch plays script i % 4."""
+    """Mixin: turns from `doors` by row, then an answer. Row i of all ranks' batch plays script i % 4."""
+
+    doors = DOORS
 
     def _generate_single_turn(self, prompt_ids, *args, **kwargs):
         encode = self.processing_class.encode
@@ -49,7 +84,7 @@ class Scripted:
             self._in_play = list(range(len(prompt_ids)))
         texts, left = [], []
         for row, _ in zip(self._in_play, prompt_ids, strict=True):
-            doors, n = DOORS[self._playing[row]], self._open[row]
+            doors, n = self.doors[self._playing[row]], self._open[row]
             self._open[row] += 1
             if n < len(doors):
                 left.append(row)
@@ -61,9 +96,9 @@ class Scripted:
         return [encode(text) for text in texts], None
 
 
-def scripted(cls=TokenCreditTrainer):
+def scripted(cls=TokenCreditTrainer, doors=DOORS):
     """A trainer class whose turns are scripted."""
-    return type(f"Scripted{cls.__name__}", (Scripted, cls), {})
+    return type(f"Scripted{cls.__name__}", (Scripted, cls), {"doors": doors})
 
 
 def rooms_of(script: int) -> list[int]:

@@ -14,7 +14,8 @@ import torch
 from tempo_trl import Batch, Credit, TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.launch.train import end
 
-from .agents import Rooms, scripted
+from . import agents
+from .agents import scripted
 from .recording import config, picky, questions, share_of_threes, weights
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -146,14 +147,14 @@ def main(model: str, folder: str, name: str, *options: str) -> None:
     function = globals()[name]
     function = function() if isinstance(function, type) else function
     steps = overrides.pop("steps", [])  # functions that reward each turn, by name, and paths of reward models
-    rooms = overrides.pop("rooms", False)  # an agent's run, in which states come back
+    rooms = overrides.pop("rooms", None)  # an agent's run, in which states come back: the name of its environment
     cls, keywords = TokenCreditTrainer, {}
     if rooms:
-        cls, keywords = scripted(), {"environment_factory": Rooms}
+        cls, keywords = scripted(), {"environment_factory": getattr(agents, rooms)}
     if steps:
         keywords["step_reward_funcs"] = [globals().get(step, step) for step in steps]
     args = config(folder, TokenCreditConfig, **overrides)
-    dataset = questions(conversational=rooms).add_column("difficulty", list(range(8)))
+    dataset = questions(conversational=bool(rooms)).add_column("difficulty", list(range(8)))
     rewards = [share_of_threes, picky]
     trainer = cls(
         model, rewards, args, dataset, eval_dataset=dataset.select(range(3)), credit_func=function, **keywords

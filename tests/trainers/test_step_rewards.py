@@ -22,8 +22,8 @@ from tempo_trl import (
     TokenCreditConfig,
     TokenCreditTrainer,
 )
-from tempo_trl.credit.turns import spread_turns, steps_of, turn_returns
-from tempo_trl.trainers.step_rewards import completing, step_ends
+from tempo_trl.credit.turns import spread_turns, turn_returns
+from tempo_trl.trainers.steps import completing, delimited_steps
 
 from ..tiny import tiny_model_config, tiny_tokenizer
 from . import credit_functions as functions
@@ -204,7 +204,7 @@ def test_a_step_ends_with_the_token_that_completes_the_delimiter(text, delimiter
     tokenizer = tiny_tokenizer()
     ids = torch.tensor([[*tokenizer.encode(text), tokenizer.eos_token_id]])
     turns = torch.zeros_like(ids)
-    found = steps_of(turns, step_ends(tokenizer, ids, turns, delimiter))[0]
+    found = delimited_steps(tokenizer, ids, turns, delimiter)[0]
     cut = [tokenizer.decode(ids[0, found == n], skip_special_tokens=True) for n in range(int(found.max()) + 1)]
     assert cut == steps
 
@@ -214,7 +214,7 @@ def test_delimiters_are_found_however_the_text_is_cut_into_tokens(pieces, delimi
     expected = [
         "".join(pieces[: n + 1]).count(delimiter) > "".join(pieces[:n]).count(delimiter) for n in range(len(pieces))
     ]
-    assert completing([piece.encode() for piece in pieces], delimiter.encode()) == expected
+    assert completing([piece.encode() for piece in pieces], delimiter.encode()).tolist() == expected
 
 
 def test_a_method_that_would_not_read_them_refuses_them(tiny_model, tmp_path):
