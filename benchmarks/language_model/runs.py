@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
 from benchmarks.language_model.arms import ARMS, CONTROLS, LONG_STEPS, Cell
 from tempo_trl.data.instructions import KINDS
@@ -51,8 +50,6 @@ def command(cell: Cell, folder: Path) -> list[str]:
         "num_generations_eval": 1,
         "per_device_eval_batch_size": HELD_OUT,
         "resume_from_checkpoint": "last",
-        "bf16": True,  # autocast: two thirds of the time, where the processor multiplies in bfloat16
-        "use_cpu": not torch.cuda.is_available(),
     }
     if arm.recipe not in ("grpo", "hepo") or "method" in fields:
         fields |= {"log_trees_steps": 1, "log_trees_prompts": 8}

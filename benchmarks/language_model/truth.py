@@ -33,7 +33,8 @@ def measure(policy: str, prompts: int, each_token: int, folder: Path) -> dict:
     """
     lessons = taught(policy, TAUGHT, folder / "taught.json")
     rolled = list(roll(policy, prompts, each_token, folder))
-    model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32).eval()
+    # The weights that sampled, but products in float32.
+    model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.bfloat16).float().eval()
     known = estimates(model, lessons)
     errors = {name: values.squared_errors(rolled, at_places(rolled, of(rolled))) for name, of in known.items()}
     errors |= {f"{k} rollouts": values.rollout_errors(rolled, k) for k in ROLLOUT_COUNTS}

@@ -41,18 +41,6 @@ def language_model() -> Source:
     )
 
 
-def fast_precision() -> dict[str, bool]:
-    """
-    Fields of a configuration for matrix products in bfloat16, if this machine trains on a processor that has
-    instructions for them: a step then takes about two thirds of the time. The weights stay in float32.
-    """
-    import torch
-
-    known = getattr(torch.cpu, "get_capabilities", dict)()  # not in older versions of torch
-    fast = not torch.cuda.is_available() and (known.get("avx512_bf16") or known.get("amx_bf16"))
-    return {"bf16": True, "use_cpu": True} if fast else {}
-
-
 def _is_on_the_hub() -> bool:
     """Whether the weights are in the Hub's cache, or can be downloaded."""
     from huggingface_hub import HfApi, try_to_load_from_cache

@@ -15,7 +15,7 @@ import pandas as pd
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tempo_trl.demo.language_model import fast_precision, language_model
+from tempo_trl.demo.language_model import language_model
 from tempo_trl.demo.language_show import HELD_OUT, show
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import recipe_path
@@ -47,7 +47,6 @@ class LanguageRun:
             "per_device_eval_batch_size": HELD_OUT,
             "save_steps": SAVE_EVERY,
             "resume_from_checkpoint": "last",
-            **fast_precision(),
         }
         if self.method != BASELINE:
             overrides["log_trees_steps"] = 1

@@ -81,17 +81,3 @@ def test_the_clock_ends_before_the_step_that_would_exceed_it(seconds, stops):
     Clock(seconds).on_log(None, state, control)
     assert control.should_training_stop is stops
     assert control.should_save is stops
-
-
-def test_products_are_in_bfloat16_only_where_the_processor_has_instructions_for_them(monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    for known, expected in (
-        ({"avx512_bf16": True, "amx_bf16": False}, {"bf16": True, "use_cpu": True}),
-        ({"avx512_bf16": False, "amx_bf16": True}, {"bf16": True, "use_cpu": True}),
-        ({"avx512_bf16": False}, {}),
-    ):
-        monkeypatch.setattr("torch.cpu.get_capabilities", lambda known=known: known, raising=False)
-        assert module.fast_precision() == expected
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
-    assert module.fast_precision() == {}
