@@ -128,11 +128,11 @@ def test_every_method_without_a_recipe_of_its_own_trains(method, tmp_path):
 @pytest.mark.both_stacks
 def test_prompts_are_the_chat_template_s_and_answers_end_with_its_end_of_turn(tempo, model):
     *_, trainer = tempo
-    tokenizer, prompt = trainer.processing_class, [{"role": "user", "content": "What is 3 plus 4?"}]
+    tokenizer, prompt = trainer.processing_class, [{"role": "user", "content": "What is the capital of France?"}]
     text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-    assert text.endswith("<|im_start|>user\nWhat is 3 plus 4?<|im_end|>\n<|im_start|>assistant\n")
+    assert text.endswith("<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n")
     assert tokenizer.eos_token == "<|im_end|>"
-    assert trainer.model.generation_config.eos_token_id == tokenizer.eos_token_id
+    assert np.atleast_1d(trainer.model.generation_config.eos_token_id).tolist() == [tokenizer.eos_token_id]
     ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")
     untrained = AutoModelForCausalLM.from_pretrained(model.path)
     answer = untrained.generate(**ids, do_sample=False, max_new_tokens=60)[0, ids["input_ids"].shape[1] :]

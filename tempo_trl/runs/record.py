@@ -90,9 +90,9 @@ def _facts(trainer, dataset: str | None, base_model: tuple[str, str] | None) -> 
 
 
 def _model(trainer, base_model: tuple[str, str] | None) -> dict:
-    """The model's name on the Hub if it has one, a name to display, whether it is an adapter, and whence its weights.
+    """The model's name on the Hub, a name to display, whether it is an adapter, and the origin of its weights.
 
-    `weights` is None if they are the Hub's, or those of a folder that nothing is known of.
+    The name on the Hub is None for a local folder without a `base_model`, and the origin for every other model.
     """
     from transformers.utils import is_peft_available
 
