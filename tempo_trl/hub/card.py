@@ -83,8 +83,7 @@ def _linked(hub_id: str | None, prefix: str) -> str | None:
 
 
 def _base(model: dict) -> str:
-    weights = model.get("weights")  # which records of earlier versions lack
-    source = f" (from {weights})" if weights else ""
+    source = f" (from {model['weights']})" if "weights" in model else ""
     return (_linked(model["hub_id"], "") or f"a local model (`{model['name']}`)") + source
 
 

@@ -24,7 +24,7 @@ def record_run(
     dataset: str | None = None,
     settings: dict | None = None,
     resumed: bool = False,
-    base_model: tuple[str, str] | None = None,
+    base_model: dict[str, str] | None = None,
 ) -> None:
     """
     Write the record of a run before it trains: on the main process only, atomically and without secrets.
@@ -44,9 +44,9 @@ def record_run(
             Settings beside those of the trainer's arguments.
         resumed (`bool`, *optional*, defaults to `False`):
             Whether the run resumes from a checkpoint. The records of its earlier parts are kept then.
-        base_model (`tuple[str, str]`, *optional*):
-            For a model that was loaded from a local folder: its name on the Hub, and where the folder's weights come
-            from.
+        base_model (`dict[str, str]`, *optional*):
+            For a model that was loaded from a local folder: its name on the Hub (`hub_id`), and where the folder's
+            weights come from (`weights`).
     """
     if not trainer.is_world_process_zero():
         return
@@ -73,7 +73,7 @@ def without_secret_lines(recipe: Path) -> str:
     return "".join(f"# {HIDDEN}\n" if hidden else line for line, hidden in zip(lines, secret, strict=True))
 
 
-def _facts(trainer, dataset: str | None, base_model: tuple[str, str] | None) -> dict:
+def _facts(trainer, dataset: str | None, base_model: dict[str, str] | None) -> dict:
     rows = trainer.train_dataset
     return {
         "method": trainer._name,
@@ -89,11 +89,8 @@ def _facts(trainer, dataset: str | None, base_model: tuple[str, str] | None) -> 
     }
 
 
-def _model(trainer, base_model: tuple[str, str] | None) -> dict:
-    """The model's name on the Hub, a name to display, whether it is an adapter, and the origin of its weights.
-
-    The name on the Hub is None for a local folder without a `base_model`, and the origin for every other model.
-    """
+def _model(trainer, base_model: dict[str, str] | None) -> dict:
+    """The model's name on the Hub, if it has one, a name to display, whether it is an adapter, and `base_model`."""
     from transformers.utils import is_peft_available
 
     name = trainer.model.config.name_or_path
@@ -103,9 +100,8 @@ def _model(trainer, base_model: tuple[str, str] | None) -> dict:
         from peft import PeftModel
 
         adapter = isinstance(trainer.model, PeftModel)
-    shown = Path(name).name if local else name
-    hub_id, weights = base_model or (None if local else name, None)
-    return {"hub_id": hub_id, "name": shown, "adapter": adapter, "weights": weights}
+    model = {"hub_id": None if local else name, "name": Path(name).name if local else name, "adapter": adapter}
+    return model | (base_model or {})
 
 
 def surroundings(accelerator) -> dict:
