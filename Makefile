@@ -54,7 +54,7 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 
 # What touches vLLM, or code of transformers that differs between the two stacks: generation, caches, attention, the
 # Trainer's loop and checkpoints (test_every_method has these for each method). Only tests of the server use ranks here.
-VLLM_TESTS := tests/vllm_server tests/rollout tests/tree_forward tests/launch/test_train.py \
+VLLM_TESTS := tests/vllm_server tests/rollout tests/tree_forward tests/launch/test_train.py tests/test_language_model.py \
 	$(wildcard tests/test_contract*.py) $(addsuffix .py,$(addprefix tests/trainers/test_, \
 	construction equivalence every_method features grown_trees ppo_features precision resume vllm_server))
 

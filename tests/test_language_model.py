@@ -1,20 +1,36 @@
 """Each method on a real language model, for one step: what tiny models cannot show, such as its chat template."""
 
+import json
 import math
+import shutil
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
 
-from tempo_trl.demo.language_model import language_model
+from tempo_trl.data.instructions import generated_rows
+from tempo_trl.demo.language_model import HUB_ID, language_model
+from tempo_trl.launch import cli, train
 from tempo_trl.launch.arguments import parse
-from tempo_trl.launch.train import build_trainer
+from tempo_trl.methods import METHODS
+from tempo_trl.report import read_trees
+from tempo_trl.rewards.instruction_reward import instruction_reward
 from tempo_trl.runs.recipes import recipe_names
+
+from .credit.groups import advantages_by_definition, values_by_definition
+from .hub.conftest import client, hub  # noqa: F401 (fixtures)
+from .trainers.every_method import OPTIONS
 
 pytestmark = pytest.mark.matrix
 
 FOLDER = "smollm2-135m/instructions"
 RECIPES = [name for name in recipe_names() if name.startswith(FOLDER)]
-# Plain gradient descent: an update is the gradient, which AdamW's first step reduces to its signs.
+OTHERS = [method for method in METHODS if f"{FOLDER}/{method}" not in RECIPES]
+OF_THE_OTHERS = OPTIONS | {"token_credit": {"credit_func": "tests.trainers.credit_functions.later_counts_more"}}
 SMALL = {
     "reward_funcs": "tests.test_language_model.letters",
     "num_generations": 4,
@@ -22,11 +38,13 @@ SMALL = {
     "gradient_accumulation_steps": 1,
     "max_completion_length": 12,
     "max_steps": 1,
-    "optim": "sgd",
-    "learning_rate": 0.1,
     "save_strategy": "no",
     "log_completions": False,
 }
+# Plain gradient descent: an update is the gradient, which AdamW's first step reduces to its signs.
+ONE_STEP = SMALL | {"optim": "sgd", "learning_rate": 0.1}
+SAVES = {"save_strategy": "steps", "save_steps": 1, "save_total_limit": 2}
+SAVED = SMALL | SAVES | {"max_steps": 2, "log_trees_steps": 1}
 
 
 def letters(completions, **columns) -> list[float]:
@@ -43,11 +61,15 @@ def model():
         pytest.skip(str(error))
 
 
+def arguments(recipe: str, folder, fields: dict) -> list[str]:
+    values = fields | {"output_dir": folder}
+    flags = [[f"--{key}", *map(str, v if isinstance(v, list) else [v])] for key, v in values.items()]
+    return ["--config", recipe, *(text for flag in flags for text in flag)]
+
+
 def trained(name: str, folder, **changes) -> tuple[torch.Tensor, dict, object]:
     """The update of the last MLP's down projection by one step of a recipe, its log, and the trainer."""
-    fields = SMALL | {"output_dir": folder} | changes
-    flags = [text for key, value in fields.items() for text in (f"--{key}", str(value))]
-    trainer = build_trainer(parse(["--config", name, *flags]))
+    trainer = train.build_trainer(parse(arguments(name, folder, ONE_STEP | changes)))
     weight = next(
         w for key, w in trainer.model.named_parameters() if "layers.29.mlp.down_proj" in key and w.requires_grad
     )
@@ -60,32 +82,66 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / other.norm())
 
 
+def assert_it_trained(update: torch.Tensor, log: dict) -> None:
+    assert math.isfinite(log["loss"])
+    assert log["reward_std"] > 0
+    assert update.isfinite().all()
+    assert update.norm() > 0
+
+
 @pytest.fixture(scope="module")
 def tempo(tmp_path_factory):
     return trained(f"{FOLDER}/tempo", tmp_path_factory.mktemp("tempo"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Folder of two steps of TEMPO by the command, with a checkpoint after each and its trees recorded."""
+    folder = tmp_path_factory.mktemp("run") / "tempo"
+    assert train.main(arguments(f"{FOLDER}/tempo", folder, SAVED)) == 0
+    yield folder
+    shutil.rmtree(folder)  # pytest would keep 4 GB
+
+
+@pytest.fixture(scope="module")
+def evaluated(run):
+    """The same folder, with its model's answers to ten held-out instructions."""
+    small = ["--tasks", "instructions", "--limit", "10", "--max_tokens", "12", "--batch_size", "10"]
+    assert cli.main(["evaluate", "--model", str(run), *small]) == 0
+    return run
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != f"{FOLDER}/tempo"])
 def test_every_recipe_trains(name, tmp_path):
     # By LoRA half of the adapter's weights begin at 0, and the first step leaves the gradient of the other half at 0.
     changes = {"max_steps": 2} if "/lora/" in name else {}
-    update, log, _ = trained(name, tmp_path, **changes)
-    assert math.isfinite(log["loss"])
-    assert log["reward_std"] > 0
-    assert update.norm() > 0
+    assert_it_trained(*trained(name, tmp_path, **changes)[:2])
 
 
-def test_prompts_are_the_chat_template_s_and_answers_end_with_its_end_of_turn(tempo):
+@pytest.mark.parametrize("method", OTHERS)
+def test_every_method_without_a_recipe_of_its_own_trains(method, tmp_path):
+    update, log, trainer = trained(f"{FOLDER}/grpo", tmp_path, method=method, **OF_THE_OTHERS.get(method, {}))
+    assert_it_trained(update, log)
+    assert type(trainer).__name__ == METHODS[method].trainer.rpartition(".")[2]
+
+
+@pytest.mark.both_stacks
+def test_prompts_are_the_chat_template_s_and_answers_end_with_its_end_of_turn(tempo, model):
     *_, trainer = tempo
-    tokenizer, prompt = trainer.processing_class, [{"role": "user", "content": "Write about rain."}]
+    tokenizer, prompt = trainer.processing_class, [{"role": "user", "content": "What is the capital of France?"}]
     text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-    assert text.endswith("<|im_start|>user\nWrite about rain.<|im_end|>\n<|im_start|>assistant\n")
+    assert text.endswith("<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n")
     assert tokenizer.eos_token == "<|im_end|>"
-    assert trainer.model.generation_config.eos_token_id == tokenizer.eos_token_id
+    assert np.atleast_1d(trainer.model.generation_config.eos_token_id).tolist() == [tokenizer.eos_token_id]
+    ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")
+    untrained = AutoModelForCausalLM.from_pretrained(model.path)
+    answer = untrained.generate(**ids, do_sample=False, max_new_tokens=60)[0, ids["input_ids"].shape[1] :]
+    assert answer.tolist().index(tokenizer.eos_token_id) == len(answer) - 1
 
 
 def test_the_tree_pass_changes_no_update_beyond_rounding(tempo, tmp_path):
     update, log, _ = tempo
+    assert_it_trained(update, log)
     assert log["tempo/packing_ratio"] > 1
     other, *_ = trained(f"{FOLDER}/tempo", tmp_path, tree_forward="off")
     assert distance(update, other) < 1e-3
@@ -96,3 +152,54 @@ def test_without_td_errors_it_trains_as_trl_does(tempo, tmp_path):
     theirs, *_ = trained(f"{FOLDER}/grpo", tmp_path / "theirs")
     assert torch.equal(ours, theirs)
     assert distance(tempo[0], theirs) > 1e-2  # with them it does not
+
+
+@pytest.mark.both_stacks
+def test_the_credit_of_the_recorded_batch_is_that_of_the_definition(run):
+    trees = read_trees(run)
+    assert trees["step"].unique().tolist() == [0, 1]
+    for _, batch in trees.groupby("step"):
+        rows = [ids.tolist() for ids in batch["completion_ids"]]
+        values = values_by_definition(rows, batch["reward"].tolist(), 4)
+        advantages = advantages_by_definition(rows, batch["reward"].tolist(), 4, "group", 1.0)
+        for recorded, expected in ((batch["values"], values), (batch["advantages"], advantages)):
+            for ours, by_definition in zip(recorded, expected, strict=True):
+                np.testing.assert_allclose(ours, by_definition, rtol=1e-3, atol=1e-4)
+        assert any(np.ptp(row) > 0 for row in batch["advantages"])  # token by token
+
+
+@pytest.mark.both_stacks
+def test_a_resumed_run_is_the_run_that_never_stopped(run, tmp_path):
+    fields = SAVED | {"save_strategy": "no", "resume_from_checkpoint": run / "checkpoint-1"}
+    assert train.main(arguments(f"{FOLDER}/tempo", tmp_path, fields)) == 0
+    first, resumed, whole = (
+        load_file(folder / "model.safetensors") for folder in (run / "checkpoint-1", tmp_path, run)
+    )
+    assert any(not torch.equal(first[name], weight) for name, weight in whole.items())
+    for name, weight in whole.items():
+        assert torch.equal(resumed[name], weight), name
+    (tmp_path / "model.safetensors").unlink()
+
+
+def test_the_saved_model_answers_the_held_out_instructions(evaluated):
+    entries = json.loads((evaluated / "evaluation/instructions.json").read_text())
+    (accuracy,) = [entry for entry in entries if entry["metric"] == "accuracy"]
+    assert (accuracy["task"], accuracy["split"], accuracy["n"]) == ("instructions", "test", 10)
+    answered = pd.read_json(evaluated / "evaluation/instructions.greedy.jsonl", lines=True)
+    rows = pd.DataFrame(generated_rows("test")[:10])
+    assert answered["gold"].tolist() == rows["kind"].tolist()
+    given = rows[["kind", "words", "number"]].to_dict("list") | {"prompts": rows["instruction"].tolist()}
+    rewards = instruction_reward([row[0] for row in answered["completions"]], **given)
+    assert [row[0] for row in answered["correct"]] == [reward == 1 for reward in rewards]
+    assert accuracy["value"] == pytest.approx(np.mean(rewards))
+
+
+def test_the_card_names_the_model_that_was_trained_and_where_its_weights_are_from(evaluated, model, client):  # noqa: F811
+    assert cli.main(["publish", str(evaluated), "--repo", "me/smol"]) == 0
+    files = client.model("me/smol").files
+    assert files["model.safetensors"] == (evaluated / "model.safetensors").read_bytes()
+    for card in (files["README.md"].decode(), (evaluated / "README.md").read_text()):
+        assert ModelCard(card).data.base_model == HUB_ID
+        assert f"[{HUB_ID}](https://huggingface.co/{HUB_ID})" in card
+        assert ("4-bit weights, read into float32" in card) == (model.path != HUB_ID)
+    assert "| instructions |" in files["README.md"].decode()

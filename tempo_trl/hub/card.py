@@ -51,7 +51,7 @@ def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pi
         record=record,
         results=results,
         adapter=record["model"]["adapter"],
-        base=_linked(record["model"]["hub_id"], "") or f"a local model (`{record['model']['name']}`)",
+        base=_base(record["model"]),
         data=_data(record),
         training=training_table(record, log),
         commands=commands(repo, record, recipe),
@@ -80,6 +80,11 @@ def metadata(repo: str, record: dict, results: list[Result]) -> ModelCardData:
 
 def _linked(hub_id: str | None, prefix: str) -> str | None:
     return f"[{hub_id}](https://huggingface.co/{prefix}{hub_id})" if hub_id else None
+
+
+def _base(model: dict) -> str:
+    source = f" (from {model['weights']})" if "weights" in model else ""
+    return (_linked(model["hub_id"], "") or f"a local model (`{model['name']}`)") + source
 
 
 def _data(record: dict) -> str:

@@ -1,5 +1,6 @@
 """The files of a run to publish: files of its folder, and files generated from them."""
 
+import json
 from pathlib import Path
 
 from tempo_trl.hub.card import model_card
@@ -24,6 +25,7 @@ PATTERNS = (
 )
 TREES = [f"{folder}tree.{suffix}" for folder in (f"{FOLDER}/", "report/", "") for suffix in ("svg", "png")]
 CURVES = f"{FOLDER}/curves.png"
+ADAPTER = "adapter_config.json"
 
 
 def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
@@ -44,7 +46,16 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
             f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)} in it. Finish the training first "
             "(`--resume_from_checkpoint last` resumes an interrupted run)."
         )
-    return files | generated(run_dir, repo)
+    return files | _adapter_config(run_dir) | generated(run_dir, repo)
+
+
+def _adapter_config(run_dir: Path) -> dict[str, bytes]:
+    """The adapter's configuration with its base model's name on the Hub, where it names a folder instead."""
+    hub_id, path = read_record(run_dir)["model"]["hub_id"], run_dir / ADAPTER
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if hub_id is None or config.get("base_model_name_or_path", hub_id) == hub_id:
+        return {}
+    return {ADAPTER: json.dumps(config | {"base_model_name_or_path": hub_id}, indent=2).encode()}
 
 
 def _has_weights(run_dir: Path) -> bool:

@@ -10,10 +10,13 @@ from huggingface_hub.errors import HfHubHTTPError
 from transformers import TrainerCallback
 
 from tempo_trl.hub.access import prepare_repo
+from tempo_trl.hub.card import model_card
 from tempo_trl.hub.contents import generated
 from tempo_trl.hub.publish import publish
 from tempo_trl.hub.retry import is_temporary
 from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.record import read_record
+from tempo_trl.runs.results import read_results
 
 
 class OurCard(TrainerCallback):
@@ -26,13 +29,26 @@ class OurCard(TrainerCallback):
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir)
-        try:
+        with _printed_failures():
             state.save_to_json(str(folder / "trainer_state.json"))
             for path, content in generated(folder, self.repo).items():
                 if isinstance(content, bytes):
                     write_atomically(folder / path, content)
-        except (ValueError, OSError) as error:  # must not end the run
-            print(f"Could not write the model card: {error}", file=sys.stderr)
+
+
+def write_card(run_dir: Path, repo: str) -> None:
+    """Write the card of a run to its folder, without pictures. TRL's own would not name a model from a folder."""
+    with _printed_failures():
+        card = model_card(run_dir, repo, read_record(run_dir), read_results(run_dir), [])
+        write_atomically(run_dir / "README.md", card)
+
+
+@contextlib.contextmanager
+def _printed_failures() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError) as error:  # must not end the run
+        print(f"Could not write the model card: {error}", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import trl
 
 from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
-from tempo_trl.demo.language_model import HUB_ID, language_model
+from tempo_trl.demo.language_model import HUB_ID, base_model, language_model
 from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_parser
 from tempo_trl.launch.fields import BUILT_IN, REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
@@ -206,7 +206,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     Before training, a record of the run (including `argv`) is written to `OUTPUT_DIR/tempo`. `callbacks` are added to
     the trainer's own.
     """
-    from tempo_trl.hub.pushing import begin_pushing, clear_refusals, push
+    from tempo_trl.hub.pushing import begin_pushing, clear_refusals, push, write_card
     from tempo_trl.runs.record import record_run
     from tempo_trl.runs.redaction import move_token_to_environment
     from tempo_trl.trainers.checks import refuse_less_than_a_generation
@@ -218,7 +218,8 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     refuse_less_than_a_generation(trainer)  # also for methods that use TRL's own trainer
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     settings = {"script": asdict(arguments.script), "model": asdict(arguments.model)}
-    record_run(trainer, argv, _recipe(argv), dataset_name, settings, resumed=checkpoint is not None)
+    base = base_model(trainer.model.config.name_or_path)
+    record_run(trainer, argv, _recipe(argv), dataset_name, settings, checkpoint is not None, base)
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
     result = trainer.train(resume_from_checkpoint=checkpoint)
@@ -226,7 +227,9 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     trainer.save_metrics("train", result.metrics)
     trainer.save_state()
     trainer.save_model(_internal_call=True)  # without a push, which would end the run if the Hub is unreachable
-    trainer.create_model_card(Path(training_args.hub_model_id or training_args.output_dir).name, dataset_name)
+    if trainer.is_world_process_zero():
+        output_dir = Path(training_args.output_dir)
+        write_card(output_dir, training_args.hub_model_id or output_dir.resolve().name)
     if training_args.do_eval:
         metrics = trainer.evaluate()
         trainer.log_metrics("eval", metrics)

@@ -24,6 +24,7 @@ def record_run(
     dataset: str | None = None,
     settings: dict | None = None,
     resumed: bool = False,
+    base_model: dict[str, str] | None = None,
 ) -> None:
     """
     Write the record of a run before it trains: on the main process only, atomically and without secrets.
@@ -43,6 +44,9 @@ def record_run(
             Settings beside those of the trainer's arguments.
         resumed (`bool`, *optional*, defaults to `False`):
             Whether the run resumes from a checkpoint. The records of its earlier parts are kept then.
+        base_model (`dict[str, str]`, *optional*):
+            For a model that was loaded from a local folder: its name on the Hub (`hub_id`), and where the folder's
+            weights come from (`weights`).
     """
     if not trainer.is_world_process_zero():
         return
@@ -52,7 +56,7 @@ def record_run(
     record = {
         "command": list(command) or ["python", *sys.argv],
         "resumed": resumed,
-        **_facts(trainer, dataset),
+        **_facts(trainer, dataset, base_model),
         **surroundings(trainer.accelerator),
         "config": without_secrets(settings),
         "earlier": _earlier(folder.parent) if resumed else [],
@@ -69,13 +73,13 @@ def without_secret_lines(recipe: Path) -> str:
     return "".join(f"# {HIDDEN}\n" if hidden else line for line, hidden in zip(lines, secret, strict=True))
 
 
-def _facts(trainer, dataset: str | None) -> dict:
+def _facts(trainer, dataset: str | None, base_model: dict[str, str] | None) -> dict:
     rows = trainer.train_dataset
     return {
         "method": trainer._name,
         "tags": trainer._tag_names,
         "paper": trainer._paper,
-        "model": _model(trainer),
+        "model": _model(trainer, base_model),
         "dataset": {
             "hub_id": None if Path(dataset or ".").exists() else dataset,
             "rows": len(rows) if hasattr(rows, "__len__") else None,
@@ -85,8 +89,8 @@ def _facts(trainer, dataset: str | None) -> dict:
     }
 
 
-def _model(trainer) -> dict:
-    """The model's name on the Hub, if it came from there, a name to display, and whether it is an adapter."""
+def _model(trainer, base_model: dict[str, str] | None) -> dict:
+    """The model's name on the Hub, if it has one, a name to display, whether it is an adapter, and `base_model`."""
     from transformers.utils import is_peft_available
 
     name = trainer.model.config.name_or_path
@@ -96,7 +100,8 @@ def _model(trainer) -> dict:
         from peft import PeftModel
 
         adapter = isinstance(trainer.model, PeftModel)
-    return {"hub_id": None if local else name, "name": Path(name).name if local else name, "adapter": adapter}
+    model = {"hub_id": None if local else name, "name": Path(name).name if local else name, "adapter": adapter}
+    return model | (base_model or {})
 
 
 def surroundings(accelerator) -> dict:

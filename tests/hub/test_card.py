@@ -104,6 +104,24 @@ def test_an_adapter_names_its_base(tmp_path):
     assert "AutoPeftModelForCausalLM" in text
 
 
+def test_weights_from_elsewhere_are_named_beside_the_base_model(tmp_path):
+    model = RECORD_OF_A_RUN["model"] | {"weights": "a package, in 4 bits"}
+    text = card(run(tmp_path, changed(model=model)))
+    assert "[Qwen/Qwen3-1.7B](https://huggingface.co/Qwen/Qwen3-1.7B) (from a package, in 4 bits), trained" in text
+    assert ModelCard(text).data.base_model == "Qwen/Qwen3-1.7B"
+
+
+@pytest.mark.parametrize(("hub_id", "published"), [("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"), (None, "/home/me/cache/qwen")])
+def test_an_adapter_s_base_is_published_by_its_name_on_the_hub_if_it_has_one(hub_id, published, tmp_path):
+    run(tmp_path, changed(model={"hub_id": hub_id, "name": "qwen", "adapter": True}))
+    config = {"r": 4, "base_model_name_or_path": "/home/me/cache/qwen"}
+    write_atomically(tmp_path / "adapter_config.json", json.dumps(config))
+    write_atomically(tmp_path / "adapter_model.safetensors", b"weights")
+    content = contents(tmp_path, "me/tiny")["adapter_config.json"]
+    text = content.read_text() if isinstance(content, Path) else content.decode()
+    assert json.loads(text) == config | {"base_model_name_or_path": published}
+
+
 def test_what_is_not_on_the_hub_is_not_linked(tmp_path):
     local = changed(model={"hub_id": None, "name": "mine", "adapter": False}, dataset={"hub_id": None, "rows": None})
     text = card(run(tmp_path, local))

@@ -69,6 +69,13 @@ def test_local_folders_are_no_names_on_the_hub(tmp_path):
     assert record["model"]["name"] == tmp_path.name
 
 
+def test_a_local_folder_can_be_given_the_name_on_the_hub_of_what_it_holds(tmp_path):
+    local, known = trainer(tmp_path), {"hub_id": "some/model", "weights": "a package, in 4 bits"}
+    local.model.config.name_or_path = str(tmp_path)
+    record_run(local, base_model=known)
+    assert read_record(tmp_path)["model"] == known | {"name": tmp_path.name, "adapter": False}
+
+
 def test_a_resumed_run_keeps_the_records_of_its_parts_and_a_new_one_does_not(tmp_path):
     for command, resumed in (("first", False), ("second", True), ("third", True)):
         record_run(trainer(tmp_path), [command], resumed=resumed)

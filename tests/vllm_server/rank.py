@@ -57,6 +57,7 @@ def build(model: str, folder: str, url: str, weights: str, options: tuple[str, .
     if killed:  # a minute would be waited
         base.end_if_server_dies = partial(end_if_server_dies, interval=0.2, patience=2.0)
     kill = overrides.pop("kill_server", None)  # (process id, step)
+    dataset = questions(8, conversational=overrides.pop("conversational", False))
     defaults = {
         "use_vllm": True,
         "vllm_mode": "server",
@@ -77,7 +78,7 @@ def build(model: str, folder: str, url: str, weights: str, options: tuple[str, .
         model,
         parity,
         config(folder, **(defaults | overrides)),
-        questions(8),
+        dataset,
         peft_config=lora if weights == "lora" else None,
         callbacks=[KillServer(*kill)] if kill else None,
     )
