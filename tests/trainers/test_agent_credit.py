@@ -186,7 +186,7 @@ def joined(parts: list[Batch]) -> Batch:
 @pytest.mark.matrix
 @pytest.mark.parametrize("steps", [[], [door_rewards.__name__]])
 def test_two_ranks_scale_over_the_rows_of_both_as_one_rank_does(steps, tiny_model, tmp_path):
-    options = ("rooms=True", "max_completion_length=400", "max_steps=1", "scale_rewards='batch'", f"steps={steps}")
+    options = ("rooms='Rooms'", "max_completion_length=400", "max_steps=1", "scale_rewards='batch'", f"steps={steps}")
     ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options)
     assert [rank["error"] for rank in ranks] == [None, None]
     seen = [rank["batches"][0] for rank in ranks]
