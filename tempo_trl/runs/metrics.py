@@ -28,8 +28,8 @@ METRICS = {
     "where `tempo/turns` is logged",
     "tempo/anchor_visits": "other completions of the group that visit the state before a turn, mean over turns after "
     "an observation; where `tempo/turns` is logged",
-    "tempo/largest_state": "turns after the first in the largest state of their group / turns after the first, without "
-    "environments that have a `_state_key`; where `tempo/turns` is logged",
+    "tempo/largest_state": "turns after the first in the largest state of their group / turns after the first, "
+    "without environments that have a `_state_key`; where `tempo/turns` is logged",
     "tempo/anchor_explained": "share of the variance of returns that the closest agreement of states explains, "
     "learned over the run; anchor baseline",
     "tempo/anchor_covariance_L": "covariance of the returns of two completions whose states agree at level L: 1 the "
