@@ -154,3 +154,12 @@ def test_log_probabilities_that_the_tree_gets_wrong_are_found_out(monkeypatch, t
     right = PackedRows.unpack
     monkeypatch.setattr(PackedRows, "unpack", lambda self, values: right(self, values) + 1e-3)
     assert packing.largest_difference(trainer, batch) == pytest.approx(1e-3, rel=0.01)
+
+
+@pytest.mark.matrix
+def test_the_benchmark_of_the_batch_of_agents_prints_its_table():
+    command = [sys.executable, "-m", "benchmarks.agents_batch", "--quick"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"│ +\d+\.\d+ │", done.stdout)) == 6
+    assert "2 x 8 x 4 turns x 20 tokens: the batch" in done.stdout

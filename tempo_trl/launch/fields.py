@@ -75,7 +75,7 @@ class TrainArguments(ScriptArguments):
             Rewards per turn or step: dotted paths of functions, or process reward models (a folder, or an id with a
             slash on the Hub).
         observation_key_func (`str`, *optional*):
-            Dotted path of a function from the text of an observation to what identifies the state.
+            Dotted path of a function from the text of a tool's answer to what identifies the state.
         tools (`list[str]`, *optional*):
             Dotted paths of the functions that the model may call.
         environment_factory (`str`, *optional*):
@@ -164,7 +164,7 @@ class TrainArguments(ScriptArguments):
     )
     observation_key_func: str | None = field(
         default=None,
-        metadata={"help": "Dotted path of a function from an observation's text to what identifies the state."},
+        metadata={"help": "Dotted path of a function from the text of a tool's answer to what identifies the state."},
     )
     tools: list[str] | None = field(
         default=None, metadata={"help": "Dotted paths of the functions that the model may call."}

@@ -299,13 +299,8 @@ def test_a_process_reward_model_of_another_vocabulary_is_refused(reward_model, t
 
 def on_two_ranks(launcher, model, folder, *steps, **options) -> list[dict]:
     """What each of two ranks saw of an agent's run with these `step_reward_funcs`, by name or path."""
-    options = {
-        "rooms": "Rooms",
-        "max_completion_length": 400,
-        "max_steps": 1,
-        "steps": list(map(str, steps)),
-    } | options
-    given = [f"{name}={value!r}" for name, value in options.items()]
+    fixed = {"rooms": "Rooms", "max_completion_length": 400, "max_steps": 1, "steps": list(map(str, steps))}
+    given = [f"{name}={value!r}" for name, value in (fixed | options).items()]
     return run_ranks(launcher, 2, "tests.trainers.credit_functions", model, folder, "Watching", *given)
 
 
