@@ -95,6 +95,7 @@ def batch(rows: ScoredRows, delimiter: str | None = None, key_func: Callable[[st
         reward_weights=torch.ones(1),
         rollout_func=None,
         step_rewards=None,
+        scale_rewards="group",
         _tokenizer=TOKENIZER,
     )
     failures = Failures(0)
