@@ -42,8 +42,8 @@ def tokens_of(model, rolled: Rolled, rows: slice) -> Tokens:
     kept = {}
 
     def keep(module, inputs, output):
-        output.retain_grad()
-        kept.update(inputs=inputs[0].detach(), output=output)
+        kept.update(inputs=inputs[0].detach(), output=output.detach().requires_grad_())
+        return kept["output"]  # the graph begins here
 
     handle = model.model.layers[-1].mlp.down_proj.register_forward_hook(keep)
     try:

@@ -35,6 +35,7 @@ def measure(policy: str, prompts: int, each_token: int, folder: Path) -> dict:
     rolled = list(roll(policy, prompts, each_token, folder))
     # The weights that sampled, but products in float32.
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.bfloat16).float().eval()
+    model.requires_grad_(False)
     known = estimates(model, lessons)
     errors = {name: values.squared_errors(rolled, at_places(rolled, of(rolled))) for name, of in known.items()}
     errors |= {f"{k} rollouts": values.rollout_errors(rolled, k) for k in ROLLOUT_COUNTS}
