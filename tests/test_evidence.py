@@ -225,3 +225,22 @@ def test_equal_rates_are_those_that_grpos_own_sweeps_chose():
     assert len(chosen) == 4
     assert {(arm["panel"], arm["learning_rate"]) for arm in numbers_of("learning_equal_rates")["results"]} == chosen
     assert {(arm.panel, arm.learning_rate) for arm in STUDIES["equal_rates"]().arms} == chosen
+
+
+def test_the_tables_of_perfect_credit_are_those_of_the_numbers():
+    page = (DOCS / "evidence" / "language_model_truth.md").read_text()
+    start = numbers_of("language_model_truth")["policies"]["start"]
+
+    def shown(numbers: list[float]) -> str:
+        return "{:.2f} [{:.2f}, {:.2f}]".format(*numbers)
+
+    assert f"| decided | {' | '.join(f'{share[0]:.2f}' for share in start['decided_by'])} |" in page
+    for estimate, own in list(start["errors"].items())[1:]:
+        places = " | ".join(f"{own['by_place'][index]:.2f}" for index in (1, 3, 5, 7))
+        assert f"| {estimate} | {shown(own['error'])} | {places} |" in page
+    for credit, own in list(start["gradient"].items())[1:]:
+        assert f"| {credit} | {shown(own['noise_to_signal'])} |" in page
+    assert shown(start["gradient"]["TEMPO"]["cosine"]) in page
+    assert f"Commit {start['provenance']['commit'][:7]}" in page
+    assert start["command"].removesuffix(" --prompts 18") in "python -m benchmarks.language_model truth --policy start"
+    assert not start["provenance"]["dirty"]
