@@ -13,7 +13,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import hashlib
 import platform
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -23,6 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.agent_credit import seconds
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.failures import Failures
@@ -109,16 +109,6 @@ def hashed_from_the_start(made: Batch) -> int:
     ids, starts = made.completion_ids.numpy(), np.diff(made.steps.numpy(), axis=1, prepend=-1) > 0
     found = {hashlib.blake2b(ids[row, :start].tobytes()).digest() for row, start in np.argwhere(starts).tolist()}
     return len(found)
-
-
-def seconds(call: Callable[[], object], repeats: int = 5) -> float:
-    """Shortest of `repeats` runs, in CPU seconds of the one thread."""
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        call()
-        times.append(time.process_time() - start)
-    return min(times)
 
 
 def rows(shape: Shape) -> list[tuple[str, str, str]]:

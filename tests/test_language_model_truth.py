@@ -87,7 +87,7 @@ def test_a_group_s_gradient_is_that_of_its_loss(model):
     rows = [[7, 8, 9], [10, 11], [12, 13, 14, 15]]
     group = Rolled("no_comma", [3, 4, 5], rows, [0.0] * 3, [], [])
     advantages = np.random.default_rng(0).normal(size=(3, 4)) * (np.arange(4) < np.array([[3], [2], [4]]))
-    ours = gradients.tokens_of(model, group, slice(None)).gradient(advantages)
+    ours = gradients.tokens_of(model, group).gradient(advantages)
     weight, loss = model.model.layers[-1].mlp.down_proj.weight, 0.0
     for row, own in zip(rows, advantages, strict=True):
         logits = model(input_ids=torch.tensor([group.prompt_ids + row])).logits[0, 2:-1] / rollouts.TEMPERATURE

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from benchmarks.language_model.rollouts import TEMPERATURE, Rolled
-
-RESAMPLES, SEED = 2000, 0
+from benchmarks.language_model.values import RESAMPLES, SEED
 
 
 class Tokens(NamedTuple):
@@ -34,9 +33,9 @@ class Tokens(NamedTuple):
         return weighted.flatten(0, 1).T @ self.inputs.flatten(0, 1)
 
 
-def tokens_of(model, rolled: Rolled, rows: slice) -> Tokens:
-    """Run the policy over some completions of a prompt."""
-    ids = [rolled.prompt_ids + row for row in rolled.completion_ids[rows]]
+def tokens_of(model, rolled: Rolled) -> Tokens:
+    """Run the policy over the completions of a prompt."""
+    ids = [rolled.prompt_ids + row for row in rolled.completion_ids]
     begin, width = len(rolled.prompt_ids), max(map(len, ids))
     padded = torch.tensor([row + [0] * (width - len(row)) for row in ids])
     kept = {}
@@ -59,7 +58,7 @@ def tokens_of(model, rolled: Rolled, rows: slice) -> Tokens:
 
 class Moments(NamedTuple):
     """
-    Products of gradients of one prompt's groups, in units of its own.
+    Products of the gradients of one prompt's groups.
 
     Args:
         square (`float`): Mean squared norm of a group's gradient.
@@ -82,9 +81,10 @@ def moments(gradients: Sequence[torch.Tensor], rloo: Sequence[torch.Tensor]) -> 
 
 def moments_of_truth(one: torch.Tensor, other: torch.Tensor, rloo: Sequence[torch.Tensor]) -> Moments:
     """
-    The same of an unbiased credit from true values, of which the first group alone has some.
+    The same for an unbiased credit from true values, which only the first group has.
 
-    Its two gradients have independent errors of these values, so their product has no such error.
+    The two gradients come from independent estimates of these values, so the errors of the estimates do not add to
+    their product.
     """
     across = _across([(one + other) / 2], rloo, [(0, b) for b in range(1, len(rloo))])
     return Moments(float((one * other).sum()), float(across.mean()), float(across.mean()))

@@ -63,11 +63,10 @@ class Player:
 
     Args:
         folder (`str`): Folder or Hub id of the policy.
-        rows (`Sequence[dict]`): Rows of the task.
     """
 
-    def __init__(self, folder: str, rows: Sequence[dict]):
-        self.tokenizer, self.rows = AutoTokenizer.from_pretrained(folder), rows
+    def __init__(self, folder: str):
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
 
     def prompt_ids(self, row: dict) -> list[int]:
@@ -119,8 +118,8 @@ def sampled(model, prefixes: Sequence[list[int]], n: int, eos: int) -> list[list
     """
     `n` continuations of each prefix by up to [`MAX_TOKENS`] tokens, those of a prefix adjacent.
 
-    transformers' `generate` takes three times as long: it computes the rows that have ended to the end, draws an
-    exponential number per token of the vocabulary, and each prefix `n` times.
+    transformers' `generate` takes three times as long: rows that have ended stay in its batch, and it draws a random
+    number for each token of the vocabulary.
     """
     width = max(map(len, prefixes))
     ids = torch.tensor([[0] * (width - len(prefix)) + prefix for prefix in prefixes])
@@ -171,7 +170,7 @@ def roll(policy: str, prompts: int, each_token: int, folder: Path) -> Iterator[R
     for index, row in enumerate(rows):
         path = folder / f"{index}.json"
         if not path.exists():
-            player = player or Player(policy, rows)
+            player = player or Player(policy)
             set_seed(index)
             write_atomically(path, json.dumps(asdict(player.rolled(row, index < each_token))))
         yield Rolled(**json.loads(path.read_text()))
@@ -181,7 +180,7 @@ def taught(policy: str, prompts: int, path: Path) -> list[Rolled]:
     """Groups of other instructions, from which baselines with a memory learn: no states are continued."""
     if not path.exists():
         rows = generated_rows("train", seed=2)[:prompts]
-        player, found = Player(policy, rows), []
+        player, found = Player(policy), []
         for index, row in enumerate(rows):
             set_seed(10_000 + index)
             prompt_ids = player.prompt_ids(row)

@@ -1,6 +1,7 @@
 """The stage `truth`: what perfect credit would be worth on a policy, from re-rollouts of its own completions."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -100,13 +101,12 @@ def gradient_noise(model, prompts: Prompts, known: dict[str, Estimate]) -> dict[
 
 def _moments(model, rolled: Rolled, known: dict[str, Estimate]) -> dict[str, gradients.Moments]:
     groups = [_group(rolled, first) for first in range(0, len(rolled.rewards), GROUP)]
-    tokens = [gradients.tokens_of(model, group, slice(None)) for group in groups]
+    tokens = [gradients.tokens_of(model, group) for group in groups]
+    functions = {name: partial(_over, of) for name, of in known.items()} | {"TEMPO": _tempo}
     by_credit = {
-        name: [of_tokens.gradient(_over(of, group)) for group, of_tokens in zip(groups, tokens, strict=True)]
-        for name, of in known.items()
-        if name != "TEMPO"
+        name: [of_group.gradient(credit(group)) for group, of_group in zip(groups, tokens, strict=True)]
+        for name, credit in functions.items()
     }
-    by_credit["TEMPO"] = [t.gradient(_tempo(group)) for group, t in zip(groups, tokens, strict=True)]
     found = {name: gradients.moments(own, by_credit[MEAN]) for name, own in by_credit.items()}
     for name, credit in (("true values as baseline", _true_baseline), ("true TD errors", _true_td)):
         twins = [tokens[0].gradient(credit(rolled, of_half)) for of_half in values.true_values(rolled)]
