@@ -4,14 +4,13 @@ The estimator is ours, not from a paper. Like [`PrefixCovariance`] it is updated
 can be summed over processes.
 """
 
-from collections import deque
 from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
 from scipy.optimize import isotonic_regression, nnls
 
-from tempo_trl.credit.level_covariance import LARGEST_CORRELATION
+from tempo_trl.credit.level_covariance import LARGEST_CORRELATION, PooledBatches
 from tempo_trl.credit.prefix_covariance import pair_products
 
 POWERS = (1, 2, 4, 8)  # of similarity, in the kernel
@@ -106,7 +105,7 @@ def kernel_statistics(
     )
 
 
-class KernelCovariance:
+class KernelCovariance(PooledBatches):
     r"""
     The covariance of the rewards of two completions of one prompt that share l tokens and have similarity s.
 
@@ -138,17 +137,6 @@ class KernelCovariance:
         ValueError: if `batches` is less than 1.
     """
 
-    def __init__(self, batches: int = 8):
-        if batches < 1:
-            raise ValueError(f"`batches` must be at least 1, got {batches!r}.")
-        self._statistics: deque[KernelStatistics] = deque(maxlen=batches)
-        self._fit()
-
-    @property
-    def variance(self) -> float:
-        """v, the mean variance (ddof 1) of the rewards of groups that are not flat; 0 before the first such group."""
-        return self._variance
-
     @property
     def weights(self) -> np.ndarray:
         """a, the weights of the powers of similarity, `(P,)`: the largest correlation that each can stand for."""
@@ -169,11 +157,6 @@ class KernelCovariance:
 
     def _terms(self) -> zip:
         return zip(self._weights, POWERS, strict=True)
-
-    def update(self, statistics: KernelStatistics) -> None:
-        """Add a batch and drop the oldest. In distributed training pass the sum over processes on every process."""
-        self._statistics.append(statistics)
-        self._fit()
 
     def state_dict(self) -> dict:
         """The pooled statistics, as tensors and numbers."""
