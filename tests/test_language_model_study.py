@@ -1,6 +1,7 @@
 """The study on the language model: which runs, equal tokens, own rates, and the credit of its controls."""
 
 import json
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -55,7 +56,6 @@ def test_every_run_is_one_that_the_parser_takes(tmp_path, subtests):
 
 def test_no_seed_that_chose_a_rate_counts():
     assert not set(SWEEP_SEEDS) & set(SEEDS)
-    assert len(RATES) >= 3
     assert all(arm.rated_as in ARMS for arm in CONTROLS.values())
 
 
@@ -89,26 +89,45 @@ def test_an_arm_takes_the_rate_that_was_best_on_average_once_all_were_tried(tmp_
     assert cells.rates() == {"grpo": RATES[2]}
 
 
-def test_the_second_seed_of_the_sweep_leaves_out_the_rate_that_was_worst_on_the_first(tmp_path):
-    cells = swept(tmp_path / "cells.json", {"grpo": RATES[2]})
-    assert list(arms.sweep(Cells(tmp_path / "none.json").best_two)) == [
-        Cell(arm, rate, SWEEP_SEEDS[0]) for arm in ARMS for rate in RATES
-    ]
-    cells.rows[0]["reward"] = [0.1] * 4
-    (second, third) = [cell.learning_rate for cell in arms.sweep(cells.best_two) if cell.seed == SWEEP_SEEDS[1]]
-    assert {second, third} == {RATES[1], RATES[2]}
+def tried_in_turn(cells, reward_of):
+    """The rates of GRPO's sweep on its first seed, where a run at a rate has the reward `reward_of(rate)`."""
+    tried = []
+    while new := [
+        cell for cell in arms.sweep(cells.to_try, cells.best_two) if cell.arm == "grpo" and cell not in cells
+    ]:
+        tried += [cell.learning_rate for cell in new if cell.seed == SWEEP_SEEDS[0]]
+        cells.rows += [row("grpo", cell.learning_rate, cell.seed, reward_of(cell.learning_rate)) for cell in new]
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("best", "expected"),
+    [(5e-5, [5e-5, 1e-4, 2.5e-5]), (2e-4, [5e-5, 1e-4, 2e-4, 4e-4]), (1e-6, [5e-5, 1e-4, 2.5e-5, 1.25e-5])],
+)
+def test_a_sweep_goes_on_until_the_best_rate_lies_between_two_others_or_none_is_left(tmp_path, best, expected):
+    cells = Cells(tmp_path / "cells.json")
+    assert tried_in_turn(cells, lambda rate: 1 - abs(math.log(rate / best)) / 10) == expected
+    assert cells.rates() == {"grpo": max(best, RATES[0])}
+
+
+def test_the_second_seed_of_the_sweep_runs_the_best_two_rates_of_the_first(tmp_path):
+    cells = Cells(tmp_path / "cells.json")
+    tried_in_turn(cells, lambda rate: 1 - abs(rate - 9e-5))
+    second = [row["learning_rate"] for row in cells.rows if row["seed"] == SWEEP_SEEDS[1]]
+    assert sorted(second) == [5e-5, 1e-4]
 
 
 def test_a_cell_in_the_file_is_not_run_again(tmp_path, monkeypatch):
     path, ran = tmp_path / "cells.json", []
     monkeypatch.setattr("benchmarks.language_model.__main__.train", lambda cell, *_: ran.append(cell))
     monkeypatch.setattr(
-        "benchmarks.language_model.__main__.numbers", lambda cell, _: row(cell.arm, cell.learning_rate, cell.seed, 0.5)
+        "benchmarks.language_model.__main__.numbers",
+        lambda cell, _: row(cell.arm, cell.learning_rate, cell.seed, 0.5 if cell.learning_rate == 5e-5 else 0.4),
     )
     assert main(["sweep", "--arms", "grpo", "--numbers", str(path), "--output", str(tmp_path)]) == 0
-    assert len(ran) == len(RATES) + 2
+    assert len(ran) == 5  # three rates on one seed, two on the other
     assert main(["sweep", "--arms", "grpo", "--numbers", str(path), "--output", str(tmp_path)]) == 0
-    assert len(ran) == len(RATES) + 2
+    assert len(ran) == 5  # three rates on one seed, two on the other
     assert json.loads(path.read_text())["provenance"]["weights"].startswith("SmolLM2-135M-Instruct in 4 bits")
 
 

@@ -12,6 +12,7 @@ from benchmarks.language_model import gradients, rollouts, truth, values
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.hidden import Probe, States
 from benchmarks.language_model.rollouts import GROUP, PLACES, Rolled
+from benchmarks.language_model.sampling import TEMPERATURE
 from tempo_trl.demo.language_model import Source
 
 
@@ -90,7 +91,7 @@ def test_a_group_s_gradient_is_that_of_its_loss(model):
     ours = gradients.tokens_of(model, group).gradient(advantages)
     weight, loss = model.model.layers[-1].mlp.down_proj.weight, 0.0
     for row, own in zip(rows, advantages, strict=True):
-        logits = model(input_ids=torch.tensor([group.prompt_ids + row])).logits[0, 2:-1] / rollouts.TEMPERATURE
+        logits = model(input_ids=torch.tensor([group.prompt_ids + row])).logits[0, 2:-1] / TEMPERATURE
         logps = logits.log_softmax(dim=-1)[range(len(row)), row]
         loss = loss + (logps * torch.from_numpy(own[: len(row)]).float()).sum()
     (expected,) = torch.autograd.grad(loss, weight)
@@ -132,28 +133,6 @@ def test_the_probe_finds_what_is_linear_in_the_states():
     targets = features[:, 0] @ [0.5, -1.0, 0.0, 2.0] + 0.25
     centred = targets - targets.mean()
     np.testing.assert_allclose(Probe(states, centred, 1e-6)(states)[:, 0], centred, atol=1e-4)
-
-
-def test_continuations_are_those_of_transformers_where_sampling_is_greedy(model, monkeypatch):
-    monkeypatch.setattr(rollouts, "TEMPERATURE", 1e-6)
-    prefixes, ends = [[7, 8, 9], [10, 11, 12, 13, 14], [15]], 50
-    for eos in range(20, 30):  # one of them comes early in some of the rows
-        ours = rollouts.sampled(model, prefixes, 2, eos)
-        for prefix, own, twin in zip(prefixes, ours[::2], ours[1::2], strict=True):
-            ids = torch.tensor([prefix])
-            expected = model.generate(ids, do_sample=False, max_new_tokens=rollouts.MAX_TOKENS, eos_token_id=eos)
-            assert own == twin == expected[0, len(prefix) :].tolist()
-        ends = min(ends, *map(len, ours))
-    assert ends < rollouts.MAX_TOKENS
-
-
-def test_tokens_are_drawn_as_often_as_they_are_likely():
-    torch.manual_seed(0)
-    logits = torch.tensor([0.0, 1.0, -1.0, -torch.inf, 0.5])
-    drawn = rollouts.drawn(logits.expand(20_000, -1))
-    shares = torch.bincount(drawn, minlength=5) / len(drawn)
-    torch.testing.assert_close(shares, (logits / rollouts.TEMPERATURE).softmax(dim=0), atol=0.02, rtol=0)
-    assert shares[3] == 0
 
 
 def test_all_numbers_of_a_policy_are_measured_and_a_second_call_samples_nothing(tiny_model, tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """Every method on a real language model, from a sweep of learning rates to controls. It resumes.
 
-    python -m benchmarks.language_model sweep          # three rates, on two seeds that do not count
+    python -m benchmarks.language_model sweep          # three rates or more, on two seeds that do not count
     python -m benchmarks.language_model final          # five seeds of every arm, each at its own rate
     python -m benchmarks.language_model controls       # dull causes of a lead, three seeds
     python -m benchmarks.language_model long --best tempo
@@ -92,7 +92,7 @@ def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
     """The cells of a stage, of the arms asked for, in the order in which they run."""
     rates = cells.rates()
     stages = {
-        "sweep": lambda: arms.sweep(cells.best_two),
+        "sweep": lambda: arms.sweep(cells.to_try, cells.best_two),
         "final": lambda: arms.final(rates),
         "controls": lambda: arms.controls(rates),
         "long": lambda: arms.long(rates, arguments.best),
@@ -121,7 +121,7 @@ def carry_out(arguments: argparse.Namespace, cells: Cells, console: Console) -> 
         cells.add(numbers(cell, folder), _provenance())
         longest = max(longest, time.monotonic() - now)
 
-    # Planned again when all have run, because the first seed of the sweep chooses what its second seed runs.
+    # Planned again when all have run, because what the sweep has found chooses what it tries next.
     while not left_out and (missing := [cell for cell in planned(arguments, cells) if cell not in cells]):
         with ThreadPoolExecutor(arguments.jobs) as pool:
             list(pool.map(run, missing))

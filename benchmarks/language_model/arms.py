@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-RATES = (5e-5, 1e-4, 2e-4)
+RATES = (1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4)
+FIRST_RATES = (5e-5, 1e-4)  # then the neighbours of the best, so that it does not lie at an end of what was tried
 SWEEP_SEEDS = (100, 101)  # they choose the rates, and never count
 SEEDS, CONTROL_SEEDS = (0, 1, 2, 3, 4), (0, 1, 2)
 STEPS, LONG_STEPS = 20, 150
@@ -72,16 +73,17 @@ class Cell:
         return f"{self.arm},lr={self.learning_rate:g},seed={self.seed},steps={self.steps}"
 
 
-def sweep(best_two: Callable[[str], Iterable[float]]) -> Iterator[Cell]:
+def sweep(to_try: Callable[[str], Iterable[float]], best_two: Callable[[str], Iterable[float]]) -> Iterator[Cell]:
     """
-    Every arm at every rate on the first of the sweep's seeds, and at its best two rates on the others.
+    Every arm on the first of the sweep's seeds, and at its best two rates on the others.
 
     Args:
-        best_two (`Callable`): The best two rates of an arm on the first seed; none before it has been run.
+        to_try (`Callable`): The rates that an arm is tried at on the first seed, as far as they are known.
+        best_two (`Callable`): The best two of them; none before all have been run.
     """
     first, *others = SWEEP_SEEDS
     for arm in ARMS:
-        yield from (Cell(arm, rate, first) for rate in RATES)
+        yield from (Cell(arm, rate, first) for rate in to_try(arm))
     for seed in others:
         for arm in ARMS:
             yield from (Cell(arm, rate, seed) for rate in best_two(arm))

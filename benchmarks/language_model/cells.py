@@ -8,7 +8,7 @@ from threading import Lock
 import numpy as np
 
 from benchmarks.compact_json import write_json
-from benchmarks.language_model.arms import ARMS, BASELINE, RATES, SEEDS, STEPS, SWEEP_SEEDS, Cell
+from benchmarks.language_model.arms import ARMS, BASELINE, FIRST_RATES, RATES, SEEDS, STEPS, SWEEP_SEEDS, Cell
 from benchmarks.learning.statistics import interval, iqm
 
 DIGITS = 5
@@ -40,13 +40,24 @@ class Cells:
             self.rows = [*self._read(), row]
             write_json(self.path, {"provenance": origin, "cells": self.rows}, DIGITS)
 
+    def to_try(self, arm: str) -> list[float]:
+        """The rates of an arm on the first of the sweep's seeds: two, then the best one's neighbours."""
+        tried = self._ranked(arm)
+        if not set(FIRST_RATES) <= set(tried):
+            return list(FIRST_RATES)
+        best = RATES.index(tried[0])
+        return list(RATES[max(best - 1, 0) : best + 2])
+
     def best_two(self, arm: str) -> list[float]:
         """The two rates of an arm that were best on the first of the sweep's seeds; none before it has run at all."""
-        tried = {rate: self.of(Cell(arm, rate, SWEEP_SEEDS[0])) for rate in RATES}
-        if None in tried.values():
-            return []
-        budget = tokens_of(tried.values())
-        return sorted(tried, key=lambda rate: -mean_reward(tried[rate], budget))[:2]
+        tried = self._ranked(arm)
+        return tried[:2] if set(self.to_try(arm)) <= set(tried) else []
+
+    def _ranked(self, arm: str) -> list[float]:
+        """The rates that have been tried on the first of the sweep's seeds, the best first."""
+        tried = {rate: row for rate in RATES if (row := self.of(Cell(arm, rate, SWEEP_SEEDS[0])))}
+        budget = tokens_of(tried.values()) if tried else 0.0
+        return sorted(tried, key=lambda rate: -mean_reward(tried[rate], budget))
 
     def rates(self) -> dict[str, float]:
         """The better on average over the sweep's seeds of each arm's best two rates, where both have run on all."""

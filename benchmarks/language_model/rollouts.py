@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 
+from benchmarks.language_model.sampling import MAX_TOKENS, sampled
 from tempo_trl.data.instructions import generated_rows
 from tempo_trl.rewards import instruction_reward
 from tempo_trl.runs.files import write_atomically
 
-TEMPERATURE, MAX_TOKENS = 0.8, 40  # the recipes'
 GROUP, ROLLOUTS = 8, 32
 # Tokens before the states that are continued. They do not depend on how long a completion turns out to be: a baseline
 # that knew it would be biased.
@@ -78,10 +78,14 @@ class Player:
         found, size = [], max(1, AT_ONCE // n)
         for first in range(0, len(paths), size):
             some = paths[first : first + size]
-            new = sampled(self.model, [prompt_ids + path for path in some], n, self.tokenizer.eos_token_id)
-            for index, path in enumerate(some):
-                own = new[index * n : (index + 1) * n]
-                found.append([path + ids[: MAX_TOKENS - len(path)] for ids in own])
+            new = sampled(
+                self.model,
+                [prompt_ids + path for path in some],
+                counts=[n] * len(some),
+                limits=[MAX_TOKENS - len(path) for path in some],
+                eos_token_ids=[self.tokenizer.eos_token_id],
+            )
+            found += [[path + ids for ids in own] for path, own in zip(some, new, strict=True)]
         return found
 
     def rewards(self, row: dict, completion_ids: Sequence[list[int]]) -> list[float]:
@@ -111,50 +115,6 @@ class Player:
         by_completion = [[next(states) for _ in places(len(ids))] for ids in completions[:GROUP]]
         rewards = self.rewards(row, completions)
         return Rolled(row["kind"], prompt_ids, completions, rewards, by_completion, tokens)
-
-
-@torch.no_grad()
-def sampled(model, prefixes: Sequence[list[int]], n: int, eos: int) -> list[list[int]]:
-    """
-    `n` continuations of each prefix by up to [`MAX_TOKENS`] tokens, those of a prefix adjacent.
-
-    transformers' `generate` takes three times as long: rows that have ended stay in its batch, and it draws a random
-    number for each token of the vocabulary.
-    """
-    width = max(map(len, prefixes))
-    ids = torch.tensor([[0] * (width - len(prefix)) + prefix for prefix in prefixes])
-    mask = torch.arange(width) >= width - torch.tensor([[len(prefix)] for prefix in prefixes])
-    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-    output = model(input_ids=ids, attention_mask=mask.long(), position_ids=positions, use_cache=True, logits_to_keep=1)
-    cache, found = output.past_key_values, [[] for _ in range(len(prefixes) * n)]
-    row, logits = torch.arange(len(found)), output.logits[:, -1].repeat_interleave(n, dim=0)
-    cache.batch_repeat_interleave(n)
-    mask, positions = mask.repeat_interleave(n, dim=0), positions[:, -1].repeat_interleave(n)
-    for step in range(MAX_TOKENS):
-        tokens = drawn(logits)
-        for index, token in zip(row.tolist(), tokens.tolist(), strict=True):
-            found[index].append(token)
-        running = (tokens != eos).nonzero().flatten()
-        if not len(running) or step == MAX_TOKENS - 1:
-            break
-        if len(running) < len(tokens):
-            cache.batch_select_indices(running)
-            row, tokens, mask, positions = row[running], tokens[running], mask[running], positions[running]
-        mask, positions = torch.nn.functional.pad(mask, (0, 1), value=True), positions + 1
-        output = model(
-            input_ids=tokens[:, None],
-            attention_mask=mask.long(),
-            position_ids=positions[:, None],
-            past_key_values=cache,
-        )
-        logits = output.logits[:, -1]
-    return found
-
-
-def drawn(logits: torch.Tensor) -> torch.Tensor:
-    """A token of each row's distribution at [`TEMPERATURE`], `(B,)`."""
-    cumulative = (logits.float() / TEMPERATURE).softmax(dim=-1).cumsum(dim=-1)
-    return torch.searchsorted(cumulative, torch.rand(len(logits), 1) * cumulative[:, -1:], right=True)[:, 0]
 
 
 def roll(policy: str, prompts: int, each_token: int, folder: Path) -> Iterator[Rolled]:

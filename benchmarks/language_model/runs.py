@@ -55,7 +55,7 @@ def command(cell: Cell, folder: Path) -> list[str]:
         fields |= {"log_trees_steps": 1, "log_trees_prompts": 8}
     flags = [text for key, value in fields.items() for text in (f"--{key}", str(value))]
     recipe = recipe_path(f"smollm2-135m/instructions/{arm.recipe}")
-    return [sys.executable, "-m", "tempo_trl.train", "--config", str(recipe), *flags]
+    return [sys.executable, "-m", "benchmarks.language_model.training", "--config", str(recipe), *flags]
 
 
 def train(cell: Cell, folder: Path, threads: int) -> None:

@@ -31,11 +31,12 @@ def show(cells: Cells, console: Console) -> None:
 
 def sweep_table(cells: Cells) -> Table:
     """Mean reward over the steps by arm and rate, of the seeds that choose the rates."""
+    rates = [rate for rate in RATES if any(cells.of(Cell(arm, rate, SWEEP_SEEDS[0])) for arm in ARMS)]
     table = Table(title=f"Sweep: mean reward over all steps, seeds {SWEEP_SEEDS}", box=SIMPLE_HEAD)
-    for heading in ("arm", *(f"{rate:g}" for rate in RATES)):
+    for heading in ("arm", *(f"{rate:g}" for rate in rates)):
         table.add_column(heading)
     for arm in ARMS:
-        own = [[cells.of(Cell(arm, rate, seed)) for seed in SWEEP_SEEDS] for rate in RATES]
+        own = [[cells.of(Cell(arm, rate, seed)) for seed in SWEEP_SEEDS] for rate in rates]
         table.add_row(arm, *(", ".join(f"{_mean(row['reward']):.3f}" for row in rows if row) for rows in own))
     return table
 
