@@ -2,9 +2,12 @@
 
 import pytest
 import torch
+from datasets import Dataset
 from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.language_model import sampling
+from benchmarks.language_model.training import generate_single_turn
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +37,16 @@ def test_tokens_are_drawn_as_often_as_they_are_likely():
     shares = torch.bincount(drawn, minlength=5) / len(drawn)
     torch.testing.assert_close(shares, (logits / sampling.TEMPERATURE).softmax(dim=0), atol=0.02, rtol=0)
     assert shares[3] == 0
+
+
+def test_the_trainer_gets_the_completions_that_trl_samples_where_sampling_is_greedy(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(sampling, "TEMPERATURE", 1e-6)
+    args = GRPOConfig(
+        str(tmp_path), per_device_train_batch_size=4, num_generations=2, max_completion_length=9, bf16=False, top_k=1
+    )
+    prompts = Dataset.from_list([{"prompt": text} for text in ("Add 3 and 4.", "A longer prompt: name a colour.")])
+    trainer = GRPOTrainer(tiny_model, lambda completions, **_: [0.0] * len(completions), args, prompts)
+    trainer.args.temperature = sampling.TEMPERATURE
+    ids = [[*own] for own in ([7, 8, 9], [10, 11, 12, 13, 14]) for _ in range(2)]
+    theirs = trainer._generate_single_turn(ids, None, {}, 2)
+    assert generate_single_turn(trainer, ids, None, {}, 2) == theirs

@@ -9,7 +9,6 @@ SWEEP_SEEDS = (100, 101)  # they choose the rates, and never count
 SEEDS, CONTROL_SEEDS = (0, 1, 2, 3, 4), (0, 1, 2)
 STEPS, LONG_STEPS = 20, 150
 BASELINE = "grpo"
-FUNCTIONS = "benchmarks.language_model.credit_functions"
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,9 @@ class Arm:
     factor: float = 1.0
 
 
-def _function(name: str) -> Arm:
-    changes = ("method", "token_credit"), ("credit_func", f"{FUNCTIONS}.{name}"), ("tree_forward", "on")
+def _function(name: str, module: str = "credit_functions") -> Arm:
+    function = f"benchmarks.language_model.{module}.{name}"
+    changes = ("method", "token_credit"), ("credit_func", function), ("tree_forward", "on")
     return Arm("grpo", changes, rated_as=BASELINE)
 
 
@@ -43,6 +43,8 @@ ARMS = {
     "grpo_lambda, weight": Arm("grpo_lambda", (("trace_update", "weight"),)),
     "hepo": Arm("hepo"),
     "oracle": _function("oracle"),
+    "hidden_baseline": _function("hidden_baseline", "critic"),
+    "hidden_td": _function("hidden_td", "critic"),
 }
 CONTROLS = {
     "grpo, rate x 2": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),

@@ -1,16 +1,36 @@
 """Completions of a language model on a processor, in a third of the time that transformers' `generate` takes.
 
 Equal prompts are read once, rows that have ended leave the batch, and a token needs one random number, not one for
-each token of the vocabulary.
+each token of the vocabulary. A recorder can watch the hidden states, which sampling computes anyway.
 """
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
+from transformers.utils import ModelOutput
 
 TEMPERATURE, MAX_TOKENS = 0.8, 40  # the recipes'
+
+
+class Recorder(Protocol):
+    """What watches the sampling."""
+
+    def begin(self, model: PreTrainedModel, rows: int) -> None:
+        """So many rows are about to be sampled."""
+
+    def keep(self, place: torch.Tensor, length: int, output: Any, tokens: torch.Tensor) -> None:
+        """
+        Rows got a token.
+
+        Args:
+            place (`torch.Tensor` of shape `(B,)`): The rows, among all.
+            length (`int`): Tokens that they have got before.
+            output: The model's output with `hidden_states`; the last position is the state before the token.
+            tokens (`torch.Tensor` of shape `(B,)`): The tokens.
+        """
 
 
 @torch.no_grad()
@@ -20,6 +40,7 @@ def sampled(
     counts: Sequence[int],
     limits: Sequence[int],
     eos_token_ids: Sequence[int],
+    recorder: Recorder | None = None,
 ) -> list[list[list[int]]]:
     """
     Continuations of each prefix at [`TEMPERATURE`].
@@ -30,14 +51,20 @@ def sampled(
         counts (`list[int]`): Number of continuations of each prefix.
         limits (`list[int]`): Maximum length of a prefix's continuations, in tokens.
         eos_token_ids (`list[int]`): Tokens that end a continuation, and are its last.
+        recorder ([`Recorder`], *optional*): Sees each step.
     """
     rows = torch.arange(len(prefixes)).repeat_interleave(torch.tensor(counts))
-    cache, mask, logits = _read(model, prefixes)
+    mask, output = _read(model, prefixes, recorder is not None)
+    cache, mask, output = output.past_key_values, mask[rows], _of_rows(output, rows)
     cache.batch_select_indices(rows)
-    mask, logits, limit, eos = mask[rows], logits[rows], torch.tensor(limits)[rows], torch.tensor(eos_token_ids)
+    limit, eos = torch.tensor(limits)[rows], torch.tensor(eos_token_ids)
     found, place = [[] for _ in rows], torch.arange(len(rows))  # of the rows of the batch among all
+    if recorder is not None:
+        recorder.begin(model, len(rows))
     for length in range(1, max(limits) + 1):
-        tokens = drawn(logits)
+        tokens = drawn(output.logits[:, -1])
+        if recorder is not None:
+            recorder.keep(place, length - 1, output, tokens)
         for index, token in zip(place.tolist(), tokens.tolist(), strict=True):
             found[index].append(token)
         running = (~torch.isin(tokens, eos) & (length < limit)).nonzero().flatten()
@@ -47,22 +74,23 @@ def sampled(
             cache.batch_select_indices(running)
             place, tokens, mask, limit = place[running], tokens[running], mask[running], limit[running]
         mask = torch.nn.functional.pad(mask, (0, 1), value=True)
-        logits = _logits(model, tokens[:, None], mask, cache).logits[:, -1]
+        output = _forward(model, tokens[:, None], mask, recorder is not None, cache)
     continuations = iter(found)
     return [[next(continuations) for _ in range(count)] for count in counts]
 
 
-def _read(model: PreTrainedModel, prefixes: Sequence[list[int]]) -> tuple[Cache, torch.Tensor, torch.Tensor]:
-    """The cache of the prefixes, padded on the left, their mask `(P, W)`, and the next token's logits `(P, V)`."""
+def _read(model: PreTrainedModel, prefixes: Sequence[list[int]], states: bool) -> tuple[torch.Tensor, ModelOutput]:
+    """The mask of the prefixes, padded on the left, `(P, W)`, and the model's output for them."""
     width = max(map(len, prefixes))
     ids = torch.tensor([[0] * (width - len(prefix)) + prefix for prefix in prefixes])
     mask = torch.arange(width) >= width - torch.tensor([[len(prefix)] for prefix in prefixes])
-    output = _logits(model, ids, mask)
-    return output.past_key_values, mask, output.logits[:, -1]
+    return mask, _forward(model, ids, mask, states)
 
 
-def _logits(model: PreTrainedModel, input_ids: torch.Tensor, mask: torch.Tensor, cache: Cache | None = None):
-    """The output of a forward pass over the last tokens of the rows of a mask."""
+def _forward(
+    model: PreTrainedModel, input_ids: torch.Tensor, mask: torch.Tensor, states: bool, cache: Cache | None = None
+) -> ModelOutput:
+    """A forward pass over the last tokens of the rows of a mask, with logits of the last one."""
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -input_ids.shape[1] :]
     return model(
         input_ids=input_ids,
@@ -71,7 +99,16 @@ def _logits(model: PreTrainedModel, input_ids: torch.Tensor, mask: torch.Tensor,
         past_key_values=cache,
         use_cache=True,
         logits_to_keep=1,
+        output_hidden_states=states,
     )
+
+
+def _of_rows(output: ModelOutput, rows: torch.Tensor) -> ModelOutput:
+    """The output for continuations of the prefixes `rows`, at the last position."""
+    output.logits = output.logits[rows]
+    if output.hidden_states is not None:
+        output.hidden_states = tuple(layer[rows, -1:] for layer in output.hidden_states)
+    return output
 
 
 def drawn(logits: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,67 @@
+r"""What sampling computes anyway, kept for credit: hidden states, and sketches of each token's gradient.
+
+The sketch of a token stands for the gradient of its log-probability with respect to a linear map before the language
+model's head. With d the gradient at the last hidden state h, and random signs P and Q,
+
+$$\phi = (P^T d) \circ (Q^T h) / \sqrt{m}$$
+
+The expected product of two sketches is that of the gradients, $(d \cdot d')(h \cdot h')$.
+"""
+
+import torch
+from transformers import PreTrainedModel
+
+from benchmarks.language_model.sampling import TEMPERATURE
+
+SKETCH = 1024
+
+
+class Recorded:
+    """
+    The last batch that was sampled, in its order.
+
+    Attributes:
+        states (`torch.Tensor` of shape `(R, T, 4 D)`, float32):
+            Features of the state before each token: the middle and the last layer, each followed by its running mean
+            over the completion; 0 for padding.
+        sketches (`torch.Tensor` of shape `(R, T, SKETCH)`, float32):
+            Of the gradient of each token's log-probability; 0 for padding.
+        lengths (`torch.Tensor` of shape `(R,)`):
+            Tokens of each completion.
+    """
+
+    size = SKETCH
+
+    def begin(self, model: PreTrainedModel, rows: int) -> None:
+        self._head, self._steps = model.get_output_embeddings().weight, []
+        self.lengths = torch.zeros(rows, dtype=torch.long)
+        generator = torch.Generator().manual_seed(0)
+        shape = 2, self._head.shape[1], SKETCH
+        self._signs = torch.randint(0, 2, shape, generator=generator).float() * 2 - 1
+
+    def keep(self, place: torch.Tensor, length: int, output, tokens: torch.Tensor) -> None:
+        layers = output.hidden_states
+        middle, last = layers[len(layers) // 2][:, -1].float(), layers[-1][:, -1].float()
+        chances = (output.logits[:, -1].float() / TEMPERATURE).softmax(dim=-1)
+        gradient = (self._head[tokens] - chances @ self._head).float() / TEMPERATURE
+        sketch = (gradient @ self._signs[0]) * (last @ self._signs[1]) / SKETCH**0.5
+        self._steps.append((place, torch.stack([middle, last], dim=1), sketch))
+        self.lengths[place] = length + 1
+
+    @property
+    def states(self) -> torch.Tensor:
+        own = self._together([states for _, states, _ in self._steps])  # (R, T, 2, D)
+        counts = torch.arange(1, len(self._steps) + 1)[:, None, None]
+        both = torch.stack([own, own.cumsum(dim=1) / counts], dim=3).flatten(2)
+        return both * (torch.arange(len(self._steps)) < self.lengths[:, None])[:, :, None]
+
+    @property
+    def sketches(self) -> torch.Tensor:
+        return self._together([sketch for _, _, sketch in self._steps])
+
+    def _together(self, steps: list[torch.Tensor]) -> torch.Tensor:
+        """Numbers of the steps, in place, `(R, T, ...)`."""
+        found = torch.zeros(len(self.lengths), len(steps), *steps[0].shape[1:])
+        for t, ((place, *_), own) in enumerate(zip(self._steps, steps, strict=True)):
+            found[place, t] = own
+        return found
