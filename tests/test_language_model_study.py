@@ -4,6 +4,7 @@ import json
 import math
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 from rich.console import Console
@@ -12,10 +13,10 @@ from benchmarks.language_model import arms, credit_functions
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.arms import ARMS, CONTROLS, RATES, SEEDS, SWEEP_SEEDS, Cell
 from benchmarks.language_model.cells import Cells, mean_reward, steps_to, tokens_of
-from benchmarks.language_model.runs import command
+from benchmarks.language_model.runs import _by_kind, command
 from benchmarks.language_model.show import show
 from tempo_trl.credit import prefix_values, td_errors
-from tempo_trl.data.instructions import KINDS
+from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.launch.arguments import parse
 
 
@@ -150,6 +151,13 @@ def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
         show(cells, console)
     (line,) = [line for line in printed.get().splitlines() if line.startswith("  tempo") and "0.125" in line]
     assert "0.625 [0.625, 0.625]" in line
+
+
+def test_rewards_by_kind_are_those_of_the_kind_of_each_prompt():
+    first, second = generated_rows("train")[:2]
+    prompts = [[{"role": "user", "content": row["instruction"]}] for row in (first, second, second)]
+    tables = [pd.DataFrame({"prompt": prompts, "instruction_reward": rewards}) for rewards in ([1, 0, 1], [0, 1, 1])]
+    assert _by_kind(tables) == {first["kind"]: 0.5, second["kind"]: 0.75}
 
 
 IDS = torch.tensor([[1, 2, 3], [1, 2, 4], [1, 5, 6], [7, 8, 9]])

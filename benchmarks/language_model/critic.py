@@ -21,7 +21,7 @@ from tempo_trl.trainers.batch import Credit
 
 BOUNDS = torch.tensor([1, 2, 4, 8, 16, 32])  # positions that share a shrinkage lie between two of them
 FORGETTING = 0.95  # of what was learned, for each batch
-REMEMBERED = 64  # groups whose gradients choose lambda
+ENOUGH, REMEMBERED = 24, 64  # groups whose gradients choose lambda: at least, and at most
 
 
 class HiddenCritic:
@@ -48,7 +48,8 @@ class HiddenCritic:
         best, shrinkage = self._justified()
         over_baseline = (deviations[:, None] - shrinkage[_bucket(inside)] * predictions[best]) * inside
         by_coefficient = [self._scaled(over_values(over_baseline, c), batch) for c in COEFFICIENTS]
-        chosen = justified(self.gradients.double().numpy()) if self.learns_lambda else 0
+        enough = self.learns_lambda and self.gradients.shape[1] >= ENOUGH  # two errors are soon exceeded by chance
+        chosen = justified(self.gradients.double().numpy()) if enough else 0
         return Credit(
             by_coefficient[chosen],
             metrics={"hidden/lambda": (1 - COEFFICIENTS[chosen], 1.0), "hidden/explained": self._explained()},

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.language_model.arms import ARMS, CONTROLS, LONG_STEPS, Cell
-from tempo_trl.data.instructions import KINDS
+from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.demo.decisive import decisive_shares
 from tempo_trl.report.group import recorded_groups
 from tempo_trl.report.value_errors import ValueErrors
@@ -33,6 +33,8 @@ SERIES = {
     "prose": "instructions/prose",
     "td_share": "tempo/td_share",
     "shared_prefix": "tempo/shared_prefix",
+    "lambda": "hidden/lambda",
+    "hidden_explained": "hidden/explained",
 }
 
 
@@ -82,14 +84,16 @@ def numbers(cell: Cell, folder: Path) -> dict:
     steps = [entry for entry in training_log(folder) if "reward" in entry]
     held_out = json.loads((folder / "eval_results.json").read_text())
     series = {name: [entry.get(key) for entry in steps] for name, key in SERIES.items()}
-    record = read_record(folder)
+    series = {name: own for name, own in series.items() if any(value is not None for value in own)}
+    record, tables = read_record(folder), _tables(folder)
     return {
         "arm": cell.arm,
         "learning_rate": cell.learning_rate,
         "seed": cell.seed,
         "steps": cell.steps,
         **series,
-        "distinct": _distinct_words(folder),
+        "distinct": [_distinct_words(table) for table in tables],
+        "by_kind": _by_kind(tables),
         "held_out": {kind: held_out[f"eval_instructions/{kind}"] for kind in KINDS} | {"all": held_out["eval_reward"]},
         **_of_groups(folder),
         "model": record["model"]["name"],
@@ -97,14 +101,23 @@ def numbers(cell: Cell, folder: Path) -> dict:
     }
 
 
-def _distinct_words(folder: Path) -> list[float]:
+def _tables(folder: Path) -> list[pd.DataFrame]:
+    """The completions of each step but the last, whose table has those of the evaluation in place of its own."""
+    return [pd.read_parquet(file) for file in sorted((folder / "completions").glob("completions_*.parquet"))[:-1]]
+
+
+def _distinct_words(table: pd.DataFrame) -> float:
     """Share of a step's words that are distinct. A policy that always writes the same has a low one."""
-    shares = []
-    for file in sorted((folder / "completions").glob("completions_*.parquet"))[:-1]:  # the last holds the evaluation
-        table = pd.read_parquet(file, columns=["completion"])
-        words = [word for messages in table["completion"] for word in lower_words(messages[-1]["content"])]
-        shares.append(len(set(words)) / max(len(words), 1))
-    return shares
+    words = [word for messages in table["completion"] for word in lower_words(messages[-1]["content"])]
+    return len(set(words)) / max(len(words), 1)
+
+
+def _by_kind(tables: list[pd.DataFrame]) -> dict[str, float]:
+    """Mean reward over a run's completions of each kind of instruction."""
+    known = {row["instruction"]: row["kind"] for row in generated_rows("train")}
+    together = pd.concat(tables)
+    kinds = together["prompt"].map(lambda messages: known[messages[-1]["content"]])
+    return together["instruction_reward"].groupby(kinds).mean().to_dict()
 
 
 def _of_groups(folder: Path) -> dict:
