@@ -1,12 +1,14 @@
-"""The critic from hidden states: what it is fed, what it learns, and that it falls back to GRPO."""
+"""Credit from hidden states: what it is fed, what the critic learns, and SHEAR's distances."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import linear_sum_assignment
 from transformers import AutoModelForCausalLM
 
-from benchmarks.language_model import critic, hidden, sampling
+from benchmarks.language_model import critic, hidden, sampling, shear
 from benchmarks.language_model.critic import HiddenCritic
 from benchmarks.language_model.recorded import Recorded
 from benchmarks.language_model.ridge import Ridge
@@ -156,3 +158,37 @@ def test_a_batch_that_was_not_recorded_is_refused():
     recorded.lengths = LENGTHS.flip(0)
     with pytest.raises(RuntimeError, match="not what was sampled last"):
         credit_of(HiddenCritic(False), batch, recorded)
+
+
+def test_sinkhorn_distances_are_those_of_the_best_assignment_where_the_penalty_is_small(monkeypatch):
+    monkeypatch.setattr(shear, "PENALTY", 0.005)
+    monkeypatch.setattr(shear, "ITERATIONS", 2000)
+    torch.manual_seed(0)
+    one, other = torch.randn(2, 4, 3), torch.randn(3, 4, 3)
+    for m, n in np.ndindex(2, 3):
+        cost = torch.cdist(one[m], other[n]).numpy()
+        expected = cost[linear_sum_assignment(cost)].mean()
+        assert shear.distances(one, other)[m, n] == pytest.approx(expected, abs=0.02)
+
+
+def test_tokens_like_those_of_the_other_outcome_weigh_nothing_and_others_their_distance():
+    same, far = torch.zeros(8, 3), torch.tensor([3.0, 4.0, 0.0]).expand(8, 3)
+    states = [torch.cat([same + 1e-6, far]), same, same]
+    weights = shear.token_weights(states, torch.tensor([True, False, False]), 20)
+    norm = 5 * 8 / 32
+    assert weights[0, 0] == pytest.approx(0, abs=1e-4)
+    assert weights[0, 15] == pytest.approx(5 / norm, rel=1e-4)
+    assert weights[1, :8].max() == pytest.approx(0, abs=1e-4)  # its nearest span of the other outcome is the first
+    assert (weights[0, 16:] == 1).all()
+
+
+def test_every_token_lies_in_a_span():
+    for length in range(1, 41):
+        covered = {t for a in shear.spans_of(length) for t in range(a, min(a + shear.WIDTH, length))}
+        assert covered == set(range(length))
+        assert shear.spans_of(length)[-1] == max(length - shear.WIDTH, 0)
+
+
+def test_shear_is_grpo_where_all_completions_have_one_outcome():
+    states = [torch.randn(4, 3) for _ in range(3)]
+    assert (shear.token_weights(states, torch.ones(3, dtype=torch.bool), 4) == 1).all()

@@ -45,6 +45,7 @@ ARMS = {
     "oracle": _function("oracle"),
     "hidden_baseline": _function("hidden_baseline", "critic"),
     "hidden_td": _function("hidden_td", "critic"),
+    "shear": _function("shear", "shear"),
 }
 CONTROLS = {
     "grpo, rate x 2": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),

@@ -56,6 +56,11 @@ class Recorded:
         return both * (torch.arange(len(self._steps)) < self.lengths[:, None])[:, :, None]
 
     @property
+    def last_layer(self) -> torch.Tensor:
+        """The last layer before each token, `(R, T, D)`."""
+        return self._together([states[:, 1] for _, states, _ in self._steps])
+
+    @property
     def sketches(self) -> torch.Tensor:
         return self._together([sketch for _, _, sketch in self._steps])
 
