@@ -25,7 +25,7 @@ def model(tiny_model):
 def sample(model):
     """A recorded group of a prompt, and its completions."""
     torch.manual_seed(0)
-    recorded = Recorded()
+    recorded = Recorded(sketched=True)
     (rows,) = sampling.sampled(model, [[7, 8, 9]], [GROUP], [12], list(range(0, 300, 7)), recorded)
     assert len(set(map(len, rows))) > 2
     return recorded, rows

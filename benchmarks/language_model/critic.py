@@ -33,7 +33,7 @@ class HiddenCritic:
     """
 
     def __init__(self, learns_lambda: bool):
-        self.learns_lambda, self.recorded = learns_lambda, Recorded()
+        self.learns_lambda, self.recorded = learns_lambda, Recorded(sketched=learns_lambda)
         self.ridge, self.agreement = Ridge(), torch.zeros(len(PENALTIES), 3, len(BOUNDS) + 1)
         self.gradients = torch.zeros(len(COEFFICIENTS), 0, self.recorded.size)
 
@@ -56,7 +56,7 @@ class HiddenCritic:
             statistics={
                 "ridge": Ridge.sums(self.recorded.states, deviations, inside),
                 "agreement": _agreement(predictions, deviations, inside),
-                "gradients": self._gradients(by_coefficient, batch),
+                "gradients": self._gradients(by_coefficient, batch) if self.learns_lambda else None,
             },
         )
 
@@ -65,7 +65,8 @@ class HiddenCritic:
         for own in statistics:
             self.ridge.add(own["ridge"], FORGETTING)
             self.agreement = FORGETTING * self.agreement + own["agreement"]
-            self.gradients = torch.cat([self.gradients, own["gradients"]], dim=1)[:, -REMEMBERED:]
+            if self.learns_lambda:
+                self.gradients = torch.cat([self.gradients, own["gradients"]], dim=1)[:, -REMEMBERED:]
 
     def state_dict(self) -> dict:
         return {"ridge": self.ridge.state_dict(), "agreement": self.agreement, "gradients": self.gradients}

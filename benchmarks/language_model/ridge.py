@@ -58,8 +58,10 @@ class Ridge:
         mean = x / weight
         covariance = xx - weight * mean[:, None] * mean
         scale = (covariance.diagonal() / weight).clamp(min=1e-12).sqrt()
-        gram = covariance / (scale[:, None] * scale) + penalty * torch.eye(len(x))
-        return (torch.linalg.solve(gram, xy / scale) / scale).float(), mean.float()
+        gram = (covariance / (scale[:, None] * scale)).float()
+        gram.diagonal().add_(penalty)
+        factor = torch.linalg.cholesky(gram)  # in float32: the penalty keeps it well-conditioned
+        return torch.cholesky_solve((xy / scale).float()[:, None], factor)[:, 0] / scale.float(), mean.float()
 
     def state_dict(self) -> dict:
         return {"sums": self._sums and list(self._sums)}
