@@ -4,6 +4,7 @@ import json
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -29,7 +30,7 @@ def row(arm, rate, seed, reward, length=10.0, steps=arms.STEPS):
     return (
         cell
         | {"reward": rewards, "length": lengths, "seconds": [20.0] * len(rewards), "held_out": held_out}
-        | {"decisive": {"advantage": 0.1}}
+        | {"decisive": {"advantage": 0.1}, "by_kind": dict.fromkeys(KINDS, float(np.mean(rewards)))}
     )
 
 
@@ -145,12 +146,14 @@ def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
     cells.rows += [
         row(arm, RATES[1], seed, gain + 0.5) for seed in SEEDS for arm, gain in (("grpo", 0), ("tempo", 0.125))
     ]
-    console = Console(width=200, record=True, quiet=True)
+    console = Console(width=300, record=True, quiet=True)
     console.quiet = False
     with console.capture() as printed:
         show(cells, console)
-    (line,) = [line for line in printed.get().splitlines() if line.startswith("  tempo") and "0.125" in line]
-    assert "0.625 [0.625, 0.625]" in line
+    lines = [line for line in printed.get().splitlines() if line.startswith("  tempo")]
+    assert any("0.625 [0.625, 0.625]" in line and "0.125" in line for line in lines)
+    (by_kind,) = [line for line in lines if "+12.5 [+12.5, +12.5]" in line]
+    assert by_kind.split()[-2:] == ["9", "0"]  # kinds on which it is ahead, and behind
 
 
 def test_rewards_by_kind_are_those_of_the_kind_of_each_prompt():

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -9,7 +10,8 @@ from rich.table import Table
 from benchmarks.language_model.arms import ARMS, BASELINE, CONTROL_SEEDS, CONTROLS, RATES, SWEEP_SEEDS, Cell
 from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
 from benchmarks.language_model.rollouts import PLACES
-from tempo_trl.data.instructions import KINDS
+from benchmarks.learning.statistics import interval, iqm
+from tempo_trl.data.instructions import KINDS, TRAINED
 
 LEVEL = 0.6
 
@@ -23,6 +25,7 @@ def show(cells: Cells, console: Console) -> None:
     rates = cells.rates()
     if BASELINE in rates:
         console.print(over_grpo(cells, {arm: (rates[arm], rates[BASELINE]) for arm in ARMS if arm in rates}))
+        console.print(by_kind(cells, rates))
         console.print(held_out(cells, rates))
         varied = {name: arm for name, arm in CONTROLS.items() if arm.rated_as in rates}
         pairs = {name: (arm.factor * rates[arm.rated_as], rates[BASELINE]) for name, arm in varied.items()}
@@ -62,6 +65,21 @@ def over_grpo(
             ", ".join("never" if steps is None else str(steps) for steps in arrivals),
             f"{_mean(seconds):.0f}",
         )
+    return table
+
+
+def by_kind(cells: Cells, rates: dict[str, float]) -> Table:
+    """Mean reward of a run's completions of each kind less GRPO's, and on how many kinds the interval excludes 0."""
+    table = Table(title="Mean reward by kind, less GRPO's", caption="as above; in points", box=SIMPLE_HEAD)
+    for heading in ("arm", *TRAINED, "ahead", "behind"):
+        table.add_column(heading)
+    for arm in (arm for arm in rates if arm != BASELINE):
+        pairs = cells.pairs(arm, rates[arm], rates[BASELINE])
+        if pairs:
+            gains = [[100 * (own["by_kind"][kind] - base["by_kind"][kind]) for own, base in pairs] for kind in TRAINED]
+            low, high = np.array([interval(np.array(own)) for own in gains]).T
+            gained = [f"{iqm(own):+.1f} [{a:+.1f}, {b:+.1f}]" for own, a, b in zip(gains, low, high, strict=True)]
+            table.add_row(arm, *gained, str((low > 0).sum()), str((high < 0).sum()))
     return table
 
 
