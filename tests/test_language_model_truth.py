@@ -79,6 +79,19 @@ def test_true_td_errors_of_places_sum_to_the_reward_less_the_start():
     np.testing.assert_allclose(over[:, PLACES[2]], REWARDS - true[:, 3])
 
 
+def test_td_errors_with_lambda_one_are_the_baseline_s_and_with_lambda_zero_single_steps():
+    group = rolled([1.0, 0.0] * (GROUP // 2), alike(REWARDS), length=3)
+    value = np.array([0.5, 0.25, 0.75])
+
+    def estimate(_):
+        return np.tile(value, (GROUP, 1))
+
+    rewards = np.array(REWARDS)[:, None]
+    np.testing.assert_allclose(truth._traced(estimate, 1.0, truth._group(group, 0)), rewards - value)
+    steps = np.hstack([np.tile([-0.25, 0.5], (GROUP, 1)), rewards - 0.75])
+    np.testing.assert_allclose(truth._traced(estimate, 0.0, truth._group(group, 0)), steps)
+
+
 @pytest.fixture(scope="module")
 def model(tiny_model):
     return AutoModelForCausalLM.from_pretrained(tiny_model).eval()
@@ -146,7 +159,14 @@ def test_all_numbers_of_a_policy_are_measured_and_a_second_call_samples_nothing(
     assert numbers["prompts"] == 2
     assert len(numbers["decided_by"]) == len(PLACES)
     assert numbers["errors"][truth.MEAN]["error"] == [1.0, 1.0, 1.0]
-    assert set(numbers["gradient"]) >= {truth.MEAN, "TEMPO", "hidden states", "true TD errors"}
+    assert set(numbers["gradient"]) >= {
+        truth.MEAN,
+        "TEMPO",
+        "SHEAR",
+        "hidden states",
+        "hidden states, lambda 0.9",
+        "true TD errors",
+    }
     assert numbers["gradient"][truth.MEAN]["noise_to_signal"][0] == pytest.approx(1.0)
     monkeypatch.setattr(rollouts, "Player", lambda *_: pytest.fail("it samples again"))
     assert truth.measure(tiny_model, 2, 1, tmp_path)["decided_by"] == numbers["decided_by"]

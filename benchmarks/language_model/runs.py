@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.language_model.arms import ARMS, CONTROLS, LONG_STEPS, Cell
+from benchmarks.language_model.arms import ARMS, BASELINE, CONTROLS, LONG_STEPS, SEEDS, STEPS, Cell
 from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.demo.decisive import decisive_shares
 from tempo_trl.report.group import recorded_groups
@@ -23,6 +23,7 @@ from tempo_trl.runs.trees import recorded_steps
 
 HELD_OUT = 240  # instructions in one batch, so that TRL's mean over batches is that of all
 BIG = ("model.safetensors", "optimizer.pt")
+KEPT = BASELINE, SEEDS[0], STEPS  # the run whose weights are kept, for `truth --policy FOLDER`
 # Of each step: name in a cell, and in TRL's log.
 SERIES = {
     "reward": "reward",
@@ -76,7 +77,8 @@ def train(cell: Cell, folder: Path, threads: int) -> None:
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     for name in BIG:
-        (folder / name).unlink(missing_ok=True)
+        if name != BIG[0] or (cell.arm, cell.seed, cell.steps) != KEPT:
+            (folder / name).unlink(missing_ok=True)
 
 
 def numbers(cell: Cell, folder: Path) -> dict:

@@ -8,15 +8,18 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
+from benchmarks.estimators.learned_td import over_values
 from benchmarks.language_model import gradients, values
 from benchmarks.language_model.hidden import Probe, best_penalty, deviations, states_of
 from benchmarks.language_model.rollouts import GROUP, PLACES, Rolled, roll, taught
+from benchmarks.language_model.shear import token_weights
 from benchmarks.language_model.values import at_places, leave_one_out, samples_of
 from benchmarks.similarity import OURS, VARIANTS, Kernel, Prefixes, Samples, compared
 from tempo_trl.credit import prefix_values, td_errors
 
 TAUGHT = 128  # prompts that the estimates with a memory have learned from
-MEAN = "mean of the others"
+MEAN, HIDDEN = "mean of the others", "hidden states"
+LAMBDAS = (0.98, 0.9)  # of TD errors of the hidden states' values
 ROLLOUT_COUNTS = (1, 4)
 
 Prompts = Sequence[Rolled]
@@ -70,7 +73,7 @@ def estimates(model, lessons: Prompts) -> dict[str, Estimate]:
         "TEMPO": tempo_values,
         "prefix baseline": lambda prompts: prefixes(samples_of(prompts), learn=False),
         "kernel baseline": lambda prompts: kernel(samples_of(prompts), learn=False),
-        "hidden states": hidden,
+        HIDDEN: hidden,
     }
 
 
@@ -102,7 +105,9 @@ def gradient_noise(model, prompts: Prompts, known: dict[str, Estimate]) -> dict[
 def _moments(model, rolled: Rolled, known: dict[str, Estimate]) -> dict[str, gradients.Moments]:
     groups = [_group(rolled, first) for first in range(0, len(rolled.rewards), GROUP)]
     tokens = [gradients.tokens_of(model, group) for group in groups]
-    functions = {name: partial(_over, of) for name, of in known.items()} | {"TEMPO": _tempo}
+    functions = {name: partial(_over, of) for name, of in known.items()}
+    functions |= {"TEMPO": _tempo, "SHEAR": partial(_shear, model)}
+    functions |= {f"hidden states, lambda {x}": partial(_traced, known[HIDDEN], x) for x in LAMBDAS}
     by_credit = {
         name: [of_group.gradient(credit(group)) for group, of_group in zip(groups, tokens, strict=True)]
         for name, credit in functions.items()
@@ -132,6 +137,19 @@ def _tempo(group: Rolled) -> np.ndarray:
     td = td_errors(_prefix_values(samples), torch.from_numpy(samples.lengths)).numpy()
     inside = np.arange(td.shape[1]) < samples.lengths[:, None]
     return (samples.rewards.reshape(-1, 1) - samples.rewards.mean() + td) * inside
+
+
+def _shear(model, group: Rolled) -> np.ndarray:
+    states, right = states_of(model, [group]), torch.tensor(group.rewards) > 0.5
+    layer = torch.from_numpy(states.features).unflatten(2, (4, -1))[:, :, 2]  # the last one, and not its running mean
+    own = [row[:length] for row, length in zip(layer, states.lengths.tolist(), strict=True)]
+    centred = np.array(group.rewards) - np.mean(group.rewards)
+    return centred[:, None] * token_weights(own, right, layer.shape[1]).numpy() * states.inside
+
+
+def _traced(estimate: Estimate, trace: float, group: Rolled) -> np.ndarray:
+    """GAE over the values of an estimate, with lambda `trace`."""
+    return over_values(torch.from_numpy(_over(estimate, group)), 1 - trace).numpy()
 
 
 def _last_place(rolled: Rolled) -> np.ndarray:
