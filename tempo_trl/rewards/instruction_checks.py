@@ -130,7 +130,8 @@ FUNCTION_WORDS = frozenset(
     ]
 )
 _MARK = r"""[\w"'“”‘’*`]"""  # beside a word: letters make it another one, quotation marks a mention
-FEWEST_WORDS, LEAST_DISTINCT, LEAST_FUNCTION, LONGEST_COPY = 5, 0.6, 0.15, 6
+FEWEST_WORDS, LEAST_DISTINCT, LEAST_FUNCTION = 5, 2 / 3, 0.15
+COPY, RULE_COPY = 6, 4  # so many words in a row are copied: of the instruction, and of its last sentence
 
 
 class Verdict(NamedTuple):
@@ -164,19 +165,27 @@ def verdict(answer: str, kind: str, words: list[str], number: int) -> Verdict:
 def is_prose(answer: str, instruction: str = "") -> bool:
     """Whether an answer is whole sentences in words of its own: what no loophole of the instructions is.
 
-    It ends with a full stop, an exclamation or a question mark, has five words or more, six in ten of them distinct,
-    one in seven a function word such as "the" (a list has none), and no six words in a row from the instruction.
+    It ends with a full stop, an exclamation or a question mark, has five words or more, two in three of them distinct,
+    one in seven a function word such as "the" (a list has none), and no six words in a row from the instruction. If
+    the instruction has several sentences, the last one tells how to answer, and not what about: no four words in a
+    row from it. Else a policy learns to answer "Do not use any commas."
     """
     words = lower_words(answer)
     if len(words) < FEWEST_WORDS or not re.search(r"[.!?][\"'”’)]*$", answer.strip()):
         return False
     functional = sum(word in FUNCTION_WORDS for word in words)
     dense = len(set(words)) >= LEAST_DISTINCT * len(words) and functional >= LEAST_FUNCTION * len(words)
-    return dense and not (_runs(words) & _runs(lower_words(instruction)))
+    *before, rule = SENTENCE_END.split(instruction.strip().rstrip(".!?"))
+    return dense and not _shares(words, instruction, COPY) and not (before and _shares(words, rule, RULE_COPY))
 
 
-def _runs(words: list[str]) -> set[tuple[str, ...]]:
-    return {tuple(words[start : start + LONGEST_COPY]) for start in range(len(words) - LONGEST_COPY + 1)}
+def _shares(words: list[str], text: str, n: int) -> bool:
+    """Whether `n` words in a row are also in a text."""
+    return not _runs(words, n).isdisjoint(_runs(lower_words(text), n))
+
+
+def _runs(words: list[str], n: int) -> set[tuple[str, ...]]:
+    return {tuple(words[start : start + n]) for start in range(len(words) - n + 1)}
 
 
 def lower_words(text: str) -> list[str]:

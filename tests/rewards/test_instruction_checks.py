@@ -74,6 +74,7 @@ def test_an_unknown_kind_is_refused_with_those_there_are():
 
 
 ASKED = "Write one sentence about a rainy day and end it with the word 'river'."
+RULED = "Write about the first day of work. Do not use any commas."
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,7 @@ ASKED = "Write one sentence about a rainy day and end it with the word 'river'."
         "Write one sentence about a rainy day and end it with the word river.",
         "The rain fell on the town and the people were",  # cut off
         "A rainy day river.",
+        "A river is a river.",
     ],
 )
 def test_what_no_reader_would_take_for_an_answer_is_not_prose(answer):
@@ -102,6 +104,16 @@ def test_what_no_reader_would_take_for_an_answer_is_not_prose(answer):
 )
 def test_a_sentence_is_prose(answer):
     assert is_prose(answer, ASKED)
+
+
+@pytest.mark.parametrize("answer", ["Do not use any commas.", "I will not use any commas here.", f"It rains. {RULED}"])
+def test_an_answer_that_repeats_the_rule_is_not_prose(answer):
+    assert not is_prose(answer, RULED)
+
+
+def test_the_topic_may_be_repeated():
+    assert is_prose("The first day of work is hard.", RULED)
+    assert is_prose("One plus four is five.", "Answer in one sentence: what is one plus four?")
 
 
 @pytest.mark.parametrize(
