@@ -15,7 +15,7 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tempo_trl.demo.task import draw_problems, slipped_solution, worked_solution
+from tempo_trl.demo.task import draw_problems, first_slip, slipped_solution, worked_solution
 
 PHRASES = (";;", "??", ";?", "?;")
 LETTERS = string.ascii_letters[:50]
@@ -114,3 +114,13 @@ def _openings(wording: int) -> Sequence[str]:
 def plain(completion: str) -> str:
     """A worded text without its phrases, in the demonstration's form; the inverse of `worded`."""
     return _OPENING.sub(";", completion).removeprefix(";")
+
+
+def slip_index(problem: str, completion: str) -> int | None:
+    """Index of the character of a worded text at which its `plain` form first slips; None if it does not."""
+    slip = first_slip(problem, plain(completion))
+    if slip is None:
+        return None
+    shortened = {i for phrase in _OPENING.finditer(completion) for i in range(phrase.start(), phrase.end() - 1)}
+    kept = [i for i in range(len(completion) + 1) if i not in shortened]  # and the end, where EOS may be early
+    return kept[len(kept) - 1 - len(plain(completion)) + slip]  # the plain form begins without a semicolon

@@ -28,6 +28,7 @@ STEPS = 10
 RIGHT_FAILS, WRONG_FAILS = 0.025, 0.15
 FIRST_LESSONS = 0.9
 _WELL_FORMED = re.compile(rf"[{re.escape(PLANS)}][0-9]{{{STEPS}}}#")
+_BEGINNING = re.compile(rf"(?:[{re.escape(PLANS)}](?:[0-9]{{{STEPS}}}#|[0-9]{{0,{STEPS}}}))?")
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,31 @@ def luck(problem: str, step: int, digit: str) -> float:
     return int.from_bytes(digest) / 2**32
 
 
+def failure_rate(problem: str, completion: str) -> float:
+    """Of each step, by the plan that the completion begins with."""
+    return RIGHT_FAILS if completion[0] == right_plan(problem) else WRONG_FAILS
+
+
 def first_failure(problem: str, completion: str) -> int | None:
     """Index of the digit at which a well-formed completion failed, None if it did not."""
-    fails = RIGHT_FAILS if completion[0] == right_plan(problem) else WRONG_FAILS
+    fails = failure_rate(problem, completion)
     digits = enumerate(completion[1 : STEPS + 1], start=1)
     return next((step for step, digit in digits if luck(problem, step, digit) < fails), None)
+
+
+def success_along(problem: str, completion: str) -> list[float]:
+    """
+    Probability of success after each character, of a policy that does not know the luck and writes well-formed text.
+
+    It is (1 - f)^k with k digits to come at the plan's failure rate f, and 0 from the first failed digit, or the first
+    character out of place, on.
+    """
+    if not completion:
+        return []
+    failed, well_formed = first_failure(problem, completion), _BEGINNING.match(completion).end()
+    lost = well_formed if failed is None else min(failed, well_formed)
+    survives = 1 - failure_rate(problem, completion)
+    return [survives ** max(0, STEPS - i) if i < lost else 0.0 for i in range(len(completion))]
 
 
 def successful(prompts: list[str], completions: list[str], **columns) -> list[float]:

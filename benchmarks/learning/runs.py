@@ -80,8 +80,9 @@ class Run:
 
     @property
     def base(self) -> dict:
-        """The recipe of the demonstration that this run starts from."""
-        return read_recipe(recipe_path(f"demo/{self.method}"))
+        """The recipe of the demonstration that this run starts from: GRPO's for a credit function of a study."""
+        recipe = "grpo" if self.method == "token_credit" else self.method
+        return read_recipe(recipe_path(f"demo/{recipe}")) | {"method": self.method}
 
     @cached_property
     def recipe(self) -> dict:
