@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from benchmarks.agents.worlds import LAKE, ROOMS, SLIPPERY_LAKE, TAXI, World
+from benchmarks.learning.arms import Arm, Study
 from benchmarks.learning.runs import Budget
-from benchmarks.learning.studies import Arm, Study
 
 LEARNING_RATES = (2.5e-4, 5e-4, 1e-3, 2e-3)
 BUDGET = Budget(15, 5)

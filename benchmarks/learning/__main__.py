@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None, program: str = "learning", description: 
     parser.set_defaults(program=program)
     parser.add_argument("studies", nargs="+", choices=tuple(studies), metavar="STUDY", help=", ".join(studies))
     parser.add_argument(
-        "--quick", action="store_true", help="a minute: two generations, two methods, one rate, one seed"
+        "--quick", action="store_true", help="a minute: two generations, a few methods, one rate, one seed"
     )
     parser.add_argument("--seeds", type=int, default=5, help="number of final runs per arm (default: 5)")
     parser.add_argument("--parallel", type=int, default=2, help="concurrent runs, one core each (default: 2)")

@@ -16,10 +16,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from benchmarks.learning.arms import Study
 from benchmarks.learning.figures import GREY, STYLES, finish, name_lines, points, save
 from benchmarks.learning.results import Measured, Result
 from benchmarks.learning.starts import Start, rewards
-from benchmarks.learning.studies import Study
 
 GROUP = 8
 HELD_OUT = 512

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from benchmarks.learning.arms import Arm, Study
 from benchmarks.learning.results import Result, read_run
 from benchmarks.learning.runs import Budget, Run
 from benchmarks.learning.starts import Start
 from benchmarks.learning.statistics import mean_accuracy
-from benchmarks.learning.studies import SWEEP_SEEDS, Arm, Study, study
+from benchmarks.learning.studies import study
 from benchmarks.learning.workers import finish
 
 START_STEPS = 1600
-QUICK_METHODS = ("grpo", "tempo")
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,9 @@ class Experiment:
         console (`Console`): Where progress is shown.
         seeds (`tuple[int, ...]`): Of the final runs.
         rates (`tuple[float, ...]`, *optional*): Instead of the studies' own. One alone is taken untried.
-        sweep_seeds (`tuple[int, ...]`): Of the sweep.
-        budget (`Budget`, *optional*): Instead of the studies' own.
+        budget (`Budget`, *optional*): Instead of the studies' and arms' own.
         start_steps (`int`): Of the warm start.
-        quick (`bool`): Whether studies keep two methods and a panel.
+        quick (`bool`): Whether studies keep a few methods and a panel.
     """
 
     output: Path
@@ -48,30 +47,30 @@ class Experiment:
     console: Console
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     rates: tuple[float, ...] = ()
-    sweep_seeds: tuple[int, ...] = SWEEP_SEEDS
     budget: Budget | None = None
     start_steps: int = START_STEPS
     quick: bool = False
 
     start_of, run_of, study_of = Start, Run, staticmethod(study)  # another benchmark has its own
 
-    def __post_init__(self):
-        both = set(self.seeds) & set(self.sweep_seeds)
+    def study(self, name: str) -> Study:
+        """The study, as short as this experiment is.
+
+        Raises:
+            ValueError: a seed of the final runs also chooses learning rates.
+        """
+        whole = self.study_of(name)
+        both = set(self.seeds) & set(whole.sweep_seeds)
         if both:
             raise ValueError(f"seed {min(both)} is used to choose learning rates. Use other seeds for the final runs.")
-
-    def study(self, name: str) -> Study:
-        """The study, as short as this experiment is."""
-        whole = self.study_of(name)
-        arms = tuple(arm for arm in whole.arms if arm.method in QUICK_METHODS and not _grown(arm))
-        kept = replace(whole, arms=tuple(a for a in arms if a.panel == arms[0].panel)) if self.quick else whole
-        return replace(kept, budget=self.budget or whole.budget)
+        arms = tuple(arm for arm in whole.arms if arm.method in whole.quick_methods and not _grown(arm))
+        return replace(whole, arms=tuple(a for a in arms if a.panel == arms[0].panel)) if self.quick else whole
 
     def measure(self, one: Study) -> tuple[list[Result], list[Tried]]:
         """Train what is missing; the final results, and the sweep that chose the study's learning rates."""
         self._make_starts(one.arms)
         chosen, tried = self._learning_rates(one)
-        runs = {arm: self._runs(arm, chosen[arm], self.seeds, one.budget) for arm in one.arms}
+        runs = {arm: self._runs(one, arm, chosen[arm], self.seeds) for arm in one.arms}
         by_seed = [run for seed in zip(*runs.values(), strict=True) for run in seed]  # a pair runs in the same hour
         finish(by_seed, self.parallel, self.console, f"{one.name}: final runs")
         results = [
@@ -92,8 +91,8 @@ class Experiment:
     def _start(self, arm: Arm) -> Start:
         return self.start_of.beneath(self.output / "starts", arm.task, self.start_steps)
 
-    def _runs(self, arm: Arm, rate: float, seeds: Sequence[int], budget: Budget) -> list[Run]:
-        start = self._start(arm)
+    def _runs(self, one: Study, arm: Arm, rate: float, seeds: Sequence[int]) -> list[Run]:
+        start, budget = self._start(arm), self.budget or arm.budget or one.budget
         return [self.run_of(start, arm.method, rate, seed, self.output, arm.changes, budget) for seed in seeds]
 
     def _learning_rates(self, one: Study) -> tuple[dict[Arm, float], list[Tried]]:
@@ -109,7 +108,7 @@ class Experiment:
 
     def _sweep(self, arms: Sequence[Arm], base: Study) -> list[Tried]:
         cells = {
-            (arm, rate): self._runs(arm, rate, self.sweep_seeds, base.budget)
+            (arm, rate): self._runs(base, arm, rate, base.sweep_seeds)
             for arm in arms
             for rate in self.rates or arm.rates or base.rates
         }

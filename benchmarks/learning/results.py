@@ -1,14 +1,15 @@
 """Results of a study's runs: curves read from disk, and all numbers of its table, figure and JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from benchmarks.learning.arms import BASELINE, ORACLES, Arm
 from benchmarks.learning.runs import DONE, Run
-from benchmarks.learning.statistics import Ratio, accuracy_at, interval, iqm, mean_accuracy, ratio_to
-from benchmarks.learning.studies import Arm, study
+from benchmarks.learning.statistics import Ratio, accuracy_at, interval, iqm, mean_accuracy, ratio_of_iqms, ratio_to
+from benchmarks.learning.studies import study
 from tempo_trl.demo.results import accuracy_curve
 from tempo_trl.runs.curves import Curve
 
@@ -16,7 +17,6 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
 UNITS = ("tokens", "seconds")
 GRID = 41  # points of a curve
 DIGITS = 6  # in the JSON: with five, a ratio in the tables rounds differently
-BASELINE = "grpo"
 
 
 def read_run(run: Run) -> Curve:
@@ -88,6 +88,20 @@ class Result:
         self._expect_pairs(baseline)
         return Measured.of(np.array(self.mean.seeds) - np.array(baseline.mean.seeds))
 
+    def share(self, oracle: "Result", baseline: "Result") -> Measured | None:
+        """
+        Share of the oracle's lead over the baseline that this arm has, of mean accuracies, paired by seed.
+
+        It is 0 for the baseline and 1 for the oracle. None where there is nothing to share: the interval of the
+        oracle's lead reaches 0. One seed has no interval, so its lead itself is asked.
+        """
+        own, lead = self.over(baseline), oracle.over(baseline)
+        if np.fmin(lead.low, lead.iqm) <= 0:
+            return None
+        pairs = np.array(own.seeds), np.array(lead.seeds)
+        low, high = interval(*pairs, statistic=ratio_of_iqms)
+        return Measured(own.iqm / lead.iqm, float(low), float(high), tuple((pairs[0] / pairs[1]).tolist()))
+
     def by_tokens(self) -> dict[str, list[float]]:
         """Curve with its band on a grid of generated tokens."""
         grid = np.linspace(0, self.tokens, GRID)
@@ -124,7 +138,18 @@ def baseline_of(result: Result, results: Sequence[Result]) -> Result | None:
     return next(same, None)
 
 
-def as_json(result: Result, baseline: Result | None) -> dict:
+def oracle_of(result: Result, results: Sequence[Result]) -> Result | None:
+    """The better of the oracles in the same panel."""
+    return leader([other for other in results if other.arm.panel == result.arm.panel], ORACLES)
+
+
+def leader(results: Sequence[Result], labels: Collection[str]) -> Result | None:
+    """Of a panel's results with these labels, the one with the largest lead over GRPO."""
+    named = [result for result in results if result.arm.label in labels]
+    return max(named, key=lambda result: result.over(baseline_of(result, results)).iqm, default=None)
+
+
+def as_json(result: Result, baseline: Result | None, oracle: Result | None = None) -> dict:
     """The statistics of an arm, and its runs, from which [`read_results`] makes its curves."""
     arm = result.arm
     numbers = {
@@ -146,6 +171,9 @@ def as_json(result: Result, baseline: Result | None) -> dict:
         for unit in UNITS:
             ratios = result.ratios(baseline, unit)
             numbers[f"{unit}_to_over_grpo"] = {str(at): asdict(ratio) for at, ratio in ratios.items()}
+    if oracle is not None:
+        share = result.share(oracle, baseline)
+        numbers["share_of_oracle"] = share and asdict(share)
     return numbers
 
 

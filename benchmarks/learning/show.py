@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import compact_json
+from benchmarks.learning.arms import BASELINE, Study
 from benchmarks.learning.experiment import Tried, at_edge, best_rate
-from benchmarks.learning.results import DIGITS, LEVELS, UNITS, Result, as_json, baseline_of
+from benchmarks.learning.results import DIGITS, LEVELS, UNITS, Result, as_json, baseline_of, oracle_of
 from benchmarks.learning.statistics import Ratio
-from benchmarks.learning.studies import Study
 from tempo_trl.runs.record import commit_of, read_record
 
 
@@ -38,7 +38,8 @@ def _table(study: Study, results: Sequence[Result], panel: str) -> Table:
         caption="accuracy in percent, interquartile mean [95% bootstrap]",
         box=SIMPLE_HEAD,
     )
-    _columns(table, ("", "final", "mean", "mean - grpo", "rate", "seconds", "CPU s"))
+    share = () if oracle_of(results[0], results) is None else ("share of the oracle's lead",)
+    _columns(table, ("", "final", "mean", "mean - grpo", *share, "rate", "seconds", "CPU s"))
     for result in results:
         table.add_row(*_cells(result, results))
     return table
@@ -74,7 +75,16 @@ def _cells(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
     over = "" if baseline is None or baseline is result else result.over(baseline).percent(signed=True)
     seconds, cpu = f"{result.seconds.iqm:.0f}", f"{np.mean(result.cpu_seconds):.0f}"
     means = result.final.percent(), result.mean.percent()
-    return result.arm.label, *means, over, f"{result.learning_rate:g}", seconds, cpu
+    return result.arm.label, *means, over, *_share(result, results), f"{result.learning_rate:g}", seconds, cpu
+
+
+def _share(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
+    """The cell with the share of the oracle's lead in percent; no cell in a panel without an oracle."""
+    oracle = oracle_of(result, results)
+    if oracle is None or result.arm.label == BASELINE:
+        return () if oracle is None else ("",)
+    share = result.share(oracle, baseline_of(result, results))
+    return ("nothing to share" if share is None else share.percent(),)
 
 
 def print_sweep(tried: Sequence[Tried], console: Console) -> None:
@@ -102,7 +112,7 @@ def write_json(
         **origin,
         "starts": {result.runs[0].start.task.name: _start(result) for result in results},
         "sweep": [_tried(one, tried) for one in tried],
-        "results": [as_json(result, baseline_of(result, results)) for result in results],
+        "results": [as_json(one, baseline_of(one, results), oracle_of(one, results)) for one in results],
         **(more or {}),
     }
     compact_json.write_json(path, numbers, DIGITS)

@@ -104,9 +104,9 @@ def ratio_to(
     if late and base_late:
         return Ratio(None, None, None, "?", *counts)
     times = [np.where(at, runs[:, 0], runs[:, 1]) for at, runs in zip(arrived, (ours, theirs), strict=True)]
-    low, high = interval(*times, statistic=_ratio_of_iqms)
+    low, high = interval(*times, statistic=ratio_of_iqms)
     sign = ">" if late else "<" if base_late else "="
-    return Ratio(float(_ratio_of_iqms(*times, axis=0)), float(low), float(high), sign, *counts)
+    return Ratio(float(ratio_of_iqms(*times, axis=0)), float(low), float(high), sign, *counts)
 
 
 def _arrival(curve: Curve, level: float, tokens: float, unit: str) -> tuple[float, float]:
@@ -118,5 +118,6 @@ def _arrival(curve: Curve, level: float, tokens: float, unit: str) -> tuple[floa
     return (np.nan if reached is None or reached > end else max(reached, least)), end
 
 
-def _ratio_of_iqms(ours: np.ndarray, theirs: np.ndarray, axis: int) -> np.ndarray:
+def ratio_of_iqms(ours: np.ndarray, theirs: np.ndarray, axis: int) -> np.ndarray:
+    """Ratio of two interquartile means."""
     return iqm(ours, axis) / iqm(theirs, axis)

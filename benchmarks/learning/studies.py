@@ -1,67 +1,22 @@
 """The studies: which arms each compares, on which task, and which learning rates are tried."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
+from benchmarks.learning.arms import LEARNING_RATES, Arm, Study
 from benchmarks.learning.chain import Chain, slip_rate_for
 from benchmarks.learning.plan import Plan
 from benchmarks.learning.runs import Budget
 from benchmarks.learning.tasks import Task
 
-LEARNING_RATES = (1e-4, 2e-4, 4e-4, 8e-4)
 PLAN_RATES = (1e-3, 2e-3, 4e-3, 8e-3)  # of a model of an eighth of the size, and of one decision a completion
-SWEEP_SEEDS = (100,)  # never those of the final runs: what chose a rate does not report it
 START_ACCURACY = 0.42
+PLAN_BUDGET = Budget(20, 10)
 ENTROPY, FIXED = (("rollout", "entropy"),), (("rollout", "fixed"),)
-
-
-@dataclass(frozen=True)
-class Arm:
-    """
-    Args:
-        label (`str`): What the figure calls it. An arm called `grpo` is its panel's baseline.
-        task (`Task`): What it learns.
-        method (`str`): A method of `tempo_trl.launch.train`.
-        changes (`tuple` of pairs): Fields that differ from the method's recipe.
-        panel (`str`): Which panel of the figure it is in.
-        tuned_as (`str`): Name of the sweep that chose its learning rate: the label of an arm of study chain or plan,
-            or another of its own study's.
-        learning_rate (`float`, *optional*): Instead of what that sweep chose.
-        rates (`tuple[float, ...]`, *optional*): Learning rates of its own sweep, instead of its study's.
-    """
-
-    label: str
-    task: Task
-    method: str
-    changes: tuple[tuple[str, object], ...] = ()
-    panel: str = ""
-    tuned_as: str = ""
-    learning_rate: float | None = None
-    rates: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Study:
-    """
-    Args:
-        name, title (`str`): What it is called, and what its figure is headed with.
-        arms (`tuple` of `Arm`): What is compared.
-        figure (`str`): `"curves"`, `"levels"` (a number a panel against a knob), `"dots"` or `"branches"`.
-        swept (`bool`): Whether it chooses learning rates, for itself and for the studies that are `tuned_as` it.
-        knob (`str`): What differs from panel to panel.
-        rates (`tuple[float, ...]`): Learning rates of the sweep.
-        budget (`Budget`): How long a run is.
-    """
-
-    name: str
-    title: str
-    arms: tuple[Arm, ...]
-    figure: str = "curves"
-    swept: bool = False
-    knob: str = ""
-    rates: tuple[float, ...] = LEARNING_RATES
-    budget: Budget = field(default_factory=Budget)
-
+FLOOR_ALONE = (("trace_lambda", 1e-6),)  # of GRPO-lambda, which at 0 is GRPO without a floor
+TWO_SEEDS = (100, 101)  # of a sweep that chooses a rate by more than one run
+WITH_FUNCTIONS = ("grpo", "tempo", "token_credit")  # what --quick keeps of a study with credit functions
+SMALL_BATCH = (("per_device_train_batch_size", 16),)  # 32 completions a generation instead of 256
 
 ALL = {
     "grpo": ("grpo", ()),
@@ -96,20 +51,21 @@ def _chain() -> Study:
 def _plan() -> Study:
     """One character in thirteen is to be learned: longer runs, higher rates."""
     title = "Plan: one early decision, noisy execution"
-    return Study("plan", title, _arms(Plan()), swept=True, rates=PLAN_RATES, budget=Budget(20, 10))
+    return Study("plan", title, _arms(Plan()), swept=True, rates=PLAN_RATES, budget=PLAN_BUDGET)
 
 
 def _batch() -> Study:
     """Two prompts per update are noisy, sixteen are not: each size has its own rates."""
-    small = (("per_device_train_batch_size", 16),)
     arms = _arms(Plan(), FEW, "256 completions a generation")
     arms += tuple(
-        replace(arm, changes=arm.changes + small, panel="32 completions a generation", tuned_as=f"{arm.label}, 32")
+        replace(
+            arm, changes=arm.changes + SMALL_BATCH, panel="32 completions a generation", tuned_as=f"{arm.label}, 32"
+        )
         for arm in arms
     )
     rates = tuple(rate / 2 for rate in PLAN_RATES)
     title = "Plan with small and large batches, equal tokens"
-    return Study("batch", title, arms, swept=True, knob="batch", rates=rates, budget=Budget(20, 10))
+    return Study("batch", title, arms, swept=True, knob="batch", rates=rates, budget=PLAN_BUDGET)
 
 
 def _wording() -> Study:
@@ -148,7 +104,7 @@ def _kernel_plan() -> Study:
     own = Arm("kernel_baseline, own rate", Plan(), "kernel_baseline", tuned_as="kernel_baseline, own rate")
     arms = (*_kernel_arms(Plan(), "", 4e-3), own)
     title = "Equal and similar prefixes on the plan"
-    return Study("kernel_plan", title, arms, swept=True, rates=PLAN_RATES, budget=Budget(20, 10))
+    return Study("kernel_plan", title, arms, swept=True, rates=PLAN_RATES, budget=PLAN_BUDGET)
 
 
 def _lengths() -> dict[int, Chain]:
@@ -214,7 +170,7 @@ def _lambda() -> Study:
     """Lambda 0 is GRPO at this rate; the method adds a trace and a floor under advantages: each alone, too."""
     variants = {
         "lambda 0, no floor": (("trace_lambda", 0.0),),
-        "floor alone": (("trace_lambda", 1e-6),),
+        "floor alone": FLOOR_ALONE,
         "trace alone, 0.99": (("min_advantage", None),),
     }
     for style in ("recent", "both"):
@@ -247,6 +203,58 @@ def _tempo_ablation() -> Study:
     return Study("tempo_ablation", "TEMPO: clip-higher, token-mean loss, td_coef", arms, figure="dots")
 
 
+def _credit(function: str) -> tuple[str, tuple]:
+    """Method and changes of an arm with a credit function of this package."""
+    return "token_credit", (("credit_func", f"benchmarks.learning.{function}"),)
+
+
+def _cell(name: str, task: Task, rates: tuple[float, ...], budget: Budget, small: bool) -> Iterator[Arm]:
+    """An arm for each method and oracle on one task at one batch size, each with its own sweep.
+
+    Rates of small batches are half of those of large ones, and GRPO-lambda's twice those of the others, because its
+    best rate was the highest that was tried.
+    """
+    panel, kind = f"{name}, {32 if small else 256} completions", type(task).__name__.lower()
+    methods = {label: (label, ()) for label in (*CREDITS, "kernel_baseline")}
+    oracles = {f"oracle_{use}": _credit(f"oracles.{kind}_{use}") for use in ("td", "baseline")}
+    for label, (method, changes) in (methods | oracles).items():
+        share = (0.5 if small else 1.0) * (2.0 if label == "grpo_lambda" else 1.0)
+        arm = Arm(label, task, method, changes + SMALL_BATCH * small, panel, f"{label}, {panel}")
+        yield replace(arm, rates=tuple(share * rate for rate in rates), budget=budget)
+
+
+def _ceiling() -> Study:
+    """What perfect credit gains over GRPO, and which share of it the methods gain."""
+    tasks = {
+        "chain": (Chain(), LEARNING_RATES, Budget()),
+        "plan": (Plan(), PLAN_RATES, PLAN_BUDGET),
+        "wording": (Chain(wording=4), LEARNING_RATES, Budget()),
+    }
+    arms = (arm for name, one in tasks.items() for small in (False, True) for arm in _cell(name, *one, small))
+    title = "What perfect credit gains over GRPO, and what the methods gain"
+    options = {"swept": True, "sweep_seeds": TWO_SEEDS, "quick_methods": WITH_FUNCTIONS}
+    return Study("ceiling", title, tuple(arms), figure="ceiling", **options)
+
+
+def _floor() -> Study:
+    """GRPO-lambda's floor under other credit, every arm at its own rate: a lead that is the rate's disappears."""
+    arms = {label: ALL[label] for label in ("grpo", "tempo", "prefix_baseline")} | {
+        "grpo, floor": ("grpo_lambda", FLOOR_ALONE),
+        "tempo, floor": _credit("floors.tempo_floor"),
+        "prefix_baseline, floor": _credit("floors.prefix_baseline_floor"),
+    }
+    return Study(
+        "floor",
+        "A floor under negative advantages, each arm at its own rate",
+        tuple(Arm(label, Chain(), *arm, tuned_as=label) for label, arm in arms.items()),
+        figure="dots",
+        swept=True,
+        rates=tuple(2 * rate for rate in LEARNING_RATES),  # the floor's best was the highest that was tried
+        sweep_seeds=TWO_SEEDS,
+        quick_methods=WITH_FUNCTIONS,
+    )
+
+
 STUDIES: dict[str, Callable[[], Study]] = {
     "chain": _chain,
     "plan": _plan,
@@ -265,6 +273,8 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "length": _length,
     "equal_rates": _equal_rates,
     "slip": _slip,
+    "ceiling": _ceiling,
+    "floor": _floor,
 }
 
 

@@ -14,12 +14,16 @@ from transformers import TrainerControl, TrainerState
 
 from benchmarks.learning import __main__ as cli
 from benchmarks.learning import branches, workers
+from benchmarks.learning.arms import ORACLES
 from benchmarks.learning.chain import Chain
 from benchmarks.learning.plan import Plan
 from benchmarks.learning.results import read_results, read_run
 from benchmarks.learning.runs import ROWS, Budget, Run
 from benchmarks.learning.starts import Start, Untaught
+from benchmarks.learning.studies import study
 from benchmarks.learning.training import TokenClock
+from tempo_trl.launch.arguments import parse
+from tempo_trl.launch.train import load_functions
 
 REPOSITORY = Path(__file__).parents[2]
 SILENT = Console(file=open(os.devnull, "w"))  # noqa: SIM115
@@ -72,6 +76,20 @@ def test_a_quick_study_has_a_start_that_goes_on_from_another(tmp_path):
     assert {arm["panel"] for arm in numbers["results"]} == {"3 steps"}
     starts = {path.name for path in (tmp_path / "quick" / "starts").iterdir()}
     assert starts == {f"{Chain().name}-40", f"{numbers['results'][0]['task']}-40"}
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("study", "labels"),
+    [("ceiling", ["grpo", "tempo", *ORACLES]), ("floor", ["grpo", "tempo", "tempo, floor", "prefix_baseline, floor"])],
+)
+def test_a_quick_study_trains_with_its_credit_functions(tmp_path, study, labels):
+    assert cli.main(arguments(tmp_path, study)) == 0
+    numbers = json.loads((tmp_path / "figures" / f"learning_{study}.json").read_text())
+    assert [arm["label"] for arm in numbers["results"]] == labels
+    assert len({tuple(arm["runs"][0]["accuracy"][1:]) for arm in numbers["results"]}) == len(labels)  # all differ
+    assert all(("share_of_oracle" in arm) == (study == "ceiling") for arm in numbers["results"])
+    assert (tmp_path / "figures" / f"learning_{study}.png").stat().st_size < 150_000
 
 
 @pytest.mark.matrix
@@ -157,6 +175,20 @@ def test_a_generation_has_whole_groups_in_both_updates(size):
     assert run.rows % (2 * size) == 0
     assert 0.94 * ROWS < run.rows <= ROWS
     assert run.recipe["per_device_train_batch_size"] * run.recipe["steps_per_generation"] == run.rows
+
+
+@pytest.mark.parametrize("name", ["ceiling", "floor"])
+def test_a_study_with_credit_functions_has_recipes_that_the_parser_takes_and_functions_that_load(name, tmp_path):
+    for arm in study(name).arms:
+        start = Start(arm.task, tmp_path / arm.task.name, 1)
+        arguments = parse(["--config", str(Run(start, arm.method, 1e-3, 0, tmp_path, arm.changes).prepare())])
+        assert arguments.script.method == arm.method
+        assert set(load_functions(arguments.script)) == ({"credit_func"} if arm.method == "token_credit" else set())
+
+
+def test_a_credit_function_trains_with_grpos_recipe():
+    grpo, ours = any_run("grpo").recipe, any_run("token_credit", (("credit_func", "a.b"),)).recipe
+    assert {key for key in ours if ours[key] != grpo.get(key)} == {"method", "credit_func", "output_dir"}
 
 
 def test_runs_that_differ_have_folders_that_differ():

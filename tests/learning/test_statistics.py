@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from benchmarks.compact_json import plain
+from benchmarks.learning.arms import ORACLES, SWEEP_SEEDS, Arm
 from benchmarks.learning.chain import Chain
 from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
-from benchmarks.learning.figures import spread
-from benchmarks.learning.results import DIGITS, Measured, Result, as_json, read_results
+from benchmarks.learning.figures import ceiling, spread
+from benchmarks.learning.results import DIGITS, Measured, Result, as_json, oracle_of, read_results
+from benchmarks.learning.show import _table
 from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, seconds_to
-from benchmarks.learning.studies import STUDIES, SWEEP_SEEDS, Arm, study
+from benchmarks.learning.studies import STUDIES, study
 from tempo_trl.runs.curves import Curve
 
 
@@ -157,6 +159,83 @@ def test_results_that_were_written_down_are_read_with_their_curves_and_statistic
         assert vars(ratio) == pytest.approx(vars(before[1].ratios(before[0], unit)[0.5]))
 
 
+def panel(**ends):
+    """GRPO, an oracle and others by the ends of their straight curves."""
+    return {label: result(own, label) for label, own in ends.items()}
+
+
+def test_the_share_of_the_oracles_lead_is_one_for_the_oracle_and_zero_for_grpo():
+    """Leads of 0.2 and 0.1 in the ends are twice those in the mean heights: their ratio is the same."""
+    own = panel(grpo=[0.4, 0.6], tempo=[0.5, 0.7], oracle_td=[0.6, 0.8])
+    shares = {label: one.share(own["oracle_td"], own["grpo"]) for label, one in own.items()}
+    assert [shares[label].iqm for label in own] == pytest.approx([0.0, 0.5, 1.0])
+    assert (shares["tempo"].low, shares["tempo"].high) == (pytest.approx(0.5),) * 2
+    assert shares["tempo"].seeds == pytest.approx((0.5, 0.5))
+
+
+def test_pairs_stay_together_in_the_share():
+    """Leads differ by a factor of ten over seeds, and the method always has a quarter of the oracle's."""
+    own = panel(grpo=[0.1, 0.1], tempo=[0.11, 0.2], oracle_td=[0.14, 0.5])
+    share = own["tempo"].share(own["oracle_td"], own["grpo"])
+    assert (share.iqm, share.low, share.high) == (pytest.approx(0.25),) * 3
+
+
+@pytest.mark.parametrize("ends", [[0.4, 0.6], [0.3, 0.7], [0.2, 0.3]])
+def test_where_the_oracle_is_level_there_is_nothing_to_share(ends):
+    own = panel(grpo=[0.4, 0.6], tempo=[0.5, 0.7], oracle_td=ends)
+    assert own["tempo"].share(own["oracle_td"], own["grpo"]) is None
+
+
+def test_one_seed_shares_the_lead_that_it_has():
+    own = panel(grpo=[0.4], tempo=[0.5], oracle_td=[0.6])
+    assert own["tempo"].share(own["oracle_td"], own["grpo"]).percent() == "50.0"
+
+
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")  # no runs, no CPU seconds
+def test_the_table_has_the_share_of_the_better_oracle_only_where_there_is_one():
+    own = panel(grpo=[0.4], tempo=[0.5], oracle_td=[0.6], oracle_baseline=[0.8])
+    assert oracle_of(own["tempo"], list(own.values())) is own["oracle_baseline"]
+    table = _table(study("ceiling"), list(own.values()), "")
+    (column,) = [column for column in table.columns if column.header == "share of the oracle's lead"]
+    assert list(column.cells) == ["", "25.0", "50.0", "100.0"]
+    without = [own["grpo"], own["tempo"]]
+    assert "share of the oracle's lead" not in [one.header for one in _table(study("chain"), without, "").columns]
+    assert as_json(own["tempo"], own["grpo"], own["oracle_td"])["share_of_oracle"]["iqm"] == pytest.approx(0.5)
+    assert "share_of_oracle" not in as_json(own["tempo"], own["grpo"])
+
+
+def test_the_ceiling_has_a_map_of_tasks_by_batch_sizes_for_the_oracle_and_one_for_the_best_method():
+    ends = {"grpo": 0.4, "tempo": 0.5, "kernel_baseline": 0.45, "oracle_td": 0.6, "oracle_baseline": 0.5}
+    arms = [arm for arm in study("ceiling").arms if arm.label in ends]
+    oracle, method, *_ = ceiling(study("ceiling"), [replace(result([ends[a.label]]), arm=a) for a in arms]).axes
+    assert [text.get_text() for text in oracle.texts] == ["+10.0\noracle_td"] * 6
+    assert [text.get_text() for text in method.texts] == ["+5.0\ntempo"] * 6
+    assert [tick.get_text() for tick in oracle.get_yticklabels()] == ["chain", "plan", "wording"]
+    assert [tick.get_text() for tick in oracle.get_xticklabels()] == ["256 completions", "32 completions"]
+
+
+def test_the_ceiling_has_every_method_and_oracle_on_three_tasks_at_two_batch_sizes_with_rates_of_its_own():
+    one = study("ceiling")
+    panels = {arm.panel: [other for other in one.arms if other.panel == arm.panel] for arm in one.arms}
+    methods = ["grpo", "tempo", "prefix_baseline", "grpo_lambda", "kernel_baseline", *ORACLES]
+    assert [[arm.label for arm in own] for own in panels.values()] == [methods] * 6
+    assert all(len(arm.rates) == 4 and arm.budget and arm.learning_rate is None for arm in one.arms)
+    assert {own[0].task.name for own in panels.values()} == {
+        "chain-5-slip0.15-wording0",
+        "plan-0.4",
+        "chain-5-slip0.15-wording4",
+    }
+
+
+def test_the_sweep_of_a_study_has_the_seeds_of_the_study_and_runs_the_length_of_the_arm(tmp_path):
+    experiment = Experiment(tmp_path, 1, None)
+    for name, one in ((name, study(name)) for name in STUDIES):
+        assert one.sweep_seeds == ((100, 101) if name in ("ceiling", "floor") else (100,))
+    arms = {arm.label: arm for arm in study("ceiling").arms if arm.panel.startswith("plan")}
+    runs = experiment._runs(study("ceiling"), arms["oracle_td"], 1e-3, (100, 101))
+    assert [(run.seed, run.budget.generations, run.rows) for run in runs] == [(100, 20, 32), (101, 20, 32)]
+
+
 def test_an_arm_keeps_a_learning_rate_of_its_own(tmp_path):
     chosen, tried = Experiment(tmp_path, 1, None, rates=(1e-3,))._learning_rates(study("slip"))
     assert {arm.label: rate for arm, rate in chosen.items()}["grpo, rate 8e-4"] == 8e-4
@@ -182,7 +261,9 @@ def test_the_best_rate_is_that_of_the_highest_mean_and_an_edge_is_said():
 
 def test_a_seed_does_not_choose_and_report(tmp_path):
     with pytest.raises(ValueError, match="seed 100 is used to choose"):
-        Experiment(tmp_path, 1, None, seeds=(0, *SWEEP_SEEDS))
+        Experiment(tmp_path, 1, None, seeds=(0, *SWEEP_SEEDS)).study("chain")
+    with pytest.raises(ValueError, match="seed 101 is used to choose"):
+        Experiment(tmp_path, 1, None, seeds=(0, 101)).study("ceiling")
 
 
 def test_labels_are_moved_apart_and_keep_their_order():
