@@ -2,7 +2,7 @@ r"""Credit from perfect knowledge of a task, for `credit_func` in a recipe: how 
 
 An oracle knows V[i, t], the probability that completion i is right given its first t tokens, as far as the task says:
 
-    chain   the worst reward of the group after a slip; until then the mean reward of those completions of the group
+    chain   the worst reward of the batch after a slip; until then the mean reward of those completions of the batch
             that have not slipped by token t
     plan    (1 - f)^k, with k digits to come at the failure rate f of the plan that was written; 0 after a failed
             digit; the mean reward of the group before the first token
@@ -18,8 +18,8 @@ A group with equal rewards has no scale and gets 0, as in GRPO.
 Note:
     The chain's oracle is not exact. A later slip cancels an earlier one about one time in ten, which it learns at the
     last token only; and what a completion without a slip is worth depends on the policy, so it is estimated from the
-    group, the completion's own reward included. The plan's oracle is exact for a policy that writes well-formed
-    completions and does not know the luck.
+    batch, whose problems are all alike, with the completion's own reward as one of 32 or 256. The plan's oracle is
+    exact for a policy that writes well-formed completions and does not know the luck.
 """
 
 from collections.abc import Callable
@@ -38,13 +38,12 @@ Values = Callable[[Batch], torch.Tensor]  # float64 (R, T + 1); column t is the 
 
 def chain_values(batch: Batch) -> torch.Tensor:
     """V on the chain, with or without wording: `(R, T + 1)`, float64."""
-    width, size = batch.completion_ids.shape[1], batch.num_generations
+    width, rewards = batch.completion_ids.shape[1], batch.rewards.double()[:, None]
     slips = [slip_index(*pair) for pair in zip(batch.columns["prompt"], texts(batch), strict=True)]
     slipped_at = torch.tensor([width if slip is None else slip for slip in slips])
-    hopeful = (torch.arange(width + 1) <= slipped_at[:, None]).view(-1, size, width + 1)
-    rewards = batch.rewards.double().view(-1, size, 1)
-    mean = (hopeful * rewards).sum(1, keepdim=True) / hopeful.sum(1, keepdim=True).clamp(min=1)
-    return _to_the_end(batch, torch.where(hopeful, mean, rewards.amin(1, keepdim=True)).view(-1, width + 1))
+    hopeful = torch.arange(width + 1) <= slipped_at[:, None]
+    mean = (hopeful * rewards).sum(0) / hopeful.sum(0).clamp(min=1)
+    return _to_the_end(batch, torch.where(hopeful, mean, rewards.min()))
 
 
 def plan_values(batch: Batch) -> torch.Tensor:
