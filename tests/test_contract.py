@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import Trainer
 from trl import GRPOConfig, GRPOTrainer
-from trl.trainer.utils import RepeatSampler
+from trl.trainer.utils import RepeatSampler, add_fused_lm_head
 
 from .trainers.recording import config, parity, questions, train
 
@@ -102,6 +102,15 @@ def test_the_loss_takes_one_forward_pass_before_it_reads_the_old_logps():
     assert source.count(forward) == 1, "GSPO-token replaces old_per_token_logps during the one forward of the loss"
     assert source.index(forward) < source.index('inputs.get("old_per_token_logps")')
     assert 'self.importance_sampling_level == "token"' in source
+
+
+def test_the_head_scores_the_last_hidden_state_that_leaves_the_base_model_as_a_module():
+    source = inspect.getsource(add_fused_lm_head)
+    assert 'backbone_attr = "base_model"' in source
+    assert "backbone_outputs = getattr(self, backbone_attr)(*args, **kwargs)" in source, "SignalShare hooks this call"
+    used = re.findall(r"= backbone_outputs\.last_hidden_state.*", source)
+    assert used == ["= backbone_outputs.last_hidden_state[:, :-1]", "= backbone_outputs.last_hidden_state"]
+    assert "generation_batch_size" in inspect.getsource(GRPOConfig), "SignalShare counts the groups of a generation"
 
 
 def test_the_loss_reads_the_old_logps_for_the_ratio_and_the_off_policy_mask_alone():

@@ -14,7 +14,7 @@ from .trainers.test_agents import play
 
 OURS = ("step_rewards", "tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
 RUNS = {
-    "tempo": {"tree_forward": "on"},
+    "tempo": {"tree_forward": "on", "log_signal_share": True},
     "prefix_baseline": {},
     "kernel_baseline": {},
     "grpo_lambda": {},

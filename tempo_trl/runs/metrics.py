@@ -17,6 +17,8 @@ METRICS = {
     "tempo/flat_groups": "groups without two different rewards / groups",
     "tempo/packing_ratio": "tokens without padding / packed tokens; with `tree_forward`",
     "tempo/tree_pass_seconds": "seconds of a forward pass on the tree, mean; with `tree_forward`",
+    "tempo/signal_share": "squared norm of the signal / squared norm of the gradient, at the last hidden state, with "
+    "sums over the optimizer steps since the last log; with `log_signal_share`, training only",
     "tempo/prefix_covariance_L": "covariance of the rewards of two completions that share L tokens (1, 4, 16, 64, "
     "256), in the units of the outcome; prefix baseline with learned shrinkage",
     "tempo/value_error": "squared error of the baseline / squared error of the mean of the other completions, mean "

@@ -14,6 +14,7 @@ from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.precision import keep_outputs_in_float32
 from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
+from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
 
 
@@ -52,6 +53,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
         self._model_name = model_name  # for messages
         checks.check_trainer(self)
         self.tree_pass = TreePass(self, self._tree_obstacle())
+        self.signal_share = SignalShare(self)
 
     def create_accelerator_and_postprocess(self):
         """Create the accelerator as Trainer does, and keep model outputs in float32 under FSDP2."""
@@ -118,6 +120,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
         self.tree_pass.log()
+        self.signal_share.log()
         try:
             super().log(logs, start_time)
         except OSError as error:

@@ -24,6 +24,9 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             of turns.
         step_reward_weights (`list[float]`, *optional*):
             Weights of the `step_reward_funcs`. Defaults to 1 each.
+        log_signal_share (`bool`, *optional*, defaults to `False`):
+            Whether to log `tempo/signal_share`, the share of signal in the gradient of an optimizer step. It shows
+            whether a step has too few prompts, or more than it needs.
         tree_forward (`str`, *optional*, defaults to `"off"`):
             Whether log-probabilities are computed once for tokens that completions share
             ([`~tempo_trl.tree_forward.config.TreeForwardFields`]).
@@ -37,6 +40,11 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
     )
     log_trees_prompts: int = field(
         default=8, metadata={"help": "Maximum number of groups per record of prefix trees."}
+    )
+
+    log_signal_share: bool = field(
+        default=False,
+        metadata={"help": "Whether to log `tempo/signal_share`, the share of signal in the gradient of a step."},
     )
 
     step_delimiter: str | None = field(

@@ -216,6 +216,7 @@ class TokenCreditTrainer(BaseTrainer):
         rows = ScoredRows.of(self, output, calls, keys.found)
         self._assign_credit(rows, failures, due)
         self.tree_pass.number_rows(output)
+        self.signal_share.number_groups(output)
         return output
 
     def _with_entropies(self, forward: Callable) -> Callable:
@@ -286,7 +287,8 @@ class TokenCreditTrainer(BaseTrainer):
     # Loss
 
     def _compute_loss(self, model, inputs):
-        return self._loss(model, dict(inputs), super()._compute_loss)  # a copy, because TRL reuses buffered batches
+        with self.signal_share.watching(inputs):
+            return self._loss(model, dict(inputs), super()._compute_loss)  # a copy: TRL reuses buffered batches
 
     def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
         """

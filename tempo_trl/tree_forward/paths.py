@@ -32,6 +32,8 @@ class Paths:
             Attention masks for these sizes, cached for the next layer.
         windows (`list`):
             The sliding window of every attention call over these paths, as the model requested it.
+        predictors (`torch.Tensor` of shape `(B, T)`):
+            As in [`PackedRows`], for what sees the paths only, in the model's forward pass.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Paths:
         self.pieces, self.lengths = pieces, lengths
         self.masks: dict = {}
         self.windows: list[int | None] = []
+        self.predictors: torch.Tensor | None = None
 
     def gather(self, stream: torch.Tensor, dim: int) -> list[torch.Tensor]:
         """The parts of a stream tensor on each row's path, along `dim`: R tensors of `lengths[r]` tokens."""

@@ -17,6 +17,7 @@ from .recording import RecordingTrainer, config, questions, weights
 
 ROWS, EVAL_ROWS, GROUP_EVAL = 24, 12, 3  # of all ranks together, in training and in evaluation
 EVAL_PROMPTS = 5  # 15 completions: the second batch is partial
+SIGNAL = "tempo/signal_share"
 
 # Groups of 3 lie inside every rank, groups of 8 are cut unevenly by 4 ranks, a group of 12 is half the batch.
 CASES = {
@@ -102,7 +103,13 @@ def run_case(model: str, folder: str, calls: list[str], style: str = "plain", **
     evaluation = {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": GROUP_EVAL}
     geometry = {"per_device_train_batch_size": ROWS // ranks, "per_device_eval_batch_size": EVAL_ROWS // ranks}
     # SGD is linear in the gradient: Adam would blow up the rounding of sums taken in another order.
-    steps = {"max_steps": 2, "max_completion_length": 48, "optim": "sgd", "learning_rate": 0.1}
+    steps = {
+        "max_steps": 2,
+        "max_completion_length": 48,
+        "optim": "sgd",
+        "learning_rate": 0.1,
+        "log_signal_share": True,
+    }
     args = config(folder, **steps, **evaluation, **geometry, **overrides)
     del calls[:]
     trainer = RecordingTrainer(
@@ -117,7 +124,8 @@ def run_case(model: str, folder: str, calls: list[str], style: str = "plain", **
     return {
         "batches": [(batch.training, batch.completion_ids, batch.output["advantages"]) for batch in trainer.batches],
         "weights": weights(trainer),
-        "metrics": [{k: v for k, v in e.items() if "tempo/" in k} for e in trainer.state.log_history],
+        "metrics": [{k: v for k, v in e.items() if "tempo/" in k and k != SIGNAL} for e in trainer.state.log_history],
+        "signal": [entry[SIGNAL] for entry in trainer.state.log_history if SIGNAL in entry],
         "collectives": list(calls),
         "trainer": trainer,
     }

@@ -55,7 +55,14 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
         for field in fields(fields_of)
     }
     own = {"td_coef", "rollout", "leaf_weights"}
-    own |= {"log_trees_steps", "log_trees_prompts", "merge_states", "step_delimiter", "step_reward_weights"}
+    own |= {
+        "log_signal_share",
+        "log_trees_steps",
+        "log_trees_prompts",
+        "merge_states",
+        "step_delimiter",
+        "step_reward_weights",
+    }
     assert ours.keys() - stock.keys() == own | trees
 
 
