@@ -1,19 +1,14 @@
-r"""What sampling computes anyway, kept for credit: hidden states, and sketches of each token's gradient.
+"""What sampling computes anyway, kept for credit: hidden states, and sketches of each token's gradient.
 
 The sketch of a token stands for the gradient of its log-probability with respect to a linear map before the language
-model's head. With d the gradient at the last hidden state h, and random signs P and Q,
-
-$$\phi = (P^T d) \circ (Q^T h) / \sqrt{m}$$
-
-The expected product of two sketches is that of the gradients, $(d \cdot d')(h \cdot h')$.
+model's head ([`~tempo_trl.credit.gradient_signal.group_sketches`]).
 """
 
 import torch
 from transformers import PreTrainedModel
 
 from benchmarks.language_model.sampling import TEMPERATURE
-
-SKETCH = 1024
+from tempo_trl.credit.gradient_signal import WIDTH, random_signs
 
 
 class Recorded:
@@ -27,13 +22,13 @@ class Recorded:
         states (`torch.Tensor` of shape `(R, T, 4 D)`, float32):
             Features of the state before each token: the middle and the last layer, each followed by its running mean
             over the completion; 0 for padding.
-        sketches (`torch.Tensor` of shape `(R, T, SKETCH)`, float32):
+        sketches (`torch.Tensor` of shape `(R, T, K)`, float32):
             Of the gradient of each token's log-probability; 0 for padding.
         lengths (`torch.Tensor` of shape `(R,)`):
             Tokens of each completion.
     """
 
-    size = SKETCH
+    size = WIDTH
 
     def __init__(self, sketched: bool = False):
         self.sketched = sketched
@@ -41,9 +36,7 @@ class Recorded:
     def begin(self, model: PreTrainedModel, rows: int) -> None:
         self._head, self._steps = model.get_output_embeddings().weight, []
         self.lengths = torch.zeros(rows, dtype=torch.long)
-        generator = torch.Generator().manual_seed(0)
-        shape = 2, self._head.shape[1], SKETCH
-        self._signs = torch.randint(0, 2, shape, generator=generator).float() * 2 - 1
+        self._signs = random_signs(self._head.shape[1])
 
     def keep(self, place: torch.Tensor, length: int, output, tokens: torch.Tensor) -> None:
         layers = output.hidden_states
@@ -56,7 +49,7 @@ class Recorded:
             return torch.zeros(len(tokens), 0)
         chances = (output.logits[:, -1].float() / TEMPERATURE).softmax(dim=-1)
         gradient = (self._head[tokens] - chances @ self._head).float() / TEMPERATURE
-        return (gradient @ self._signs[0]) * (last @ self._signs[1]) / SKETCH**0.5
+        return (gradient @ self._signs[0]) * (last @ self._signs[1])
 
     @property
     def states(self) -> torch.Tensor:

@@ -34,6 +34,7 @@ SERIES = {
     "prose": "instructions/prose",
     "td_share": "tempo/td_share",
     "shared_prefix": "tempo/shared_prefix",
+    "signal_share": "tempo/signal_share",
     "lambda": "hidden/lambda",
     "hidden_explained": "hidden/explained",
 }
@@ -55,7 +56,7 @@ def command(cell: Cell, folder: Path) -> list[str]:
         "resume_from_checkpoint": "last",
     }
     if arm.recipe not in ("grpo", "hepo") or "method" in fields:
-        fields |= {"log_trees_steps": 1, "log_trees_prompts": 8}
+        fields |= {"log_trees_steps": 1, "log_trees_prompts": 8, "log_signal_share": True}
     flags = [text for key, value in fields.items() for text in (f"--{key}", str(value))]
     recipe = recipe_path(f"smollm2-135m/instructions/{arm.recipe}")
     return [sys.executable, "-m", "benchmarks.language_model.training", "--config", str(recipe), *flags]
