@@ -104,6 +104,22 @@ def test_the_loss_takes_one_forward_pass_before_it_reads_the_old_logps():
     assert 'self.importance_sampling_level == "token"' in source
 
 
+def test_a_row_s_loss_depends_on_its_own_logps_and_its_advantage_times_a_finite_factor():
+    """`skip_zero_advantages` gives TRL constants for rows without an advantage, in the first two results."""
+    source = inspect.getsource(GRPOTrainer._compute_loss)
+    assert "per_token_logps, entropies, aux_loss = self._get_per_token_logps_and_entropies(" in source
+    gradients = {"self.beta", "self._entropy_bonus_enabled", "self.top_entropy_quantile", "self.aux_loss_enabled"}
+    asked = set(re.findall(r"if (self\.\w+)", source)) - {"self.loss_type", "self.importance_sampling_level"}
+    known = gradients | {"self.off_policy_mask_threshold", "self.use_vllm", "self.model", "self.args"}
+    known |= {
+        "self.use_adaptive_entropy",
+        "self._entropy_window_stats",
+        "self._last_world_entropy",
+        "self.accelerator",
+    }
+    assert asked <= known, "a part of the loss is new: does it train rows without an advantage?"
+
+
 def test_the_head_scores_the_last_hidden_state_that_leaves_the_base_model_as_a_module():
     source = inspect.getsource(add_fused_lm_head)
     assert 'backbone_attr = "base_model"' in source

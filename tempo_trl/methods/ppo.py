@@ -116,6 +116,11 @@ class PPOConfig(TokenCreditConfig):
                 "most one: a shared trunk is the policy's, so no other model is read. Unset one of the two."
             )
         self._refuse_what_belongs_to_groups()
+        if self.skip_zero_advantages:
+            raise ValueError(
+                "`skip_zero_advantages` is not supported: PPO's advantages come from the critic, which gives every "
+                "completion one. Leave it unset."
+            )
         if self.lr_scheduler_type in READ_METRICS:
             raise ValueError(
                 f"`lr_scheduler_type` is {SchedulerType(self.lr_scheduler_type).value!r}, expected a schedule that "

@@ -11,6 +11,7 @@ from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.trainers.zero_advantages import refuse_models_that_see_all_rows
 
 logger = logging.get_logger(__name__)
 
@@ -31,6 +32,8 @@ def check_settings(args: GRPOConfig) -> None:
 def check_trainer(trainer: GRPOTrainer) -> None:
     """Check tokenizer, model and batch sizes of a trainer: raise or warn."""
     refuse_a_missing_end_token(trainer)
+    if getattr(trainer.args, "skip_zero_advantages", False):
+        refuse_models_that_see_all_rows(trainer)
     if trainer.accelerator.is_main_process:
         warn_of_saves_between_generations(trainer.args)
         warn_of_no_end_token(trainer)

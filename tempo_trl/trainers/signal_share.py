@@ -57,17 +57,26 @@ class SignalShare(TrainerCallback):
             output[GROUP] = row // self.trainer.num_generations
 
     @contextmanager
-    def watching(self, inputs: dict) -> Iterator[None]:
-        """Add a micro-batch to the step when the loss that the block computes is backpropagated."""
+    def watching(self, inputs: dict, kept: torch.Tensor | None) -> Iterator[None]:
+        """
+        Add a micro-batch to the step when the loss that the block computes is backpropagated.
+
+        Args:
+            inputs (`dict`):
+                The micro-batch.
+            kept (`torch.Tensor` of shape `(B,)`, bool, *optional*):
+                Rows that the forward pass sees; by default all.
+        """
         if GROUP not in inputs:  # switched off, or an evaluation
             yield
             return
         groups, width = inputs[GROUP], inputs["completion_ids"].shape[1]
+        seen = groups if kept is None else groups[kept]
 
         def watch(module, args, kwargs, output):
             hidden = output.last_hidden_state
             if hidden.requires_grad:  # not in the passes that only compare the tree with TRL's way
-                of_position, ambiguous = group_of_positions(groups, width, hidden, kwargs.get("tree"))
+                of_position, ambiguous = group_of_positions(seen, width, hidden, kwargs.get("tree"))
                 hidden.register_hook(partial(self._add, hidden.detach(), groups, of_position, ambiguous))
 
         handle = self._trunk.register_forward_hook(watch, with_kwargs=True)
@@ -124,7 +133,7 @@ def group_of_positions(
         This happens on the tree if groups have equal prompts; then no gradient belongs to one group.
     """
     if tree is None:
-        assert len(hidden) == len(groups), "the forward pass must see all rows of the micro-batch"
+        assert len(hidden) == len(groups), "the forward pass must see these rows of the micro-batch"
         return groups[:, None].expand(-1, width + 1), groups.new_zeros((), dtype=torch.bool)
     predictors = tree.predictors
     of_position = groups.new_zeros(hidden.shape[1] + 1)  # the last entry takes the padding, whose predictor is -1

@@ -29,6 +29,7 @@ from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.state_keys import StateKeys
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
 from tempo_trl.trainers.whole_groups import batch_of
+from tempo_trl.trainers.zero_advantages import over_rows, rows_with_credit
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
@@ -287,8 +288,13 @@ class TokenCreditTrainer(BaseTrainer):
     # Loss
 
     def _compute_loss(self, model, inputs):
-        with self.signal_share.watching(inputs):
-            return self._loss(model, dict(inputs), super()._compute_loss)  # a copy: TRL reuses buffered batches
+        forward, inputs = self._get_per_token_logps_and_entropies, dict(inputs)  # a copy: TRL reuses buffered batches
+        kept = None
+        if self.args.skip_zero_advantages and self.model.training and not self.tree_pass.is_untried:
+            kept = rows_with_credit(inputs["advantages"])
+            forward = over_rows(kept, forward, inputs)
+        with self.signal_share.watching(inputs, kept), replaced(self, _get_per_token_logps_and_entropies=forward):
+            return self._loss(model, inputs, super()._compute_loss)
 
     def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
         """

@@ -104,6 +104,11 @@ class TreePass:
         if self.trainer.accelerator.is_main_process:
             warnings.warn(f"tree_forward='auto' is off for this run: {reason}.", UserWarning, stacklevel=2)
 
+    @property
+    def is_untried(self) -> bool:
+        """Whether the tree is still to be measured, on a batch that should be like those to come."""
+        return self.state is State.UNTRIED
+
     # Log-probabilities
 
     def logps(

@@ -26,6 +26,7 @@ CASES = {
     "groups of 12": {"num_generations": 12},
     "lengths that differ much between prompts": {"num_generations": 8, "style": "ragged"},
     "only flat groups on the first ranks": {"num_generations": 8, "style": "flat"},
+    "the same, and left out": {"num_generations": 8, "style": "flat", "skip_zero_advantages": True},
     "no branch at all": {"num_generations": 8, "style": "same"},
     "unscorable completions on the first ranks": {"num_generations": 8, "style": "unscorable"},
     "tokens of the environment": {"num_generations": 8, "style": "environment"},

@@ -1,0 +1,70 @@
+"""Leave completions without any advantage out of the forward and backward pass: they have no gradient."""
+
+from collections.abc import Callable
+
+import torch
+from trl import GRPOConfig, GRPOTrainer
+
+
+def rows_with_credit(advantages: torch.Tensor) -> torch.Tensor:
+    """
+    Rows of a micro-batch with an advantage other than 0, `(B,)`, bool.
+
+    The first row is kept if there is none, because a forward pass is a collective under DeepSpeed ZeRO-3 and FSDP.
+
+    Args:
+        advantages (`torch.Tensor` of shape `(B,)` or `(B, T)`): Of completions, or of tokens.
+    """
+    kept = (advantages.view(len(advantages), -1) != 0).any(dim=1)
+    kept[0] |= not kept.any()
+    return kept
+
+
+def over_rows(kept: torch.Tensor, forward: Callable, inputs: dict) -> Callable:
+    """
+    TRL's forward pass over the rows of a micro-batch that are `kept`, in the form of a pass over all of them.
+
+    The other rows get constants: the old log-probabilities, so that their ratio is 1, and the mean entropy of the
+    `kept` rows, so that TRL logs this mean.
+    """
+    rows = kept.nonzero().flatten()
+
+    def over_kept(model, input_ids, attention_mask, *args, **kwargs):
+        logps, entropies, aux_loss = forward(model, input_ids[rows], attention_mask[rows], *args, **kwargs)
+        old = inputs.get("old_per_token_logps", logps.new_zeros(len(kept), logps.shape[1]))
+        mask = inputs["completion_mask"][rows]
+        mean = (entropies.detach() * mask).sum() / mask.sum().clamp(min=1)
+        entropies = mean.repeat(old.shape).index_copy(0, rows, entropies)
+        return old.to(logps.dtype).index_copy(0, rows, logps), entropies, aux_loss
+
+    return over_kept
+
+
+def refuse_gradients_without_advantage(args: GRPOConfig) -> None:
+    """Raise ValueError for settings with which completions without an advantage have a gradient, or change others'."""
+    expected = {
+        "beta": (0.0, "the KL penalty trains every token"),
+        "entropy_coef": (0.0, "the entropy bonus trains every token"),
+        "use_adaptive_entropy": (False, "the entropy bonus trains every token"),
+        "top_entropy_quantile": (1.0, "its threshold is that of all tokens"),
+    }
+    for name, (value, why) in expected.items():
+        if getattr(args, name) != value:
+            raise ValueError(
+                f"`skip_zero_advantages=True` needs {name}={value}, got {getattr(args, name)}: {why}, also those of "
+                f"completions without an advantage. Set {name}={value}, or skip_zero_advantages=False."
+            )
+
+
+def refuse_models_that_see_all_rows(trainer: GRPOTrainer) -> None:
+    """Raise ValueError if the model's loss or its inputs do not belong to single rows."""
+    reason = None
+    if trainer.aux_loss_enabled:
+        reason = "the router's auxiliary loss trains every token. Set router_aux_loss_coef=0"
+    if trainer._is_vlm:
+        reason = "the images of a micro-batch are not stored by row. Use a model without images"
+    if reason is not None:
+        raise ValueError(
+            f"`skip_zero_advantages=True` is not supported for this model: {reason}, or set "
+            "skip_zero_advantages=False."
+        )

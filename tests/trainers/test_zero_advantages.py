@@ -1,0 +1,143 @@
+"""Completions without an advantage are not computed, and nothing that is learned changes."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Qwen3Model
+
+from tempo_trl import GRPOLambdaConfig, GRPOLambdaTrainer, PPOConfig, PrefixBaselineConfig, PrefixBaselineTrainer
+from tempo_trl.trainers.zero_advantages import over_rows, refuse_models_that_see_all_rows, rows_with_credit
+from tempo_trl.tree_forward.tree_pass import State
+
+from .recording import config, train, weights
+
+OPTIONS = {"optim": "sgd", "learning_rate": 0.1, "per_device_train_batch_size": 16, "max_steps": 2}
+
+
+def every_other_group(completion_ids, **columns):
+    """Rewards that are equal in every other group of four."""
+    return [float(sum(ids) % 2) if index % 8 < 4 else 1.0 for index, ids in enumerate(completion_ids)]
+
+
+def of_no_group(completion_ids, **columns):
+    return [1.0] * len(completion_ids)
+
+
+def both(model, folder, **options):
+    """Runs without and with rows left out."""
+    options = OPTIONS | {"reward_funcs": every_other_group} | options
+    return [train(model, folder / str(skip), skip_zero_advantages=skip, **options) for skip in (False, True)]
+
+
+def assert_learned_the_same(one, other, model):
+    start = dict(AutoModelForCausalLM.from_pretrained(model).named_parameters())
+    assert any(not torch.equal(value, start[name]) for name, value in weights(one).items())
+    for name, value in weights(other).items():
+        torch.testing.assert_close(value, weights(one)[name], rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_rows_have_credit_if_any_token_has_and_one_is_always_kept():
+    assert rows_with_credit(torch.tensor([[0.0, 0.0], [0.0, -1.0]])).tolist() == [False, True]
+    assert rows_with_credit(torch.tensor([0.0, 2.0, 0.0])).tolist() == [False, True, False]
+    assert rows_with_credit(torch.zeros(3, 2)).tolist() == [True, False, False]
+
+
+def test_rows_that_are_left_out_have_ratio_one_and_the_mean_entropy_of_the_others():
+    logps, entropies = torch.randn(4, 3), torch.rand(4, 3)
+    kept, old = torch.tensor([True, False, True, False]), torch.randn(4, 3)
+    inputs = {"old_per_token_logps": old, "completion_mask": torch.tensor([[1, 1, 1]] * 2 + [[1, 0, 0]] * 2)}
+
+    def forward(model, ids, mask):
+        return logps[ids], entropies[ids], None
+
+    found, entropy, _ = over_rows(kept, forward, inputs)(None, torch.arange(4), torch.arange(4))
+    assert torch.equal(found[kept], logps[kept])
+    assert torch.equal(found[~kept], old[~kept])
+    mean = torch.cat([entropies[0], entropies[2, :1]]).mean()
+    torch.testing.assert_close(entropy[~kept], mean.expand(2, 3))
+    torch.testing.assert_close((entropy * inputs["completion_mask"]).sum() / inputs["completion_mask"].sum(), mean)
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "bnpo", "dr_grpo", "luspo", "sapo", "cispo", "vespo"])
+def test_the_weights_are_those_of_the_whole_pass(loss_type, tiny_model, tmp_path):
+    assert_learned_the_same(*both(tiny_model, tmp_path, loss_type=loss_type, num_iterations=2), tiny_model)
+
+
+@pytest.mark.parametrize("tree_forward", ["off", "on"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cls": PrefixBaselineTrainer, "config_cls": PrefixBaselineConfig},
+        {"cls": GRPOLambdaTrainer, "config_cls": GRPOLambdaConfig, "beta": 0.0},
+        {"cls": GRPOLambdaTrainer, "config_cls": GRPOLambdaConfig, "beta": 0.0, "trace_update": "weight"},
+        {"importance_sampling_level": "sequence", "num_iterations": 2},
+        {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 4},
+    ],
+    ids=["prefix baseline", "grpo-lambda", "grpo-lambda, weight", "sequence ratios", "one group a micro-batch"],
+)
+def test_so_they_are_with_every_kind_of_credit_and_on_the_tree(changes, tree_forward, tiny_model, tmp_path):
+    assert_learned_the_same(*both(tiny_model, tmp_path, tree_forward=tree_forward, **changes), tiny_model)
+
+
+def test_only_rows_with_credit_are_computed(tiny_model, tmp_path, monkeypatch):
+    computed, forward = [], Qwen3Model.forward
+
+    def counted(self, input_ids=None, **kwargs):
+        if torch.is_grad_enabled():
+            computed.append(len(input_ids))
+        return forward(self, input_ids=input_ids, **kwargs)
+
+    monkeypatch.setattr(Qwen3Model, "forward", counted)
+    whole, skipped = both(tiny_model, tmp_path, max_steps=1)
+    rows = rows_with_credit(skipped.batches[0].output["advantages"])
+    assert computed == [16, rows.sum()]
+    assert 0 < rows.sum() <= 8
+    (one,), (other,) = ([e for e in run.state.log_history if "entropy" in e] for run in (whole, skipped))
+    assert one["frac_reward_zero_std"] == other["frac_reward_zero_std"] >= 0.5
+    assert one["entropy"] != other["entropy"]
+
+
+def test_where_no_completion_has_credit_one_is_computed_and_nothing_is_learned(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, skip_zero_advantages=True, **OPTIONS, reward_funcs=of_no_group)
+    start = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
+    assert all(torch.equal(value, start[name]) for name, value in weights(trainer).items())
+
+
+def test_the_tree_is_tried_on_whole_groups(tiny_model, tmp_path):
+    """One completion alone shares nothing, and would switch the tree off for the whole run."""
+    options = {"per_device_train_batch_size": 4, "tree_forward": "auto", "skip_zero_advantages": True}
+    trainer = train(tiny_model, tmp_path, **OPTIONS | options, reward_funcs=of_no_group)
+    assert trainer.tree_pass.state is State.IN_USE
+
+
+@pytest.mark.parametrize("tree_forward", ["off", "on"])
+def test_the_share_of_signal_is_that_of_all_groups(tree_forward, tiny_model, tmp_path):
+    runs = both(tiny_model, tmp_path, tree_forward=tree_forward, log_signal_share=True, max_steps=1)
+    one, other = (run.state.log_history[0]["tempo/signal_share"] for run in runs)
+    assert one == pytest.approx(other, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("beta", 0.1), ("entropy_coef", 0.01), ("use_adaptive_entropy", True), ("top_entropy_quantile", 0.2)],
+)
+def test_what_gives_every_token_a_gradient_is_refused(name, value, tmp_path):
+    with pytest.raises(ValueError, match=rf"`skip_zero_advantages=True` needs {name}=.*, got {value}"):
+        config(tmp_path, skip_zero_advantages=True, **{name: value})
+
+
+def test_ppo_refuses_it(tmp_path):
+    with pytest.raises(ValueError, match="PPO's advantages come from the critic"):
+        config(tmp_path, PPOConfig, skip_zero_advantages=True, beta=0.0)
+
+
+def test_a_router_and_images_are_refused():
+    def model(aux_loss_enabled, is_vlm):
+        return SimpleNamespace(aux_loss_enabled=aux_loss_enabled, _is_vlm=is_vlm)
+
+    refuse_models_that_see_all_rows(model(False, False))
+    with pytest.raises(ValueError, match="Set router_aux_loss_coef=0"):
+        refuse_models_that_see_all_rows(model(True, False))
+    with pytest.raises(ValueError, match="Use a model without images"):
+        refuse_models_that_see_all_rows(model(False, True))
