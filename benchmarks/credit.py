@@ -19,7 +19,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.training_step import STEP, paired_ratio, share_of_a_step
+from benchmarks.training_step import STEP, paired_ratio, share_of_a_step, skipped_ratio
 from tempo_trl.credit import prefix_values, tempo_advantages
 
 STEM, PAIRED = 256, 64
@@ -97,6 +97,11 @@ def rows() -> list[tuple[str, str, str]]:
         ("8 times the group: 64 x 56 x 1,024 / 64 x 7 x 1,024", f"{larger / advantages:.1f}", "at most 12"),
         ("64 x 8 x 1,024: advantages / reading the token tensor once", f"{floor:.0f}", "at most 20"),
         (f"a step of TEMPO / one of GRPO ({STEP})", f"{paired_ratio():.3f}", "at most 1.02"),
+        (
+            "an update with `skip_zero_advantages`, half of the groups flat / without",
+            f"{skipped_ratio():.2f}",
+            "at most 0.6",
+        ),
         *(
             (f"share of such a step, processes: {ranks}", f"{100 * share_of_a_step(ranks):.3f} %", "")
             for ranks in (1, 2, 4)

@@ -57,6 +57,25 @@ class PairedTrainer(TEMPOTrainer):
         return trainer._generate_and_score_completions(self, inputs)
 
 
+class SkippingTrainer(TEMPOTrainer):
+    """Steps with and without `skip_zero_advantages` by turns. `updates` are their CPU seconds after scoring."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.updates: list[float] = []
+
+    def _generate_and_score_completions(self, inputs):
+        self.args.skip_zero_advantages = is_tempo(self.state.global_step)
+        output = super()._generate_and_score_completions(inputs)
+        self.began = time.process_time()
+        return output
+
+    def training_step(self, *args):
+        loss = super().training_step(*args)
+        self.updates.append(time.process_time() - self.began)
+        return loss
+
+
 class StepTimes(TrainerCallback):
     """CPU seconds of each optimizer step: with one thread, what else the machine does is not in them."""
 
@@ -74,6 +93,12 @@ def random_reward(completions, completion_ids, **columns) -> list[float]:
     return [float(sum(ids) % 2) for ids in completion_ids]
 
 
+def half_flat_reward(completions, completion_ids, **columns) -> list[float]:
+    """Random in every other group of eight, and equal in the others."""
+    random = random_reward(completions, completion_ids)
+    return [reward if index // 8 % 2 else 1.0 for index, reward in enumerate(random)]
+
+
 def policy() -> Qwen3ForCausalLM:
     torch.manual_seed(0)
     heads = {"num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 64}
@@ -81,7 +106,9 @@ def policy() -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(Qwen3Config(vocab_size=len(character_tokenizer()), **size, **heads))
 
 
-def build(trainer: type[TEMPOTrainer], folder: str, ranks: int, steps: int, **keywords) -> TEMPOTrainer:
+def build(
+    trainer: type[TEMPOTrainer], folder: str, ranks: int, steps: int, reward=random_reward, **keywords
+) -> TEMPOTrainer:
     args = TEMPOConfig(
         folder,
         use_cpu=True,
@@ -98,7 +125,7 @@ def build(trainer: type[TEMPOTrainer], folder: str, ranks: int, steps: int, **ke
         gradient_checkpointing=False,
     )
     prompts = Dataset.from_dict({"prompt": [f"{a}+{a}?" for a in range(10)]})
-    return trainer(policy(), random_reward, args, prompts, processing_class=character_tokenizer(), **keywords)
+    return trainer(policy(), reward, args, prompts, processing_class=character_tokenizer(), **keywords)
 
 
 def paired_ratio() -> float:
@@ -109,6 +136,16 @@ def paired_ratio() -> float:
     steady = list(enumerate(times.seconds))[4:]
     tempo, grpo = ([seconds for step, seconds in steady if is_tempo(step) == asked] for asked in (True, False))
     return median(tempo) / median(grpo)
+
+
+def skipped_ratio() -> float:
+    """An update that leaves half of the groups out over one that does not, medians of one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = build(SkippingTrainer, folder, 1, 4 + 2 * PAIRS, half_flat_reward)
+        trainer.train()
+    steady = list(enumerate(trainer.updates))[4:]
+    skipping, whole = ([seconds for step, seconds in steady if is_tempo(step) == asked] for asked in (True, False))
+    return median(skipping) / median(whole)
 
 
 def share_of_a_step(ranks: int) -> float:
