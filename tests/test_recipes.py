@@ -71,7 +71,7 @@ def of_the_method(name: str) -> set[str]:
     if method == "tempo" and name in AGENTS:
         return keys | {"merge_states"}
     if name in INSTRUCTIONS:
-        return keys | {"tree_forward"}  # which TRL's own trainer lacks
+        return keys | {"tree_forward", "skip_zero_advantages"}  # which TRL's own trainer lacks
     return keys | ON_TREES if method == "tempo" and cell.endswith("/trees") else keys
 
 
