@@ -8,12 +8,13 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from transformers import AutoModelForCausalLM
 
-from benchmarks.language_model import critic, hidden, sampling, shear
+from benchmarks.language_model import critic, hidden, shear
 from benchmarks.language_model.critic import HiddenCritic
 from benchmarks.language_model.recorded import Recorded
 from benchmarks.language_model.ridge import Ridge
-from benchmarks.language_model.rollouts import GROUP, Rolled
+from benchmarks.language_model.rollouts import GROUP, TEMPERATURE, Rolled
 from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.demo.sampling import sampled
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def sample(model):
     """A recorded group of a prompt, and its completions."""
     torch.manual_seed(0)
     recorded = Recorded(sketched=True)
-    (rows,) = sampling.sampled(model, [[7, 8, 9]], [GROUP], [12], list(range(0, 300, 7)), recorded)
+    (rows,) = sampled(model, [[7, 8, 9]], [GROUP], [12], list(range(0, 300, 7)), TEMPERATURE, recorded)
     assert len(set(map(len, rows))) > 2
     return recorded, rows
 
@@ -45,7 +46,7 @@ def test_products_of_sketches_are_those_of_gradients_before_the_head(model, samp
     for ids in rows:
         states = model.model(torch.tensor([[7, 8, 9, *ids]])).last_hidden_state[0, 2:-1].detach()
         moved = torch.eye(states.shape[1], requires_grad=True)
-        logps = (states @ moved @ model.lm_head.weight.T / sampling.TEMPERATURE).log_softmax(dim=-1)
+        logps = (states @ moved @ model.lm_head.weight.T / TEMPERATURE).log_softmax(dim=-1)
         (gradient,) = torch.autograd.grad(logps[range(len(ids)), ids].sum(), moved)
         exact.append(gradient.flatten())
     ours, theirs = (torch.stack(own) @ torch.stack(own).T for own in (sketches, exact))

@@ -11,8 +11,7 @@ from transformers import AutoModelForCausalLM
 from benchmarks.language_model import gradients, rollouts, truth, values
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.hidden import Probe, States
-from benchmarks.language_model.rollouts import GROUP, PLACES, Rolled
-from benchmarks.language_model.sampling import TEMPERATURE
+from benchmarks.language_model.rollouts import GROUP, PLACES, TEMPERATURE, Rolled
 from tempo_trl.demo.language_model import Source
 
 

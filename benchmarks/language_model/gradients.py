@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.language_model.rollouts import Rolled
-from benchmarks.language_model.sampling import TEMPERATURE
+from benchmarks.language_model.rollouts import TEMPERATURE, Rolled
 from benchmarks.language_model.values import RESAMPLES, SEED
 
 

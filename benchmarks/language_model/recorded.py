@@ -7,7 +7,7 @@ model's head ([`~tempo_trl.credit.gradient_signal.group_sketches`]).
 import torch
 from transformers import PreTrainedModel
 
-from benchmarks.language_model.sampling import TEMPERATURE
+from benchmarks.language_model.rollouts import TEMPERATURE
 from tempo_trl.credit.gradient_signal import WIDTH, random_signs
 
 

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 
-from benchmarks.language_model.sampling import MAX_TOKENS, sampled
 from tempo_trl.data.instructions import generated_rows
+from tempo_trl.demo.sampling import sampled
 from tempo_trl.rewards import instruction_reward
 from tempo_trl.runs.files import write_atomically
 
+TEMPERATURE, MAX_TOKENS = 0.8, 40  # the recipes'
 GROUP, ROLLOUTS = 8, 32
 # Tokens before the states that are continued. They do not depend on how long a completion turns out to be: a baseline
 # that knew it would be biased.
@@ -84,6 +85,7 @@ class Player:
                 counts=[n] * len(some),
                 limits=[MAX_TOKENS - len(path) for path in some],
                 eos_token_ids=[self.tokenizer.eos_token_id],
+                temperature=TEMPERATURE,
             )
             found += [[path + ids for ids in own] for path, own in zip(some, new, strict=True)]
         return found

@@ -1,18 +1,19 @@
-"""Completions of a language model on a processor, in a third of the time that transformers' `generate` takes.
+"""Completions of a language model on a CPU, in a third of the time that transformers' `generate` takes.
 
 Equal prompts are read once, rows that have ended leave the batch, and a token needs one random number, not one for
 each token of the vocabulary. A recorder can watch the hidden states, which sampling computes anyway.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 from transformers.utils import ModelOutput
-
-TEMPERATURE, MAX_TOKENS = 0.8, 40  # the recipes'
+from trl import GRPOConfig, GRPOTrainer
+from trl.models.utils import unwrap_model_for_generation
 
 
 class Recorder(Protocol):
@@ -40,10 +41,11 @@ def sampled(
     counts: Sequence[int],
     limits: Sequence[int],
     eos_token_ids: Sequence[int],
+    temperature: float,
     recorder: Recorder | None = None,
 ) -> list[list[list[int]]]:
     """
-    Continuations of each prefix at [`TEMPERATURE`].
+    Continuations of each prefix.
 
     Args:
         model ([`~transformers.PreTrainedModel`]): The policy, on the CPU.
@@ -51,6 +53,7 @@ def sampled(
         counts (`list[int]`): Number of continuations of each prefix.
         limits (`list[int]`): Maximum length of a prefix's continuations, in tokens.
         eos_token_ids (`list[int]`): Tokens that end a continuation, and are its last.
+        temperature (`float`): Divides the logits; above 0.
         recorder ([`Recorder`], *optional*): Sees each step.
     """
     rows = torch.arange(len(prefixes)).repeat_interleave(torch.tensor(counts))
@@ -62,7 +65,7 @@ def sampled(
     if recorder is not None:
         recorder.begin(model, len(rows))
     for length in range(1, max(limits) + 1):
-        tokens = drawn(output.logits[:, -1])
+        tokens = drawn(output.logits[:, -1], temperature)
         if recorder is not None:
             recorder.keep(place, length - 1, output, tokens)
         for index, token in zip(place.tolist(), tokens.tolist(), strict=True):
@@ -111,7 +114,46 @@ def _of_rows(output: ModelOutput, rows: torch.Tensor) -> ModelOutput:
     return output
 
 
-def drawn(logits: torch.Tensor) -> torch.Tensor:
-    """A token of each row's distribution at [`TEMPERATURE`], `(B,)`."""
-    cumulative = (logits.float() / TEMPERATURE).softmax(dim=-1).cumsum(dim=-1)
+def drawn(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    """A token of each row's distribution, `(B,)`."""
+    cumulative = (logits.float() / temperature).softmax(dim=-1).cumsum(dim=-1)
     return torch.searchsorted(cumulative, torch.rand(len(logits), 1) * cumulative[:, -1:], right=True)[:, 0]
+
+
+def sample_quickly_on_a_cpu() -> None:
+    """
+    Let all of TRL's trainers in this process sample here, where they would with a temperature alone, on the CPU.
+
+    The distribution is the same, its random numbers are others. If the trainer's credit function has an attribute
+    `recorded`, this is the recorder.
+    """
+    theirs = GRPOTrainer._generate_single_turn
+
+    def generate_single_turn(trainer, prompt_ids, images, *args):
+        quickly = trainer.accelerator.device.type == "cpu" and samples_plainly(trainer.args) and images is None
+        return _completions(trainer, prompt_ids) if quickly else theirs(trainer, prompt_ids, images, *args)
+
+    GRPOTrainer._generate_single_turn = generate_single_turn
+
+
+def samples_plainly(args: GRPOConfig) -> bool:
+    """Whether completions are sampled from the model's distribution at a temperature, by transformers."""
+    cut = args.top_k or args.top_p < 1 or args.min_p or args.repetition_penalty != 1 or args.generation_kwargs
+    other = args.use_vllm or args.use_transformers_continuous_batching or args.use_transformers_paged
+    return not (cut or other)
+
+
+def _completions(trainer: GRPOTrainer, prompt_ids: list[list[int]]) -> tuple[list[list[int]], None]:
+    """What TRL's method returns: completions, and no log-probabilities. Equal prompts are adjacent."""
+    groups = [(ids, len(list(group))) for ids, group in groupby(prompt_ids)]
+    with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
+        found = sampled(
+            model,
+            [ids for ids, _ in groups],
+            counts=[count for _, count in groups],
+            limits=[trainer.max_completion_length] * len(groups),
+            eos_token_ids=trainer.eos_token_ids,
+            temperature=trainer.args.temperature,
+            recorder=getattr(getattr(trainer, "credit_func", None), "recorded", None),
+        )
+    return [ids for own in found for ids in own], None
