@@ -12,6 +12,8 @@ from benchmarks.agents import studies as agents
 from benchmarks.compact_json import write_json
 from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
+from benchmarks.language_model import cells
+from benchmarks.language_model.__main__ import STAGES
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
 from benchmarks.learning.studies import STUDIES
@@ -36,7 +38,8 @@ def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure):
     numbers = numbers_of(figure.stem)
     origin = numbers.get("provenance", numbers)
     kind, _, subject = figure.stem.partition("_")
-    assert origin["command"] == f"python -m benchmarks.{kind} {subject}"
+    own = "language_model show" if figure.stem == "language_model" else f"{kind} {subject}"
+    assert origin["command"] == f"python -m benchmarks.{own}"
     assert f"`{origin['command']}`" in page
     commits = origin.get("commits_of_runs") or [origin["commit"]]
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in commits)
@@ -46,7 +49,8 @@ def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure):
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.stem)
 def test_numbers_are_kept_as_their_command_writes_them(figure, tmp_path):
-    digits = evidence.DIGITS if figure.stem.startswith("estimators_") else results.DIGITS
+    of_language = cells.DIGITS if figure.stem.startswith("language_model") else results.DIGITS
+    digits = evidence.DIGITS if figure.stem.startswith("estimators_") else of_language
     write_json(tmp_path / "again.json", numbers_of(figure.stem), digits)
     assert (tmp_path / "again.json").read_text() == figure.with_suffix(".json").read_text()
 
@@ -66,6 +70,7 @@ def test_commands_of_the_page_are_known():
         module, subject = shlex.split(command)[2:4]
         if module != "benchmarks.similarity":  # which takes a file
             known = {"estimators": [*QUESTIONS, "all"], "learning": STUDIES, "agents": agents.STUDIES}
+            known["language_model"] = STAGES
             assert subject in known[module.removeprefix("benchmarks.")]
 
 

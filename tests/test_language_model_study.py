@@ -14,6 +14,7 @@ from benchmarks.language_model import arms, credit_functions
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.arms import ARMS, CONTROLS, RATES, SEEDS, SWEEP_SEEDS, Cell
 from benchmarks.language_model.cells import Cells, mean_reward, steps_to, tokens_of
+from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import _by_kind, command
 from benchmarks.language_model.show import show
 from tempo_trl.credit import prefix_values, td_errors
@@ -161,6 +162,17 @@ def test_rewards_by_kind_are_those_of_the_kind_of_each_prompt():
     prompts = [[{"role": "user", "content": row["instruction"]}] for row in (first, second, second)]
     tables = [pd.DataFrame({"prompt": prompts, "instruction_reward": rewards}) for rewards in ([1, 0, 1], [0, 1, 1])]
     assert _by_kind(tables) == {first["kind"]: 0.5, second["kind"]: 0.75}
+
+
+def test_a_figure_is_drawn_once_an_arm_has_runs_of_two_seeds(tmp_path):
+    cells = swept(tmp_path / "cells.json", {"grpo": RATES[2]})
+    assert not draw(cells, tmp_path / "figure.png")
+    for seed in SEEDS[:2]:
+        cells.add(row("grpo", RATES[2], seed, 0.5) | {"commit": "a" * 40}, {"machine": "two cores"})
+    assert cells.provenance == {"machine": "two cores", "commits_of_runs": ["a" * 40], "seeds": [0, 1]}
+    cells.rows += swept(tmp_path / "none.json", {"grpo": RATES[2]}).rows
+    assert draw(cells, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 1000
 
 
 IDS = torch.tensor([[1, 2, 3], [1, 2, 4], [1, 5, 6], [7, 8, 9]])

@@ -29,6 +29,7 @@ from benchmarks.estimators.evidence import commit
 from benchmarks.language_model import arms
 from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.cells import DIGITS, Cells
+from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import numbers, train
 from benchmarks.language_model.show import show, show_truth
 
@@ -67,6 +68,8 @@ def main(argv: list[str] | None = None) -> int:
         console.print("\nStopped. Repeat the command to resume.")
         return 130
     show(cells, console)
+    if arguments.stage == "show" and draw(cells, arguments.numbers.with_suffix(".png")):
+        console.print(f"Figure: {arguments.numbers.with_suffix('.png')}", highlight=False)
     return 0
 
 
@@ -140,7 +143,7 @@ def _provenance() -> dict:
     import torch
 
     return {
-        "command": "python -m benchmarks.language_model",
+        "command": "python -m benchmarks.language_model show",
         "weights": "SmolLM2-135M-Instruct in 4 bits (Q4_1), read into float32",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
     }

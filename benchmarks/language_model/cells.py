@@ -1,7 +1,7 @@
 """The cells that have been measured, in one file that is committed as they come, and their statistics."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from threading import Lock
 
@@ -34,11 +34,19 @@ class Cells:
         names = "arm", "learning_rate", "seed", "steps"
         return next((row for row in self.rows if tuple(row[name] for name in names) == wanted), None)
 
+    @property
+    def provenance(self) -> dict:
+        """Where the cells come from."""
+        return json.loads(self.path.read_text())["provenance"]
+
     def add(self, row: dict, origin: dict) -> None:
         """Add a cell's numbers to what other processes have written, and say where the cells come from."""
         with self._writing:
             self.rows = [*self._read(), row]
-            write_json(self.path, {"provenance": origin, "cells": self.rows}, DIGITS)
+            commits = sorted({row["commit"] for row in self.rows if row.get("commit")})
+            counted = sorted({row["seed"] for row in self.rows if is_final(row)})
+            provenance = origin | {"commits_of_runs": commits, "seeds": counted}
+            write_json(self.path, {"provenance": provenance, "cells": self.rows}, DIGITS)
 
     def to_try(self, arm: str) -> list[float]:
         """The rates of an arm on the first of the sweep's seeds: two, then the best one's neighbours."""
@@ -87,10 +95,14 @@ def mean_reward(row: dict, budget: float) -> float:
     return float(np.dot(spent, row["reward"]) / spent.sum())
 
 
+def smooth(series: Sequence[float]) -> np.ndarray:
+    """Means over three steps."""
+    return np.convolve(np.array(series, dtype=float), np.ones(3) / 3, "valid")
+
+
 def steps_to(row: dict, level: float) -> int | None:
     """Steps until the mean over three steps first reaches a reward; None if it never does."""
-    smooth = np.convolve(row["reward"], np.ones(3) / 3, "valid")
-    reached = np.flatnonzero(smooth >= level)
+    reached = np.flatnonzero(smooth(row["reward"]) >= level)
     return int(reached[0]) + 3 if len(reached) else None
 
 
