@@ -130,7 +130,9 @@ FUNCTION_WORDS = frozenset(
     ]
 )
 _MARK = r"""[\w"'“”‘’*`]"""  # beside a word: letters make it another one, quotation marks a mention
+_TOPIC, _LETTER = re.compile(r" about (.+?)(?: and end it with|[.]|$)"), re.compile(r"the letter '(\w)'")
 FEWEST_WORDS, LEAST_DISTINCT, LEAST_FUNCTION = 5, 2 / 3, 0.15
+SHORTEST_FORM = 3
 COPY, RULE_COPY = 6, 4  # so many words in a row are copied: of the instruction, and of its last sentence
 
 
@@ -163,12 +165,12 @@ def verdict(answer: str, kind: str, words: list[str], number: int) -> Verdict:
 
 
 def is_prose(answer: str, instruction: str = "") -> bool:
-    """Whether an answer is whole sentences in words of its own: what no loophole of the instructions is.
+    """Whether an answer is whole sentences in words of its own, on its topic: what no loophole of the instructions is.
 
     It ends with a full stop, an exclamation or a question mark, has five words or more, two in three of them distinct,
     one in seven a function word such as "the" (a list has none), and no six words in a row from the instruction. If
     the instruction has several sentences, the last one tells how to answer, and not what about: no four words in a
-    row from it. Else a policy learns to answer "Do not use any commas."
+    row from it. Else a policy learns to answer "Do not use any commas." And it names its topic ([`is_on_topic`]).
     """
     words = lower_words(answer)
     if len(words) < FEWEST_WORDS or not re.search(r"[.!?][\"'”’)]*$", answer.strip()):
@@ -176,7 +178,22 @@ def is_prose(answer: str, instruction: str = "") -> bool:
     functional = sum(word in FUNCTION_WORDS for word in words)
     dense = len(set(words)) >= LEAST_DISTINCT * len(words) and functional >= LEAST_FUNCTION * len(words)
     *before, rule = SENTENCE_END.split(instruction.strip().rstrip(".!?"))
-    return dense and not _shares(words, instruction, COPY) and not (before and _shares(words, rule, RULE_COPY))
+    copied = _shares(words, instruction, COPY) or (before and _shares(words, rule, RULE_COPY))
+    return dense and not copied and is_on_topic(words, instruction)
+
+
+def is_on_topic(words: list[str], instruction: str) -> bool:
+    """
+    Whether an answer's words have one of the topic's, what follows "about" in the instruction.
+
+    A longer or a shorter form counts as well, such as "rain" for "rainy". Function words do not count, nor do words
+    with the letter that the instruction forbids. If the topic has no other words, any answer will do.
+    """
+    topic, forbidden = _TOPIC.search(instruction), _LETTER.search(instruction)
+    named = [] if topic is None else [word for word in lower_words(topic[1]) if word not in FUNCTION_WORDS]
+    named = [word for word in named if forbidden is None or forbidden[1] not in word]
+    long = [word for word in words if len(word) >= SHORTEST_FORM]
+    return not named or any(a.startswith(b) or b.startswith(a) for a in named for b in long)
 
 
 def _shares(words: list[str], text: str, n: int) -> bool:

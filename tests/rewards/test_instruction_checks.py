@@ -1,10 +1,13 @@
 """Instructions are checked by their text, and each answer has one character that decided."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.rewards.instruction_checks import CHECKS, is_prose, verdict
+from tempo_trl.data.instructions import generated_rows
+from tempo_trl.rewards.instruction_checks import CHECKS, is_on_topic, is_prose, verdict
 
 # An answer with ^ before the character that decided; at the end, stopping there decided.
 PASSED = [
@@ -114,6 +117,33 @@ def test_an_answer_that_repeats_the_rule_is_not_prose(answer):
 def test_the_topic_may_be_repeated():
     assert is_prose("The first day of work is hard.", RULED)
     assert is_prose("One plus four is five.", "Answer in one sentence: what is one plus four?")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("I just went to the store.", False),
+        ("The night was cold and dark.", True),
+        ("She counts all of the nights.", True),
+        ("I am on my way home.", False),
+        ("We looked at the sky.", True),
+    ],
+)
+def test_an_answer_names_its_topic(answer, expected):
+    assert is_prose(answer, "Write about the night sky. Do not use any commas.") == expected
+
+
+def test_a_topic_that_cannot_be_named_need_not_be():
+    asked = "Write one short sentence about a {}. Do not use the letter 'b'."
+    assert is_prose("I am one year older now.", asked.format("birthday"))
+    assert not is_prose("I am one year older now.", asked.format("busy market"))
+    assert is_prose("The markets are full of people.", asked.format("busy market"))
+
+
+def test_every_topic_of_the_task_can_be_named():
+    for row in (*generated_rows("train"), *generated_rows("test")):
+        if topic := re.search(r" about (.+?)(?: and end it with|[.]|$)", row["instruction"]):
+            assert is_on_topic(topic[1].split(), row["instruction"])
 
 
 @pytest.mark.parametrize(
