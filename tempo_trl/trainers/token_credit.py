@@ -18,6 +18,7 @@ from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.trainers.base import BaseTrainer
 from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.credit_arguments import checked_step_reward_funcs, refuse_a_wrong_credit_func
 from tempo_trl.trainers.credit_log import log_credit
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.merged_states import MergedStates
@@ -135,8 +136,9 @@ class TokenCreditTrainer(BaseTrainer):
         step_reward_funcs: StepRewardFunc | list[StepRewardFunc] | None = None,
         observation_key_func: ObservationKeyFunc | None = None,
     ):
-        self._refuse_a_wrong_credit_func(credit_func)
-        step_reward_funcs = self._checked_step_reward_funcs(step_reward_funcs)
+        name, own = type(self).__name__, type(self)._credit_function is not TokenCreditTrainer._credit_function
+        refuse_a_wrong_credit_func(credit_func, own, name)
+        step_reward_funcs = checked_step_reward_funcs(step_reward_funcs, self.reads_step_rewards or not own, name)
         super().__init__(
             model,
             reward_funcs,
@@ -159,31 +161,6 @@ class TokenCreditTrainer(BaseTrainer):
         self.step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
         self.credit_func = self._credit_function()
         self._recorder, self._merged_states = Recorder(self), MergedStates(self)
-
-    def _refuse_a_wrong_credit_func(self, given: CreditFunc | None) -> None:
-        name = type(self).__name__
-        if type(self)._credit_function is not TokenCreditTrainer._credit_function:
-            if given is not None:
-                raise ValueError(
-                    f"`credit_func` must be None, got a function: {name} has its own credit function. Use "
-                    "TokenCreditTrainer with yours."
-                )
-        elif not callable(given):
-            raise ValueError(
-                f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}. Pass "
-                f"{name}(..., credit_func=your_function)."
-            )
-
-    def _checked_step_reward_funcs(self, given: StepRewardFunc | list[StepRewardFunc] | None) -> list[StepRewardFunc]:
-        functions = given if isinstance(given, list) else [] if given is None else [given]
-        own = type(self)._credit_function is not TokenCreditTrainer._credit_function
-        if functions and own and not self.reads_step_rewards:
-            raise ValueError(
-                f"`step_reward_funcs` must be None, got {len(functions)}: {type(self).__name__} would not use rewards "
-                "per turn. Use GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a "
-                "function that reads `batch.step_rewards`."
-            )
-        return functions
 
     def _credit_function(self) -> CreditFunc:
         """The function from a [`Batch`] to its credit. This is the only method that a new method must override."""

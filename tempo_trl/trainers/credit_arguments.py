@@ -1,0 +1,52 @@
+"""Checks of a trainer's own functions, `credit_func` and `step_reward_funcs`, at construction."""
+
+from collections.abc import Callable
+
+
+def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -> None:
+    """
+    Raise ValueError for a `credit_func` that cannot be used.
+
+    Args:
+        given:
+            What the user passed.
+        has_its_own (`bool`):
+            Whether the trainer is a method with a credit function of its own.
+        trainer (`str`):
+            Name of the trainer, for the message.
+    """
+    if has_its_own and given is not None:
+        raise ValueError(
+            f"`credit_func` must be None, got a function: {trainer} has its own credit function. Use "
+            "TokenCreditTrainer with yours."
+        )
+    if not has_its_own and not callable(given):
+        raise ValueError(
+            f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}. Pass "
+            f"{trainer}(..., credit_func=your_function)."
+        )
+
+
+def checked_step_reward_funcs(given: list | Callable | str | None, are_read: bool, trainer: str) -> list:
+    """
+    The `step_reward_funcs` as a list.
+
+    Args:
+        given:
+            What the user passed: one function or several.
+        are_read (`bool`):
+            Whether the trainer's credit may depend on them.
+        trainer (`str`):
+            Name of the trainer, for the message.
+
+    Raises:
+        ValueError: if there are any, and they would not be used.
+    """
+    functions = given if isinstance(given, list) else [] if given is None else [given]
+    if functions and not are_read:
+        raise ValueError(
+            f"`step_reward_funcs` must be None, got {len(functions)}: {trainer} would not use rewards per turn. Use "
+            "GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a function that reads "
+            "`batch.step_rewards`."
+        )
+    return functions
