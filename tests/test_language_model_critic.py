@@ -79,7 +79,11 @@ def batch_of(seed: int, learnable: bool):
         states[:, :, 0] = (rewards[:, None] * 2 - 1) * torch.tensor([0.0, 1.0, 1.0])
     states *= (torch.arange(3) < LENGTHS[:, None])[:, :, None]
     batch = SimpleNamespace(
-        completion_ids=torch.ones(32, 3, dtype=torch.long), lengths=LENGTHS, rewards=rewards, num_generations=4
+        completion_ids=torch.ones(32, 3, dtype=torch.long),
+        lengths=LENGTHS,
+        rewards=rewards,
+        num_generations=4,
+        training=True,
     )
     sketches = torch.randn(32, 3, 6, generator=generator)
     return batch, SimpleNamespace(states=states, lengths=LENGTHS, sketches=sketches, size=6)
@@ -152,6 +156,13 @@ def test_a_resumed_critic_gives_the_same_credit(tmp_path):
     batch, recorded = batch_of(100, True)
     one, other = credit_of(own, batch, recorded), credit_of(again, batch, recorded)
     assert torch.equal(one.advantages, other.advantages)
+
+
+def test_an_evaluation_gets_grpo_s_credit_and_teaches_nothing():
+    outcome = torch.tensor([0.0, torch.nan])
+    credit = HiddenCritic(True)(SimpleNamespace(training=False, outcome=outcome, num_generations=1))
+    assert credit.advantages.tolist() == [0.0, 0.0]
+    assert credit.statistics is None
 
 
 def test_a_batch_that_was_not_recorded_is_refused():

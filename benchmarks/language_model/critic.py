@@ -38,6 +38,8 @@ class HiddenCritic:
         self.gradients = torch.zeros(len(COEFFICIENTS), 0, self.recorded.size)
 
     def __call__(self, batch: Batch) -> Credit:
+        if not batch.training:  # an evaluation teaches nothing, and its groups may have one completion
+            return Credit(batch.outcome.nan_to_num(0.0))
         inside = torch.arange(batch.completion_ids.shape[1]) < batch.lengths[:, None]
         if not torch.equal(self.recorded.lengths, batch.lengths):
             raise RuntimeError(
