@@ -15,7 +15,7 @@ def rows_with_credit(advantages: torch.Tensor) -> torch.Tensor:
     Args:
         advantages (`torch.Tensor` of shape `(B,)` or `(B, T)`): Of completions, or of tokens.
     """
-    kept = (advantages.view(len(advantages), -1) != 0).any(dim=1)
+    kept = (advantages.reshape(len(advantages), -1) != 0).any(dim=1)
     kept[0] |= not kept.any()
     return kept
 
