@@ -7,7 +7,7 @@
     python -m benchmarks.language_model truth          # what perfect credit would be worth, by re-rollouts
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
-Two runs at a time take about twelve minutes on two cores. The numbers of each are added to
+Two runs at a time take about seven minutes on two cores. The numbers of each are added to
 docs/evidence/language_model.json when it ends, and a cell that stands there is not run again. `--minutes` ends the
 study before a run would exceed it.
 """

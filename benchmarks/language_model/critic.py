@@ -45,8 +45,9 @@ class HiddenCritic:
             raise RuntimeError(
                 "The batch is not what was sampled last. Train with benchmarks.language_model.training."
             )
+        states = self.recorded.states  # put together on each access
         deviations = deviation_from_others(batch.rewards.double(), batch.num_generations).float()
-        predictions = torch.stack([self.ridge.predicted(self.recorded.states, p) for p in PENALTIES]) * inside
+        predictions = torch.stack([self.ridge.predicted(states, p) for p in PENALTIES]) * inside
         best, shrinkage = self._justified()
         over_baseline = (deviations[:, None] - shrinkage[_bucket(inside)] * predictions[best]) * inside
         by_coefficient = [self._scaled(over_values(over_baseline, c), batch) for c in COEFFICIENTS]
@@ -56,7 +57,7 @@ class HiddenCritic:
             by_coefficient[chosen],
             metrics={"hidden/lambda": (1 - COEFFICIENTS[chosen], 1.0), "hidden/explained": self._explained()},
             statistics={
-                "ridge": Ridge.sums(self.recorded.states, deviations, inside),
+                "ridge": Ridge.sums(states, deviations, inside),
                 "agreement": _agreement(predictions, deviations, inside),
                 "gradients": self._gradients(by_coefficient, batch) if self.learns_lambda else None,
             },

@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from accelerate.utils import DynamoBackend
 from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from tempo_trl.credit.gradient_signal import WIDTH, group_sketches, random_signs, signal_and_square
+from tempo_trl.tree_forward.obstacles import is_compiled, splits_rows
 from tempo_trl.tree_forward.paths import Paths
 
 GROUP = "generation_group"  # key in a scored batch: index of each row's group among those of all ranks, `(B,)`
@@ -144,10 +144,10 @@ def group_of_positions(
 
 def refuse_hidden_states_that_cannot_be_read(trainer: GRPOTrainer) -> None:
     """Raise ValueError if the model is compiled, or if ranks share rows."""
-    accelerator, reason = trainer.accelerator, None
-    if trainer.args.torch_compile or accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
+    reason = None
+    if is_compiled(trainer):
         reason = "torch.compile, which skips hooks on hidden states. Unset torch_compile and dynamo_backend"
-    if getattr(accelerator, "parallelism_config", None) is not None:
+    if splits_rows(trainer):
         reason = "context, sequence or tensor parallelism, which split rows. Unset accelerate's parallelism_config"
     if reason is not None:
         raise ValueError(f"`log_signal_share=True` is not supported with {reason}, or set log_signal_share=False.")

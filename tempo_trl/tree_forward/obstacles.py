@@ -22,12 +22,22 @@ def first_obstacle(trainer: GRPOTrainer) -> str | None:
     return next(chain(_of_options(trainer), _of_model(base), _of_adapters(model)), None)
 
 
+def is_compiled(trainer: GRPOTrainer) -> bool:
+    """Whether the model runs under torch.compile."""
+    return trainer.args.torch_compile or trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO
+
+
+def splits_rows(trainer: GRPOTrainer) -> bool:
+    """Whether ranks share the tokens of a row: context, sequence or tensor parallelism."""
+    return getattr(trainer.accelerator, "parallelism_config", None) is not None
+
+
 def _of_options(trainer: GRPOTrainer) -> Iterator[str]:
     if trainer.aux_loss_enabled:
         yield "the router's auxiliary loss is a mean over all tokens of a batch (set router_aux_loss_coef=0)"
-    if trainer.args.torch_compile or trainer.accelerator.state.dynamo_plugin.backend != DynamoBackend.NO:
+    if is_compiled(trainer):
         yield "torch.compile would recompile for each length of the stream (unset torch_compile and dynamo_backend)"
-    if getattr(trainer.accelerator, "parallelism_config", None) is not None:
+    if splits_rows(trainer):
         yield "context, sequence and tensor parallelism split rows (unset accelerate's parallelism_config)"
 
 
