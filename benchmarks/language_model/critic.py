@@ -15,6 +15,7 @@ import torch
 from benchmarks.estimators.learned_td import COEFFICIENTS, justified, over_values
 from benchmarks.language_model.recorded import Recorded
 from benchmarks.language_model.ridge import PENALTIES, Ridge
+from benchmarks.language_model.values import leave_one_out
 from tempo_trl import Batch
 from tempo_trl.credit.advantages import flat_groups, outcome_scale
 from tempo_trl.trainers.batch import Credit
@@ -46,7 +47,8 @@ class HiddenCritic:
                 "The batch is not what was sampled last. Train with benchmarks.language_model.training."
             )
         states = self.recorded.states  # put together on each access
-        deviations = deviation_from_others(batch.rewards.double(), batch.num_generations).float()
+        rewards = batch.rewards.double().view(-1, batch.num_generations).numpy()
+        deviations = torch.from_numpy(rewards - leave_one_out(rewards)).flatten().float()
         predictions = torch.stack([self.ridge.predicted(states, p) for p in PENALTIES]) * inside
         best, shrinkage = self._justified()
         over_baseline = (deviations[:, None] - shrinkage[_bucket(inside)] * predictions[best]) * inside
@@ -106,12 +108,6 @@ class HiddenCritic:
         return (
             advantages * torch.where(flat_groups(rewards, size).repeat_interleave(size), 0.0, scale)[:, None].float()
         )
-
-
-def deviation_from_others(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
-    """Reward of each completion less the mean of the others of its group, `(R,)`."""
-    groups = rewards.view(-1, num_generations)
-    return ((groups - groups.mean(dim=1, keepdim=True)) * num_generations / (num_generations - 1)).flatten()
 
 
 def _bucket(inside: torch.Tensor) -> torch.Tensor:

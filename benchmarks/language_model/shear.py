@@ -13,6 +13,7 @@ penalty, nor whether the state of a token is the one before or after it: here it
 """
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 
@@ -54,11 +55,13 @@ def token_weights(states: Sequence[torch.Tensor], right: torch.Tensor, width: in
     norm = torch.cat(list(states)).norm(dim=1).mean()
     spans = [spans_of(len(own)) for own in states]
     cut = [torch.stack([own[a : a + WIDTH] for a in starts]) / norm for own, starts in zip(states, spans, strict=True)]
-    for row, own in enumerate(cut):
-        opposing = [cut[other] for other in range(len(cut)) if right[other] != right[row]]
-        nearest = torch.stack([distances(own, other).amin(dim=1) for other in opposing]).amin(dim=0)
+    nearest = [torch.full((len(own),), torch.inf) for own in cut]
+    for i, j in product(right.nonzero().flatten().tolist(), (~right).nonzero().flatten().tolist()):
+        between = distances(cut[i], cut[j])
+        nearest[i], nearest[j] = nearest[i].minimum(between.amin(dim=1)), nearest[j].minimum(between.amin(dim=0))
+    for row, own in enumerate(nearest):
         for t in range(len(states[row])):
-            weights[row, t] = max(d for a, d in zip(spans[row], nearest.tolist(), strict=True) if a <= t < a + WIDTH)
+            weights[row, t] = max(d for a, d in zip(spans[row], own.tolist(), strict=True) if a <= t < a + WIDTH)
     return weights
 
 
