@@ -62,9 +62,16 @@ def test_ridge_regression_from_sums_is_that_of_all_batches_at_once():
     ours = Ridge()
     for part in (slice(0, 2), slice(2, 6)):
         ours.add(Ridge.sums(x[part], y[part], inside[part]), 1.0)
-    probe = hidden.Probe(hidden.States(x.numpy(), inside.sum(dim=1).numpy()), y.numpy(), 10.0)
-    expected = torch.from_numpy(probe(hidden.States(x.numpy(), inside.sum(dim=1).numpy()))).float()
-    torch.testing.assert_close(ours.predicted(x, 10.0) * inside, expected, rtol=1e-3, atol=1e-4)
+    weights = (inside / inside.sum(dim=1, keepdim=True))[inside].double()
+    rows, targets = x[inside].double(), y.repeat_interleave(inside.sum(dim=1)).double()
+    mean = (weights[:, None] * rows).sum(0) / weights.sum()
+    scale = ((weights[:, None] * (rows - mean) ** 2).sum(0) / weights.sum()).sqrt()
+    # The penalty as observations of 0: ordinary least squares then gives the ridge's coefficients.
+    design = torch.cat([weights[:, None].sqrt() * (rows - mean) / scale, 10**0.5 * torch.eye(3).double()])
+    observed = torch.cat([weights.sqrt() * targets, torch.zeros(3).double()])
+    slope = torch.linalg.lstsq(design, observed[:, None]).solution[:, 0]
+    expected = ((x.double() - mean) / scale @ slope).float()
+    torch.testing.assert_close(ours.predicted(x, 10.0), expected, rtol=1e-3, atol=1e-4)
 
 
 LENGTHS = torch.tensor([3, 2, 3, 1] * 8)

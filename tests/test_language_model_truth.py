@@ -144,7 +144,7 @@ def test_the_probe_finds_what_is_linear_in_the_states():
     states = States(features, np.full(64, 5))
     targets = features[:, 0] @ [0.5, -1.0, 0.0, 2.0] + 0.25
     centred = targets - targets.mean()
-    np.testing.assert_allclose(Probe(states, centred, 1e-6)(states)[:, 0], centred, atol=1e-4)
+    np.testing.assert_allclose(Probe(states, centred, 1e-3)(states)[:, 0], centred, atol=1e-3)
 
 
 def test_all_numbers_of_a_policy_are_measured_and_a_second_call_samples_nothing(tiny_model, tmp_path, monkeypatch):

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from benchmarks.language_model.ridge import PENALTIES, Ridge
 from benchmarks.language_model.rollouts import GROUP, Rolled
 from benchmarks.language_model.values import leave_one_out, own_rewards
-
-PENALTIES = (1.0, 10.0, 100.0, 1000.0, 10000.0)  # in units of the features' mean square
 
 
 class States(NamedTuple):
@@ -59,27 +58,22 @@ def _features(model, rolled: Rolled) -> np.ndarray:
 
 class Probe:
     """
-    The regression, in closed form.
+    The regression on the states of some groups.
 
     Args:
         states ([`States`]): Of the groups that it is fitted on.
         targets (`np.ndarray` of shape `(R,)`): Rewards less the mean of the others.
-        penalty (`float`): Weight of the squared coefficients, in units of the features' mean square.
+        penalty (`float`): Weight of the squared coefficients, in units of the features' variance.
     """
 
     def __init__(self, states: States, targets: np.ndarray, penalty: float):
-        x = states.features[states.inside].astype(np.float64)
-        weights = np.repeat(1 / states.lengths, states.lengths)[:, None]  # each completion counts the same
-        self._mean = (weights * x).sum(axis=0) / weights.sum()
-        self._scale = np.sqrt((weights * (x - self._mean) ** 2).sum(axis=0) / weights.sum()) + 1e-6
-        x = (x - self._mean) / self._scale
-        y = np.repeat(targets, states.lengths)[:, None]
-        gram = (weights * x).T @ x + penalty * np.eye(x.shape[1])
-        self._coefficients = np.linalg.solve(gram, (weights * x).T @ y)[:, 0]
+        self._ridge, self._penalty = Ridge(), penalty
+        parts = states.features, targets.astype(np.float32), states.inside
+        self._ridge.add(Ridge.sums(*map(torch.from_numpy, parts)), forgetting=0.0)
 
     def __call__(self, states: States) -> np.ndarray:
         """Predicted deviations before each token, `(R, T)`; 0 for padding."""
-        return ((states.features - self._mean) / self._scale @ self._coefficients) * states.inside
+        return self._ridge.predicted(torch.from_numpy(states.features), self._penalty).numpy() * states.inside
 
 
 def deviations(prompts: Sequence[Rolled]) -> np.ndarray:
