@@ -16,8 +16,9 @@ from benchmarks.estimators.learned_td import COEFFICIENTS, justified, over_value
 from benchmarks.language_model.recorded import Recorded
 from benchmarks.language_model.ridge import PENALTIES, Ridge
 from benchmarks.language_model.values import leave_one_out
+from benchmarks.learning.oracles import scaled
 from tempo_trl import Batch
-from tempo_trl.credit.advantages import flat_groups, outcome_scale
+from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.trainers.batch import Credit
 
 BOUNDS = torch.tensor([1, 2, 4, 8, 16, 32])  # positions that share a shrinkage lie between two of them
@@ -52,7 +53,8 @@ class HiddenCritic:
         predictions = torch.stack([self.ridge.predicted(states, p) for p in PENALTIES]) * inside
         best, shrinkage = self._justified()
         over_baseline = (deviations[:, None] - shrinkage[_bucket(inside)] * predictions[best]) * inside
-        by_coefficient = [self._scaled(over_values(over_baseline, c), batch) for c in COEFFICIENTS]
+        over_baseline *= 1 - 1 / batch.num_generations  # without a prediction these are GRPO's advantages
+        by_coefficient = [scaled(batch, over_values(over_baseline, c)) for c in COEFFICIENTS]
         enough = self.learns_lambda and self.gradients.shape[1] >= ENOUGH  # two errors are soon exceeded by chance
         chosen = justified(self.gradients.double().numpy()) if enough else 0
         return Credit(
@@ -100,14 +102,6 @@ class HiddenCritic:
         sketches = self.recorded.sketches
         rows = torch.stack([torch.einsum("rt,rte->re", own, sketches) for own in by_coefficient])
         return rows.view(len(rows), -1, batch.num_generations, rows.shape[-1]).sum(dim=2)[:, trained]
-
-    def _scaled(self, advantages: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """In GRPO's units: without a prediction these are its advantages. Groups of equal rewards have none."""
-        size, rewards = batch.num_generations, batch.rewards.double()
-        scale = (size - 1) / size / outcome_scale(rewards, size, "group")
-        return (
-            advantages * torch.where(flat_groups(rewards, size).repeat_interleave(size), 0.0, scale)[:, None].float()
-        )
 
 
 def _bucket(inside: torch.Tensor) -> torch.Tensor:

@@ -57,12 +57,12 @@ def plan_values(batch: Batch) -> torch.Tensor:
 def oracle_td(batch: Batch, values: Values) -> torch.Tensor:
     """The outcome plus the true TD errors, `(R, T)`: `A[i, t] = (r[i] - mean(r) + V[i, t + 1] - V[i, t]) / s`."""
     outcome = batch.rewards.double() - _group_means(batch)
-    return _scaled(batch, outcome[:, None] + td_errors(values(batch), batch.lengths))
+    return scaled(batch, outcome[:, None] + td_errors(values(batch), batch.lengths))
 
 
 def oracle_baseline(batch: Batch, values: Values) -> torch.Tensor:
     """The outcome minus the true value before the token, `(R, T)`: `A[i, t] = (r[i] - V[i, t]) / s`."""
-    return _scaled(batch, batch.rewards.double()[:, None] - values(batch)[:, :-1])
+    return scaled(batch, batch.rewards.double()[:, None] - values(batch)[:, :-1])
 
 
 # What a recipe's `credit_func` names.
@@ -99,8 +99,8 @@ def _to_the_end(batch: Batch, values: torch.Tensor) -> torch.Tensor:
     return torch.where(over, batch.rewards.double()[:, None], values)
 
 
-def _scaled(batch: Batch, differences: torch.Tensor) -> torch.Tensor:
-    """Differences of rewards in units of GRPO's advantages, float32; 0 in groups with equal rewards."""
+def scaled(batch: Batch, differences: torch.Tensor) -> torch.Tensor:
+    """Differences of rewards, `(R, T)`, in units of GRPO's advantages, float32; 0 in groups with equal rewards."""
     size = batch.num_generations
     flat = flat_groups(batch.rewards, size).repeat_interleave(size)
     scale = outcome_scale(batch.rewards.double(), size, "group")
