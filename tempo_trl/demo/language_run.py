@@ -17,10 +17,12 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from tempo_trl.demo.language_model import language_model
 from tempo_trl.demo.language_show import HELD_OUT, show
+from tempo_trl.methods import METHODS
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import recipe_path
 
 METHOD, BASELINE = "tempo", "grpo"
+OF_TRL = ("grpo", "hepo")  # whose trainer is TRL's and records no trees
 SECONDS, QUICK_SECONDS = 200, 30  # of training; the rest of the six minutes loads, evaluates and draws
 SAVE_EVERY = 4
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -48,7 +50,7 @@ class LanguageRun:
             "save_steps": SAVE_EVERY,
             "resume_from_checkpoint": "last",
         }
-        if self.method != BASELINE:
+        if self.method not in OF_TRL:
             overrides["log_trees_steps"] = 1
         flags = [text for key, value in overrides.items() for text in (f"--{key}", str(value))]
         module = [sys.executable, "-m", "tempo_trl.launch.timed_training", str(self.seconds)]
@@ -101,6 +103,8 @@ def main(output: str, quick: bool, compare: bool, method: str | None) -> int:
     methods = list(dict.fromkeys([method or METHOD, *([BASELINE] if compare else [])]))
     try:
         for name in methods:
+            if name not in METHODS:
+                raise ValueError(f"got the method {name!r}, expected one of {', '.join(METHODS)}. Correct the name.")
             recipe_path(f"smollm2-135m/instructions/{name}")
         source = language_model()
     except (ValueError, FileNotFoundError) as error:

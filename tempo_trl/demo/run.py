@@ -42,8 +42,8 @@ class Run:
 
     def command(self) -> list[str]:
         overrides = {"seed": self.seed, "output_dir": self.folder, "max_steps": self.max_steps}
-        flags = [text for key, value in overrides.items() for text in (f"--{key}", str(value))]
         overrides["log_completions"] = True  # which shows how far a run is
+        flags = [text for key, value in overrides.items() for text in (f"--{key}", str(value))]
         recipe = str(recipe_path(f"{self.recipes}/{self.method}"))
         module = [sys.executable, "-m", "tempo_trl.train"]
         return [*module, "--config", recipe, *flags, "--resume_from_checkpoint", "last"]

@@ -129,9 +129,9 @@ def sample_quickly_on_a_cpu() -> None:
     """
     theirs = GRPOTrainer._generate_single_turn
 
-    def generate_single_turn(trainer, prompt_ids, images, *args):
+    def generate_single_turn(trainer, prompt_ids, images, *args, **kwargs):
         quickly = trainer.accelerator.device.type == "cpu" and samples_plainly(trainer.args) and images is None
-        return _completions(trainer, prompt_ids) if quickly else theirs(trainer, prompt_ids, images, *args)
+        return _completions(trainer, prompt_ids) if quickly else theirs(trainer, prompt_ids, images, *args, **kwargs)
 
     GRPOTrainer._generate_single_turn = generate_single_turn
 

@@ -5,6 +5,7 @@ TRL's log, so a resumed run keeps the time it had.
 """
 
 import sys
+from pathlib import Path
 
 from transformers import TrainerCallback
 
@@ -12,22 +13,34 @@ from tempo_trl.demo.sampling import sample_quickly_on_a_cpu
 from tempo_trl.launch import train
 from tempo_trl.launch.arguments import parse
 
+TABLES = "completions/completions_*.parquet", "tempo/*trees_*.parquet"
+
 
 class Clock(TrainerCallback):
-    """Ends the training before the step that would exceed `seconds` of training."""
+    """Ends the training before the log that would exceed `seconds` of training."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
 
+    def on_train_begin(self, args, state, control, **kwargs):
+        # An attempt that was stopped after its last checkpoint has left tables of steps that this one may not reach.
+        if state.is_world_process_zero:
+            for file in [file for tables in TABLES for file in Path(args.output_dir).glob(tables)]:
+                if int(file.stem.rpartition("_")[2]) > state.global_step:
+                    file.unlink()
+
     def on_log(self, args, state, control, **kwargs):
         times = step_seconds(state.log_history)
-        if times and sum(times) + max(times[-3:]) > self.seconds:
+        if times and sum(times) + state.logging_steps * max(times[-3:]) > self.seconds:
             control.should_training_stop = control.should_save = True
 
 
 def step_seconds(log_history: list[dict]) -> list[float]:
-    """Seconds of each optimizer step in TRL's log, evaluation not counted."""
-    return [entry["step_time"] for entry in log_history if "step_time" in entry]
+    """Seconds of each optimizer step, from TRL's log of means since the entry before. Evaluation is not counted."""
+    seconds, entries = [], [entry for entry in log_history if "step_time" in entry]
+    for entry in entries:
+        seconds += [entry["step_time"]] * (entry["step"] - len(seconds))
+    return seconds
 
 
 def main(argv: list[str]) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 from transformers import TrainerCallback
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.credit.gradient_signal import WIDTH, group_sketches, random_signs, signal_and_square
 from tempo_trl.tree_forward.obstacles import is_compiled, splits_rows
@@ -29,7 +29,8 @@ class SignalShare(TrainerCallback):
             The trainer, after its own `__init__`.
 
     Raises:
-        ValueError: if `log_signal_share` is set and the hidden states of whole rows cannot be read.
+        ValueError: if `log_signal_share` is set and the hidden states of whole rows cannot be read, or if an optimizer
+            step sees one group only.
     """
 
     def __init__(self, trainer: GRPOTrainer):
@@ -38,6 +39,7 @@ class SignalShare(TrainerCallback):
         if not self.on:
             return
         refuse_hidden_states_that_cannot_be_read(trainer)
+        refuse_steps_of_one_group(trainer.args, trainer.num_generations)
         model = trainer.model
         if hasattr(model, "get_base_model"):  # of an adapter
             model = model.get_base_model()
@@ -151,3 +153,16 @@ def refuse_hidden_states_that_cannot_be_read(trainer: GRPOTrainer) -> None:
         reason = "context, sequence or tensor parallelism, which split rows. Unset accelerate's parallelism_config"
     if reason is not None:
         raise ValueError(f"`log_signal_share=True` is not supported with {reason}, or set log_signal_share=False.")
+
+
+def refuse_steps_of_one_group(args: GRPOConfig, num_generations: int) -> None:
+    """Raise ValueError if no optimizer step sees two groups, whose gradients could be compared."""
+    rows = args.generation_batch_size
+    if args.tree_forward != "off":  # then groups stay whole
+        rows //= max(1, args.steps_per_generation // args.gradient_accumulation_steps)
+    if rows < 2 * num_generations:
+        raise ValueError(
+            f"`log_signal_share=True` compares the groups of an optimizer step, got {rows} completions in groups of "
+            f"{num_generations}, expected at least {2 * num_generations}. Raise gradient_accumulation_steps or "
+            "per_device_train_batch_size, or set log_signal_share=False."
+        )

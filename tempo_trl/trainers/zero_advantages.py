@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.trainers.scored_rows import loss_mask
+
 
 def rows_with_credit(advantages: torch.Tensor) -> torch.Tensor:
     """
@@ -32,7 +34,7 @@ def over_rows(kept: torch.Tensor, forward: Callable, inputs: dict) -> Callable:
     def over_kept(model, input_ids, attention_mask, *args, **kwargs):
         logps, entropies, aux_loss = forward(model, input_ids[rows], attention_mask[rows], *args, **kwargs)
         old = inputs.get("old_per_token_logps", logps.new_zeros(len(kept), logps.shape[1]))
-        mask = inputs["completion_mask"][rows]
+        mask = loss_mask(inputs)[rows]
         mean = (entropies.detach() * mask).sum() / mask.sum().clamp(min=1)
         entropies = mean.repeat(old.shape).index_copy(0, rows, entropies)
         return old.to(logps.dtype).index_copy(0, rows, logps), entropies, aux_loss

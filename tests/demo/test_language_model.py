@@ -9,6 +9,8 @@ import pytest
 from tempo_trl.demo import language_model as module
 from tempo_trl.demo import language_run
 from tempo_trl.demo.language_model import HUB_ID, language_model
+from tempo_trl.demo.language_run import LanguageRun
+from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.timed_training import Clock
 
 
@@ -74,10 +76,33 @@ def test_an_unknown_method_is_refused(tmp_path, capsys):
     assert "gae" in capsys.readouterr().out
 
 
+def test_a_recipe_that_is_no_method_is_refused(tmp_path, capsys):
+    assert language_run.main(str(tmp_path), True, False, "lora/tempo") == 2
+    assert "expected one of tempo," in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["tempo", "grpo", "hepo", "prefix_baseline", "kernel_baseline", "grpo_lambda"])
+def test_the_run_of_every_recipe_is_one_that_the_parser_takes(name, tmp_path):
+    words = LanguageRun(name, tmp_path, 10).command()
+    assert parse(words[words.index("--config") :]).script.method == name
+
+
 @pytest.mark.parametrize(("seconds", "stops"), [(100, False), (39, True)])
-def test_the_clock_ends_before_the_step_that_would_exceed_it(seconds, stops):
-    state = SimpleNamespace(log_history=[{"step_time": 10.0}, {"eval_reward": 0.5}, {"step_time": 20.0}])
+@pytest.mark.parametrize("every", [1, 5])
+def test_the_clock_ends_before_the_log_that_would_exceed_it(seconds, stops, every):
+    first, second = ({"step": n * every, "step_time": 10.0 * n / every} for n in (1, 2))
+    state = SimpleNamespace(log_history=[first, {"eval_reward": 0.5}, second], logging_steps=every)
     control = SimpleNamespace(should_training_stop=False, should_save=False)
     Clock(seconds).on_log(None, state, control)
     assert control.should_training_stop is stops
     assert control.should_save is stops
+
+
+def test_tables_of_steps_that_are_trained_again_are_removed(tmp_path):
+    names = "completions/completions_00000", "completions/completions_00005", "tempo/trees_4", "tempo/trees_6"
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{name}.parquet").touch()
+    state = SimpleNamespace(global_step=4, is_world_process_zero=True)
+    Clock(10).on_train_begin(SimpleNamespace(output_dir=tmp_path), state, None)
+    assert {file.stem for file in tmp_path.rglob("*.parquet")} == {"completions_00000", "trees_4"}

@@ -60,6 +60,13 @@ def test_a_trainer_gets_the_completions_that_trl_samples_where_sampling_is_greed
     assert trainer._generate_single_turn(IDS, None, {}, 2) == quick(trainer, IDS, None, {}, 2)
 
 
+def test_it_takes_what_the_loop_of_tools_asks_for(tiny_model, tmp_path, quick):
+    trainer = trainer_of(tiny_model, tmp_path, temperature=1e-6)
+    alone = IDS[0], [9, 10]
+    loop = {"num_generations": 1, "has_tool_images": False}
+    assert trainer._generate_single_turn(alone, None, {}, **loop) == quick(trainer, alone, None, {}, 1)
+
+
 @pytest.mark.parametrize(
     "setting", [{"top_k": 1}, {"top_p": 0.5}, {"min_p": 0.1}, {"generation_kwargs": {"top_k": 1}}]
 )

@@ -149,6 +149,14 @@ def test_a_compiled_model_is_refused(tiny_model, tmp_path):
         RecordingTrainer(tiny_model, share_of_threes, args, questions())
 
 
+@pytest.mark.parametrize(("tree_forward", "steps"), [("off", 1), ("on", 4)])
+def test_steps_of_one_group_are_refused(tree_forward, steps, tiny_model, tmp_path):
+    options = {"num_generations": 4, "per_device_train_batch_size": 4, "steps_per_generation": steps}
+    args = config(tmp_path, log_signal_share=True, gradient_accumulation_steps=1, tree_forward=tree_forward, **options)
+    with pytest.raises(ValueError, match=r"got 4 completions in groups of 4, expected at least 8. Raise"):
+        RecordingTrainer(tiny_model, share_of_threes, args, questions())
+
+
 @pytest.mark.parametrize("rows", [6, 8], ids=["groups cut by ranks", "groups inside ranks"])
 def test_two_ranks_log_that_of_all_their_rows(rows, tiny_model, tmp_path):
     options = ("log_signal_share=True", "num_generations=4", f"per_device_train_batch_size={rows}", "max_steps=1")

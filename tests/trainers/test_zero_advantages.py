@@ -47,6 +47,7 @@ def test_rows_that_are_left_out_have_ratio_one_and_the_mean_entropy_of_the_other
     logps, entropies = torch.randn(4, 3), torch.rand(4, 3)
     kept, old = torch.tensor([True, False, True, False]), torch.randn(4, 3)
     inputs = {"old_per_token_logps": old, "completion_mask": torch.tensor([[1, 1, 1]] * 2 + [[1, 0, 0]] * 2)}
+    inputs["tool_mask"] = torch.tensor([[1, 0, 1]] * 4)
 
     def forward(model, ids, mask):
         return logps[ids], entropies[ids], None
@@ -54,9 +55,10 @@ def test_rows_that_are_left_out_have_ratio_one_and_the_mean_entropy_of_the_other
     found, entropy, _ = over_rows(kept, forward, inputs)(None, torch.arange(4), torch.arange(4))
     assert torch.equal(found[kept], logps[kept])
     assert torch.equal(found[~kept], old[~kept])
-    mean = torch.cat([entropies[0], entropies[2, :1]]).mean()
+    mean = torch.stack([entropies[0, 0], entropies[0, 2], entropies[2, 0]]).mean()
     torch.testing.assert_close(entropy[~kept], mean.expand(2, 3))
-    torch.testing.assert_close((entropy * inputs["completion_mask"]).sum() / inputs["completion_mask"].sum(), mean)
+    mask = inputs["completion_mask"] * inputs["tool_mask"]
+    torch.testing.assert_close((entropy * mask).sum() / mask.sum(), mean)
 
 
 @pytest.mark.parametrize("loss_type", ["dapo", "grpo", "bnpo", "dr_grpo", "luspo", "sapo", "cispo", "vespo"])
