@@ -40,7 +40,7 @@ ARMS = {
     "prefix_baseline": Arm("prefix_baseline"),
     "kernel_baseline": Arm("kernel_baseline"),
     "grpo_lambda": Arm("grpo_lambda"),
-    "grpo_lambda, no trace": Arm("grpo_lambda", (("trace_lambda", 1e-6),)),  # the floor alone
+    "grpo_lambda without trace": Arm("grpo_lambda", (("trace_lambda", 1e-6),)),  # the floor alone
     "hepo": Arm("hepo"),
     "oracle": _function("oracle"),
     "hidden_baseline": _function("hidden_baseline", "critic"),

@@ -16,7 +16,7 @@ SHOWN = {
     "signal_share": "share of signal in the gradient",
 }
 MORE_STYLES = {
-    "grpo_lambda, no trace": ("#E69F00", "--"),
+    "grpo_lambda without trace": ("#E69F00", "--"),
     "hidden_baseline": ("#56B4E9", "-"),
     "hidden_td": ("#56B4E9", "--"),
     "shear": ("#CC79A7", "--"),
