@@ -52,9 +52,14 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown: str, page, **_) -> str:
-    """Put the table of a config's fields where a page says `<!-- fields: tempo_trl.TEMPOConfig -->`, and so on."""
+    """
+    Put the table of a config's fields where a page says `<!-- fields: tempo_trl.TEMPOConfig -->`, and so on.
+
+    The line that follows is for readers of the repository, who do not see the table.
+    """
     tables = {"fields": own_fields, "methods": methods_table}
-    return re.sub(r"<!-- (fields|methods)(?:: ([\w.]+))? -->", lambda m: tables[m[1]](*filter(None, [m[2]])), markdown)
+    place = r"<!-- (fields|methods)(?:: ([\w.]+))? -->\n.*"
+    return re.sub(place, lambda m: tables[m[1]](*filter(None, [m[2]])), markdown)
 
 
 def pages() -> dict[str, str]:
