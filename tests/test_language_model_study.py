@@ -13,7 +13,7 @@ from rich.console import Console
 from benchmarks.language_model import arms, credit_functions
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.arms import ARMS, CONTROLS, RATES, SEEDS, SWEEP_SEEDS, Cell
-from benchmarks.language_model.cells import Cells, mean_reward, steps_to, tokens_of
+from benchmarks.language_model.cells import Cells, mean_reward, smooth, steps_to, tokens_of
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import _by_kind, command
 from benchmarks.language_model.show import show
@@ -67,6 +67,10 @@ def test_a_cut_study_has_whole_pairs():
     cells = list(arms.final(rates))
     assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
     assert {cell.arm for cell in cells[: len(ARMS)]} == set(ARMS)
+
+
+def test_means_over_three_steps_leave_out_steps_without_a_number():
+    assert smooth([1.0, 2.0, 3.0, None, 5.0]).tolist() == [2.0, 2.5, 4.0]
 
 
 def test_a_mean_over_equally_many_tokens_stops_inside_the_step_that_exceeds_them():

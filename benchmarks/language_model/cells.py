@@ -95,9 +95,9 @@ def mean_reward(row: dict, budget: float) -> float:
     return float(np.dot(spent, row["reward"]) / spent.sum())
 
 
-def smooth(series: Sequence[float]) -> np.ndarray:
-    """Means over three steps."""
-    return np.convolve(np.array(series, dtype=float), np.ones(3) / 3, "valid")
+def smooth(series: Sequence[float | None]) -> np.ndarray:
+    """Means over three steps, of those that have a number."""
+    return np.nanmean(np.lib.stride_tricks.sliding_window_view(np.array(series, dtype=float), 3), axis=1)
 
 
 def steps_to(row: dict, level: float) -> int | None:

@@ -47,9 +47,18 @@ def sweep_table(cells: Cells) -> Table:
 def over_grpo(
     cells: Cells, rates: dict[str, tuple[float, float]], seeds: Sequence[int] | None = None, title: str = "Over GRPO"
 ) -> Table:
-    """Arms over GRPO at equally many tokens, paired by seed."""
+    """Arms over GRPO, paired by seed: at equally many tokens, and at equally many steps, whatever their length."""
     table = Table(title=title, caption="interquartile means, 95% bootstrap intervals over seeds", box=SIMPLE_HEAD)
-    for heading in ("arm", "rate", "pairs", "mean reward", "less GRPO's", f"steps to {LEVEL}", "seconds a step"):
+    for heading in (
+        "arm",
+        "rate",
+        "pairs",
+        "mean reward",
+        "less GRPO's",
+        "by steps",
+        f"steps to {LEVEL}",
+        "seconds a step",
+    ):
         table.add_column(heading)
     for arm, (rate, base_rate) in rates.items():
         pairs = cells.pairs(arm, rate, base_rate, *([seeds] if seeds else []))
@@ -58,10 +67,12 @@ def over_grpo(
         budget = tokens_of(row for pair in pairs for row in pair)
         own = [mean_reward(row, budget) for row, _ in pairs]
         gains = [value - mean_reward(base, budget) for value, (_, base) in zip(own, pairs, strict=True)]
+        by_steps = [_mean(row["reward"]) - _mean(base["reward"]) for row, base in pairs]
         arrivals = [steps_to(row, LEVEL) for row, _ in pairs]
         seconds = [_mean(row["seconds"]) for row, _ in pairs]
         table.add_row(
-            *(arm, f"{rate:g}", str(len(pairs)), measured(own), "" if arm == BASELINE else measured(gains)),
+            *(arm, f"{rate:g}", str(len(pairs)), measured(own)),
+            *("" if arm == BASELINE else measured(values) for values in (gains, by_steps)),
             ", ".join("never" if steps is None else str(steps) for steps in arrivals),
             f"{_mean(seconds):.0f}",
         )
