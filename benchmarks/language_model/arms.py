@@ -48,17 +48,19 @@ ARMS = {
     "shear": _function("shear", "shear"),
 }
 CONTROLS = {
-    "grpo, rate x 2": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),
-    "grpo, rate x 4": Arm("tempo", (("td_coef", 0.0),), BASELINE, 4.0),
-    "grpo, first token twice": _function("first_1"),
-    "grpo, first 3 tokens twice": _function("first_3"),
-    "grpo, first 8 tokens twice": _function("first_8"),
-    "tempo, TD errors shuffled": Arm("grpo", _function("shuffled_td").changes, rated_as="tempo"),
-    "tempo, td_coef 0.5": Arm("tempo", (("td_coef", 0.5),), rated_as="tempo"),
-    "tempo, td_coef 2": Arm("tempo", (("td_coef", 2.0),), rated_as="tempo"),
-    "grpo, no clipping": Arm("tempo", (("td_coef", 0.0), ("max_grad_norm", 0.0)), rated_as=BASELINE),
-    "tempo, no clipping": Arm("tempo", (("max_grad_norm", 0.0),), rated_as="tempo"),
-    "tempo, no tree pass": Arm("tempo", (("tree_forward", "off"),), rated_as="tempo"),
+    "grpo at twice its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),
+    "grpo at four times its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 4.0),
+    "tempo at GRPO's rate": Arm("tempo", rated_as=BASELINE),
+    "prefix_baseline at GRPO's rate": Arm("prefix_baseline", rated_as=BASELINE),
+    "grpo with the first token twice": _function("first_1"),
+    "grpo with the first 3 tokens twice": _function("first_3"),
+    "grpo with the first 8 tokens twice": _function("first_8"),
+    "tempo with shuffled TD errors": Arm("grpo", _function("shuffled_td").changes, rated_as="tempo"),
+    "tempo with td_coef 0.5": Arm("tempo", (("td_coef", 0.5),), rated_as="tempo"),
+    "tempo with td_coef 2": Arm("tempo", (("td_coef", 2.0),), rated_as="tempo"),
+    "grpo without clipping": Arm("tempo", (("td_coef", 0.0), ("max_grad_norm", 0.0)), rated_as=BASELINE),
+    "tempo without clipping": Arm("tempo", (("max_grad_norm", 0.0),), rated_as="tempo"),
+    "tempo without the tree pass": Arm("tempo", (("tree_forward", "off"),), rated_as="tempo"),
 }
 
 
