@@ -14,6 +14,7 @@ from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
 from benchmarks.language_model import cells
 from benchmarks.language_model.__main__ import STAGES
+from benchmarks.language_model.show import compared
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
 from benchmarks.learning.studies import STUDIES
@@ -189,6 +190,20 @@ def test_the_statistics_of_a_study_are_those_of_the_runs_beside_them(name):
 
 def ends(measured: Measured) -> list[float]:
     return [measured.iqm, measured.low, measured.high]
+
+
+LANGUAGE = {"grpo": "GRPO", "tempo": "TEMPO", "prefix_baseline": "prefix baseline"}
+
+
+@pytest.mark.parametrize("arm", LANGUAGE)
+def test_the_table_of_the_language_model_is_that_of_the_numbers(arm):
+    measured = cells.Cells(DOCS / "evidence" / "language_model.json")
+    rates, page = measured.rates(), (DOCS / "evidence" / "language_model.md").read_text()
+    pairs = measured.pairs(arm, rates[arm], rates["grpo"])
+    assert len(pairs) == 5
+    held_out = np.mean([100 * own["held_out"]["all"] for own, _ in pairs])
+    expected = [LANGUAGE[arm], f"{rates[arm]:g}", *compared(pairs), f"{held_out:.0f}%"]
+    assert expected in [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
 
 
 def means_by_size() -> dict[str, np.ndarray]:

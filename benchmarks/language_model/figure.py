@@ -1,4 +1,4 @@
-"""The figure of the runs that count: reward, length and signal along training, an arm a line."""
+"""The figure of the runs that count: what the policy earns and writes along training, an arm a line."""
 
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from benchmarks.learning.statistics import interval, iqm
 SHOWN = {
     "reward": "mean reward, of three steps",
     "length": "tokens of a completion",
-    "signal_share": "share of signal in the gradient",
+    "entropy": "entropy of a token, nats",
+    "distinct": "share of distinct words in a step",
 }
 MORE_STYLES = {
     "grpo_lambda without trace": ("#E69F00", "--"),
@@ -30,8 +31,8 @@ def draw(cells: Cells, path: Path) -> bool:
     rows = {arm: found for arm, own in rows.items() if len(found := [row for row in own if row]) > 1}
     if not rows:
         return False
-    figure = Figure(figsize=(12, 4), layout="constrained")
-    for axes, (name, label) in zip(figure.subplots(1, len(SHOWN)), SHOWN.items(), strict=True):
+    figure = Figure(figsize=(10, 7), layout="constrained")
+    for axes, (name, label) in zip(figure.subplots(2, 2).flat, SHOWN.items(), strict=True):
         ends = [_line(axes, arm, own, name) for arm, own in rows.items() if all(row.get(name) for row in own)]
         axes.set_xlabel("steps")
         axes.set_ylabel(label)

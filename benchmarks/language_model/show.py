@@ -7,7 +7,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.language_model.arms import ARMS, BASELINE, CONTROL_SEEDS, CONTROLS, RATES, SWEEP_SEEDS, Cell
+from benchmarks.language_model.arms import ARMS, BASELINE, CONTROL_SEEDS, CONTROLS, RATES, SEEDS, SWEEP_SEEDS, Cell
 from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
 from benchmarks.language_model.rollouts import PLACES
 from benchmarks.learning.statistics import interval, iqm
@@ -45,38 +45,34 @@ def sweep_table(cells: Cells) -> Table:
 
 
 def over_grpo(
-    cells: Cells, rates: dict[str, tuple[float, float]], seeds: Sequence[int] | None = None, title: str = "Over GRPO"
+    cells: Cells, rates: dict[str, tuple[float, float]], seeds: Sequence[int] = SEEDS, title: str = "Over GRPO"
 ) -> Table:
-    """Arms over GRPO, paired by seed: at equally many tokens, and at equally many steps, whatever their length."""
+    """Arms over GRPO, paired by seed."""
     table = Table(title=title, caption="interquartile means, 95% bootstrap intervals over seeds", box=SIMPLE_HEAD)
-    for heading in (
-        "arm",
-        "rate",
-        "pairs",
-        "mean reward",
-        "less GRPO's",
-        "by steps",
-        f"steps to {LEVEL}",
-        "seconds a step",
-    ):
+    headings = "arm", "rate", "pairs", "mean reward", "less GRPO's", "by steps", f"steps to {LEVEL}", "seconds a step"
+    for heading in headings:
         table.add_column(heading)
     for arm, (rate, base_rate) in rates.items():
-        pairs = cells.pairs(arm, rate, base_rate, *([seeds] if seeds else []))
-        if not pairs:
-            continue
-        budget = tokens_of(row for pair in pairs for row in pair)
-        own = [mean_reward(row, budget) for row, _ in pairs]
-        gains = [value - mean_reward(base, budget) for value, (_, base) in zip(own, pairs, strict=True)]
-        by_steps = [_mean(row["reward"]) - _mean(base["reward"]) for row, base in pairs]
-        arrivals = [steps_to(row, LEVEL) for row, _ in pairs]
-        seconds = [_mean(row["seconds"]) for row, _ in pairs]
-        table.add_row(
-            *(arm, f"{rate:g}", str(len(pairs)), measured(own)),
-            *("" if arm == BASELINE else measured(values) for values in (gains, by_steps)),
-            ", ".join("never" if steps is None else str(steps) for steps in arrivals),
-            f"{_mean(seconds):.0f}",
-        )
+        pairs = cells.pairs(arm, rate, base_rate, seeds)
+        if pairs:
+            seconds = _mean([_mean(row["seconds"]) for row, _ in pairs])
+            table.add_row(arm, f"{rate:g}", str(len(pairs)), *compared(pairs), f"{seconds:.0f}")
     return table
+
+
+def compared(pairs: Sequence[tuple[dict, dict]]) -> tuple[str, str, str, str]:
+    """
+    Of pairs of an arm's run and GRPO's: mean reward, how much more than GRPO's at equally many tokens and at equally
+    many steps, and steps to [`LEVEL`].
+    """
+    budget = tokens_of(row for pair in pairs for row in pair)
+    own = [mean_reward(row, budget) for row, _ in pairs]
+    by_tokens = [value - mean_reward(base, budget) for value, (_, base) in zip(own, pairs, strict=True)]
+    by_steps = [_mean(row["reward"]) - _mean(base["reward"]) for row, base in pairs]
+    arrivals = [steps_to(row, LEVEL) for row, _ in pairs]
+    steps = ", ".join("never" if arrival is None else str(arrival) for arrival in arrivals)
+    itself = all(row is base for row, base in pairs)
+    return measured(own), *("" if itself else measured(gains) for gains in (by_tokens, by_steps)), steps
 
 
 def by_kind(cells: Cells, rates: dict[str, float]) -> Table:
