@@ -181,7 +181,8 @@ def test_recipes_of_one_cell_differ_only_in_the_keys_of_the_method(subtests):
         with subtests.test(name):
             baseline = f"{name.rpartition('/')[0]}/grpo"
             if baseline in recipe_names() and name not in RECOMMENDED:
-                assert differing(name, baseline) <= of_the_method(name)
+                tuned = {"learning_rate"} if name.startswith("smollm2-135m/instructions/") else set()
+                assert differing(name, baseline) <= of_the_method(name) | tuned
 
 
 def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):
