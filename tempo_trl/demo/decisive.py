@@ -7,7 +7,8 @@ import numpy as np
 
 from tempo_trl.data.instructions import INSTRUCTIONS, generated_rows
 from tempo_trl.report.group import Group
-from tempo_trl.rewards.instruction_checks import verdict
+from tempo_trl.rewards.boxed import after_thinking
+from tempo_trl.rewards.instruction_checks import Verdict, verdict
 from tempo_trl.runs.token_text import readable
 
 # Kinds whose failures happen at one token, the first that no right answer has there.
@@ -27,8 +28,15 @@ def decisive_token(pieces: Sequence[str], kind: str, words: Sequence[str], numbe
     """
     texts = readable(pieces)
     ends = list(accumulate(map(len, texts)))
-    decided = verdict("".join(texts), kind, list(words), number).decided
+    decided = _verdict("".join(texts), kind, words, number).decided
     return next((index for index, end in enumerate(ends) if decided < end), len(pieces))
+
+
+def _verdict(text: str, kind: str, words: Sequence[str], number: int) -> Verdict:
+    """The verdict on what follows the thinking, as the reward grades it; its index counts from the start of `text`."""
+    said = after_thinking(text)
+    judged = verdict(said, kind, list(words), number)
+    return judged._replace(decided=len(text) - len(said) + judged.decided)
 
 
 def rows_by_prompt() -> dict[str, dict]:
@@ -52,7 +60,7 @@ def decisive_shares(groups: Sequence[Group]) -> dict[str, np.ndarray]:
             continue
         for index in np.flatnonzero(group.rewards == 0):
             pieces = _without_end(group.tokens[index])
-            if verdict("".join(readable(pieces)), row["kind"], row["words"], row["number"]).passed:
+            if _verdict("".join(readable(pieces)), row["kind"], row["words"], row["number"]).passed:
                 continue  # it failed as prose
             place = decisive_token(pieces, row["kind"], row["words"], row["number"])
             for name, credit in _credits(group, index).items():

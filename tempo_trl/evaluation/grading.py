@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.rewards import choice_reward, ifeval_reward, instruction_reward, math_reward
-from tempo_trl.rewards.boxed import committed_answer, gold_answer
+from tempo_trl.rewards.boxed import after_thinking, committed_answer, gold_answer
 from tempo_trl.rewards.choice_answer import chosen_letter
 
 
@@ -66,7 +66,7 @@ def _is_gradable(row: dict) -> bool:
 def _answer(row: dict, text: str) -> str:
     if _domain(row) == "math":
         return committed_answer(text)
-    return chosen_letter(text, row["options"]) if _domain(row) == "choice" else text.strip()
+    return chosen_letter(text, row["options"]) if _domain(row) == "choice" else after_thinking(text).strip()
 
 
 def _by_row(values: list, completions: list[list[str]]) -> list[list]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tempo_trl.rewards.boxed import completion_text
+from tempo_trl.rewards.boxed import after_thinking, completion_text
 from tempo_trl.rewards.instruction_checks import is_prose, verdict
 
 
@@ -17,6 +17,8 @@ def instruction_reward(
 ) -> list[float]:
     """Reward function for TRL: 1.0 if a completion follows its instruction and is prose, 0.0 otherwise.
 
+    The text after the last `</think>` is graded. An unfinished `<think>` earns 0.0.
+
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
         kind, words, number: Columns of [`~tempo_trl.data.instructions.problems`]: see
@@ -26,7 +28,7 @@ def instruction_reward(
             `instructions/{kind}`, the mean reward of each kind in the batch.
         **columns: Other columns that TRL passes; ignored.
     """
-    answers = [completion_text(completion) for completion in completions]
+    answers = [after_thinking(completion_text(completion)) for completion in completions]
     prose = [is_prose(answer, _instruction(prompt)) for answer, prompt in zip(answers, prompts, strict=True)]
     checked = [verdict(*row).passed for row in zip(answers, kind, words, number, strict=True)]
     rewards = [float(good and followed) for good, followed in zip(prose, checked, strict=True)]

@@ -21,6 +21,13 @@ def test_a_character_of_several_tokens_counts_once():
     assert decisive_token(["é".encode().hex()[:0] + "<0xC3>", "<0xA9>", ",", " a"], "no_comma", [], 0) == 2
 
 
+def test_a_comma_inside_of_the_thinking_decides_nothing():
+    pieces = ["<think>", "Rain", ",", "</think>", "The", " rain", ",", " then", "."]
+    assert decisive_token(pieces, "no_comma", [], 0) == 6
+    assert decisive_token(pieces, "first_word", ["the"], 0) == 4
+    assert decisive_token(pieces[:3], "no_comma", [], 0) == 3  # unfinished: its end decided
+
+
 def group(credit):
     row = next(row for row in generated_rows("train") if row["kind"] == "no_comma")
     tokens = [["It", " is", " a", " busy", " and", " good", " market", ".", "<|im_end|>"]]

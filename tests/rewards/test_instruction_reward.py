@@ -26,6 +26,13 @@ def test_messages_are_read_as_plain_text_is():
     ) == [0.0]
 
 
+def test_what_follows_the_thinking_is_graded_and_an_unfinished_thought_earns_nothing():
+    thought = f"<think>{COMMA}</think>\n"
+    answers = [thought + GOOD, thought + COMMA, f"<think>{GOOD}</think>", f"<think>{GOOD}"]
+    rows = {"kind": ["no_comma"] * 4, "words": [[]] * 4, "number": [0] * 4, "prompts": [ASKED] * 4}
+    assert instruction_reward(answers, **rows) == [1.0, 0.0, 0.0, 0.0]
+
+
 def test_the_rate_of_each_kind_is_logged():
     logged = {}
     rows = {"kind": ["no_comma", "no_comma", "max_words"], "words": [[]] * 3, "number": [0, 0, 20]}
