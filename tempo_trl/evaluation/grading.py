@@ -51,7 +51,8 @@ def _rewards(flat: list[tuple[dict, str]]) -> list[float | None]:
     if domain == "choice":
         return choice_reward(texts, solution=column("solution"), options=column("options"))
     if domain == "ifeval":
-        return ifeval_reward(texts, column("instruction_id_list"), column("kwargs"))
+        shares = ifeval_reward(texts, column("instruction_id_list"), column("kwargs"))
+        return [float(share == 1.0) for share in shares]  # IFEval's strict accuracy of prompts
     return instruction_reward(texts, *map(column, ("kind", "words", "number", "prompt")))
 
 

@@ -184,6 +184,19 @@ def test_rows_without_an_answer_count_as_wrong_and_are_counted(tiny_model, tmp_p
     assert (entry["value"], entry["n"], entry["ungradable"]) == (0.5, 2, 1)
 
 
+def test_an_answer_that_follows_only_some_of_its_instructions_is_wrong(tiny_model, rows, tmp_path, monkeypatch):
+    shares = iter([0.5, 0.5, 1.0])  # of the greedy answer and of two samples
+
+    def shares_of(completions, instruction_id_list, kwargs):
+        return [next(shares) for _ in completions]
+
+    monkeypatch.setattr("tempo_trl.evaluation.grading.ifeval_reward", shares_of)
+    let_the_model_say(monkeypatch, lambda row, sample: "It rains, and it pours.")
+    results = evaluate(tiny_model, tasks="ifeval_rl", data_dir=rows, output=str(tmp_path / "out"), n=2)
+    values = {entry["metric"]: entry["value"] for entry in results}
+    assert values == {"accuracy": 0.0, "avg@2": 0.5, "pass@1": 0.5, "pass@2": 1.0, "maj@2": 0.5}
+
+
 def test_what_a_call_had_no_time_for_is_graded_alone(monkeypatch):
     calls = []
 
