@@ -67,17 +67,17 @@ def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
     identity = {"model": models.fingerprint(source), "name": source.name}
     template = models.chat_template(lm, settings.thinking)
     asked = {name: questions(task, template, settings.limit) for name, task in tasks.items()}
-    if settings.overwrite:
+    planned = [
+        (name, decoding, chunks(lm, asked[name], questions_per_chunk(settings, decoding), settings.tokens))
+        for name in tasks
+        for decoding in settings.decodings
+    ]
+    if settings.overwrite:  # after all checks, so that a wrong setting deletes nothing
         for name in tasks:
             remove(settings.folder, name)
     return lm, [
-        Job(
-            begin(name, decoding, asked[name], identity, settings),
-            decoding,
-            chunks(lm, asked[name], questions_per_chunk(settings, decoding), settings.tokens),
-        )
-        for name in tasks
-        for decoding in settings.decodings
+        Job(begin(name, decoding, asked[name], identity, settings), decoding, chunked)
+        for name, decoding, chunked in planned
     ]
 
 
@@ -161,7 +161,8 @@ def main(**flags) -> int:
     try:
         results = run(lm, jobs, settings)
     except KeyboardInterrupt:
-        print("\ntempo-trl evaluate: interrupted. Repeat the command to resume.", file=sys.stderr)
+        how = " without --overwrite" if settings.overwrite else ""
+        print(f"\ntempo-trl evaluate: interrupted. Repeat the command{how} to resume.", file=sys.stderr)
         return 130
     print(f"{table(results)}\nAnswers (one line per question) and results: {settings.folder}")
     return 0

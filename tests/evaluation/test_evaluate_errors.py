@@ -175,6 +175,27 @@ def test_another_model_in_the_same_folder_is_refused_until_it_may_overwrite(tiny
     assert not (tmp_path / "run/evaluation/gsm_hard.n2.jsonl").exists()
 
 
+def test_a_wrong_setting_deletes_nothing_even_if_it_may_overwrite(tiny_model, rows, tmp_path, monkeypatch):
+    given = {"tasks": "gsm_hard", "data_dir": rows, "output": str(tmp_path / "out")}
+    let_the_model_say(monkeypatch, lambda row, sample: right(row))
+    evaluate(tiny_model, max_tokens=8, **given)
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
+    with pytest.raises(ValueError, match="max_tokens is 4000"):
+        evaluate(tiny_model, max_tokens=4000, overwrite=True, **given)
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == before
+
+
+@pytest.mark.parametrize(("flags", "how"), [([], "to resume"), (["--overwrite"], "without --overwrite to resume")])
+def test_an_interrupted_evaluation_says_how_to_resume(flags, how, tiny_model, rows, tmp_path, monkeypatch, capsys):
+    def interrupt(row, sample):
+        raise KeyboardInterrupt
+
+    let_the_model_say(monkeypatch, interrupt)
+    command = ["evaluate", "--model", tiny_model, "--tasks", "gsm_hard", "--data_dir", rows, "--max_tokens", "8"]
+    assert cli.main([*command, "--output", str(tmp_path / "out"), *flags]) == 130
+    assert f"Repeat the command {how}." in capsys.readouterr().err
+
+
 def test_rows_without_an_answer_count_as_wrong_and_are_counted(tiny_model, tmp_path, monkeypatch):
     rows = write_rows(tmp_path / "rows")
     row = json.loads((tmp_path / "rows/medmcqa.jsonl").read_text().splitlines()[0])
