@@ -1,6 +1,7 @@
 """Evaluate a model on the paper's benchmarks: the verb `tempo-trl evaluate`."""
 
 import importlib.util
+import json
 import logging
 import os
 import sys
@@ -14,6 +15,7 @@ from tqdm import tqdm
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.evaluation import models
 from tempo_trl.evaluation.generation import answered, chunks, questions_per_chunk
+from tempo_trl.evaluation.grading import truth_of
 from tempo_trl.evaluation.harness import Question, load_tasks, questions
 from tempo_trl.evaluation.records import Record, records_of, remove
 from tempo_trl.evaluation.results import table, write_results
@@ -110,7 +112,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
     """The record of a task and decoding: a new one, or an existing one of the same evaluation."""
     common = {
         "model": identity["model"],
-        "questions": sha256("".join(f"{each.row['row_id']} {each.sha256}\n" for each in asked).encode()).hexdigest(),
+        "questions": sha256("".join(map(_fingerprint, asked)).encode()).hexdigest(),
         "limit": settings.limit,
         "thinking": settings.thinking,
         "max_tokens": settings.tokens,
@@ -134,6 +136,11 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
     record = Record(settings.folder, task, decoding.name)
     record.begin({**common, **decoding._asdict(), "seed": settings.seed}, entry)
     return record
+
+
+def _fingerprint(question: Question) -> str:
+    """A line that changes with the question, or with what is right about it."""
+    return f"{question.row['row_id']} {question.sha256} {json.dumps(truth_of(question.row))}\n"
 
 
 def answer(lm: "TemplateLM", job: Job, settings: Settings) -> None:

@@ -7,6 +7,9 @@ from tempo_trl.rewards import choice_reward, ifeval_reward, instruction_reward, 
 from tempo_trl.rewards.boxed import after_thinking, committed_answer, gold_answer
 from tempo_trl.rewards.choice_answer import chosen_letter
 
+# Columns of a row that its grader reads, beside the right answer.
+GRADED_BY = ("options", "kind", "words", "number", "instruction_id_list", "kwargs")
+
 
 class Grades(NamedTuple):
     """Final answers (empty if there is none) and grades (1.0, 0.0 or None) of Q questions with n completions each."""
@@ -36,6 +39,11 @@ def grade(rows: list[dict], completions: list[list[str]]) -> Grades:
 def gold_of(row: dict) -> str:
     """The right answer of a row without the rest of the solution; empty if there is none."""
     return gold_answer(row["solution"]) if _domain(row) == "math" else row["solution"]
+
+
+def truth_of(row: dict) -> dict:
+    """All that the grades of a row's answers depend on."""
+    return {"gold": gold_of(row), **{name: row[name] for name in GRADED_BY if name in row}}
 
 
 def _rewards(flat: list[tuple[dict, str]]) -> list[float | None]:

@@ -14,6 +14,7 @@ from tempo_trl.evaluation.harness import Question
 from tempo_trl.evaluation.settings import Settings
 from tempo_trl.launch import cli
 
+from ..data.rows import HUB_ROWS, write_jsonl
 from .evaluating import let_the_model_say, right, write_rows
 
 
@@ -146,6 +147,27 @@ def test_answers_to_other_settings_are_not_mixed(change, message, tiny_model, ro
     evaluate(tiny_model, **given)
     with pytest.raises(ValueError, match=f"{message}.*--overwrite"):
         evaluate(tiny_model, **given | change)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("gsm_hard", {"target": 7.0}),
+        ("instructions", {"words": ["snow"]}),
+        ("ifeval_rl", {"kwargs": '[{}, {"relation": null}]'}),
+    ],
+)
+def test_grades_of_a_corrected_row_are_not_mixed_with_older_ones(
+    name, change, tiny_model, rows, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempo_trl.evaluation.grading.ifeval_reward", lambda texts, *_: [1.0] * len(texts))
+    let_the_model_say(monkeypatch, lambda row, sample: right(row))
+    given = {"tasks": name, "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8}
+    evaluate(tiny_model, **given)
+    evaluate(tiny_model, **given)  # the same rows
+    write_jsonl(Path(rows) / f"{name}.jsonl", [HUB_ROWS[name][0] | change, *HUB_ROWS[name][1:]])
+    with pytest.raises(ValueError, match=r"questions was.*--overwrite"):
+        evaluate(tiny_model, **given)
 
 
 def test_a_batch_that_does_not_fit_into_memory_can_be_made_smaller(tiny_model, rows, tmp_path, monkeypatch):
