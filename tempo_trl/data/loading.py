@@ -1,6 +1,7 @@
 """Load a benchmark's rows from the Hub or a local file, and convert them to TRL prompts."""
 
 import contextlib
+import glob
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -30,17 +31,16 @@ def load(
     style: str = "boxed",
 ) -> "Dataset":
     """The prompts of a benchmark; see [`~tempo_trl.data.load_prompts`]."""
+    from datasets import Dataset  # importing it takes a second, which would slow down `--help`
+
     rows = _own_rows(benchmark, split or benchmark.eval_split) if path is None else _file_rows(path)
     _require_columns(benchmark, rows.column_names)
     origin = origin_of(benchmark) if path is None else os.fspath(path)
     row_ids = kept_rows(rows, benchmark, origin)
     words = {"system_prompt": system_prompt, "instruction": instruction, "style": style}
-    dataset = rows.select(row_ids).map(
-        lambda row, index: prompt_row(row, row_ids[index], benchmark, origin, **words),
-        with_indices=True,
-        remove_columns=rows.column_names,
-        load_from_cache_file=False,  # the cache knows functions by name only, and may return an old version's prompts
-    )
+    kept = zip(rows.select(row_ids), row_ids, strict=True)
+    # Not `map`: it casts a column to the type that the column of this name has in the file.
+    dataset = Dataset.from_list([prompt_row(row, row_id, benchmark, origin, **words) for row, row_id in kept])
     _warn(benchmark, ungradable_rows(dataset, benchmark), "have no answer to compare with, so their reward is None")
     _warn(benchmark, ambiguous_rows(dataset), "have the text of the correct option twice, so its letter is graded")
     return dataset
@@ -117,7 +117,6 @@ def _is_gradable(domain: str, solution: str) -> bool:
 
 def _own_rows(benchmark: Benchmark, split: str) -> "Dataset":
     """Rows of a split, from the Hub or generated."""
-    # Importing it takes a second, which would slow down `--help`.
     from datasets import Dataset, ReadInstruction, concatenate_datasets, load_dataset
 
     unknown = [name for name in (part.partition("[")[0] for part in split.split("+")) if name not in benchmark.splits]
@@ -145,7 +144,8 @@ def _file_rows(path: str | os.PathLike) -> "Dataset":
             f"{path} has the suffix {Path(path).suffix!r}, expected one of {', '.join(_BUILDERS)}. Convert the file."
         )
     try:
-        return load_dataset(builder, data_files=os.fspath(path), split="train")  # a single file is always called train
+        # A single file is always called train. Unescaped, `[` in its path would be the beginning of a pattern.
+        return load_dataset(builder, data_files=glob.escape(os.fspath(path)), split="train")
     except (DatasetGenerationError, StopIteration, ValueError) as error:  # StopIteration: an empty file
         raise ValueError(f"{path} {_fault(error)}. Expected {_FORMATS[builder]}.") from error
 

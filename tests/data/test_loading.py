@@ -1,11 +1,13 @@
 """Rows and files that are not what they should be: null answers are named, all else is refused by its place."""
 
+import json
 import math
 import re
 
 import pytest
 
 from tempo_trl.data import BENCHMARKS, load_prompts
+from tempo_trl.data.ifeval_rl import NAMES
 from tests.data.rows import HUB_ROWS, WITH_ANSWER, amc_row, medmcqa_row, write_jsonl, write_parquet
 
 ANSWERS = {
@@ -81,6 +83,12 @@ def test_a_file_with_none_of_the_benchmark_s_rows_is_refused(tmp_path):
         *((name, {QUESTIONS.get(name, "question"): None}, "is None, expected a text") for name in BENCHMARKS),
         ("math", {"solution": 2}, "solution is 2, expected a text"),
         ("ifeval_rl", {"kwargs": "[{}]"}, "got 2 instructions and arguments of 1, expected as many"),
+        ("ifeval_rl", {"kwargs": None}, "kwargs is None, expected a list of objects, or its JSON"),
+        ("ifeval_rl", {"kwargs": "[null, {}]"}, "expected a list of objects"),
+        ("ifeval_rl", {"kwargs": "[{}, {"}, "expected a list of objects"),
+        ("ifeval_rl", {"instruction_id_list": None}, "instruction_id_list is None, expected a list of texts"),
+        ("ifeval_rl", {"instruction_id_list": []}, r"instruction_id_list is \[\], expected at least one"),
+        ("ifeval_rl", {"instruction_id_list": ["no_comma"]}, "got the instruction 'no_comma', expected one of IFEval"),
         ("gsm_hard", {"target": "many"}, "target is 'many', expected a number"),
         ("amc23", {"answer": "1/2"}, "answer is '1/2', expected a number"),
         ("amc23", {"url": None}, "url is None, expected a text"),
@@ -117,7 +125,37 @@ def test_a_row_of_the_hub_is_refused_by_the_hub_s_name(monkeypatch):
         load_prompts("medmcqa")
 
 
+# IFEval's arguments
+
+
+@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
+def test_arguments_of_instructions_may_be_a_list_instead_of_its_json(write, tmp_path):
+    words, length = {"keywords": ["rain"]}, {"num_words": 5, "relation": "at least"}
+    several = {"instruction_id_list": ["keywords:existence", "length_constraints:number_words"]}
+    rows = [
+        {"prompt": "Use no commas.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]},
+        {"prompt": "Write about rain.", **several, "kwargs": [words, length]},
+    ]
+    suffix = "jsonl" if write is write_jsonl else "parquet"
+    loaded = load_prompts("ifeval_rl", path=write(tmp_path / f"rows.{suffix}", rows))["kwargs"][:]
+    # In a parquet file each object has the keys of all, null where it lacks them.
+    given = [[{k: v for k, v in each.items() if v is not None} for each in json.loads(text)] for text in loaded]
+    assert given == [[{}], [words, length]]
+
+
+def test_the_names_of_instructions_are_those_that_lm_eval_checks():
+    registry = pytest.importorskip("lm_eval.tasks.ifeval.instructions_registry")
+    assert sorted(NAMES) == sorted(registry.INSTRUCTION_DICT)
+
+
 # Files
+
+
+@pytest.mark.parametrize("name", ["run[1]", "what?", "a*b"])
+def test_a_path_is_not_a_pattern(name, tmp_path):
+    (tmp_path / name).mkdir()
+    path = write_jsonl(tmp_path / name / f"{name}.jsonl", HUB_ROWS["math"])
+    assert len(load_prompts("math", path=path)) == 1
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
