@@ -137,13 +137,21 @@ def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
 
 def _load_benchmark(script_args, training_args, _):
     prompt_settings = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
-    train_split = script_args.dataset_train_split
+    train_split, eval_split = script_args.dataset_train_split, _eval_split(script_args)
+    is_one_split = _is_one_split(script_args, eval_split)
+    needed = training_args.do_eval or script_args.drop_leaked_rows
+    if is_one_split and needed:
+        name = eval_split.partition("[")[0]
+        raise ValueError(
+            f"the evaluation rows, {eval_split!r}, include all training rows, {train_split!r}. Set "
+            f"`dataset_train_split` to {name}[:-500] and `dataset_test_split` to {name}[-500:], or set `eval_file`."
+        )
     train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *prompt_settings)
     # The Hub has both splits in one download. Local training rows are compared if an evaluation file is given.
-    compare = not script_args.train_file or script_args.eval_file or script_args.drop_leaked_rows
-    if not (training_args.do_eval or compare):
+    compare = script_args.eval_file or not (script_args.train_file or is_one_split)
+    if not (needed or compare):
         return train_dataset, None
-    eval_dataset = load_prompts(script_args.task, _eval_split(script_args), script_args.eval_file, *prompt_settings)
+    eval_dataset = load_prompts(script_args.task, eval_split, script_args.eval_file, *prompt_settings)
     train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
     return train_dataset, eval_dataset if training_args.do_eval else None
 
@@ -152,6 +160,13 @@ def _eval_split(script_args: TrainArguments) -> str:
     """The evaluation split: `dataset_test_split`, or the benchmark's own if it lacks that default."""
     benchmark, split = BENCHMARKS[script_args.task], script_args.dataset_test_split
     return benchmark.eval_split if split == "test" and split not in benchmark.splits else split
+
+
+def _is_one_split(script_args: TrainArguments, eval_split: str) -> bool:
+    """Whether the run would evaluate on all of the split that it trains on: ifeval_rl has only one."""
+    train_split = script_args.dataset_train_split
+    is_local = script_args.train_file or script_args.eval_file
+    return not is_local and eval_split in (train_split, train_split.partition("[")[0])
 
 
 def _load_built_in(script_args, training_args, _):

@@ -196,6 +196,25 @@ def test_rows_that_are_tested_on_are_not_trained_on_where_they_are_to_be_dropped
     assert ["kept" in verdicts[0], "dropped" in verdicts[1]] == [True, True]
 
 
+@pytest.mark.parametrize("split", ["train", "train[:-500]"])
+def test_a_benchmark_with_one_split_trains_on_it_and_evaluates_only_on_a_slice(split, monkeypatch, caplog):
+    asked = []
+
+    def load_dataset(name: str, config: str, split: str) -> Dataset:
+        asked.append(split)
+        return Dataset.from_list([HUB_ROWS["ifeval_rl"][0] | {"prompt": split}])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    flags = ["--task", "ifeval_rl", "--dataset_train_split", split]
+    assert datasets_of(*flags, "--do_eval", "false")[1] is None
+    assert (asked, caplog.text) == ([split], "")
+    for wants_two in (["--do_eval", "true"], ["--do_eval", "false", "--drop_leaked_rows", "true"]):
+        with pytest.raises(ValueError, match=r"Set `dataset_train_split` to train\[:-500\] and"):
+            datasets_of(*flags, *wants_two)
+    flags = ["--task", "ifeval_rl", "--dataset_train_split", "train[:-500]", "--dataset_test_split", "train[-500:]"]
+    assert [dataset.num_rows for dataset in datasets_of(*flags)] == [1, 1]
+
+
 def test_the_hub_s_splits_are_compared_without_an_evaluation_and_local_rows_ask_for_nothing(monkeypatch, caplog):
     asked = []
 
