@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trl import DatasetMixtureConfig, ModelConfig, TrlParser
 
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
-from tempo_trl.launch.recipe_values import check_numbers
+from tempo_trl.launch.recipe_values import with_numbers
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import read_recipe, recipe_path
 
@@ -91,12 +91,13 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     _set_environment(recipe.pop("env", None) or {})
     parser = TrainParser(recipe.get("method", "tempo"))
     known = option_names(parser)
-    others = {key: value for key, value in recipe.items() if key not in known}
+    others, launch_flags = {key: value for key, value in recipe.items() if key not in known}, []
     if others:
-        refuse_unknown([f"--{key}" for key in others], known | _launch_names(), parser.method)
-    check_numbers(parser, recipe)
-    parser.set_defaults_with_config(**recipe)
-    return parser, flags, _as_flags(others)
+        launcher = _launcher()
+        refuse_unknown([f"--{key}" for key in others], known | option_names(launcher), parser.method)
+        launch_flags = _as_flags(others, launcher)
+    parser.set_defaults_with_config(**with_numbers(parser, recipe))
+    return parser, flags, launch_flags
 
 
 def _set_environment(variables: dict) -> None:
@@ -105,16 +106,23 @@ def _set_environment(variables: dict) -> None:
     os.environ.update({name: str(value) for name, value in variables.items()})
 
 
-def _launch_names() -> set[str]:
+def _launcher() -> ArgumentParser:
     from accelerate.commands.launch import launch_command_parser
 
-    return {"accelerate_config", *option_names(launch_command_parser())}
+    parser = launch_command_parser()
+    parser.add_argument("--accelerate_config")
+    return parser
 
 
-def _as_flags(values: dict) -> list[str]:
-    """`{"num_processes": 2, "multi_gpu": True}` as `["--num_processes", "2", "--multi_gpu"]`."""
-    pairs = ([f"--{key}"] if value is True else [f"--{key}", str(value)] for key, value in values.items())
-    return [text for pair in pairs for text in pair]
+def _as_flags(values: dict, launcher: ArgumentParser) -> list[str]:
+    """`{"num_processes": 2, "multi_gpu": True, "gpu_ids": None}` as `["--num_processes", "2", "--multi_gpu"]`."""
+    switches = {_name(option) for option, action in launcher._option_string_actions.items() if action.nargs == 0}
+    flags = []
+    for key, value in values.items():
+        if value is None or (value is False and key in switches):
+            continue
+        flags += [f"--{key}"] if value is True and key in switches else [f"--{key}", str(value)]
+    return flags
 
 
 def option_names(parser: ArgumentParser) -> set[str]:

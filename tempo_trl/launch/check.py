@@ -76,6 +76,10 @@ def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArg
 def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
     """Raise ValueError for a problem that a run would otherwise meet after its launch, or at its end."""
     refuse_what_cannot_train(args)
+    if args.max_completion_length is None:
+        raise ValueError(
+            "`max_completion_length` is None, expected a number: the check needs the length of completions. Set it."
+        )
     for message in advice_on_evaluation(args, plan.num_processes):  # TRL looks only if `eval_strategy` is set
         raise ValueError(message)
     if tree_kind(args):

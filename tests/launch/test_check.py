@@ -239,6 +239,7 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
         ("--num_generations 1", ["at least 2 generations", "You provided 1"]),
         ("--per_device_train_batch_size 0", ["`per_device_train_batch_size` is 0, expected at least 1"]),
         ("--temperature 0", ["`temperature` must be above 0, got 0.0"]),
+        ("--max_completion_length None", ["`max_completion_length` is None, expected a number"]),
         ("--max_completion_length 0", ["`max_completion_length` must be at least 1, got 0"]),
         ("--accelerate_config ddp --per_device_train_batch_size 64", ["the training data have only 7,500"]),
         (

@@ -83,6 +83,7 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("logging_steps: true", "`logging_steps` is True, expected a number."),
         ("td_coef: null", "`td_coef` is None, expected a number."),
         ("reward_weights: 1.0", "`reward_weights` is 1.0, expected a list, each a number."),
+        ("reward_weights: [1, one]", "`reward_weights` is [1, 'one'], expected a list, each a number."),
         ("method: [tempo]", "`method` is ['tempo'], expected one of: tempo"),
         ("env: fast", "`env` is 'fast', expected a mapping"),
         ("- seed", "contains a list, expected a mapping"),
@@ -100,6 +101,14 @@ def test_a_recipe_may_leave_what_is_optional_empty_and_write_numbers_as_text(tmp
     text = "max_completion_length: null\nreward_weights: null\nlearning_rate: 1e-6\n"
     args = parse([*recipe(tmp_path, text), *GIVEN]).training
     assert (args.max_completion_length, args.reward_weights, args.learning_rate) == (None, None, 1e-6)
+    assert parse([*recipe(tmp_path, "reward_weights: [1, 1e-1]"), *GIVEN]).training.reward_weights == [1.0, 0.1]
+
+
+def test_a_key_of_the_launcher_that_is_unset_is_not_passed_on(tmp_path):
+    text = "multi_gpu: false\nnum_processes: null\nnum_machines: 1\nquiet: true\nfsdp_offload_params: true\n"
+    arguments = launch_arguments([*recipe(tmp_path, text), *GIVEN])
+    assert (arguments.multi_gpu, arguments.num_processes, arguments.num_machines) == (False, None, 1)
+    assert (arguments.quiet, arguments.fsdp_offload_params) == (True, "True")
 
 
 @pytest.mark.parametrize("method", ["tempo", "grpo"])
