@@ -39,7 +39,7 @@ def find(model: str) -> Source:
 
     Raises:
         FileNotFoundError: the folder does not exist, or has no model.
-        ValueError: `model` is neither a folder nor a valid name on the Hub.
+        ValueError: `model` is neither a folder nor a name on the Hub.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -52,12 +52,20 @@ def find(model: str) -> Source:
         raise ValueError(f"model: got {model!r}, expected a folder or a name on the Hub. Use Qwen/Qwen3-1.7B, say.")
     from transformers.utils.peft_utils import find_adapter_config_file
 
-    adapter_config = find_adapter_config_file(model)
+    try:
+        adapter_config = find_adapter_config_file(model)
+    except OSError as error:  # the Hub has no such name
+        raise _could_not_load(model, error) from error
     if adapter_config is None:
         return Source(model)
     if importlib.util.find_spec("peft") is None:
         raise ImportError(f'model: {model} is a PEFT adapter, which needs peft: pip install "tempo_trl[peft]"')
     return Source(json.loads(Path(adapter_config).read_text())["base_model_name_or_path"], adapter=model)
+
+
+def _could_not_load(model: str, error: OSError) -> ValueError:
+    """The error to raise for a model that is not where its name says."""
+    return ValueError(f"model: could not load {model}: {error}. Give another model.")
 
 
 def _checked_folder(folder: Path) -> str:
@@ -104,7 +112,7 @@ def load(settings: "Settings", source: Source) -> "TemplateLM":
     try:
         lm = get_model(settings.backend)(**arguments | {"batch_size": settings.batch} | given)
     except OSError as error:
-        raise ValueError(f"model: could not load {settings.model}: {error}. Give another model.") from error
+        raise _could_not_load(settings.model, error) from error
     if not lm.tokenizer.chat_template:
         raise ValueError(
             f"model: the tokenizer of {source.name} has no chat template. Save the template that it was trained with "

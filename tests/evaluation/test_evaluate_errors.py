@@ -65,6 +65,15 @@ def test_a_name_that_is_not_on_the_hub_is_refused(rows, tmp_path, capsys):
     assert "model: could not load nobody/nothing" in capsys.readouterr().err
 
 
+def test_a_name_that_the_hub_does_not_know_is_refused_as_well(monkeypatch, capsys):
+    def find(model):
+        raise OSError(f"{model} is not a valid model identifier listed on the Hub")  # transformers', when online
+
+    monkeypatch.setattr("transformers.utils.peft_utils.find_adapter_config_file", find)
+    assert cli.main(["evaluate", "--model", "nobody/nothing"]) == 2
+    assert "model: could not load nobody/nothing: nobody/nothing is not a valid" in capsys.readouterr().err
+
+
 def test_a_benchmark_that_cannot_be_reached_may_come_from_local_rows(tiny_model, tmp_path, capsys):
     assert cli.main(["evaluate", "--model", tiny_model, "--tasks", "amc23", "--output", str(tmp_path)]) == 2
     assert "Couldn't reach 'AI-MO/aimo-validation-amc'" in (error := capsys.readouterr().err)
