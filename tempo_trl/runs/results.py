@@ -1,5 +1,7 @@
 """Evaluation results, `RUN_DIR/evaluation/*.json`, and the two formats in which the Hub reads them.
 
+After `tempo-trl evaluate --output RUN_DIR` they are `RUN_DIR/{task}.json`.
+
 A file contains one result or a list of them:
 
     {"task": "math", "hub_id": "DigitalLearningGmbH/MATH-lighteval", "split": "test", "metric": "accuracy",
@@ -53,7 +55,7 @@ class Result:
 
 
 def evaluation_folder(run_dir: Path) -> Path:
-    """The folder with the results of a run: `evaluation`, or `run_dir` itself if it contains results."""
+    """The folder with the results of a run: `evaluation`, or `run_dir` itself if it has a benchmark's."""
     is_one = any((run_dir / f"{task}.json").is_file() for task in BENCHMARKS)
     return run_dir if is_one else run_dir / FOLDER
 
@@ -64,9 +66,11 @@ def read_results(run_dir: Path) -> list[Result]:
     Raises:
         ValueError: a file does not have the format described at the top of this module.
     """
-    return [
-        _result(entry, path) for path in sorted(evaluation_folder(run_dir).glob("*.json")) for entry in _entries(path)
-    ]
+    folder = evaluation_folder(run_dir)
+    paths = sorted(folder.glob("*.json"))
+    if folder == run_dir:  # which also has the files of the model and of Trainer
+        paths = [path for path in paths if path.stem in BENCHMARKS]
+    return [_result(entry, path, path.relative_to(run_dir)) for path in paths for entry in _entries(path)]
 
 
 def _entries(path: Path) -> list:
@@ -77,7 +81,7 @@ def _entries(path: Path) -> list:
     return content if isinstance(content, list) else [content]
 
 
-def _result(entry, path: Path) -> Result:
+def _result(entry, path: Path, file: Path) -> Result:
     def refuse(problem: str):
         raise ValueError(f"{path}: {problem}. Evaluate again, or remove the file.")
 
@@ -98,9 +102,7 @@ def _result(entry, path: Path) -> Result:
     if not isinstance(entry.get("model"), str | None):
         refuse(f"got {entry['model']!r} as model, expected a name")
     known = {name: entry[name] for name in Result.__dataclass_fields__ if name in entry}
-    return Result(
-        **known | {"interval": tuple(interval) if interval else None, "file": f"{FOLDER}/{path.name}"},
-    )
+    return Result(**known | {"interval": tuple(interval) if interval else None, "file": file.as_posix()})
 
 
 def _is_number(value) -> bool:

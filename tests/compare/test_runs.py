@@ -83,6 +83,13 @@ def test_the_evaluation_of_a_run_has_the_record_and_the_name_of_the_run(tmp_path
     assert (read.method, read.model, read.seed) == ("tempo", "tiny", 9)
 
 
+def test_results_of_a_run_may_lie_beside_its_model(tmp_path):
+    run = evaluated(trained(tmp_path / "grpo", [0.1, 0.2]), RIGHT)
+    (run / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    [read] = read_runs([run])
+    assert [(result.task, result.file) for result in read.results] == [("math", "math.json")]
+
+
 def test_a_run_and_its_own_evaluation_are_the_same_run_given_twice(tmp_path):
     evaluation = evaluated(tmp_path / "tempo/evaluation", RIGHT)
     with pytest.raises(ValueError, match="twice, which would count"):

@@ -81,6 +81,15 @@ def test_every_result_is_in_the_card_with_its_interval(tmp_path):
     ]
 
 
+def test_results_in_the_run_s_own_folder_are_told_from_its_other_files(tmp_path):
+    folder = run(tmp_path)
+    write_atomically(folder / "config.json", json.dumps({"model_type": "qwen3"}))
+    write_atomically(folder / "math.json", json.dumps([RESULT]))
+    made = generated(folder, "me/tiny")
+    assert "The numbers are from `math.json`." in made["README.md"].decode()
+    assert b"/blob/main/math.json" in made[".eval_results/math-accuracy-test-k1.yaml"]
+
+
 @pytest.mark.parametrize(
     ("results", "message"),
     [
