@@ -56,6 +56,7 @@ def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pi
         training=training_table(record, log),
         commands=commands(repo, record, recipe),
         recipe=recipe,
+        launched=recipe or is_launched(record["command"]),
         logged=bool(log),
         has_curves=f"{FOLDER}/curves.png" in pictures,
         tree=next((path for path in pictures if Path(path).stem == "tree"), None),
@@ -118,19 +119,25 @@ def _shown(settings: dict, names: str | tuple[str, ...]) -> str:
     return ", ".join(str(settings[name]) for name in names if settings.get(name) is not None)
 
 
+def is_launched(command: list[str]) -> bool:
+    """Whether a command was given to `tempo-trl train`, of which the record has the flags only."""
+    return "".join(command[:1]).startswith("--")
+
+
 def commands(repo: str, record: dict, recipe: bool) -> list[str]:
-    """Three commands that repeat the run. The last is the original command if the run had no recipe."""
+    """Three commands that repeat the run. The last is the original command if a script of its own started the run."""
     git, tempo_trl = record["git"], record["versions"]["tempo_trl"]
     install = f"git checkout {git['commit']} && pip install ." if git else f"pip install tempo_trl=={tempo_trl}"
     fetch = f'hf download {repo} --include "tempo/*" --local-dir published'
-    if not recipe:
+    if not (recipe or is_launched(record["command"])):
         return [install, fetch, shlex.join(record["command"])]
     flags = without_flags(record["command"], PLACES)
     if record["config"]["training"].get("push_to_hub") and "--push_to_hub" not in record["command"]:
         flags += ["--push_to_hub", "false"]  # the recipe would push to a repository that is not the reader's
     if record["processes"] > 1:
         flags += ["--num_processes", str(record["processes"])]
-    return [install, fetch, shlex.join(["tempo-trl", "train", "--config", "published/tempo/recipe.yaml", *flags])]
+    config = ["--config", "published/tempo/recipe.yaml"] if recipe else []
+    return [install, fetch, shlex.join(["tempo-trl", "train", *config, *flags])]
 
 
 def without_flags(argv: list[str], names: tuple[str, ...]) -> list[str]:

@@ -154,6 +154,16 @@ def test_the_third_command_is_one_that_the_launcher_takes(tmp_path):
     assert launch_arguments(flags).num_processes == 2
 
 
+def test_a_run_without_a_recipe_is_repeated_by_its_flags(tmp_path):
+    argv = ["--task", "demo", "--reward_funcs", "a.b", "--output_dir", "x", "--push_to_hub", "true"]
+    text = card(run(tmp_path, changed(command=argv)))
+    train = "tempo-trl train --task demo --reward_funcs a.b --num_processes 2"
+    assert f"\n{train}\n" in text
+    assert "In a clone of tempo_trl:" in text
+    assert "A script that is not part of this repository" not in text
+    assert launch_arguments(train.split()[2:]).num_processes == 2
+
+
 def test_flags_go_with_their_values():
     argv = ["--seed", "1", "--output_dir", "x", "--hub-token=y", "--reward_funcs", "a", "b", "--config", "c"]
     assert without_flags(argv, ("output_dir", "hub_token", "config")) == ["--seed", "1", "--reward_funcs", "a", "b"]
@@ -161,7 +171,8 @@ def test_flags_go_with_their_values():
 
 def test_a_script_s_run_names_its_script(tmp_path):
     text = card(run(tmp_path, changed(command=["python", "mine.py", "two words"], git=None)))
-    assert "python mine.py 'two words'" in text
+    assert "\npython mine.py 'two words'\n" in text
+    assert "A script that is not part of this repository started the run:" in text
     assert "pip install tempo_trl==0.1.0" in text
 
 
