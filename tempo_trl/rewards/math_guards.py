@@ -1,11 +1,15 @@
-r"""Reject wrong answers that math-verify accepts because it ignores bases, the kind of brackets and idle operators."""
+r"""Reject wrong answers that math-verify accepts.
+
+It ignores bases, the kind of brackets, idle operators, the order of capitals and how often a value is in a list.
+"""
 
 import re
 
 
 def contradicts(gold: str, answer: str) -> bool:
-    """Whether an answer has another base, kind of brackets or operator than the gold, both from `math_text`."""
-    return any(differs(gold, answer) for differs in (in_another_base, in_another_kind, has_idle_operator))
+    """Whether an answer differs from the gold in one of these ways, both from `math_text`."""
+    guards = (in_another_base, in_another_kind, has_idle_operator, is_another_word, has_other_repeats)
+    return any(differs(gold, answer) for differs in guards)
 
 
 _BASE = re.compile(r"\d[0-9A-F]*\}*_\s*\{?\s*(\d+)", re.ASCII)
@@ -56,3 +60,23 @@ _IDLE = re.compile(rf"\s*{_OPERATORS}(?!\s*(?:[_(\[]|\\(?:\{{|left|limits|begin)
 def has_idle_operator(gold: str, answer: str) -> bool:
     r"""`\sum 42` and `\neq 42` for `42`: an operator in front that has no bounds, arguments or left side."""
     return bool(_IDLE.match(answer.rpartition("=")[2])) and not _OPERATOR.search(gold)
+
+
+_WRAPPER = re.compile(r"\\(?:text|mathrm|mbox)\s*\{|\}|\s|\\[,;:! ]")
+
+
+def is_another_word(gold: str, answer: str) -> bool:
+    """`YYNN` for `YNYN`: math-verify takes three or more capitals for a product, in any order."""
+    words = [_WRAPPER.sub("", text) for text in (gold, answer)]
+    return all(re.fullmatch(r"[A-Z]{3,}", word) for word in words) and words[0] != words[1]
+
+
+_BRACKETED = re.compile(r"[()\[\]]|\\\{|\\lbrace")
+
+
+def has_other_repeats(gold: str, answer: str) -> bool:
+    """`1,2,2` or `1,2` for `1,1,2`: math-verify takes lists without brackets for sets."""
+    if _BRACKETED.search(gold + answer):
+        return False
+    ours, theirs = (sorted(_SILENT.sub("", text).split(",")) for text in (gold, answer))
+    return ours != theirs and set(ours) == set(theirs)

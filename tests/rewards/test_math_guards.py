@@ -5,7 +5,7 @@ from itertools import permutations, product
 import pytest
 
 from tempo_trl.rewards import math_reward
-from tempo_trl.rewards.math_guards import has_idle_operator, in_another_kind
+from tempo_trl.rewards.math_guards import has_idle_operator, has_other_repeats, in_another_kind
 
 from .answers import boxed
 
@@ -79,3 +79,31 @@ def test_an_operator_without_bounds_arguments_or_left_side_is_not_paid(operator)
 )
 def test_an_operator_with_them_or_in_the_gold_is_not_refused(gold, answer):
     assert not has_idle_operator(gold, answer)
+
+
+@pytest.mark.parametrize(("gold", "answer"), [("YNYN", "YYNN"), ("BAC", "ABC"), ("YNYN", r"\text{YYNN}")])
+def test_capitals_in_another_order_are_another_word(gold, answer):
+    assert reward(gold, answer) == 0.0
+    assert reward(gold, rf"\text{{{gold}}}") == reward(gold, " ".join(gold)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"), [("1,1,2", "1,2,2"), ("1,1", "1"), ("1", "1,1"), ("1,2", "2, 1, 2"), ("1, 1, 2", "1, 2")]
+)
+def test_a_value_is_in_a_list_as_often_as_in_the_golds(gold, answer):
+    assert reward(gold, answer) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("1,1,2", "2,1,1"),
+        ("1,1,2", "1, 2, 1"),
+        ("1,000,000", "1000000"),
+        (r"1,\!000,\!000", "1,000,000"),
+        (r"\{1,2,3\}", r"\{1,2,2,3\}"),
+    ],
+)
+def test_the_order_of_a_list_and_the_repeats_of_a_set_and_of_digits_do_not_count(gold, answer):
+    assert not has_other_repeats(gold, answer)
+    assert reward(gold, answer) == 1.0
