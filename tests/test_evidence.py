@@ -202,8 +202,15 @@ def test_the_table_of_the_language_model_is_that_of_the_numbers(arm):
     pairs = measured.pairs(arm, rates[arm], rates["grpo"])
     assert len(pairs) == 5
     held_out = np.mean([100 * own["held_out"]["all"] for own, _ in pairs])
-    expected = [LANGUAGE[arm], f"{rates[arm]:g}", *compared(pairs), f"{held_out:.0f}%"]
-    assert expected in [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
+    assert [LANGUAGE[arm], f"{rates[arm]:g}", *compared(pairs), f"{held_out:.0f}%"] in rows_of(page)
+    control = measured.pairs(f"{arm} at GRPO's rate", rates["grpo"], rates["grpo"])
+    if control:
+        expected = f"{LANGUAGE[arm]}, {len(control)} seeds", f"{rates['grpo']:g}", *compared(control)
+        assert list(expected) in rows_of(page)
+
+
+def rows_of(page: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
 
 
 def means_by_size() -> dict[str, np.ndarray]:
