@@ -206,7 +206,7 @@ def _scored(group: Group) -> bool:
 
 def _pair_statistics(group: Group) -> PairStatistics:
     tree = prefix_tree(_padded(group.ids, torch.long), torch.tensor([len(row) for row in group.ids]), len(group.ids))
-    return pair_statistics(tree, torch.tensor(group.outcome, dtype=torch.float64))
+    return pair_statistics(tree, torch.tensor(group.known_outcome, dtype=torch.float64))
 
 
 def _padded(rows: list, dtype: torch.dtype) -> torch.Tensor:

@@ -26,7 +26,8 @@ class Group:
         td_errors, advantages: G arrays of T_i, in units of the advantages.
         entropies: G arrays of T_i in nats, or None.
         loss_mask: G arrays of T_i, bool.
-        outcome, rewards: Arrays of G; NaN where a completion is unscorable.
+        outcome: Array of G, in units of the advantages; 0 where a completion is unscorable.
+        rewards: Array of G; NaN where a completion is unscorable.
         terms: The terms of the method that computed `td_errors` and `advantages`.
         turns: G arrays of T_i, the turn of each token, or None if turns were not recorded.
         states, calls, observed: G lists of N_i, one entry per turn; empty if turns were not recorded.
@@ -49,6 +50,11 @@ class Group:
     states: Sequence[list[int]] = ()
     calls: Sequence[list[str]] = ()
     observed: Sequence[list[str]] = ()
+
+    @property
+    def known_outcome(self) -> np.ndarray:
+        """The outcome, NaN where a completion is unscorable, as in [`~tempo_trl.trainers.batch.Batch`]."""
+        return np.where(np.isnan(self.rewards), np.nan, self.outcome)
 
     @cached_property
     def nodes(self) -> list[FoldedNode]:

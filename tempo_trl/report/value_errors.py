@@ -36,7 +36,7 @@ class ValueErrors:
     def add(self, groups: Iterable[Group]) -> None:
         """Predict groups, and learn from them. Flat groups tell nothing."""
         for group in groups:
-            scores = group.outcome[~np.isnan(group.outcome)]
+            scores = group.outcome[~np.isnan(group.rewards)]
             if len(scores) and np.ptp(scores) > 0:
                 self._waiting.append(group)
             if len(self._waiting) == AT_ONCE:
@@ -63,7 +63,7 @@ class ValueErrors:
         size, sketch = len(group.ids), Sketch()
         ids = pad_sequence([torch.tensor(row, dtype=torch.long) for row in group.ids], batch_first=True)
         mask = pad_sequence([torch.tensor(np.asarray(row), dtype=torch.bool) for row in group.loss_mask], True)
-        lengths, outcome = torch.tensor([len(row) for row in group.ids]), torch.tensor(group.outcome).double()
+        lengths, outcome = torch.tensor([len(row) for row in group.ids]), torch.tensor(group.known_outcome).double()
         tree, width = prefix_tree(ids, lengths, size), ids.shape[1]
         similar = Similarities(sketch.depths(width), prefix_similarities(ids, lengths, size, sketch).numpy())
         credit, taught = kernel_baseline_tokens(tree, outcome, width, similar, kernel)

@@ -58,7 +58,8 @@ def rows_of(completions, rewards, prompt="?", step=0, group=0, entropies=None) -
                 "rewards": "{}",
             }
         )
-    assert torch.allclose(td_errors(values, lengths).ne(0).float(), (total - grpo).ne(0).float())
+    scored = ~rewards.isnan()
+    assert torch.equal(td_errors(values, lengths)[scored] != 0, (total != grpo)[scored])
     return rows
 
 

@@ -116,6 +116,18 @@ def test_the_words_say_which_baseline_would_help(tmp_path):
     assert "The kernel baseline would remove noise here." in words
 
 
+def test_a_completion_without_a_reward_is_no_average_one(tmp_path):
+    """It says nothing about the rewards of those that share its prefix, and has none to predict."""
+    rewards, groups, with_unscorable = [1.0, 1.0, 0.0, 0.0], [], []
+    for group in range(64):
+        groups.append(rows_of(EARLY, rewards, group=group))
+        with_unscorable.append(rows_of([*EARLY, list("aad")], [*rewards, float("nan")], group=group))
+    expected = statistics_of(tmp_path / "scored", *groups)
+    statistics = statistics_of(tmp_path / "unscorable", *with_unscorable)
+    assert statistics.explained() == pytest.approx(expected.explained())
+    assert statistics.value_errors.ratios() == pytest.approx(expected.value_errors.ratios())
+
+
 def test_few_groups_do_not_tell_which_baseline_would_help(tmp_path):
     statistics = statistics_of(tmp_path, *[rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(47)])
     assert statistics.value_errors.ratios() is None
