@@ -37,9 +37,9 @@ class CreditSummary:
         groups, flat: Number of groups, and of those whose rewards are all equal.
         credit: Sums over the tokens of the loss, for tokens with a non-zero TD (`branch`) and `other` tokens: number
             of `tokens`, |GRPO's advantage| (`outcome`), |TD|, |advantage| (`trained`), |advantage - GRPO's| (`moved`).
-        tokens: One row per text of a token: how often it was `seen`, how often TD was positive (`ups`) or negative
-            (`downs`), the sums of |TD| (`mass`), of TD (`net`) and of the `entropy`, and how often an entropy is known
-            (`scored`).
+        tokens: One row per text of a token of the loss: how often it was `seen`, how often TD was positive (`ups`) or
+            negative (`downs`), the sums of |TD| (`mass`), of TD (`net`) and of the `entropy`, and how often an entropy
+            is known (`scored`).
         depths: The same sums as in `credit`, one row per depth.
         first_branch: Mean reward of each group by the branches of its first branching state.
         series: `{metric: [(step, value)]}`.
@@ -72,8 +72,8 @@ class CreditSummary:
         self._add_series(groups, [depth for group in groups for depth in self._add_first_branch(group)])
         self._add_tokens(_frame(groups))
         for group in groups:
-            for tokens, td in zip(group.tokens, group.td_errors, strict=True):
-                self._add_examples(readable(tokens), td)
+            for tokens, td, trained in zip(group.tokens, group.td_errors, group.loss_mask, strict=True):
+                self._add_examples(readable(tokens), np.where(trained, td, 0.0))
 
     def moved(self) -> float:
         """Share of the credit that is not GRPO's: sum |A - g| / sum (|g| + |A - g|); 0 without any credit."""
@@ -90,10 +90,10 @@ class CreditSummary:
         return [node.end]
 
     def _add_tokens(self, frame: pd.DataFrame) -> None:
+        frame = frame[frame["loss"]]
         own = frame.groupby("text", sort=False)[TOKEN].sum()
         both = pd.concat([self.tokens, own]) if len(self.tokens) else own
         self.tokens = both.groupby(level=0, sort=False).sum()
-        frame = frame[frame["loss"]]
         kind = np.where(frame["td"] > 0, "branch", "other")
         self.credit = self.credit.add(frame.groupby(kind)[CREDIT].sum(), fill_value=0.0)
         self.depths = self.depths.add(frame.groupby("depth")[CREDIT].sum(), fill_value=0.0)

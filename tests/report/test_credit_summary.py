@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempo_trl.report import sentences
+from tempo_trl.report.callback import branch_token_table
 from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.embed import embed_groups, embedded_size, script_json
 from tempo_trl.report.group import groups_of
@@ -141,6 +142,19 @@ def test_tokens_are_ranked_by_their_sum_of_td(tmp_path):
     assert ranked["mass"].to_dict() == pytest.approx({text: mass / SCALE for text, mass in expected.items()}, rel=1e-4)
     assert ranked.loc["2", ["ups", "downs", "seen"]].tolist() == [3, 0, 6]
     assert statistics.examples("8") == [(pytest.approx(-2 / 3 / SCALE, rel=1e-4), "7+5=2;2-3=", "#8")]
+
+
+def test_tokens_that_do_not_train_decide_nothing(tmp_path):
+    """The digits 2 and 3 at which the group first branches are those of a calculator."""
+    rows = rows_of(HAND, HAND_REWARDS)
+    for row in rows:
+        row["loss_mask"][4] = False
+    statistics = statistics_of(tmp_path, rows)
+    assert set(statistics.top_td().index) == {"8", "9"}
+    assert statistics.tokens.loc["2", ["ups", "downs", "seen"]].tolist() == [0, 0, 3]
+    assert statistics.examples("2") == statistics.examples("3") == []
+    table = branch_token_table(groups_of(read_trees(tmp_path)))
+    assert {row[0] for row in table} == {"8", "9"}
 
 
 def test_depths_hold_every_token_once(tmp_path):
