@@ -23,6 +23,7 @@ OVERRIDDEN = {
     "_get_train_sampler": ["self", "dataset"],
     "_tokenize_prompts": ["self", "prompts"],
     "_generate": ["self", "prompts"],
+    "_save_checkpoint": ["self", "model", "trial"],
     "_save_rng_state": ["self", "output_dir"],
     "log": ["self", "logs", "start_time"],
     "_generate_single_turn": [
@@ -263,6 +264,7 @@ def test_log_writes_the_completions_by_pandas_when_the_metrics_are_logged_and_cl
 
 def test_the_state_that_makes_a_checkpoint_whole_is_written_after_the_generators():
     source = inspect.getsource(Trainer._save_checkpoint)
+    assert "run_dir = self._get_output_dir(trial=trial)" in source, "see BaseTrainer._save_checkpoint"
     assert source.index("self._save_rng_state(") < source.index("self.state.save_to_json(")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 from transformers import SchedulerType
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
@@ -348,12 +347,9 @@ class PPOTrainer(TokenCreditTrainer):
         self.critic.start(num_training_steps)
         return super().create_scheduler(num_training_steps, optimizer)
 
-    def _save_checkpoint(self, model, trial):
-        # First, because the checkpoint counts as complete, and may be pushed, once TRL has written its part.
-        if self.args.should_save:
-            folder = Path(self._get_output_dir(trial=trial), f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
-            self.critic.save(folder / CRITIC_FOLDER, self.args.save_only_model)
-        super()._save_checkpoint(model, trial)
+    def _save_method(self, checkpoint):
+        super()._save_method(checkpoint)
+        self.critic.save(checkpoint / CRITIC_FOLDER, self.args.save_only_model)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
         super()._load_optimizer_and_scheduler(checkpoint)

@@ -2,8 +2,10 @@
 
 import warnings
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from transformers import PreTrainedModel
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
@@ -130,14 +132,20 @@ class BaseTrainer(OnTree, GRPOTrainer):
             faults.remove_if_torn(path)
             faults.warn_of_a_refused_table(path.parent, error)
 
-    def _save_rng_state(self, output_dir):
+    def _save_checkpoint(self, model, trial):
+        # First, because the checkpoint counts as complete, and may be pushed, once TRL has written its part.
         if self.args.should_save:
-            self._save_method(output_dir)
+            folder = Path(self._get_output_dir(trial=trial), f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+            folder.mkdir(parents=True, exist_ok=True)
+            self._save_method(folder)
+        super()._save_checkpoint(model, trial)
+
+    def _save_rng_state(self, output_dir):
         super()._save_rng_state(output_dir)
         # Rank 0 writes trainer_state.json next, which marks the checkpoint as complete: wait for every rank's files.
         self.accelerator.wait_for_everyone()
 
-    def _save_method(self, checkpoint: str) -> None:
+    def _save_method(self, checkpoint: Path) -> None:
         """Write the method's learned state to a checkpoint, on the main process. Does nothing here."""
 
 

@@ -5,6 +5,7 @@ process.
 """
 
 import warnings
+from pathlib import Path
 
 import torch
 from transformers.utils import logging
@@ -121,6 +122,19 @@ def warn_of_saves_between_generations(args: GRPOConfig) -> None:
             f"{micro_batches}.",
             UserWarning,
             stacklevel=4,
+        )
+
+
+def warn_of_what_was_not_saved(files: list[Path]) -> None:
+    """Warn if a checkpoint lacks a file of the method's learned state."""
+    missing = [file.name for file in files if not file.exists()]
+    if missing:
+        warnings.warn(
+            f"{files[0].parent} has no {' and no '.join(missing)}: it was saved by another trainer, or by an earlier "
+            "version with `save_only_model`. The run continues, but learns how its rewards vary from the beginning. "
+            "To keep what was learned, resume from a checkpoint with this state.",
+            UserWarning,
+            stacklevel=2,
         )
 
 

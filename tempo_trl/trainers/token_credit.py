@@ -17,6 +17,7 @@ from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.trainers.base import BaseTrainer
 from tempo_trl.trainers.batch import Batch, Credit, checked
+from tempo_trl.trainers.checks import warn_of_what_was_not_saved
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_arguments import checked_step_reward_funcs, refuse_a_wrong_credit_func
 from tempo_trl.trainers.credit_log import log_credit
@@ -310,16 +311,19 @@ class TokenCreditTrainer(BaseTrainer):
     # Checkpoints
 
     def _save_method(self, checkpoint):
-        Path(checkpoint, COVARIANCE_FILE).write_text(json.dumps(self.prefix_covariance.state_dict()))
+        (checkpoint / COVARIANCE_FILE).write_text(json.dumps(self.prefix_covariance.state_dict()))
         if hasattr(self.credit_func, "state_dict"):
-            torch.save(self.credit_func.state_dict(), Path(checkpoint, STATE_FILE))
+            torch.save(self.credit_func.state_dict(), checkpoint / STATE_FILE)
 
     def _load_rng_state(self, checkpoint):
         super()._load_rng_state(checkpoint)
         if checkpoint is None:
             return
         covariance, state = Path(checkpoint, COVARIANCE_FILE), Path(checkpoint, STATE_FILE)
+        has_state = hasattr(self.credit_func, "load_state_dict")
         if covariance.exists():
             self.prefix_covariance.load_state_dict(json.loads(covariance.read_text()))
-        if state.exists() and hasattr(self.credit_func, "load_state_dict"):
+        if state.exists() and has_state:
             self.credit_func.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
+        if self.accelerator.is_main_process:
+            warn_of_what_was_not_saved([covariance, state] if has_state else [covariance])

@@ -1,6 +1,7 @@
 """The seam: a credit function of a user on TRL's loop."""
 
 import inspect
+import warnings
 
 import pandas as pd
 import pytest
@@ -107,6 +108,24 @@ def test_metrics_are_ratios_of_sums(tiny_model, tmp_path):
     trainer = run(tiny_model, tmp_path, functions.later_counts_more)
     for entry in trainer.state.log_history[:-1]:
         assert entry["mine/length"] == pytest.approx(entry["completions/mean_length"])
+
+
+def test_checkpoints_of_the_model_only_hold_what_a_method_has_learned(tiny_model, tmp_path):
+    saving = {"save_strategy": "steps", "save_steps": 1, "save_only_model": True, "max_steps": 2}
+    run(tiny_model, tmp_path, functions.RunningMean(), **saving)
+
+    def updates_at_the_end() -> int:
+        memory, args = functions.RunningMean(), config(tmp_path, TokenCreditConfig, **saving)
+        resumed = TokenCreditTrainer(tiny_model, parity, args, questions(), credit_func=memory)
+        resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+        return memory.updates
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=r".*checkpoint-1 has no")
+        assert updates_at_the_end() == 2
+    (tmp_path / "checkpoint-1" / "credit_state.pt").unlink()
+    with pytest.warns(UserWarning, match=r"checkpoint-1 has no credit_state.pt: .* resume from a checkpoint with"):
+        assert updates_at_the_end() == 1
 
 
 def test_a_method_with_a_memory_goes_on_where_it_was(tiny_model, tmp_path):
