@@ -76,7 +76,12 @@ class CreditSummary:
                 self._add_examples(readable(tokens), np.where(trained, td, 0.0))
 
     def moved(self) -> float:
-        """Share of the credit that is not GRPO's: sum |A - g| / sum (|g| + |A - g|); 0 without any credit."""
+        """
+        Share of the credit that is not GRPO's: sum |A - g| / sum (|g| + |A - g|); 0 without any credit.
+
+        For leave-one-out baselines A is multiplied by (n - 1) / n in a group of n scorable completions: they multiply
+        all of GRPO's advantages by n / (n - 1), which moves no credit.
+        """
         outcome, moved = self.credit[["outcome", "moved"]].sum()
         return float(moved / (outcome + moved)) if outcome + moved else 0.0
 
@@ -177,6 +182,7 @@ def _frame(groups: list[Group]) -> pd.DataFrame:
     given = [g.entropies[i] if g.entropies is not None else unknown[k] for k, (g, i) in enumerate(rows)]
     outcome = np.repeat([float(group.outcome[i]) for group, i in rows], lengths)
     trained = np.concatenate([group.advantages[i] for group, i in rows]).astype(float)
+    in_units_of_grpo = np.repeat([_leave_one_out_factor(group) for group, _ in rows], lengths)
     td = np.concatenate([group.td_errors[i] for group, i in rows]).astype(float)
     entropy = np.concatenate(given).astype(float)
     return pd.DataFrame(
@@ -188,7 +194,7 @@ def _frame(groups: list[Group]) -> pd.DataFrame:
             "outcome": np.abs(outcome),
             "td": np.abs(td),
             "trained": np.abs(trained),
-            "moved": np.abs(trained - outcome),
+            "moved": np.abs(trained * in_units_of_grpo - outcome),
             "seen": 1,
             "ups": td > 0,
             "downs": td < 0,
@@ -198,6 +204,12 @@ def _frame(groups: list[Group]) -> pd.DataFrame:
             "scored": ~np.isnan(entropy),
         }
     )
+
+
+def _leave_one_out_factor(group: Group) -> float:
+    """(n - 1) / n for n scorable completions and a leave-one-out baseline: (r - mean of others) in units of GRPO."""
+    n = int((~np.isnan(group.rewards)).sum())
+    return (n - 1) / n if group.terms.leave_one_out and n > 1 else 1.0
 
 
 def _scored(group: Group) -> bool:

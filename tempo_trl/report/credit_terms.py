@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 
 from tempo_trl.methods import METHODS
 
-OF_PREFIX_VALUES = ("tempo", "prefix_baseline", "kernel_baseline")  # methods that add TD errors of prefix values
+LEAVE_ONE_OUT = ("prefix_baseline", "kernel_baseline", "anchor_baseline")  # baselines without the own reward
+OF_PREFIX_VALUES = ("prefix_baseline", "kernel_baseline")  # of these, methods that record TEMPO's TD errors
 
 
 class CreditTerms(NamedTuple):
@@ -22,6 +23,7 @@ class CreditTerms(NamedTuple):
         lead: What it does in addition to GRPO.
         nothing: Why it added nothing to any token.
         marked: Why a token is underlined.
+        leave_one_out: Whether its baseline leaves out the completion's own reward.
     """
 
     label: str = "TEMPO"
@@ -32,10 +34,11 @@ class CreditTerms(NamedTuple):
     lead: str = "TEMPO adds each token's TD error to it."
     nothing: str = "no completions of a group branched into different rewards"
     marked: str = "its TD error is not zero"
+    leave_one_out: bool = False
 
     @property
     def is_td(self) -> bool:
-        """Whether it adds TD errors of prefix values."""
+        """Whether TD errors of prefix values were recorded: TEMPO's credit, or for comparison with a baseline's."""
         return self.added == "TD"
 
     @property
@@ -50,11 +53,15 @@ TEMPO = CreditTerms()
 def terms_of(method: str, label: str) -> CreditTerms:
     """The terms of a method, by its name in the table of methods. An empty label is replaced by the table's."""
     label = label or (METHODS[method].label if method in METHODS else "the method")
-    if method in OF_PREFIX_VALUES:
+    if method == "tempo":
         return CreditTerms(label, lead=f"{label} adds each token's TD error to it.")
+    if method in OF_PREFIX_VALUES:
+        lead = f"{label} subtracts its own estimate of V instead of the mean. TD errors are shown for comparison."
+        return CreditTerms(label, lead=lead, leave_one_out=True)
     lead = f"{label} adds a positive or negative number to it at each token."
     words = ("added", "added credit", "more than GRPO", "less than GRPO")
-    return CreditTerms(label, *words, lead, "every advantage is GRPO's", "its added credit is large")
+    nothing, marked = "every advantage is GRPO's", "its added credit is large"
+    return CreditTerms(label, *words, lead, nothing, marked, method in LEAVE_ONE_OUT)
 
 
 def recorded_terms(path: Path) -> CreditTerms:

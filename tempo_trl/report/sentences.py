@@ -39,6 +39,10 @@ NOTHING = (
     "No trees were recorded. The trainers of this package record them if log_trees_steps > 0; TRL's own trainer does "
     "not. The logged metrics are shown below."
 )
+LEAVE_ONE_OUT = (
+    "Leaving a completion's own reward out of its baseline multiplies GRPO's advantages by n / (n - 1) in a group of "
+    "n: this factor does not count."
+)
 WORTH_IT = 0.02  # share of the squared error that a baseline must remove to be worth a word
 LIMITS = "This shows where credit goes, not whether it helps: compare runs of several seeds with tempo-trl compare."
 
@@ -56,6 +60,7 @@ def honest_line(label: str | None, summary: CreditSummary) -> dict:
             [
                 _verdict(summary),
                 *_how_it_came(summary),
+                *([LEAVE_ONE_OUT] if summary.terms.leave_one_out else []),
                 *_explained(summary),
                 *_predicted(summary),
                 _flat(summary),
@@ -69,8 +74,9 @@ def _verdict(summary: CreditSummary) -> str:
     share = summary.moved()
     if not share:
         return f"No credit moved: {summary.terms.nothing}, so this is GRPO."
-    verdicts = TD_VERDICTS if summary.terms.is_td else VERDICTS
-    return next(words for least, words in verdicts if share >= least).format(label=summary.terms.label)
+    terms = summary.terms
+    verdicts = TD_VERDICTS if terms.is_td and not terms.leave_one_out else VERDICTS
+    return next(words for least, words in verdicts if share >= least).format(label=terms.label)
 
 
 def _how_it_came(summary: CreditSummary) -> list[str]:

@@ -12,7 +12,7 @@ from tempo_trl.report import sentences
 from tempo_trl.report.callback import branch_token_table
 from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.embed import embed_groups, embedded_size, script_json
-from tempo_trl.report.group import groups_of
+from tempo_trl.report.group import groups_of, recorded_groups
 from tempo_trl.runs.token_text import readable, visible
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
@@ -46,6 +46,28 @@ def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model,
         key = "reward" if name == "reward" else f"tempo/{name}"
         if name != "first_branch":
             assert points == [(0, pytest.approx(logged[key], rel=1e-4))], name
+
+
+@pytest.mark.parametrize(
+    ("method", "share"),
+    [("prefix_baseline", 0), ("kernel_baseline", 0), ("anchor_baseline", 0), ("grpo_lambda", 1 / 4)],
+)
+def test_the_mean_of_the_others_as_a_baseline_moves_nothing(method, share, tmp_path):
+    """
+    With three rewards known, 1, 0 and 0, outcomes are 2/3, -1/3 and -1/3 of the scale; minus the mean of the other two
+    they are 1, -1/2 and -1/2. In a group of four they grow by a third, which is a fourth of the whole: (1/3) / (4/3).
+    """
+    rewards = [1.0, 0.0, 0.0, float("nan"), float("nan")] if share == 0 else HAND_REWARDS
+    known = int(np.sum(~np.isnan(rewards)))
+    rows = rows_of([*HAND, HAND[0]][: len(rewards)], rewards)
+    for row in rows:
+        row["advantages"] = [row["outcome"] * known / (known - 1)] * len(row["tokens"])
+    folder = record(tmp_path, [rows], method=method)
+    statistics = CreditSummary()
+    statistics.add(recorded_groups(folder, 0))
+    assert statistics.moved() == pytest.approx(share, abs=1e-6)
+    words = sentences.honest_line(None, statistics)["words"]
+    assert ("this factor does not count" in words) == (share == 0)
 
 
 def test_nothing_moves_where_rewards_are_equal_or_completions_never_part(tmp_path):
