@@ -19,6 +19,7 @@ from tempo_trl.credit.turns import spread_turns, turn_starts
 from tempo_trl.methods.agents import AnchorFields, labels_of, scale_of, whole_outcome
 from tempo_trl.methods.prefix_baseline import value_error
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
@@ -141,7 +142,8 @@ class AnchorBaselineTrainer(TokenCreditTrainer):
             As for [`TokenCreditTrainer`].
 
     Raises:
-        ValueError: if `args` is not an [`AnchorBaselineConfig`].
+        ValueError: if `args` is not an [`AnchorBaselineConfig`], or if `multi_objective_aggregation` is
+            `"normalize_then_sum"` with `step_reward_funcs`.
 
     Note:
         All tokens of a turn have the baseline of the state before it. In a run without turns it is RLOO: use
@@ -157,6 +159,8 @@ class AnchorBaselineTrainer(TokenCreditTrainer):
 
     def _credit_function(self):
         args = self.args
+        if self.step_rewards is not None:
+            refuse_rewards_that_are_normalized_first(args, "`step_reward_funcs` are added to the weighted sum")
         return AnchorBaselineCredit(args.anchor_history, args.trace_lambda, args.scale_rewards)
 
     def _learned_metrics(self):

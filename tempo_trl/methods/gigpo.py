@@ -9,6 +9,7 @@ from tempo_trl.credit.anchors import relative_returns
 from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.agents import AnchorFields, labels_of, scale_of, whole_outcome
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
@@ -81,6 +82,7 @@ class GiGPOConfig(AnchorFields, TokenCreditConfig):
         """Validate the settings."""
         super().check()
         self.check_anchors()
+        refuse_rewards_that_are_normalized_first(self, "visits of a state are compared by the weighted sum")
         if not 0.0 <= self.step_advantage_weight < float("inf"):
             raise ValueError(
                 "`step_advantage_weight` must be a finite number of at least 0, got "

@@ -11,6 +11,7 @@ from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.agents import AnchorFields, labels_of, whole_outcome
 from tempo_trl.methods.gigpo import check_gamma, step_returns
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
@@ -84,6 +85,7 @@ class HGPOConfig(AnchorFields, TokenCreditConfig):
         """Validate the settings."""
         super().check()
         self.check_anchors()
+        refuse_rewards_that_are_normalized_first(self, "visits of a state are compared by the weighted sum")
         if not 0.0 <= self.history_weight < float("inf"):
             raise ValueError(
                 f"`history_weight` must be a finite number of at least 0, got {self.history_weight!r}. Use 1."

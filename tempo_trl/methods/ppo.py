@@ -12,6 +12,7 @@ from transformers import SchedulerType
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_sums
 from tempo_trl.trainers.replaced import recorded_calls, replaced
@@ -147,11 +148,7 @@ class PPOConfig(TokenCreditConfig):
                 f"`scale_rewards`={self.scale_rewards!r} would have no effect: PPO's advantages come from the critic, "
                 "not from the group. Leave it unset; `whiten_advantages` is PPO's scaling."
             )
-        if self.multi_objective_aggregation != "sum_then_normalize":
-            raise ValueError(
-                f"`multi_objective_aggregation`={self.multi_objective_aggregation!r} is not supported: it normalizes "
-                "rewards within groups, but PPO's reward is the weighted sum. Leave it unset."
-            )
+        refuse_rewards_that_are_normalized_first(self, "PPO's reward is the weighted sum")
 
 
 class PPOTrainer(TokenCreditTrainer):

@@ -12,6 +12,7 @@ from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree import branches
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
@@ -83,11 +84,7 @@ class SiblingCreditConfig(TokenCreditConfig):
         super().check()
         if self.shared_tokens not in SHARED_TOKENS:
             raise ValueError(f"`shared_tokens` must be one of {SHARED_TOKENS}, got {self.shared_tokens!r}.")
-        if self.multi_objective_aggregation != "sum_then_normalize":
-            raise ValueError(
-                f"`multi_objective_aggregation` is {self.multi_objective_aggregation!r}, expected "
-                "'sum_then_normalize': siblings are compared by the weighted sum of the rewards. Leave it unset."
-            )
+        refuse_rewards_that_are_normalized_first(self, "siblings are compared by the weighted sum")
         if self.scale_rewards != GRPOConfig.scale_rewards:
             raise ValueError(
                 f"`scale_rewards` is {self.scale_rewards!r}, which would have no effect: this method compares "

@@ -61,6 +61,15 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
         )
 
 
+def refuse_rewards_that_are_normalized_first(args: GRPOConfig, method: str) -> None:
+    """Raise ValueError for "normalize_then_sum". `method` says what the method does with the weighted sum instead."""
+    if args.multi_objective_aggregation != "sum_then_normalize":
+        raise ValueError(
+            f"`multi_objective_aggregation` is {args.multi_objective_aggregation!r}, expected 'sum_then_normalize': "
+            f"it normalizes rewards within groups, but {method}. Leave it unset."
+        )
+
+
 def warn_of_sampling_without_branches(args: GRPOConfig) -> None:
     names = ("temperature", "top_k", "top_p", "min_p")
     sampling = {name: getattr(args, name) for name in names} | (args.generation_kwargs or {})

@@ -17,6 +17,7 @@ from tempo_trl import (
     Batch,
     GiGPOConfig,
     GiGPOTrainer,
+    HGPOConfig,
     TEMPOConfig,
     TEMPOTrainer,
     TokenCreditConfig,
@@ -31,7 +32,7 @@ from .agents import rooms_of
 from .credit_functions import door_rewards, length_of_steps, logs_doors
 from .engines import ZERO, launcher_of
 from .launching import run_ranks, torchrun
-from .recording import questions, share_of_threes, train
+from .recording import config, questions, share_of_threes, train
 from .test_agents import play
 
 # DeepSpeed compiles its CPU collectives with g++.
@@ -231,6 +232,19 @@ def test_methods_for_agents_train_on_them(cls, config_cls, tiny_model, tmp_path)
     rewarded = play(tiny_model, tmp_path / "b", cls, **options, trainer={"step_reward_funcs": door_rewards})
     pairs = zip(without.model.parameters(), rewarded.model.parameters(), strict=True)
     assert any(not torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("config_cls", [GiGPOConfig, HGPOConfig])
+def test_visits_of_a_state_are_not_compared_by_rewards_that_are_normalized_first(config_cls, tmp_path):
+    with pytest.raises(ValueError, match=r"visits of a state are compared by the weighted sum\. Leave it unset"):
+        config(tmp_path, config_cls, multi_objective_aggregation="normalize_then_sum")
+
+
+def test_rewards_per_turn_are_not_added_to_rewards_that_are_normalized_first(tiny_model, tmp_path):
+    options = {"config_cls": AnchorBaselineConfig, "multi_objective_aggregation": "normalize_then_sum", "max_steps": 1}
+    play(tiny_model, tmp_path, AnchorBaselineTrainer, **options)
+    with pytest.raises(ValueError, match=r"`step_reward_funcs` are added to the weighted sum\. Leave it unset"):
+        play(tiny_model, tmp_path, AnchorBaselineTrainer, **options, trainer={"step_reward_funcs": door_rewards})
 
 
 def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
