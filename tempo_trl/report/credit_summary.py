@@ -44,6 +44,8 @@ class CreditSummary:
         first_branch: Mean reward of each group by the branches of its first branching state.
         series: `{metric: [(step, value)]}`.
         value_errors: How well equal and similar prefixes predict the rewards.
+        grown: Whether completions are leaves of trees that were grown. They are dependent, and a leaf may repeat, so
+            neither what prefixes explain nor value errors are estimated from them.
     """
 
     def __init__(self):
@@ -55,6 +57,7 @@ class CreditSummary:
         self.first_branch: dict[int, list[float]] = defaultdict(list)
         self.series: dict[str, list[tuple[int, float]]] = defaultdict(list)
         self.value_errors = ValueErrors()
+        self.grown = False
         self._pairs = PairStatistics()
         self._examples: dict[tuple[str, bool], list[tuple[float, str, str]]] = defaultdict(list)
         self._by_entropy: list[np.ndarray] = []  # (entropy, |TD|) of the tokens of the loss, arrays of (tokens, 2)
@@ -66,9 +69,10 @@ class CreditSummary:
         self.terms = groups[0].terms
         self.groups += len(groups)
         self.flat += sum(not _scored(g) or np.nanmin(g.rewards) >= np.nanmax(g.rewards) for g in groups)
-        for group in groups:
-            self._pairs += _pair_statistics(group)
-        self.value_errors.add(groups)
+        self.grown = groups[0].grown
+        if not self.grown:
+            self._pairs += sum(map(_pair_statistics, groups), PairStatistics())
+            self.value_errors.add(groups)
         self._add_series(groups, [depth for group in groups for depth in self._add_first_branch(group)])
         self._add_tokens(_frame(groups))
         for group in groups:

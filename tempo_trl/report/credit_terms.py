@@ -1,9 +1,6 @@
 """The terms that a report uses for a method's credit: the method's name, and what it adds to GRPO's advantage."""
 
-from pathlib import Path
 from typing import NamedTuple
-
-import pyarrow.parquet as pq
 
 from tempo_trl.methods import METHODS
 
@@ -62,9 +59,3 @@ def terms_of(method: str, label: str) -> CreditTerms:
     words = ("added", "added credit", "more than GRPO", "less than GRPO")
     nothing, marked = "every advantage is GRPO's", "its added credit is large"
     return CreditTerms(label, *words, lead, nothing, marked, method in LEAVE_ONE_OUT)
-
-
-def recorded_terms(path: Path) -> CreditTerms:
-    """The terms of the method in the metadata of a file of recorded trees."""
-    metadata = {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
-    return terms_of(metadata.get("method", "tempo"), metadata.get("credit", ""))

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tempo_trl.report.credit_terms import TEMPO, CreditTerms, recorded_terms
+from tempo_trl.report.credit_terms import TEMPO, CreditTerms, terms_of
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
-from tempo_trl.runs.trees import read_trees, trees_path
+from tempo_trl.runs.trees import read_metadata, read_trees, trees_path
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Group:
         terms: The terms of the method that computed `td_errors` and `advantages`.
         turns: G arrays of T_i, the turn of each token, or None if turns were not recorded.
         states, calls, observed: G lists of N_i, one entry per turn; empty if turns were not recorded.
+        grown: Whether the completions are leaves of a tree that was grown, and so neither distinct nor independent.
     """
 
     step: int
@@ -50,6 +51,7 @@ class Group:
     states: Sequence[list[int]] = ()
     calls: Sequence[list[str]] = ()
     observed: Sequence[list[str]] = ()
+    grown: bool = False
 
     @property
     def known_outcome(self) -> np.ndarray:
@@ -89,15 +91,17 @@ def recorded_groups(run_dir: str | Path, step: int, mode: str = "train") -> list
         ValueError: nothing was recorded at this step.
     """
     trees = read_trees(run_dir, [step], mode)
-    return groups_of(trees, recorded_terms(trees_path(run_dir, mode, step)))
+    metadata = read_metadata(trees_path(run_dir, mode, step))
+    terms = terms_of(metadata.get("method", "tempo"), metadata.get("credit", ""))
+    return groups_of(trees, terms, metadata.get("grown") == "True")
 
 
-def groups_of(trees: pd.DataFrame, terms: CreditTerms = TEMPO) -> list[Group]:
+def groups_of(trees: pd.DataFrame, terms: CreditTerms = TEMPO, grown: bool = False) -> list[Group]:
     """The groups in a frame from [`~tempo_trl.report.read_trees`], in order."""
-    return [_group(*place, rows, terms) for place, rows in trees.groupby(["step", "group"], sort=True)]
+    return [_group(*place, rows, terms, grown) for place, rows in trees.groupby(["step", "group"], sort=True)]
 
 
-def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms) -> Group:
+def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, grown: bool) -> Group:
     lists = {name: rows[name].tolist() for name in rows.columns}
     return Group(
         step=int(step),
@@ -113,6 +117,7 @@ def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms) -> Gro
         outcome=np.array(lists["outcome"], dtype=float),
         rewards=np.array(lists["reward"], dtype=float),
         terms=terms,
+        grown=grown,
         **(_turns(lists) if all(row is not None for row in lists["turns"]) else {}),
     )
 

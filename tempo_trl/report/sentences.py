@@ -43,6 +43,7 @@ LEAVE_ONE_OUT = (
     "Leaving a completion's own reward out of its baseline multiplies GRPO's advantages by n / (n - 1) in a group of "
     "n: this factor does not count."
 )
+GROWN = "Completions of a grown tree are dependent: what prefixes explain of their rewards is not estimated."
 WORTH_IT = 0.02  # share of the squared error that a baseline must remove to be worth a word
 LIMITS = "This shows where credit goes, not whether it helps: compare runs of several seeds with tempo-trl compare."
 
@@ -91,6 +92,8 @@ def _how_it_came(summary: CreditSummary) -> list[str]:
 
 
 def _explained(summary: CreditSummary) -> list[str]:
+    if summary.grown:
+        return [GROWN]
     explained = summary.explained()
     if explained is None:
         return []

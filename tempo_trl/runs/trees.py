@@ -24,7 +24,8 @@ steps before they were sampled.
 
 Files of earlier versions have no columns for turns; they are null when read. The file's metadata contain `tempo_trl`
 (version), `schema` (1), `num_generations`, `td_coef`, `method` (its key in the table of methods; files of earlier
-versions, which lack it, are TEMPO's) and `credit` (the label of its credit).
+versions, which lack it, are TEMPO's), `credit` (the label of its credit) and `grown` (whether the completions are
+leaves of trees that were grown; "False" if missing).
 """
 
 import io
@@ -83,6 +84,11 @@ def write_trees(path: Path, rows: Sequence[dict], metadata: dict[str, str]) -> N
     content = io.BytesIO()
     pq.write_table(table, content, compression="zstd")
     write_atomically(path, content.getvalue())
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a file of recorded trees."""
+    return {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
 
 
 def recorded_steps(run_dir: str | Path, mode: str = "train") -> list[int]:

@@ -15,6 +15,7 @@ from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.rollout.ranks import send_to_main
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
@@ -161,6 +162,7 @@ class Recorder:
             "td_coef": str(getattr(args, "td_coef", 1.0)),
             "method": method,
             "credit": label,
+            "grown": str(isinstance(self.trainer.rollout_func, TreeRollout)),
         }
         try:
             write_trees(path, record.rows, metadata)

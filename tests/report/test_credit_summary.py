@@ -151,6 +151,17 @@ def test_a_completion_without_a_reward_is_no_average_one(tmp_path):
     assert statistics.value_errors.ratios() == pytest.approx(expected.value_errors.ratios())
 
 
+def test_nothing_is_estimated_from_the_dependent_completions_of_grown_trees(tmp_path):
+    groups = [rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(64)]
+    grown = CreditSummary()
+    grown.add(recorded_groups(record(tmp_path, groups, grown="True"), 0))
+    assert grown.explained() is grown.value_errors.ratios() is None
+    words = sentences.honest_line(None, grown)["words"]
+    assert "Completions of a grown tree are dependent" in words
+    assert "explain 98%" not in words and "baseline would" not in words
+    assert grown.moved() == statistics_of(tmp_path / "sampled", *groups).moved() > 0
+
+
 def test_few_groups_do_not_tell_which_baseline_would_help(tmp_path):
     statistics = statistics_of(tmp_path, *[rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(47)])
     assert statistics.value_errors.ratios() is None

@@ -10,6 +10,7 @@ from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import segment_values
+from tempo_trl.report.group import recorded_groups
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree import branches, repeated_rows
 from tempo_trl.rollout.tree_rollout import TreeRollout
@@ -46,6 +47,12 @@ def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leave
         outcome = outcome_advantages(rewards, size)
         expected, _ = credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 1.0, weights)
         torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("method", "grown"), [("tempo on fixed trees", True), ("treerpo", True), ("tempo", False)])
+def test_a_record_says_whether_its_trees_were_grown(method, grown, tiny_model, tmp_path):
+    run(method, tiny_model, tmp_path, max_steps=1)
+    assert {group.grown for group in recorded_groups(tmp_path, 0)} == {grown}
 
 
 @pytest.mark.parametrize("method", ROLLOUTS)
