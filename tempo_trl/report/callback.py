@@ -33,11 +33,16 @@ class TreeCallback(TrainerCallback):
         self._last = -1  # step of the last record that was logged
         self._writer = None  # TensorBoard's
 
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Forget the steps of an earlier `train()`, whose records may be written again."""
+        self._last = state.global_step - 1
+
     def on_log(self, args, state, control, **kwargs):
         """Log the record that was written since the last call, if any."""
         if not state.is_world_process_zero:
             return
-        step = next((s for s in range(state.global_step, self._last, -1) if _is_there(args.output_dir, s)), None)
+        before = range(state.global_step - 1, self._last, -1)  # a record of this step would be of an earlier `train()`
+        step = next((s for s in before if _is_there(args.output_dir, s)), None)
         if step is None:
             return
         self._last = step

@@ -72,7 +72,7 @@ class Recorder:
             return False
         if self._mode == "eval" or last is None or last.step == step:
             return True
-        return step // every > last.step // every
+        return step < last.step or step // every > last.step // every  # back at an earlier step: another `train()`
 
     def record(self, batch: Batch, rows: ScoredRows, credit: Credit) -> None:
         """

@@ -12,6 +12,7 @@ from peft import LoraConfig
 
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.report import read_trees
+from tempo_trl.report.callback import TreeCallback
 from tempo_trl.runs.messages import prompt_text
 from tempo_trl.runs.token_text import readable
 from tempo_trl.runs.trees import SCHEMA, recorded_steps, trees_path, write_trees
@@ -118,6 +119,19 @@ def test_a_resumed_run_adds_to_what_the_first_part_left(tiny_model, tmp_path):
     trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     assert recorded_steps(tmp_path) == [0, 1, 2, 3]
     assert trees_path(tmp_path, "train", 0).read_bytes() == first
+
+
+def test_training_again_records_again(tiny_model, tmp_path, monkeypatch):
+    """Also for the trackers: the callback logs each record of both runs."""
+    logged = []
+    monkeypatch.setattr(TreeCallback, "_log", lambda self, args, step, *rest: logged.append(step))
+    trainer = train(tiny_model, tmp_path, **EVERY_STEP, trainer={"callbacks": [TreeCallback()]})
+    for step in recorded_steps(tmp_path):
+        trees_path(tmp_path, "train", step).unlink()
+    trainer.train()
+    assert recorded_steps(tmp_path) == [0, 1, 2]
+    trainer.train()
+    assert logged == [0, 1, 2] * 3
 
 
 def test_unscorable_completions_are_recorded_as_such(tiny_model, tmp_path):
