@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -229,6 +230,10 @@ class PPOTrainer(TokenCreditTrainer):
         return None
 
     # Credit: when a batch has been sampled and scored
+
+    def _kept(self, failures):
+        # Keeps none: after an error within the credit's collectives this rank would meet the others in another one.
+        return nullcontext()
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         outcome = batch.outcome[rows.place.own].nan_to_num(0.0)

@@ -4,6 +4,7 @@ import inspect
 import json
 import pickle
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -211,7 +212,7 @@ class TokenCreditTrainer(BaseTrainer):
         batch, scores = batch_of(self, rows, failures)
         credit, report = None, RankReport()
         pairs = batch.pairs if batch.training else None
-        with failures.of(f"`credit_func` {self.credit_name}"):
+        with self._kept(failures):
             credit = self._own_credit(batch, rows)
             report = RankReport.of(credit, pairs, scores)
         reports = gather_reports(report, failures)
@@ -229,6 +230,10 @@ class TokenCreditTrainer(BaseTrainer):
         if self._given_credit_func is not None or self.reads_observations:
             self._merged_states.warn(batch, rows, sums)
         return sums
+
+    def _kept(self, failures: Failures) -> AbstractContextManager:
+        """What keeps an error of the credit function until all ranks meet, after a block without collectives."""
+        return failures.of(f"`credit_func` {self.credit_name}")
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         """The credit of this rank's rows."""

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from transformers import TrainerCallback
 
-from tempo_trl import TEMPOTrainer
+from tempo_trl import PPOConfig, PPOTrainer, TEMPOConfig, TEMPOTrainer
 from tempo_trl.launch.train import end, last_whole_checkpoint
 
 from .recording import config, parity, questions, weights
@@ -75,14 +75,25 @@ class StopsInTheMiddleOfSaving(TEMPOTrainer):
         super()._save_rng_state(output_dir)
 
 
+class CriticThatRaises(PPOTrainer):
+    def _values(self, output):
+        if self.args.process_index == 1:
+            raise ArithmeticError("this critic is out of order")
+        return super()._values(output)
+
+
+TRAINERS = {"killed_while_saving": StopsInTheMiddleOfSaving, "critic_that_raises": CriticThatRaises}
+
+
 def main(model: str, folder: str, fault: str) -> None:
     Path(folder, f"rank{RANK}.pid").write_text(str(os.getpid()))
     hangs = {"ddp_timeout": PATIENCE} if fault == "reward_that_hangs" else {}
     schedule = {"steps_per_generation": 2, "save_strategy": "steps", "save_steps": 2, "max_steps": STEPS}
     if hangs:  # transformers hands ddp_timeout to process groups of GPUs only
         dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
-    args = config(folder, per_device_train_batch_size=4, **schedule, **hangs)
-    cls = StopsInTheMiddleOfSaving if fault == "killed_while_saving" else TEMPOTrainer
+    config_cls = PPOConfig if fault == "critic_that_raises" else TEMPOConfig
+    args = config(folder, config_cls, per_device_train_batch_size=4, **schedule, **hangs)
+    cls = TRAINERS.get(fault, TEMPOTrainer)
     callbacks = [TellsItsStep(folder, mortal=fault == "killed")]
     trainer = cls(model, REWARDS.get(fault, parity), args, questions(4), callbacks=callbacks)
     checkpoint = last_whole_checkpoint(folder)

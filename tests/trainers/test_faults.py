@@ -154,6 +154,13 @@ def test_an_error_of_a_reward_function_on_one_rank_ends_the_other_long_before_dd
 
 
 @pytest.mark.matrix
+def test_an_error_of_the_critic_on_one_rank_ends_the_other_which_waits_for_its_moments(tiny_model, tmp_path):
+    """PPO's credit reduces over ranks: the rank that fails must not go on to the collectives that come after it."""
+    printed = ended(torchrun(2), tiny_model, tmp_path, "critic_that_raises")
+    assert "[rank1]: ArithmeticError: this critic is out of order" in printed
+
+
+@pytest.mark.matrix
 def test_a_reward_function_that_hangs_on_one_rank_waits_for_ddp_timeout_and_the_launcher_ends_that_rank(
     tiny_model, tmp_path
 ):
