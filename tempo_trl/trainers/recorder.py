@@ -162,7 +162,7 @@ class Recorder:
             "td_coef": str(getattr(args, "td_coef", 1.0)),
             "method": method,
             "credit": label,
-            "grown": str(isinstance(self.trainer.rollout_func, TreeRollout)),
+            "grown": str(self._mode == "train" and isinstance(self.trainer.rollout_func, TreeRollout)),
         }
         try:
             write_trees(path, record.rows, metadata)
