@@ -192,7 +192,13 @@ def ends(measured: Measured) -> list[float]:
     return [measured.iqm, measured.low, measured.high]
 
 
-LANGUAGE = {"grpo": "GRPO", "tempo": "TEMPO", "prefix_baseline": "prefix baseline"}
+LANGUAGE = {
+    "grpo": "GRPO",
+    "tempo": "TEMPO",
+    "prefix_baseline": "prefix baseline",
+    "kernel_baseline": "kernel baseline",
+    "oracle": "oracle",
+}
 
 
 @pytest.mark.parametrize("arm", LANGUAGE)
