@@ -33,7 +33,8 @@ def _function(name: str, module: str = "credit_functions") -> Arm:
     return Arm("grpo", changes, rated_as=BASELINE)
 
 
-# GRPO is TEMPO's trainer with `td_coef` 0, which trains like TRL's (a test says so), on the tree and so in less time.
+# GRPO and HEPO are TEMPO's trainer with `td_coef` 0, which trains like TRL's (tests say so), on the tree and so in
+# less time.
 ARMS = {
     "grpo": Arm("tempo", (("td_coef", 0.0),)),
     "tempo": Arm("tempo"),
@@ -41,7 +42,7 @@ ARMS = {
     "kernel_baseline": Arm("kernel_baseline"),
     "grpo_lambda": Arm("grpo_lambda"),
     "grpo_lambda without trace": Arm("grpo_lambda", (("trace_lambda", 1e-6),)),  # the floor alone
-    "hepo": Arm("hepo"),
+    "hepo": Arm("tempo", (("td_coef", 0.0), ("top_entropy_quantile", 0.2))),
     "oracle": _function("oracle"),
     "hidden_baseline": _function("hidden_baseline", "critic"),
     "hidden_td": _function("hidden_td", "critic"),
@@ -52,6 +53,7 @@ CONTROLS = {
     "grpo at four times its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 4.0),
     "tempo at GRPO's rate": Arm("tempo", rated_as=BASELINE),
     "prefix_baseline at GRPO's rate": Arm("prefix_baseline", rated_as=BASELINE),
+    "kernel_baseline at GRPO's rate": Arm("kernel_baseline", rated_as=BASELINE),
     "grpo with the first token twice": _function("first_1"),
     "grpo with the first 3 tokens twice": _function("first_3"),
     "grpo with the first 8 tokens twice": _function("first_8"),

@@ -55,9 +55,8 @@ def command(cell: Cell, folder: Path) -> list[str]:
         "per_device_eval_batch_size": HELD_OUT,
         "resume_from_checkpoint": "last",
     }
-    if arm.recipe not in ("grpo", "hepo") or "method" in fields:
-        fields |= {"log_trees_steps": 1, "log_trees_prompts": 8, "log_signal_share": True}
-        fields |= {"skip_zero_advantages": True}  # the same gradient in less time
+    fields |= {"log_trees_steps": 1, "log_trees_prompts": 8, "log_signal_share": True}
+    fields |= {"skip_zero_advantages": "top_entropy_quantile" not in fields}  # the same gradient in less time
     flags = [text for key, value in fields.items() for text in (f"--{key}", str(value))]
     recipe = recipe_path(f"smollm2-135m/instructions/{arm.recipe}")
     return [sys.executable, "-m", "benchmarks.language_model.training", "--config", str(recipe), *flags]
