@@ -11,6 +11,7 @@ from trl import GRPOTrainer
 from trl.extras.profiling import profiling_context
 from trl.models.utils import unwrap_model_for_generation
 
+from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.growth import Continuation, Request, Top
 
 
@@ -181,5 +182,7 @@ def transformers_sampler(trainer: GRPOTrainer) -> Iterator[TransformersSampler]:
         torch.no_grad(),
         trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False),
     ):
-        device = trainer.accelerator.device
-        yield TransformersSampler(model, trainer.generation_config, trainer._tokenizer, device)
+        config = copy.deepcopy(trainer.generation_config)
+        # `generation_kwargs` may name other end tokens, or none. TRL cuts completions at its own nevertheless.
+        config.eos_token_id = sorted(end_token_ids(trainer))
+        yield TransformersSampler(model, config, trainer._tokenizer, trainer.accelerator.device)

@@ -96,6 +96,17 @@ def test_completions_end_where_generation_kwargs_end_them_too(given, added, tiny
     assert all(rules.is_over([5, token]) for token in added)
 
 
+@pytest.mark.parametrize("given", [None, 7, [7, 8]])
+@pytest.mark.parametrize("name", GROWERS)
+def test_no_completion_continues_behind_an_end_token(name, given, tiny_model, tmp_path):
+    ends = {"generation_kwargs": {"eos_token_id": given}, "top_k": 0, "learning_rate": 0.0}
+    trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS[name]), **ends)
+    trainer.train()
+    completions = [ids for _, completion_ids, _ in trainer.seen for ids in completion_ids]
+    assert all(end_token_ids(trainer).isdisjoint(ids[:-1]) for ids in completions)
+    assert any(ids[-1] in trainer.eos_token_ids for ids in completions)
+
+
 @pytest.mark.parametrize(("given", "ends"), [({"stop_token_ids": [7]}, {7}), ({"ignore_eos": True}, None)])
 def test_so_they_do_on_a_server(given, ends, tiny_model, tmp_path):
     trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS["entropy"]))
