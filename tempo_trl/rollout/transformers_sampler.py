@@ -84,7 +84,8 @@ class TransformersSampler:
         row = {prefix: index for index, prefix in enumerate(prefixes)}
         width = max(2, *map(len, prefixes))  # at least one token to prefill, so that there is a cache
         padding = [width - len(prefix) for prefix in prefixes]
-        ids = [[self.pad_token_id] * left + [*prefix] for left, prefix in zip(padding, prefixes, strict=True)]
+        # With a row's own first token: a repetition penalty reads masked tokens, too, and padding is often EOS.
+        ids = [[prefix[0]] * left + [*prefix] for left, prefix in zip(padding, prefixes, strict=True)]
         mask = [[0] * left + [1] * (width - left) for left in padding]
         rows = [row[tuple(request.prefix_ids)] for request in requests for _ in range(request.n)]
         return tuple(torch.tensor(x, device=self.device) for x in (ids, mask, rows))
