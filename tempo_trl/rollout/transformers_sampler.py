@@ -11,6 +11,7 @@ from trl import GRPOTrainer
 from trl.extras.profiling import profiling_context
 from trl.models.utils import unwrap_model_for_generation
 
+from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.growth import Continuation, Request, Top
 
 
@@ -83,7 +84,8 @@ class TransformersSampler:
         row = {prefix: index for index, prefix in enumerate(prefixes)}
         width = max(2, *map(len, prefixes))  # at least one token to prefill, so that there is a cache
         padding = [width - len(prefix) for prefix in prefixes]
-        ids = [[self.pad_token_id] * left + [*prefix] for left, prefix in zip(padding, prefixes, strict=True)]
+        # With a row's own first token: a repetition penalty reads masked tokens, too, and padding is often EOS.
+        ids = [[prefix[0]] * left + [*prefix] for left, prefix in zip(padding, prefixes, strict=True)]
         mask = [[0] * left + [1] * (width - left) for left in padding]
         rows = [row[tuple(request.prefix_ids)] for request in requests for _ in range(request.n)]
         return tuple(torch.tensor(x, device=self.device) for x in (ids, mask, rows))
@@ -181,5 +183,7 @@ def transformers_sampler(trainer: GRPOTrainer) -> Iterator[TransformersSampler]:
         torch.no_grad(),
         trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False),
     ):
-        device = trainer.accelerator.device
-        yield TransformersSampler(model, trainer.generation_config, trainer._tokenizer, device)
+        config = copy.deepcopy(trainer.generation_config)
+        # `generation_kwargs` may name other end tokens, or none. TRL cuts completions at its own nevertheless.
+        config.eos_token_id = sorted(end_token_ids(trainer))
+        yield TransformersSampler(model, config, trainer._tokenizer, trainer.accelerator.device)

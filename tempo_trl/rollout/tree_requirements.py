@@ -99,5 +99,11 @@ def _problems_of_groups(args: GRPOConfig, grower: Grower | None) -> Iterator[str
 def _problems_of_trainer(trainer: GRPOTrainer) -> Iterator[str]:
     if trainer.tools or trainer.environment_factories:
         yield "Tools and environments insert tokens into completions. Remove `tools` and `environment_factory`."
+    kinds = getattr(trainer.model.config.get_text_config(), "layer_types", None)
+    if not trainer.use_vllm and set(kinds or ()) == {"linear_attention"}:
+        yield (
+            "transformers continues a prefix from the length of its cache, which a model without attention does not "
+            "tell. Use a model with attention layers, or vLLM."
+        )
     if trainer._is_vlm:
         yield "Trees support text only. Pass a tokenizer as `processing_class` instead of a processor."

@@ -9,6 +9,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_config_model_id
 
+from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server, wait_for_server
@@ -50,6 +51,9 @@ class BaseTrainer(OnTree, GRPOTrainer):
             if rollout is not None:  # TRL warns that `rollout_func` is experimental, but the user did not set it
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
             super().__init__(model, reward_funcs, args, **keywords)
+        # TRL does not know the end tokens of `generation_kwargs`: it would train on the padding behind them, and count
+        # completions that end with them as truncated.
+        self.eos_token_ids = [*self.eos_token_ids, *(end_token_ids(self) - {*self.eos_token_ids})]
         if isinstance(self.rollout_func, TreeRollout):
             check_trees_can_grow(self, self.rollout_func.grower)
         self._model_name = model_name  # for messages

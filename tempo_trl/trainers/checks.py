@@ -33,6 +33,7 @@ def check_settings(args: GRPOConfig) -> None:
 def check_trainer(trainer: GRPOTrainer) -> None:
     """Check tokenizer, model and batch sizes of a trainer: raise or warn."""
     refuse_a_missing_end_token(trainer)
+    refuse_stop_strings_that_are_not_found(trainer)
     if getattr(trainer.args, "skip_zero_advantages", False):
         refuse_models_that_see_all_rows(trainer)
     if trainer.accelerator.is_main_process:
@@ -160,6 +161,22 @@ def refuse_a_missing_end_token(trainer: GRPOTrainer) -> None:
             f"The tokenizer must have an end-of-sequence token, got eos_token={tokenizer.eos_token} and "
             f"pad_token={tokenizer.pad_token}: without it TRL fails at the first batch. Set `eos_token` of the "
             "tokenizer to the token that ends the model's answers, and pass the tokenizer as `processing_class`."
+        )
+
+
+def refuse_stop_strings_that_are_not_found(trainer: GRPOTrainer) -> None:
+    """Raise ValueError for stop strings where TRL samples with transformers, without the tokenizer that finds them.
+
+    Trees are grown with the tokenizer, but evaluation does not grow trees.
+    """
+    args, stops = trainer.args, (trainer.args.generation_kwargs or {}).get("stop_strings")
+    grows, evaluates = isinstance(trainer.rollout_func, TreeRollout), args.eval_strategy != "no" or args.eval_on_start
+    if stops and not trainer.use_vllm and (evaluates if grows else trainer.rollout_func is None):
+        instead = "Set eval_strategy='no'" if grows else "Grow trees (such as rollout='fixed')"
+        raise ValueError(
+            f"`generation_kwargs` has stop_strings={stops!r}, which TRL cannot find {'in evaluation ' * grows}when it "
+            f"samples with transformers: it does not pass the tokenizer to `generate`. {instead}, use vLLM with "
+            "generation_kwargs={'stop': ...}, or remove `stop_strings`."
         )
 
 

@@ -55,8 +55,9 @@ class TreePass:
 
     Micro-batches hold whole groups. TRL shuffles the rows of a generation batch before it splits them into
     micro-batches, which would scatter the completions of a prompt; here its groups are shuffled. An optimizer step
-    over a whole generation batch has the same gradient. With several steps per generation, a step sees all completions
-    of some prompts, instead of some completions of all prompts.
+    over a whole generation batch has the same gradient, except for what TRL averages or ranks within a micro-batch
+    (`loss_type="bnpo"`, the entropy bonus, `top_entropy_quantile`). With several steps per generation, a step sees all
+    completions of some prompts, instead of some completions of all prompts.
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):

@@ -150,6 +150,15 @@ def test_the_other_prompts_of_a_batch_change_nothing(name, model, tokenizer):
     assert_same_trees(grow(GROWERS[name], PROMPTS, ends, greedy), alone)
 
 
+def test_padding_is_not_penalized_as_a_repetition(model, tokenizer):
+    """transformers 5.17 penalizes what the attention mask hides; later versions do not."""
+    short, long = Request([30, 31], [], 1, 6), Request([30, 31], list(range(40, 50)), 1, 6)
+    penalizing = sampler(model, tokenizer, do_sample=False, repetition_penalty=1.5)
+    padded, alone = (penalizing.sample(requests, len(tokenizer))[0][0] for requests in ([short, long], [short]))
+    of_tokens = [top.logprobs.gather(1, top.token_ids.argsort(dim=1)) for top in (padded.top, alone.top)]
+    torch.testing.assert_close(*of_tokens, atol=1e-4, rtol=1e-4)
+
+
 def test_each_distinct_prefix_is_read_once_whatever_the_number_of_its_continuations(model, tokenizer):
     shapes = []
     hook = model.get_input_embeddings().register_forward_hook(lambda _, args, __: shapes.append(tuple(args[0].shape)))

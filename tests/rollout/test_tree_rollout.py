@@ -8,13 +8,16 @@ import torch
 from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl import TEMPOTrainer
 from tempo_trl.rollout.completion_rules import end_token_ids, rules_of
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.growth import grow
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
+from ..tiny import tiny_tokenizer
 from ..trainers.recording import config, parity, questions
+from ..tree_forward.models import model_of
 from .naive import NaiveGreedySampler, assert_same_trees
 from .rank import GROWERS, take_the_likeliest
 
@@ -94,6 +97,17 @@ def test_completions_end_where_generation_kwargs_end_them_too(given, added, tiny
     rules = rules_of(trainer)
     assert {*rules.eos_token_ids} == {*trainer.eos_token_ids} | added
     assert all(rules.is_over([5, token]) for token in added)
+
+
+@pytest.mark.parametrize("given", [None, 7, [7, 8]])
+@pytest.mark.parametrize("name", GROWERS)
+def test_no_completion_continues_behind_an_end_token(name, given, tiny_model, tmp_path):
+    ends = {"generation_kwargs": {"eos_token_id": given}, "top_k": 0, "learning_rate": 0.0}
+    trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS[name]), **ends)
+    trainer.train()
+    completions = [ids for _, completion_ids, _ in trainer.seen for ids in completion_ids]
+    assert all(end_token_ids(trainer).isdisjoint(ids[:-1]) for ids in completions)
+    assert any(ids[-1] in trainer.eos_token_ids for ids in completions)
 
 
 @pytest.mark.parametrize(("given", "ends"), [({"stop_token_ids": [7]}, {7}), ({"ignore_eos": True}, None)])
@@ -188,3 +202,15 @@ def test_stop_strings_of_the_configuration_end_completions(tiny_model, tmp_path)
     for ids in completions:
         assert not any(stop in trainer._tokenizer.decode(ids[:-1]) for stop in stops)
         assert trainer._tokenizer.pad_token_id not in ids
+
+
+def test_a_model_whose_cache_has_no_length_is_refused(tmp_path):
+    """transformers would give it the whole prefix again, after the state that has already read it."""
+    with pytest.raises(ValueError, match="a model without attention does not tell"):
+        build_tempo(model_of("mamba", state_size=8), tmp_path)
+    build_tempo(model_of("lfm2", layer_types=["conv", "full_attention"]), tmp_path)
+
+
+def build_tempo(model, folder):
+    args = config(folder, rollout="fixed", tree_depth=2)
+    return TEMPOTrainer(model, parity, args, questions(), processing_class=tiny_tokenizer())

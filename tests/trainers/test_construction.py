@@ -221,6 +221,22 @@ def test_a_tokenizer_without_an_end_is_refused_where_trl_would_fail_at_the_first
         GRPOTrainer(model, parity, config(tmp_path, GRPOConfig), questions(), **keywords).train()
 
 
+@pytest.mark.parametrize(
+    ("options", "instead"),
+    [({}, "Grow trees"), ({"rollout": "fixed", "eval_strategy": "steps", "eval_steps": 1}, "Set eval_strategy='no'")],
+)
+def test_stop_strings_are_refused_where_trl_would_fail_at_the_first_batch(options, instead, tiny_model, tmp_path):
+    options = {"generation_kwargs": {"stop_strings": ["END"]}, "tree_depth": 2} | options
+    with pytest.raises(ValueError, match=rf"stop_strings=\['END'\], which TRL cannot find.* {instead}"):
+        TEMPOTrainer(tiny_model, parity, config(tmp_path, **options), questions(), eval_dataset=questions(4))
+
+
+def test_stop_strings_are_not_refused_where_they_are_found(tiny_model, tmp_path):
+    options = {"generation_kwargs": {"stop_strings": ["END"]}, "max_steps": 1}
+    train(tiny_model, tmp_path, rollout="fixed", tree_depth=2, **options)
+    train(tiny_model, tmp_path, trainer={"rollout_func": repeats_itself}, **options)
+
+
 def test_a_rollout_may_end_its_completions_itself_and_is_told_what_counts_as_truncated(tmp_path):
     model, tokenizer = without_end()
     keywords = {"processing_class": tokenizer, "rollout_func": repeats_itself}

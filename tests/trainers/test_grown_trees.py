@@ -49,6 +49,17 @@ def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leave
         torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rollout", ["iid", "fixed"])
+def test_end_tokens_of_generation_kwargs_end_completions_as_the_models_own_do(rollout, tiny_model, tmp_path):
+    added = list(range(21, 200, 4))
+    ends = {"generation_kwargs": {"eos_token_id": [2, *added]}, "mask_truncated_completions": True, "top_k": 0}
+    trainer = train(tiny_model, tmp_path, rollout=rollout, tree_children=2, tree_depth=2, **ends)
+    seen = [row for b in trainer.batches for row in zip(b.completion_ids, b.output["completion_mask"], strict=True)]
+    assert not any({*added} & {*ids[:-1]} for ids, _ in seen), "something was trained behind an end"
+    assert any(ids[-1] in added for ids, _ in seen)
+    assert all(int(mask.sum()) == len(ids) for ids, mask in seen if ids[-1] in added), "it counts as truncated"
+
+
 @pytest.mark.parametrize(("method", "grown"), [("tempo on fixed trees", True), ("treerpo", True), ("tempo", False)])
 def test_a_record_says_whether_its_trees_were_grown(method, grown, tiny_model, tmp_path):
     run(method, tiny_model, tmp_path, max_steps=1)
