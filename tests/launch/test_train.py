@@ -89,6 +89,8 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("- seed", "contains a list, expected a mapping"),
         ("seed: [1", "is not valid YAML"),
         ("num_proceses: 2", "`num_proceses` is unknown. Did you mean `num_processes`?"),
+        ("learning-rate: 1.0", "`learning-rate` is unknown. Did you mean `learning_rate`?"),
+        ("num-processes: 2", "`num-processes` is unknown. Did you mean `num_processes`?"),
     ],
 )
 def test_a_wrong_recipe_is_refused(text, message, tmp_path):
