@@ -10,7 +10,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, DatasetDict
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
@@ -178,14 +178,34 @@ def _load_built_in(script_args, training_args, _):
 
 def _load_as_trl_does(script_args, training_args, mixture):
     if mixture.datasets:
-        dataset = trl.get_dataset(mixture)
+        dataset = _mixture_of(mixture)
     else:
         from datasets import load_dataset
 
         streaming = script_args.dataset_streaming
         dataset = load_dataset(script_args.dataset_name, name=script_args.dataset_config, streaming=streaming)
-    eval_dataset = dataset[script_args.dataset_test_split] if training_args.do_eval else None
-    return dataset[script_args.dataset_train_split], eval_dataset
+    eval_dataset = _split(dataset, "dataset_test_split", script_args) if training_args.do_eval else None
+    return _split(dataset, "dataset_train_split", script_args), eval_dataset
+
+
+def _mixture_of(mixture: "trl.DatasetMixtureConfig") -> "DatasetDict":
+    """The datasets of a mixture, with its test split, if it has one."""
+    dataset = trl.get_dataset(replace(mixture, test_split_size=None))
+    if mixture.test_split_size is None:
+        return dataset
+    # TRL draws the split without a seed: each rank, and a run that resumes, would hold out other rows.
+    return dataset["train"].train_test_split(test_size=mixture.test_split_size, seed=0)
+
+
+def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "Dataset":
+    name = getattr(script_args, field)
+    if name not in dataset:
+        raise ValueError(
+            f"`{field}` is {name!r}, expected one of the splits of the data: {', '.join(dataset)}. Set it to one of "
+            "them. A run evaluates if `do_eval` or `eval_strategy` is set; a mixture has a split test if "
+            "`test_split_size` is set."
+        )
+    return dataset[name]
 
 
 def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from datasets import Dataset
 from transformers.trainer_utils import get_last_checkpoint
@@ -252,6 +253,30 @@ def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):
     argv = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY, "--output_dir", str(tmp_path / "out")]
     trainer = build_trainer(parse([*recipe(tmp_path, mixture), *argv, *ON_CPU]))
     assert sorted(trainer.train_dataset["prompt"]) == ["one?"] * 3 + ["two?"] * 3
+
+
+def test_every_process_holds_out_the_same_rows_of_a_mixture(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/train.jsonl").write_text("".join(f'{{"prompt": "{i}?"}}\n' for i in range(40)))
+    text = f"datasets:\n  - path: {tmp_path / 'rows'}\ntest_split_size: 0.25\n"
+    argv = [*recipe(tmp_path, text), "--model_name_or_path", "some/model", "--reward_funcs", PARITY, *ON_CPU]
+    held_out = []
+    for state in (0, 1):  # of a process
+        np.random.seed(state)
+        train, test = load_datasets(parse([*argv, "--do_eval"]))
+        assert not {*train["prompt"]} & {*test["prompt"]}
+        held_out.append(sorted(test["prompt"]))
+    assert len(held_out[0]) == 10
+    assert held_out[0] == held_out[1]
+
+
+@pytest.mark.parametrize("flags", [["--do_eval"], ["--dataset_train_split", "train[:10]"]])
+def test_a_split_that_a_dataset_lacks_is_named_with_those_that_it_has(flags, tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/train.jsonl").write_text('{"prompt": "1?"}\n')
+    argv = ["--dataset_name", str(tmp_path / "rows"), "--model_name_or_path", "some/model", "--reward_funcs", PARITY]
+    with pytest.raises(ValueError, match=r"is '(test|train\[:10\])', expected one of the splits of the data: train\."):
+        load_datasets(parse([*argv, *ON_CPU, *flags]))
 
 
 def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
