@@ -6,7 +6,7 @@ from pathlib import Path
 from huggingface_hub import ModelCard, ModelCardData
 
 from tempo_trl.runs.log import training_log
-from tempo_trl.runs.record import FOLDER, RECIPE
+from tempo_trl.runs.record import FOLDER, RECIPE, RECORD
 from tempo_trl.runs.results import Result, model_index_results
 
 TEMPLATE = Path(__file__).parent / "model_card.md"
@@ -91,6 +91,8 @@ def _base(model: dict) -> str:
 def _data(record: dict) -> str:
     dataset, task = record["dataset"], record["config"].get("script", {}).get("task")
     local = f"local data for task `{task}`" if task else "data that are not on the Hub"
+    if mixed := record["config"].get("mixture", {}).get("datasets"):
+        local = f"a mixture of {len(mixed)} dataset{'s' * (len(mixed) > 1)} (`{FOLDER}/{RECORD}` has their names)"
     rows = f" ({dataset['rows']:,} prompts)" if dataset["rows"] else ""
     return (_linked(dataset["hub_id"], "datasets/") or local) + rows
 

@@ -252,9 +252,8 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
         trainer = build_trainer(arguments, callbacks)
     refuse_less_than_a_generation(trainer)  # also for methods that use TRL's own trainer
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
-    settings = {"script": asdict(arguments.script), "model": asdict(arguments.model)}
     base = base_model(trainer.model.config.name_or_path)
-    record_run(trainer, argv, _recipe(argv), dataset_name, settings, checkpoint is not None, base)
+    record_run(trainer, argv, _recipe(argv), dataset_name, _settings(arguments), checkpoint is not None, base)
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
     result = trainer.train(resume_from_checkpoint=checkpoint)
@@ -272,6 +271,12 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     if training_args.push_to_hub:
         push(trainer, dataset_name)
     end(trainer)
+
+
+def _settings(arguments: RunArguments) -> dict:
+    """Settings beside those of the trainer's config, for the record."""
+    mixture = {"mixture": asdict(arguments.mixture)} if arguments.mixture.datasets else {}
+    return {"script": asdict(arguments.script), "model": asdict(arguments.model), **mixture}
 
 
 def end(trainer: "GRPOTrainer") -> None:

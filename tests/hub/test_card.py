@@ -120,6 +120,14 @@ def test_weights_from_elsewhere_are_named_beside_the_base_model(tmp_path):
     assert ModelCard(text).data.base_model == "Qwen/Qwen3-1.7B"
 
 
+def test_a_mixture_of_the_hub_s_datasets_is_not_called_local(tmp_path):
+    mixture = {"datasets": [{"path": "me/one"}, {"path": "me/two"}], "test_split_size": None}
+    config = RECORD_OF_A_RUN["config"] | {"mixture": mixture}
+    text = card(run(tmp_path, changed(config=config, dataset={"hub_id": None, "rows": 6})))
+    assert "on a mixture of 2 datasets (`tempo/run.json` has their names) (6 prompts), with" in text
+    assert "not on the Hub" not in text
+
+
 @pytest.mark.parametrize(("hub_id", "published"), [("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"), (None, "/home/me/cache/qwen")])
 def test_an_adapter_s_base_is_published_by_its_name_on_the_hub_if_it_has_one(hub_id, published, tmp_path):
     run(tmp_path, changed(model={"hub_id": hub_id, "name": "qwen", "adapter": True}))
