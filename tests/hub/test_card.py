@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,19 @@ def test_results_in_the_run_s_own_folder_are_told_from_its_other_files(tmp_path)
     made = generated(folder, "me/tiny")
     assert "The numbers are from `math.json`." in made["README.md"].decode()
     assert b"/blob/main/math.json" in made[".eval_results/math-accuracy-test-k1.yaml"]
+
+
+@pytest.mark.parametrize(("date", "kept"), [("2026-01-31", True), (None, True), ("2026-01-30T23:59:59+00:00", False)])
+def test_results_from_before_the_last_start_of_a_run_are_not_those_of_its_model(date, kept, tmp_path):
+    folder = run(tmp_path, results=[RESULT | {"date": date}])  # the record says 2026-01-31T12:00:00
+    write_atomically(folder / "model.safetensors", b"weights")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        files = contents(folder, "me/tiny")
+    assert ("evaluation/results.json" in files) == (".eval_results/math-accuracy-test-k1.yaml" in files) == kept
+    assert ("The model was not evaluated." in files["README.md"].decode()) != kept
+    assert bool(caught) != kept
+    assert all("evaluation/results.json in " in str(each.message) for each in caught)
 
 
 @pytest.mark.parametrize(
