@@ -8,6 +8,7 @@ import contextlib
 import json
 import sys
 import time
+import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -252,6 +253,8 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
         trainer = build_trainer(arguments, callbacks)
     refuse_less_than_a_generation(trainer)  # also for methods that use TRL's own trainer
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
+    if checkpoint is None and trainer.is_world_process_zero():
+        warn_of_an_earlier_run(Path(training_args.output_dir))
     base = base_model(trainer.model.config.name_or_path)
     record_run(trainer, argv, _recipe(argv), dataset_name, _settings(arguments), checkpoint is not None, base)
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
@@ -271,6 +274,19 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     if training_args.push_to_hub:
         push(trainer, dataset_name)
     end(trainer)
+
+
+def warn_of_an_earlier_run(folder: Path) -> None:
+    """Warn of files in the output folder that a run which starts from the beginning does not replace at once."""
+    left = [*folder.glob("checkpoint-*"), *folder.glob("tempo/*trees_*.parquet")]
+    if left:
+        warnings.warn(
+            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning. "
+            "`--resume_from_checkpoint last` and `tempo-trl report` will take files of later steps for this run's. Pass "
+            "`--resume_from_checkpoint last` to resume the earlier run; otherwise remove them, or set another "
+            "`output_dir`.",
+            stacklevel=2,
+        )
 
 
 def _settings(arguments: RunArguments) -> dict:

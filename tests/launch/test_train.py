@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -338,6 +339,27 @@ def test_a_run_that_is_asked_to_pushes_model_and_card(monkeypatch, tmp_path):
     assert pushed[-1] == {"dataset_name": None}
     assert (tmp_path / "out/model.safetensors").exists()
     assert "# Model Card for tempo" in (tmp_path / "out/README.md").read_text()
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume_from_checkpoint", "last"]])
+def test_files_of_an_earlier_run_are_told_where_a_run_starts_from_the_beginning(flags, monkeypatch, tmp_path):
+    class Recorded(Exception):
+        pass
+
+    def record_run(*arguments):
+        raise Recorded
+
+    monkeypatch.setattr("tempo_trl.runs.record.record_run", record_run)
+    folder = tmp_path / "out/checkpoint-9"
+    folder.mkdir(parents=True)
+    (folder / "trainer_state.json").write_text("{}")
+    with warnings.catch_warnings(record=True) as caught, pytest.raises(Recorded):
+        warnings.simplefilter("always")
+        main(["--config", "demo/tempo", "--output_dir", str(tmp_path / "out"), *flags])
+    told = [str(each.message) for each in caught if "earlier run" in str(each.message)]
+    assert [f"{tmp_path / 'out'} has checkpoint-9 of an earlier run, but" in message for message in told] == (
+        [] if flags else [True]
+    )
 
 
 def train(launcher: list[str], rows: Path, folder: Path, *flags: str) -> list[dict]:
