@@ -136,8 +136,7 @@ def commands(repo: str, record: dict, recipe: bool) -> list[str]:
     flags = without_flags(record["command"], PLACES)
     if record["config"]["training"].get("push_to_hub") and "--push_to_hub" not in record["command"]:
         flags += ["--push_to_hub", "false"]  # the recipe would push to a repository that is not the reader's
-    if record["processes"] > 1:
-        flags += ["--num_processes", str(record["processes"])]
+    flags += ["--num_processes", str(record["processes"])]  # otherwise one for each GPU of the reader's machine
     config = ["--config", "published/tempo/recipe.yaml"] if recipe else []
     return [install, fetch, shlex.join(["tempo-trl", "train", *config, *flags])]
 

@@ -186,6 +186,10 @@ def test_a_run_without_a_recipe_is_repeated_by_its_flags(tmp_path):
     assert launch_arguments(train.split()[2:]).num_processes == 2
 
 
+def test_a_run_of_one_process_is_repeated_with_one_on_a_machine_with_several_gpus(tmp_path):
+    assert commands("me/tiny", changed(processes=1), recipe=True)[-1].endswith(" --num_processes 1")
+
+
 def test_flags_go_with_their_values():
     argv = ["--seed", "1", "--output_dir", "x", "--hub-token=y", "--reward_funcs", "a", "b", "--config", "c"]
     assert without_flags(argv, ("output_dir", "hub_token", "config")) == ["--seed", "1", "--reward_funcs", "a", "b"]
