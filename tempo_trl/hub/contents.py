@@ -7,7 +7,7 @@ from pathlib import Path
 from tempo_trl.hub.card import model_card
 from tempo_trl.runs.curves import curves_png
 from tempo_trl.runs.files import WEIGHTS
-from tempo_trl.runs.log import training_log
+from tempo_trl.runs.log import training_log, unfinished_checkpoint
 from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.results import Result, eval_results_files, read_results
 
@@ -34,7 +34,8 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
     Everything to publish, by path in the repository: paths of files, and bytes of generated content.
 
     Raises:
-        ValueError: `run_dir` is not a folder, has no model or no record of the run, or has unreadable results.
+        ValueError: `run_dir` is not a folder, has no model, an earlier one or no record of the run, or has unreadable
+            results.
     """
     if not run_dir.is_dir():
         raise ValueError(f"{run_dir} is not a folder. Give the output folder of a run.")
@@ -46,6 +47,11 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
         raise ValueError(
             f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)} in it. Finish the training first "
             "(`--resume_from_checkpoint last` resumes an interrupted run)."
+        )
+    if further := unfinished_checkpoint(run_dir):
+        raise ValueError(
+            f"{run_dir} has the model of its first end, but trains on: it has {further.name}. Finish the training first "
+            "(`--resume_from_checkpoint last`), or remove the later checkpoints."
         )
     stale = {result.file for result in read_results(run_dir)} - {result.file for result in current_results(run_dir)}
     files = {path: file for path, file in files.items() if path not in stale}

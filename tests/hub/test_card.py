@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import warnings
 from pathlib import Path
 
@@ -188,6 +189,15 @@ def test_a_run_without_a_recipe_is_repeated_by_its_flags(tmp_path):
 
 def test_a_run_of_one_process_is_repeated_with_one_on_a_machine_with_several_gpus(tmp_path):
     assert commands("me/tiny", changed(processes=1), recipe=True)[-1].endswith(" --num_processes 1")
+
+
+def test_the_model_of_a_run_that_trains_on_is_not_published_with_its_record(tmp_path):
+    write_atomically(run(tmp_path) / "model.safetensors", b"weights of step 5")
+    state = tmp_path / "checkpoint-8/trainer_state.json"
+    write_atomically(state, json.dumps({"log_history": [{"step": 8}]}))
+    os.utime(state, (2e9, 2e9))
+    with pytest.raises(ValueError, match="trains on: it has checkpoint-8. Finish the training first"):
+        contents(tmp_path, "me/tiny")
 
 
 def test_flags_go_with_their_values():
