@@ -50,7 +50,7 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
         )
     if further := unfinished_checkpoint(run_dir):
         raise ValueError(
-            f"{run_dir} has the model of its first end, but trains on: it has {further.name}. Finish the training first "
+            f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}. Finish the training "
             "(`--resume_from_checkpoint last`), or remove the later checkpoints."
         )
     stale = {result.file for result in read_results(run_dir)} - {result.file for result in current_results(run_dir)}

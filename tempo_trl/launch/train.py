@@ -282,7 +282,7 @@ def warn_of_an_earlier_run(folder: Path) -> None:
     if left:
         warnings.warn(
             f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning. "
-            "`--resume_from_checkpoint last` and `tempo-trl report` will take files of later steps for this run's. Pass "
+            "`--resume_from_checkpoint last` and `tempo-trl report` take files of later steps for this run's. Pass "
             "`--resume_from_checkpoint last` to resume the earlier run; otherwise remove them, or set another "
             "`output_dir`.",
             stacklevel=2,
