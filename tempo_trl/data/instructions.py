@@ -20,7 +20,8 @@ import random
 from typing import NamedTuple
 
 from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.cells import text
+from tempo_trl.data.cells import answer_index, text, texts, unexpected
+from tempo_trl.rewards.instruction_checks import NUMBERS
 
 TRAIN_PROBLEMS, HELD_OUT = 3600, 240  # 400 and 24 of each kind
 TRAINED = (
@@ -28,6 +29,8 @@ TRAINED = (
     *("sentences", "max_words", "sum", "word_no_comma"),
 )
 KINDS = (*TRAINED, "three_words")
+WORDS_OF = {"first_word": 1, "last_word": 1, "two_words": 2, "three_words": 3, "no_letter": 1}
+WORDS_OF |= {"sum": 2, "word_no_comma": 1}  # the other kinds name none
 
 
 class Vocabulary(NamedTuple):
@@ -103,9 +106,21 @@ def problem(kind: str, vocabulary: Vocabulary, rng: random.Random) -> dict:
 
 
 def to_row(row: dict, row_id: int) -> dict:
-    """An instruction with what its reward reads."""
-    given = {name: row[name] for name in ("kind", "words", "number")}
-    return {"row_id": row_id, "question": text(row, "instruction"), "solution": row["kind"], **given}
+    """An instruction with what its reward reads. Raises ValueError for a local row that its check cannot read."""
+    kind, words, number = row["kind"], [word.lower() for word in texts(row, "words")], answer_index(row, "number")
+    if kind not in KINDS:
+        raise unexpected(row, "kind", f"one of {', '.join(KINDS)}")
+    if len(words) < WORDS_OF.get(kind, 0) or (kind == "sum" and not {*words} <= {*NUMBERS}):
+        raise unexpected(row, "words", _expected_words(kind))
+    if kind in ("sentences", "max_words") and number < 1:
+        raise unexpected(row, "number", f"at least 1 for {kind}")
+    given = {"kind": kind, "words": words, "number": number}
+    return {"row_id": row_id, "question": text(row, "instruction"), "solution": kind, **given}
+
+
+def _expected_words(kind: str) -> str:
+    number = WORDS_OF[kind]
+    return f"{number} word{'s' * (number > 1)} for {kind}" + ", of numbers" * (kind == "sum")
 
 
 Written = tuple[str, list[str], int]

@@ -57,10 +57,14 @@ class Record:
             )
 
     def rows(self) -> list[dict]:
-        """The questions answered so far, without a line that was truncated when the process was killed."""
+        """The questions answered so far, without a line that was truncated when the process was killed.
+
+        Once each: a second process with the same command answers questions again, with the same seeds.
+        """
         path = self.path if self.is_finished else self.partial
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        rows = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        return list({row["row_id"]: row for row in rows}.values())
 
     def resume(self, per_chunk: int, total: int) -> int:
         """Number of answered questions, after dropping those of an incomplete chunk."""
@@ -80,7 +84,7 @@ class Record:
         """Write the final file after all questions are answered."""
         write_atomically(self.state, json.dumps(self.read_state() | {"date": date}, indent=2))
         write_atomically(self.path, _lines(sorted(self.rows(), key=lambda row: row["row_id"])))
-        self.partial.unlink()
+        self.partial.unlink(missing_ok=True)
 
 
 def _lines(rows: list[dict]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from huggingface_hub import ModelCard, ModelCardData
 
 from tempo_trl.runs.log import training_log
-from tempo_trl.runs.record import FOLDER, RECIPE
+from tempo_trl.runs.record import FOLDER, RECIPE, RECORD
 from tempo_trl.runs.results import Result, model_index_results
 
 TEMPLATE = Path(__file__).parent / "model_card.md"
@@ -91,6 +91,8 @@ def _base(model: dict) -> str:
 def _data(record: dict) -> str:
     dataset, task = record["dataset"], record["config"].get("script", {}).get("task")
     local = f"local data for task `{task}`" if task else "data that are not on the Hub"
+    if mixed := record["config"].get("mixture", {}).get("datasets"):
+        local = f"a mixture of {len(mixed)} dataset{'s' * (len(mixed) > 1)} (`{FOLDER}/{RECORD}` has their names)"
     rows = f" ({dataset['rows']:,} prompts)" if dataset["rows"] else ""
     return (_linked(dataset["hub_id"], "datasets/") or local) + rows
 
@@ -134,8 +136,7 @@ def commands(repo: str, record: dict, recipe: bool) -> list[str]:
     flags = without_flags(record["command"], PLACES)
     if record["config"]["training"].get("push_to_hub") and "--push_to_hub" not in record["command"]:
         flags += ["--push_to_hub", "false"]  # the recipe would push to a repository that is not the reader's
-    if record["processes"] > 1:
-        flags += ["--num_processes", str(record["processes"])]
+    flags += ["--num_processes", str(record["processes"])]  # otherwise one for each GPU of the reader's machine
     config = ["--config", "published/tempo/recipe.yaml"] if recipe else []
     return [install, fetch, shlex.join(["tempo-trl", "train", *config, *flags])]
 

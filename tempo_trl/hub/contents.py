@@ -1,14 +1,15 @@
 """The files of a run to publish: files of its folder, and files generated from them."""
 
 import json
+import warnings
 from pathlib import Path
 
 from tempo_trl.hub.card import model_card
 from tempo_trl.runs.curves import curves_png
 from tempo_trl.runs.files import WEIGHTS
-from tempo_trl.runs.log import training_log
+from tempo_trl.runs.log import training_log, unfinished_checkpoint
 from tempo_trl.runs.record import FOLDER, read_record
-from tempo_trl.runs.results import eval_results_files, read_results
+from tempo_trl.runs.results import Result, eval_results_files, read_results
 
 # Model, tokenizer and Trainer's results are at the top of the folder. Checkpoints, tables of completions and logs are
 # not published, and neither is training_args.bin, a pickle, which is unsafe to load and may contain secrets.
@@ -33,7 +34,8 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
     Everything to publish, by path in the repository: paths of files, and bytes of generated content.
 
     Raises:
-        ValueError: `run_dir` is not a folder, has no model or no record of the run, or has unreadable results.
+        ValueError: `run_dir` is not a folder, has no model, an earlier one or no record of the run, or has unreadable
+            results.
     """
     if not run_dir.is_dir():
         raise ValueError(f"{run_dir} is not a folder. Give the output folder of a run.")
@@ -46,6 +48,13 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
             f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)} in it. Finish the training first "
             "(`--resume_from_checkpoint last` resumes an interrupted run)."
         )
+    if further := unfinished_checkpoint(run_dir):
+        raise ValueError(
+            f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}. Finish the training "
+            "(`--resume_from_checkpoint last`), or remove the later checkpoints."
+        )
+    stale = {result.file for result in read_results(run_dir)} - {result.file for result in current_results(run_dir)}
+    files = {path: file for path, file in files.items() if path not in stale}
     return files | _adapter_config(run_dir) | generated(run_dir, repo)
 
 
@@ -62,9 +71,28 @@ def _has_weights(run_dir: Path) -> bool:
     return any(True for pattern in WEIGHTS for _ in run_dir.glob(pattern))
 
 
+def current_results(run_dir: Path) -> list[Result]:
+    """The evaluation results of a run, without those of weights that it has trained on or replaced since."""
+    started, results = read_record(run_dir)["started"], read_results(run_dir)
+    old = [result for result in results if _is_before(result.date or "", started)]
+    if old:
+        warnings.warn(
+            f"{', '.join(dict.fromkeys(result.file for result in old))} in {run_dir} left out: older than the run's "
+            f"last start, {started}, so of other weights. Evaluate again, with --overwrite.",
+            stacklevel=2,
+        )
+    return [result for result in results if result not in old]
+
+
+def _is_before(date: str, started: str) -> bool:
+    """Whether an ISO date, maybe without a time or a time zone, is before another. Both are UTC."""
+    length = min(len(date), len("2026-01-31T12:00:00"))
+    return date[:length] < started[:length]
+
+
 def generated(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
     """Card, curves, picture of a tree if there is one, and results in the Hub's format."""
-    record, results = read_record(run_dir), read_results(run_dir)
+    record, results = read_record(run_dir), current_results(run_dir)
     pictures: dict[str, Path | bytes] = {}
     drawn = curves_png(training_log(run_dir))
     if drawn:

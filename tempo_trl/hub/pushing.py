@@ -11,12 +11,11 @@ from transformers import TrainerCallback
 
 from tempo_trl.hub.access import prepare_repo
 from tempo_trl.hub.card import model_card
-from tempo_trl.hub.contents import generated
+from tempo_trl.hub.contents import current_results, generated
 from tempo_trl.hub.publish import publish
 from tempo_trl.hub.retry import is_temporary
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import read_record
-from tempo_trl.runs.results import read_results
 
 
 class OurCard(TrainerCallback):
@@ -39,7 +38,7 @@ class OurCard(TrainerCallback):
 def write_card(run_dir: Path, repo: str) -> None:
     """Write the card of a run to its folder, without pictures. TRL's own would not name a model from a folder."""
     with _printed_failures():
-        card = model_card(run_dir, repo, read_record(run_dir), read_results(run_dir), [])
+        card = model_card(run_dir, repo, read_record(run_dir), current_results(run_dir), [])
         write_atomically(run_dir / "README.md", card)
 
 

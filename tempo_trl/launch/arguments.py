@@ -94,7 +94,8 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     others, launch_flags = {key: value for key, value in recipe.items() if key not in known}, []
     if others:
         launcher = _launcher()
-        refuse_unknown([f"--{key}" for key in others], known | option_names(launcher), parser.method)
+        # As they are written: unlike a flag, a key with dashes (`learning-rate`) sets nothing.
+        refuse_unknown([str(key) for key in others], known | option_names(launcher), parser.method)
         launch_flags = _as_flags(others, launcher)
     parser.set_defaults_with_config(**with_numbers(parser, recipe))
     return parser, flags, launch_flags

@@ -1,7 +1,7 @@
 """Prompts, completions and steps of a run: the batch sizes that result on the devices of its launch."""
 
 from importlib import import_module
-from math import gcd, lcm
+from math import ceil, gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from tempo_trl.launch.fields import BUILT_IN
@@ -173,13 +173,15 @@ def _length_rows(sizes: BatchSizes, args: "GRPOConfig") -> list[tuple[str, str]]
         rest = f"; {left:,} random prompts are left out" if left else ""
         rows.append(("epoch", f"{sizes.epoch_prompts:,} prompts: {_counted(generations, 'generation')}{rest}"))
     if args.max_steps > 0:
-        total, why = args.max_steps / sizes.steps, f"max_steps {args.max_steps}"
+        total, steps, why = args.max_steps / sizes.steps, args.max_steps, f"max_steps {args.max_steps}"
     elif generations is not None:
-        total, why = generations * args.num_train_epochs, f"{_counted(args.num_train_epochs, 'epoch')}"
+        # As Trainer counts: an epoch ends with an optimizer step, if need be of fewer micro-batches.
+        of_epoch = -(-generations * sizes.steps_per_generation * sizes.num_iterations // sizes.accumulation)
+        total, steps = generations * args.num_train_epochs, ceil(args.num_train_epochs * of_epoch)
+        why = f"{_counted(args.num_train_epochs, 'epoch')}"
     else:
         return rows
-    steps = _counted(total * sizes.steps, "optimizer step")
-    return [*rows, ("run", f"{why}: {_counted(total, 'generation')}, {steps}")]
+    return [*rows, ("run", f"{why}: {_counted(total, 'generation')}, {_counted(steps, 'optimizer step')}")]
 
 
 def _evaluation(args: "GRPOConfig", devices: int) -> str:

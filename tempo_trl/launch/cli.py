@@ -169,6 +169,7 @@ def tree(**flags) -> int:
 def credit(observation_key_func: str | None, **flags) -> int:
     """Compute the credit of completions that were sampled elsewhere."""
     if observation_key_func is not None:
+        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, and an installed command does not
         try:
             flags["observation_key_func"] = importlib.import_module("tempo_trl.launch.train").load_function(
                 observation_key_func

@@ -78,7 +78,7 @@ def launch_arguments(argv: list[str]) -> Namespace:
     A flag that both the run and accelerate know is passed to the run.
 
     Raises:
-        ValueError: neither the run nor accelerate knows a flag, or
+        ValueError: neither the run nor accelerate knows a flag, a number of processes is below 1, or
             [`~tempo_trl.launch.arguments.recipe_parser`] raises it.
     """
     from accelerate.commands.launch import launch_command_parser
@@ -94,6 +94,9 @@ def launch_arguments(argv: list[str]) -> Namespace:
     arguments = launcher.parse_args(["--module", *launch, SCRIPT, *_without(argv, own_flags)])
     if arguments.training_script != SCRIPT:
         raise ValueError(f"got {arguments.training_script!r} without a flag. Remove it, or put its flag before it.")
+    for name in ("num_processes", "num_machines"):
+        if (count := getattr(arguments, name)) is not None and count < 1:
+            raise ValueError(f"`{name}` is {count}, expected at least 1. Raise it.")
     if arguments.accelerate_config:
         arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
     return arguments

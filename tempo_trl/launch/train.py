@@ -8,9 +8,10 @@ import contextlib
 import json
 import sys
 import time
+import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, DatasetDict
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
@@ -178,14 +179,34 @@ def _load_built_in(script_args, training_args, _):
 
 def _load_as_trl_does(script_args, training_args, mixture):
     if mixture.datasets:
-        dataset = trl.get_dataset(mixture)
+        dataset = _mixture_of(mixture)
     else:
         from datasets import load_dataset
 
         streaming = script_args.dataset_streaming
         dataset = load_dataset(script_args.dataset_name, name=script_args.dataset_config, streaming=streaming)
-    eval_dataset = dataset[script_args.dataset_test_split] if training_args.do_eval else None
-    return dataset[script_args.dataset_train_split], eval_dataset
+    eval_dataset = _split(dataset, "dataset_test_split", script_args) if training_args.do_eval else None
+    return _split(dataset, "dataset_train_split", script_args), eval_dataset
+
+
+def _mixture_of(mixture: "trl.DatasetMixtureConfig") -> "DatasetDict":
+    """The datasets of a mixture, with its test split, if it has one."""
+    dataset = trl.get_dataset(replace(mixture, test_split_size=None))
+    if mixture.test_split_size is None:
+        return dataset
+    # TRL draws the split without a seed: each rank, and a run that resumes, would hold out other rows.
+    return dataset["train"].train_test_split(test_size=mixture.test_split_size, seed=0)
+
+
+def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "Dataset":
+    name = getattr(script_args, field)
+    if name not in dataset:
+        raise ValueError(
+            f"`{field}` is {name!r}, expected one of the splits of the data: {', '.join(dataset)}. Set it to one of "
+            "them. A run evaluates if `do_eval` or `eval_strategy` is set; a mixture has a split test if "
+            "`test_split_size` is set."
+        )
+    return dataset[name]
 
 
 def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
@@ -232,9 +253,10 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
         trainer = build_trainer(arguments, callbacks)
     refuse_less_than_a_generation(trainer)  # also for methods that use TRL's own trainer
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
-    settings = {"script": asdict(arguments.script), "model": asdict(arguments.model)}
+    if checkpoint is None and trainer.is_world_process_zero():
+        warn_of_an_earlier_run(Path(training_args.output_dir))
     base = base_model(trainer.model.config.name_or_path)
-    record_run(trainer, argv, _recipe(argv), dataset_name, settings, checkpoint is not None, base)
+    record_run(trainer, argv, _recipe(argv), dataset_name, _settings(arguments), checkpoint is not None, base)
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
     result = trainer.train(resume_from_checkpoint=checkpoint)
@@ -252,6 +274,25 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     if training_args.push_to_hub:
         push(trainer, dataset_name)
     end(trainer)
+
+
+def warn_of_an_earlier_run(folder: Path) -> None:
+    """Warn of files in the output folder that a run which starts from the beginning does not replace at once."""
+    left = [*folder.glob("checkpoint-*"), *folder.glob("tempo/*trees_*.parquet")]
+    if left:
+        warnings.warn(
+            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning. "
+            "`--resume_from_checkpoint last` and `tempo-trl report` take files of later steps for this run's. Pass "
+            "`--resume_from_checkpoint last` to resume the earlier run; otherwise remove them, or set another "
+            "`output_dir`.",
+            stacklevel=2,
+        )
+
+
+def _settings(arguments: RunArguments) -> dict:
+    """Settings beside those of the trainer's config, for the record."""
+    mixture = {"mixture": asdict(arguments.mixture)} if arguments.mixture.datasets else {}
+    return {"script": asdict(arguments.script), "model": asdict(arguments.model), **mixture}
 
 
 def end(trainer: "GRPOTrainer") -> None:

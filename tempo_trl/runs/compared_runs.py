@@ -56,7 +56,7 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
 
     A run's method, model, task and seed come from its record (`tempo/run.json`), or without a record from its path
     (`runs/qwen3-1.7b/math/tempo`, `demo/tempo-seed1`). A label replaces the method. If the path contains no method,
-    the folder's name is used. The folder `evaluation` of a run has the run's record and name.
+    the folder's name is used. The folder `evaluation` of a run has the run's record and name, a checkpoint its record.
 
     Raises:
         ValueError: a folder is not a run or is given twice, the numbers of labels and folders differ, or a file is
@@ -80,8 +80,8 @@ def _read_run(folder: Path, label: str | None) -> ComparedRun:
             f"{folder} {what}, expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "
             f"{RECORD_FOLDER}/{RECORD}. Give the output folder of `tempo-trl train`, or of `tempo-trl evaluate`."
         )
-    home = _home(folder)
-    record = read_record(home) if _has_record(home) else {}
+    home, trained = _home(folder), _run_of(folder)
+    record = read_record(trained) if _has_record(trained) else {}
     identity = _of_record(record) if record else _of_path(home, is_trained=bool(log))
     identity["method"] = label or identity["method"]
     return ComparedRun(folder, **identity, log=log, results=results, settings=record.get("config") or {})
@@ -95,6 +95,13 @@ def _home(folder: Path) -> Path:
     """The run that a folder belongs to: its parent if it is a run's `evaluation`."""
     is_part = _name(folder) == FOLDER and not _has_record(folder)
     return Path(os.path.normpath(folder / "..")) if is_part else folder
+
+
+def _run_of(folder: Path) -> Path:
+    """The run that trained what is in a folder: the parent of a checkpoint, whose record is there."""
+    home = _home(folder)
+    is_part = _name(home).startswith("checkpoint-") and not _has_record(home)
+    return Path(os.path.normpath(home / "..")) if is_part else home
 
 
 def _name(folder: Path) -> str:
@@ -161,6 +168,8 @@ def mismatches(runs: Sequence[ComparedRun]) -> list[str]:
 
 def _mismatches(first: ComparedRun, other: ComparedRun) -> list[str]:
     notes, pair = [], f"{first.folder} and {other.folder} count as two seeds of {first.method}"
+    if _run_of(first.folder).resolve() == _run_of(other.folder).resolve():
+        return [f"{pair}, but are checkpoints of one run. Give them different names with --label."]
     if first.seed is not None and first.seed == other.seed:
         notes.append(f"{pair}, but both have seed {first.seed}.")
     if odd := _differing(first.settings, other.settings):

@@ -54,7 +54,7 @@ def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
     The curve of `metric` in Trainer's `log_history`; None if it was not logged.
 
     TRL logs `num_tokens` as a running total when it samples, and `step_time` as the mean over the steps since the
-    previous entry.
+    previous entry. A value that is not a number is no point: rewards of a step that no function could score.
     """
     points, tokens, seconds, last = {}, float("nan"), 0.0, 0
     for entry in log:
@@ -63,7 +63,7 @@ def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
         if "reward" in entry or "step_time" in entry:
             seconds += (entry.get("step_time") or float("nan")) * (step - last)
             last = step
-        if entry.get(metric) is not None:
+        if entry.get(metric) is not None and np.isfinite(entry[metric]):
             points.setdefault(step, (step, tokens if step else 0.0, seconds, entry[metric]))  # not what ends a run
     return Curve(*np.array(list(points.values()), dtype=float).T) if points else None
 

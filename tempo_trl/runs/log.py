@@ -4,6 +4,8 @@ import json
 import reprlib
 from pathlib import Path
 
+STATE = "trainer_state.json"
+
 
 def training_log(run_dir: Path) -> list[dict]:
     """Trainer's log of a finished run, or up to the last checkpoint of an unfinished one; [] without either.
@@ -11,12 +13,33 @@ def training_log(run_dir: Path) -> list[dict]:
     Raises:
         ValueError: the log is not JSON, or does not have Trainer's format.
     """
-    steps = [path for path in run_dir.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
-    folders = [run_dir, *sorted(steps, key=lambda path: int(path.name.removeprefix("checkpoint-")), reverse=True)]
-    for path in (folder / "trainer_state.json" for folder in folders):
+    further = unfinished_checkpoint(run_dir)
+    folders = [*([further] if further else []), run_dir, *_checkpoints(run_dir)]
+    for path in (folder / STATE for folder in folders):
         if path.is_file():
             return _log_history(path)
     return []
+
+
+def unfinished_checkpoint(run_dir: Path) -> Path | None:
+    """The last checkpoint of a finished run that trains on and has not ended again; None otherwise.
+
+    A checkpoint of a later step that is older than the end of the run is of another run in the same folder.
+    """
+    end, last = run_dir / STATE, next(iter(_checkpoints(run_dir)), None)
+    if last is None or not end.is_file() or (last / STATE).stat().st_mtime <= end.stat().st_mtime:
+        return None
+    return last if _step(last) > max((entry.get("step", 0) for entry in _log_history(end)), default=0) else None
+
+
+def _checkpoints(run_dir: Path) -> list[Path]:
+    """The checkpoints of a run that have a log, the last one first."""
+    folders = [path for path in run_dir.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
+    return sorted((path for path in folders if (path / STATE).is_file()), key=_step, reverse=True)
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def _log_history(path: Path) -> list[dict]:

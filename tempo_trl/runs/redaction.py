@@ -1,5 +1,6 @@
 """Keep tokens, passwords and keys out of all files that are written or published."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -13,9 +14,18 @@ SHORTEST = 8  # shorter values are unlikely to be secrets, and replacing them ev
 def hide(text: str, secrets: set[str]) -> str:
     """`text` with all `secrets`, anything that looks like a Hub token, and the path of the home folder replaced."""
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+        text = _replaced(text, secret, HIDDEN)
     home = str(Path.home())
-    return HUB_TOKEN.sub(HIDDEN, text.replace(home, "~") if len(home) > 1 else text)
+    return HUB_TOKEN.sub(HIDDEN, _replaced(text, home, "~") if len(home) > 1 else text)
+
+
+def _replaced(text: str, value: str, by: str) -> str:
+    """`text` with `value` replaced, also where it is part of JSON, which escapes quotes and letters such as an é."""
+    return text.replace(value, by).replace(_in_json(value), by)
+
+
+def _in_json(value: str) -> str:
+    return json.dumps(value)[1:-1]
 
 
 def known_secrets(*settings: dict) -> set[str]:
@@ -44,7 +54,8 @@ def without_secrets(settings: dict) -> dict:
 
 def secrets_in(content: bytes, secrets: set[str]) -> bool:
     """Whether `content` contains one of `secrets` or anything that looks like a Hub token."""
-    return any(secret.encode() in content for secret in secrets) or bool(
+    forms = {form for secret in secrets for form in (secret, _in_json(secret))}
+    return any(form.encode() in content for form in forms) or bool(
         HUB_TOKEN.search(content.decode("utf-8", errors="ignore"))
     )
 

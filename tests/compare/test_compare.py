@@ -127,6 +127,16 @@ def test_a_curve_runs_over_steps_tokens_and_seconds():
     assert read_curve([], "reward") is None
 
 
+def test_a_step_that_no_function_could_score_is_no_point_of_a_curve(tmp_path):
+    tempo, grpo = runs_of(tmp_path, "tempo", "grpo")
+    trained(tempo, [0.1, float("nan"), 0.5])
+    trained(grpo, [0.1, 0.3, float("nan")])
+    numbers = compare(tmp_path / "out", tempo, grpo)
+    assert [curve["mean"]["steps"] for curve in numbers["curves"]] == [[1, 3], [1, 2]]
+    assert numbers["speed"][0]["level"] == 0.3
+    assert read_curve([{"step": 1, "reward": float("nan")}, {"step": 2, "reward": None}], "reward") is None
+
+
 def test_the_band_is_students_interval_of_the_mean_over_seeds():
     values = RNG.random((3, 5))
     logs = [[{"step": s + 1, "reward": v, "step_time": 1.0} for s, v in enumerate(row)] for row in values]

@@ -110,6 +110,21 @@ def test_a_mean_over_answers_of_different_models_is_doubted_and_over_seeds_is_no
     assert compare(tmp_path / "out", *themselves, label=["ours", "ours"])["notes"] == []
 
 
+def test_checkpoints_of_one_run_have_its_record_and_are_not_taken_for_seeds(tmp_path, monkeypatch):
+    run = trained(tmp_path / "out", [0.1, 0.2, 0.3])
+    steps = [evaluated(trained(run / f"checkpoint-{step}", [0.1] * step) / "evaluation", RIGHT) for step in (1, 2)]
+    for given in ([steps[0].parent, steps[1]], [run, steps[0].parent]):
+        [note] = compare(tmp_path / "compared", *given, label=["ours", "ours"])["notes"]
+        assert "count as two seeds of ours, but are checkpoints of one run" in note
+        assert compare(tmp_path / "compared", *given, label=["half", "whole"])["notes"] == []
+    (run / "tempo").mkdir()
+    (run / "tempo/run.json").write_text(json.dumps({"method": "TEMPO", "seed": 9, "model": {"name": "me/Tiny"}}))
+    monkeypatch.chdir(run / "checkpoint-1")
+    for folder in (run / "checkpoint-1", steps[0], ".", "evaluation", "../checkpoint-2"):
+        [read] = read_runs([folder])
+        assert (read.method, read.model, read.seed) == ("tempo", "tiny", 9)
+
+
 @pytest.mark.parametrize("output", ["file", "file/below", "/proc/compared"])
 def test_an_output_that_cannot_be_a_folder_is_refused_in_one_line(output, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -5,7 +5,9 @@ import pytest
 from tempo_trl.data import load_prompts
 from tempo_trl.data.instructions import KINDS, TRAINED, VOCABULARIES, generated_rows
 from tempo_trl.data.leaks import leaked_rows
-from tempo_trl.rewards.instruction_checks import CHECKS
+from tempo_trl.rewards.instruction_checks import CHECKS, verdict
+
+from .rows import write_jsonl
 
 
 def test_the_same_seed_draws_the_same_instructions():
@@ -42,3 +44,30 @@ def test_what_an_instruction_names_is_in_its_text():
     for row in generated_rows("train", 90) + generated_rows("test", 100):
         assert all(word in row["instruction"].lower() for word in row["words"])
         assert row["kind"] != "max_words" or f"at most {row['number']} words" in row["instruction"]
+
+
+OWN = {"instruction": "Begin with the word 'Today'.", "kind": "first_word", "words": ["Today"], "number": 0}
+
+
+def test_words_of_own_rows_may_have_capitals(tmp_path):
+    [row] = load_prompts("instructions", path=write_jsonl(tmp_path / "own.jsonl", [OWN]))
+    assert verdict("Today it rains all day.", row["kind"], row["words"], row["number"]).passed
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"kind": "haiku"}, "kind is 'haiku', expected one of first_word, "),
+        ({"words": None}, "words is None, expected a list of texts."),
+        ({"words": "Today"}, "words is 'Today', expected a list of texts."),
+        ({"words": []}, "words is [], expected 1 word for first_word."),
+        ({"kind": "sum", "words": ["7", "2"]}, "words is ['7', '2'], expected 2 words for sum, of numbers."),
+        ({"kind": "max_words", "number": None}, "number is None, expected at least 1 for max_words."),
+        ({"number": "8"}, "number is '8', expected a whole number."),
+    ],
+)
+def test_an_own_row_that_its_check_cannot_read_is_refused_when_it_is_loaded(changed, message, tmp_path):
+    with pytest.raises(ValueError) as caught:
+        load_prompts("instructions", path=write_jsonl(tmp_path / "own.jsonl", [OWN | changed]))
+    assert "row 0 (the first is 0) of instructions in " in str(caught.value)
+    assert message in str(caught.value)

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,19 @@ def test_results_in_the_run_s_own_folder_are_told_from_its_other_files(tmp_path)
     assert b"/blob/main/math.json" in made[".eval_results/math-accuracy-test-k1.yaml"]
 
 
+@pytest.mark.parametrize(("date", "kept"), [("2026-01-31", True), (None, True), ("2026-01-30T23:59:59+00:00", False)])
+def test_results_from_before_the_last_start_of_a_run_are_not_those_of_its_model(date, kept, tmp_path):
+    folder = run(tmp_path, results=[RESULT | {"date": date}])  # the record says 2026-01-31T12:00:00
+    write_atomically(folder / "model.safetensors", b"weights")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        files = contents(folder, "me/tiny")
+    assert ("evaluation/results.json" in files) == (".eval_results/math-accuracy-test-k1.yaml" in files) == kept
+    assert ("The model was not evaluated." in files["README.md"].decode()) != kept
+    assert bool(caught) != kept
+    assert all("evaluation/results.json in " in str(each.message) for each in caught)
+
+
 @pytest.mark.parametrize(
     ("results", "message"),
     [
@@ -118,6 +133,14 @@ def test_weights_from_elsewhere_are_named_beside_the_base_model(tmp_path):
     text = card(run(tmp_path, changed(model=model)))
     assert "[Qwen/Qwen3-1.7B](https://huggingface.co/Qwen/Qwen3-1.7B) (from a package, in 4 bits), trained" in text
     assert ModelCard(text).data.base_model == "Qwen/Qwen3-1.7B"
+
+
+def test_a_mixture_of_the_hub_s_datasets_is_not_called_local(tmp_path):
+    mixture = {"datasets": [{"path": "me/one"}, {"path": "me/two"}], "test_split_size": None}
+    config = RECORD_OF_A_RUN["config"] | {"mixture": mixture}
+    text = card(run(tmp_path, changed(config=config, dataset={"hub_id": None, "rows": 6})))
+    assert "on a mixture of 2 datasets (`tempo/run.json` has their names) (6 prompts), with" in text
+    assert "not on the Hub" not in text
 
 
 @pytest.mark.parametrize(("hub_id", "published"), [("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"), (None, "/home/me/cache/qwen")])
@@ -162,6 +185,19 @@ def test_a_run_without_a_recipe_is_repeated_by_its_flags(tmp_path):
     assert "In a clone of tempo_trl:" in text
     assert "A script that is not part of this repository" not in text
     assert launch_arguments(train.split()[2:]).num_processes == 2
+
+
+def test_a_run_of_one_process_is_repeated_with_one_on_a_machine_with_several_gpus(tmp_path):
+    assert commands("me/tiny", changed(processes=1), recipe=True)[-1].endswith(" --num_processes 1")
+
+
+def test_the_model_of_a_run_that_trains_on_is_not_published_with_its_record(tmp_path):
+    write_atomically(run(tmp_path) / "model.safetensors", b"weights of step 5")
+    state = tmp_path / "checkpoint-8/trainer_state.json"
+    write_atomically(state, json.dumps({"log_history": [{"step": 8}]}))
+    os.utime(state, (2e9, 2e9))
+    with pytest.raises(ValueError, match="trains on: it has checkpoint-8"):
+        contents(tmp_path, "me/tiny")
 
 
 def test_flags_go_with_their_values():

@@ -184,6 +184,13 @@ def test_the_hand_worked_geometry(tiny_model, capsys):
     assert line_of(output, "evaluation") == "batches of 2 devices x 6 = 12 completions of 4 prompts (3 each)"
 
 
+def test_an_epoch_ends_with_an_optimizer_step_as_trainer_counts(capsys):
+    flags = "--per_device_train_batch_size 32 --gradient_accumulation_steps 2 --steps_per_generation 5"
+    output = checked(f"--config demo/tempo {flags} --max_steps -1 --num_train_epochs 3", capsys)
+    # 8,192 prompts = 409 x 20 + 12; 409 x 5 = 2,045 micro-batches are 1,023 steps, the last of one micro-batch.
+    assert line_of(output, "run") == "3 epochs: 1,227 generations, 3,069 optimizer steps"
+
+
 def test_groups_that_lie_on_two_devices_are_told_from_whole_ones(tiny_model, capsys):
     flags = f"--config {RECIPE} --model_name_or_path {tiny_model} --num_processes 2 --gradient_accumulation_steps 1 "
     split = checked(flags + "--per_device_train_batch_size 4 --steps_per_generation 1 --num_generations 8", capsys)
@@ -269,6 +276,8 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
         ("--accelerate_config zero3 --num_machines 3", ["`num_processes` is 8, expected a multiple", "= 3"]),
         ("--accelerate_config zero3 --zero_stage 4", ["ZeRO stage is 4, expected 0, 1, 2 or 3"]),
         ("--use_deepspeed --deepspeed_config_file nowhere.json", ["'nowhere.json', expected a readable JSON file"]),
+        ("--num_processes 0", ["`num_processes` is 0, expected at least 1."]),
+        ("--accelerate_config zero2 --num_machines -1", ["`num_machines` is -1, expected at least 1."]),
         ("--use_megatron_lm", ["use_megatron_lm, expected one process, DDP, DeepSpeed or FSDP"]),
         ("--num_proceses 2", ["Did you mean `num_processes`?"]),
         ("--checks", ["`checks` is unknown"]),

@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from datasets import Dataset
 from transformers.trainer_utils import get_last_checkpoint
@@ -16,7 +18,7 @@ from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.plan import launch_arguments
-from tempo_trl.launch.train import _dataset_name, build_trainer, checkpoint_to_resume, load_datasets, main
+from tempo_trl.launch.train import _dataset_name, _settings, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.runs.recipes import accelerate_config_path
 from tests.data.rows import GOLD, HUB_ROWS, write_jsonl
 
@@ -89,6 +91,8 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("- seed", "contains a list, expected a mapping"),
         ("seed: [1", "is not valid YAML"),
         ("num_proceses: 2", "`num_proceses` is unknown. Did you mean `num_processes`?"),
+        ("learning-rate: 1.0", "`learning-rate` is unknown. Did you mean `learning_rate`?"),
+        ("num-processes: 2", "`num-processes` is unknown. Did you mean `num_processes`?"),
     ],
 )
 def test_a_wrong_recipe_is_refused(text, message, tmp_path):
@@ -248,8 +252,35 @@ def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):
         (folder / "train.jsonl").write_text(f'{{"prompt": "{folder.name}?"}}\n' * 3)
     mixture = "datasets:\n" + "".join(f"  - path: {folder}\n" for folder in folders)
     argv = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY, "--output_dir", str(tmp_path / "out")]
-    trainer = build_trainer(parse([*recipe(tmp_path, mixture), *argv, *ON_CPU]))
+    arguments = parse([*recipe(tmp_path, mixture), *argv, *ON_CPU])
+    assert [each["path"] for each in _settings(arguments)["mixture"]["datasets"]] == [*map(str, folders)]
+    assert "mixture" not in _settings(parse(GIVEN))
+    trainer = build_trainer(arguments)
     assert sorted(trainer.train_dataset["prompt"]) == ["one?"] * 3 + ["two?"] * 3
+
+
+def test_every_process_holds_out_the_same_rows_of_a_mixture(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/train.jsonl").write_text("".join(f'{{"prompt": "{i}?"}}\n' for i in range(40)))
+    text = f"datasets:\n  - path: {tmp_path / 'rows'}\ntest_split_size: 0.25\n"
+    argv = [*recipe(tmp_path, text), "--model_name_or_path", "some/model", "--reward_funcs", PARITY, *ON_CPU]
+    held_out = []
+    for state in (0, 1):  # of a process
+        np.random.seed(state)
+        train, test = load_datasets(parse([*argv, "--do_eval"]))
+        assert not {*train["prompt"]} & {*test["prompt"]}
+        held_out.append(sorted(test["prompt"]))
+    assert len(held_out[0]) == 10
+    assert held_out[0] == held_out[1]
+
+
+@pytest.mark.parametrize("flags", [["--do_eval"], ["--dataset_train_split", "train[:10]"]])
+def test_a_split_that_a_dataset_lacks_is_named_with_those_that_it_has(flags, tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows/train.jsonl").write_text('{"prompt": "1?"}\n')
+    argv = ["--dataset_name", str(tmp_path / "rows"), "--model_name_or_path", "some/model", "--reward_funcs", PARITY]
+    with pytest.raises(ValueError, match=r"is '(test|train\[:10\])', expected one of the splits of the data: train\."):
+        load_datasets(parse([*argv, *ON_CPU, *flags]))
 
 
 def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
@@ -308,6 +339,27 @@ def test_a_run_that_is_asked_to_pushes_model_and_card(monkeypatch, tmp_path):
     assert pushed[-1] == {"dataset_name": None}
     assert (tmp_path / "out/model.safetensors").exists()
     assert "# Model Card for tempo" in (tmp_path / "out/README.md").read_text()
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume_from_checkpoint", "last"]])
+def test_files_of_an_earlier_run_are_told_where_a_run_starts_from_the_beginning(flags, monkeypatch, tmp_path):
+    class Recorded(Exception):
+        pass
+
+    def record_run(*arguments):
+        raise Recorded
+
+    monkeypatch.setattr("tempo_trl.runs.record.record_run", record_run)
+    folder = tmp_path / "out/checkpoint-9"
+    folder.mkdir(parents=True)
+    (folder / "trainer_state.json").write_text("{}")
+    with warnings.catch_warnings(record=True) as caught, pytest.raises(Recorded):
+        warnings.simplefilter("always")
+        main(["--config", "demo/tempo", "--output_dir", str(tmp_path / "out"), *flags])
+    told = [str(each.message) for each in caught if "earlier run" in str(each.message)]
+    assert [f"{tmp_path / 'out'} has checkpoint-9 of an earlier run, but" in message for message in told] == (
+        [] if flags else [True]
+    )
 
 
 def train(launcher: list[str], rows: Path, folder: Path, *flags: str) -> list[dict]:

@@ -15,7 +15,7 @@ from tempo_trl.methods.tempo import TEMPOTrainer
 from tempo_trl.runs import files
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import commit_of, read_record, record_run
-from tempo_trl.runs.redaction import HIDDEN, hide, move_token_to_environment, without_secrets
+from tempo_trl.runs.redaction import HIDDEN, hide, move_token_to_environment, secrets_in, without_secrets
 
 from ..hub.conftest import TOKEN
 
@@ -104,10 +104,17 @@ def test_no_secret_is_recorded(where, tmp_path, monkeypatch):
     assert "hub_token" not in read_record(tmp_path / "run")["config"]["training"]
 
 
-def test_the_home_folder_and_its_owner_are_not_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path / "home/alice"))
-    record_run(trainer(tmp_path), ["--train_file", str(tmp_path / "home/alice/rows.jsonl")])
+@pytest.mark.parametrize("owner", ["alice", "josé"])
+def test_the_home_folder_and_its_owner_are_not_named(owner, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home" / owner))
+    record_run(trainer(tmp_path), ["--train_file", str(tmp_path / "home" / owner / "rows.jsonl")])
     assert read_record(tmp_path)["command"] == ["--train_file", "~/rows.jsonl"]
+
+
+def test_a_secret_that_json_escapes_is_hidden_and_found():
+    secret = 'päss"word\\'
+    assert json.loads(hide(json.dumps({"command": [f"url={secret}"]}), {secret})) == {"command": [f"url={HIDDEN}"]}
+    assert secrets_in(json.dumps(secret).encode(), {secret})
 
 
 def test_words_of_a_model_s_vocabulary_are_no_secrets():
