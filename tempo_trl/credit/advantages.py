@@ -236,42 +236,61 @@ def tree_values(
 
 
 def value_steps(
-    tree: PrefixTree, rewards: torch.Tensor, weights: torch.Tensor | None = None
+    tree: PrefixTree, rewards: torch.Tensor, completion: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """TD errors of a tree's rows where they may differ from 0: (row, token, float32 TD error), in reading order."""
-    row, column, value = _value_changes(tree, rewards, weights)
+    """TD errors of a tree's rows where they may differ from 0: (row, token, float32 TD error), in reading order.
+
+    Rows of the same `completion`, `(R,)`, have the same reward, and count once in each node that they share.
+    """
+    row, column, value = _value_changes(tree, rewards, completion=completion)
     later = column > 0  # token t changes the value of column t + 1
     return row[later], column[later] - 1, np.diff(value, prepend=np.float32(0.0))[later]
 
 
 def _value_changes(
-    tree: PrefixTree, rewards: torch.Tensor, weights: torch.Tensor | None = None
+    tree: PrefixTree,
+    rewards: torch.Tensor,
+    weights: torch.Tensor | None = None,
+    completion: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Changes of value along each row: (row, column, float32 value from that column on), in reading order."""
     sorted_rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix()
-    sorted_weights = None if weights is None else weights.cpu().double().numpy()[tree.order]
     alone = np.flatnonzero((tree.lengths[tree.order] > shared) | (shared < 0))
     size = tree.stop - tree.start
     first = np.cumsum(size) - size
     inside_nodes = np.arange(size.sum()) + np.repeat(tree.start - first, size)
+    weight = 1.0 if weights is None else weights.cpu().double().numpy()[tree.order][inside_nodes]
+    if completion is not None:
+        weight = _earlier_place(completion[tree.order])[inside_nodes] < np.repeat(tree.start, size)
+    means = _node_means(sorted_rewards[inside_nodes], weight, first)
 
     row = tree.order[np.concatenate([inside_nodes, alone])]
     column = np.concatenate([np.repeat(tree.top, size), shared[alone]]) + 1
-    value = np.concatenate([np.repeat(_node_means(tree, sorted_rewards, sorted_weights), size), sorted_rewards[alone]])
+    value = np.concatenate([np.repeat(means, size), sorted_rewards[alone]])
     value = np.where((column == 0) & np.isnan(value), 0.0, value)
     known = np.flatnonzero(~np.isnan(value))
     reading = known[np.lexsort((column[known], row[known]))]
     return row[reading], column[reading], value[reading].astype(np.float32)
 
 
-def _node_means(tree: PrefixTree, sorted_rewards: np.ndarray, sorted_weights: np.ndarray | None) -> np.ndarray:
-    """Mean of the scorable rewards of each node, NaN if it has none. Sums each node separately: no cancellation."""
-    if not len(tree.start):
+def _earlier_place(completion: np.ndarray) -> np.ndarray:
+    """The last place before each place with the same completion, -1 where there is none."""
+    order = np.argsort(completion, kind="stable")
+    earlier = np.append(-1, order[:-1])
+    found = np.empty_like(order)
+    found[order] = np.where(np.diff(completion[order], prepend=-1) == 0, earlier, -1)
+    return found
+
+
+def _node_means(rewards: np.ndarray, weight: np.ndarray | float, first: np.ndarray) -> np.ndarray:
+    """Mean of the scorable rewards of each node, NaN if it has none. Sums each node separately: no cancellation.
+
+    `rewards` are those of one node after the other; those of a node begin at `first`.
+    """
+    if not len(first):
         return np.zeros(0)
-    weight = np.where(np.isnan(sorted_rewards), 0.0, 1.0 if sorted_weights is None else sorted_weights)
-    bounds = np.stack([tree.start, tree.stop], axis=1).ravel()
-    total = np.add.reduceat(np.append(weight * np.nan_to_num(sorted_rewards), 0.0), bounds)[::2]
-    count = np.add.reduceat(np.append(weight, 0.0), bounds)[::2]
+    weight = np.where(np.isnan(rewards), 0.0, weight)
+    total, count = np.add.reduceat(weight * np.nan_to_num(rewards), first), np.add.reduceat(weight, first)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(count > 0, total / count, np.nan)
 

@@ -22,8 +22,8 @@ def graph_td_errors(
     TD errors of TEMPO, where completions that come to the same state before a turn share it from there on.
 
     The value of a state is the mean outcome of the completions that visit it. The states within a turn are the state
-    before it and the turn's tokens so far. If a completion visits a state twice, its first visit counts. Where no
-    state comes back, these are the TD errors of the prefix tree.
+    before it and the turn's tokens so far. A completion that visits a state twice counts once. Where no state comes
+    back, these are the TD errors of the prefix tree.
 
     Args:
         completion_ids (`torch.Tensor` of shape `(R, T)`, integer):
@@ -48,8 +48,7 @@ def graph_td_errors(
         return found
     state = labels[segments.row, segments.turn]
     tree, rewards = _tree_of(completion_ids.cpu().numpy(), segments, state), outcome.detach().cpu().float()
-    weights = torch.from_numpy(_first_visits(segments.row, state))
-    segment, token, td = value_steps(tree, rewards[segments.row], weights)
+    segment, token, td = value_steps(tree, rewards[segments.row], segments.row)
     found[segments.row[segment], segments.begin[segment] + token] = torch.from_numpy(td)
     silent = flat_groups(outcome, num_generations).repeat_interleave(num_generations) | outcome.isnan()
     return found.masked_fill_((turns < 0) | silent[:, None], 0.0)
@@ -99,10 +98,3 @@ class Segments(NamedTuple):
         """The first `width` tokens of each segment, `(S, width)`, with anything after its end."""
         column = np.minimum(self.begin[:, None] + np.arange(width), completion_ids.shape[1] - 1)
         return completion_ids[self.row[:, None], column]
-
-
-def _first_visits(row: np.ndarray, state: np.ndarray) -> np.ndarray:
-    """1 where a row visits a state for the first time, 0 where it comes back: `(S,)`."""
-    first = np.zeros(len(row))
-    first[np.unique(row * (state.max() + 1) + state, return_index=True)[1]] = 1.0
-    return first

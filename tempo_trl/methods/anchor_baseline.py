@@ -148,7 +148,8 @@ class AnchorBaselineTrainer(TokenCreditTrainer):
     Note:
         All tokens of a turn have the baseline of the state before it. In a run without turns it is RLOO: use
         [`PrefixBaselineTrainer`] there. A scale that is estimated from the same rewards (`scale_rewards` other than
-        `"none"`) makes the gradient biased, as in GRPO.
+        `"none"`) makes the gradient biased, as in GRPO. With `step_delimiter` an end-of-sequence token right after a
+        delimiter belongs to the step before it, so at that one place the baseline depends on the action.
     """
 
     _tag_names = ["trl", "anchor-baseline"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tempo_trl.credit.advantages import credit_tokens, flat_groups
+from tempo_trl.credit.anchors import state_labels
 from tempo_trl.credit.state_graph import graph_td_errors
-from tempo_trl.methods.agents import labels_of
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
@@ -15,6 +15,7 @@ from tempo_trl.methods.prefix_tree_method import (
     with_forced_tokens,
 )
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.observations import before_turns
 
 
 def tempo_credit(
@@ -55,9 +56,10 @@ def tempo_credit(
 
 
 def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
-    labels = labels_of(batch)[0]
+    # Of turns, not of steps: the key of a step within a turn has all tokens before it, also those before the state.
+    labels = state_labels(before_turns(batch), batch.num_generations)[0]
     td = graph_td_errors(
-        batch.completion_ids, batch.lengths, batch.steps, labels, batch.outcome, batch.num_generations
+        batch.completion_ids, batch.lengths, batch.turns, labels, batch.outcome, batch.num_generations
     )
     outcome = batch.outcome.float().nan_to_num(0.0)
     flat = flat_groups(batch.outcome, batch.num_generations).repeat_interleave(batch.num_generations)

@@ -261,7 +261,8 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
         What the paper does not specify, or what batches of fixed shape require:
 
         - TRL gets `num_generations` completions per prompt. A tree never has more leaves than that. If it has fewer,
-          some leaves are repeated; the copies count neither in values nor in the loss.
+          some leaves are repeated; the copies do not count in values, and in the loss only with
+          `shared_tokens="per_leaf"`.
         - Entropy is computed over the 20 most likely tokens of the sampling distribution (after temperature and
           truncation).
         - The alternative to a token is drawn from the same 20 tokens without it. It is not a sample of the policy;

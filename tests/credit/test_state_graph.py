@@ -61,29 +61,24 @@ def test_td_errors_are_those_of_the_definition(seed):
     """A turn ends with its tokens: the state after its last one is left to the observation that follows."""
     rollouts = Rollouts(seed, size=4, prompts=1 + seed % 2)
     outcome = outcome_advantages(rollouts.rewards, 4).float()
-    segments = {}  # (row, turn): state, tokens up to the next turn, whether it is the row's first visit
+    segments = {}  # (row, turn): state, tokens up to the next turn
     for row, text in enumerate(rollouts.texts):
-        visited = set()
         for turn in range(1 + max(turn for _, turn in text)):
             begin = int(rollouts.starts[row, turn])
             following = rollouts.starts[row, turn + 1] if turn + 1 < rollouts.starts.shape[1] else -1
             end = int(following) if following >= 0 else len(text)
             state = (row // 4, int(rollouts.prompts[row]), rollouts.histories(row)[turn][-1], turn == 0)
             tokens = tuple(token for token, _ in text[begin:end])
-            segments[row, turn] = state, tokens, state not in visited
-            visited.add(state)
+            segments[row, turn] = state, tokens
 
     def value(row: int, turn: int, length: int) -> float:
-        state, tokens, _ = segments[row, turn]
-        passing = [
+        state, tokens = segments[row, turn]
+        passing = {
             other
-            for other, (theirs, path, first) in segments.items()
+            for (other, _), (theirs, path) in segments.items()
             if theirs == state and path[:length] == tokens[:length] and len(path) >= length
-        ]
-        if len(passing) == 1:
-            return float(outcome[row])
-        first = [float(outcome[r]) for r, t in passing if segments[r, t][2]]
-        return sum(first) / len(first) if first else value(row, turn, length - 1)
+        }
+        return sum(float(outcome[other]) for other in passing) / len(passing)
 
     computed = td_of(rollouts, outcome)
     for row, text in enumerate(rollouts.texts):
@@ -95,3 +90,13 @@ def test_td_errors_are_those_of_the_definition(seed):
                 assert float(computed[row, column]) == pytest.approx(0.0 if flat else expected, abs=1e-5)
             else:
                 assert computed[row, column] == 0
+
+
+def test_what_two_completions_do_when_they_come_back_is_credited():
+    """All four do 5 in a state and come back to it. Then two do 6 and win, and two do 7."""
+    ids = torch.tensor([[0, 9, 5, 9, 6], [1, 9, 5, 9, 6], [2, 9, 5, 9, 7], [3, 9, 5, 9, 7]])
+    turns = torch.tensor([[0, -1, 1, -1, 2]] * 4)
+    labels, outcome = np.array([[0, 1, 1]] * 4), torch.tensor([1.0, 1.0, 0.0, 0.0])
+    td = graph_td_errors(ids, torch.full((4,), 5), turns, labels, outcome, 4)
+    assert td[:, 4].tolist() == [0.5, 0.5, -0.5, -0.5]
+    assert td[:, 2].tolist() == [0.0] * 4
