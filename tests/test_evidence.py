@@ -197,6 +197,9 @@ LANGUAGE = {
     "tempo": "TEMPO",
     "prefix_baseline": "prefix baseline",
     "kernel_baseline": "kernel baseline",
+    "grpo_lambda": "GRPO-lambda",
+    "grpo_lambda without trace": "GRPO-lambda without trace",
+    "hepo": "HEPO",
     "oracle": "oracle",
 }
 
