@@ -78,6 +78,12 @@ def test_the_accelerator_is_made_by_a_method_of_trainers_that_we_wrap():
     assert parameters == ["self"], "BaseTrainer wraps it, to set FSDP2's policy before any model is prepared"
 
 
+def test_an_epoch_is_a_method_that_asks_for_the_end_after_each_step():
+    loop = inspect.getsource(Trainer._inner_training_loop)
+    assert loop.count("self._run_epoch(") == 1, "BaseTrainer skips it where a run is resumed at its end"
+    assert "self.state.max_steps" not in loop[loop.index("for epoch in range") :], "the override may not be needed"
+
+
 def test_the_constructor_begins_with_model_reward_funcs_args():
     parameters = list(inspect.signature(GRPOTrainer.__init__).parameters)[:4]
     assert parameters == ["self", "model", "reward_funcs", "args"], "TEMPOTrainer.__init__ names these three"

@@ -88,6 +88,11 @@ class BaseTrainer(OnTree, GRPOTrainer):
         # The epoch is a fraction with rounding errors: 1.9999999 means two whole epochs.
         return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 
+    def _run_epoch(self, *args, **kwargs):
+        # Trainer asks whether the run is at its end after each step only: resumed at its end, it would train one more.
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(*args, **kwargs)
+
     def _generate_single_turn(self, *args, **kwargs):
         training = self.model.training
         try:

@@ -25,3 +25,17 @@ def test_resuming_at_a_generation_boundary_gives_the_same_weights(prompts, tiny_
     assert resumed.batches[0].completion_ids == whole.batches[-1].completion_ids
     for name, value in weights(whole).items():
         assert torch.equal(value, weights(resumed)[name]), name
+
+
+def test_a_finished_run_that_is_resumed_does_not_train_on(tiny_model, tmp_path):
+    """A scheduler may start the command of a job again that has ended. The last step is in the middle of an epoch."""
+    args = config(tmp_path, per_device_train_batch_size=4, **SCHEDULE)
+    finished = RecordingTrainer(tiny_model, parity, args, questions(8))
+    finished.train()
+
+    resumed = RecordingTrainer(tiny_model, parity, args, questions(8))
+    resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{SCHEDULE['max_steps']}"))
+    assert resumed.state.global_step == SCHEDULE["max_steps"]
+    assert not resumed.batches
+    for name, value in weights(finished).items():
+        assert torch.equal(value, weights(resumed)[name]), name
