@@ -11,22 +11,22 @@ import time
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import trl
 
-from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
+from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.language_model import HUB_ID, base_model, language_model
 from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_parser
+from tempo_trl.launch.datasets import load_datasets
 from tempo_trl.launch.fields import BUILT_IN, REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
-    from datasets import Dataset, DatasetDict
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
@@ -126,87 +126,6 @@ def load_function(path: str) -> Callable:
     if not callable(function):
         raise ValueError(f"{path!r} has type {type(function).__name__}, expected a function. Correct the dotted path.")
     return function
-
-
-def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
-    """The training prompts, and the evaluation prompts if the run evaluates."""
-    load = {**dict.fromkeys(BUILT_IN, _load_built_in), None: _load_as_trl_does}.get(
-        arguments.script.task, _load_benchmark
-    )
-    return load(arguments.script, arguments.training, arguments.mixture)
-
-
-def _load_benchmark(script_args, training_args, _):
-    prompt_settings = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
-    train_split, eval_split = script_args.dataset_train_split, _eval_split(script_args)
-    is_one_split = _is_one_split(script_args, eval_split)
-    needed = training_args.do_eval or script_args.drop_leaked_rows
-    if is_one_split and needed:
-        name = eval_split.partition("[")[0]
-        raise ValueError(
-            f"the evaluation rows, {eval_split!r}, include all training rows, {train_split!r}. Set "
-            f"`dataset_train_split` to {name}[:-500] and `dataset_test_split` to {name}[-500:], or set `eval_file`."
-        )
-    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *prompt_settings)
-    # The Hub has both splits in one download. Local training rows are compared if an evaluation file is given.
-    compare = script_args.eval_file or not (script_args.train_file or is_one_split)
-    if not (needed or compare):
-        return train_dataset, None
-    eval_dataset = load_prompts(script_args.task, eval_split, script_args.eval_file, *prompt_settings)
-    train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
-    return train_dataset, eval_dataset if training_args.do_eval else None
-
-
-def _eval_split(script_args: TrainArguments) -> str:
-    """The evaluation split: `dataset_test_split`, or the benchmark's own if it lacks that default."""
-    benchmark, split = BENCHMARKS[script_args.task], script_args.dataset_test_split
-    return benchmark.eval_split if split == "test" and split not in benchmark.splits else split
-
-
-def _is_one_split(script_args: TrainArguments, eval_split: str) -> bool:
-    """Whether the run would evaluate on all of the split that it trains on: ifeval_rl has only one."""
-    train_split = script_args.dataset_train_split
-    is_local = script_args.train_file or script_args.eval_file
-    return not is_local and eval_split in (train_split, train_split.partition("[")[0])
-
-
-def _load_built_in(script_args, training_args, _):
-    task = import_module(BUILT_IN[script_args.task])
-    # Held-out problems do not depend on the seed, so that runs of different seeds are compared on the same ones.
-    held_out = task.problems(task.HELD_OUT, seed=0, split="test") if training_args.do_eval else None
-    return task.problems(task.TRAIN_PROBLEMS, seed=training_args.seed), held_out
-
-
-def _load_as_trl_does(script_args, training_args, mixture):
-    if mixture.datasets:
-        dataset = _mixture_of(mixture)
-    else:
-        from datasets import load_dataset
-
-        streaming = script_args.dataset_streaming
-        dataset = load_dataset(script_args.dataset_name, name=script_args.dataset_config, streaming=streaming)
-    eval_dataset = _split(dataset, "dataset_test_split", script_args) if training_args.do_eval else None
-    return _split(dataset, "dataset_train_split", script_args), eval_dataset
-
-
-def _mixture_of(mixture: "trl.DatasetMixtureConfig") -> "DatasetDict":
-    """The datasets of a mixture, with its test split, if it has one."""
-    dataset = trl.get_dataset(replace(mixture, test_split_size=None))
-    if mixture.test_split_size is None:
-        return dataset
-    # TRL draws the split without a seed: each rank, and a run that resumes, would hold out other rows.
-    return dataset["train"].train_test_split(test_size=mixture.test_split_size, seed=0)
-
-
-def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "Dataset":
-    name = getattr(script_args, field)
-    if name not in dataset:
-        raise ValueError(
-            f"`{field}` is {name!r}, expected one of the splits of the data: {', '.join(dataset)}. Set it to one of "
-            "them. A run evaluates if `do_eval` or `eval_strategy` is set; a mixture has a split test if "
-            "`test_split_size` is set."
-        )
-    return dataset[name]
 
 
 def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
