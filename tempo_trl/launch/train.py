@@ -24,6 +24,7 @@ from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_par
 from tempo_trl.launch.datasets import load_datasets
 from tempo_trl.launch.fields import BUILT_IN, REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
+from tempo_trl.runs.log import STATE, checkpoints
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
@@ -145,11 +146,9 @@ def last_whole_checkpoint(output_dir: str) -> str | None:
 
     A run that is killed while it saves leaves a folder without `trainer_state.json`, which Trainer writes last.
     """
-    steps = [path.name.removeprefix("checkpoint-") for path in Path(output_dir).glob("checkpoint-*")]
-    for step in sorted((int(step) for step in steps if step.isdecimal()), reverse=True):
-        folder = Path(output_dir) / f"checkpoint-{step}"
+    for folder in checkpoints(Path(output_dir)):
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-            json.loads((folder / "trainer_state.json").read_text())
+            json.loads((folder / STATE).read_text())
             return str(folder)
         print(f"Skipping {folder}: it is incomplete, without a readable trainer_state.json.", file=sys.stderr)
     return None

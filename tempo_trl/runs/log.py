@@ -14,7 +14,7 @@ def training_log(run_dir: Path) -> list[dict]:
         ValueError: the log is not JSON, or does not have Trainer's format.
     """
     further = unfinished_checkpoint(run_dir)
-    folders = [*([further] if further else []), run_dir, *_checkpoints(run_dir)]
+    folders = [*([further] if further else []), run_dir, *checkpoints(run_dir)]
     for path in (folder / STATE for folder in folders):
         if path.is_file():
             return _log_history(path)
@@ -26,16 +26,16 @@ def unfinished_checkpoint(run_dir: Path) -> Path | None:
 
     A checkpoint of a later step that is older than the end of the run is of another run in the same folder.
     """
-    end, last = run_dir / STATE, next(iter(_checkpoints(run_dir)), None)
+    end, last = run_dir / STATE, next((path for path in checkpoints(run_dir) if (path / STATE).is_file()), None)
     if last is None or not end.is_file() or (last / STATE).stat().st_mtime <= end.stat().st_mtime:
         return None
     return last if _step(last) > max((entry.get("step", 0) for entry in _log_history(end)), default=0) else None
 
 
-def _checkpoints(run_dir: Path) -> list[Path]:
-    """The checkpoints of a run that have a log, the last one first."""
+def checkpoints(run_dir: Path) -> list[Path]:
+    """The checkpoint folders of a run, the last one first, with those that a killed run left incomplete."""
     folders = [path for path in run_dir.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
-    return sorted((path for path in folders if (path / STATE).is_file()), key=_step, reverse=True)
+    return sorted(folders, key=_step, reverse=True)
 
 
 def _step(checkpoint: Path) -> int:
