@@ -14,6 +14,7 @@ from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
 from benchmarks.language_model import cells
 from benchmarks.language_model.__main__ import STAGES
+from benchmarks.language_model.arms import LONG_STEPS, SEEDS, Cell
 from benchmarks.language_model.show import compared
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
@@ -216,6 +217,17 @@ def test_the_table_of_the_language_model_is_that_of_the_numbers(arm):
     if control:
         expected = f"{LANGUAGE[arm]}, {len(control)} seeds", f"{rates['grpo']:g}", *compared(control)
         assert list(expected) in rows_of(page)
+
+
+@pytest.mark.parametrize("arm", ["grpo", "tempo"])
+def test_the_table_of_the_long_runs_is_that_of_the_numbers(arm):
+    measured = cells.Cells(DOCS / "evidence" / "language_model.json")
+    run = measured.of(Cell(arm, measured.rates()[arm], SEEDS[0], LONG_STEPS))
+    page = (DOCS / "evidence" / "language_model.md").read_text()
+    for name in ("reward", "length", "entropy", "distinct"):
+        spans = [run[name][start : start + 30] for start in range(0, LONG_STEPS, 30)]
+        assert [LANGUAGE[arm], *(f"{np.mean(span):.2f}" for span in spans)] in [row[1:] for row in rows_of(page)]
+    assert f"Both end with {100 * run['held_out']['all']:.0f}% of held-out instructions met" in page
 
 
 def rows_of(page: str) -> list[list[str]]:

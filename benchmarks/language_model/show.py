@@ -7,17 +7,28 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.language_model.arms import ARMS, BASELINE, CONTROL_SEEDS, CONTROLS, RATES, SEEDS, SWEEP_SEEDS, Cell
+from benchmarks.language_model.arms import (
+    ARMS,
+    BASELINE,
+    CONTROL_SEEDS,
+    CONTROLS,
+    LONG_STEPS,
+    RATES,
+    SEEDS,
+    SWEEP_SEEDS,
+    Cell,
+)
 from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
 from benchmarks.language_model.rollouts import PLACES
 from benchmarks.learning.statistics import interval, iqm
 from tempo_trl.data.instructions import KINDS, TRAINED
 
 LEVEL = 0.6
+SPAN = 30  # steps of a long run that share a number
 
 
 def show(cells: Cells, console: Console) -> None:
-    """Print what there is: the sweep, the arms over GRPO, held-out pass rates, the controls."""
+    """Print what there is: the sweep, the arms over GRPO, held-out pass rates, controls, long runs."""
     if not cells.rows:
         console.print("Nothing has been measured yet.")
         return
@@ -30,6 +41,8 @@ def show(cells: Cells, console: Console) -> None:
         varied = {name: arm for name, arm in CONTROLS.items() if arm.rated_as in rates}
         pairs = {name: (arm.factor * rates[arm.rated_as], rates[BASELINE]) for name, arm in varied.items()}
         console.print(over_grpo(cells, pairs, CONTROL_SEEDS, "Controls"))
+    if rows := [row for row in cells.rows if row["steps"] == LONG_STEPS]:
+        console.print(long_runs(rows))
 
 
 def sweep_table(cells: Cells) -> Table:
@@ -101,6 +114,20 @@ def held_out(cells: Cells, rates: dict[str, float]) -> Table:
             shares = [_mean([row["held_out"][kind] for row in rows]) for kind in (*KINDS, "all")]
             on = [row["decisive"]["advantage"] for row in rows if row["decisive"] and row["decisive"]["advantage"]]
             table.add_row(arm, *(f"{100 * share:.0f}" for share in shares), f"{_mean(on):.3f}" if on else "")
+    return table
+
+
+def long_runs(rows: Sequence[dict]) -> Table:
+    """What stays and what changes along the long runs: means over [`SPAN`] steps each."""
+    table = Table(title=f"{LONG_STEPS} steps, one seed: means of steps", box=SIMPLE_HEAD)
+    starts = range(0, LONG_STEPS, SPAN)
+    for heading in ("", "arm", *(f"{start + 1} to {start + SPAN}" for start in starts)):
+        table.add_column(heading)
+    for name in ("reward", "length", "entropy", "distinct"):
+        for row in rows:
+            table.add_row(name, row["arm"], *(f"{_mean(row[name][start : start + SPAN]):.2f}" for start in starts))
+    for row in rows:
+        table.add_row("held out", row["arm"], *[""] * (len(starts) - 1), f"{100 * row['held_out']['all']:.0f}%")
     return table
 
 
