@@ -69,7 +69,7 @@ def _texts(trainer: GRPOTrainer, rows: ScoredRows, turns: torch.Tensor) -> dict[
                 observed = rows.completion_ids[row][ends[row][turn - 1] + 1 : start]
                 answer = answers[turn] if turn < len(answers) else []
                 text = answer_text(answer) if answer else trainer._tokenizer.decode(observed, skip_special_tokens=True)
-                found[row, turn] = b"text" + _checked_key(trainer.observation_key_func, text).encode()
+                found[row, turn] = b"text of an answer: " + _checked_key(trainer.observation_key_func, text).encode()
     return found
 
 
