@@ -141,6 +141,20 @@ def test_groups_of_equal_rewards_have_no_credit():
     assert not credit_of(own, batch, recorded).advantages[:4].any()
 
 
+def test_groups_of_equal_rewards_teach_nothing():
+    batch, recorded = batch_of(0, True)
+    batch.rewards[4:] = 1.0
+    whole = credit_of(taught(True), batch, recorded).statistics
+    (first, alone), part = batch_of(0, True), slice(0, 4)
+    for name in ("completion_ids", "lengths", "rewards"):
+        setattr(first, name, getattr(first, name)[part])
+    for name in ("states", "sketches", "lengths"):
+        setattr(alone, name, getattr(alone, name)[part])
+    expected = credit_of(taught(True), first, alone).statistics
+    torch.testing.assert_close(whole["ridge"], expected["ridge"])
+    torch.testing.assert_close(whole["agreement"], expected["agreement"])
+
+
 def test_lambda_stays_one_where_gradients_are_noise():
     own = taught(True, learns_lambda=True)
     assert credit_of(own, *batch_of(100, True)).metrics["hidden/lambda"] == (1.0, 1.0)

@@ -7,6 +7,8 @@ with the reward at the end:
 $$\delta_t = b_{t+1} - b_t, \quad A_t = \delta_t + \lambda A_{t+1}$$
 
 `hidden_baseline` has lambda 1, A = r - b_t, which is unbiased: the fit has seen neither the group nor later tokens.
+Groups with equal rewards are not trained on. They teach nothing either, else their deviations of 0 would shrink the
+predictions for groups that are.
 `hidden_td` learns lambda from gradients of earlier groups, and begins with 1.
 """
 
@@ -55,14 +57,18 @@ class HiddenCritic:
         over_baseline = (deviations[:, None] - shrinkage[_bucket(inside)] * predictions[best]) * inside
         over_baseline *= 1 - 1 / batch.num_generations  # without a prediction these are GRPO's advantages
         by_coefficient = [scaled(batch, over_values(over_baseline, c)) for c in COEFFICIENTS]
+        taught = (
+            inside
+            & ~flat_groups(batch.rewards, batch.num_generations).repeat_interleave(batch.num_generations)[:, None]
+        )
         enough = self.learns_lambda and self.gradients.shape[1] >= ENOUGH  # two errors are soon exceeded by chance
         chosen = justified(self.gradients.double().numpy()) if enough else 0
         return Credit(
             by_coefficient[chosen],
             metrics={"hidden/lambda": (1 - COEFFICIENTS[chosen], 1.0), "hidden/explained": self._explained()},
             statistics={
-                "ridge": Ridge.sums(states, deviations, inside),
-                "agreement": _agreement(predictions, deviations, inside),
+                "ridge": Ridge.sums(states, deviations, taught),
+                "agreement": _agreement(predictions, deviations, taught),
                 "gradients": self._gradients(by_coefficient, batch) if self.learns_lambda else None,
             },
         )
@@ -111,7 +117,7 @@ def _bucket(inside: torch.Tensor) -> torch.Tensor:
 
 def _agreement(predictions: torch.Tensor, deviations: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
     """Products of predictions and deviations, and the squares of both, summed by penalty and position."""
-    target = deviations[:, None] * inside
+    target, predictions = deviations[:, None] * inside, predictions * inside
     terms = torch.stack([predictions * target, predictions**2, target.expand_as(predictions) ** 2], dim=1).sum(dim=2)
     return torch.zeros(*terms.shape[:2], len(BOUNDS) + 1).index_add(2, _bucket(inside), terms)
 
