@@ -93,7 +93,7 @@ def batch_of(seed: int, learnable: bool):
         training=True,
     )
     sketches = torch.randn(32, 3, 6, generator=generator)
-    return batch, SimpleNamespace(states=states, lengths=LENGTHS, sketches=sketches, size=6)
+    return batch, SimpleNamespace(states=states, lengths=LENGTHS, sketches=sketches, size=6, seconds=0.5)
 
 
 def credit_of(own: HiddenCritic, batch, recorded):
@@ -112,6 +112,11 @@ def taught(learnable: bool, learns_lambda: bool = False, batches: int = 12) -> H
 def grpo(batch) -> torch.Tensor:
     own = outcome_advantages(batch.rewards, batch.num_generations)[:, None].float()
     return own * (torch.arange(3) < batch.lengths[:, None])
+
+
+def test_its_seconds_are_those_of_recording_and_its_own():
+    batch, recorded = batch_of(0, True)
+    assert credit_of(HiddenCritic(False), batch, recorded).metrics["hidden/seconds"][0] > 0.5
 
 
 def test_before_it_has_learned_its_credit_is_grpo_s():

@@ -12,6 +12,9 @@ predictions for groups that are.
 `hidden_td` learns lambda from gradients of earlier groups, and begins with 1.
 """
 
+import time
+from dataclasses import replace
+
 import torch
 
 from benchmarks.estimators.learned_td import COEFFICIENTS, justified, over_values
@@ -39,7 +42,7 @@ class HiddenCritic:
     def __init__(self, learns_lambda: bool):
         self.learns_lambda, self.recorded = learns_lambda, Recorded(sketched=learns_lambda)
         self.ridge, self.agreement = Ridge(), torch.zeros(len(PENALTIES), 3, len(BOUNDS) + 1)
-        self.gradients = torch.zeros(len(COEFFICIENTS), 0, self.recorded.size)
+        self.gradients, self._learning = torch.zeros(len(COEFFICIENTS), 0, self.recorded.size), 0.0  # seconds
 
     def __call__(self, batch: Batch) -> Credit:
         if not batch.training:  # an evaluation teaches nothing, and its groups may have one completion
@@ -49,6 +52,12 @@ class HiddenCritic:
             raise RuntimeError(
                 "The batch is not what was sampled last. Train with benchmarks.language_model.training."
             )
+        begun = time.perf_counter()
+        credit = self._credit(batch, inside)
+        seconds = self.recorded.seconds + time.perf_counter() - begun + self._learning
+        return replace(credit, metrics=credit.metrics | {"hidden/seconds": (seconds, 1.0)})
+
+    def _credit(self, batch: Batch, inside: torch.Tensor) -> Credit:
         states = self.recorded.states  # put together on each access
         rewards = batch.rewards.double().view(-1, batch.num_generations).numpy()
         deviations = torch.from_numpy(rewards - leave_one_out(rewards)).flatten().float()
@@ -57,10 +66,8 @@ class HiddenCritic:
         over_baseline = (deviations[:, None] - shrinkage[_bucket(inside)] * predictions[best]) * inside
         over_baseline *= 1 - 1 / batch.num_generations  # without a prediction these are GRPO's advantages
         by_coefficient = [scaled(batch, over_values(over_baseline, c)) for c in COEFFICIENTS]
-        taught = (
-            inside
-            & ~flat_groups(batch.rewards, batch.num_generations).repeat_interleave(batch.num_generations)[:, None]
-        )
+        trained = ~flat_groups(batch.rewards, batch.num_generations)
+        taught = inside & trained.repeat_interleave(batch.num_generations)[:, None]
         enough = self.learns_lambda and self.gradients.shape[1] >= ENOUGH  # two errors are soon exceeded by chance
         chosen = justified(self.gradients.double().numpy()) if enough else 0
         return Credit(
@@ -69,17 +76,19 @@ class HiddenCritic:
             statistics={
                 "ridge": Ridge.sums(states, deviations, taught),
                 "agreement": _agreement(predictions, deviations, taught),
-                "gradients": self._gradients(by_coefficient, batch) if self.learns_lambda else None,
+                "gradients": self._gradients(by_coefficient, trained) if self.learns_lambda else None,
             },
         )
 
     def update(self, statistics: list[dict]) -> None:
         """Learn from a batch, after its credit was computed."""
+        begun = time.perf_counter()
         for own in statistics:
             self.ridge.add(own["ridge"], FORGETTING)
             self.agreement = FORGETTING * self.agreement + own["agreement"]
             if self.learns_lambda:
                 self.gradients = torch.cat([self.gradients, own["gradients"]], dim=1)[:, -REMEMBERED:]
+        self._learning = time.perf_counter() - begun
 
     def state_dict(self) -> dict:
         return {"ridge": self.ridge.state_dict(), "agreement": self.agreement, "gradients": self.gradients}
@@ -102,12 +111,11 @@ class HiddenCritic:
         explained = (2 * shrinkage * product - shrinkage**2 * square).sum()
         return float(explained), max(float(target.sum()), 1e-9)
 
-    def _gradients(self, by_coefficient: list[torch.Tensor], batch: Batch) -> torch.Tensor:
+    def _gradients(self, by_coefficient: list[torch.Tensor], trained: torch.Tensor) -> torch.Tensor:
         """Sketched gradients of the groups that have one, `(coefficients, groups, entries)`."""
-        trained = ~flat_groups(batch.rewards.double(), batch.num_generations)
         sketches = self.recorded.sketches
         rows = torch.stack([torch.einsum("rt,rte->re", own, sketches) for own in by_coefficient])
-        return rows.view(len(rows), -1, batch.num_generations, rows.shape[-1]).sum(dim=2)[:, trained]
+        return rows.view(len(rows), len(trained), -1, rows.shape[-1]).sum(dim=2)[:, trained]
 
 
 def _bucket(inside: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,8 @@ The sketch of a token stands for the gradient of its log-probability with respec
 model's head ([`~tempo_trl.credit.gradient_signal.group_sketches`]).
 """
 
+import time
+
 import torch
 from transformers import PreTrainedModel
 
@@ -26,6 +28,8 @@ class Recorded:
             Of the gradient of each token's log-probability; 0 for padding.
         lengths (`torch.Tensor` of shape `(R,)`):
             Tokens of each completion.
+        seconds (`float`):
+            That recording took.
     """
 
     size = WIDTH
@@ -36,13 +40,15 @@ class Recorded:
     def begin(self, model: PreTrainedModel, rows: int) -> None:
         self._head, self._steps = model.get_output_embeddings().weight, []
         self.lengths = torch.zeros(rows, dtype=torch.long)
-        self._signs = random_signs(self._head.shape[1])
+        self._signs, self.seconds = random_signs(self._head.shape[1]), 0.0
 
     def keep(self, place: torch.Tensor, length: int, output, tokens: torch.Tensor) -> None:
+        begun = time.perf_counter()
         layers = output.hidden_states
         middle, last = layers[len(layers) // 2][:, -1].float(), layers[-1][:, -1].float()
         self._steps.append((place, torch.stack([middle, last], dim=1), self._sketch(output, last, tokens)))
         self.lengths[place] = length + 1
+        self.seconds += time.perf_counter() - begun
 
     def _sketch(self, output, last: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         if not self.sketched:

@@ -37,6 +37,7 @@ SERIES = {
     "signal_share": "tempo/signal_share",
     "lambda": "hidden/lambda",
     "hidden_explained": "hidden/explained",
+    "hidden_seconds": "hidden/seconds",
 }
 
 
