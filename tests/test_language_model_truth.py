@@ -61,6 +61,16 @@ def test_the_error_of_k_rollouts_is_their_variance():
     assert mean == pytest.approx(p * (1 - p) / 4)
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_place_that_no_completion_reaches_has_no_error_to_compare():
+    short = rolled(REWARDS, [[[0.5] * 2] for _ in range(GROUP)], length=2)
+    errors = values.squared_errors([short], np.full((1, GROUP, 1 + len(PLACES)), 0.25))
+    found = values.compared({"a guess": errors}, "a guess")["a guess"]
+    assert found["error"] == [1.0, 1.0, 1.0]
+    assert found["by_place"][:2] == [1.0, 1.0]
+    assert np.isnan(found["by_place"][2:]).all()
+
+
 def test_one_token_that_decides_has_all_of_the_squared_td_errors():
     decides_at_token_6_of_8 = [[0.5] * 6] * 5 + [[1.0] * 6] * 2
     group = rolled(REWARDS, alike(REWARDS), length=8, start=[0.5] * 6, tokens=[decides_at_token_6_of_8])

@@ -16,10 +16,18 @@ LARGEST, PARTS = (1, 2, 4), 4  # of a completion
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> list[float]:
-    """Ratio of the sums over prompts of `(P,)` numbers, and the ends of its 95% bootstrap interval."""
+    """
+    Ratio of the sums over prompts of `(P,)` numbers, and the ends of its 95% bootstrap interval.
+
+    NaN where the denominator is 0; resamples with such a denominator are left out.
+    """
     draws = np.random.default_rng(SEED).integers(0, len(top), (RESAMPLES, len(top)))
-    low, high = np.percentile(top[draws].sum(axis=1) / bottom[draws].sum(axis=1), [2.5, 97.5])
-    return [float(top.sum() / bottom.sum()), float(low), float(high)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = top[draws].sum(axis=1) / bottom[draws].sum(axis=1)
+        whole = top.sum() / bottom.sum()
+    finite = ratios[np.isfinite(ratios)]
+    low, high = np.percentile(finite, [2.5, 97.5]) if len(finite) else (np.nan, np.nan)
+    return [float(whole), float(low), float(high)]
 
 
 def own_rewards(rolled: Rolled) -> np.ndarray:
@@ -98,12 +106,12 @@ def rollout_errors(prompts: Sequence[Rolled], k: int) -> np.ndarray:
 
 
 def compared(errors: dict[str, np.ndarray], against: str) -> dict[str, dict]:
-    """Errors over those of one estimate: over all places with an interval, and at each of them."""
+    """Errors over those of one estimate: over all places with an interval, and at each; NaN where no text goes on."""
     base = errors[against]
     return {
         name: {
             "error": ratio(own.sum(axis=1), base.sum(axis=1)),
-            "by_place": (own.sum(axis=0) / base.sum(axis=0)).tolist(),
+            "by_place": [ratio(*columns)[0] for columns in zip(own.T, base.T, strict=True)],
         }
         for name, own in errors.items()
     }
