@@ -130,6 +130,20 @@ def test_noise_to_signal_does_not_depend_on_the_length_of_a_gradient():
     assert numbers["cosine"] == pytest.approx([1.0, 1.0, 1.0])
 
 
+def test_the_squared_norm_of_a_gradient_is_the_completions_chance_and_the_prompts_and_the_signal():
+    torch.manual_seed(0)
+    signal, noise = torch.zeros(400), torch.eye(400)
+    signal[:4] = 0.5  # a squared norm of 1, of 4 from the prompt and 5 from the completions
+    of_prompts = [signal + 2 * noise[4 + p] for p in range(60)]
+    groups = [[mean + 5**0.5 * torch.randn(400) / 20 for _ in range(5)] for mean in of_prompts]
+    moments = [gradients.moments(own, own) for own in groups]
+    found = gradients.sources(moments, torch.stack([torch.stack(own).mean(dim=0) for own in groups]))
+    assert {name: own[0] for name, own in found.items()} == pytest.approx(
+        {"completions": 0.5, "prompts": 0.4, "signal": 0.1}, abs=0.03
+    )
+    assert all(low <= value <= high for value, low, high in found.values())
+
+
 def test_without_noise_there_is_none_and_orthogonal_gradients_have_no_cosine():
     one, other = torch.eye(3)[:1], torch.eye(3)[1:2]
     noisy = [gradients.moments([one * 1.5, one * 0.5], [one * 1.5, one * 0.5])] * 2
@@ -177,6 +191,7 @@ def test_all_numbers_of_a_policy_are_measured_and_a_second_call_samples_nothing(
         "true TD errors",
     }
     assert numbers["gradient"][truth.MEAN]["noise_to_signal"][0] == pytest.approx(1.0)
+    assert sum(share[0] for share in numbers["sources"].values()) == pytest.approx(1.0)
     monkeypatch.setattr(rollouts, "Player", lambda *_: pytest.fail("it samples again"))
     assert truth.measure(tiny_model, 2, 1, tmp_path)["decided_by"] == numbers["decided_by"]
 
@@ -190,6 +205,7 @@ def test_policies_are_kept_side_by_side_and_a_number_that_is_none_is_left_out(tm
         "errors": {truth.MEAN: {"error": three, "by_place": [1.0, float("nan")] * 4}},
         "td_errors": {"largest 1": three},
         "gradient": {truth.MEAN: {"noise_to_signal": three, "cosine": three}},
+        "sources": {"completions": three, "prompts": three, "signal": three},
     }
     monkeypatch.setattr(truth, "measure", lambda *_: dict(numbers))
     monkeypatch.setattr("tempo_trl.demo.language_model.language_model", lambda: Source("a folder", "somewhere"))

@@ -94,6 +94,32 @@ def _across(gradients: Sequence[torch.Tensor], rloo: Sequence[torch.Tensor], pai
     return torch.stack([(gradients[a] * rloo[b]).sum() for a, b in pairs])
 
 
+def sources(prompts: Sequence[Moments], means: torch.Tensor) -> dict[str, list[float]]:
+    """
+    Where the squared norm of one group's gradient comes from: shares of the completions' chance, which better credit
+    can lower, of the choice of the prompt, and of the mean over prompts, the signal. Each with the ends of its 95%
+    bootstrap interval over prompts.
+
+    Args:
+        prompts: Moments of each prompt.
+        means (`torch.Tensor` of shape `(P, ...)`): Mean gradient of the groups of each prompt.
+    """
+    square, own = np.array([[of.square, of.own] for of in prompts]).T
+    products = (means.flatten(1) @ means.flatten(1).T).double().numpy()
+
+    def shares(index: np.ndarray) -> tuple[float, float, float]:
+        whole, alike = square[index].mean(), own[index].mean()
+        signal = products[np.ix_(index, index)][index[:, None] != index].mean()  # of two different prompts
+        return (whole - alike) / whole, (alike - signal) / whole, signal / whole
+
+    rng, everyone = np.random.default_rng(SEED), np.arange(len(prompts))
+    drawn = (rng.choice(everyone, len(everyone)) for _ in range(RESAMPLES))
+    draws = np.array([shares(index) for index in drawn if np.ptp(index)])
+    low, high = np.percentile(draws, [2.5, 97.5], axis=0)
+    names = "completions", "prompts", "signal"
+    return {name: list(own) for name, *own in zip(names, shares(everyone), low, high, strict=True)}
+
+
 def over_rloo(prompts: Sequence[Moments], rloo: Sequence[Moments]) -> dict[str, list[float]]:
     """
     A credit's noise-to-signal over RLOO's, and the cosine of its mean gradient with the true one, which is 1 without

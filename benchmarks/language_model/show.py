@@ -159,6 +159,11 @@ def show_truth(policies: dict[str, dict], console: Console) -> None:
         for credit, own in numbers["gradient"].items():
             table.add_row(credit, _with_ends(own["noise_to_signal"]), _with_ends(own["cosine"]))
         console.print(table)
+        table = Table(title="Sources of the squared norm of a group's RLOO gradient", box=SIMPLE_HEAD)
+        for heading in numbers["sources"]:
+            table.add_column(heading)
+        table.add_row(*map(_with_ends, numbers["sources"].values()))
+        console.print(table)
 
 
 def _with_ends(numbers: Sequence[float]) -> str:

@@ -50,7 +50,7 @@ def measure(policy: str, prompts: int, each_token: int, folder: Path) -> dict:
         "decided_by": values.decided_by(rolled),
         "errors": values.compared(errors, MEAN),
         "td_errors": values.concentration(rolled),
-        "gradient": gradient_noise(model, rolled, known),
+        **gradient_noise(model, rolled, known),
     }
 
 
@@ -94,15 +94,22 @@ def _prefix_values(samples: Samples) -> torch.Tensor:
 
 
 def gradient_noise(model, prompts: Prompts, known: dict[str, Estimate]) -> dict[str, dict]:
-    """Noise to signal and bias of each credit's gradient, over RLOO's."""
+    """Noise to signal and bias of each credit's gradient over RLOO's, and the sources of RLOO's noise."""
     found: dict[str, list[gradients.Moments]] = {}
+    means = []
     for rolled in prompts:
-        for name, own in _moments(model, rolled, known).items():
+        moments, mean = _moments(model, rolled, known)
+        means.append(mean)
+        for name, own in moments.items():
             found.setdefault(name, []).append(own)
-    return {name: gradients.over_rloo(own, found[MEAN]) for name, own in found.items()}
+    return {
+        "gradient": {name: gradients.over_rloo(own, found[MEAN]) for name, own in found.items()},
+        "sources": gradients.sources(found[MEAN], torch.stack(means)),
+    }
 
 
-def _moments(model, rolled: Rolled, known: dict[str, Estimate]) -> dict[str, gradients.Moments]:
+def _moments(model, rolled: Rolled, known: dict[str, Estimate]) -> tuple[dict[str, gradients.Moments], torch.Tensor]:
+    """Moments of each credit's gradients of a prompt's groups, and the mean of RLOO's."""
     groups = [_group(rolled, first) for first in range(0, len(rolled.rewards), GROUP)]
     tokens = [gradients.tokens_of(model, group) for group in groups]
     functions = {name: partial(_over, of) for name, of in known.items()}
@@ -116,7 +123,7 @@ def _moments(model, rolled: Rolled, known: dict[str, Estimate]) -> dict[str, gra
     for name, credit in (("true values as baseline", _true_baseline), ("true TD errors", _true_td)):
         twins = [tokens[0].gradient(credit(rolled, of_half)) for of_half in values.true_values(rolled)]
         found[name] = gradients.moments_of_truth(*twins, by_credit[MEAN])
-    return found
+    return found, torch.stack(by_credit[MEAN]).mean(dim=0)
 
 
 def _group(rolled: Rolled, first: int) -> Rolled:
