@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.estimators.learned_td import over_values
 from benchmarks.language_model import gradients, values
-from benchmarks.language_model.hidden import Probe, best_penalty, deviations, states_of
+from benchmarks.language_model.hidden import Probe, States, best_penalty, deviations, states_of
 from benchmarks.language_model.rollouts import GROUP, PLACES, Rolled, roll, taught
 from benchmarks.language_model.shear import token_weights
 from benchmarks.language_model.values import at_places, leave_one_out, samples_of
@@ -23,6 +23,7 @@ LAMBDAS = (0.98, 0.9)  # of TD errors of the hidden states' values
 ROLLOUT_COUNTS = (1, 4)
 
 Prompts = Sequence[Rolled]
+StatesOf = Callable[[Prompts], States]
 Estimate = Callable[[Prompts], np.ndarray]  # the value before each token, `(R, T)`
 
 
@@ -40,7 +41,8 @@ def measure(policy: str, prompts: int, each_token: int, folder: Path) -> dict:
     # The weights that sampled, but products in float32.
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.bfloat16).float().eval()
     model.requires_grad_(False)
-    known = estimates(model, lessons)
+    states = remembered(partial(states_of, model))
+    known = estimates(states, lessons)
     errors = {name: values.squared_errors(rolled, at_places(rolled, of(rolled))) for name, of in known.items()}
     errors |= {f"{k} rollouts": values.rollout_errors(rolled, k) for k in ROLLOUT_COUNTS}
     return {
@@ -50,23 +52,36 @@ def measure(policy: str, prompts: int, each_token: int, folder: Path) -> dict:
         "decided_by": values.decided_by(rolled),
         "errors": values.compared(errors, MEAN),
         "td_errors": values.concentration(rolled),
-        **gradient_noise(model, rolled, known),
+        **gradient_noise(model, states, rolled, known),
     }
 
 
-def estimates(model, lessons: Prompts) -> dict[str, Estimate]:
+def remembered(states: StatesOf) -> StatesOf:
+    """`states`, with the last result kept: several credits ask for the same group in a row."""
+    last: tuple[Prompts, States] | None = None
+
+    def of(prompts: Prompts) -> States:
+        nonlocal last
+        if last is None or [*map(id, last[0])] != [*map(id, prompts)]:
+            last = prompts, states(prompts)
+        return last[1]
+
+    return of
+
+
+def estimates(states: StatesOf, lessons: Prompts) -> dict[str, Estimate]:
     """The estimates of values, those with a memory after all lessons."""
-    batch, states = samples_of(lessons), states_of(model, lessons)
+    batch = samples_of(lessons)
     mixed = np.flatnonzero(np.ptp(batch.rewards, axis=1) > 0)
     prefixes, kernel = Prefixes(), Kernel(lambda samples: compared(samples, VARIANTS[OURS]))
     for part in batch.batches(mixed):
         prefixes(part, learn=True)
         kernel(part, learn=True)
     targets = deviations(lessons)
-    probe = Probe(states, targets, best_penalty(states, targets))
+    probe = Probe(states(lessons), targets, best_penalty(states(lessons), targets))
 
     def hidden(prompts: Prompts) -> np.ndarray:
-        return means(prompts) + probe(states_of(model, prompts))
+        return means(prompts) + probe(states(prompts))
 
     return {
         MEAN: means,
@@ -93,12 +108,15 @@ def _prefix_values(samples: Samples) -> torch.Tensor:
     return prefix_values(ids, lengths, torch.from_numpy(samples.rewards.ravel()).float(), samples.size)
 
 
-def gradient_noise(model, prompts: Prompts, known: dict[str, Estimate]) -> dict[str, dict]:
+def gradient_noise(model, states: StatesOf, prompts: Prompts, known: dict[str, Estimate]) -> dict[str, dict]:
     """Noise to signal and bias of each credit's gradient over RLOO's, and the sources of RLOO's noise."""
     found: dict[str, list[gradients.Moments]] = {}
+    functions = {name: partial(_over, of) for name, of in known.items()}
+    functions |= {"TEMPO": _tempo, "SHEAR": partial(_shear, states)}
+    functions |= {f"hidden states, lambda {x}": partial(_traced, known[HIDDEN], x) for x in LAMBDAS}
     means = []
     for rolled in prompts:
-        moments, mean = _moments(model, rolled, known)
+        moments, mean = _moments(model, rolled, functions)
         means.append(mean)
         for name, own in moments.items():
             found.setdefault(name, []).append(own)
@@ -108,17 +126,17 @@ def gradient_noise(model, prompts: Prompts, known: dict[str, Estimate]) -> dict[
     }
 
 
-def _moments(model, rolled: Rolled, known: dict[str, Estimate]) -> tuple[dict[str, gradients.Moments], torch.Tensor]:
+def _moments(
+    model, rolled: Rolled, functions: dict[str, Callable[[Rolled], np.ndarray]]
+) -> tuple[dict[str, gradients.Moments], torch.Tensor]:
     """Moments of each credit's gradients of a prompt's groups, and the mean of RLOO's."""
     groups = [_group(rolled, first) for first in range(0, len(rolled.rewards), GROUP)]
     tokens = [gradients.tokens_of(model, group) for group in groups]
-    functions = {name: partial(_over, of) for name, of in known.items()}
-    functions |= {"TEMPO": _tempo, "SHEAR": partial(_shear, model)}
-    functions |= {f"hidden states, lambda {x}": partial(_traced, known[HIDDEN], x) for x in LAMBDAS}
-    by_credit = {
-        name: [of_group.gradient(credit(group)) for group, of_group in zip(groups, tokens, strict=True)]
-        for name, credit in functions.items()
-    }
+    by_group = [
+        {name: of_group.gradient(credit(group)) for name, credit in functions.items()}
+        for group, of_group in zip(groups, tokens, strict=True)
+    ]
+    by_credit = {name: [own[name] for own in by_group] for name in functions}
     found = {name: gradients.moments(own, by_credit[MEAN]) for name, own in by_credit.items()}
     for name, credit in (("true values as baseline", _true_baseline), ("true TD errors", _true_td)):
         twins = [tokens[0].gradient(credit(rolled, of_half)) for of_half in values.true_values(rolled)]
@@ -146,12 +164,14 @@ def _tempo(group: Rolled) -> np.ndarray:
     return (samples.rewards.reshape(-1, 1) - samples.rewards.mean() + td) * inside
 
 
-def _shear(model, group: Rolled) -> np.ndarray:
-    states, right = states_of(model, [group]), torch.tensor(group.rewards) > 0.5
-    layer = torch.from_numpy(states.features).unflatten(2, (4, -1))[:, :, 2]  # the last one, and not its running mean
-    own = [row[:length] for row, length in zip(layer, states.lengths.tolist(), strict=True)]
+def _shear(states: StatesOf, group: Rolled) -> np.ndarray:
+    own_states, right = states([group]), torch.tensor(group.rewards) > 0.5
+    layer = torch.from_numpy(own_states.features).unflatten(2, (4, -1))[
+        :, :, 2
+    ]  # the last one, and not its running mean
+    own = [row[:length] for row, length in zip(layer, own_states.lengths.tolist(), strict=True)]
     centred = np.array(group.rewards) - np.mean(group.rewards)
-    return centred[:, None] * token_weights(own, right, layer.shape[1]).numpy() * states.inside
+    return centred[:, None] * token_weights(own, right, layer.shape[1]).numpy() * own_states.inside
 
 
 def _traced(estimate: Estimate, trace: float, group: Rolled) -> np.ndarray:
