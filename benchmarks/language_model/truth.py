@@ -80,6 +80,10 @@ def estimates(states: StatesOf, lessons: Prompts) -> dict[str, Estimate]:
     targets = deviations(lessons)
     probe = Probe(states(lessons), targets, best_penalty(states(lessons), targets))
 
+    def at_the_mean(prompts: Prompts) -> np.ndarray:
+        found = prefixes(samples_of(prompts), learn=False)
+        return means(prompts) + found - found[:, :1]
+
     def hidden(prompts: Prompts) -> np.ndarray:
         return means(prompts) + probe(states(prompts))
 
@@ -87,6 +91,7 @@ def estimates(states: StatesOf, lessons: Prompts) -> dict[str, Estimate]:
         MEAN: means,
         "TEMPO": tempo_values,
         "prefix baseline": lambda prompts: prefixes(samples_of(prompts), learn=False),
+        "prefix baseline from the mean": at_the_mean,
         "kernel baseline": lambda prompts: kernel(samples_of(prompts), learn=False),
         HIDDEN: hidden,
     }
