@@ -277,18 +277,26 @@ def test_equal_rates_are_those_that_grpos_own_sweeps_chose():
 
 def test_the_tables_of_perfect_credit_are_those_of_the_numbers():
     page = (DOCS / "evidence" / "language_model_truth.md").read_text()
-    start = numbers_of("language_model_truth")["policies"]["start"]
+    policies = numbers_of("language_model_truth")["policies"]
+    start, trained = (policies[name] for name in ("start", "grpo,lr=0.0001,seed=0,steps=20"))
 
-    def shown(numbers: list[float]) -> str:
-        return "{:.2f} [{:.2f}, {:.2f}]".format(*numbers)
+    def shown(numbers: list[float], digits: int = 2) -> str:
+        return "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*numbers, d=digits)
 
-    assert f"| decided | {' | '.join(f'{share[0]:.2f}' for share in start['decided_by'])} |" in page
-    for estimate, own in list(start["errors"].items())[1:]:
-        places = " | ".join(f"{own['by_place'][index]:.2f}" for index in (1, 3, 5, 7))
-        assert f"| {estimate} | {shown(own['error'])} | {places} |" in page
-    for credit, own in list(start["gradient"].items())[1:]:
-        assert f"| {credit} | {shown(own['noise_to_signal'])} |" in page
-    assert shown(start["gradient"]["TEMPO"]["cosine"]) in page
-    assert f"Commit {start['provenance']['commit'][:7]}" in page
-    assert start["command"].removesuffix(" --prompts 18") in "python -m benchmarks.language_model truth --policy start"
-    assert not start["provenance"]["dirty"]
+    for when, policy, places in (("before training", start, (1, 3, 5, 7)), ("after 20 steps", trained, (1, 2, 3, 4))):
+        assert f"| {when} | {' | '.join(f'{share[0]:.2f}' for share in policy['decided_by'])} |" in page
+        for estimate, own in list(policy["errors"].items())[1:]:
+            at = " | ".join(f"{own['by_place'][index]:.2f}" for index in places)
+            assert f"| {estimate} | {shown(own['error'])} | {at} |" in page
+        assert f"Commit {policy['provenance']['commit'][:7]}" in page
+        assert not policy["provenance"]["dirty"]
+    for credit in list(start["gradient"])[1:]:
+        both = " | ".join(shown(policy["gradient"][credit]["noise_to_signal"]) for policy in (start, trained))
+        assert f"| {credit} | {both} |" in page
+    for source, name in zip(
+        start["sources"], ("chance of the completions", "choice of the prompt", "signal"), strict=True
+    ):
+        assert f"| {name} | {' | '.join(shown(policy['sources'][source], 3) for policy in (start, trained))} |" in page
+    assert f"is {trained['gradient']['TEMPO']['cosine'][0]:.2f})" in " ".join(
+        page.replace("true gradient is", "is").split()
+    )
