@@ -7,17 +7,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.language_model.arms import (
-    ARMS,
-    BASELINE,
-    CONTROL_SEEDS,
-    CONTROLS,
-    LONG_STEPS,
-    RATES,
-    SEEDS,
-    SWEEP_SEEDS,
-    Cell,
-)
+from benchmarks.language_model import arms
+from benchmarks.language_model.arms import ARMS, BASELINE, CONTROL_SEEDS, CONTROLS, RATES, SEEDS, SWEEP_SEEDS, Cell
 from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
 from benchmarks.language_model.rollouts import PLACES
 from benchmarks.learning.statistics import interval, iqm
@@ -41,7 +32,7 @@ def show(cells: Cells, console: Console) -> None:
         varied = {name: arm for name, arm in CONTROLS.items() if arm.rated_as in rates}
         pairs = {name: (arm.factor * rates[arm.rated_as], rates[BASELINE]) for name, arm in varied.items()}
         console.print(over_grpo(cells, pairs, CONTROL_SEEDS, "Controls"))
-    if rows := [row for row in cells.rows if row["steps"] == LONG_STEPS]:
+    if rows := [row for row in cells.rows if row["steps"] == arms.LONG_STEPS]:
         console.print(long_runs(rows))
 
 
@@ -119,8 +110,8 @@ def held_out(cells: Cells, rates: dict[str, float]) -> Table:
 
 def long_runs(rows: Sequence[dict]) -> Table:
     """What stays and what changes along the long runs: means over [`SPAN`] steps each."""
-    table = Table(title=f"{LONG_STEPS} steps, one seed: means of steps", box=SIMPLE_HEAD)
-    starts = range(0, LONG_STEPS, SPAN)
+    table = Table(title=f"{arms.LONG_STEPS} steps, one seed: means of steps", box=SIMPLE_HEAD)
+    starts = range(0, arms.LONG_STEPS, SPAN)
     for heading in ("", "arm", *(f"{start + 1} to {start + SPAN}" for start in starts)):
         table.add_column(heading)
     for name in ("reward", "length", "entropy", "distinct"):

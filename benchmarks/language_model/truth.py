@@ -170,13 +170,12 @@ def _tempo(group: Rolled) -> np.ndarray:
 
 
 def _shear(states: StatesOf, group: Rolled) -> np.ndarray:
-    own_states, right = states([group]), torch.tensor(group.rewards) > 0.5
-    layer = torch.from_numpy(own_states.features).unflatten(2, (4, -1))[
-        :, :, 2
-    ]  # the last one, and not its running mean
-    own = [row[:length] for row, length in zip(layer, own_states.lengths.tolist(), strict=True)]
+    found, right = states([group]), torch.tensor(group.rewards) > 0.5
+    # Middle and last layer, each followed by its running mean: the last layer is the third.
+    layer = torch.from_numpy(found.features).unflatten(2, (4, -1))[:, :, 2]
+    own = [row[:length] for row, length in zip(layer, found.lengths.tolist(), strict=True)]
     centred = np.array(group.rewards) - np.mean(group.rewards)
-    return centred[:, None] * token_weights(own, right, layer.shape[1]).numpy() * own_states.inside
+    return centred[:, None] * token_weights(own, right, layer.shape[1]).numpy() * found.inside
 
 
 def _traced(estimate: Estimate, trace: float, group: Rolled) -> np.ndarray:
