@@ -7,9 +7,10 @@ with the reward at the end:
 $$\delta_t = b_{t+1} - b_t, \quad A_t = \delta_t + \lambda A_{t+1}$$
 
 `hidden_baseline` has lambda 1, A = r - b_t, which is unbiased: the fit has seen neither the group nor later tokens.
-Groups with equal rewards are not trained on. They teach nothing either, else their deviations of 0 would shrink the
-predictions for groups that are.
 `hidden_td` learns lambda from gradients of earlier groups, and begins with 1.
+
+Groups with equal rewards are not trained on. They teach nothing either, or their deviations of 0 would shrink the
+predictions for the groups that are trained on.
 """
 
 import time

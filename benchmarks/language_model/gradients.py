@@ -4,7 +4,7 @@ After the last MLP no token sees another. So the gradient of a token's log-proba
 gradient of its output and of its input. The gradient of a group is the sum of these over tokens, times advantages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
@@ -109,15 +109,11 @@ def sources(prompts: Sequence[Moments], means: torch.Tensor) -> dict[str, list[f
 
     def shares(index: np.ndarray) -> tuple[float, float, float]:
         whole, alike = square[index].mean(), own[index].mean()
-        signal = products[np.ix_(index, index)][index[:, None] != index].mean()  # of two different prompts
+        across = products[np.ix_(index, index)][index[:, None] != index]  # of two different prompts
+        signal = across.mean() if len(across) else np.nan
         return (whole - alike) / whole, (alike - signal) / whole, signal / whole
 
-    rng, everyone = np.random.default_rng(SEED), np.arange(len(prompts))
-    drawn = (rng.choice(everyone, len(everyone)) for _ in range(RESAMPLES))
-    draws = np.array([shares(index) for index in drawn if np.ptp(index)])
-    low, high = np.percentile(draws, [2.5, 97.5], axis=0)
-    names = "completions", "prompts", "signal"
-    return {name: list(own) for name, *own in zip(names, shares(everyone), low, high, strict=True)}
+    return dict(zip(("completions", "prompts", "signal"), _with_intervals(shares, len(prompts)), strict=True))
 
 
 def over_rloo(prompts: Sequence[Moments], rloo: Sequence[Moments]) -> dict[str, list[float]]:
@@ -133,8 +129,15 @@ def over_rloo(prompts: Sequence[Moments], rloo: Sequence[Moments]) -> dict[str, 
         cosine = ours[2] / np.sqrt(max(ours[1], 1e-30) * max(theirs[1], 1e-30))
         return own / base, cosine
 
-    rng, everyone = np.random.default_rng(SEED), np.arange(len(prompts))
-    draws = np.array([numbers(rng.choice(everyone, len(everyone))) for _ in range(RESAMPLES)])
-    low, high = np.percentile(draws, [2.5, 97.5], axis=0)
-    noise, cosine = numbers(everyone)
-    return {"noise_to_signal": [noise, low[0], high[0]], "cosine": [cosine, low[1], high[1]]}
+    return dict(zip(("noise_to_signal", "cosine"), _with_intervals(numbers, len(prompts)), strict=True))
+
+
+def _with_intervals(numbers: Callable[[np.ndarray], tuple[float, ...]], prompts: int) -> list[list[float]]:
+    """
+    Each number of all prompts with the ends of its 95% bootstrap interval. `numbers` takes indices of prompts;
+    resamples for which it has NaN are left out.
+    """
+    rng, everyone = np.random.default_rng(SEED), np.arange(prompts)
+    draws = np.array([numbers(rng.choice(everyone, prompts)) for _ in range(RESAMPLES)])
+    low, high = np.nanpercentile(draws, [2.5, 97.5], axis=0)
+    return np.stack([numbers(everyone), low, high], axis=1).tolist()

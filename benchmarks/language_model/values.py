@@ -107,14 +107,12 @@ def rollout_errors(prompts: Sequence[Rolled], k: int) -> np.ndarray:
 
 def compared(errors: dict[str, np.ndarray], against: str) -> dict[str, dict]:
     """Errors over those of one estimate: over all places with an interval, and at each; NaN where no text goes on."""
-    base = errors[against]
-    return {
-        name: {
-            "error": ratio(own.sum(axis=1), base.sum(axis=1)),
-            "by_place": [ratio(*columns)[0] for columns in zip(own.T, base.T, strict=True)],
-        }
-        for name, own in errors.items()
-    }
+    base, found = errors[against], {}
+    for name, own in errors.items():
+        with np.errstate(invalid="ignore", divide="ignore"):
+            by_place = own.sum(axis=0) / base.sum(axis=0)
+        found[name] = {"error": ratio(own.sum(axis=1), base.sum(axis=1)), "by_place": by_place.tolist()}
+    return found
 
 
 def td_products(values: np.ndarray, reward: float, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
