@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None, program: str = "learning", description: 
 
 
 def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
-    from benchmarks.learning import branches, figures, show
+    from benchmarks.learning import branches, ceiling, figures, show
 
     experiment = _experiment(arguments, console)
     study = experiment.study(name)
@@ -64,12 +64,15 @@ def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
     caption = show.caption(origin)
     if study.figure == "branches":
         more = branches.carry_out(study, experiment, results[0], path, caption)
-    else:
+    elif study.figure != "ceiling":
         figures.draw(study, results, path, caption)
     show.print_sweep(tried, console)
     show.print_results(study, results, console)
-    show.write_json(study, results, tried, origin, path.with_suffix(".json"), more)
-    console.print(f"Figure: {path}   numbers: {path.with_suffix('.json')}", highlight=False)
+    numbers = path.with_suffix(".json")
+    show.write_json(study, results, tried, origin, numbers, more)
+    if study.figure == "ceiling":
+        path = ceiling.draw(arguments.figures)
+    console.print(f"Figure: {path}   numbers: {numbers}", highlight=False)
 
 
 def _experiment(arguments: argparse.Namespace, console):

@@ -24,7 +24,6 @@ class Arm:
             or another of its own study's.
         learning_rate (`float`, *optional*): Instead of what that sweep chose.
         rates (`tuple[float, ...]`, *optional*): Learning rates of its own sweep, instead of its study's.
-        budget (`Budget`, *optional*): How long its runs are, instead of its study's.
     """
 
     label: str
@@ -35,7 +34,6 @@ class Arm:
     tuned_as: str = ""
     learning_rate: float | None = None
     rates: tuple[float, ...] = ()
-    budget: Budget | None = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Study:
         name, title (`str`): What it is called, and what its figure is headed with.
         arms (`tuple` of `Arm`): What is compared.
         figure (`str`): `"curves"`, `"levels"` (a number a panel against a knob), `"dots"`, `"branches"` or
-            `"ceiling"` (a map whose rows and columns a panel names, with a comma between).
+            `"ceiling"` (a map of all studies of this kind; a panel names row and column, with a comma between).
         swept (`bool`): Whether it chooses learning rates, for itself and for the studies that are `tuned_as` it.
         knob (`str`): What differs from panel to panel.
         rates (`tuple[float, ...]`): Learning rates of the sweep.

@@ -37,7 +37,7 @@ class Experiment:
         console (`Console`): Where progress is shown.
         seeds (`tuple[int, ...]`): Of the final runs.
         rates (`tuple[float, ...]`, *optional*): Instead of the studies' own. One alone is taken untried.
-        budget (`Budget`, *optional*): Instead of the studies' and arms' own.
+        budget (`Budget`, *optional*): Instead of the studies' own.
         start_steps (`int`): Of the warm start.
         quick (`bool`): Whether studies keep a few methods and a panel.
     """
@@ -92,7 +92,7 @@ class Experiment:
         return self.start_of.beneath(self.output / "starts", arm.task, self.start_steps)
 
     def _runs(self, one: Study, arm: Arm, rate: float, seeds: Sequence[int]) -> list[Run]:
-        start, budget = self._start(arm), self.budget or arm.budget or one.budget
+        start, budget = self._start(arm), self.budget or one.budget
         return [self.run_of(start, arm.method, rate, seed, self.output, arm.changes, budget) for seed in seeds]
 
     def _learning_rates(self, one: Study) -> tuple[dict[Arm, float], list[Tried]]:

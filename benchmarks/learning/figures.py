@@ -1,10 +1,10 @@
-"""The figures: curves with bands, a number against a knob, arms side by side, and maps of the lead over GRPO.
+"""The figures: curves with bands, a number against a knob, and arms side by side.
 
 Labels stand where the lines end.
 """
 
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image  # comes with matplotlib
 
-from benchmarks.learning.arms import BASELINE, ORACLES, Study
-from benchmarks.learning.results import Measured, Result, baseline_of, leader
+from benchmarks.learning.arms import Study
+from benchmarks.learning.results import Measured, Result
 
 # Okabe and Ito's colours, told apart by all eyes; arms that share one differ in the line.
 STYLES = {
@@ -45,8 +45,8 @@ DPI = 110
 def draw(study: Study, results: Sequence[Result], path: Path, caption: str) -> None:
     """The study's figure as a PNG file; `caption` says how it came about."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure = {"curves": curves, "levels": levels, "dots": dots, "ceiling": ceiling}[study.figure](study, results)
-    figure.suptitle(f"{study.title} ({_seeds(results)})", fontsize=11)
+    figure = {"curves": curves, "levels": levels, "dots": dots}[study.figure](study, results)
+    figure.suptitle(f"{study.title} ({seeds(results)})", fontsize=11)
     save(figure, path, caption)
 
 
@@ -58,7 +58,8 @@ def save(figure: Figure, path: Path, caption: str) -> None:
     Image.open(buffer).convert("RGB").quantize(128).save(path, optimize=True)
 
 
-def _seeds(results: Sequence[Result]) -> str:
+def seeds(results: Sequence[Result]) -> str:
+    """How many seeds a figure has, for its title."""
     n = len(results[0].curves)
     return f"interquartile mean of {n} seeds, 95% bootstrap bands" if n > 1 else "one seed"
 
@@ -176,40 +177,6 @@ def dots(study: Study, results: Sequence[Result]) -> Figure:
         finish(axes)
     axes.invert_yaxis()
     return figure
-
-
-def ceiling(study: Study, results: Sequence[Result]) -> Figure:
-    """Two maps with a cell a panel: the lead over GRPO of the better oracle, and of the best method."""
-    panels = {name: [one for one in results if one.arm.panel == name] for name in (one.arm.panel for one in results)}
-    methods = {one.arm.label for one in results} - {BASELINE, *ORACLES}
-    maps = [{name: _lead(own, labels) for name, own in panels.items()} for labels in (ORACLES, methods)]
-    limit = 1.7 * max(abs(lead.iqm) for cells in maps for _, lead in cells.values()) or 1.0  # text stays legible
-    figure = Figure(figsize=(10, 1.6 + 0.45 * len(panels)), layout="constrained")
-    titles = ("the better oracle's lead over GRPO, points", "the best method's lead over GRPO, points")
-    for axes, cells, title in zip(figure.subplots(1, 2, sharey=True), maps, titles, strict=True):
-        _map(axes, cells, limit)
-        axes.set_title(title, fontsize=10)
-    return figure
-
-
-def _lead(own: Sequence[Result], labels: Collection[str]) -> tuple[str, Measured]:
-    """The leader of a panel among these labels, and its lead over GRPO."""
-    best = leader(own, labels)
-    return best.arm.label, best.over(baseline_of(best, own))
-
-
-def _map(axes: Axes, cells: dict[str, tuple[str, Measured]], limit: float) -> None:
-    """A cell a panel, in the row and column that its name gives; colours from -`limit` to `limit`."""
-    places = {panel: tuple(panel.split(", ")) for panel in cells}
-    rows, columns = (list(dict.fromkeys(names)) for names in zip(*places.values(), strict=True))
-    leads = np.full((len(rows), len(columns)), np.nan)
-    for panel, (label, lead) in cells.items():
-        row, column = rows.index(places[panel][0]), columns.index(places[panel][1])
-        leads[row, column] = lead.iqm
-        axes.text(column, row, f"{lead.percent(signed=True)}\n{label}", ha="center", va="center", fontsize=9)
-    axes.imshow(leads, cmap="PuOr_r", vmin=-limit, vmax=limit, aspect="auto")
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(range(len(rows)), rows)
 
 
 def finish(axes: Axes) -> None:

@@ -208,8 +208,8 @@ def _credit(function: str) -> tuple[str, tuple]:
     return "token_credit", (("credit_func", f"benchmarks.learning.{function}"),)
 
 
-def _cell(name: str, task: Task, rates: tuple[float, ...], budget: Budget, small: bool) -> Iterator[Arm]:
-    """An arm for each method and oracle on one task at one batch size, each with its own sweep.
+def _ceiling_arms(name: str, task: Task, rates: tuple[float, ...], small: bool) -> Iterator[Arm]:
+    """An arm for each method and oracle at one batch size, each with its own sweep.
 
     Rates of small batches are half of those of large ones, and GRPO-lambda's twice those of the others, because its
     best rate was the highest that was tried.
@@ -219,21 +219,16 @@ def _cell(name: str, task: Task, rates: tuple[float, ...], budget: Budget, small
     oracles = {f"oracle_{use}": _credit(f"oracles.{kind}_{use}") for use in ("td", "baseline")}
     for label, (method, changes) in (methods | oracles).items():
         share = (0.5 if small else 1.0) * (2.0 if label == "grpo_lambda" else 1.0)
-        arm = Arm(label, task, method, changes + SMALL_BATCH * small, panel, f"{label}, {panel}")
-        yield replace(arm, rates=tuple(share * rate for rate in rates), budget=budget)
+        own = tuple(share * rate for rate in rates)
+        yield Arm(label, task, method, changes + SMALL_BATCH * small, panel, f"{label}, {panel}", rates=own)
 
 
-def _ceiling() -> Study:
-    """What perfect credit gains over GRPO, and which share of it the methods gain."""
-    tasks = {
-        "chain": (Chain(), LEARNING_RATES, Budget()),
-        "plan": (Plan(), PLAN_RATES, PLAN_BUDGET),
-        "wording": (Chain(wording=4), LEARNING_RATES, Budget()),
-    }
-    arms = (arm for name, one in tasks.items() for small in (False, True) for arm in _cell(name, *one, small))
-    title = "What perfect credit gains over GRPO, and what the methods gain"
-    options = {"swept": True, "sweep_seeds": TWO_SEEDS, "quick_methods": WITH_FUNCTIONS}
-    return Study("ceiling", title, tuple(arms), figure="ceiling", **options)
+def _ceiling(name: str, task: Task, rates: tuple[float, ...], budget: Budget) -> Study:
+    """What perfect credit gains over GRPO on one task at two batch sizes, and which share of it the methods gain."""
+    arms = (arm for small in (False, True) for arm in _ceiling_arms(name, task, rates, small))
+    title = f"What perfect credit gains on the {name}, and what the methods gain"
+    options = {"swept": True, "sweep_seeds": TWO_SEEDS, "quick_methods": WITH_FUNCTIONS, "budget": budget}
+    return Study(f"ceiling_{name}", title, tuple(arms), figure="ceiling", **options)
 
 
 def _floor() -> Study:
@@ -273,7 +268,9 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "length": _length,
     "equal_rates": _equal_rates,
     "slip": _slip,
-    "ceiling": _ceiling,
+    "ceiling_chain": lambda: _ceiling("chain", Chain(), LEARNING_RATES, Budget()),
+    "ceiling_plan": lambda: _ceiling("plan", Plan(), PLAN_RATES, PLAN_BUDGET),
+    "ceiling_wording": lambda: _ceiling("wording", Chain(wording=4), LEARNING_RATES, Budget()),
     "floor": _floor,
 }
 

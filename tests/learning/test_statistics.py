@@ -2,16 +2,18 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.compact_json import plain
+from benchmarks.learning import ceiling
 from benchmarks.learning.arms import ORACLES, SWEEP_SEEDS, Arm
 from benchmarks.learning.chain import Chain
 from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
-from benchmarks.learning.figures import ceiling, spread
-from benchmarks.learning.results import DIGITS, Measured, Result, as_json, oracle_of, read_results
+from benchmarks.learning.figures import spread
+from benchmarks.learning.results import DIGITS, Measured, Result, as_json, baseline_of, oracle_of, read_results
 from benchmarks.learning.show import _table
 from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, seconds_to
 from benchmarks.learning.studies import STUDIES, study
@@ -195,7 +197,7 @@ def test_one_seed_shares_the_lead_that_it_has():
 def test_the_table_has_the_share_of_the_better_oracle_only_where_there_is_one():
     own = panel(grpo=[0.4], tempo=[0.5], oracle_td=[0.6], oracle_baseline=[0.8])
     assert oracle_of(own["tempo"], list(own.values())) is own["oracle_baseline"]
-    table = _table(study("ceiling"), list(own.values()), "")
+    table = _table(study("ceiling_chain"), list(own.values()), "")
     (column,) = [column for column in table.columns if column.header == "share of the oracle's lead"]
     assert list(column.cells) == ["", "25.0", "50.0", "100.0"]
     without = [own["grpo"], own["tempo"]]
@@ -204,35 +206,57 @@ def test_the_table_has_the_share_of_the_better_oracle_only_where_there_is_one():
     assert "share_of_oracle" not in as_json(own["tempo"], own["grpo"])
 
 
+CEILINGS = ("ceiling_chain", "ceiling_plan", "ceiling_wording")
+
+
+def written(name: str, folder: Path, ends: dict[str, float]) -> None:
+    """Numbers of a study whose arms end at these accuracies in both panels."""
+    one = study(name)
+    results = [replace(result([ends[arm.label]]), arm=arm) for arm in one.arms if arm.label in ends]
+    origin = {"command": f"learn {name}", "seeds": [0], "commits_of_runs": [name[::-1]], "machine": "this"}
+    numbers = {"study": name, **origin, "results": [as_json(each, baseline_of(each, results)) for each in results]}
+    (folder / f"learning_{name}.json").write_text(json.dumps(plain(numbers, DIGITS)))
+
+
 def test_the_ceiling_has_a_map_of_tasks_by_batch_sizes_for_the_oracle_and_one_for_the_best_method():
     ends = {"grpo": 0.4, "tempo": 0.5, "kernel_baseline": 0.45, "oracle_td": 0.6, "oracle_baseline": 0.5}
-    arms = [arm for arm in study("ceiling").arms if arm.label in ends]
-    oracle, method, *_ = ceiling(study("ceiling"), [replace(result([ends[a.label]]), arm=a) for a in arms]).axes
+    arms = [arm for name in CEILINGS for arm in study(name).arms if arm.label in ends]
+    oracle, method, *_ = ceiling.maps([replace(result([ends[a.label]]), arm=a) for a in arms]).axes
     assert [text.get_text() for text in oracle.texts] == ["+10.0\noracle_td"] * 6
     assert [text.get_text() for text in method.texts] == ["+5.0\ntempo"] * 6
     assert [tick.get_text() for tick in oracle.get_yticklabels()] == ["chain", "plan", "wording"]
     assert [tick.get_text() for tick in oracle.get_xticklabels()] == ["256 completions", "32 completions"]
 
 
-def test_the_ceiling_has_every_method_and_oracle_on_three_tasks_at_two_batch_sizes_with_rates_of_its_own():
-    one = study("ceiling")
-    panels = {arm.panel: [other for other in one.arms if other.panel == arm.panel] for arm in one.arms}
-    methods = ["grpo", "tempo", "prefix_baseline", "grpo_lambda", "kernel_baseline", *ORACLES]
-    assert [[arm.label for arm in own] for own in panels.values()] == [methods] * 6
-    assert all(len(arm.rates) == 4 and arm.budget and arm.learning_rate is None for arm in one.arms)
-    assert {own[0].task.name for own in panels.values()} == {
-        "chain-5-slip0.15-wording0",
-        "plan-0.4",
-        "chain-5-slip0.15-wording4",
-    }
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")  # no runs, no CPU seconds
+def test_the_map_grows_with_each_task_that_has_numbers(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(ceiling, "save", lambda figure, path, caption: drawn.append((figure, caption)))
+    for name in CEILINGS[:2]:
+        written(name, tmp_path, {"grpo": 0.4, "tempo": 0.5, "oracle_td": 0.6})
+        ceiling.draw(tmp_path)
+    assert [len(figure.axes[0].texts) for figure, _ in drawn] == [2, 4]
+    assert drawn[1][1].startswith("learn ceiling_chain ceiling_plan   runs at commit nalp_gn, niahc_g, seeds 0, this")
+
+
+def test_the_ceiling_has_every_method_and_oracle_at_two_batch_sizes_with_rates_of_its_own():
+    tasks = set()
+    for name in CEILINGS:
+        one = study(name)
+        panels = {arm.panel: [other for other in one.arms if other.panel == arm.panel] for arm in one.arms}
+        methods = ["grpo", "tempo", "prefix_baseline", "grpo_lambda", "kernel_baseline", *ORACLES]
+        assert [[arm.label for arm in own] for own in panels.values()] == [methods] * 2
+        assert all(len(arm.rates) == 4 and arm.learning_rate is None for arm in one.arms)
+        tasks |= {arm.task.name for arm in one.arms}
+    assert tasks == {"chain-5-slip0.15-wording0", "plan-0.4", "chain-5-slip0.15-wording4"}
 
 
 def test_the_sweep_of_a_study_has_the_seeds_of_the_study_and_runs_the_length_of_the_arm(tmp_path):
     experiment = Experiment(tmp_path, 1, None)
     for name, one in ((name, study(name)) for name in STUDIES):
-        assert one.sweep_seeds == ((100, 101) if name in ("ceiling", "floor") else (100,))
-    arms = {arm.label: arm for arm in study("ceiling").arms if arm.panel.startswith("plan")}
-    runs = experiment._runs(study("ceiling"), arms["oracle_td"], 1e-3, (100, 101))
+        assert one.sweep_seeds == ((100, 101) if name in (*CEILINGS, "floor") else (100,))
+    plan = study("ceiling_plan")
+    runs = experiment._runs(plan, plan.arms[-1], 1e-3, (100, 101))
     assert [(run.seed, run.budget.generations, run.rows) for run in runs] == [(100, 20, 32), (101, 20, 32)]
 
 
@@ -263,7 +287,7 @@ def test_a_seed_does_not_choose_and_report(tmp_path):
     with pytest.raises(ValueError, match="seed 100 is used to choose"):
         Experiment(tmp_path, 1, None, seeds=(0, *SWEEP_SEEDS)).study("chain")
     with pytest.raises(ValueError, match="seed 101 is used to choose"):
-        Experiment(tmp_path, 1, None, seeds=(0, 101)).study("ceiling")
+        Experiment(tmp_path, 1, None, seeds=(0, 101)).study("floor")
 
 
 def test_labels_are_moved_apart_and_keep_their_order():
