@@ -25,6 +25,15 @@ DOCS = REPOSITORY / "docs"
 PAGES = [path.read_text() for path in (DOCS / "evidence.md", *sorted((DOCS / "evidence").glob("*.md")))]
 PAGE = "\n".join(PAGES)
 FIGURES = sorted((DOCS / "evidence").glob("*.png"))
+
+
+def numbers_behind(figure: Path) -> list[Path]:
+    """The file of a figure's name, or, for a figure of several studies, theirs."""
+    own = figure.with_suffix(".json")
+    return [own] if own.exists() else sorted(figure.parent.glob(f"{figure.stem}_*.json"))
+
+
+NUMBERS = [pytest.param(figure, path, id=path.stem) for figure in FIGURES for path in numbers_behind(figure)]
 LEARNED = [name for name in STUDIES if (DOCS / "evidence" / f"learning_{name}.json").exists()]
 TABLES = {"chain": 0.8, "plan": 0.7}  # studies with a table of methods, and the accuracy that it gives times to
 SIGNS = {"=": "", ">": "> ", "<": "< "}
@@ -34,12 +43,12 @@ def numbers_of(name: str) -> dict:
     return json.loads((DOCS / "evidence" / f"{name}.json").read_text())
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.stem)
-def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure):
+@pytest.mark.parametrize(("figure", "numbers"), NUMBERS)
+def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure, numbers):
     (page,) = [page for page in PAGES if f"]({figure.name})" in page]
-    numbers = numbers_of(figure.stem)
-    origin = numbers.get("provenance", numbers)
-    kind, _, subject = figure.stem.partition("_")
+    written = numbers_of(numbers.stem)
+    origin = written.get("provenance", written)
+    kind, _, subject = numbers.stem.partition("_")
     own = "language_model show" if figure.stem == "language_model" else f"{kind} {subject}"
     assert origin["command"] == f"python -m benchmarks.{own}"
     assert f"`{origin['command']}`" in page
@@ -49,12 +58,12 @@ def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure):
     assert origin["machine"] and origin.get("seeds", [origin.get("seed")]) != [None]
 
 
-@pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.stem)
-def test_numbers_are_kept_as_their_command_writes_them(figure, tmp_path):
+@pytest.mark.parametrize(("figure", "numbers"), NUMBERS)
+def test_numbers_are_kept_as_their_command_writes_them(figure, numbers, tmp_path):
     of_language = cells.DIGITS if figure.stem.startswith("language_model") else results.DIGITS
     digits = evidence.DIGITS if figure.stem.startswith("estimators_") else of_language
-    write_json(tmp_path / "again.json", numbers_of(figure.stem), digits)
-    assert (tmp_path / "again.json").read_text() == figure.with_suffix(".json").read_text()
+    write_json(tmp_path / "again.json", numbers_of(numbers.stem), digits)
+    assert (tmp_path / "again.json").read_text() == numbers.read_text()
 
 
 def test_every_question_and_study_that_was_measured_has_a_page():
@@ -202,6 +211,7 @@ LANGUAGE = {
     "grpo_lambda without trace": "GRPO-lambda without trace",
     "hepo": "HEPO",
     "oracle": "oracle",
+    "hidden_baseline": "baseline from hidden states",
 }
 
 
