@@ -175,6 +175,33 @@ def test_the_table_of_a_study_is_that_of_the_numbers(name):
     assert told in PAGE
 
 
+CEILINGS = [name for name in LEARNED if name.startswith("ceiling_")]
+
+
+def row_of_ceiling(arm: dict) -> str:
+    """A method or oracle with its lead over GRPO, and its share of the better oracle's."""
+    cells = [f"`{arm['label']}`", f"{arm['learning_rate']:g}", points(arm["mean"]), "", ""]
+    if arm["label"] != "grpo":
+        share = arm["share_of_oracle"]
+        cells[3:] = points(arm["mean_over_grpo"], "+"), "nothing to share" if share is None else percent(share)
+    return f"| {' | '.join(cells)} |".replace("  ", " ").replace("  ", " ")
+
+
+def percent(share: dict) -> str:
+    """A share and its interval, in percent."""
+    mean, low, high = (f"{100 * share[name]:.0f}" for name in ("iqm", "low", "high"))
+    return f"{mean}% [{low}, {high}]"
+
+
+@pytest.mark.parametrize("name", CEILINGS)
+def test_the_table_of_a_ceiling_is_that_of_the_numbers(name):
+    results = numbers_of(f"learning_{name}")["results"]
+    for panel in dict.fromkeys(arm["panel"] for arm in results):
+        told = "\n".join(row_of_ceiling(arm) for arm in results if arm["panel"] == panel)
+        print(f"The rows of {panel}, to be pasted into docs/evidence/ceiling.md:\n\n{told}")
+        assert told in PAGE
+
+
 @pytest.mark.parametrize("name", LEARNED)
 def test_studies_have_five_seeds_and_equal_tokens(name):
     numbers = numbers_of(f"learning_{name}")
@@ -212,6 +239,7 @@ LANGUAGE = {
     "hepo": "HEPO",
     "oracle": "oracle",
     "hidden_baseline": "baseline from hidden states",
+    "shear": "SHEAR",
 }
 
 
