@@ -77,15 +77,20 @@ def test_the_trainer_has_the_attributes_that_trees_and_the_critic_read(tiny_mode
         assert hasattr(trainer, name), f"GRPOTrainer.{name} is gone"
 
 
-def test_a_resumed_run_loads_the_generators_of_every_rank_by_the_method_beside_the_one_that_saves_them():
-    assert list(inspect.signature(Trainer._load_rng_state).parameters) == ["self", "checkpoint"], "see TEMPOTrainer"
+def test_the_generators_of_every_rank_are_saved_by_a_method_of_their_own():
     assert list(inspect.signature(Trainer._save_rng_state).parameters) == ["self", "output_dir"]
 
 
-def test_the_critic_begins_with_the_schedule_and_is_saved_and_loaded_with_the_checkpoint():
+def test_learned_state_is_loaded_with_the_optimizer_before_a_resumed_run_samples_or_evaluates():
+    assert list(inspect.signature(Trainer._load_optimizer_and_scheduler).parameters) == ["self", "checkpoint"]
+    assert "self._load_optimizer_and_scheduler(resume_from_checkpoint)" in inspect.getsource(Trainer), (
+        "Trainer calls _load_optimizer_and_scheduler elsewhere: see BaseTrainer._load_method"
+    )
+
+
+def test_the_critic_begins_with_the_schedule_and_is_saved_with_the_checkpoint():
     assert list(inspect.signature(Trainer.create_scheduler).parameters)[:2] == ["self", "num_training_steps"]
     assert list(inspect.signature(GRPOTrainer._save_checkpoint).parameters) == ["self", "model", "trial"]
-    assert list(inspect.signature(GRPOTrainer._load_optimizer_and_scheduler).parameters) == ["self", "checkpoint"]
     assert list(inspect.signature(GRPOTrainer.training_step).parameters)[1:] == [
         "model",
         "inputs",

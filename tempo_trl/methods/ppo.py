@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import torch
 from transformers import SchedulerType
@@ -353,10 +352,9 @@ class PPOTrainer(TokenCreditTrainer):
         super()._save_method(checkpoint)
         self.critic.save(checkpoint / CRITIC_FOLDER, self.args.save_only_model)
 
-    def _load_optimizer_and_scheduler(self, checkpoint):
-        super()._load_optimizer_and_scheduler(checkpoint)
-        if checkpoint is not None:
-            self.critic.load(Path(checkpoint, CRITIC_FOLDER))
+    def _load_method(self, checkpoint):
+        super()._load_method(checkpoint)
+        self.critic.load(checkpoint / CRITIC_FOLDER)
 
 
 def _before_each_token(values: torch.Tensor, inputs: dict) -> torch.Tensor:

@@ -149,6 +149,13 @@ class BaseTrainer(OnTree, GRPOTrainer):
             self._save_method(folder)
         super()._save_checkpoint(model, trial)
 
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        # Trainer calls this in every resumed run, before any batch. It restores generators in an epoch only, which a
+        # finished run does not begin.
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self._load_method(Path(checkpoint))
+
     def _save_rng_state(self, output_dir):
         super()._save_rng_state(output_dir)
         # Rank 0 writes trainer_state.json next, which marks the checkpoint as complete: wait for every rank's files.
@@ -156,6 +163,9 @@ class BaseTrainer(OnTree, GRPOTrainer):
 
     def _save_method(self, checkpoint: Path) -> None:
         """Write the method's learned state to a checkpoint, on the main process. Does nothing here."""
+
+    def _load_method(self, checkpoint: Path) -> None:
+        """Read what [`_save_method`] wrote, on every rank. Does nothing here."""
 
 
 def _only_rollout(grows_trees: TreeRollout, given: object) -> TreeRollout:

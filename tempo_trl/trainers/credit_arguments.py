@@ -1,6 +1,11 @@
-"""Checks of a trainer's own functions, `credit_func` and `step_reward_funcs`, at construction."""
+"""Checks of a trainer's own functions, `credit_func` and `step_reward_funcs`."""
 
+import io
+import pickle
+import re
 from collections.abc import Callable
+
+import torch
 
 
 def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -> None:
@@ -25,6 +30,37 @@ def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -
             f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}. Pass "
             f"{trainer}(..., credit_func=your_function)."
         )
+
+
+def refuse_a_state_that_cannot_be_loaded(credit_func: Callable, name: str) -> None:
+    """
+    Raise ValueError if a checkpoint could not be read with the state of a credit function, instead of at a resume.
+
+    Args:
+        credit_func (`Callable`):
+            The credit function, after its first update.
+        name (`str`):
+            Its name, for the message.
+    """
+    if not hasattr(credit_func, "state_dict"):
+        return
+    file = io.BytesIO()
+    torch.save(credit_func.state_dict(), file)
+    file.seek(0)
+    try:
+        torch.load(file, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ValueError(
+            f"`state_dict()` of `credit_func` {name} must have tensors, numbers and strings, in lists, tuples and "
+            f"dicts: a resumed run reads nothing else from a checkpoint. Got {_refused_type(error)}. Convert NumPy "
+            "numbers with float(), arrays with torch.from_numpy, and other objects to these types."
+        ) from error
+
+
+def _refused_type(error: pickle.UnpicklingError) -> str:
+    """The type that torch names in its error."""
+    named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
+    return named[1] if named else "another type"
 
 
 def checked_step_reward_funcs(given: list | Callable | str | None, are_read: bool, trainer: str) -> list:

@@ -5,7 +5,6 @@ import json
 import pickle
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +19,11 @@ from tempo_trl.trainers.base import BaseTrainer
 from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.checks import warn_of_what_was_not_saved
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.credit_arguments import checked_step_reward_funcs, refuse_a_wrong_credit_func
+from tempo_trl.trainers.credit_arguments import (
+    checked_step_reward_funcs,
+    refuse_a_state_that_cannot_be_loaded,
+    refuse_a_wrong_credit_func,
+)
 from tempo_trl.trainers.credit_log import log_credit
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.merged_states import MergedStates
@@ -67,7 +70,7 @@ class TokenCreditTrainer(BaseTrainer):
             Takes a [`Batch`] and returns `(R, T)` or `(R,)` advantages, or a [`Credit`]. A credit function with a
             state is a callable object with `state_dict()` and `load_state_dict(state)`, which are saved in each
             checkpoint and restored by a resumed run, and `update(statistics)`, which is called in training with the
-            `Credit.statistics` of all ranks.
+            `Credit.statistics` of all ranks. A state has tensors, numbers and strings, in lists, tuples and dicts.
         step_reward_funcs (`Callable`, `str`, `PreTrainedModel` or a `list` of them, *optional*):
             Rewards inside a completion, for `Batch.step_rewards`. A function is called as TRL calls `reward_funcs`
             and returns, for every completion, a list with a number or None for each turn (each step with
@@ -83,7 +86,7 @@ class TokenCreditTrainer(BaseTrainer):
     Raises:
         ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` is not callable; in training, on every
             rank, if it returns a wrong shape, or NaN or infinity on tokens of the loss, and if another of these
-            functions or a `_state_key` returns something else than what is described here.
+            functions or a `_state_key` returns something else than what is described here, or a state has other types.
         RuntimeError: in training, on every rank, if one of these functions or a `_state_key` raises an error.
 
     Note:
@@ -261,6 +264,8 @@ class TokenCreditTrainer(BaseTrainer):
         self.prefix_covariance.update(sum((report.pairs for report in reports), PairStatistics()))
         if hasattr(self.credit_func, "update"):
             self.credit_func.update([pickle.loads(report.statistics) for report in reports])
+            if self.state.global_step == 0:
+                refuse_a_state_that_cannot_be_loaded(self.credit_func, self.credit_name)
         for name, value in self._learned_metrics().items():
             self._metrics["train"][name].append(value)
 
@@ -316,15 +321,14 @@ class TokenCreditTrainer(BaseTrainer):
     # Checkpoints
 
     def _save_method(self, checkpoint):
+        super()._save_method(checkpoint)
         (checkpoint / COVARIANCE_FILE).write_text(json.dumps(self.prefix_covariance.state_dict()))
         if hasattr(self.credit_func, "state_dict"):
             torch.save(self.credit_func.state_dict(), checkpoint / STATE_FILE)
 
-    def _load_rng_state(self, checkpoint):
-        super()._load_rng_state(checkpoint)
-        if checkpoint is None:
-            return
-        covariance, state = Path(checkpoint, COVARIANCE_FILE), Path(checkpoint, STATE_FILE)
+    def _load_method(self, checkpoint):
+        super()._load_method(checkpoint)
+        covariance, state = checkpoint / COVARIANCE_FILE, checkpoint / STATE_FILE
         has_state = hasattr(self.credit_func, "load_state_dict")
         if covariance.exists():
             self.prefix_covariance.load_state_dict(json.loads(covariance.read_text()))

@@ -6,6 +6,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
+from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.batch import Batch
@@ -59,6 +60,9 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
         "entropies": rows.entropies,
     }
     near, inputs = gather_near(trainer.accelerator, rows.place, tensors, rows.inputs)
+    if trainer.args.skip_zero_advantages:  # TRL's outcome of equal rewards is the rounding of their mean
+        flat = flat_groups(near["outcome"], rows.num_generations).repeat_interleave(rows.num_generations)
+        near["outcome"] = near["outcome"].masked_fill(flat & ~near["outcome"].isnan(), 0.0)
     everywhere = None
     if trainer.scale_rewards == "batch":
         everywhere = rewards_everywhere(trainer.accelerator, every_reward.cpu(), steps, scores.rewards)

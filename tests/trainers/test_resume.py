@@ -1,7 +1,12 @@
 """A run that stops at a generation boundary and resumes is the run that never stopped."""
 
+from collections import deque
+
+import numpy as np
 import pytest
 import torch
+
+from tempo_trl import Credit, TokenCreditConfig, TokenCreditTrainer
 
 from .recording import RecordingTrainer, config, parity, questions, weights
 
@@ -39,3 +44,55 @@ def test_a_finished_run_that_is_resumed_does_not_train_on(tiny_model, tmp_path):
     assert not resumed.batches
     for name, value in weights(finished).items():
         assert torch.equal(value, weights(resumed)[name]), name
+
+
+class Counting:
+    """A credit function that counts its updates, and notes what it had counted at each batch."""
+
+    def __init__(self, number=int):
+        self.number, self.updates, self.seen = number, 0, []
+
+    def __call__(self, batch):
+        self.seen.append(("training" if batch.training else "evaluation", self.updates))
+        return Credit(batch.outcome.nan_to_num(0.0), statistics=1)
+
+    def update(self, statistics):
+        self.updates += len(statistics)
+
+    def state_dict(self):
+        return {"updates": self.number(self.updates)}
+
+    def load_state_dict(self, state):
+        self.updates = state["updates"]
+
+
+def counting_run(model, folder, counting=None, **options):
+    options = {"max_steps": 3, "save_strategy": "steps", "save_steps": 3, "per_device_eval_batch_size": 8} | options
+    args = config(folder, TokenCreditConfig, **options)
+    counting = counting or Counting()
+    return TokenCreditTrainer(model, parity, args, questions(), eval_dataset=questions(2), credit_func=counting)
+
+
+def test_what_was_learned_is_there_for_evaluations_after_a_finished_run_and_before_a_resumed_one(tiny_model, tmp_path):
+    first = counting_run(tiny_model, tmp_path)
+    first.train()
+    finished = counting_run(tiny_model, tmp_path)
+    finished.train(resume_from_checkpoint=True)
+    finished.evaluate()
+    assert finished.credit_func.seen == [("evaluation", 3)]
+    assert finished.prefix_covariance.state_dict() == first.prefix_covariance.state_dict()
+
+    options = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 100, "eval_on_start": True}
+    resumed = counting_run(tiny_model, tmp_path, **options)
+    resumed.train(resume_from_checkpoint=True)
+    assert resumed.credit_func.seen[:2] == [("evaluation", 3), ("training", 3)]
+
+
+@pytest.mark.parametrize(
+    ("number", "named"), [(np.float64, "numpy"), (lambda n: deque([n]), "collections.deque")], ids=["numpy", "deque"]
+)
+def test_a_state_that_no_resumed_run_could_read_is_refused_in_the_first_step(number, named, tiny_model, tmp_path):
+    trainer = counting_run(tiny_model, tmp_path, Counting(number))
+    with pytest.raises(ValueError, match=rf"`state_dict\(\)` of `credit_func` Counting .* Got {named}"):
+        trainer.train()
+    assert trainer.state.global_step == 0

@@ -6,7 +6,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen3Model
 
-from tempo_trl import GRPOLambdaConfig, GRPOLambdaTrainer, PPOConfig, PrefixBaselineConfig, PrefixBaselineTrainer
+from tempo_trl import (
+    GiGPOConfig,
+    GiGPOTrainer,
+    GRPOLambdaConfig,
+    GRPOLambdaTrainer,
+    PPOConfig,
+    PrefixBaselineConfig,
+    PrefixBaselineTrainer,
+    TEMPOConfig,
+    TEMPOTrainer,
+)
 from tempo_trl.trainers.zero_advantages import over_rows, refuse_models_that_see_all_rows, rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
 
@@ -82,15 +92,21 @@ def test_so_they_are_with_every_kind_of_credit_and_on_the_tree(changes, tree_for
     assert_learned_the_same(*both(tiny_model, tmp_path, tree_forward=tree_forward, **changes), tiny_model)
 
 
-def test_only_rows_with_credit_are_computed(tiny_model, tmp_path, monkeypatch):
-    computed, forward = [], Qwen3Model.forward
+@pytest.fixture
+def computed(monkeypatch):
+    """Rows of each pass with a gradient."""
+    rows, forward = [], Qwen3Model.forward
 
     def counted(self, input_ids=None, **kwargs):
         if torch.is_grad_enabled():
-            computed.append(len(input_ids))
+            rows.append(len(input_ids))
         return forward(self, input_ids=input_ids, **kwargs)
 
     monkeypatch.setattr(Qwen3Model, "forward", counted)
+    return rows
+
+
+def test_only_rows_with_credit_are_computed(tiny_model, tmp_path, computed):
     whole, skipped = both(tiny_model, tmp_path, max_steps=1)
     rows = rows_with_credit(skipped.batches[0].output["advantages"])
     assert computed == [16, rows.sum()]
@@ -98,6 +114,29 @@ def test_only_rows_with_credit_are_computed(tiny_model, tmp_path, monkeypatch):
     (one,), (other,) = ([e for e in run.state.log_history if "entropy" in e] for run in (whole, skipped))
     assert one["frac_reward_zero_std"] == other["frac_reward_zero_std"] >= 0.5
     assert one["entropy"] != other["entropy"]
+
+
+def every_other_group_of_eight(completion_ids, **columns):
+    """The mean of eight times 0.7 is not 0.7 in float32."""
+    return [float(sum(ids) % 2) if index % 16 < 8 else 0.7 for index, ids in enumerate(completion_ids)]
+
+
+@pytest.mark.parametrize(
+    ("cls", "config_cls", "changes"),
+    [
+        (TEMPOTrainer, TEMPOConfig, {}),
+        (TEMPOTrainer, TEMPOConfig, {"td_coef": 0.0}),
+        (GRPOLambdaTrainer, GRPOLambdaConfig, {"beta": 0.0}),
+        (GiGPOTrainer, GiGPOConfig, {"beta": 0.0}),
+    ],
+    ids=["tempo", "td_coef 0", "grpo-lambda", "gigpo"],
+)
+def test_equal_rewards_have_no_credit_where_their_mean_is_rounded(
+    cls, config_cls, changes, tiny_model, tmp_path, computed
+):
+    options = OPTIONS | {"num_generations": 8, "reward_funcs": every_other_group_of_eight, "max_steps": 1} | changes
+    train(tiny_model, tmp_path, cls=cls, config_cls=config_cls, skip_zero_advantages=True, **options)
+    assert len(computed) == 1 and computed[0] <= 8
 
 
 def test_where_no_completion_has_credit_one_is_computed_and_nothing_is_learned(tiny_model, tmp_path):
