@@ -14,6 +14,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import hashlib
 import platform
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from rich.table import Table
 from benchmarks.agent_credit import seconds
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.trainers.batch import Batch
+from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.scored_rows import Place, ScoredRows
 from tempo_trl.trainers.whole_groups import batch_of
@@ -84,10 +86,16 @@ def conversations(shape: Shape, seed: int = 0) -> ScoredRows:
     )
 
 
+@cache
+def arguments(delimiter: str | None) -> TokenCreditConfig:
+    """A real configuration, so that `batch_of` finds each argument that it reads."""
+    return TokenCreditConfig("unused", step_delimiter=delimiter, use_cpu=True, bf16=False, report_to="none")
+
+
 def batch(rows: ScoredRows, delimiter: str | None = None, key_func: Callable[[str], str] | None = None) -> Batch:
     """The batch of a trainer on one rank."""
     trainer = SimpleNamespace(
-        args=SimpleNamespace(step_delimiter=delimiter),
+        args=arguments(delimiter),
         accelerator=None,
         environments=None,
         model=SimpleNamespace(training=True),
