@@ -81,7 +81,8 @@ class TokenCreditTrainer(BaseTrainer):
             `Batch.observations`: it may drop timestamps and ids. It gets the answer alone, without the chat template;
             the answers to several calls of a turn are joined by line breaks. By default answers are compared token by
             token. An environment with a method `_state_key() -> str | int` has its own keys, read just before each
-            turn that is sampled. Keys are equal where Python says so: 1 and True are, 1 and "1" are not.
+            turn that is sampled. Keys are equal where Python says so: 1 and True are, 1 and "1" are not. Where a
+            method does not read observations, such as GRPO-lambda, keys change metrics only.
 
     Raises:
         ValueError: if `args` is not a [`TokenCreditConfig`] or `credit_func` is not callable; in training, on every
