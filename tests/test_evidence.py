@@ -202,6 +202,25 @@ def test_the_table_of_a_ceiling_is_that_of_the_numbers(name):
         assert told in PAGE
 
 
+def rows_of_floor() -> list[str]:
+    """Each credit without and with the floor: its lead over GRPO, and over the same credit without."""
+    own, rows = {one.arm.label: one for one in read_results(numbers_of("learning_floor"))}, []
+    for label, one in own.items():
+        cells = [f"`{label}`", f"{one.learning_rate:g}", one.mean.percent(), "", ""]
+        if label != "grpo":
+            cells[3] = one.over(own["grpo"]).percent(signed=True)
+        if label.endswith(", floor"):
+            cells[4] = one.over(own[label.removesuffix(", floor")]).percent(signed=True)
+        rows.append(f"| {' | '.join(cells)} |".replace("  ", " ").replace("  ", " "))
+    return rows
+
+
+def test_the_table_of_the_floor_is_that_of_the_numbers():
+    told = "\n".join(rows_of_floor())
+    print(f"The rows, to be pasted into docs/evidence/floor.md:\n\n{told}")
+    assert told in PAGE
+
+
 @pytest.mark.parametrize("name", LEARNED)
 def test_studies_have_five_seeds_and_equal_tokens(name):
     numbers = numbers_of(f"learning_{name}")
