@@ -169,7 +169,8 @@ class PPOTrainer(TokenCreditTrainer):
 
     Raises:
         ValueError: if `args` is not a [`PPOConfig`] or has options that PPO does not support (group scaling of
-            rewards, fp16), with ZeRO-3 and FSDP, for a vision-language model, and if no critic can be loaded.
+            rewards, fp16), with ZeRO-3 and FSDP, for a vision-language model, and if no critic can be loaded; in
+            training, on every rank, if an advantage is NaN or infinite.
 
     Note:
         What the papers do not specify:
@@ -251,6 +252,11 @@ class PPOTrainer(TokenCreditTrainer):
         values = self._values(output)
         advantages, returns = gae(token_rewards, values, mask, self.args.gae_gamma, self.args.gae_lambda)
         number, mean, variance = self._log_batch(advantages, returns, values, mask)
+        if not (mean.isfinite() and variance.isfinite()):  # sums over all ranks, so that all of them raise
+            raise ValueError(
+                "PPO's advantages must be finite, got NaN or infinity: a reward is infinite, or the critic has "
+                "diverged. Bound the rewards, or lower critic_learning_rate."
+            )
         if self.args.whiten_advantages:
             advantages = whiten(advantages, mask, mean, variance)
         output |= {"values": values, "returns": returns, "value_mask": mask, "num_value_tokens": number}
