@@ -85,6 +85,11 @@ def test_commands_of_the_page_are_known():
             assert subject in known[module.removeprefix("benchmarks.")]
 
 
+def row_of(cells: list[str]) -> str:
+    """A row of a table in Markdown; between the bars of an empty cell is one space."""
+    return f"| {' | '.join(cells)} |".replace("  ", " ").replace("  ", " ")
+
+
 def points(measured: dict, sign: str = "") -> str:
     """A mean and its interval, in points."""
     mean, low, high = (f"{100 * measured[name]:{sign}.1f}" for name in ("iqm", "low", "high"))
@@ -98,7 +103,7 @@ def test_the_table_of_agents_is_that_of_the_numbers(world):
         if result["label"] != "grpo":
             times = result["tokens_to_over_grpo"]["0.7"]
             cells[1:] = points(result["mean_over_grpo"], "+"), f"{SIGNS[times['sign']]}{times['value']:.2f}"
-        assert f"| {' | '.join(cells)} |".replace("  ", " ") in PAGE, result["label"]
+        assert row_of(cells) in PAGE, result["label"]
 
 
 def rows_of_signals() -> list[str]:
@@ -184,7 +189,7 @@ def row_of_ceiling(arm: dict) -> str:
     if arm["label"] != "grpo":
         share = arm["share_of_oracle"]
         cells[3:] = points(arm["mean_over_grpo"], "+"), "nothing to share" if share is None else percent(share)
-    return f"| {' | '.join(cells)} |".replace("  ", " ").replace("  ", " ")
+    return row_of(cells)
 
 
 def percent(share: dict) -> str:
@@ -211,7 +216,7 @@ def rows_of_floor() -> list[str]:
             cells[3] = one.over(own["grpo"]).percent(signed=True)
         if label.endswith(", floor"):
             cells[4] = one.over(own[label.removesuffix(", floor")]).percent(signed=True)
-        rows.append(f"| {' | '.join(cells)} |".replace("  ", " ").replace("  ", " "))
+        rows.append(row_of(cells))
     return rows
 
 

@@ -255,7 +255,7 @@ class PPOTrainer(TokenCreditTrainer):
         if not (mean.isfinite() and variance.isfinite()):  # sums over all ranks, so that all of them raise
             raise ValueError(
                 "PPO's advantages must be finite, got NaN or infinity: a reward is infinite, or the critic has "
-                "diverged. Bound the rewards, or lower critic_learning_rate."
+                "diverged. Bound the rewards, or lower `critic_learning_rate`."
             )
         if self.args.whiten_advantages:
             advantages = whiten(advantages, mask, mean, variance)
