@@ -11,7 +11,11 @@ from tempo_trl.methods import METHODS
 from tempo_trl.version import __version__
 
 # The public names and the module of each. Imported on first use: `tempo-trl --help` must not wait for torch and TRL.
-_PUBLIC = {"Batch": "tempo_trl.trainers.batch", "Credit": "tempo_trl.trainers.batch"} | {
+_PUBLIC = {
+    "Batch": "tempo_trl.trainers.batch",
+    "Credit": "tempo_trl.trainers.batch",
+    "SpanReward": "tempo_trl.rewards.span_reward",
+} | {
     name: module
     for method in METHODS.values()
     for path in (method.config, method.trainer)

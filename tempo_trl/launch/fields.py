@@ -23,10 +23,15 @@ REWARDS = {
     "format_reward": "tempo_trl.rewards.format_reward",
     "instruction_reward": "tempo_trl.rewards.instruction_reward",
     "ifeval_reward": "tempo_trl.rewards.ifeval_reward",
+    "json_fields_reward": "tempo_trl.rewards.json_fields_reward",
     "accuracy_reward": "trl.rewards.accuracy_reward",
     "reasoning_accuracy_reward": "trl.rewards.reasoning_accuracy_reward",
     "think_format_reward": "trl.rewards.think_format_reward",
     "get_soft_overlong_punishment": "trl.rewards.get_soft_overlong_punishment",
+}
+# Shorthands of functions that return rewards with a place.
+SPAN_REWARDS = {
+    name: f"tempo_trl.rewards.{name}" for name in ("json_fields", "tool_call_fields", "equations", "instruction_spans")
 }
 
 
@@ -74,6 +79,9 @@ class TrainArguments(ScriptArguments):
         step_reward_funcs (`list[str]`, *optional*):
             Rewards per turn or step: dotted paths of functions, or process reward models (a folder, or an id with a
             slash on the Hub).
+        span_reward_funcs (`list[str]`, *optional*):
+            Rewards with a place: `"json_fields"`, `"tool_call_fields"`, `"equations"`, `"instruction_spans"`, or
+            dotted paths of functions. `reward_funcs` may then be left out.
         observation_key_func (`str`, *optional*):
             Dotted path of a function from the text of a tool's answer to what identifies the state.
         tools (`list[str]`, *optional*):
@@ -162,6 +170,13 @@ class TrainArguments(ScriptArguments):
         default=None,
         metadata={"help": "Rewards per turn or step: dotted paths of functions, or process reward models."},
     )
+    span_reward_funcs: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Rewards with a place: `json_fields`, `tool_call_fields`, `equations`, `instruction_spans`, or "
+            "dotted paths of functions. `reward_funcs` may then be left out."
+        },
+    )
     observation_key_func: str | None = field(
         default=None,
         metadata={"help": "Dotted path of a function from the text of a tool's answer to what identifies the state."},
@@ -178,7 +193,7 @@ class TrainArguments(ScriptArguments):
     )
 
     def __post_init__(self):
-        for name in ("reward_funcs", "step_reward_funcs", "tools"):
+        for name in ("reward_funcs", "step_reward_funcs", "span_reward_funcs", "tools"):
             if isinstance(getattr(self, name), str):  # a recipe's `reward_funcs: math_reward`
                 setattr(self, name, [getattr(self, name)])
         expect_one_of("method", self.method, METHODS)
@@ -187,9 +202,18 @@ class TrainArguments(ScriptArguments):
         for name in self.reward_funcs or []:
             if "." not in str(name):
                 expect_one_of("reward_funcs", name, REWARDS, "the dotted path of a function")
-        if not (self.reward_funcs or self.reward_model_name_or_path or self.environment_factory):
+        for name in self.span_reward_funcs or []:
+            if "." not in str(name):
+                expect_one_of("span_reward_funcs", name, SPAN_REWARDS, "the dotted path of a function")
+        rewards = self.reward_funcs or self.reward_model_name_or_path or self.environment_factory
+        if not (rewards or self.span_reward_funcs):
             raise ValueError(
                 "got no reward. Set `reward_funcs` (for example to math_reward) or `reward_model_name_or_path`."
+            )
+        if self.method == "span_credit" and not self.span_reward_funcs:
+            raise ValueError(
+                "method 'span_credit' needs `span_reward_funcs`, got none. Set it to json_fields, for example, or to "
+                "the dotted path of a function that returns SpanReward."
             )
         if self.prompt_style is not None:
             expect_one_of("prompt_style", self.prompt_style, STYLES)
@@ -199,11 +223,13 @@ class TrainArguments(ScriptArguments):
 
     def _check_turn_functions(self) -> None:
         """Raise ValueError for functions that only our own trainers take, with a method that trains with TRL's."""
-        for name in ("step_reward_funcs", "observation_key_func"):
+        others = {"step_reward_funcs": "one for agents, such as anchor_baseline", "span_reward_funcs": "span_credit"}
+        others["observation_key_func"] = others["step_reward_funcs"]
+        for name, other in others.items():
             if getattr(self, name) and METHODS[self.method].trainer.startswith("trl."):
                 raise ValueError(
                     f"`{name}` is {getattr(self, name)!r}, but method {self.method!r} trains with TRL's GRPOTrainer, "
-                    f"which takes none. Remove it, or set `method` to one for agents, such as anchor_baseline."
+                    f"which takes none. Remove it, or set `method` to {other}."
                 )
 
     def _check_benchmark(self, benchmark: "Benchmark | None") -> None:

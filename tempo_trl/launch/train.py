@@ -22,7 +22,7 @@ from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.language_model import HUB_ID, base_model, language_model
 from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_parser
 from tempo_trl.launch.datasets import load_datasets
-from tempo_trl.launch.fields import BUILT_IN, REWARDS, TrainArguments
+from tempo_trl.launch.fields import BUILT_IN, REWARDS, SPAN_REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.log import STATE, checkpoints
 from tempo_trl.runs.recipes import recipe_path
@@ -95,6 +95,10 @@ def load_functions(script_args: TrainArguments) -> dict:
         given["step_reward_funcs"] = [
             name if "/" in name or Path(name).is_dir() else load_function(name)
             for name in script_args.step_reward_funcs
+        ]
+    if script_args.span_reward_funcs:
+        given["span_reward_funcs"] = [
+            load_function(SPAN_REWARDS.get(name, name)) for name in script_args.span_reward_funcs
         ]
     return given
 

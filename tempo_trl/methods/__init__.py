@@ -47,6 +47,12 @@ METHODS = {
         config="tempo_trl.methods.prefix_baseline.PrefixBaselineConfig",
         recipe="qwen3-1.7b/math/prefix_baseline",
     ),
+    "span_credit": Method(
+        label="span credit",
+        trainer="tempo_trl.methods.span_credit.SpanCreditTrainer",
+        config="tempo_trl.methods.span_credit.SpanCreditConfig",
+        recipe="smollm2-135m/orders/span_credit",
+    ),
     "kernel_baseline": Method(
         label="kernel baseline",
         trainer="tempo_trl.methods.kernel_baseline.KernelBaselineTrainer",

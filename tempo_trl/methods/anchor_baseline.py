@@ -56,8 +56,10 @@ class AnchorBaselineCredit:
         errors[states.row, states.turn] = own - anchor_baselines(earned, states, self.covariance)
         metrics = value_error(batch, _on_tokens(np.nan_to_num(errors), batch), torch.from_numpy(whole))
         advantages = _on_tokens(lambda_advantages(errors, self.trace_lambda), batch)
-        td = (advantages - whole_outcome(batch, self.scale).float().nan_to_num(0.0)[:, None]) * batch.loss_mask
-        return Credit(advantages, td, metrics, statistics=anchor_statistics(earned, states, batch.owned.numpy()))
+        outcome = whole_outcome(batch, self.scale).float().nan_to_num(0.0)
+        td = (advantages - outcome[:, None]) * batch.loss_mask
+        statistics = anchor_statistics(earned, states, batch.owned.numpy())
+        return Credit(advantages, td, metrics, outcome=outcome, statistics=statistics)
 
     def _states(self, batch: Batch) -> States:
         labels, starts = labels_of(batch, self.history), turn_starts(batch.steps).numpy()

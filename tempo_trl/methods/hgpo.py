@@ -54,8 +54,8 @@ def hgpo_credit(
         total = total + weight * relative_returns(returns, labels, normalize=scale == "group")
         weights = weights + weight
     advantages = spread_turns((total / weights.clamp(min=1.0)).float(), batch.steps)
-    outcome = whole_outcome(batch, scale).float().nan_to_num(0.0)[:, None]
-    return Credit(advantages, (advantages - outcome) * batch.loss_mask)
+    outcome = whole_outcome(batch, scale).float().nan_to_num(0.0)
+    return Credit(advantages, (advantages - outcome[:, None]) * batch.loss_mask, outcome=outcome)
 
 
 @dataclass

@@ -14,7 +14,7 @@ METRICS = {
     "tempo/shared_prefix": "tokens that a completion shares with the closest other one of its group, mean",
     "tempo/unique_tokens": "nodes of the prefix trees / tokens",
     "tempo/duplicates": "completions that repeat an earlier one of their group / completions",
-    "tempo/flat_groups": "groups without two different rewards / groups",
+    "tempo/flat_groups": "groups without two different rewards, of completions, steps or criteria / groups",
     "tempo/packing_ratio": "tokens without padding / packed tokens; with `tree_forward`",
     "tempo/tree_pass_seconds": "seconds of a forward pass on the tree, mean; with `tree_forward`",
     "tempo/signal_share": "squared norm of the signal / squared norm of the gradient, at the last hidden state, with "
@@ -39,6 +39,10 @@ METRICS = {
     "step_rewards/NAME/mean": "reward of a turn, or of a step with `step_delimiter`, mean; one for each of the "
     "`step_reward_funcs`",
     "step_rewards/NAME/turn_L": "the same for the turns or steps of index L",
+    "spans/NAME/mean": "reward of a criterion of the `span_reward_funcs`, mean over the completions that it judged",
+    "spans/placed": r"sum \|credit\| of criteria with a place / sum \|credit\| over loss tokens; span credit",
+    "spans/flat": "criteria without two different rewards in their group / criteria that judged any of its "
+    "completions; span credit",
     "rollout/generated_tokens": "tokens generated for a tree, a shared token counted once, mean",
     "rollout/generated_share": "tokens generated / tokens that the completions hold",
     "rollout/leaves": "distinct completions of a tree, mean",

@@ -11,6 +11,7 @@ from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree
 from tempo_trl.credit.returns import TurnRewards
+from tempo_trl.credit.spans import Criteria, flat_criteria
 from tempo_trl.rollout.tree import GrownTree, repeated_rows
 
 
@@ -67,6 +68,9 @@ class Batch:
         everywhere ([`~tempo_trl.credit.returns.TurnRewards`], *optional*):
             The rewards of the rows of all ranks, the same on each of them, with `scale_rewards="batch"`. Its `turns`
             have one column per step. None means that the R rows are all there are.
+        criteria ([`~tempo_trl.credit.spans.Criteria`], *optional*):
+            What the `span_reward_funcs` judged: names, rewards `(R, K)`, places in tokens `(R, K, P)` and weights;
+            None without them.
     """
 
     completion_ids: torch.Tensor
@@ -88,11 +92,20 @@ class Batch:
     grown: list[GrownTree] | None = None
     step_rewards: torch.Tensor | None = None
     everywhere: TurnRewards | None = None
+    criteria: Criteria | None = None
 
     @property
     def turn_rewards(self) -> TurnRewards:
         """The rewards of the R rows, from which returns are computed."""
         return TurnRewards(self.rewards, self.steps, self.step_rewards)
+
+    @property
+    def flat_groups(self) -> torch.Tensor:
+        """Groups without two completions that differ in a reward, of whole completions, steps or criteria, bool."""
+        rewards = [self.outcome[:, None].double()]
+        rewards += [self.step_rewards.double().nan_to_num(0.0)] if self.step_rewards is not None else []
+        rewards += [self.criteria.rewards.double()] if self.criteria is not None else []
+        return flat_criteria(torch.cat(rewards, dim=1), self.num_generations).all(dim=1)
 
     @cached_property
     def tree(self) -> PrefixTree:
@@ -136,6 +149,11 @@ class Credit:
         weights (`torch.Tensor` of shape `(R,)`, *optional*):
             Weights of the completions in their group's prefix values, for recorded trees. They sum to 1 per group.
             Defaults to equal weights.
+        outcome (`torch.Tensor` of shape `(R,)`, *optional*):
+            Advantage of the whole completion, if the method has another one than TRL: the off-policy mask reads its
+            sign. Defaults to `batch.outcome`.
+        criteria (`torch.Tensor` of shape `(R, K)`, *optional*):
+            Advantage of each of `batch.criteria`, for report, table of completions and recorded trees.
         statistics (`object`, *optional*):
             Data from which a method with a state learns. In training the trainer gathers it from all ranks and calls
             the method's `update(list)` with the same list on every rank.
@@ -146,16 +164,18 @@ class Credit:
     metrics: dict[str, tuple[float, float]] = field(default_factory=dict)
     loss_mask: torch.Tensor | None = None
     weights: torch.Tensor | None = None
+    outcome: torch.Tensor | None = None
+    criteria: torch.Tensor | None = None
     statistics: Any = None
 
     def rows(self, own: slice, width: int) -> "Credit":
         """The credit of the rows `own`, cut to their first `width` columns."""
         cut = {
             name: None if value is None else value[own, :width] if value.ndim == 2 else value[own]
-            for name in ("advantages", "td", "loss_mask", "weights")
+            for name in ("advantages", "td", "loss_mask", "weights", "outcome")
             for value in [getattr(self, name)]
         }
-        return replace(self, **cut)
+        return replace(self, **cut, criteria=None if self.criteria is None else self.criteria[own])
 
 
 def checked(given: Any, batch: Batch) -> Credit:
@@ -175,18 +195,25 @@ def checked(given: Any, batch: Batch) -> Credit:
     mask = credit.loss_mask
     if mask is not None:
         mask = _float_tensor("loss_mask", mask, batch).bool()
-    return replace(credit, advantages=torch.where(advantages.isfinite(), advantages, 0.0), td=td, loss_mask=mask)
+    outcome = credit.outcome
+    if outcome is not None:
+        outcome = _float_tensor("outcome", outcome, batch, per_token=False).nan_to_num(0.0)
+    advantages = torch.where(advantages.isfinite(), advantages, 0.0)
+    return replace(credit, advantages=advantages, td=td, loss_mask=mask, outcome=outcome)
 
 
-def _float_tensor(name: str, value: Any, batch: Batch, per_completion: bool = False) -> torch.Tensor:
+def _float_tensor(
+    name: str, value: Any, batch: Batch, per_completion: bool = False, per_token: bool = True
+) -> torch.Tensor:
     rows, width = batch.completion_ids.shape
-    shapes = {(rows, width), (rows,)} if per_completion else {(rows, width)}
-    if not isinstance(value, torch.Tensor) or tuple(value.shape) not in shapes:
+    shapes = {
+        (rows, width): f"({rows}, {width}), one number per token of `batch.completion_ids`" if per_token else "",
+        (rows,): f"({rows},), one number per completion" if per_completion or not per_token else "",
+    }
+    expected = {shape: text for shape, text in shapes.items() if text}
+    if not isinstance(value, torch.Tensor) or tuple(value.shape) not in expected:
         got = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-        raise ValueError(
-            f"`{name}` must be a tensor of shape ({rows}, {width}), one number per token of `batch.completion_ids`"
-            f"{f', or ({rows},), one per completion' if per_completion else ''}; got {got}."
-        )
+        raise ValueError(f"`{name}` must be a tensor of shape {', or '.join(expected.values())}; got {got}.")
     if value.is_complex():
         raise ValueError(f"`{name}` must have a real dtype, got {value.dtype}.")
     return value.detach().to("cpu", torch.float32)

@@ -25,6 +25,8 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             of turns.
         step_reward_weights (`list[float]`, *optional*):
             Weights of the `step_reward_funcs`. Defaults to 1 each.
+        span_reward_weights (`list[float]`, *optional*):
+            Weights of the `span_reward_funcs`: one number per function, for all of its criteria. Defaults to 1 each.
         log_signal_share (`bool`, *optional*, defaults to `False`):
             Whether to log `tempo/signal_share`, the share of signal in the gradient of an optimizer step. It shows
             whether a step has too few prompts, or more than it needs.
@@ -66,6 +68,10 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
     )
     step_reward_weights: list[float] | None = field(
         default=None, metadata={"help": "Weights of the `step_reward_funcs`. If None, all are 1."}
+    )
+    span_reward_weights: list[float] | None = field(
+        default=None,
+        metadata={"help": "Weights of the `span_reward_funcs`, one number per function. If None, all are 1."},
     )
 
     def __post_init__(self):

@@ -1,4 +1,4 @@
-"""Checks of a trainer's own functions, `credit_func` and `step_reward_funcs`."""
+"""Checks of a trainer's own functions: `credit_func`, `step_reward_funcs` and `span_reward_funcs`."""
 
 import io
 import pickle
@@ -63,11 +63,20 @@ def _refused_type(error: pickle.UnpicklingError) -> str:
     return named[1] if named else "another type"
 
 
-def checked_step_reward_funcs(given: list | Callable | str | None, are_read: bool, trainer: str) -> list:
+READERS = {
+    "step_reward_funcs": "GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a function "
+    "that reads `batch.step_rewards`",
+    "span_reward_funcs": "SpanCreditTrainer, or TokenCreditTrainer with a function that reads `batch.criteria`",
+}
+
+
+def checked_functions(argument: str, given: list | Callable | str | None, are_read: bool, trainer: str) -> list:
     """
-    The `step_reward_funcs` as a list.
+    The functions of `step_reward_funcs` or `span_reward_funcs` as a list.
 
     Args:
+        argument (`str`):
+            Name of the argument.
         given:
             What the user passed: one function or several.
         are_read (`bool`):
@@ -76,13 +85,14 @@ def checked_step_reward_funcs(given: list | Callable | str | None, are_read: boo
             Name of the trainer, for the message.
 
     Raises:
-        ValueError: if there are any, and they would not be used.
+        ValueError: if there are any, and they would not be used, or one cannot be called.
     """
     functions = given if isinstance(given, list) else [] if given is None else [given]
     if functions and not are_read:
         raise ValueError(
-            f"`step_reward_funcs` must be None, got {len(functions)}: {trainer} would not use rewards per turn. Use "
-            "GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a function that reads "
-            "`batch.step_rewards`."
+            f"`{argument}` must be None, got {len(functions)}: {trainer} would not use them. Use {READERS[argument]}."
         )
+    if argument == "span_reward_funcs" and not all(map(callable, functions)):
+        wrong = next(function for function in functions if not callable(function))
+        raise ValueError(f"`{argument}` must be functions that return SpanReward, got {wrong!r}.")
     return functions

@@ -3,7 +3,6 @@
 import torch
 from trl import GRPOTrainer
 
-from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.anchors import anchor_sums
 from tempo_trl.credit.metrics import credit_sums, largest_state_sums, tree_sums
 from tempo_trl.trainers.batch import Batch, Credit
@@ -32,7 +31,7 @@ def log_credit(
     shares = credit_sums(outcome, credit.td, loss_mask(rows.output).cpu())
     sums = {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
-        flat = flat_groups(batch.outcome, batch.num_generations)[batch.owned_groups]
+        flat = batch.flat_groups[batch.owned_groups]
         sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
     if trainer.tools or (trainer.rollout_func is not None and batch.grown is None):
         sums |= anchor_sums(batch.observations, batch.num_generations, batch.owned)

@@ -8,6 +8,7 @@ from accelerate.utils import gather_object
 from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.trainers.batch import Credit
 from tempo_trl.trainers.failures import Failures
+from tempo_trl.trainers.span_rewards import SpanScores
 from tempo_trl.trainers.step_rewards import StepScores
 
 
@@ -32,11 +33,12 @@ class RankReport(NamedTuple):
     columns: dict[str, list] = {}
 
     @classmethod
-    def of(cls, credit: Credit, pairs: PairStatistics | None, steps: StepScores) -> "RankReport":
-        """The report of a rank whose functions succeeded."""
-        known = steps.metrics | credit.metrics
+    def of(cls, credit: Credit, pairs: PairStatistics | None, scores: list[StepScores | SpanScores]) -> "RankReport":
+        """The report of a rank whose functions succeeded. `scores` are those of functions that reward a place."""
+        known = {name: sums for own in scores for name, sums in own.metrics.items()} | credit.metrics
         metrics = {str(name): (float(total), float(count)) for name, (total, count) in known.items()}
-        return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None, steps.columns)
+        columns = {name: values for own in scores for name, values in own.columns.items()}
+        return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None, columns)
 
 
 def gather_reports(own: RankReport, failures: Failures) -> list[RankReport]:

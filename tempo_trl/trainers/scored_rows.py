@@ -6,6 +6,7 @@ import torch
 from trl import GRPOTrainer
 
 from tempo_trl.trainers.replaced import Call
+from tempo_trl.trainers.span_rewards import SpanScores
 
 
 class Place(NamedTuple):
@@ -50,6 +51,8 @@ class ScoredRows(NamedTuple):
         state_keys (`dict[tuple[int, int], bytes]`): Environments' own keys, by row and turn.
         num_generations (`int`): Rows in a group.
         place ([`Place`]): Their place.
+        spans ([`~tempo_trl.trainers.span_rewards.SpanScores`], *optional*): Their criteria; None without
+            `span_reward_funcs`.
     """
 
     inputs: list[dict]
@@ -63,9 +66,17 @@ class ScoredRows(NamedTuple):
     state_keys: dict[tuple[int, int], bytes]
     num_generations: int
     place: Place
+    spans: SpanScores | None = None
 
     @classmethod
-    def of(cls, trainer: GRPOTrainer, output: dict, calls: dict[str, list[Call]], state_keys: dict) -> "ScoredRows":
+    def of(
+        cls,
+        trainer: GRPOTrainer,
+        output: dict,
+        calls: dict[str, list[Call]],
+        state_keys: dict,
+        spans: SpanScores | None = None,
+    ) -> "ScoredRows":
         """The rows of `output`, and what TRL passed to its own methods and got from them."""
         size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         scored, entropies = calls["_calculate_rewards"][0], None
@@ -85,6 +96,7 @@ class ScoredRows(NamedTuple):
             state_keys=state_keys,
             num_generations=size,
             place=Place.of(trainer.accelerator.process_index, len(completion_ids), size),
+            spans=spans,
         )
 
 

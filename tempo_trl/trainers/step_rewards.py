@@ -1,8 +1,5 @@
 """Rewards inside a completion: functions, or process reward models, that score each turn or step."""
 
-import asyncio
-import atexit
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,17 +7,11 @@ import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer, PreTrainedModel
 from trl import GRPOTrainer
 from trl.models import prepare_deepspeed
-from trl.trainer.utils import (
-    get_callable_name,
-    get_config_model_id,
-    is_async_callable,
-    shutdown_event_loop_in_daemon,
-    start_event_loop_in_daemon,
-)
+from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from tempo_trl.credit.turns import turn_ends
 from tempo_trl.trainers.failures import Failures
-from tempo_trl.trainers.faults import watch_rewards
+from tempo_trl.trainers.reward_functions import Logged, RewardFunctions
 from tempo_trl.trainers.scored_rows import ScoredRows
 
 StepRewardFunc = str | PreTrainedModel | Callable[..., list[list[float | None]]]
@@ -57,17 +48,9 @@ class StepRewards:
     """
 
     def __init__(self, trainer: GRPOTrainer, functions: list[StepRewardFunc]):
-        self._trainer = trainer
-        self.functions = [_prepared(function, trainer) for function in functions]
-        self.names = [_name(function) for function in functions]
+        prepared, names = [_prepared(function, trainer) for function in functions], list(map(_name, functions))
         weights = trainer.args.step_reward_weights
-        if weights is not None and len(weights) != len(functions):
-            raise ValueError(
-                f"`step_reward_weights` must have {len(functions)} numbers, one per function of `step_reward_funcs`, "
-                f"got {len(weights)}."
-            )
-        self.weights = [1.0] * len(functions) if weights is None else weights
-        self._loop = _event_loop() if any(map(is_async_callable, self.functions)) else None
+        self._functions = RewardFunctions(trainer, "step_reward_funcs", prepared, names, weights)
 
     def __call__(self, rows: ScoredRows, steps: torch.Tensor, failures: Failures) -> StepScores:
         """
@@ -81,53 +64,23 @@ class StepRewards:
             failures ([`Failures`]):
                 Keeps an error of a function.
         """
+        ours, logged = self._functions, Logged()
         counts = (steps.amax(dim=1) + 1).tolist()
-        rewards = torch.full((len(self.functions), len(steps), max(counts)), torch.nan)
-        metrics, columns = defaultdict(list), defaultdict(list)
-        keywords = _keywords(self._trainer, rows, metrics, columns)
-        patience, rank = self._trainer.args.ddp_timeout / 2, self._trainer.accelerator.process_index
-        with watch_rewards(patience, rank, self.names):
-            for function, name, own in zip(self.functions, self.names, rewards, strict=True):
-                with failures.of("`step_reward_funcs`"):  # and continue: a sharded reward model needs every rank
-                    _fill(own, self._result(function, keywords, steps, rows.output), counts, name)
-        weighted = rewards * torch.tensor(self.weights)[:, None, None]
+        rewards = torch.full((len(ours.functions), len(steps), max(counts)), torch.nan)
+        keywords = ours.keywords(rows.inputs, rows.prompts, rows.completions, rows.completion_ids, logged)
+
+        def score(index: int) -> None:
+            model = ours.functions[index] if isinstance(ours.functions[index], torch.nn.Module) else None
+            given = _scores(model, steps, rows.output) if model is not None else ours.result(index, keywords)
+            _fill(rewards[index], given, counts, ours.names[index])
+
+        ours.each(failures, score)
+        weighted = rewards * torch.tensor(ours.weights)[:, None, None]
         rewarded = weighted.nansum(dim=0).masked_fill(rewards.isnan().all(dim=0), torch.nan)
-        logged = {name: (sum(values), len(values)) for name, values in metrics.items()}
-        for name, own in zip(self.names, rewards, strict=True):
-            logged |= _means(name, own)
-        return StepScores(rewarded, logged, dict(columns))
-
-    def _result(self, function, keywords: dict, steps: torch.Tensor, output: dict) -> list[list[float | None]]:
-        if isinstance(function, torch.nn.Module):
-            return _scores(function, steps, output)
-        result = function(**keywords)
-        if is_async_callable(function):
-            return asyncio.run_coroutine_threadsafe(result, self._loop).result()
-        return result
-
-
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """A loop in a thread, as TRL has for its own async functions: clients stay bound to it over the whole run."""
-    thread, loop, ready = start_event_loop_in_daemon(name="StepRewards-AsyncLoop")
-    ready.wait()
-    atexit.register(shutdown_event_loop_in_daemon, thread, loop)
-    return loop
-
-
-def _keywords(
-    trainer: GRPOTrainer, rows: ScoredRows, metrics: dict[str, list[float]], columns: dict[str, list]
-) -> dict[str, Any]:
-    """TRL's keyword arguments of a reward function; what functions log goes to `metrics` and `columns`."""
-    names = [name for name in rows.inputs[0] if name not in ("prompt", "completion", "completion_ids")]
-    keywords = {name: [row[name] for row in rows.inputs] for name in names}
-    if trainer.environments is not None:
-        keywords["environments"] = trainer.environments
-    keywords |= {"prompts": rows.prompts, "completions": rows.completions, "completion_ids": rows.completion_ids}
-    logging = {
-        "log_metric": lambda name, value: metrics[name].append(float(value)),
-        "log_extra": lambda column, values: columns[column].extend(values),
-    }
-    return keywords | {"trainer_state": trainer.state} | logging
+        metrics = logged.metrics
+        for name, own in zip(ours.names, rewards, strict=True):
+            metrics |= _means(name, own)
+        return StepScores(rewarded, metrics, logged.columns)
 
 
 def _fill(rewards: torch.Tensor, given: Any, counts: list[int], name: str) -> None:

@@ -4,7 +4,7 @@ import inspect
 import json
 import pickle
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +20,7 @@ from tempo_trl.trainers.batch import Batch, Credit, checked
 from tempo_trl.trainers.checks import warn_of_what_was_not_saved
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_arguments import (
-    checked_step_reward_funcs,
+    checked_functions,
     refuse_a_state_that_cannot_be_loaded,
     refuse_a_wrong_credit_func,
 )
@@ -32,6 +32,7 @@ from tempo_trl.trainers.rank_reports import RankReport, gather_reports
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.replaced import recorded_calls, replaced
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, criteria, drop_first_reward
 from tempo_trl.trainers.state_keys import StateKeys
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
 from tempo_trl.trainers.whole_groups import batch_of
@@ -76,6 +77,10 @@ class TokenCreditTrainer(BaseTrainer):
             and returns, for every completion, a list with a number or None for each turn (each step with
             `step_delimiter`). A process reward model is a path, or a model for token classification with the policy's
             vocabulary; it scores each step at its last token.
+        span_reward_funcs (`Callable` or a `list` of them, *optional*):
+            Rewards with a place, for `Batch.criteria`. A function is called as TRL calls `reward_funcs`, and with
+            `texts`, the completions decoded with their special tokens. It returns, for every completion, a list of
+            [`~tempo_trl.SpanReward`]. `reward_funcs` may then be left out: TRL logs the weighted mean of the criteria.
         observation_key_func (`Callable[[str], str]`, *optional*):
             Maps the text of a tool's or an environment's answer to the part that identifies the state, for
             `Batch.observations`: it may drop timestamps and ids. It gets the answer alone, without the chat template;
@@ -96,7 +101,7 @@ class TokenCreditTrainer(BaseTrainer):
         - Sequence-level importance ratios (`importance_sampling_level="sequence"`) become GSPO-token's, which have the
           same value and keep each token's advantage. A KL term that TRL multiplies by the ratio (`beta` with
           `use_bias_correction_kl`) also keeps its value, with the gradient of each token's own ratio.
-        - The off-policy mask uses the sign of the outcome, not the sign of each token's advantage.
+        - The off-policy mask uses the sign of the outcome (`Credit.outcome`), not that of each token's advantage.
         - The table of completions shows the mean advantage over the tokens of a completion.
 
         To add a method, override [`_credit_function`] in a subclass; docs/contributing/new_method.md shows how.
@@ -107,12 +112,14 @@ class TokenCreditTrainer(BaseTrainer):
     _config_cls = TokenCreditConfig
     method_name = "token_credit"  # its key in the table of methods
     reads_step_rewards = False  # whether a method's own credit function reads `Batch.step_rewards`
+    reads_criteria = False  # ... and `Batch.criteria`
     reads_observations = False  # ... and `Batch.observations`
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         if cls._credit_function is not TokenCreditTrainer._credit_function:
-            refused = {"credit_func"} if cls.reads_step_rewards else {"credit_func", "step_reward_funcs"}
+            read = {"step_reward_funcs": cls.reads_step_rewards, "span_reward_funcs": cls.reads_criteria}
+            refused = {"credit_func", *(name for name, is_read in read.items() if not is_read)}
             known = list(inspect.signature(TokenCreditTrainer.__init__).parameters.values())[1:]
             cls.__signature__ = inspect.Signature([own for own in known if own.name not in refused])
 
@@ -140,11 +147,19 @@ class TokenCreditTrainer(BaseTrainer):
         *,
         credit_func: CreditFunc | None = None,
         step_reward_funcs: StepRewardFunc | list[StepRewardFunc] | None = None,
+        span_reward_funcs: SpanRewardFunc | list[SpanRewardFunc] | None = None,
         observation_key_func: ObservationKeyFunc | None = None,
     ):
         name, own = type(self).__name__, type(self)._credit_function is not TokenCreditTrainer._credit_function
         refuse_a_wrong_credit_func(credit_func, own, name)
-        step_reward_funcs = checked_step_reward_funcs(step_reward_funcs, self.reads_step_rewards or not own, name)
+        step_reward_funcs = checked_functions(
+            "step_reward_funcs", step_reward_funcs, self.reads_step_rewards or not own, name
+        )
+        span_reward_funcs = checked_functions(
+            "span_reward_funcs", span_reward_funcs, self.reads_criteria or not own, name
+        )
+        if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
+            reward_funcs = [criteria]
         super().__init__(
             model,
             reward_funcs,
@@ -165,6 +180,9 @@ class TokenCreditTrainer(BaseTrainer):
         self._given_credit_func = credit_func
         self.observation_key_func = observation_key_func
         self.step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
+        if are_the_reward and len(self.reward_funcs) > 1:  # an environment has a reward of its own
+            are_the_reward = drop_first_reward(self)
+        self.span_rewards = SpanRewards(self, span_reward_funcs, are_the_reward) if span_reward_funcs else None
         self.credit_func = self._credit_function()
         self._recorder, self._merged_states = Recorder(self), MergedStates(self)
 
@@ -191,13 +209,15 @@ class TokenCreditTrainer(BaseTrainer):
             forward = self._with_entropies(forward)
         failures = Failures(self.accelerator.process_index)
         keys = StateKeys(self, failures)
+        judged = self.span_rewards.recorded(failures) if self.span_rewards else nullcontext([None])
         with (
             replaced(self, _get_per_token_logps_and_entropies=forward),
             keys.recorded(),
+            judged as spans,
             recorded_calls(self, *names) as calls,
         ):
             output = super()._generate_and_score_completions(inputs)
-        rows = ScoredRows.of(self, output, calls, keys.found)
+        rows = ScoredRows.of(self, output, calls, keys.found, spans[0])
         self._assign_credit(rows, failures, due)
         self.tree_pass.number_rows(output)
         self.signal_share.number_groups(output)
@@ -213,7 +233,8 @@ class TokenCreditTrainer(BaseTrainer):
 
     def _assign_credit(self, rows: ScoredRows, failures: Failures, due: bool) -> None:
         """Replace GRPO's advantages in a scored batch by the method's; then learn, log and record."""
-        batch, scores = batch_of(self, rows, failures)
+        batch, steps = batch_of(self, rows, failures)
+        scores = [steps, rows.spans] if rows.spans else [steps]
         credit, report = None, RankReport()
         pairs = batch.pairs if batch.training else None
         with self._kept(failures):
@@ -244,12 +265,13 @@ class TokenCreditTrainer(BaseTrainer):
         return checked(self.credit_func(batch), batch).rows(rows.place.own, rows.output["completion_ids"].shape[1])
 
     def _use(self, output: dict, credit: Credit, recount: bool) -> None:
-        """Put the advantages and the loss mask into TRL's batch, and keep GRPO's advantages as the outcome.
+        """Put the advantages and the loss mask into TRL's batch, and keep the outcome for the off-policy mask.
 
         `recount` is whether any rank removes tokens from the loss.
         """
         if credit.advantages.ndim == 2:
-            output["outcome_advantages"] = output["advantages"]
+            outcome = output["advantages"] if credit.outcome is None else credit.outcome
+            output["outcome_advantages"] = outcome.to(output["advantages"])
         output["advantages"] = credit.advantages.to(output["advantages"].device)
         if credit.loss_mask is not None:
             mask = output["completion_mask"]

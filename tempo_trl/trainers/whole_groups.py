@@ -8,6 +8,7 @@ from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.returns import TurnRewards
+from tempo_trl.credit.spans import Criteria
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.failures import Failures
@@ -58,6 +59,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
         "step_rewards": scores.rewards,
         "logps": output.get("old_per_token_logps", output.get("sampling_per_token_logps")),
         "entropies": rows.entropies,
+        **(_tensors_of(rows.spans.criteria) if rows.spans else {}),
     }
     near, inputs = gather_near(trainer.accelerator, rows.place, tensors, rows.inputs)
     if trainer.args.skip_zero_advantages:  # TRL's outcome of equal rewards is the rounding of their mean
@@ -68,6 +70,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
         everywhere = rewards_everywhere(trainer.accelerator, every_reward.cpu(), steps, scores.rewards)
     most = int(near["steps"].max()) + 1  # gathered tensors are padded to the most steps of all ranks
     near |= {name: near[name][:, :most] for name in PER_STEP if name in near}
+    criteria = _whole_criteria(trainer, rows.spans.criteria, near) if rows.spans else None
     batch = Batch(
         **near | {"loss_mask": near["loss_mask"].bool()},
         rewards=rewards.cpu(),
@@ -78,8 +81,31 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
         owned=rows.place.owned,
         grown=trainer.rollout_func.trees if isinstance(trainer.rollout_func, TreeRollout) else None,
         everywhere=everywhere,
+        criteria=criteria,
     )
     return batch, scores
+
+
+CRITERIA = {"criterion_rewards": "rewards", "criterion_starts": "starts", "criterion_ends": "ends"}
+
+
+def _tensors_of(criteria: Criteria) -> dict[str, torch.Tensor]:
+    """The tensors of this rank's criteria that are gathered; all ranks have as many columns."""
+    return {name: getattr(criteria, field) for name, field in CRITERIA.items()} if criteria.names else {}
+
+
+def _whole_criteria(trainer: GRPOTrainer, own: Criteria, near: dict[str, torch.Tensor]) -> Criteria:
+    """The criteria of whole groups; their tensors are taken out of `near`. Every rank must call this."""
+    whole = {field: near.pop(name) for name, field in CRITERIA.items() if name in near}
+    everywhere = None
+    if trainer.scale_rewards == "batch" and own.names:
+        everywhere = trainer.accelerator.gather(own.rewards.to(trainer.accelerator.device)).cpu()
+    rows = near["lengths"].shape[0]
+    if not own.names:
+        whole = {
+            field: getattr(own, field)[:1].expand(rows, *getattr(own, field).shape[1:]) for field in CRITERIA.values()
+        }
+    return own._replace(**whole, everywhere=everywhere)
 
 
 def gather_near(
@@ -94,8 +120,8 @@ def gather_near(
         place ([`Place`]):
             The place of this rank's rows.
         tensors (`dict[str, torch.Tensor]`):
-            Tensors of shape `(B,)` or `(B, T)`; the same ones on all ranks, None where there is none. Those of shape
-            `(B, T)` are padded to the longest completion of all ranks.
+            Tensors of shape `(B,)`, `(B, T)` or `(B, K, P)`; the same ones on all ranks, None where there is none.
+            Those of shape `(B, T)` are padded to the longest completion of all ranks.
         rows (`list[dict]`):
             The dataset's B rows.
 

@@ -1,0 +1,218 @@
+"""Span credit: every criterion of a completion is a GRPO of its own, and its advantage falls on its place.
+
+Indices: criteria are the K columns of `(R, K)` tensors; a place is the tokens `start` to `end`, the last one excluded.
+A criterion with several places has them along a third dimension, `(R, K, P)`; -1 stands for no place.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from tempo_trl.credit.advantages import EPSILON, check_scale, nanstd
+from tempo_trl.credit.inputs import check_lengths
+
+
+class Criteria(NamedTuple):
+    """
+    The criteria that the `span_reward_funcs` judged in the completions of a batch.
+
+    Args:
+        names (`tuple[str, ...]` of length K): Their names; with several functions `FUNCTION/NAME`.
+        rewards (`torch.Tensor` of shape `(R, K)`): NaN where a completion was not judged by a criterion.
+        starts, ends (`torch.Tensor` of shape `(R, K, P)`, int64): Their places in tokens; -1 for no place.
+        weights (`torch.Tensor` of shape `(K,)`, float64): Weight of each criterion.
+        everywhere (`torch.Tensor` of shape `(N, K)`, *optional*): Rewards of the rows of all ranks, with
+            `scale_rewards="batch"`. None means that the R rows are all there are.
+    """
+
+    names: tuple[str, ...]
+    rewards: torch.Tensor
+    starts: torch.Tensor
+    ends: torch.Tensor
+    weights: torch.Tensor
+    everywhere: torch.Tensor | None = None
+
+    @property
+    def placed(self) -> torch.Tensor:
+        """Whether a criterion has a place in a completion, `(R, K)`, bool."""
+        return (self.starts >= 0).any(dim=-1)
+
+    def mean_reward(self) -> torch.Tensor:
+        """Mean of the judged criteria by the size of their weights, `(R,)`, float64; NaN without any."""
+        judged = self.rewards.isfinite()
+        weights = self.weights.expand(judged.shape).masked_fill(~judged, 0.0)
+        return (weights * self.rewards.nan_to_num(0.0)).sum(dim=1) / weights.abs().sum(dim=1)
+
+
+def span_advantages(
+    rewards: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    lengths: torch.Tensor,
+    width: int,
+    num_generations: int,
+    *,
+    weights: torch.Tensor | None = None,
+    scale_rewards: str = "group",
+    trace_lambda: float = 0.0,
+    everywhere: torch.Tensor | None = None,
+) -> torch.Tensor:
+    r"""
+    Advantages of tokens from rewards with a place (ours).
+
+    $$A_{i,t} = \sum_k w_k \, g_{i,k} \, m_{i,k,t}, \qquad
+    g_{i,k} = \frac{r_{i,k} - \mathrm{mean}_k(r)}{\mathrm{scale}_k}$$
+
+    The mean and the scale are over the completions that criterion k judged. m is 1 on the tokens of the place,
+    $\lambda^{\mathrm{start} - t}$ on tokens before it, and 0 after it; it is 1 on every token if the criterion has no
+    place. With several places m is the largest of theirs. A criterion whose rewards are all equal in a group, or that
+    judged fewer than two of its completions, adds exactly 0. One criterion without a place is GRPO's advantage.
+
+    With $\lambda = 1$ and `scale_rewards="none"` the gradient is unbiased, up to the factor (G - 1) / G that GRPO has,
+    too: tokens after a place cannot change its reward. With $\lambda = 0$ it is unbiased where no token before a place
+    changes the reward there.
+
+    Args:
+        rewards (`torch.Tensor` of shape `(R, K)`):
+            Reward of each criterion; NaN where a completion was not judged. The rows of a group are adjacent.
+        starts, ends (`torch.Tensor` of shape `(R, K)` or `(R, K, P)`, integer):
+            Places in tokens, -1 for no place.
+        lengths (`torch.Tensor` of shape `(R,)`, integer):
+            True lengths of the completions in tokens.
+        width (`int`):
+            Columns T of the result.
+        num_generations (`int`):
+            Completions in a group.
+        weights (`torch.Tensor` of shape `(K,)`, *optional*):
+            Weights w of the criteria. Defaults to 1 each.
+        scale_rewards (`str`, *optional*, defaults to `"group"`):
+            `"group"`, `"batch"` or `"none"`: TRL's meaning, criterion by criterion. The scale is the standard
+            deviation (ddof 1) plus 1e-4, or 1.
+        trace_lambda (`float`, *optional*, defaults to `0.0`):
+            The decay lambda of credit before a place, 0 to 1. 0 is no credit there, 1 is full credit.
+        everywhere (`torch.Tensor` of shape `(N, K)`, *optional*):
+            Rewards of the rows of all ranks, for `"batch"`. Defaults to `rewards`.
+
+    Returns:
+        `torch.Tensor` of shape `(R, width)`, float32, on the device of `rewards`; 0 past each row's length.
+
+    Raises:
+        ValueError: if a shape, a place, the scale or lambda does not fit, or a reward is infinite.
+    """
+    advantages = criterion_advantages(rewards, num_generations, scale_rewards, everywhere)
+    if weights is not None:
+        advantages = advantages * _checked_weights(weights, rewards.shape[1])
+    credit = torch.zeros(len(rewards), width, dtype=torch.float64)
+    for own, share in zip(advantages.T, token_shares(starts, ends, lengths, width, trace_lambda), strict=True):
+        credit += own[:, None] * share
+    return credit.float().to(rewards.device)
+
+
+def criterion_advantages(
+    rewards: torch.Tensor,
+    num_generations: int,
+    scale_rewards: str = "group",
+    everywhere: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """
+    The advantage g of each criterion within its group: `(R, K)`, float64, on the CPU; 0 where it was not judged.
+
+    Arguments and errors are those of [`span_advantages`].
+    """
+    check_scale(scale_rewards)
+    rewards = _checked_rewards(rewards, num_generations)
+    groups = rewards.view(-1, num_generations, rewards.shape[1])
+    centred = groups - groups.nanmean(dim=1, keepdim=True)
+    if scale_rewards != "none":
+        together = groups if scale_rewards == "group" else (rewards if everywhere is None else everywhere)[None]
+        centred = centred / (_spread(together) + EPSILON)
+    # Equal rewards may miss their mean by a rounding error, which the epsilon would blow up.
+    return torch.where(flat_criteria(rewards, num_generations)[:, None], 0.0, centred).nan_to_num(0.0).view_as(rewards)
+
+
+def flat_criteria(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
+    """Criteria without two different rewards in a group: `(groups, K)`, bool."""
+    groups = rewards.view(-1, num_generations, rewards.shape[1])
+    low, high = groups.nan_to_num(nan=torch.inf).amin(dim=1), groups.nan_to_num(nan=-torch.inf).amax(dim=1)
+    return low >= high
+
+
+def token_shares(
+    starts: torch.Tensor, ends: torch.Tensor, lengths: torch.Tensor, width: int, trace_lambda: float
+) -> Iterator[torch.Tensor]:
+    """
+    The share m of a criterion's advantage that each token gets: `(R, width)`, float64, criterion by criterion.
+
+    Arguments and errors are those of [`span_advantages`].
+    """
+    if not 0.0 <= trace_lambda <= 1.0:
+        raise ValueError(f"`trace_lambda` must be between 0 and 1, got {trace_lambda!r}.")
+    check_lengths(lengths, len(starts), width)
+    starts, ends, lengths = _checked_places(starts, ends, lengths)
+    column = torch.arange(width)
+    inside = (column < lengths[:, None]).double()
+    for start, end in zip(starts.unbind(1), ends.unbind(1), strict=True):
+        yield _share_of_places(start, end, column, trace_lambda) * inside
+
+
+def _share_of_places(
+    start: torch.Tensor, end: torch.Tensor, column: torch.Tensor, trace_lambda: float
+) -> torch.Tensor:
+    """[`token_shares`] of one criterion, whose places are `(R, P)`."""
+    shares = (start < 0).all(dim=1, keepdim=True).double().expand(-1, len(column))
+    for first, last in zip(start.T[:, :, None], end.T[:, :, None], strict=True):
+        distance = (first - column).clamp(min=0).double()
+        share = torch.full_like(distance, trace_lambda) ** distance  # 0 ** 0 is 1: on the tokens of the place
+        shares = torch.maximum(shares, share.masked_fill((column >= last) | (first < 0), 0.0))
+    return shares
+
+
+def _spread(rewards: torch.Tensor) -> torch.Tensor:
+    """Standard deviation (ddof 1) of the judged rewards along dimension 1, of `(groups, n, K)`: `(groups, 1, K)`."""
+    groups, _, criteria = rewards.shape
+    if not criteria:
+        return rewards.new_ones(groups, 1, 0)
+    by_criterion = rewards.double().cpu().transpose(1, 2).reshape(groups * criteria, -1)
+    return nanstd(by_criterion).view(groups, 1, criteria)
+
+
+def _checked_rewards(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
+    if rewards.ndim != 2:
+        raise ValueError(f"`rewards` must be (R, K), one column per criterion, got shape {tuple(rewards.shape)}.")
+    if num_generations < 1 or len(rewards) % num_generations:
+        raise ValueError(
+            f"`rewards` must have whole groups of `num_generations` adjacent rows: {len(rewards)} rows is not a "
+            f"multiple of num_generations = {num_generations}."
+        )
+    if rewards.isinf().any():
+        raise ValueError("`rewards` must be finite, or NaN where a completion was not judged, got infinity.")
+    return rewards.detach().cpu().double()
+
+
+def _checked_weights(weights: torch.Tensor, criteria: int) -> torch.Tensor:
+    if weights.shape != (criteria,) or not weights.isfinite().all():
+        raise ValueError(f"`weights` must be {criteria} finite numbers, one per criterion, got {weights.tolist()}.")
+    return weights.detach().cpu().double()
+
+
+def _checked_places(
+    starts: torch.Tensor, ends: torch.Tensor, lengths: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Places as `(R, K, P)`, and the lengths, on the CPU. Raises ValueError for a place outside of its completion."""
+    if starts.shape != ends.shape or starts.ndim not in (2, 3) or starts.is_floating_point():
+        raise ValueError(
+            "`starts` and `ends` must be (R, K) or (R, K, P) integers, got shapes "
+            f"{tuple(starts.shape)} and {tuple(ends.shape)}, dtype {starts.dtype}."
+        )
+    starts, ends, lengths = (tensor.detach().cpu() for tensor in (starts, ends, lengths))
+    limit = lengths.view(-1, *[1] * (starts.ndim - 1))
+    wrong = ~(((starts == -1) & (ends == -1)) | ((starts >= 0) & (starts < ends) & (ends <= limit)))
+    if wrong.any():
+        row, criterion = wrong.nonzero()[0][:2].tolist()
+        got = starts[row, criterion].tolist(), ends[row, criterion].tolist()
+        raise ValueError(
+            f"a place must have 0 <= start < end <= length, or -1 for both; row {row}, criterion {criterion} of a "
+            f"completion of {lengths[row]} tokens has start {got[0]} and end {got[1]}."
+        )
+    return (starts, ends, lengths) if starts.ndim == 3 else (starts[..., None], ends[..., None], lengths)

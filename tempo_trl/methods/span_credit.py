@@ -1,0 +1,162 @@
+"""Span credit: rewards that say where. Each criterion is a GRPO of its own, on the tokens that decided it."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+
+from tempo_trl.credit.spans import Criteria, criterion_advantages, flat_criteria, token_shares
+from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
+
+
+def span_credit(batch: Batch, trace_lambda: float = 0.0, scale: str = "group", with_outcome: bool = True) -> Credit:
+    r"""
+    Span credit (ours).
+
+    $$A_{i,t} = o_i + \sum_k w_k \, g_{i,k} \, m_{i,k,t}$$
+
+    o is GRPO's advantage of the ordinary rewards. The second term is
+    [`~tempo_trl.credit.spans.span_advantages`] of the batch's criteria.
+
+    Args:
+        batch ([`~tempo_trl.Batch`]):
+            Whole groups, with criteria.
+        trace_lambda (`float`, *optional*, defaults to `0.0`):
+            Decay of credit on tokens before a place, 0 to 1.
+        scale (`str`, *optional*, defaults to `"group"`):
+            TRL's `scale_rewards`, criterion by criterion.
+        with_outcome (`bool`, *optional*, defaults to `True`):
+            Whether there is an o. Without `reward_funcs` the batch's rewards are the mean of the criteria, and o is 0.
+
+    Returns:
+        [`~tempo_trl.Credit`], with the whole return's advantage as `outcome` and that of each criterion as `criteria`.
+    """
+    spans, width = batch.criteria, batch.completion_ids.shape[1]
+    own = spans.weights * criterion_advantages(spans.rewards, batch.num_generations, scale, spans.everywhere)
+    outcome = batch.outcome.double().nan_to_num(0.0) if with_outcome else torch.zeros(len(own), dtype=torch.float64)
+    advantages = outcome[:, None].expand(-1, width).clone()
+    counted = (batch.loss_mask & batch.owned[:, None]).double()
+    with_place, everywhere = 0.0, (advantages.abs() * counted).sum().item()
+    shares = token_shares(spans.starts, spans.ends, batch.lengths, width, trace_lambda)
+    for advantage, placed, share in zip(own.T, spans.placed.T, shares, strict=True):
+        credit = advantage[:, None] * share
+        advantages += credit
+        size = (credit.abs() * counted).sum(dim=1)
+        with_place, everywhere = with_place + size[placed].sum().item(), everywhere + size[~placed].sum().item()
+    metrics = {"spans/placed": (with_place, with_place + everywhere)} | _flat_sums(spans, batch)
+    return Credit(advantages.float(), metrics=metrics, outcome=outcome + own.sum(dim=1), criteria=own.float())
+
+
+def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:
+    """Criteria without two different rewards in their group / criteria that judged at least one of its completions."""
+    judged = ~spans.rewards.isnan().view(-1, batch.num_generations, len(spans.names)).all(dim=1)
+    flat = (flat_criteria(spans.rewards, batch.num_generations) & judged)[batch.owned_groups]
+    return {"spans/flat": (flat.sum().item(), judged[batch.owned_groups].sum().item())}
+
+
+@dataclass
+class SpanCreditConfig(TokenCreditConfig):
+    r"""
+    Configuration class for the [`SpanCreditTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and
+    default, those of [`TokenCreditConfig`], and this one. `scale_rewards` scales each criterion by its own standard
+    deviation.
+
+    Args:
+        trace_lambda (`float`, *optional*, defaults to `0.0`):
+            Decay per token of a criterion's credit on the tokens before its place, 0 to 1. With 0 the credit lies on
+            the place only: right where no earlier token changes the criterion's reward. With 1 all tokens up to the
+            end of the place have it, which is unbiased.
+    """
+
+    trace_lambda: float = field(
+        default=0.0,
+        metadata={"help": "Decay per token of a criterion's credit on tokens before its place. 0 is none, 1 is full."},
+    )
+
+    def check(self) -> None:
+        """Validate the settings."""
+        super().check()
+        if not 0.0 <= self.trace_lambda <= 1.0:
+            raise ValueError(
+                f"`trace_lambda` must be between 0 and 1, got {self.trace_lambda!r}. Use 0 if no token before a place "
+                "changes the reward there, 1 for an unbiased gradient."
+            )
+
+
+class SpanCreditTrainer(TokenCreditTrainer):
+    """
+    Trainer for rewards that say where (ours). The only change with respect to [`~trl.GRPOTrainer`] is the advantage:
+    each criterion that a span reward function returns is a GRPO of its own within the group, and its advantage falls
+    on the tokens of its place.
+
+    Example:
+
+    ```python
+    from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
+
+
+    def fields(texts, city, **columns):
+        rewards = []
+        for text, expected in zip(texts, city):
+            start = text.find('"city"')
+            end = text.find(",", start)
+            found = start >= 0 and end >= 0
+            place = (start, end) if found else (None, None)
+            rewards.append([SpanReward("city", float(found and expected in text[start:end]), *place)])
+        return rewards
+
+
+    trainer = SpanCreditTrainer(
+        model="Qwen/Qwen3-0.6B",
+        args=SpanCreditConfig(output_dir="run"),
+        train_dataset=dataset,
+        span_reward_funcs=fields,
+    )
+    ```
+
+    Args:
+        model, reward_funcs, args, ...:
+            As for [`~trl.GRPOTrainer`], in the same order; `args` is a [`SpanCreditConfig`]. `reward_funcs` may be
+            left out: the reward that TRL logs is then the weighted mean of the criteria. With both, they add.
+        span_reward_funcs (`Callable` or a `list` of them):
+            Functions that are called as TRL calls `reward_funcs`, also `async` ones, and with `texts`: `texts[i]` is
+            completion i decoded with its special tokens. Each returns, for every completion, a list of
+            [`~tempo_trl.SpanReward`] with characters of that text as place. The tokens of a place are all that share a
+            character with it; a place that reaches the end of the text has the end-of-sequence token. Tokens of tools
+            and environments are in the text and never in the loss. With several functions a criterion is called
+            `FUNCTION/NAME`.
+
+    Raises:
+        ValueError: if `args` is not a [`SpanCreditConfig`] or there is no span reward function; in training, on every
+            rank, if one returns something else, with its name, the row and the criterion.
+        RuntimeError: in training, on every rank, if one of the functions raises an error.
+
+    Note:
+        The off-policy mask reads the sign of the whole return's advantage: the outcome plus the criteria's weighted
+        advantages. Completions are independent: trees are not grown.
+    """
+
+    _tag_names = ["trl", "span-credit"]
+    _name = "SpanCredit"
+    _config_cls = SpanCreditConfig
+    method_name = "span_credit"
+    reads_criteria = True
+
+    def __init__(self, *args, **keywords):
+        if not keywords.get("span_reward_funcs"):
+            raise ValueError(
+                "`span_reward_funcs` must be a function, or a list of functions, that return lists of SpanReward; got "
+                "none. Pass SpanCreditTrainer(..., span_reward_funcs=your_function), or use TRL's GRPOTrainer for "
+                "rewards without a place."
+            )
+        super().__init__(*args, **keywords)
+
+    def _credit_function(self):
+        return partial(
+            span_credit,
+            trace_lambda=self.args.trace_lambda,
+            scale=self.args.scale_rewards,
+            with_outcome=not self.span_rewards.are_the_reward,
+        )

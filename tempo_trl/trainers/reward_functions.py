@@ -1,0 +1,110 @@
+"""Functions of the user that reward parts of completions, called as TRL calls reward functions."""
+
+import asyncio
+import atexit
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from trl import GRPOTrainer
+from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, start_event_loop_in_daemon
+
+from tempo_trl.trainers.failures import Failures
+from tempo_trl.trainers.faults import watch_rewards
+
+
+class Logged:
+    """What functions log with TRL's `log_metric` and `log_extra`, for one batch of this rank."""
+
+    def __init__(self):
+        self._metrics: dict[str, list[float]] = defaultdict(list)
+        self._columns: dict[str, list] = defaultdict(list)
+
+    def log_metric(self, name: str, value: float) -> None:
+        self._metrics[name].append(float(value))
+
+    def log_extra(self, column: str, values: list) -> None:
+        self._columns[column].extend(values)
+
+    @property
+    def metrics(self) -> dict[str, tuple[float, float]]:
+        """(sum, count) by name, to be summed over ranks."""
+        return {name: (sum(values), len(values)) for name, values in self._metrics.items()}
+
+    @property
+    def columns(self) -> dict[str, list]:
+        """Columns of the table of completions."""
+        return dict(self._columns)
+
+
+class RewardFunctions:
+    """
+    The functions that were passed as one argument of a trainer.
+
+    Args:
+        trainer ([`~trl.GRPOTrainer`]):
+            The trainer.
+        argument (`str`):
+            Name of the argument, for messages.
+        functions, names (`list`):
+            The functions and their names.
+        weights (`list[float]`, *optional*):
+            Weight of each function. Defaults to 1 each.
+
+    Raises:
+        ValueError: if the weights do not fit the functions.
+    """
+
+    def __init__(
+        self, trainer: GRPOTrainer, argument: str, functions: list, names: list[str], weights: list[float] | None
+    ):
+        if weights is not None and len(weights) != len(functions):
+            raise ValueError(
+                f"`{argument.removesuffix('_funcs')}_weights` must have {len(functions)} numbers, one per function of "
+                f"`{argument}`, got {len(weights)}."
+            )
+        self._trainer, self._argument = trainer, argument
+        self.functions, self.names = functions, names
+        self.weights = [1.0] * len(functions) if weights is None else weights
+        self._loop = _event_loop() if any(map(is_async_callable, functions)) else None
+
+    def each(self, failures: Failures, score: Callable[[int], None]) -> None:
+        """
+        Score with one function after the other. An error ends the work of its function and is kept.
+
+        Args:
+            failures ([`Failures`]): Keeps the error.
+            score (`Callable`): Gets the index of each function.
+        """
+        patience, rank = self._trainer.args.ddp_timeout / 2, self._trainer.accelerator.process_index
+        with watch_rewards(patience, rank, self.names):
+            for index in range(len(self.functions)):
+                with failures.of(f"`{self._argument}`"):  # and continue: a sharded reward model needs every rank
+                    score(index)
+
+    def result(self, index: int, keywords: dict[str, Any]) -> Any:
+        """What a function returns; one that is async is awaited."""
+        result = self.functions[index](**keywords)
+        if is_async_callable(self.functions[index]):
+            return asyncio.run_coroutine_threadsafe(result, self._loop).result()
+        return result
+
+    def keywords(
+        self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, logged: Logged
+    ) -> dict[str, Any]:
+        """TRL's keyword arguments of a reward function. What functions log goes to `logged`."""
+        names = [name for name in inputs[0] if name not in ("prompt", "completion", "completion_ids")]
+        keywords = {name: [row[name] for row in inputs] for name in names}
+        if self._trainer.environments is not None:
+            keywords["environments"] = self._trainer.environments
+        keywords |= {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
+        logging = {"log_metric": logged.log_metric, "log_extra": logged.log_extra}
+        return keywords | {"trainer_state": self._trainer.state} | logging
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """A loop in a thread, as TRL has for its own async functions: clients stay bound to it over the whole run."""
+    thread, loop, ready = start_event_loop_in_daemon(name="RewardFunctions-AsyncLoop")
+    ready.wait()
+    atexit.register(shutdown_event_loop_in_daemon, thread, loop)
+    return loop

@@ -1,0 +1,115 @@
+"""From characters of a completion's text to its tokens."""
+
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+import numpy as np
+
+from tempo_trl.runs.token_text import token_bytes
+
+
+class TokenPlaces(NamedTuple):
+    """
+    The text of a completion with its special tokens, and the characters of each of its n tokens.
+
+    Args:
+        text (`str`): What `tokenizer.decode` returns; an incomplete character is U+FFFD.
+        begins, ends (`np.ndarray` of shape `(n,)`): Token t has the characters `begins[t]` to `ends[t]`, the last one
+            excluded. Tokens that share a character have it in common; a token without text has `begins == ends`.
+    """
+
+    text: str
+    begins: np.ndarray
+    ends: np.ndarray
+
+    def tokens(self, start: int, end: int) -> tuple[int, int]:
+        """
+        The tokens that share a character with the characters `start` to `end`: the first one, and the one after the
+        last. A place that reaches the end of the text has all tokens that follow, also those without text.
+        """
+        first = int(np.searchsorted(self.ends, start, side="right"))
+        last = len(self.ends) if end >= len(self.text) else int(np.searchsorted(self.begins, end, side="left"))
+        return first, last
+
+
+class TokenTexts:
+    """
+    Texts of completions, and the characters of their tokens.
+
+    Args:
+        tokenizer ([`~transformers.PreTrainedTokenizerBase`]): The tokenizer.
+    """
+
+    def __init__(self, tokenizer):
+        self._tokenizer = tokenizer
+        self._pieces: dict[int, bytes] = {}  # of the tokens seen so far; none for a token that has no text
+
+    def __call__(self, token_ids: Sequence[int]) -> TokenPlaces:
+        """The text of a completion of n tokens."""
+        text = self._decoded(token_ids)
+        joined, begins, ends = _characters(self._pieces_of(token_ids))
+        if joined == text:
+            return TokenPlaces(text, begins, ends)
+        if joined == f" {text}":  # sentencepiece drops the space at the beginning of a text
+            return TokenPlaces(text, (begins - 1).clip(min=0), (ends - 1).clip(min=0))
+        return TokenPlaces(text, *_by_prefixes(self._decoded, token_ids, text))
+
+    def _decoded(self, token_ids: Sequence[int]) -> str:
+        ids = list(token_ids)
+        return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def _pieces_of(self, token_ids: Sequence[int]) -> list[bytes]:
+        new = [i for i in dict.fromkeys(token_ids) if i not in self._pieces]
+        for token_id, piece in zip(new, token_bytes(self._tokenizer, new), strict=True):
+            is_silent = piece.strip() and not self._decoded([token_id])  # elsewhere it is shown by its name
+            self._pieces[token_id] = b"" if is_silent else piece
+        return [self._pieces[i] for i in token_ids]
+
+
+def _characters(pieces: Sequence[bytes]) -> tuple[str, np.ndarray, np.ndarray]:
+    """The joined text of pieces, and the characters of each, as in [`TokenPlaces`]."""
+    raw = b"".join(pieces)
+    text, is_first = _joined(raw)
+    before = np.append(0, np.cumsum(is_first))  # characters that begin before each byte
+    stop = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    start = np.append(0, stop[:-1])[: len(stop)]
+    begins = np.where(stop > start, before[np.minimum(start + 1, len(raw))] - 1, before[start])
+    ends = before[stop]
+    # A token without text in the middle of a character has this character as well.
+    return text, np.minimum.accumulate(begins[::-1])[::-1], np.maximum.accumulate(ends)
+
+
+def _joined(raw: bytes) -> tuple[str, np.ndarray]:
+    """The text of bytes, with U+FFFD for each incomplete character, and whether a character begins at each byte."""
+    is_first = (np.frombuffer(raw, dtype=np.uint8) & 0xC0) != 0x80  # a copy, no view of the bytes
+    parts, at = [], 0
+    while at < len(raw):
+        try:
+            parts.append(raw[at:].decode())
+            break
+        except UnicodeDecodeError as error:
+            wrong = slice(at + error.start, at + error.end)
+            parts += [raw[at : wrong.start].decode(), "\ufffd"]
+            is_first[wrong] = False
+            is_first[wrong.start] = True
+            at = wrong.stop
+    return "".join(parts), is_first
+
+
+def _by_prefixes(
+    decoded: Callable[[Sequence[int]], str], token_ids: Sequence[int], text: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """
+    The characters of each token, from the text of each prefix. Slow: for tokenizers whose tokens have another text by
+    themselves, such as WordPiece.
+    """
+    begins, ends, known = [], [], 0
+    for count in range(1, len(token_ids) + 1):
+        prefix = decoded(token_ids[:count])
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prefix, text, strict=False)))
+        begins.append(known)
+        ends.append(min(shared + (shared < len(prefix)), len(text)))  # the next character may not be complete yet
+        known = shared
+    last = np.maximum.accumulate(np.array(ends, dtype=np.int64))
+    return np.minimum(np.array(begins, dtype=np.int64), last), last
