@@ -14,6 +14,7 @@ from tempo_trl.data.math_dataset import MATH
 from tempo_trl.data.medmcqa import MEDMCQA
 from tempo_trl.data.medqa import MEDQA, MEDQA_5OPTIONS
 from tempo_trl.data.mmlu_medical import MMLU_MEDICAL
+from tempo_trl.data.orders import ORDERS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -24,7 +25,7 @@ BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
         *(MATH, GSM_HARD, AMC23, MEDQA, MEDQA_5OPTIONS, MEDMCQA, MMLU_MEDICAL),
-        *(INSTRUCTIONS, IFEVAL_RL),
+        *(INSTRUCTIONS, IFEVAL_RL, ORDERS),
     )
 }
 
@@ -47,7 +48,8 @@ def load_prompts(
         split: Split on the Hub, by default the evaluation split. Slices such as `train[:100]` count from the start of
             the slice, and in MMLU-Medical are taken of each subject.
         path: A local JSON, JSONL or parquet file with the Hub's columns, read instead of the Hub's `split`.
-        system_prompt: System message of each prompt. Defaults to the style's; an empty text removes it.
+        system_prompt: System message of each prompt. Defaults to the benchmark's own or the style's; an empty text
+            removes it.
         instruction: Last part of the user's message. Defaults to the style's; an empty text removes it. It must ask
             for the format that the reward reads, such as a box.
         style: Wording and layout of the prompt: `boxed`, or `authors-code` ([`~tempo_trl.data.prompts`]).
@@ -56,7 +58,7 @@ def load_prompts(
         Dataset with `prompt` (messages), `solution` (text with a `\boxed{}`, a bare answer, or the letter of an
         option; empty without an answer), `source` (`name`), `row_id` (int, index of the row in the loaded data), for
         multiple choice `options` (list of texts, A first), and the benchmark's own columns (`level`, `type`,
-        `subject`, `url`).
+        `subject`, `url`, `truth`, `calls`).
 
     Raises:
         ValueError: `name`, `style` or a split is unknown, `path` has an unknown suffix or cannot be read, columns or

@@ -18,12 +18,14 @@ class Benchmark(NamedTuple):
         splits: The Hub's splits that have answers.
         eval_split: The evaluation split.
         columns: Columns that a row of the Hub or of a local file must have.
-        domain: `math`, rewarded with `math_reward`, `choice`, rewarded with `choice_reward`, `instructions`, rewarded
-            with `instruction_reward`, or `ifeval`, rewarded with `ifeval_reward`.
+        domain: `math`, rewarded with `math_reward`, `choice` (`choice_reward`), `instructions` (`instruction_reward`),
+            `ifeval` (`ifeval_reward`), `json` (`json_fields_reward`), `calls` (`tool_call_fields_reward`) or
+            `equations` (`equations_reward`).
         to_row: `to_row(row, row_id)` converts a row of the Hub to `row_id`, `question` (the user's text without the
             instruction; for multiple choice with one option per line), `solution` (a text with a box, a bare answer,
             or the letter of an option; empty if the row has no answer), for multiple choice `options` (their texts, A
-            first) and `stem` (the question without options), and columns of the benchmark. Raises ValueError for a
+            first) and `stem` (the question without options), `system_prompt` and `example` (a question and its answer)
+            if the benchmark's prompts have them, and columns of the benchmark. Raises ValueError for a
             cell with an unexpected value ([`~tempo_trl.data.cells`]).
         train_split: The training split; None if all rows are for testing.
         configs: The Hub's configs to concatenate, in this order; empty for the default one.

@@ -3,6 +3,7 @@
 A null answer is not an error: such a row is kept, without an answer.
 """
 
+import json
 import math
 import reprlib
 
@@ -20,6 +21,26 @@ def texts(row: dict, column: str) -> list[str]:
     if not isinstance(cell, list) or not all(isinstance(each, str) for each in cell):
         raise unexpected(row, column, "a list of texts")
     return cell
+
+
+def json_object(row: dict, column: str) -> str:
+    """The text of a cell with an object in JSON."""
+    return _json(row, column, dict, "the JSON text of an object")
+
+
+def json_list(row: dict, column: str) -> str:
+    """The text of a cell with a list in JSON."""
+    return _json(row, column, list, "the JSON text of a list")
+
+
+def _json(row: dict, column: str, kind: type, expected: str) -> str:
+    try:
+        found = json.loads(text(row, column))
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, kind):
+        raise unexpected(row, column, expected)
+    return row[column]
 
 
 def lettered_texts(row: dict, column: str) -> dict[str, str]:

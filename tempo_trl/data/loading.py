@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BUILDERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+WORDS = ("question", "stem", "system_prompt", "example")  # of a row, which its prompt has
 _FORMATS = {"json": "JSON objects, one per line or all in a list", "parquet": "a parquet file of rows"}
 
 
@@ -77,7 +78,7 @@ def prompt_row(row: dict, row_id: int, benchmark: Benchmark, origin: str | None 
     """
     with named_row(row_id, benchmark, origin or origin_of(benchmark)):
         row = benchmark.to_row(row, row_id)
-    columns = {name: value for name, value in row.items() if name not in ("question", "stem")}
+    columns = {name: value for name, value in row.items() if name not in WORDS}
     return {"prompt": messages(row, benchmark.domain, **words), "source": benchmark.name, **columns}
 
 

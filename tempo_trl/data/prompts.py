@@ -1,6 +1,7 @@
 r"""The wording of prompts: question and instruction as messages. Training and evaluation both build prompts here.
 
-There are two styles, each for math and multiple choice. Instructions are asked as they are.
+There are two styles, each for math and multiple choice. Instructions are asked as they are, and so are the tasks whose
+rows bring a system message and a worked example of their own (`orders`, `calls`, `word_sums`, `function_calls`).
 
 | style | domain | system prompt | user's message |
 |---|---|---|---|
@@ -67,7 +68,8 @@ class Style(NamedTuple):
     user_text: Callable[[dict, str], str]
 
 
-_AS_IT_IS = dict.fromkeys(("instructions", "ifeval"), Style("", "", _lines))  # says what to do by itself
+# Their rows say what to do.
+_AS_IT_IS = dict.fromkeys(("instructions", "ifeval", "json", "calls", "equations"), Style("", "", _lines))
 STYLES = {
     "boxed": {
         **_AS_IT_IS,
@@ -95,10 +97,11 @@ def messages(
     """The conversation that asks the question of a row.
 
     Args:
-        row: The result of `to_row` of a [`~tempo_trl.data.benchmark.Benchmark`].
+        row: The result of `to_row` of a [`~tempo_trl.data.benchmark.Benchmark`]. A `system_prompt` of its own replaces
+            the style's. The question and the answer of its `example` come before the question, as two messages.
         domain: That of the benchmark.
-        system_prompt: System message instead of the style's; an empty text removes it.
-        instruction: Last part of the user's message instead of the style's; an empty text removes it. It must ask for
+        system_prompt: System message instead of the row's or the style's; an empty text removes it.
+        instruction: Last part of the user's messages instead of the style's; an empty text removes it. It must ask for
             the format that the reward reads.
         style: A key of [`STYLES`].
 
@@ -108,7 +111,19 @@ def messages(
     if style not in STYLES:
         raise ValueError(f"prompt style {style!r} is unknown, expected one of: {', '.join(STYLES)}.")
     words = STYLES[style][domain]
-    system_prompt = words.system_prompt if system_prompt is None else system_prompt
+    if system_prompt is None:
+        system_prompt = row.get("system_prompt", words.system_prompt)
     instruction = words.instruction if instruction is None else instruction
     system = [{"role": "system", "content": system_prompt}] if system_prompt else []
-    return [*system, {"role": "user", "content": words.user_text(row, instruction)}]
+    example = _example(row, lambda asked: words.user_text(asked, instruction))
+    return [*system, *example, {"role": "user", "content": words.user_text(row, instruction)}]
+
+
+def _example(row: dict, user_text: Callable[[dict], str]) -> list[dict[str, str]]:
+    if "example" not in row:
+        return []
+    question, answer = row["example"]
+    return [
+        {"role": "user", "content": user_text({"question": question})},
+        {"role": "assistant", "content": answer},
+    ]

@@ -4,6 +4,19 @@ from tempo_trl.rewards.choice_reward import choice_reward
 from tempo_trl.rewards.format_reward import format_reward
 from tempo_trl.rewards.ifeval_reward import ifeval_reward
 from tempo_trl.rewards.instruction_reward import instruction_reward
+from tempo_trl.rewards.json_fields import json_fields, json_fields_reward
 from tempo_trl.rewards.math_reward import math_reward
+from tempo_trl.rewards.mean_reward import mean_reward
+from tempo_trl.rewards.span_reward import SpanReward
 
-__all__ = ["choice_reward", "format_reward", "ifeval_reward", "instruction_reward", "math_reward"]
+__all__ = [
+    "SpanReward",
+    "choice_reward",
+    "format_reward",
+    "ifeval_reward",
+    "instruction_reward",
+    "json_fields",
+    "json_fields_reward",
+    "math_reward",
+    "mean_reward",
+]

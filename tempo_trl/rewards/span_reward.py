@@ -1,6 +1,12 @@
-"""A reward with its place in a completion: what a span reward function returns."""
+"""A reward with its place in a completion: what a span reward function returns, and when that is valid."""
 
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from numbers import Real
+from operator import index as integer
+from typing import Any, NamedTuple
+
+Places = list[tuple[int, int]]  # of a criterion in a completion: the first token, and the one after the last
 
 
 class SpanReward(NamedTuple):
@@ -18,3 +24,106 @@ class SpanReward(NamedTuple):
     reward: float | None
     start: int | None = None
     end: int | None = None
+
+
+def checked_spans(given: Any, texts: Sequence[str], name: str) -> list[list[SpanReward]]:
+    """
+    Validate what a span reward function returned.
+
+    Args:
+        given: The return value.
+        texts (`list[str]`): The completions' texts.
+        name (`str`): The function, for messages.
+
+    Raises:
+        ValueError: with the row and the criterion, what was got and what is expected.
+    """
+    if not isinstance(given, list) or len(given) != len(texts):
+        got = f"{len(given)} lists" if isinstance(given, list) else type(given).__name__
+        raise ValueError(f"{name} must return {len(texts)} lists of SpanReward, one per completion, got {got}.")
+    for row, (spans, text) in enumerate(zip(given, texts, strict=True)):
+        if not isinstance(spans, list | tuple) or isinstance(spans, SpanReward):
+            raise ValueError(f"{name} must return a list of SpanReward for row {row}, got {spans!r}.")
+        check_spans(spans, len(text), f"{name}, row {row}")
+    return given
+
+
+def check_spans(
+    spans: Sequence[SpanReward], length: int, where: str, unit: str = "the length of the completion's text (`texts`)"
+) -> None:
+    """
+    Validate the criteria of one completion.
+
+    Args:
+        spans (`list[SpanReward]`): Its criteria.
+        length (`int`): Number of characters or tokens that a place may count.
+        where (`str`): The completion, for messages.
+        unit (`str`, *optional*): What `length` is, for messages.
+
+    Raises:
+        ValueError: with the criterion, what was got and what is expected.
+    """
+    for span in spans:
+        fault = _fault(span, length, unit)
+        if fault:
+            raise ValueError(f"{where}: {fault}")
+    _refuse_contradictions(spans, where)
+
+
+def _fault(span: Any, length: int, unit: str) -> str | None:
+    """What is wrong with a [`SpanReward`] of a completion of `length` characters or tokens."""
+    if not isinstance(span, SpanReward):
+        return f"expected a SpanReward(name, reward, start, end), got {type(span).__name__}: {span!r}."
+    name, reward, start, end = span
+    if not isinstance(name, str) or not name:
+        return f"the name of a criterion must be a text, got {name!r}."
+    if reward is not None and not (isinstance(reward, Real) and math.isfinite(reward)):
+        return f"the reward of {name!r} must be a finite number, or None if it was not judged, got {reward!r}."
+    if (start is None) != (end is None):
+        return f"{name!r} must have a start and an end, or neither, got start {start!r} and end {end!r}."
+    if start is None:
+        return None
+    if not _is_integer(start) or not _is_integer(end):
+        return f"start and end of {name!r} must be integers, got {start!r} and {end!r}."
+    if not 0 <= start < end <= length:
+        return (
+            f"the place of {name!r} must have 0 <= start < end <= {length}, {unit}, got start {start} and end {end}. "
+            "Use None for both if the criterion has no place."
+        )
+    return None
+
+
+def _is_integer(value: Any) -> bool:
+    try:
+        integer(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def _refuse_contradictions(spans: Sequence[SpanReward], where: str) -> None:
+    """Raise ValueError for two entries of one criterion that are not two places of it."""
+    first: dict[str, SpanReward] = {}
+    seen = set()
+    for span in spans:
+        known = first.setdefault(span.name, span)
+        if (span.name, span.start, span.end) in seen:
+            raise ValueError(f"{where}: {span.name!r} stands twice with the same place ({span.start}, {span.end}).")
+        seen.add((span.name, span.start, span.end))
+        if known.reward != span.reward or (known.start is None) != (span.start is None):
+            raise ValueError(
+                f"{where}: {known} and {span} have one name. Two places of one criterion must have the same reward, "
+                "and each a start and an end. Give different criteria different names."
+            )
+
+
+def by_criterion(
+    spans: Sequence[SpanReward], tokens: Callable[[int, int], tuple[int, int]]
+) -> dict[str, tuple[float, Places]]:
+    """The reward of each criterion of a completion, NaN if it was not judged, and the tokens of its places."""
+    found = {}
+    for name in dict.fromkeys(span.name for span in spans):
+        own = [span for span in spans if span.name == name]
+        reward = math.nan if own[0].reward is None else float(own[0].reward)
+        found[name] = reward, [tokens(span.start, span.end) for span in own if span.start is not None]
+    return found

@@ -1,0 +1,101 @@
+"""Find an answer in the completion's text with special tokens, and its characters there."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
+from tempo_trl.rewards.boxed import completion_text
+
+# What tokenizers use: <|im_end|>, <｜end▁of▁sentence｜>, </s>, <eos>, <end_of_turn>, [EOS].
+_SPECIAL = (
+    r"<[|｜][^<>|｜\s]{1,64}[|｜]>|</?s>|<(?:bos|eos|pad|unk|(?:start|end)_of_turn|turn\|)>|\[(?:BOS|EOS|PAD|SEP)\]"
+)
+_SPECIALS = re.compile(_SPECIAL)
+_IGNORED = re.compile(rf"\s+|{_SPECIAL}")
+
+
+class AnswerPlace:
+    """
+    The answer in a completion's text, and where its characters are.
+
+    An answer is found if the text has it, or has it up to white space and special tokens: decoding may clean up
+    spaces, and drops special tokens between words. Otherwise its characters have no place.
+
+    Args:
+        text (`str`):
+            The completion with its special tokens.
+        completion (`list[dict]` or `str`, *optional*):
+            The completion as TRL passes it: a conversation, whose last assistant message is the answer, or a string.
+            By default, the answer is the text without the special tokens at its end.
+    """
+
+    def __init__(self, text: str, completion: list[dict] | str | None = None):
+        body = text[: _body_length(text)]
+        self.text = text
+        self.answer = body if completion is None else completion_text(completion)
+        self._index = _index(body, self.answer) or _index(text, self.answer) or _index_apart(text, self.answer)
+
+    def span(self, start: int, end: int | None) -> tuple[int, int] | tuple[None, None]:
+        """
+        Characters `start` to `end` of the answer as characters of the text, the last one excluded.
+
+        An `end` of None is the end of the text, its special tokens included. A place that begins after the text's last
+        character is this character. None for both if the answer was not found or the text is empty.
+        """
+        if self._index is None or not self.text:
+            return None, None
+        first = min(self._index(min(start, len(self.answer))), len(self.text) - 1)
+        return first, len(self.text) if end is None else min(self._index(end - 1) + 1, len(self.text))
+
+
+def _body_length(text: str) -> int:
+    """Length of a text without special tokens, and white space between them, at its end."""
+    length = len(text)
+    for start, end in reversed([match.span() for match in _SPECIALS.finditer(text)]):
+        if text[end:length].strip():
+            break
+        length = start
+    return length
+
+
+def _index(text: str, answer: str) -> Callable[[int], int] | None:
+    """Maps characters of an answer, and its end, to characters of a text. None if the text does not have it."""
+    at = text.rfind(answer)
+    return None if at < 0 else at.__add__
+
+
+def _index_apart(text: str, answer: str) -> Callable[[int], int] | None:
+    """[`_index`] of an answer that the text has up to white space and special tokens."""
+    own, theirs = _Kept(answer), _Kept(text)
+    at = theirs.text.rfind(own.text)
+    if at < 0 or not own.text:
+        return None
+
+    def index(character: int) -> int:
+        rank = own.rank(character)
+        is_after = rank == len(own.text)
+        return theirs.index(at + rank - is_after) + is_after
+
+    return index
+
+
+class _Kept:
+    """A text without white space and special tokens."""
+
+    def __init__(self, text: str):
+        spans = [match.span() for match in _IGNORED.finditer(text)]
+        self.text = _IGNORED.sub("", text)
+        self._starts, self._ends = [start for start, _ in spans], [end for _, end in spans]
+        self._lost = [0, *accumulate(end - start for start, end in spans)]
+        self._ranks = [end - lost for end, lost in zip(self._ends, self._lost[1:], strict=True)]
+
+    def rank(self, index: int) -> int:
+        """How many characters before an index are kept."""
+        gaps = bisect_left(self._starts, index)
+        inside = max(0, self._ends[gaps - 1] - index) if gaps else 0
+        return index - self._lost[gaps] + inside
+
+    def index(self, rank: int) -> int:
+        """The index of the kept character that has `rank` others before it."""
+        return rank + self._lost[bisect_right(self._ranks, rank)]

@@ -1,0 +1,120 @@
+r"""Find the equations of a worked calculation, `12 + 3 x 4 = 24`, with the characters of operands and result.
+
+Left of the equals sign are two to ten numbers, in at most 200 characters of one line; right of it is one. Numbers may
+have a minus sign, decimals, a dollar sign and commas between thousands (`-1,234.50`), and operators are
+`+ - * / × x · ÷ \times \cdot \div`. Anything else on either side, such as a letter, a percent sign, brackets around a
+sum or another operation, makes it no equation here. So do numbers of more than 30 digits, which keeps arithmetic fast.
+"""
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple
+
+MAX_OPERANDS, MAX_LEFT = 10, 200
+_DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,9}(?!\d)|\d{1,30})(?:\.\d{1,30})?|\.\d{1,30}"
+NUMBER = rf"(?:[-−]?\\?\$?|\\?\$[-−])(?:{_DIGITS})"
+_SIGNS = "-+*/−×÷·"
+_LEFT = f"0123456789 \t.,$\\()xX{_SIGNS}"  # what is left of an equals sign, once commands are signs
+_COMMAND = re.compile(r"\\(?:times|cdot|div)(?![a-zA-Z])")
+_SIGN_OF = {r"\times": "     ×", r"\cdot": "    ·", r"\div": "   ÷"}  # as long as they are
+_MORE = r"[ \t]{0,3}(?:(?:[-+/−×÷·^xX]|\*\*?|\\(?:times|cdot|div))[ \t]{0,3}[\d$(]|\\?%|\^)"
+_RESULT = re.compile(rf"=[ \t]{{0,3}}(?:\*\*|\\boxed\{{)?(?P<result>{NUMBER})(?!\w|[.,]\d|{_MORE})", re.ASCII)
+_LEAD = re.compile(
+    rf"[ \t]*(?:\(?\d{{1,3}}[.,)][ \t]+(?![{_SIGNS}])|[.,)][ \t]+)?(?:\*\*)?"  # `2. `, `(2) `, `, `, and bold
+    rf"(?P<open>\((?!{NUMBER}\)))?[ \t]*",
+    re.ASCII,
+)
+_BULLET = re.compile(r"[ \t]*[-*][ \t]+")
+_OPERAND = re.compile(rf"\((?P<inner>{NUMBER})\)|(?P<bare>{NUMBER})", re.ASCII)
+_OPERATOR = re.compile(rf"[ \t]*(?P<sign>[{_SIGNS}])[ \t]*|[xX](?=[\d$(])|[ \t]+[xX][ \t]+", re.ASCII)
+_DECORATION = re.compile(r"[\\$,]")
+
+
+class Number(NamedTuple):
+    """A number of a text, and its characters `start` to `end`, the last one excluded."""
+
+    value: int | Fraction
+    start: int
+    end: int
+
+
+class Equation(NamedTuple):
+    """Operands, the operators between them, and the result as it is written."""
+
+    operands: tuple[Number, ...]
+    operators: tuple[str, ...]
+    result: Number
+
+
+def equations_of(text: str, begin: int = 0) -> Iterator[Equation]:
+    """The equations of a text from index `begin` on, in order."""
+    for result in _RESULT.finditer(text, begin):
+        equation = _equation(text, begin, result)
+        if equation is not None:
+            yield equation
+
+
+def number_at(text: str, start: int, end: int) -> Number:
+    """The number that characters `start` to `end` of a text are."""
+    digits = _DECORATION.sub("", text[start:end]).replace("−", "-")
+    return Number(Fraction(digits) if "." in digits else int(digits), start, end)
+
+
+def value_of(equation: Equation) -> int | Fraction | None:
+    """The exact value of the left side, products before sums; None if it divides by zero."""
+    total, term = 0, equation.operands[0].value
+    for operator, operand in zip(equation.operators, equation.operands[1:], strict=True):
+        if operator in "-−":
+            total, term = total + term, -operand.value
+        elif operator == "+":
+            total, term = total + term, operand.value
+        elif operator not in "/÷":
+            term *= operand.value
+        elif operand.value == 0:
+            return None
+        else:
+            term = Fraction(term) / operand.value
+    return total + term
+
+
+def _equation(text: str, begin: int, found: re.Match) -> Equation | None:
+    """The equation that has a result, None if its left side is anything but numbers and operators."""
+    end = found.start()
+    line = max(text.rfind("\n", max(begin, end - MAX_LEFT - 1), end) + 1, begin, end - MAX_LEFT)
+    left = _COMMAND.sub(lambda command: _SIGN_OF[command[0]], text[line:end])
+    offset = len(left.rstrip(_LEFT))
+    offset += len(left[offset:]) - len(left[offset:].lstrip("xX"))
+    if _continues(text[:line][-1:] + left[:offset], left[offset:]):
+        return None
+    bullet = _BULLET.match(left) if offset == 0 else None
+    lead = _LEAD.match(left, bullet.end() if bullet else offset)
+    operands, operators, after = _operands(left, lead.end())
+    if left[after:].strip(" \t*") not in ("", ")" if lead["open"] else "") or len(operands) < 2:
+        return None
+    moved = tuple(number._replace(start=number.start + line, end=number.end + line) for number in operands)
+    return Equation(moved, operators, number_at(text, *found.span("result")))
+
+
+def _continues(before: str, left: str) -> bool:
+    """Whether what is before a left side belongs to it: a letter (`a3 + 4`), a result (`1 + 2 = 3 + 4`), or more."""
+    is_result = before[-1:] == "=" and before[:-1].rstrip(" \t)*")[-1:].isdigit()
+    is_word = before[-1:].isalnum() and left[:1].isdigit()
+    return is_result or is_word or len(left) >= MAX_LEFT
+
+
+def _operands(left: str, at: int) -> tuple[tuple[Number, ...], tuple[str, ...], int]:
+    """Operands from an index on, the operators between them, and the index after them."""
+    operands, operators = [], []
+    while len(operands) < MAX_OPERANDS:
+        operand = _OPERAND.match(left, at)
+        if operand is None:
+            return (), (), at
+        operands.append(number_at(left, *operand.span(operand.lastgroup)))
+        at = operand.end()
+        operator = _OPERATOR.match(left, at)
+        if operator is None:
+            break
+        operators.append(operator["sign"] or "x")
+        at = operator.end()
+    return tuple(operands), tuple(operators[: len(operands) - 1]), at

@@ -1,0 +1,182 @@
+"""Span reward function for worked calculations: each equation is checked by arithmetic, then the final answer.
+
+text    4 + 3 = 7
+        7 * 2 = 15
+        The answer is 15.<|im_end|>
+answer  14
+
+criterion         reward  place
+line 1            1.0     `7`
+line 2            0.0     `15`, behind the equals sign
+line 2 continues  1.0     `7`, the operand that is the result of line 1
+answer            0.0     `15`, the last number
+"""
+
+import math
+import re
+import reprlib
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import islice, pairwise
+from numbers import Real
+from typing import Any
+
+from tempo_trl.rewards.answer_place import AnswerPlace
+from tempo_trl.rewards.boxed import after_thinking, boxes, gold_answer
+from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, number_at, value_of
+from tempo_trl.rewards.mean_reward import mean_reward
+from tempo_trl.rewards.plain_number import number_readings
+from tempo_trl.rewards.span_reward import SpanReward
+
+MAX_LINES = 32
+_MAX_ANSWER = 80  # characters of a box that is read as a number
+_LAST_NUMBER = re.compile(rf"(?<![\w.,^])(?P<value>{NUMBER})(?P<below>/{NUMBER})?(?![\w^]|[.,]\d)", re.ASCII)
+_TAIL = 400  # characters up to the last digit that are searched for the last number
+_BOX = re.compile(r"\\(?:boxed|fbox)")
+Judged = tuple[str, float | None, int | None, int | None]  # criterion, reward, start and end in the answer
+
+
+def equations(
+    texts: list[str],
+    completions: list[list[dict[str, str]]] | list[str] | None = None,
+    *,
+    column: str | None = "answer",
+    lines: int | None = None,
+    chained: bool = True,
+    **columns,
+) -> list[list[SpanReward]]:
+    r"""
+    Span reward function: check the equations of each completion, and its final answer.
+
+    What follows the last `</think>` is read. An equation has two to ten numbers left of the equals sign and one right
+    of it, anywhere in a line: `12 + 3 x 4 = 24` ([`~tempo_trl.rewards.equation_reading`]). Each criterion earns 1.0 or
+    0.0:
+
+    - `line N`, whether the Nth equation is right, by exact arithmetic (`10 / 3 = 3.33` is wrong): its result, because
+      the operands stand before it and only the result makes it right or wrong;
+    - `line N continues`, from the second on, whether the result of the equation before, as it is written, is one of
+      its operands: that operand; without one, all operands;
+    - `answer`, whether the final answer is the reference's number: the content of the last `\boxed{}`, else the last
+      number of the text. An answer without a number has no place.
+
+    Use [`functools.partial`] to set the options:
+
+        span_reward_funcs = partial(equations, column="total", lines=4)
+
+    Args:
+        texts: The completions with their special tokens. Places are characters of them.
+        completions: Conversations (the last assistant message counts) or plain strings. By default, the answers are
+            the texts without special tokens at the end. The criteria of an answer that is not in its text have no
+            place.
+        column: Dataset column of the final answers: numbers or texts (`27`, `"1,234.5"`, a worked solution that ends
+            in `#### 27` or has a box). An empty one is unknown, and its criterion is not judged. None for no column.
+        lines: How many equations an answer should have. Missing ones earn 0.0, with what follows the last equation as
+            their place, and further ones are not judged. By default, the equations that there are count, up to 32: a
+            completion with fewer lines is compared with others in the lines that it has.
+        chained: Whether to judge `line N continues`.
+        **columns: The column of final answers, and whatever else TRL passes.
+
+    Raises:
+        ValueError: no such column, a final answer that is not a number, or `lines` that is not 1 to 32.
+    """
+    if lines is not None and not 1 <= lines <= MAX_LINES:
+        raise ValueError(f"`lines` is {lines}, expected 1 to {MAX_LINES}, or None for as many as there are.")
+    golds = [None] * len(texts) if column is None else _golds(columns, column)
+    completions = [None] * len(texts) if completions is None else completions
+    places = map(AnswerPlace, texts, completions)
+    return [_criteria(*row, column, lines, chained) for row in zip(places, golds, strict=True)]
+
+
+def _golds(columns: dict[str, list], column: str) -> list[tuple[Fraction, ...] | None]:
+    if column not in columns:
+        raise ValueError(
+            f"equations got no column {column!r}, only {', '.join(columns) or 'none'}. Set `column` to the dataset "
+            "column that has the final answers, or to None."
+        )
+    return [_gold(value, f"row {row} of column {column!r}") for row, value in enumerate(columns[column])]
+
+
+def _gold(value: Any, where: str) -> tuple[Fraction, ...] | None:
+    """The numbers that a final answer may mean; None if it is unknown."""
+    if value is None or value == "" or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return (Fraction(str(value)),)
+    readings = number_readings(gold_answer(value.rpartition("####")[2])) if isinstance(value, str) else ()
+    if not readings:
+        raise ValueError(
+            f"{where} is {reprlib.repr(value)}, expected a number or a text with one, such as 27, '1,234.5' or "
+            "'... #### 27'. Correct the final answer, or leave it empty if it is unknown."
+        )
+    return readings
+
+
+def _criteria(
+    place: AnswerPlace, gold: tuple[Fraction, ...] | None, column: str | None, lines: int | None, chained: bool
+) -> list[SpanReward]:
+    begin = len(place.answer) - len(after_thinking(place.answer))
+    found = list(islice(equations_of(place.answer, begin), lines or MAX_LINES))
+    judged = [*_lines(found), *_missing(place.answer, begin, found, lines or 0)]
+    kept = [each for each in judged if chained or not each[0].endswith("continues")]
+    if column is not None:
+        kept.append(("answer", *_answer(place.answer, begin, gold)))
+    return [
+        SpanReward(name, reward, *((None, None) if start is None else place.span(start, end)))
+        for name, reward, start, end in kept
+    ]
+
+
+def _lines(found: list[Equation]) -> Iterator[Judged]:
+    for n, equation in enumerate(found, 1):
+        yield f"line {n}", float(value_of(equation) == equation.result.value), *equation.result[1:]
+    for n, (before, equation) in enumerate(pairwise(found), 2):
+        yield f"line {n} continues", *_continuation(before.result, equation.operands)
+
+
+def _continuation(result: Number, operands: tuple[Number, ...]) -> tuple[float, int, int]:
+    for operand in operands:
+        if operand.value == result.value:
+            return 1.0, operand.start, operand.end
+    return 0.0, operands[0].start, operands[-1].end
+
+
+def _missing(answer: str, begin: int, found: list[Equation], lines: int) -> Iterator[Judged]:
+    """The lines that an answer lacks, with what it has in their stead; without an answer they have no place."""
+    start = found[-1].result.end if found else begin if answer[begin:].strip() else None
+    for n in range(len(found) + 1, lines + 1):
+        yield f"line {n}", 0.0, start, None
+        if n > 1:
+            yield f"line {n} continues", 0.0, start, None
+
+
+def _answer(answer: str, begin: int, gold: tuple[Fraction, ...] | None) -> tuple[float | None, int | None, int | None]:
+    """Reward and place of the final answer."""
+    readings, start, end = _final(answer, begin)
+    return None if gold is None else float(not set(readings).isdisjoint(gold)), start, end
+
+
+def _final(answer: str, begin: int) -> tuple[tuple[Fraction, ...], int | None, int | None]:
+    """The numbers that the final answer may mean, and its characters."""
+    found = boxes(answer[begin:]) if _BOX.search(answer, begin) else []
+    if found:
+        start, end = (begin + at for at in found[-1])
+        is_short = end - start <= _MAX_ANSWER
+        return number_readings(answer[start:end].strip()) if is_short else (), start, max(end, start + 1)
+    last = _last_number(answer, begin)
+    if last is None:
+        return (), None, None
+    value = number_at(answer, *last.span("value")).value
+    if last["below"]:
+        under = number_at(answer, last.end("value") + 1, last.end()).value
+        value = value / under if under else None
+    is_share = value is not None and re.match(r" ?\\?%", answer[last.end() : last.end() + 3])
+    return (value, value / 100) if is_share else (value,), *last.span()
+
+
+def _last_number(answer: str, begin: int) -> re.Match | None:
+    digit = max(answer.rfind(digit, begin) for digit in "0123456789")
+    *_, last = [None, *_LAST_NUMBER.finditer(answer, max(begin, digit - _TAIL))] if digit >= 0 else [None]
+    return last
+
+
+equations_reward = mean_reward(equations)

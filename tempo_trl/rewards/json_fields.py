@@ -1,0 +1,152 @@
+"""Span reward function for answers in JSON: each leaf of a reference is a criterion, with the place of its decision.
+
+    text        Sure: {"city": "Paris", "quantity": 3}<|im_end|>
+    truth             {"city": "Rome", "quantity": 3, "express": true}
+
+    criterion   reward  place
+    city        0.0     `"city": "Paris"`
+    quantity    1.0     `"quantity": 3`
+    express     0.0     `}`, which closed the object without it
+    json        1.0     the object
+    additional  1.0     `}`
+    outside     0.0     `Sure: `
+
+Where the JSON cannot be read, all that is undecided earns 0.0 from there on.
+"""
+
+import reprlib
+from collections.abc import Iterator
+from typing import Any
+
+from tempo_trl.rewards.answer_place import AnswerPlace
+from tempo_trl.rewards.json_reading import Reading, read_json
+from tempo_trl.rewards.json_reference import Branch, Comparison, Leaf, reference_tree
+from tempo_trl.rewards.mean_reward import mean_reward
+from tempo_trl.rewards.span_reward import SpanReward
+
+Judged = tuple[str, float, int, int | None]  # criterion, reward, start and end in the answer; None: to the text's end
+
+
+def json_fields(
+    texts: list[str],
+    completions: list[list[dict[str, str]]] | list[str] | None = None,
+    *,
+    column: str = "truth",
+    fold: bool = False,
+    lists: str = "ordered",
+    **columns,
+) -> list[list[SpanReward]]:
+    """
+    Span reward function: compare the JSON in each completion with a reference, leaf by leaf.
+
+    The answer is the text after the last `</think>`, and its JSON begins at the first `{` (`[` if the reference is a
+    list). All completions of one reference have the same criteria, and each earns 1.0 or 0.0:
+
+    - every leaf, named by its path (`address.street`, `items[0].name`, `["a.b"]` for a key with a dot): from the first
+      character of its key, or of its value in a list, to the end of its value. If it is missing, the bracket that
+      closed its object or list. If an object or list that should hold it is another kind of value, that value with its
+      key;
+    - `json`, whether the JSON can be read to its end: the object, or all from the error on;
+    - `additional`, no keys or list elements beside the reference's: the brackets that close objects and lists, or the
+      first additional key or element with its value. A key that comes again is additional, and its leaves are wrong;
+    - `outside`, no text before and after the JSON but white space: the opening bracket and what follows the JSON, or
+      the text outside. Special tokens do not count.
+
+    Whatever an error leaves undecided is 0.0 from the error on. Without a JSON object that is the whole answer.
+
+    Numbers are compared by value (3 is 3.0); booleans are not numbers, and null is equal to nothing else. Use
+    [`functools.partial`] to set the options:
+
+        span_reward_funcs = partial(json_fields, column="order", fold=True)
+
+    Args:
+        texts: The completions with their special tokens. Places are characters of them.
+        completions: Conversations (the last assistant message counts) or plain strings. By default, the answers are
+            the texts without special tokens at the end. The criteria of an answer that is not in its text have no
+            place.
+        column: Dataset column of the references: texts of a JSON object or array, which is recommended, or the objects
+            themselves. `datasets` gives all objects of a column the same keys, and fills in null.
+        fold: Whether strings are equal up to case, surrounding and repeated white space, and Unicode's compatibility
+            forms (NFKC). Keys are always exact.
+        lists: `"ordered"` compares lists element by element. `"set"` compares each as a whole, as one leaf, in any
+            order, and counts how often an element occurs.
+        **columns: The reference's column, and whatever else TRL passes.
+
+    Raises:
+        ValueError: an unknown option, no such column, or a reference that is not the text of a JSON object or array.
+    """
+    comparison = Comparison(bool(fold), lists)
+    references = _references(columns, column, comparison)
+    completions = [None] * len(texts) if completions is None else completions
+    rows = zip(texts, completions, references, strict=True)
+    return [_criteria(AnswerPlace(text, said), root, comparison) for text, said, root in rows]
+
+
+def _references(columns: dict[str, list], column: str, comparison: Comparison) -> list[Branch | Leaf]:
+    if comparison.lists not in ("ordered", "set"):
+        raise ValueError(f'`lists` is {comparison.lists!r}, expected "ordered" or "set".')
+    if column not in columns:
+        raise ValueError(
+            f"json_fields got no column {column!r}, only {', '.join(columns) or 'none'}. Set `column` to the dataset "
+            "column that has the references."
+        )
+    return [
+        _reference(value, f"row {row} of column {column!r}", comparison) for row, value in enumerate(columns[column])
+    ]
+
+
+def _reference(value: Any, where: str, comparison: Comparison) -> Branch | Leaf:
+    try:
+        return reference_tree(value, comparison)
+    except ValueError as error:
+        got = repr(value[:200]) if isinstance(value, str) else reprlib.repr(value)
+        raise ValueError(
+            f"{where} is {got}, expected the text of a JSON object or array, such as "
+            f'{{"city": "Paris"}}: {error}. Correct the reference.'
+        ) from error
+
+
+def _criteria(place: AnswerPlace, root: Branch | Leaf, comparison: Comparison) -> list[SpanReward]:
+    judged = _judged(place.answer, root, comparison)
+    spans = [SpanReward(name, reward, *place.span(start, end)) for name, reward, start, end in judged]
+    return list(dict.fromkeys(spans))  # without a place in the text, places of one criterion are the same
+
+
+def _judged(answer: str, root: Branch | Leaf, comparison: Comparison) -> Iterator[Judged]:
+    """The criteria of an answer: all leaves, then `json`, `additional` and `outside`."""
+    said = answer.rfind("</think>") + len("</think>") if "</think>" in answer else 0
+    first = _first_character(answer, said)
+    start = -1 if "<think>" in answer[said:] else answer.find(root.opener, said)
+    found = Reading(error=first) if start < 0 else read_json(answer, start, root, comparison)
+    undecided = 0.0, found.error, None
+    for name in root.names:
+        yield name, *found.leaves.get(name, undecided)
+    yield "json", *(undecided if found.end is None else (1.0, start, found.end))
+    yield from (("additional", *verdict) for verdict in _additional(found))
+    yield from (("outside", *verdict) for verdict in _outside(answer, first, start, found))
+
+
+def _first_character(answer: str, begin: int) -> int:
+    """Index of the first character from `begin` on that is not white space; `begin` without one."""
+    rest = answer[begin:]
+    return begin + len(rest) - len(rest.lstrip()) if rest.strip() else begin
+
+
+def _additional(found: Reading) -> list[tuple[float, int, int | None]]:
+    if found.additional is not None:
+        return [(0.0, *found.additional)]
+    if found.end is None:
+        return [(0.0, found.error, None)]
+    return [(1.0, closer, closer + 1) for closer in found.closers or [found.end - 1]]
+
+
+def _outside(answer: str, first: int, start: int, found: Reading) -> list[tuple[float, int, int | None]]:
+    before = [(0.0, first, start)] if first < start else []
+    if found.end is None:
+        return before or [(0.0, found.error, None)]
+    if answer[found.end :].strip():
+        return [*before, (0.0, _first_character(answer, found.end), None)]
+    return before or [(1.0, start, start + 1), (1.0, found.end, None)]
+
+
+json_fields_reward = mean_reward(json_fields)

@@ -1,0 +1,53 @@
+"""From a span reward function to a reward function of TRL."""
+
+from collections.abc import Callable
+from functools import partial
+from inspect import iscoroutinefunction
+
+from tempo_trl.rewards.boxed import completion_text
+from tempo_trl.rewards.span_reward import SpanReward
+
+
+def mean_reward(span_reward_func: Callable) -> Callable:
+    """
+    A reward function for TRL: per completion, the mean reward of the criteria that a span reward function returns.
+
+    It returns exactly 1.0 if all criteria earn 1.0, and None if none was judged. A criterion that is None or NaN is
+    left out, and one with several places counts once. The function's `texts` are the answers without special tokens.
+    Plain GRPO with this reward and span credit with the function therefore see equal rewards.
+
+    Args:
+        span_reward_func (`Callable`):
+            The span reward function, such as [`~tempo_trl.rewards.json_fields`], with options in a
+            [`functools.partial`]. If it is `async`, the reward function is `async` as well.
+
+    Returns:
+        `Callable`: The reward function `reward(completions, **columns) -> list[float | None]`, named after the
+        function: `json_fields_reward`.
+    """
+    func = span_reward_func
+    while isinstance(func, partial):
+        func = func.func
+
+    def reward(completions: list[list[dict[str, str]]] | list[str], **columns) -> list[float | None]:
+        return _means(span_reward_func(**_keywords(completions, columns)))
+
+    async def async_reward(completions: list[list[dict[str, str]]] | list[str], **columns) -> list[float | None]:
+        return _means(await span_reward_func(**_keywords(completions, columns)))
+
+    chosen = async_reward if iscoroutinefunction(func) or iscoroutinefunction(func.__call__) else reward
+    chosen.__name__ = chosen.__qualname__ = f"{getattr(func, '__name__', type(func).__name__)}_reward"
+    return chosen
+
+
+def _keywords(completions: list, columns: dict) -> dict:
+    return columns | {"completions": completions, "texts": list(map(completion_text, completions))}
+
+
+def _means(judged: list[list[SpanReward]]) -> list[float | None]:
+    return [_mean({span.name: span.reward for span in spans}) for spans in judged]
+
+
+def _mean(rewards: dict[str, float | None]) -> float | None:
+    known = [float(reward) for reward in rewards.values() if reward is not None and reward == reward]
+    return sum(known) / len(known) if known else None

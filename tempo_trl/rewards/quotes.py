@@ -1,0 +1,223 @@
+"""A judge that quotes what it judged becomes a span reward function: each quotation is the place of its score.
+
+text   The tower is 300 metres tall. It was built in 1789.<|im_end|>
+judge  [("height", 1.0, "300 metres tall"), ("date", 0.0, "built in  1789"), ("polite", 1.0, None)]
+
+criterion  reward  place
+height     1.0     `300 metres tall`
+date       0.0     `built in 1789`
+polite     1.0     none: the judge quoted nothing
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from inspect import iscoroutinefunction
+from itertools import islice
+from numbers import Real
+from typing import Any, NamedTuple
+
+from tempo_trl.rewards.span_reward import SpanReward
+
+logger = logging.getLogger(__name__)
+
+_MARKS = str.maketrans("‘’`´“”„«»‐‑–—ς", "''''" + '"' * 5 + "----σ")
+_AROUND = "\"'“”„«»‘’` "
+_MOST_PARTS_OF_WORDS = 20  # occurrences inside words that are passed over, to find one of whole words
+Place = tuple[int, int]
+
+
+class Quote(NamedTuple):
+    """
+    What a judge says of one criterion of a completion.
+
+    Args:
+        name (`str`): The criterion.
+        score (`float`, *optional*): Its reward; None if it was not judged.
+        quote (`str`, *optional*): The text of the completion that decided it; None if no single place did.
+    """
+
+    name: str
+    score: float | None
+    quote: str | None = None
+
+
+def quotes(judge: Callable[..., Any], *, fold: bool = True) -> Callable[..., Any]:
+    """
+    Make a span reward function of a judge that quotes from the completions.
+
+    A quotation is found at its first occurrence in `texts`, up to white space; if possible, one that does not begin or
+    end inside a word. If the text does not have it as it stands, case and the kind of quotation marks, apostrophes and
+    dashes may differ, because judges tidy what they quote. Quotation marks around a quotation may be the judge's own.
+
+    A criterion without a place is credited to the whole completion: one that quotes nothing, and one whose quotation
+    is not in the text. A warning is given for the first of the latter, and their share is logged. Several quotations
+    of one criterion are its places. They must have one score, and those that are not found are left out.
+
+    Args:
+        judge (`Callable`):
+            Called with the keywords of a span reward function, `texts` among them. It returns a list per completion
+            of [`Quote`], or of tuples `(name, score, quote)` or dicts with these keys; `quote` may be left out. It may
+            be `async`.
+        fold (`bool`, *optional*, defaults to `True`):
+            Whether case and kinds of marks may differ.
+
+    Returns:
+        `Callable`: The span reward function, named after the judge, and `async` if the judge is. It logs
+        `quotes/found` with TRL's `log_metric`, the share of quotations that were found.
+
+    Raises:
+        ValueError: when it is called, if the judge returns anything else, with the row, what was got and what is
+            expected.
+    """
+    warn = _once(logger.warning)
+    finder = partial(_spans, fold=fold, warn=warn)
+
+    def spans(texts: list[str], **columns) -> list[list[SpanReward]]:
+        return finder(judge(texts=texts, **columns), texts, name, columns.get("log_metric"))
+
+    async def async_spans(texts: list[str], **columns) -> list[list[SpanReward]]:
+        return finder(await judge(texts=texts, **columns), texts, name, columns.get("log_metric"))
+
+    func = judge
+    while isinstance(func, partial):
+        func = func.func
+    name = getattr(func, "__name__", type(func).__name__)
+    made = async_spans if iscoroutinefunction(func) or iscoroutinefunction(func.__call__) else spans
+    made.__name__ = made.__qualname__ = name
+    return made
+
+
+def _once(effect: Callable[..., None]) -> Callable[..., None]:
+    """A function that has its effect at its first call only."""
+    left = iter([effect])
+    return lambda *args: next(left, lambda *_: None)(*args)
+
+
+def _spans(
+    judged: Any, texts: list[str], judge: str, log_metric: Callable[[str, float], None] | None, *, fold: bool, warn
+) -> list[list[SpanReward]]:
+    """The criteria of all completions, from what the judge returned."""
+    rows = _checked(judged, len(texts), judge)
+    placed = [_placed(row, _Words(text), fold) for row, text in zip(rows, texts, strict=True)]
+    found = [place is not None for row in placed for quote, place in row if quote.quote is not None]
+    if log_metric is not None and found:
+        log_metric("quotes/found", sum(found) / len(found))
+    for row, own in enumerate(placed):
+        for quote, place in own:
+            if quote.quote is not None and place is None:
+                warn(
+                    "%s quotes %.200r for %r, which is not in completion %d. The criterion has no place, so that its "
+                    "credit falls on the whole completion. Ask the judge for verbatim quotations, and watch the "
+                    "metric quotes/found. This warning is given once.",
+                    *(judge, quote.quote, quote.name, row),
+                )
+    return [list(_merged(own)) for own in placed]
+
+
+def _placed(row: list[Quote], words: "_Words", fold: bool) -> list[tuple[Quote, Place | None]]:
+    return [(quote, None if quote.quote is None else words.find(quote.quote, fold)) for quote in row]
+
+
+def _merged(own: list[tuple[Quote, Place | None]]) -> Iterator[SpanReward]:
+    """The criteria of a completion: each with its places, or once without a place."""
+    scores = {quote.name: quote.score for quote, _ in own}
+    places: dict[str, dict[Place, None]] = {name: {} for name in scores}
+    for quote, place in own:
+        places[quote.name] |= {} if place is None else {place: None}
+    for name, found in places.items():
+        yield from (SpanReward(name, scores[name], *place) for place in found or [(None, None)])
+
+
+class _Words:
+    """A text with single spaces between its words, in which quotations are found."""
+
+    def __init__(self, text: str):
+        self._text, self._spaced = text, " ".join(text.split())
+
+    @cached_property
+    def _folded(self) -> str:
+        return _folded(self._spaced)
+
+    def find(self, quote: str, fold: bool) -> Place | None:
+        """Place of a quotation in the text, None if it is not there."""
+        wanted = " ".join(quote.split())
+        for own in filter(None, (wanted, wanted.strip(_AROUND))):
+            start = _first(own, self._spaced)
+            if start is None and fold:
+                start = _first(_folded(own), self._folded)
+            if start is not None:
+                begin = _original(self._text, self._spaced, start)
+                return begin, begin + _original(self._text[begin:], own, len(own) - 1) + 1
+        return None
+
+
+def _original(text: str, spaced: str, index: int) -> int:
+    """Index in a text of a character of a word of its beginning with single spaces."""
+    begin = spaced.rfind(" ", 0, index) + 1
+    from_word = text.split(maxsplit=spaced.count(" ", 0, begin))[-1]
+    return len(text) - len(from_word) + index - begin
+
+
+def _folded(text: str) -> str:
+    """A text in lower case with plain marks, of the same length."""
+    return text.replace("İ", "i").lower().translate(_MARKS)  # no other letter becomes two in lower case
+
+
+def _first(wanted: str, text: str) -> int | None:
+    """Index of the first occurrence that does not begin or end inside of a word; else of the first one."""
+    found = list(islice(_occurrences(wanted, text), _MOST_PARTS_OF_WORDS))
+    whole = (at for at in found if not _is_inside(text, at) and not _is_inside(text, at + len(wanted)))
+    return next(whole, found[0] if found else None)
+
+
+def _occurrences(wanted: str, text: str) -> Iterator[int]:
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + 1)
+
+
+def _is_inside(text: str, at: int) -> bool:
+    """Whether a word goes on across an index."""
+    return text[max(at - 1, 0) : at].isalnum() and text[at : at + 1].isalnum()
+
+
+def _checked(judged: Any, completions: int, judge: str) -> list[list[Quote]]:
+    """What the judge returned as [`Quote`]s."""
+    if not isinstance(judged, list | tuple) or len(judged) != completions:
+        got = f"{len(judged)} lists" if isinstance(judged, list | tuple) else type(judged).__name__
+        raise ValueError(f"{judge} must return {completions} lists of quotes, one per completion, got {got}.")
+    return [_row(given, f"{judge}, row {row}") for row, given in enumerate(judged)]
+
+
+def _row(given: Any, where: str) -> list[Quote]:
+    if not isinstance(given, list | tuple) or isinstance(given, Quote):
+        raise ValueError(f"{where}: expected a list of quotes, got {given!r}.")
+    row = [_quote(each, where) for each in given]
+    scores: dict[str, float | None] = {}
+    for quote in row:
+        if scores.setdefault(quote.name, quote.score) != quote.score:
+            raise ValueError(
+                f"{where}: {quote.name!r} has the scores {scores[quote.name]} and {quote.score}, expected one. Give "
+                "quotations of different scores different names, or one score to the criterion."
+            )
+    return row
+
+
+def _quote(given: Any, where: str) -> Quote:
+    try:
+        quote = Quote(**given) if isinstance(given, dict) else Quote(*given)
+    except TypeError:
+        quote = Quote("", None)
+    name, score, text = quote
+    if not isinstance(name, str) or not name or isinstance(given, str) or not isinstance(text, str | None):
+        raise ValueError(
+            f"{where}: expected (name, score, quoted text or None), or a dict with these keys, got {given!r}."
+        )
+    if score is not None and not (isinstance(score, Real) and math.isfinite(score)):
+        raise ValueError(
+            f"{where}: the score of {name!r} must be a finite number, or None if it was not judged, got {score!r}."
+        )
+    return quote

@@ -1,0 +1,338 @@
+"""Each leaf of a reference, and its place in the answer, counted by hand."""
+
+import json
+from functools import partial
+
+import pytest
+
+from tempo_trl.rewards import SpanReward, json_fields
+
+END = "<|im_end|>"
+
+
+def spans(text, truth, said=None, **options):
+    [found] = json_fields([text], None if said is None else [said], truth=[truth], **options)
+    assert all(span.start is None or 0 <= span.start < span.end <= len(text) for span in found)
+    return found
+
+
+def verdicts(text, truth, said=None, **options):
+    """(reward, the characters of each place) of each criterion by name."""
+    found = {}
+    for name, reward, start, end in spans(text, truth, said, **options):
+        known = found.setdefault(name, (reward,))
+        assert known[0] == reward
+        found[name] = (*known, None if start is None else text[start:end])
+    return found
+
+
+def rewards(text, truth, **options):
+    return {span.name: span.reward for span in spans(text, truth, **options)}
+
+
+# Places
+
+
+def test_offsets_counted_by_hand():
+    #                 1         2         3
+    #       0123456789012345678901234567890123456789
+    text = 'Sure: {"city": "Paris", "n": 3}<|im_end|>'  # 41 characters
+    truth = '{"city": "Rome", "n": 3, "express": true}'
+    assert spans(text, truth) == [
+        SpanReward("city", 0.0, 7, 22),
+        SpanReward("n", 1.0, 24, 30),
+        SpanReward("express", 0.0, 30, 31),
+        SpanReward("json", 1.0, 6, 31),
+        SpanReward("additional", 1.0, 30, 31),
+        SpanReward("outside", 0.0, 0, 6),
+    ]
+
+
+def test_characters_are_counted_not_bytes():
+    text = '{"🙂": "é👩‍🚀", "b": 1}'  # the astronaut has 3 characters: 8 to 11
+    assert spans(text, {"🙂": "é👩‍🚀", "b": 1})[:2] == [SpanReward("🙂", 1.0, 1, 12), SpanReward("b", 1.0, 14, 20)]
+
+
+def test_a_right_answer_was_decided_by_each_value_by_closing_and_by_stopping():
+    text = '{"a": {"b": 1}, "c": ["x", {"d": null}]}' + END
+    assert verdicts(text, '{"a": {"b": 1}, "c": ["x", {"d": null}]}') == {
+        "a.b": (1.0, '"b": 1'),
+        "c[0]": (1.0, '"x"'),
+        "c[1].d": (1.0, '"d": null'),
+        "json": (1.0, text.removesuffix(END)),
+        "additional": (1.0, "}", "}", "]", "}"),
+        "outside": (1.0, "{", END),
+    }
+
+
+def test_what_is_missing_was_decided_by_the_bracket_that_closed_its_object_or_list():
+    text = '{"a": {"b": 1 }, "l": [1 ]}' + END
+    found = verdicts(text, '{"a": {"b": 1, "c": 2}, "l": [1, 2], "o": {"x": 1, "y": 2}}')
+    assert (found["a.c"], found["l[1]"], found["o.x"], found["o.y"]) == (
+        (0.0, "}"),
+        (0.0, "]"),
+        (0.0, "}"),
+        (0.0, "}"),
+    )
+    places = {span.name: span.start for span in spans(text, '{"a": {"b": 1, "c": 2}, "l": [1, 2], "o": {"x": 1}}')}
+    assert (places["a.c"], places["l[1]"], places["o.x"]) == (14, 25, 26)
+
+
+def test_another_kind_of_value_than_an_object_or_a_list_decides_all_leaves_in_it():
+    found = verdicts('{"a": "Lyon", "l": {"0": 1}}', '{"a": {"b": 1, "c": {"d": 2}}, "l": [1, 2]}')
+    assert found["a.b"] == found["a.c.d"] == (0.0, '"a": "Lyon"')
+    assert found["l[0]"] == found["l[1]"] == (0.0, '"l": {"0": 1}')
+
+
+def test_the_first_additional_key_or_element_is_the_place_of_additional():
+    assert verdicts('{"a": 1, "b": [2], "c": 3}', '{"a": 1}')["additional"] == (0.0, '"b": [2]')
+    assert verdicts('{"a": {"x": 1, "y": 2}, "c": 3}', '{"a": {"x": 1}}')["additional"] == (0.0, '"y": 2')
+    assert verdicts('{"a": [1, {"b": 2}, 3]}', '{"a": [1]}')["additional"] == (0.0, '{"b": 2}')
+
+
+def test_a_key_that_comes_again_is_additional_and_its_leaves_are_wrong():
+    text = '{"a": {"x": 1}, "b": 2, "a": {"x": 1}}'
+    found = verdicts(text, '{"a": {"x": 1}, "b": 2}')
+    assert found["a.x"] == found["additional"] == (0.0, '"a": {"x": 1}')
+    assert found["b"] == (1.0, '"b": 2')
+    assert spans(text, '{"a": {"x": 1}, "b": 2}')[0].start == 24
+
+
+def test_text_outside_has_two_places():
+    text = 'Here:\n```json\n{"a": 1}\n```\nDone.' + END
+    found = verdicts(text, '{"a": 1}')
+    assert found["outside"] == (0.0, "Here:\n```json\n", "```\nDone." + END)
+    assert found["json"] == (1.0, '{"a": 1}')
+    assert verdicts('{"a": 1} {"a": 1}', '{"a": 1}')["outside"] == (0.0, '{"a": 1}')
+    assert verdicts(' \n{"a": 1}\n ' + END, '{"a": 1}')["outside"] == (1.0, "{", "\n " + END)
+
+
+def test_stopping_has_no_tokens_of_its_own_if_the_text_ends_with_the_object():
+    assert verdicts('{"a": 1}', '{"a": 1}')["outside"] == (1.0, "{", "}")
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ('{"a": 1, "b": 2 "c": 3}', '"c": 3}'),  # no comma
+        ('{"a": 1, "b": 2, c: 3}', "c: 3}"),
+        ('{"a": 1, "b": 2, "c" 3}', "3}"),
+        ('{"a": 1, "b": 2, }', "}"),
+        ('{"a": 1, "b": 2, "c": "x', '"x'),  # cut off
+        ('{"a": 1, "b": 2, "c": 3', "3"),  # cut off, perhaps from 30
+        ('{"a": 1, "b": 2, "c": [1, nul', "nul"),
+        ('{"a": 1, "b": 2, "c": {"d": NaN}}', '{"d": NaN}}'),  # from the value that has it
+        ('{"a": 1, "b": 2, "c": -Infinity}', "-Infinity}"),
+        ('{"a": 1, "b": 2, "c": ' + "[" * 5000, "[" * 5000),
+        ('{"a": 1, "b": 2, "c": "\\x"}', '\\x"}'),
+        ('{"a": 1, "b": 2, "c": "\n"}', '\n"}'),
+    ],
+)
+def test_leaves_before_an_error_keep_their_reward_and_the_rest_is_0_from_the_error_on(text, rest):
+    found = verdicts(text + END, '{"a": 1, "b": 5, "c": 3}', text)
+    assert (found["a"], found["b"]) == ((1.0, '"a": 1'), (0.0, '"b": 2'))
+    assert {found[name] for name in ("c", "json", "additional", "outside")} == {(0.0, rest + END)}
+
+
+def test_an_answer_cut_off_between_tokens_is_decided_by_its_end():
+    assert verdicts('{"a": 1,' + END, '{"a": 1, "b": 2}')["b"] == (0.0, END)
+    assert verdicts('{"a": 1,', '{"a": 1, "b": 2}')["b"] == (0.0, ",")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", None),
+        (END, END),
+        (" \n" + END, " \n" + END),
+        ("I cannot do that." + END, "I cannot do that." + END),
+        ("3" + END, "3" + END),
+        ('"a"', '"a"'),
+        ("<think>so</think>" + END, END),
+        ('<think>{"a": 1}' + END, '<think>{"a": 1}' + END),  # unfinished: nothing was said
+        ("[1]", "[1]"),
+    ],
+)
+def test_an_answer_without_an_object_is_wrong_as_a_whole(text, place):
+    assert set(verdicts(text, '{"a": 1, "b": {"c": 2}}').values()) == {(0.0, place)}
+
+
+def test_the_thinking_before_an_answer_is_neither_read_nor_outside():
+    text = '<think>{"a": 2}? No.</think>\n\n{"a": 1}' + END
+    assert verdicts(text, '{"a": 1}') == {
+        "a": (1.0, '"a": 1'),
+        "json": (1.0, '{"a": 1}'),
+        "additional": (1.0, "}"),
+        "outside": (1.0, "{", END),
+    }
+    assert spans(text, '{"a": 1}')[0].start == text.rindex('"a"')
+    assert spans(text, '{"a": 1}') == spans(text, '{"a": 1}', text.removesuffix(END))
+
+
+# The answer in its text
+
+
+@pytest.mark.parametrize(
+    "tail", ["", END, END + "\n", "</s>", "<eos>", "<|a|><|b|>", "<｜end▁of▁sentence｜>", "\n</s> </s>"]
+)
+def test_special_tokens_at_the_end_are_not_outside_text_with_and_without_completions(tail):
+    said = '{"a": 1}'
+    assert spans(said + tail, said) == spans(said + tail, said, said)
+    assert rewards(said + tail, said) == dict.fromkeys(("a", "json", "additional", "outside"), 1.0)
+
+
+def test_the_last_assistant_message_is_found_in_the_text_of_an_agent():
+    calls = '{"a": 1}<|im_end|>\n<|im_start|>user\n{"a": 1}<|im_end|>\n<|im_start|>assistant\n'
+    messages = [{"role": "assistant", "content": '{"a": 1}'}, {"role": "tool", "content": '{"a": 1}'}]
+    said = [*messages, {"role": "assistant", "content": '{"a": 2}'}]
+    assert spans(calls + '{"a": 2}' + END, '{"a": 2}', said)[0] == SpanReward("a", 1.0, len(calls) + 1, len(calls) + 7)
+
+
+def test_an_answer_is_found_in_a_text_with_special_tokens_and_other_white_space_in_it():
+    text = '{"a" : 1,  "b": "x y" }<|im_end|>\n<|im_start|>user\nMore!<|im_end|>'
+    said = '{"a": 1, "b": "x y"}\nuser\nMore!'
+    assert verdicts(text, '{"a": 1, "b": "x y"}', said) == {
+        "a": (1.0, '"a" : 1'),
+        "b": (1.0, '"b": "x y"'),
+        "json": (1.0, '{"a" : 1,  "b": "x y" }'),
+        "additional": (1.0, "}"),
+        "outside": (0.0, "user\nMore!<|im_end|>"),
+    }
+    assert verdicts('{"a": 1}<|x|>' + END, '{"a": 1}', '{"a": 1} ')["outside"] == (1.0, "{", "<|x|>" + END)
+
+
+def test_an_answer_that_is_not_in_its_text_is_graded_without_places():
+    found = spans("something else", '{"a": 1, "b": 2}', '{"a": 1}')
+    assert [tuple(span) for span in found] == [
+        ("a", 1.0, None, None),
+        ("b", 0.0, None, None),
+        ("json", 1.0, None, None),
+        ("additional", 1.0, None, None),
+        ("outside", 1.0, None, None),
+    ]
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("value", "truth", "is_right"),
+    [
+        ("3", "3.0", True),
+        ("3e0", "3", True),
+        ("-0.0", "0", True),
+        ("9007199254740993", "9007199254740992.0", False),
+        ("1", "true", False),
+        ("false", "0", False),
+        ("true", "true", True),
+        ('"3"', "3", False),
+        ("null", "null", True),
+        ("null", "false", False),
+        ('""', "null", False),
+        ('"\\u0050aris"', '"Paris"', True),
+        ('"paris"', '"Paris"', False),
+        ("{}", "{}", True),
+        ("[]", "{}", False),
+        ('{"x": 1}', "{}", False),
+        ("[[]]", "[]", False),
+        ("1e999", "1", False),
+        ("9" * 5000, "1", False),
+        ("[" * 500 + "]" * 500, "1", False),
+        ('"\\ud800"', '"x"', False),
+    ],
+)
+def test_values_are_equal_as_in_json(value, truth, is_right):
+    for lists in ("ordered", "set"):
+        assert rewards(f'{{"a": {value}}}', f'{{"a": {truth}}}', lists=lists)["a"] == is_right
+
+
+@pytest.mark.parametrize("value", [" PARIS  Île", "paris\\u00a0i\u0302le", "Ｐａｒｉｓ île", "pari\u017f\\tîle"])
+def test_folded_strings_ignore_case_white_space_and_compatibility_forms(value):
+    text = f'{{"a": "{value}", "b": ["{value}"]}}'
+    exact, fold = ({"fold": fold, "lists": "set"} for fold in (False, True))
+    assert rewards(text, {"a": "Paris île", "b": ["Paris île"]}, **fold)["a"] == 1.0
+    assert rewards(text, {"a": "Paris île", "b": ["Paris île"]}, **fold)["b"] == 1.0
+    assert rewards(text, {"a": "Paris île", "b": ["Paris île"]}, **exact)["a"] == 0.0
+    assert rewards('{"a": "Pariss île"}', {"a": "Paris île"}, fold=True)["a"] == 0.0
+    assert rewards('{"A": "x"}', {"a": "x"}, fold=True)["a"] == 0.0  # keys are exact
+
+
+@pytest.mark.parametrize(
+    ("found", "is_right"),
+    [
+        ('["b", "a", "a"]', True),
+        ('["a", "a", "b"]', True),
+        ('["a", "b"]', False),
+        ('["a", "b", "b"]', False),
+        ('["a", "a", "b", "c"]', False),
+        ('"aab"', False),
+    ],
+)
+def test_a_list_as_a_set_is_one_criterion_in_any_order_that_counts_its_elements(found, is_right):
+    text = f'{{"l": {found}}}'
+    judged = verdicts(text, '{"l": ["a", "b", "a"]}', lists="set")
+    assert list(judged) == ["l", "json", "additional", "outside"]
+    assert judged["l"] == (float(is_right), text[1:-1])
+
+
+def test_sets_of_objects_and_lists_are_compared_whole():
+    truth = '[{"x": 1, "y": [1, 2]}, [true, null]]'
+    assert set(rewards('[[null, true], {"y": [2, 1.0], "x": 1}]', truth, lists="set").values()) == {1.0}
+    assert rewards('[[null, 1], {"y": [2, 1], "x": 1}]', truth, lists="set")["$"] == 0.0
+    assert rewards('[[null, true], {"y": [2, 1], "x": 1, "z": 0}]', truth, lists="set")["$"] == 0.0
+    assert rewards('[[null, true], {"y": [2, 1], "x": 1, "x": 1}]', truth, lists="set")["$"] == 0.0
+
+
+# References
+
+
+def test_every_leaf_has_a_name_of_its_own():
+    truth = {"a.b": 1, "a": {"b": 2, "": 3}, "l": [4, [5]], "json": 6, "x": {"json": 7}, "first name": 8, 'l["': 9}
+    names = [span.name for span in spans(json.dumps(truth), truth)]
+    leaves = ['["a.b"]', "a.b", 'a[""]', "l[0]", "l[1][0]", '["json"]', "x.json", "first name", '["l[\\""]']
+    assert list(dict.fromkeys(names)) == [*leaves, "json", "additional", "outside"]
+
+
+@pytest.mark.parametrize("truth", ["{}", "[]", "[1, 2]", '[{"a": 1}]', {"a": (1, 2)}, [1]])
+@pytest.mark.parametrize("lists", ["ordered", "set"])
+def test_objects_and_lists_at_the_top_earn_1_by_their_own_text(truth, lists):
+    text = truth if isinstance(truth, str) else json.dumps(truth)
+    assert set(rewards(text + END, truth, lists=lists).values()) == {1.0}
+    assert verdicts(text, truth, lists=lists)["additional"][-1] == text[-1]
+
+
+@pytest.mark.parametrize(
+    ("truth", "why"),
+    [
+        ("Paris", "Expecting value"),
+        ('"Paris"', "a single value of type str"),
+        (None, "a single value of type NoneType"),
+        ('{"a": 1', "delimiter"),
+        ('{"a": 1} x', "Extra data"),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ({"a": float("inf")}, "not JSON compliant"),
+        ('{"a": 1e999}', "a number beyond"),
+        ('{"a": {"b": 1, "b": 1}}', "repeats a key"),
+        ({"a": {1, 2}}, "set is not JSON serializable"),
+        ("[" * 65 + "1" + "]" * 65, "more than 64 deep"),
+        ("[" * 9000 + "]" * 9000, "more than 64 deep"),
+    ],
+)
+def test_a_malformed_reference_names_its_row_what_was_got_and_what_is_expected(truth, why):
+    with pytest.raises(ValueError, match=rf"^row 1 of column 'gold' is .*JSON object or array.*{why}"):
+        json_fields(["{}", "{}"], column="gold", gold=["{}", truth])
+
+
+def test_an_unknown_column_or_option_is_an_error():
+    with pytest.raises(ValueError, match="no column 'gold', only truth, prompts"):
+        json_fields(["{}"], ["{}"], column="gold", truth=["{}"], prompts=[""])
+    with pytest.raises(ValueError, match='`lists` is \'sorted\', expected "ordered" or "set"'):
+        json_fields(["{}"], lists="sorted", truth=["{}"])
+
+
+def test_it_is_called_as_trl_calls_a_reward_function_with_texts():
+    said = [[{"role": "assistant", "content": '{"a": "X"}'}]] * 2
+    trl = {"prompts": ["?"] * 2, "completions": said, "completion_ids": [[1], [1]], "trainer_state": None}
+    columns = trl | {"order": ['{"a": "x"}', '{"a": "y"}'], "log_metric": print, "log_extra": print}
+    found = partial(json_fields, column="order", fold=True)(texts=['{"a": "X"}' + END] * 2, **columns)
+    assert [row[0] for row in found] == [SpanReward("a", 1.0, 1, 9), SpanReward("a", 0.0, 1, 9)]

@@ -1,0 +1,101 @@
+"""Plain GRPO with the mean of the criteria, and span credit with the criteria, see equal rewards."""
+
+import asyncio
+import json
+import math
+from functools import partial
+from inspect import iscoroutinefunction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.launch.fields import REWARDS
+from tempo_trl.launch.train import load_function
+from tempo_trl.rewards import SpanReward, json_fields, json_fields_reward, mean_reward
+
+TRUTH = '{"city": "Paris", "quantity": 3}'  # with json, additional and outside: five criteria
+
+
+def returning(*rows):
+    def judged(texts, completions, **columns):
+        return [list(row) for row in rows]
+
+    return mean_reward(judged)
+
+
+def mean(spans):
+    by_name = {span.name: span.reward for span in spans}
+    return sum(by_name.values()) / len(by_name)
+
+
+def test_it_is_the_mean_of_the_criteria():
+    said = [TRUTH, '{"city": "Rome", "quantity": 3}', 'Sure: {"city": "Rome", "n": 3}', "no", ""]
+    assert json_fields_reward(said, truth=[TRUTH] * 5) == [1.0, 0.8, 0.2, 0.0, 0.0]
+
+
+def test_criteria_that_were_not_judged_are_left_out_and_none_at_all_is_none():
+    rows = [SpanReward("a", 1.0), SpanReward("b", None)], [SpanReward("a", math.nan), SpanReward("b", 0.5)]
+    assert returning(*rows, [], [SpanReward("a", None)])([""] * 4) == [1.0, 0.5, None, None]
+
+
+def test_two_places_of_a_criterion_count_once():
+    assert returning([SpanReward("a", 1.0, 0, 1), SpanReward("a", 1.0, 2, 3), SpanReward("b", 0.0)])([""]) == [0.5]
+
+
+@given(st.integers(1, 60), st.booleans())
+def test_it_is_exactly_1_only_if_all_criteria_are_right(count, is_one_wrong):
+    spans = [SpanReward(str(k), float(k > 0 or not is_one_wrong)) for k in range(count)]
+    assert (returning(spans)([""]) == [1.0]) is not is_one_wrong
+
+
+@given(
+    st.text() | st.sampled_from([TRUTH, TRUTH + " x", "<think>", TRUTH[:-1]]),
+    st.sampled_from(["", "<|im_end|>", "</s>"]),
+)
+def test_rewards_do_not_depend_on_special_tokens_at_the_end(said, tail):
+    [plain] = json_fields_reward([said], truth=[TRUTH])
+    [placed] = json_fields([said + tail], [said], truth=[TRUTH])
+    assert mean(placed) == plain
+    conversation = [{"role": "assistant", "content": said}]
+    assert json_fields_reward([conversation], truth=[TRUTH]) == [plain]
+
+
+def test_the_function_gets_the_answers_as_texts_and_all_columns():
+    def seen(**columns):
+        got.update(columns)
+        return [[SpanReward("a", 1.0)]]
+
+    got, messages = {}, [{"role": "assistant", "content": "x"}, {"role": "tool", "content": "y"}]
+    mean_reward(seen)([messages], prompts=["?"], truth=["t"], texts=["a column of the dataset"])
+    assert got == {"completions": [messages], "texts": ["x"], "prompts": ["?"], "truth": ["t"]}
+
+
+def test_options_are_set_by_a_partial_and_the_name_is_the_functions():
+    folded = mean_reward(partial(partial(json_fields, column="order"), fold=True))
+    assert folded([TRUTH.upper().replace("CITY", "city").replace("QUANTITY", "quantity")], order=[TRUTH]) == [1.0]
+    assert folded.__name__ == json_fields_reward.__name__ == "json_fields_reward"
+
+
+class Judge:
+    def __call__(self, texts, **columns):
+        return [[SpanReward("long", float(len(text) > 1))] for text in texts]
+
+
+class AsyncJudge(Judge):
+    async def __call__(self, texts, **columns):
+        await asyncio.sleep(0)
+        return super().__call__(texts, **columns)
+
+
+@pytest.mark.parametrize("judge", [AsyncJudge(), AsyncJudge().__call__, partial(AsyncJudge(), level=1)])
+def test_an_async_function_gives_an_async_reward_function(judge):
+    reward = mean_reward(judge)
+    assert iscoroutinefunction(reward)
+    assert asyncio.run(reward(["x", "xx"])) == mean_reward(Judge())(["x", "xx"]) == [0.0, 1.0]
+    assert mean_reward(AsyncJudge()).__name__ == "AsyncJudge_reward"
+
+
+def test_recipes_name_it_by_its_shorthand():
+    assert load_function(REWARDS["json_fields_reward"]) is json_fields_reward
+    assert json_fields_reward([json.dumps({"b": 1, "a": 2})], truth=['{"a": 2, "b": 1}']) == [1.0]

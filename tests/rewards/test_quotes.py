@@ -1,0 +1,160 @@
+"""A quotation of a judge is found where the completion has it, up to white space, and its score falls there."""
+
+import asyncio
+from functools import partial
+from inspect import iscoroutinefunction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.rewards.quotes import Quote, quotes
+from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.trainers.span_rewards import checked_spans
+
+TEXT = "The tower is 300 metres tall. It was\n built in 1789.<|im_end|>"
+
+
+def judged(*said, text=TEXT, log_metric=None, **options):
+    """Criteria of one completion of which a judge says this."""
+    [spans] = quotes(lambda **_: [list(said)], **options)(texts=[text], log_metric=log_metric)
+    return spans
+
+
+def test_a_quotation_is_the_place_of_its_score():
+    spans = judged(("height", 1.0, "300 metres tall"), ("polite", 0.5, None), ("short", None))
+    assert spans == [("height", 1.0, 13, 28), ("polite", 0.5, None, None), ("short", None, None, None)]
+    assert TEXT[13:28] == "300 metres tall"
+    assert all(isinstance(span, SpanReward) for span in spans)
+
+
+def test_white_space_may_differ():
+    [span] = judged(("date", 0.0, "  was built\t\nin 1789 "))
+    assert TEXT[span.start : span.end] == "was\n built in 1789"
+    assert (span.start, span.end) == (33, 51)
+
+
+def test_quotes_tuples_and_dicts_mean_the_same():
+    said = [Quote("a", 1, "tall"), ("a", 1, "tall"), {"name": "a", "score": 1, "quote": "tall"}, ["a", 1, "tall"]]
+    assert {tuple(judged(each)) for each in said} == {(("a", 1, 24, 28),)}
+
+
+def test_the_first_occurrence_of_whole_words_counts():
+    text = "This is it. It is."
+    assert judged(("a", 1.0, "is"), text=text) == [("a", 1.0, 5, 7)]  # not the end of "This"
+    assert judged(("a", 1.0, "hi"), text=text) == [("a", 1.0, 1, 3)]  # only inside a word
+
+
+def test_case_and_kinds_of_marks_may_differ_unless_fold_is_false():
+    text = "İt said: “Don’t – ever.”"
+    for quote in ("IT SAID", "don't - EVER", "\"Don't"):
+        [span] = judged(("a", 1.0, quote), text=text)
+        assert len(quote) == span.end - span.start
+        assert judged(("a", 1.0, quote), text=text, fold=False) == [("a", 1.0, None, None)]
+    assert judged(("a", 1.0, "it"), text="It, or it") == [("a", 1.0, 7, 9)]  # as it stands, before another case
+
+
+def test_marks_around_a_quotation_may_be_the_judges_own():
+    assert judged(("a", 1.0, '"tall."')) == [("a", 1.0, 24, 29)]
+    assert judged(("a", 1.0, '"tall"'), text='so "tall"') == [("a", 1.0, 3, 9)]
+
+
+def test_several_quotations_of_one_criterion_are_its_places():
+    spans = judged(("a", 1.0, "tower"), ("a", 1.0, "tall"), ("a", 1.0, "tower"), ("a", 1.0, "not there"))
+    assert spans == [("a", 1.0, 4, 9), ("a", 1.0, 24, 28)]
+    assert judged(("a", 1.0, "not there"), ("a", 1.0, None)) == [("a", 1.0, None, None)]
+
+
+def test_a_quotation_that_is_not_there_has_no_place_and_is_counted(caplog):
+    logged = {}
+    func = quotes(lambda **_: [[("a", 1.0, "tower"), ("b", 0.0, "bridge"), ("c", 1.0, None)], [("a", 1.0, "")]])
+    for _ in range(2):
+        spans = func(texts=[TEXT, TEXT], log_metric=logged.__setitem__)
+    assert spans == [[("a", 1.0, 4, 9), ("b", 0.0, None, None), ("c", 1.0, None, None)], [("a", 1.0, None, None)]]
+    assert logged == {"quotes/found": 1 / 3}
+    [record] = caplog.records  # once, although two were not found, twice
+    assert "'bridge' for 'b', which is not in completion 0" in record.getMessage()
+
+
+def test_without_quotations_no_share_is_logged():
+    logged = {}
+    assert judged(("a", 1.0), log_metric=logged.__setitem__) == [("a", 1.0, None, None)]
+    assert logged == {}
+
+
+def test_the_judge_is_called_with_all_keywords_and_gives_its_name():
+    def tower_judge(texts, completions, topic, **columns):
+        assert (completions, topic) == (["said"], ["towers"])
+        return [[("a", 1.0, texts[0][4:9])]]
+
+    func = quotes(partial(tower_judge, topic=["towers"]))
+    assert func.__name__ == "tower_judge"
+    assert func(texts=[TEXT], completions=["said"], log_metric=None) == [[("a", 1.0, 4, 9)]]
+
+
+async def async_judge(texts, **columns):
+    await asyncio.sleep(0)
+    return [[("a", 1.0, "tower")] for _ in texts]
+
+
+class AsyncJudge:
+    async def __call__(self, **columns):
+        return await async_judge(**columns)
+
+
+@pytest.mark.parametrize("judge", [async_judge, partial(async_judge, strict=True), AsyncJudge()])
+def test_an_async_judge_makes_an_async_function(judge):
+    func = quotes(judge)
+    assert iscoroutinefunction(func)
+    assert asyncio.run(func(texts=[TEXT])) == [[("a", 1.0, 4, 9)]]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (None, "must return 1 lists of quotes, one per completion, got NoneType"),
+        ([], "got 0 lists"),
+        ([None], "row 0: expected a list of quotes, got None"),
+        ([Quote("a", 1.0)], "row 0: expected a list of quotes"),
+        ([["abc"]], "expected .name, score, quoted text or None.*got 'abc'"),
+        ([[("a",)]], "expected .name, score"),
+        ([[{"name": "a", "reward": 1.0}]], "expected .name, score"),
+        ([[("", 1.0)]], "expected .name, score"),
+        ([[("a", 1.0, 5)]], "expected .name, score"),
+        ([[("a", "good")]], "the score of 'a' must be a finite number, or None if it was not judged, got 'good'"),
+        ([[("a", float("nan"))]], "must be a finite number"),
+        ([[("a", 1.0, "x"), ("a", 0.0, "y")]], "'a' has the scores 1.0 and 0.0, expected one"),
+    ],
+)
+def test_anything_else_is_an_error_that_names_judge_and_row(returned, message):
+    def strict_judge(**_):
+        return returned
+
+    with pytest.raises(ValueError, match=f"strict_judge.*{message}"):
+        quotes(strict_judge)(texts=[TEXT])
+
+
+WRITTEN = st.text(max_size=40) | st.text(alphabet="aA b\n\t'’“\"İΣς-–", max_size=40)
+
+
+@given(WRITTEN, st.data())
+def test_any_part_of_a_text_is_found_with_the_same_words(text, data):
+    start = data.draw(st.integers(0, len(text)))
+    quote = text[start : data.draw(st.integers(start, len(text)))]
+    [[span]] = checked_spans([judged(("a", 1.0, quote), text=text)], [text], "judge")
+    if quote.strip():
+        assert text[span.start : span.end].split() == quote.split()
+
+
+@given(WRITTEN, WRITTEN)
+def test_what_is_found_has_the_quotations_length_up_to_white_space(text, quote):
+    [[span]] = checked_spans([judged(("a", 1.0, quote), text=text)], [text], "judge")
+    if span.start is not None:
+        found = " ".join(text[span.start : span.end].split())
+        assert len(found) in (len(" ".join(quote.split())), len(" ".join(quote.split()).strip("\"'“”„«»‘’` ")))
+
+
+@pytest.mark.parametrize("text", ["a " * 8000, "a" * 16000, " " * 16000, "a" + " " * 15998 + "b", "'\"" * 8000])
+def test_long_repetitions_end(text):
+    for quote in (text, text[:8000] + "b", "a a b", "a" * 8000, "b", '"' * 8000):
+        judged(("a", 1.0, quote), text=text)
