@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import Trainer
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, add_fused_lm_head
 
 from .trainers.recording import config, parity, questions, train
@@ -71,6 +72,21 @@ def test_each_turn_of_a_tool_call_loop_is_one_call_of_generate_single_turn():
     constructor = inspect.getsource(GRPOTrainer.__init__)
     assert "self.tools = " in constructor and "self.environments = None" in constructor
     assert "prepare_deepspeed(reward_func, self.accelerator)" in constructor, "step_rewards.py prepares models so, too"
+
+
+def test_span_rewards_are_judged_where_trl_computes_its_rewards():
+    scoring = inspect.getsource(GRPOTrainer._generate_and_score_completions)
+    assert scoring.count("self._calculate_rewards(inputs, prompts, completions, completion_ids_list)") == 1
+    constructor = inspect.getsource(GRPOTrainer.__init__)
+    for owned in ("reward_funcs", "reward_func_names", "reward_processing_classes"):
+        # drop_first_reward removes the stand-in, which stands before the rewards of environments
+        assert f"self.{owned}.append(" in constructor, f"{owned} of environments are no longer added at the end"
+    assert "self.reward_weights = torch.cat([self.reward_weights, torch.ones(1)])" in constructor
+
+
+def test_the_table_of_completions_is_printed_by_the_function_that_we_replace():
+    assert "print_prompt_completions_sample(" in inspect.getsource(GRPOTrainer.log)
+    assert "extra" in inspect.signature(grpo_trainer.print_prompt_completions_sample).parameters
 
 
 def test_the_accelerator_is_made_by_a_method_of_trainers_that_we_wrap():

@@ -41,16 +41,16 @@ def check_ids(completion_ids: torch.Tensor, num_generations: int) -> None:
         )
 
 
-def check_lengths(completion_lengths: torch.Tensor, rows: int, width: int) -> None:
-    """Raise ValueError unless `completion_lengths` are `rows` lengths of at most `width` tokens."""
+def check_lengths(completion_lengths: torch.Tensor, rows: int, width: int, name: str = "completion_lengths") -> None:
+    """Raise ValueError unless an argument `name` has `rows` lengths of at most `width` tokens."""
     if completion_lengths.shape != (rows,) or completion_lengths.is_floating_point():
         raise ValueError(
-            f"`completion_lengths` must be ({rows},) integers, one per row, got shape "
+            f"`{name}` must be ({rows},) integers, one per row, got shape "
             f"{tuple(completion_lengths.shape)} and dtype {completion_lengths.dtype}."
         )
     if rows and not (completion_lengths.min() >= 0 and completion_lengths.max() <= width):
         raise ValueError(
-            f"`completion_lengths` must be between 0 and T = {width}, got {completion_lengths.min().item()} to "
+            f"`{name}` must be between 0 and T = {width}, got {completion_lengths.min().item()} to "
             f"{completion_lengths.max().item()}."
         )
 

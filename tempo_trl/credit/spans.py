@@ -4,7 +4,7 @@ Indices: criteria are the K columns of `(R, K)` tensors; a place is the tokens `
 A criterion with several places has them along a third dimension, `(R, K, P)`; -1 stands for no place.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -45,6 +45,29 @@ class Criteria(NamedTuple):
         return (weights * self.rewards.nan_to_num(0.0)).sum(dim=1) / weights.abs().sum(dim=1)
 
 
+def criteria_of(
+    judged: Sequence[Mapping[str, tuple[float, Sequence[tuple[int, int]]]]], weights: Mapping[str, float], most: int
+) -> Criteria:
+    """
+    The criteria of R completions.
+
+    Args:
+        judged: For each completion its reward and its places by criterion.
+        weights (`dict[str, float]`): Weight of each criterion. Its order is that of the columns.
+        most (`int`): The most places P of a criterion in a completion.
+    """
+    shape = len(judged), len(weights)
+    rewards, places = torch.full(shape, torch.nan), torch.full((*shape, most, 2), -1)
+    column = {name: k for k, name in enumerate(weights)}
+    for row, found in enumerate(judged):
+        for name, (reward, own) in found.items():
+            rewards[row, column[name]] = reward
+            if own:
+                places[row, column[name], : len(own)] = torch.tensor(own)
+    weight = torch.tensor(list(weights.values()), dtype=torch.float64)
+    return Criteria(tuple(weights), rewards, places[..., 0], places[..., 1], weight)
+
+
 def span_advantages(
     rewards: torch.Tensor,
     starts: torch.Tensor,
@@ -70,8 +93,9 @@ def span_advantages(
     judged fewer than two of its completions, adds exactly 0. One criterion without a place is GRPO's advantage.
 
     With $\lambda = 1$ and `scale_rewards="none"` the gradient is unbiased, up to the factor (G - 1) / G that GRPO has,
-    too: tokens after a place cannot change its reward. With $\lambda = 0$ it is unbiased where no token before a place
-    changes the reward there.
+    too, if every completion is judged and no token after a place changes its reward. With $\lambda = 0$ it is unbiased
+    if, in addition, no token before a place changes the expected reward there: neither what is right nor the policy's
+    chance of it. Where one does, what it should learn from that place is lost.
 
     Args:
         rewards (`torch.Tensor` of shape `(R, K)`):
@@ -101,6 +125,11 @@ def span_advantages(
         ValueError: if a shape, a place, the scale or lambda does not fit, or a reward is infinite.
     """
     advantages = criterion_advantages(rewards, num_generations, scale_rewards, everywhere)
+    if starts.shape[:2] != rewards.shape:
+        raise ValueError(
+            f"`starts` and `ends` must be (R, K) or (R, K, P) for `rewards` of {len(rewards)} rows and "
+            f"{rewards.shape[1]} criteria, got shape {tuple(starts.shape)}."
+        )
     if weights is not None:
         advantages = advantages * _checked_weights(weights, rewards.shape[1])
     credit = torch.zeros(len(rewards), width, dtype=torch.float64)
@@ -122,7 +151,7 @@ def criterion_advantages(
     """
     check_scale(scale_rewards)
     rewards = _checked_rewards(rewards, num_generations)
-    groups = rewards.view(-1, num_generations, rewards.shape[1])
+    groups = _groups(rewards, num_generations)
     centred = groups - groups.nanmean(dim=1, keepdim=True)
     if scale_rewards != "none":
         together = groups if scale_rewards == "group" else (rewards if everywhere is None else everywhere)[None]
@@ -133,9 +162,14 @@ def criterion_advantages(
 
 def flat_criteria(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
     """Criteria without two different rewards in a group: `(groups, K)`, bool."""
-    groups = rewards.view(-1, num_generations, rewards.shape[1])
+    groups = _groups(rewards, num_generations)
     low, high = groups.nan_to_num(nan=torch.inf).amin(dim=1), groups.nan_to_num(nan=-torch.inf).amax(dim=1)
     return low >= high
+
+
+def _groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
+    """Rewards as `(groups, num_generations, K)`; K may be 0, for which `view` cannot find the number of groups."""
+    return rewards.view(len(rewards) // num_generations, num_generations, rewards.shape[1])
 
 
 def token_shares(
@@ -148,7 +182,7 @@ def token_shares(
     """
     if not 0.0 <= trace_lambda <= 1.0:
         raise ValueError(f"`trace_lambda` must be between 0 and 1, got {trace_lambda!r}.")
-    check_lengths(lengths, len(starts), width)
+    check_lengths(lengths, len(starts), width, "lengths")
     starts, ends, lengths = _checked_places(starts, ends, lengths)
     column = torch.arange(width)
     inside = (column < lengths[:, None]).double()
@@ -200,10 +234,10 @@ def _checked_places(
     starts: torch.Tensor, ends: torch.Tensor, lengths: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Places as `(R, K, P)`, and the lengths, on the CPU. Raises ValueError for a place outside of its completion."""
-    if starts.shape != ends.shape or starts.ndim not in (2, 3) or starts.is_floating_point():
+    if starts.shape != ends.shape or starts.ndim not in (2, 3) or any(p.is_floating_point() for p in (starts, ends)):
         raise ValueError(
             "`starts` and `ends` must be (R, K) or (R, K, P) integers, got shapes "
-            f"{tuple(starts.shape)} and {tuple(ends.shape)}, dtype {starts.dtype}."
+            f"{tuple(starts.shape)} and {tuple(ends.shape)}, dtypes {starts.dtype} and {ends.dtype}."
         )
     starts, ends, lengths = (tensor.detach().cpu() for tensor in (starts, ends, lengths))
     limit = lengths.view(-1, *[1] * (starts.ndim - 1))

@@ -26,8 +26,8 @@ DELIVERIES = {"by express": True, "by mail": False}
 
 SYSTEM_PROMPT = "Write the order as JSON."
 EXAMPLE = (
-    "On 9 February John Smith from Madrid ordered two tables, by express.",
-    '{"date": "02-09", "customer": "Smith, John", "city": "Madrid", "item": "table", "quantity": 2, "express": true}',
+    "On 30 June John Smith from Madrid ordered fourteen tables, by express.",
+    '{"date": "06-30", "customer": "Smith, John", "city": "Madrid", "item": "table", "quantity": 14, "express": true}',
 )
 
 
@@ -75,7 +75,10 @@ VOCABULARIES = {
     "test": Vocabulary(
         first_names=("Anna", "Brian", "Carol", "Daniel", "Eric", "Frank", "Peter", "Rachel", "Sarah", "Thomas"),
         last_names=("Scott", "Taylor", "White", "Wilson", "Black", "Hall", "Rose", "Lee", "Ross", "Martin"),
-        cities=("Cambridge", "Moscow", "Miami", "Detroit", "Seattle", "Prague", "Geneva", "Tokyo", "Dallas", "Florence"),
+        cities=(
+            *("Cambridge", "Moscow", "Miami", "Detroit", "Seattle"),
+            *("Prague", "Geneva", "Tokyo", "Dallas", "Florence"),
+        ),
         items={
             **{"cups": "cup", "glasses": "glass", "dishes": "dish", "hats": "hat", "bottles": "bottle"},
             **{"leaves": "leaf", "cards": "card", "diaries": "diary"},

@@ -24,6 +24,8 @@ REWARDS = {
     "instruction_reward": "tempo_trl.rewards.instruction_reward",
     "ifeval_reward": "tempo_trl.rewards.ifeval_reward",
     "json_fields_reward": "tempo_trl.rewards.json_fields_reward",
+    "tool_call_fields_reward": "tempo_trl.rewards.tool_call_fields_reward",
+    "equations_reward": "tempo_trl.rewards.equations_reward",
     "accuracy_reward": "trl.rewards.accuracy_reward",
     "reasoning_accuracy_reward": "trl.rewards.reasoning_accuracy_reward",
     "think_format_reward": "trl.rewards.think_format_reward",

@@ -51,8 +51,9 @@ def span_credit(batch: Batch, trace_lambda: float = 0.0, scale: str = "group", w
 
 def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:
     """Criteria without two different rewards in their group / criteria that judged at least one of its completions."""
-    judged = ~spans.rewards.isnan().view(-1, batch.num_generations, len(spans.names)).all(dim=1)
-    flat = (flat_criteria(spans.rewards, batch.num_generations) & judged)[batch.owned_groups]
+    size = batch.num_generations
+    judged = ~spans.rewards.isnan().view(len(spans.rewards) // size, size, len(spans.names)).all(dim=1)
+    flat = (flat_criteria(spans.rewards, size) & judged)[batch.owned_groups]
     return {"spans/flat": (flat.sum().item(), judged[batch.owned_groups].sum().item())}
 
 

@@ -9,9 +9,11 @@ sum or another operation, makes it no equation here. So do numbers of more than 
 import re
 from collections.abc import Iterator
 from fractions import Fraction
+from itertools import islice
 from typing import NamedTuple
 
 MAX_OPERANDS, MAX_LEFT = 10, 200
+_MAX_RESULTS = 64  # equals signs with a number behind them that are looked at
 _DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,9}(?!\d)|\d{1,30})(?:\.\d{1,30})?|\.\d{1,30}"
 NUMBER = rf"(?:[-−]?\\?\$?|\\?\$[-−])(?:{_DIGITS})"
 _SIGNS = "-+*/−×÷·"
@@ -19,9 +21,11 @@ _LEFT = f"0123456789 \t.,$\\()xX{_SIGNS}"  # what is left of an equals sign, onc
 _COMMAND = re.compile(r"\\(?:times|cdot|div)(?![a-zA-Z])")
 _SIGN_OF = {r"\times": "     ×", r"\cdot": "    ·", r"\div": "   ÷"}  # as long as they are
 _MORE = r"[ \t]{0,3}(?:(?:[-+/−×÷·^xX]|\*\*?|\\(?:times|cdot|div))[ \t]{0,3}[\d$(]|\\?%|\^)"
-_RESULT = re.compile(rf"=[ \t]{{0,3}}(?:\*\*|\\boxed\{{)?(?P<result>{NUMBER})(?!\w|[.,]\d|{_MORE})", re.ASCII)
+_RESULT = re.compile(
+    rf"=[ \t]{{0,3}}(?=[-\d.*\\$−])(?:\*\*|\\boxed\{{)?(?P<result>{NUMBER})(?!\w|[.,]\d|{_MORE})", re.ASCII
+)
 _LEAD = re.compile(
-    rf"[ \t]*(?:\(?\d{{1,3}}[.,)][ \t]+(?![{_SIGNS}])|[.,)][ \t]+)?(?:\*\*)?"  # `2. `, `(2) `, `, `, and bold
+    rf"[ \t]*(?:\(?\d{{1,3}}[.,)][ \t]+(?![{_SIGNS}])|[.,)][ \t]+)?(?:\*\*|\\\()?"  # `2. `, `(2) `, `, `, `**`, `\(`
     rf"(?P<open>\((?!{NUMBER}\)))?[ \t]*",
     re.ASCII,
 )
@@ -49,10 +53,11 @@ class Equation(NamedTuple):
 
 def equations_of(text: str, begin: int = 0) -> Iterator[Equation]:
     """The equations of a text from index `begin` on, in order."""
-    for result in _RESULT.finditer(text, begin):
+    for result in islice(_RESULT.finditer(text, begin), _MAX_RESULTS):
         equation = _equation(text, begin, result)
         if equation is not None:
             yield equation
+        begin = result.end()
 
 
 def number_at(text: str, start: int, end: int) -> Number:
@@ -85,7 +90,7 @@ def _equation(text: str, begin: int, found: re.Match) -> Equation | None:
     left = _COMMAND.sub(lambda command: _SIGN_OF[command[0]], text[line:end])
     offset = len(left.rstrip(_LEFT))
     offset += len(left[offset:]) - len(left[offset:].lstrip("xX"))
-    if _continues(text[:line][-1:] + left[:offset], left[offset:]):
+    if _continues(text[line - 1 : line] + left[:offset], left[offset:]):
         return None
     bullet = _BULLET.match(left) if offset == 0 else None
     lead = _LEAD.match(left, bullet.end() if bullet else offset)

@@ -141,7 +141,7 @@ def _continuation(result: Number, operands: tuple[Number, ...]) -> tuple[float, 
 
 
 def _missing(answer: str, begin: int, found: list[Equation], lines: int) -> Iterator[Judged]:
-    """The lines that an answer lacks, with what it has in their stead; without an answer they have no place."""
+    """The lines that an answer lacks, with what follows the last one; without an answer they have no place."""
     start = found[-1].result.end if found else begin if answer[begin:].strip() else None
     for n in range(len(found) + 1, lines + 1):
         yield f"line {n}", 0.0, start, None

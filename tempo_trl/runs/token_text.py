@@ -41,8 +41,9 @@ def _piece(tokenizer, token_id: int) -> str:
     text = tokenizer.decode([token_id], skip_special_tokens=False, clean_up_tokenization_spaces=False)
     if "\ufffd" in text and all(character in _byte_of() for character in raw):
         return _text_or_bytes(bytes(_byte_of()[character] for character in raw))
-    if raw.startswith("▁") and not text.startswith(" "):
-        return " " + text  # sentencepiece drops the leading space of what it takes for the beginning of a text
+    spaced = raw.replace("▁", " ")
+    if raw.startswith("▁") and spaced.lstrip(" ") == text.lstrip(" "):
+        return spaced  # sentencepiece drops leading spaces of what it takes for the beginning of a text
     return text or raw
 
 

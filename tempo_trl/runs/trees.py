@@ -21,11 +21,16 @@ steps before they were sampled.
 | `observed` | list of string, N | text of the messages just before the turn |
 | `reward` | float | weighted sum of the rewards; NaN if no function scored the completion |
 | `rewards` | string | JSON: the value of each reward function, by name, null for None |
+| `spans` | list of struct, or null | judged criteria of the completion; null without `span_reward_funcs` |
 
-Files of earlier versions have no columns for turns; they are null when read. The file's metadata contain `tempo_trl`
-(version), `schema` (1), `num_generations`, `td_coef`, `method` (its key in the table of methods; files of earlier
-versions, which lack it, are TEMPO's), `credit` (the label of its credit) and `grown` (whether the completions are
-leaves of trees that were grown; "False" if missing).
+A struct of `spans` has `name` (string), `reward` and `advantage` (float; the advantage is weighted, and null if the
+credit function gave none), `start` and `end` (int; tokens of the place, the last one excluded, null for both without a
+place). A criterion with several places has several entries with one name.
+
+Files of earlier versions have no columns for turns and criteria; they are null when read. The file's metadata contain
+`tempo_trl` (version), `schema` (1), `num_generations`, `td_coef`, `trace_lambda` (of methods that have one; 0 if
+missing), `method` (its key in the table of methods; files of earlier versions, which lack it, are TEMPO's), `credit`
+(the label of its credit) and `grown` (whether the completions are leaves of grown trees; "False" if missing).
 """
 
 import io
@@ -42,6 +47,15 @@ from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import FOLDER
 from tempo_trl.version import __version__
 
+SPAN = pa.struct(
+    [
+        ("name", pa.string()),
+        ("reward", pa.float32()),
+        ("advantage", pa.float32()),
+        ("start", pa.int32()),
+        ("end", pa.int32()),
+    ]
+)
 SCHEMA = pa.schema(
     [
         ("step", pa.int64()),
@@ -62,6 +76,7 @@ SCHEMA = pa.schema(
         ("observed", pa.list_(pa.string())),
         ("reward", pa.float32()),
         ("rewards", pa.string()),
+        ("spans", pa.list_(SPAN)),
     ]
 )
 _PREFIX = {"train": "trees", "eval": "eval_trees"}

@@ -14,6 +14,7 @@ from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server, wait_for_server
 from tempo_trl.trainers import checks, faults
+from tempo_trl.trainers.credit_log import printed_without_own_columns
 from tempo_trl.trainers.precision import keep_outputs_in_float32
 from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
@@ -133,7 +134,8 @@ class BaseTrainer(OnTree, GRPOTrainer):
         self.tree_pass.log()
         self.signal_share.log()
         try:
-            super().log(logs, start_time)
+            with printed_without_own_columns():
+                super().log(logs, start_time)
         except OSError as error:
             if not faults.is_of_the_completions_table(error):
                 raise

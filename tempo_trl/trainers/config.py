@@ -1,5 +1,6 @@
 """The configuration shared by all trainers: TRL's `GRPOConfig` with fields for recorded trees and `tree_forward`."""
 
+import math
 from dataclasses import dataclass, field
 
 from trl import GRPOConfig
@@ -87,6 +88,9 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             raise ValueError("`step_delimiter` must be a text or None, got an empty one. Use None for whole turns.")
         if self.skip_zero_advantages:
             refuse_gradients_without_advantage(self)
+        weights = self.span_reward_weights
+        if weights is not None and not all(math.isfinite(weight) for weight in weights):
+            raise ValueError(f"`span_reward_weights` must be finite numbers, got {weights}. Correct them.")
         for name, least in (("log_trees_steps", 0), ("log_trees_prompts", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)!r}. Raise it.")

@@ -6,10 +6,13 @@ from typing import NamedTuple
 from accelerate.utils import gather_object
 
 from tempo_trl.credit.level_covariance import PairStatistics
+from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.trainers.batch import Credit
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.span_rewards import SpanScores
 from tempo_trl.trainers.step_rewards import StepScores
+
+CRITERIA = "criteria"  # column of the table of completions: name, reward and advantage of each criterion
 
 
 class RankReport(NamedTuple):
@@ -38,6 +41,9 @@ class RankReport(NamedTuple):
         known = {name: sums for own in scores for name, sums in own.metrics.items()} | credit.metrics
         metrics = {str(name): (float(total), float(count)) for name, (total, count) in known.items()}
         columns = {name: values for own in scores for name, values in own.columns.items()}
+        for own in scores:
+            if isinstance(own, SpanScores):
+                columns[CRITERIA] = [criteria_text(spans) for spans in spans_of(own.criteria, credit.criteria)]
         return cls(None, metrics, pickle.dumps(credit.statistics), pairs, credit.loss_mask is not None, columns)
 
 

@@ -16,6 +16,7 @@ from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.rollout.ranks import send_to_main
 from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.runs.criteria import spans_of
 from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
@@ -120,12 +121,14 @@ class Recorder:
         lengths, outcome = batch.lengths[own].tolist(), batch.outcome[own].nan_to_num(0.0)
         begin = self.trainer.accelerator.process_index * len(lengths)
         keys = before_turns(batch)[own]
+        spans = spans_of(rows.spans.criteria, credit.criteria) if rows.spans else None
         return [
             {
                 "outcome": outcome[i].item(),
                 "prompt": prompt_text(rows.prompts[i]),
                 "prompt_key": batch.prompts[own][i].item(),
                 "weight": None if credit.weights is None else credit.weights[i].item(),
+                "spans": None if spans is None else [span._asdict() for span in spans[i]],
             }
             | {name: values[i, : lengths[i]].numpy() for name, values in tokens.items()}  # compact to send
             | _per_turn(keys[i], rows.completions[i])
@@ -160,6 +163,7 @@ class Recorder:
         metadata = {
             "num_generations": str(self._group_size),
             "td_coef": str(getattr(args, "td_coef", 1.0)),
+            "trace_lambda": str(getattr(args, "trace_lambda", 0.0)),
             "method": method,
             "credit": label,
             "grown": str(self._mode == "train" and isinstance(self.trainer.rollout_func, TreeRollout)),

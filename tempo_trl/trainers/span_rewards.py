@@ -1,29 +1,25 @@
 """Rewards with a place: functions that judge criteria of a completion, and say where each was decided."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from numbers import Real
-from operator import index as integer
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 from trl.trainer.utils import get_callable_name
 
-from tempo_trl.credit.spans import Criteria
-from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.credit.spans import Criteria, criteria_of
+from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
+from tempo_trl.runs.token_places import TokenTexts
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.reward_functions import Logged, RewardFunctions
-from tempo_trl.trainers.token_places import TokenPlaces, TokenTexts
 
 SpanRewardFunc = Callable[..., list[list[SpanReward]]]
-Places = list[tuple[int, int]]  # of a criterion in a completion: the first token, and the one after the last
 
 
-def criteria(prompts: list, **keywords) -> list[float]:
+def mean_of_criteria(prompts: list, **keywords) -> list[float]:
     """
     The reward function that TRL gets where there is no other. [`SpanRewards`] replaces its numbers by the mean of the
     criteria.
@@ -113,11 +109,11 @@ class SpanRewards:
             name = ours.names[index]
             given = checked_spans(ours.result(index, keywords), texts, name)
             for found, own, place in zip(judged, given, places, strict=True):
-                found |= {self._label(name, key): value for key, value in _by_criterion(own, place)}
+                found |= {self._label(name, key): value for key, value in by_criterion(own, place.tokens).items()}
             weights.update((key, ours.weights[index]) for found in judged for key in found if key not in weights)
 
         ours.each(failures, score)
-        criteria = _criteria(judged, *_agreed(judged, weights))
+        criteria = criteria_of(judged, *_agreed(judged, weights))
         means = {name: _sum(column) for name, column in zip(criteria.names, criteria.rewards.T, strict=True)}
         return SpanScores(criteria, logged.metrics | {f"spans/{k}/mean": v for k, v in means.items()}, logged.columns)
 
@@ -126,106 +122,11 @@ class SpanRewards:
         return criterion if len(self._functions.functions) == 1 else f"{function}/{criterion}"
 
 
-def checked_spans(given: Any, texts: Sequence[str], name: str) -> list[list[SpanReward]]:
-    """
-    Validate what a span reward function returned.
-
-    Args:
-        given: The return value.
-        texts (`list[str]`): The completions' texts.
-        name (`str`): The function, for messages.
-
-    Raises:
-        ValueError: with the row and the criterion, what was got and what is expected.
-    """
-    if not isinstance(given, list) or len(given) != len(texts):
-        got = f"{len(given)} lists" if isinstance(given, list) else type(given).__name__
-        raise ValueError(f"{name} must return {len(texts)} lists of SpanReward, one per completion, got {got}.")
-    for row, (spans, text) in enumerate(zip(given, texts, strict=True)):
-        if not isinstance(spans, list | tuple) or isinstance(spans, SpanReward):
-            raise ValueError(f"{name} must return a list of SpanReward for row {row}, got {spans!r}.")
-        for span in spans:
-            fault = _fault(span, len(text))
-            if fault:
-                raise ValueError(f"{name}, row {row}: {fault}")
-        _refuse_contradictions(spans, f"{name}, row {row}")
-    return given
-
-
-def _fault(span: Any, length: int) -> str | None:
-    """What is wrong with a [`SpanReward`] of a completion of `length` characters."""
-    if not isinstance(span, SpanReward):
-        return f"expected a SpanReward(name, reward, start, end), got {type(span).__name__}: {span!r}."
-    name, reward, start, end = span
-    if not isinstance(name, str) or not name:
-        return f"the name of a criterion must be a text, got {name!r}."
-    if reward is not None and not (isinstance(reward, Real) and math.isfinite(reward)):
-        return f"the reward of {name!r} must be a finite number, or None if it was not judged, got {reward!r}."
-    if (start is None) != (end is None):
-        return f"{name!r} must have a start and an end, or neither, got start {start!r} and end {end!r}."
-    if start is None:
-        return None
-    if not _is_integer(start) or not _is_integer(end):
-        return f"start and end of {name!r} must be integers, got {start!r} and {end!r}."
-    if not 0 <= start < end <= length:
-        return (
-            f"the place of {name!r} must have 0 <= start < end <= {length}, the length of the completion's text "
-            f"(`texts`), got start {start} and end {end}. Use None for both if the criterion has no place."
-        )
-    return None
-
-
-def _is_integer(value: Any) -> bool:
-    try:
-        integer(value)
-    except TypeError:
-        return False
-    return not isinstance(value, bool)
-
-
-def _refuse_contradictions(spans: Sequence[SpanReward], where: str) -> None:
-    """Raise ValueError for two entries of one criterion that are not two places of it."""
-    first: dict[str, SpanReward] = {}
-    seen = set()
-    for span in spans:
-        known = first.setdefault(span.name, span)
-        if (span.name, span.start, span.end) in seen:
-            raise ValueError(f"{where}: {span.name!r} stands twice with the same place ({span.start}, {span.end}).")
-        seen.add((span.name, span.start, span.end))
-        if known.reward != span.reward or (known.start is None) != (span.start is None):
-            raise ValueError(
-                f"{where}: {known} and {span} have one name. Two places of one criterion must have the same reward, "
-                "and each a start and an end. Give different criteria different names."
-            )
-
-
-def _by_criterion(spans: Sequence[SpanReward], place: TokenPlaces) -> Iterator[tuple[str, tuple[float, Places]]]:
-    """The reward and the places in tokens of each criterion of a completion."""
-    for name in dict.fromkeys(span.name for span in spans):
-        own = [span for span in spans if span.name == name]
-        reward = math.nan if own[0].reward is None else float(own[0].reward)
-        yield name, (reward, [place.tokens(span.start, span.end) for span in own if span.start is not None])
-
-
 def _agreed(judged: list[dict[str, tuple[float, Places]]], weights: dict[str, float]) -> tuple[dict[str, float], int]:
     """The weights of all ranks' criteria by name, in an order that all have, and the most places of one criterion."""
     most = max((len(places) for found in judged for _, places in found.values()), default=0)
     ranks = gather_object([(weights, most)])
     return {name: weight for own, _ in ranks for name, weight in own.items()}, max(1, *(most for _, most in ranks))
-
-
-def _criteria(judged: list[dict[str, tuple[float, Places]]], weights: dict[str, float], most: int) -> Criteria:
-    """The criteria of this rank's rows, with the columns of all ranks."""
-    shape = len(judged), len(weights)
-    rewards, places = torch.full(shape, torch.nan), torch.full((*shape, most, 2), -1)
-    column = {name: k for k, name in enumerate(weights)}
-    for row, found in enumerate(judged):
-        for name, (reward, own) in found.items():
-            rewards[row, column[name]] = reward
-            if own:
-                places[row, column[name], : len(own)] = torch.tensor(own)
-    weight = torch.tensor(list(weights.values()), dtype=torch.float64)
-    return Criteria(tuple(weights), rewards, places[..., 0], places[..., 1], weight)
 
 
 def _sum(rewards: torch.Tensor) -> tuple[float, float]:

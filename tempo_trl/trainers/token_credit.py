@@ -32,7 +32,7 @@ from tempo_trl.trainers.rank_reports import RankReport, gather_reports
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.replaced import recorded_calls, replaced
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
-from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, criteria, drop_first_reward
+from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, drop_first_reward, mean_of_criteria
 from tempo_trl.trainers.state_keys import StateKeys
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
 from tempo_trl.trainers.whole_groups import batch_of
@@ -159,7 +159,7 @@ class TokenCreditTrainer(BaseTrainer):
             "span_reward_funcs", span_reward_funcs, self.reads_criteria or not own, name
         )
         if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
-            reward_funcs = [criteria]
+            reward_funcs = [mean_of_criteria]
         super().__init__(
             model,
             reward_funcs,

@@ -49,10 +49,9 @@ class TokenTexts:
         """The text of a completion of n tokens."""
         text = self._decoded(token_ids)
         joined, begins, ends = _characters(self._pieces_of(token_ids))
-        if joined == text:
-            return TokenPlaces(text, begins, ends)
-        if joined == f" {text}":  # sentencepiece drops the space at the beginning of a text
-            return TokenPlaces(text, (begins - 1).clip(min=0), (ends - 1).clip(min=0))
+        dropped = max(0, len(joined) - len(text))  # sentencepiece drops spaces at the beginning of a text
+        if joined == " " * dropped + text:
+            return TokenPlaces(text, (begins - dropped).clip(min=0), (ends - dropped).clip(min=0))
         return TokenPlaces(text, *_by_prefixes(self._decoded, token_ids, text))
 
     def _decoded(self, token_ids: Sequence[int]) -> str:
@@ -107,9 +106,15 @@ def _by_prefixes(
     begins, ends, known = [], [], 0
     for count in range(1, len(token_ids) + 1):
         prefix = decoded(token_ids[:count])
-        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prefix, text, strict=False)))
+        shared = _common_length(prefix, text)
         begins.append(known)
-        ends.append(min(shared + (shared < len(prefix)), len(text)))  # the next character may not be complete yet
-        known = shared
-    last = np.maximum.accumulate(np.array(ends, dtype=np.int64))
-    return np.minimum(np.array(begins, dtype=np.int64), last), last
+        known = max(known, shared)  # an incomplete character may change those before it, until it is complete
+        ends.append(min(known + (shared < len(prefix)), len(text)))
+    return np.array(begins, dtype=np.int64), np.maximum.accumulate(np.array(ends, dtype=np.int64))
+
+
+def _common_length(prefix: str, text: str) -> int:
+    """Number of characters with which both texts begin."""
+    if text.startswith(prefix):
+        return len(prefix)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prefix, text, strict=False)))

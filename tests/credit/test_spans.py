@@ -1,0 +1,518 @@
+"""Span credit against its definition in loops, what follows from it, and its expected gradient by enumeration."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tempo_trl.credit import span_advantages
+from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.credit.spans import Criteria, criterion_advantages, flat_criteria
+
+from .groups import padded, std
+
+EXACT = {"rtol": 1e-5, "atol": 1e-5}
+LAMBDAS = st.sampled_from([0.0, 0.5, 1.0])
+SCALES = st.sampled_from(["group", "batch", "none"])
+FEW = settings(max_examples=40)
+REWARDS = st.sampled_from([0.0, 1.0, 0.7, -2.5, math.nan])
+Place = tuple[int, int]
+
+
+@st.composite
+def judged(draw, min_size=1, max_size=5, min_criteria=0, most_places=2, rewards=REWARDS):
+    """One to three ragged groups as (rewards, places, lengths, num_generations), rewards and places row by row."""
+    size = draw(st.integers(min_size, max_size))
+    count, criteria = size * draw(st.integers(1, 3)), draw(st.integers(min_criteria, 3))
+    lengths = draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
+    scores = [[draw(rewards) for _ in range(criteria)] for _ in lengths]
+    places = [[draw(places_in(length, most_places)) for _ in range(criteria)] for length in lengths]
+    return scores, places, lengths, size
+
+
+@st.composite
+def places_in(draw, length: int, most: int) -> list[Place]:
+    found = []
+    for _ in range(draw(st.integers(0, most if length else 0))):
+        start = draw(st.integers(0, length - 1))
+        found.append((start, draw(st.integers(start + 1, length))))
+    return found
+
+
+def as_tensors(case, most_places: int = 2) -> tuple:
+    """The arguments of `span_advantages`, as wide as the longest completion."""
+    scores, places, lengths, size = case
+    criteria = len(scores[0])
+    filled = [[own + [(-1, -1)] * (most_places - len(own)) for own in row] for row in places]
+    bounds = torch.tensor(filled, dtype=torch.long).reshape(len(lengths), criteria, most_places, 2)
+    rewards = torch.tensor(scores, dtype=torch.float64).reshape(len(lengths), criteria)
+    return rewards, bounds[..., 0], bounds[..., 1], torch.tensor(lengths), max(lengths), size
+
+
+def share(places: list[Place], t: int, trace_lambda: float) -> float:
+    """m: 1 in the place, lambda^(start - t) before it, 0 after it; 1 everywhere without one."""
+    found = [1.0] if not places else [0.0]
+    for start, end in places:
+        if t < end:
+            found.append(1.0 if t >= start else trace_lambda ** (start - t))
+    return max(found)
+
+
+def relative(scores: list[list[float]], row: int, k: int, size: int, scale_rewards: str) -> float:
+    """g: the reward of a criterion over its mean in the group, scaled; 0 if it is not judged or equal there."""
+    first = row // size * size
+    group = [other[k] for other in scores[first : first + size] if not math.isnan(other[k])]
+    batch = [other[k] for other in scores if not math.isnan(other[k])]
+    if math.isnan(scores[row][k]) or len(set(group)) < 2:
+        return 0.0
+    scale = {"none": 1.0, "group": std(group) + 1e-4, "batch": std(batch) + 1e-4}[scale_rewards]
+    return (scores[row][k] - sum(group) / len(group)) / scale
+
+
+def by_definition(case, weights, scale_rewards="group", trace_lambda=0.0) -> torch.Tensor:
+    scores, places, lengths, size = case
+    rows = [
+        [
+            sum(
+                w * relative(scores, row, k, size, scale_rewards) * share(places[row][k], t, trace_lambda)
+                for k, w in enumerate(weights[: len(scores[row])])
+            )
+            for t in range(length)
+        ]
+        for row, length in enumerate(lengths)
+    ]
+    return padded(rows, max(lengths))
+
+
+@settings(max_examples=200)
+@given(judged(), st.lists(st.sampled_from([1.0, 0.5, 0.0, -2.0]), min_size=3, max_size=3), SCALES, LAMBDAS)
+def test_advantages_are_those_of_the_definition(case, weights, scale_rewards, trace_lambda):
+    arguments, criteria = as_tensors(case), len(case[0][0])
+    computed = span_advantages(
+        *arguments,
+        weights=torch.tensor(weights[:criteria]),
+        scale_rewards=scale_rewards,
+        trace_lambda=trace_lambda,
+    )
+    assert computed.dtype == torch.float32
+    torch.testing.assert_close(computed, by_definition(case, weights, scale_rewards, trace_lambda), **EXACT)
+
+
+def test_hand_worked_group():
+    # Two criteria in four completions: a city on tokens 0 and 1, an item on token 3, and a comma between them.
+    rewards = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    starts, ends = torch.tensor([[0, 3]] * 4), torch.tensor([[2, 4]] * 4)
+    lengths = torch.tensor([5, 5, 5, 4])
+    advantages = span_advantages(rewards, starts, ends, lengths, 6, 4, scale_rewards="none", trace_lambda=0.5)
+    # City: mean 1/2. Item: mean 3/4, and halved with each token before token 3.
+    item = torch.tensor([0.125, 0.25, 0.5, 1.0])
+    city = torch.tensor([1.0, 1.0, 0.0, 0.0])
+    expected = torch.zeros(4, 6)
+    for row, (of_city, of_item) in enumerate([(0.5, -0.75), (0.5, 0.25), (-0.5, 0.25), (-0.5, 0.25)]):
+        expected[row, :4] = of_city * city + of_item * item
+    torch.testing.assert_close(advantages, expected)
+
+
+# Zeros
+
+
+@pytest.mark.parametrize("reward", [0.7, 1 / 3, 1e6, -2.5, math.nan])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale_rewards", ["group", "batch", "none"])
+def test_a_criterion_with_equal_rewards_gives_exactly_zero(reward, dtype, scale_rewards):
+    rewards = torch.full((7, 2), reward, dtype=dtype)
+    places = torch.tensor([[-1, 0]] * 7), torch.tensor([[-1, 2]] * 7)
+    advantages = span_advantages(rewards, *places, torch.full((7,), 3), 3, 7, scale_rewards=scale_rewards)
+    assert advantages.count_nonzero() == 0
+
+
+def test_a_flat_group_beside_one_with_spread_gives_exactly_zero_under_batch_scaling():
+    rewards = torch.tensor([[0.7]] * 3 + [[0.0], [1.0], [0.0]])
+    none = torch.full((6, 1), -1)
+    advantages = span_advantages(rewards, none, none, torch.full((6,), 2), 2, 3, scale_rewards="batch")
+    assert advantages[:3].count_nonzero() == 0
+    assert advantages[3:].count_nonzero() == 6
+
+
+@FEW
+@given(judged(min_size=2, min_criteria=1), SCALES)
+def test_a_criterion_that_judges_fewer_than_two_completions_of_a_group_gives_exactly_zero(case, scale_rewards):
+    rewards, *others = as_tensors(case)
+    size, alone = case[3], torch.full_like(rewards, torch.nan)
+    alone[::size] = rewards[::size]
+    assert span_advantages(alone, *others, scale_rewards=scale_rewards, trace_lambda=1.0).count_nonzero() == 0
+
+
+@FEW
+@given(judged(min_size=2, min_criteria=1), LAMBDAS)
+def test_nothing_falls_behind_a_place_nor_before_it_without_lambda(case, trace_lambda):
+    scores, places, lengths, _ = case
+    advantages = span_advantages(*as_tensors(case), trace_lambda=trace_lambda)
+    for row, length in enumerate(lengths):
+        for t in range(length):
+            reached = [
+                any(t < end and (trace_lambda or t >= start) for start, end in own) or not own for own in places[row]
+            ]
+            if not any(reached):
+                assert advantages[row, t] == 0.0
+        assert advantages[row, length:].count_nonzero() == 0
+    assert len(scores) == len(advantages)
+
+
+def test_without_criteria_there_is_no_credit():
+    empty = torch.zeros(4, 0)
+    advantages = span_advantages(empty, empty.long(), empty.long(), torch.full((4,), 2), 3, 2)
+    assert advantages.tolist() == [[0.0] * 3] * 4
+    assert flat_criteria(empty, 2).shape == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "rewards", [[0.7] * 7, [math.nan] * 7, [0.7, *[math.nan] * 6], [1.0, *[math.nan] * 5, 1.0]], ids=str
+)
+def test_criteria_are_flat_without_two_different_rewards(rewards):
+    assert flat_criteria(torch.tensor(rewards)[:, None], 7).tolist() == [[True]]
+    assert flat_criteria(torch.tensor([*rewards[:-1], 0.1])[:, None], 7).tolist() == [[rewards[0] != rewards[0]]]
+
+
+# Reductions
+
+
+@FEW
+@given(judged(min_criteria=1, most_places=0), SCALES, LAMBDAS)
+def test_one_criterion_without_a_place_is_grpo(case, scale_rewards, trace_lambda):
+    rewards, starts, ends, lengths, width, size = as_tensors(case)
+    advantages = span_advantages(
+        rewards[:, :1], starts[:, :1], ends[:, :1], lengths, width, size,
+        scale_rewards=scale_rewards, trace_lambda=trace_lambda,
+    )  # fmt: skip
+    grpo = outcome_advantages(rewards[:, 0], size, scale_rewards).nan_to_num(0.0)
+    inside = torch.arange(width) < lengths[:, None]
+    assert torch.equal(advantages, (grpo[:, None] * inside).float())
+
+
+@FEW
+@given(judged(rewards=st.sampled_from([0.0, 1.0, 0.25]), min_criteria=1, most_places=0))
+def test_criteria_without_a_place_and_without_a_scale_are_grpo_on_their_weighted_sum(case):
+    rewards, starts, ends, lengths, width, size = as_tensors(case)
+    weights = torch.tensor([1.0, -0.5, 3.0], dtype=torch.float64)[: rewards.shape[1]]
+    ours = span_advantages(
+        rewards, starts, ends, lengths, width, size, weights=weights, scale_rewards="none", trace_lambda=0.5
+    )
+    grpo = outcome_advantages((rewards * weights).sum(dim=1), size, "none")
+    inside = torch.arange(width) < lengths[:, None]
+    torch.testing.assert_close(ours, (grpo[:, None] * inside).float(), **EXACT)
+
+
+@FEW
+@given(judged(min_criteria=1), SCALES, LAMBDAS)
+def test_a_place_that_is_the_whole_completion_is_no_place(case, scale_rewards, trace_lambda):
+    rewards, starts, _, lengths, width, size = as_tensors(case)
+    options = {"scale_rewards": scale_rewards, "trace_lambda": trace_lambda}
+    none = torch.full_like(starts, -1)
+    whole = torch.where((lengths > 0)[:, None, None], 0, none)
+    until = torch.where(whole == 0, lengths[:, None, None], none)
+    assert torch.equal(
+        span_advantages(rewards, whole, until, lengths, width, size, **options),
+        span_advantages(rewards, none, none, lengths, width, size, **options),
+    )
+
+
+@FEW
+@given(judged(min_criteria=1), SCALES)
+def test_with_lambda_one_only_the_end_of_the_last_place_counts(case, scale_rewards):
+    rewards, starts, ends, lengths, width, size = as_tensors(case)
+    options = {"scale_rewards": scale_rewards, "trace_lambda": 1.0}
+    last = ends.amax(dim=2)
+    until_there = torch.where(last < 0, -1, 0)
+    assert torch.equal(
+        span_advantages(rewards, starts, ends, lengths, width, size, **options),
+        span_advantages(rewards, until_there, last, lengths, width, size, **options),
+    )
+
+
+@FEW
+@given(judged(min_criteria=1), SCALES, LAMBDAS)
+def test_criteria_add(case, scale_rewards, trace_lambda):
+    rewards, starts, ends, *rest = as_tensors(case)
+    options = {"scale_rewards": scale_rewards, "trace_lambda": trace_lambda}
+    each = [
+        span_advantages(rewards[:, k : k + 1], starts[:, k : k + 1], ends[:, k : k + 1], *rest, **options)
+        for k in range(rewards.shape[1])
+    ]
+    together = span_advantages(rewards, starts, ends, *rest, **options)
+    torch.testing.assert_close(together, torch.stack(each).sum(dim=0), **EXACT)
+
+
+@FEW
+@given(judged(min_criteria=1, most_places=1), SCALES, LAMBDAS)
+def test_one_place_may_be_given_without_a_dimension_of_places(case, scale_rewards, trace_lambda):
+    rewards, starts, ends, *rest = as_tensors(case, most_places=1)
+    options = {"scale_rewards": scale_rewards, "trace_lambda": trace_lambda}
+    flat = span_advantages(rewards, starts[..., 0], ends[..., 0], *rest, **options)
+    assert torch.equal(flat, span_advantages(rewards, starts, ends, *rest, **options))
+
+
+# Equivariances
+
+
+@FEW
+@given(judged(min_size=2, min_criteria=1), LAMBDAS, st.randoms(use_true_random=False))
+def test_permuting_a_group_permutes_its_advantages(case, trace_lambda, random):
+    rewards, starts, ends, lengths, width, size = as_tensors(case)
+    order = [k * size + j for k in range(len(rewards) // size) for j in random.sample(range(size), size)]
+    permuted = span_advantages(
+        rewards[order], starts[order], ends[order], lengths[order], width, size, trace_lambda=trace_lambda
+    )
+    expected = span_advantages(rewards, starts, ends, lengths, width, size, trace_lambda=trace_lambda)
+    torch.testing.assert_close(permuted, expected[order], **EXACT)
+
+
+@FEW
+@given(judged(min_criteria=1), LAMBDAS, st.randoms(use_true_random=False))
+def test_the_order_of_criteria_and_of_places_changes_nothing(case, trace_lambda, random):
+    rewards, starts, ends, *rest = as_tensors(case)
+    weights = torch.tensor([1.0, -0.5, 3.0])[: rewards.shape[1]]
+    order = random.sample(range(rewards.shape[1]), rewards.shape[1])
+    expected = span_advantages(rewards, starts, ends, *rest, weights=weights, trace_lambda=trace_lambda)
+    permuted = span_advantages(
+        rewards[:, order], starts[:, order].flip(2), ends[:, order].flip(2), *rest,
+        weights=weights[order], trace_lambda=trace_lambda,
+    )  # fmt: skip
+    torch.testing.assert_close(permuted, expected, **EXACT)
+
+
+@FEW
+@given(judged(min_criteria=1), LAMBDAS, st.integers(0, 4))
+def test_padding_changes_nothing(case, trace_lambda, extra):
+    *rest, width, size = as_tensors(case)
+    wider = span_advantages(*rest, width + extra, size, trace_lambda=trace_lambda)
+    assert torch.equal(wider[:, :width], span_advantages(*rest, width, size, trace_lambda=trace_lambda))
+    assert wider[:, width:].count_nonzero() == 0
+
+
+@FEW
+@given(judged(min_criteria=1), LAMBDAS, st.sampled_from([0.5, 2.0]), st.sampled_from([-1.0, 0.0, 3.0]))
+def test_an_affine_map_of_a_criterion_scales_its_unscaled_part(case, trace_lambda, factor, shift):
+    rewards, *rest = as_tensors(case)
+    options = {"scale_rewards": "none", "trace_lambda": trace_lambda}
+    mapped = span_advantages(factor * rewards + shift, *rest, **options)
+    torch.testing.assert_close(mapped, factor * span_advantages(rewards, *rest, **options), **EXACT)
+
+
+@FEW
+@given(judged(min_criteria=1), SCALES, LAMBDAS)
+def test_groups_see_each_other_only_in_the_scale_of_the_batch(case, scale_rewards, trace_lambda):
+    rewards, starts, ends, lengths, width, size = as_tensors(case)
+    options = {"scale_rewards": scale_rewards, "trace_lambda": trace_lambda}
+    together = span_advantages(rewards, starts, ends, lengths, width, size, **options)
+    for first in range(0, len(rewards), size):
+        own = slice(first, first + size)
+        alone = span_advantages(
+            rewards[own], starts[own], ends[own], lengths[own], width, size, everywhere=rewards, **options
+        )
+        torch.testing.assert_close(together[own], alone, **EXACT)
+
+
+def test_rewards_of_any_dtype_give_float32():
+    starts, ends, lengths = torch.tensor([[1]] * 2), torch.tensor([[2]] * 2), torch.tensor([2, 2])
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64):
+        advantages = span_advantages(torch.tensor([[0], [1]], dtype=dtype), starts.int(), ends.int(), lengths, 2, 2)
+        assert advantages.dtype == torch.float32
+        assert advantages[:, 1].tolist() == pytest.approx([-0.707, 0.707], abs=1e-3)
+
+
+# What TRL logs
+
+
+def test_the_mean_of_the_criteria_is_over_those_that_judged_and_by_the_size_of_their_weights():
+    rewards = torch.tensor([[1.0, 0.5, 0.0], [1.0, torch.nan, torch.nan], [torch.nan] * 3])
+    none = torch.full((3, 3, 1), -1)
+    weights = torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
+    mean = Criteria(("a", "b", "c"), rewards, none, none, weights).mean_reward()
+    assert mean.tolist() == pytest.approx([(1.0 + 2 * 0.5 - 0.0) / 4, 1.0, math.nan], nan_ok=True)
+
+
+def test_a_criterion_is_placed_where_it_has_one_place_or_more():
+    starts = torch.tensor([[[-1, -1], [0, -1], [-1, 2]]])
+    criteria = Criteria(("a", "b", "c"), torch.zeros(1, 3), starts, starts + 1, torch.ones(3))
+    assert criteria.placed.tolist() == [[False, True, True]]
+
+
+# Errors
+
+NONE, LENGTHS, SCORES = torch.full((4, 2), -1), torch.tensor([3, 2, 1, 0]), torch.zeros(4, 2)
+
+
+def at(row: int, criterion: int, value: int) -> torch.Tensor:
+    changed = NONE.clone()
+    changed[row, criterion] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((SCORES[0], NONE, NONE, LENGTHS, 3, 2), {}, r"`rewards` must be \(R, K\).*got shape \(2,\)"),
+        ((SCORES, NONE, NONE, LENGTHS, 3, 3), {}, "4 rows is not a multiple of num_generations = 3"),
+        ((SCORES, NONE, NONE, LENGTHS, 3, 0), {}, "num_generations = 0"),
+        ((SCORES + math.inf, NONE, NONE, LENGTHS, 3, 2), {}, "finite, or NaN.*got infinity"),
+        ((SCORES, NONE, NONE[:, :1], LENGTHS, 3, 2), {}, r"got shapes \(4, 2\) and \(4, 1\)"),
+        ((SCORES, NONE.float(), NONE, LENGTHS, 3, 2), {}, "integers.*dtypes torch.float32"),
+        ((SCORES, NONE, NONE.float(), LENGTHS, 3, 2), {}, "integers.*int64 and torch.float32"),
+        ((SCORES, NONE[:, :1], NONE[:, :1], LENGTHS, 3, 2), {}, r"2 criteria.*got shape.*\(4, 1\)"),
+        ((SCORES, NONE[:2], NONE[:2], LENGTHS, 3, 2), {}, r"4 rows.*got shape.*\(2, 2\)"),
+        ((SCORES, NONE, NONE, LENGTHS[:3], 3, 2), {}, r"`lengths` must be \(4,\) integers.*got shape \(3,\)"),
+        ((SCORES, NONE, NONE, LENGTHS, 2, 2), {}, "`lengths` must be between 0 and T = 2, got 0 to 3"),
+        ((SCORES, at(1, 1, 0), NONE, LENGTHS, 3, 2), {}, "row 1, criterion 1 .* 2 tokens has start 0 and end -1"),
+        ((SCORES, NONE, at(1, 0, 1), LENGTHS, 3, 2), {}, "row 1, criterion 0 .* start -1 and end 1"),
+        ((SCORES, at(1, 1, 1), at(1, 1, 1), LENGTHS, 3, 2), {}, "start 1 and end 1"),
+        ((SCORES, at(2, 0, 0), at(2, 0, 2), LENGTHS, 3, 2), {}, "of 1 tokens has start 0 and end 2"),
+        ((SCORES, at(0, 0, -2), at(0, 0, 2), LENGTHS, 3, 2), {}, "start -2 and end 2"),
+        ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"weights": torch.ones(3)}, r"2 finite numbers.*got \[1.0, 1.0, 1.0\]"),
+        ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"weights": torch.tensor([1.0, math.nan])}, r"got \[1.0, nan\]"),
+        ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"scale_rewards": "std"}, "must be one of.*got 'std'"),
+        ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"trace_lambda": -0.1}, "between 0 and 1, got -0.1"),
+        ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"trace_lambda": 1.5}, "between 0 and 1, got 1.5"),
+        ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"trace_lambda": math.nan}, "between 0 and 1, got nan"),
+    ],
+)
+def test_bad_input_is_named_with_what_was_got_and_expected(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        span_advantages(*arguments, **options)
+
+
+# The expected gradient, by enumeration of all groups of a tabular policy over three binary tokens
+
+TOKENS = 3
+COMPLETIONS = list(product((0, 1), repeat=TOKENS))
+
+
+def first(tokens) -> tuple[float, Place | None]:
+    """Decided by the first token, on it."""
+    return float(tokens[0]), (0, 1)
+
+
+def second(tokens) -> tuple[float, Place | None]:
+    """Decided by the second token alone."""
+    return 2.0 * tokens[1], (1, 2)
+
+
+def goes_on(tokens) -> tuple[float, Place | None]:
+    """The last token is right if it goes on from the first one: a chain."""
+    return float(tokens[0] == tokens[2]), (2, 3)
+
+
+def soon(tokens) -> tuple[float, Place | None]:
+    """The sooner a 1 comes, the better, decided where it comes; without a 1 at the end of the completion."""
+    where = tokens.index(1) if 1 in tokens else TOKENS - 1
+    return (TOKENS - where) / TOKENS, (where, where + 1)
+
+
+def together(tokens) -> tuple[float, Place | None]:
+    """Of the whole completion, without a place."""
+    return float(sum(tokens) == 2), None
+
+
+def logits(seed: int, reads_the_past: bool = True) -> torch.Tensor:
+    """Of the token 1 in each state, `(8,)`; the state is the number 1 followed by the tokens so far, in binary."""
+    drawn = torch.randn(2**TOKENS, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    if not reads_the_past:
+        drawn[2:4], drawn[4:8] = drawn[2], drawn[4]
+    return drawn.requires_grad_()
+
+
+def token_logps(theta: torch.Tensor, tokens: tuple[int, ...]) -> torch.Tensor:
+    states = [1]
+    for token in tokens[:-1]:
+        states.append(2 * states[-1] + token)
+    signs = 2.0 * torch.tensor(tokens, dtype=torch.float64) - 1.0
+    return torch.nn.functional.logsigmoid(signs * theta[states])
+
+
+def expected_gradient(theta, criteria, size: int, trace_lambda: float) -> torch.Tensor:
+    """Of the mean over a group of the sum over tokens of A log pi, exactly: over all groups with their chances."""
+    total = torch.zeros_like(theta)
+    for group in product(COMPLETIONS, repeat=size):
+        scored = [[criterion(tokens) for criterion in criteria] for tokens in group]
+        places = [[[] if place is None else [place] for _, place in row] for row in scored]
+        case = [[reward for reward, _ in row] for row in scored], places, [TOKENS] * size, size
+        advantages = span_advantages(*as_tensors(case), scale_rewards="none", trace_lambda=trace_lambda)
+        logps = torch.stack([token_logps(theta, tokens) for tokens in group])
+        gradient = torch.autograd.grad((advantages.double() * logps).sum() / size, theta)[0]
+        total += logps.sum().exp().detach() * gradient
+    return total
+
+
+def true_gradient(theta, criteria) -> torch.Tensor:
+    """Of the expected sum of the criteria."""
+    expected = sum(
+        token_logps(theta, tokens).sum().exp() * sum(criterion(tokens)[0] for criterion in criteria)
+        for tokens in COMPLETIONS
+    )
+    return torch.autograd.grad(expected, theta)[0]
+
+
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}  # advantages are float32
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("criteria", [[first, second], [goes_on], [soon], [first, goes_on, soon, together]])
+def test_with_lambda_one_and_no_scale_the_gradient_is_unbiased(criteria, size):
+    theta = logits(seed=1)
+    ours = expected_gradient(theta, criteria, size, trace_lambda=1.0)
+    torch.testing.assert_close(ours, (size - 1) / size * true_gradient(theta, criteria), **CLOSE)
+
+
+@pytest.mark.parametrize("trace_lambda", [0.0, 0.5])
+@pytest.mark.parametrize("size", [2, 3])
+def test_so_it_is_with_any_lambda_where_no_earlier_token_changes_the_expected_reward(size, trace_lambda):
+    theta = logits(seed=1, reads_the_past=False)
+    ours = expected_gradient(theta, [first, second], size, trace_lambda)
+    torch.testing.assert_close(ours, (size - 1) / size * true_gradient(theta, [first, second]), **CLOSE)
+
+
+def test_without_lambda_the_chain_never_learns_from_its_end_what_the_first_token_should_be():
+    """The policy answers 1 in four of five cases at the end, so that a 1 at the beginning is right more often."""
+    theta = torch.zeros(2**TOKENS, dtype=torch.float64)
+    theta[4:] = math.log(4)
+    theta.requires_grad_()
+    true = true_gradient(theta, [goes_on])
+    # d/dtheta of sigmoid(theta) is 1/4 at theta = 0. A first 1 is right with chance 4/5, a first 0 with chance 1/5.
+    assert true[1].item() == pytest.approx(0.25 * (4 / 5 - 1 / 5))
+    biased, halved, whole = (2 * expected_gradient(theta, [goes_on], 2, trace_lambda) for trace_lambda in (0, 0.5, 1))
+    assert biased[1].item() == pytest.approx(0.0, abs=1e-7)  # all of it is lost
+    assert halved[1].item() == pytest.approx(0.5**2 * true[1].item())  # two tokens before the place
+    assert whole[1].item() == pytest.approx(true[1].item())
+    for gradient in (biased, halved, whole):  # what the end learns is right with any lambda
+        torch.testing.assert_close(gradient[4:], true[4:], **CLOSE)
+
+
+def test_without_lambda_an_earlier_token_that_changes_only_the_chances_of_the_place_is_not_credited_for_it():
+    """The reward reads nothing but its place; yet the first token decides how likely the second one is right."""
+    theta = torch.zeros(2**TOKENS, dtype=torch.float64)
+    theta[3], theta[2] = math.log(4), -math.log(4)  # after a 1 the second token is 1 with 4/5, after a 0 with 1/5
+    theta.requires_grad_()
+    true = true_gradient(theta, [second])
+    assert true[1].item() == pytest.approx(0.25 * 2.0 * (4 / 5 - 1 / 5))
+    assert expected_gradient(theta, [second], 2, 0.0)[1].item() == pytest.approx(0.0, abs=1e-7)
+    assert 2 * expected_gradient(theta, [second], 2, 1.0)[1].item() == pytest.approx(true[1].item())
+
+
+def test_a_place_that_ends_before_its_reward_is_decided_is_biased_with_any_lambda():
+    """Tokens after a place get nothing of it: a place must reach the last token that its reward reads."""
+
+    def too_soon(tokens):
+        return goes_on(tokens)[0], (1, 2)
+
+    theta = logits(seed=1)
+    true, ours = true_gradient(theta, [too_soon]), 2 * expected_gradient(theta, [too_soon], 2, 1.0)
+    torch.testing.assert_close(ours[:4], true[:4], **CLOSE)
+    assert ours[4:].abs().max() < 1e-7 < 0.01 < true[4:].abs().max()
+
+
+def test_a_criterion_that_is_not_judged_adds_nothing_and_is_in_no_mean():
+    rewards = torch.tensor([[1.0], [torch.nan], [0.0], [torch.nan]])
+    assert criterion_advantages(rewards, 4, "none").flatten().tolist() == [0.5, 0.0, -0.5, 0.0]

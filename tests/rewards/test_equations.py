@@ -1,0 +1,231 @@
+"""Equations are checked by exact arithmetic, each at its result, and the final answer at its own place."""
+
+from fractions import Fraction
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tempo_trl.launch.fields import REWARDS, SPAN_REWARDS
+from tempo_trl.launch.train import load_function
+from tempo_trl.rewards.equation_reading import equations_of, value_of
+from tempo_trl.rewards.equations import equations, equations_reward
+from tempo_trl.trainers.span_rewards import checked_spans
+
+END = "<|im_end|>"
+TEXT = f"4 + 3 = 7\n7 * 2 = 15\nThe answer is 15.{END}"
+
+
+def judged(text, answer=None, completions=None, **options):
+    """Criteria of one completion as (reward, characters) by name, where each name stands once."""
+    [spans] = checked_spans(equations([text], completions, answer=[answer], **options), [text], "equations")
+    assert len({span.name for span in spans}) == len(spans)
+    return {s.name: (s.reward, None if s.start is None else text[s.start : s.end]) for s in spans}
+
+
+def test_each_line_is_decided_by_its_result_and_goes_on_by_its_operands():
+    [spans] = equations([TEXT], answer=[14])
+    assert spans == [
+        ("line 1", 1.0, 8, 9),
+        ("line 2", 0.0, 18, 20),
+        ("line 2 continues", 1.0, 10, 11),
+        ("answer", 0.0, 35, 37),
+    ]
+    assert [TEXT[span.start : span.end] for span in spans] == ["7", "15", "7", "15"]
+
+
+def test_a_line_that_does_not_go_on_is_decided_by_all_operands():
+    found = judged("4 + 3 = 7\n 8 * 2 + 1 = 17", 17)
+    assert found["line 2 continues"] == (0.0, "8 * 2 + 1")
+    assert found["line 2"] == (1.0, "17")
+
+
+def test_a_line_goes_on_from_a_wrong_result_too():
+    assert judged("4 + 3 = 8\n2 * 8 = 16")["line 2 continues"] == (1.0, "8")
+
+
+READ = [
+    ("12 + 3 x 4 = 24", True),
+    ("12 + 3 * 4 = 60", False),
+    ("10 - 4 - 3 = 3", True),
+    ("8 / 2 / 2 = 2", True),
+    ("1 - 0.9 = 0.1", True),
+    ("10 / 3 = 3.33", False),
+    ("5 / 0 = 0", False),
+    ("3 − 5 = −2", True),
+    ("-3 + 5 = 2", True),
+    ("3 - -2 = 5", True),
+    ("3 + (-2) = 1", True),
+    ("$1,200 + $34.50 = $1,234.50", True),
+    (r"\$2 + \$3 = \$5", True),
+    (r"\(3 \times 4 = \boxed{12}\)", True),
+    (r"6 \div 3 = 2", True),
+    (r"6 \cdot 3 = 18", True),
+    ("6 ÷ 3 = 2", True),
+    ("6 × 3 = 18", True),
+    ("3x4=12", True),
+    ("- 3 + 4 = 7", True),
+    ("1. 3 + 4 = 7", True),
+    ("So **3 + 4 = 7**.", True),
+    ("Max 3 + 4 = 7", True),
+    ("Total = 3 + 4 = 7 apples.", True),
+    ("He had 12, 3 + 4 = 7", True),
+    ("(3 + 4 = 7)", True),
+    ("9" * 30 + " + 1 = 1" + "0" * 30, None),  # a result of 31 digits
+    ("9" * 30 + " - 1 = " + "9" * 29 + "8", True),
+]
+NOT_READ = [
+    *("2x + 3 = 7", "2x -3 = 7", "2y - 3 + 5 = 7", "a3 + 4 = 7", "3 + 4 = 7x", "3 + 4 == 7", "x = 7", "7 = 7"),
+    *("(3 + 4) * 2 = 14", "2 * (3 + 4) = 14", "2 ** 3 + 1 = 9", "2 + 2 = 1 + 3", "3 + 4 = 7 + 2 = 9", "3 + 4 = 2^3"),
+    *(
+        "50 * 20% = 10",
+        "5 - 3 = 20%",
+        "1e9999999 + 1 = 2",
+        "1 + 1 = 2e99",
+        "1,2345 + 1 = 3",
+        "3 + 4\n= 7",
+        "3 + 4 = ?",
+    ),
+    *("1" * 31 + " + 1 = 2", "1 + " * 10 + "1 = 11", "1 +" + " " * 200 + "1 = 2", "= = = 1"),
+]
+
+
+@pytest.mark.parametrize(("line", "right"), READ)
+def test_an_equation_is_right_or_wrong_by_exact_arithmetic(line, right):
+    found = [value_of(equation) == equation.result.value for equation in equations_of(line)]
+    assert found == ([] if right is None else [right])
+
+
+@pytest.mark.parametrize("line", NOT_READ)
+def test_what_is_more_than_numbers_and_operators_is_no_equation(line):
+    assert [*equations_of(line)] == []
+
+
+def test_equations_of_one_line_are_counted_one_by_one():
+    text = "3 + 4 = 7, 7 * 2 = 14. 14 - 1 = 13"
+    assert [text[e.result.start : e.result.end] for e in equations_of(text)] == ["7", "14", "13"]
+    assert [[o.value for o in e.operands] for e in equations_of(text)] == [[3, 4], [7, 2], [14, 1]]
+
+
+def test_missing_lines_are_wrong_in_what_follows_the_last_one_and_further_ones_are_not_judged():
+    found = judged(TEXT, 15, lines=3)
+    rest = "\nThe answer is 15." + END
+    assert found["line 3"] == found["line 3 continues"] == (0.0, rest)
+    assert set(judged(TEXT, 15, lines=1)) == {"line 1", "answer"}
+    assert judged("Seven." + END, 7, lines=1) == {"line 1": (0.0, "Seven." + END), "answer": (0.0, None)}
+    assert judged(END, 7, lines=1) == {"line 1": (0.0, None), "answer": (0.0, None)}
+
+
+def test_with_lines_all_completions_have_the_same_criteria():
+    names = {"line 1", "line 2", "line 2 continues", "answer"}
+    assert all(set(judged(text, 7, lines=2)) == names for text in (TEXT, "", "1 + 1 = 2", "<think>1 + 1 = 2"))
+
+
+def test_without_chained_only_arithmetic_and_answer_are_judged():
+    assert set(judged(TEXT, 15, chained=False)) == {"line 1", "line 2", "answer"}
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "gold", "reward"),
+    [
+        ("The answer is 14.", "14", 14, 1.0),
+        ("The answer is 1,400 apples.", "1,400", "1400", 1.0),
+        ("The answer is -0.5", "-0.5", "-1/2", 1.0),
+        ("It is 1/2.", "1/2", 0.5, 1.0),
+        ("It is 1/0.", "1/0", 0.5, 0.0),
+        ("It is 50%.", "50", 0.5, 1.0),
+        (r"\boxed{14} in 3 steps", "14", 14.0, 1.0),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", "0.5", 1.0),
+        (r"\boxed{}", "}", 14, 0.0),
+        ("14 or 15, see x2", "15", 14, 0.0),
+        ("None.", None, 14, 0.0),
+        ("14", "14", None, None),
+        ("14", "14", float("nan"), None),
+        ("14", "14", "so\n#### 14", 1.0),
+        ("14", "14", r"It is \boxed{14}.", 1.0),
+    ],
+)
+def test_the_final_answer_is_the_last_box_or_the_last_number(text, place, gold, reward):
+    assert judged(text + END, gold) == {"answer": (reward, place)}
+
+
+def test_column_none_judges_no_answer_and_another_column_is_read():
+    assert set(judged(TEXT, column=None)) == {"line 1", "line 2", "line 2 continues"}
+    [spans] = equations([TEXT], column="total", total=["15"])
+    assert spans[-1] == ("answer", 1.0, 35, 37)
+
+
+def test_thoughts_are_not_read():
+    thought = "<think>1 + 1 = 3</think>"
+    assert judged(thought + "2 + 2 = 4", 4) == {"line 1": (1.0, "4"), "answer": (1.0, "4")}
+    assert judged("<think>1 + 1 = 3", 3) == {"answer": (0.0, None)}
+
+
+def test_the_answer_is_found_in_its_text():
+    said = [[{"role": "assistant", "content": "4 + 3 = 7"}]]
+    assert judged("<s>4 + 3 = 7</s>", 7, said) == {"line 1": (1.0, "7"), "answer": (1.0, "7")}
+    assert judged("something else", 7, said) == {"line 1": (1.0, None), "answer": (1.0, None)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "got no column 'answer', only other"),
+        ({"answer": ["seven"]}, "row 0 of column 'answer' is 'seven', expected a number or a text with one"),
+        ({"answer": [True]}, "row 0 of column 'answer' is True"),
+        ({"answer": [[7]]}, r"row 0 of column 'answer' is \[7\]"),
+        ({"answer": [7], "lines": 0}, "`lines` is 0, expected 1 to 32"),
+    ],
+)
+def test_errors_say_what_is_expected(options, message):
+    with pytest.raises(ValueError, match=message):
+        equations([TEXT], **({"other": [1]} | options))
+
+
+def test_the_reward_is_the_mean_of_the_criteria():
+    assert equations_reward(["4 + 3 = 7\n7 * 2 = 15\nThe answer is 15."], answer=[14]) == [0.5]
+    assert equations_reward.__name__ == "equations_reward"
+
+
+@given(st.lists(st.sampled_from("+-*/"), min_size=1, max_size=9), st.data())
+def test_the_value_is_pythons(operators, data):
+    numbers = data.draw(st.lists(st.integers(1, 99), min_size=len(operators) + 1, max_size=len(operators) + 1))
+    parts = [part for pair in zip(["", *operators], numbers, strict=True) for part in pair]
+    exact = "".join(f"Fraction({part})" if isinstance(part, int) else part for part in parts)
+    [equation] = equations_of(" ".join(map(str, parts)).strip() + " = 1")
+    assert value_of(equation) == eval(exact, {"Fraction": Fraction})
+
+
+ALPHABET = "0123456789 +-*/=x.,$()%^\n\\{}×÷−a"
+MUTATED = st.builds(
+    lambda at, cut, new: TEXT[:at] + new + TEXT[at + cut :],
+    st.integers(0, len(TEXT)),
+    st.integers(0, 5),
+    st.text(alphabet=ALPHABET, max_size=4),
+)
+
+
+@given(st.text(max_size=80) | st.text(alphabet=ALPHABET, max_size=80) | MUTATED, st.sampled_from([None, 1, 3]))
+def test_any_text_is_judged_with_places_inside_it(text, lines):
+    found = judged(text, 15, lines=lines)
+    assert {reward for reward, _ in found.values()} <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [*ALPHABET, "1+", "1+1=2\n", "1 + 1 = 2, ", "=1", "= ", "1,", r"\boxed{", r"\times", r"\$", "1 x ", "(1)", "1e9"],
+)
+def test_long_repetitions_end(piece):
+    text = (piece * 16000)[:16000]
+    for each in (text, text + "=1", "1 + " + text, "1 = " + text):
+        assert len(judged(each, 15)) <= 64
+
+
+def test_options_may_be_set_with_partial():
+    assert partial(equations, column=None, chained=False)(texts=[TEXT])[0][0] == ("line 1", 1.0, 8, 9)
+
+
+def test_recipes_name_it_by_its_shorthand():
+    assert load_function(REWARDS["equations_reward"]) is equations_reward
+    assert load_function(SPAN_REWARDS["equations"]) is equations

@@ -1,0 +1,284 @@
+"""Tool calls are compared with expected ones argument by argument, each with the characters that decided it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers.utils.chat_parsing.response_parser import parse_response
+from trl.chat_template_utils import qwen3_template
+
+from tempo_trl.launch.fields import REWARDS, SPAN_REWARDS
+from tempo_trl.launch.train import load_function
+from tempo_trl.rewards.tool_call_fields import tool_call_fields, tool_call_fields_reward
+from tempo_trl.rewards.tool_call_reading import calls_of
+from tempo_trl.trainers.span_rewards import checked_spans
+
+END = "<|im_end|>"
+WEATHER = {"name": "weather", "arguments": {"city": "Paris", "days": 3}}
+CLOCK = {"name": "clock", "arguments": {}}
+
+
+def written(*calls, end=END):
+    return "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls) + end
+
+
+def judged(text, expected, completions=None, **options):
+    """Criteria of one completion as (reward, the characters of each place), by name without `calls[0].`."""
+    spans = tool_call_fields([text], completions, calls=[expected], **options)
+    found = {}
+    for name, reward, start, end in checked_spans(spans, [text], "tool_call_fields")[0]:
+        places = found.setdefault(name.removeprefix("calls[0]."), (reward, []))[1]
+        places += [] if start is None else [text[start:end]]
+    return found
+
+
+def test_each_argument_is_decided_by_its_key_and_value():
+    text = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call><|im_end|>'
+    [spans] = tool_call_fields([text], calls=[[WEATHER]])
+    assert spans == [
+        ("calls[0].name", 1.0, 13, 30),
+        ("calls[0].arguments.city", 0.0, 46, 60),
+        ("calls[0].arguments.days", 0.0, 60, 61),
+        ("calls[0].format", 1.0, 0, 75),
+        ("calls[0].additional", 1.0, 60, 61),
+        ("calls[0].additional", 1.0, 61, 62),
+        ("extra_calls", 1.0, 75, 85),
+    ]
+    assert [text[span.start : span.end] for span in spans[:3]] == ['"name": "weather"', '"city": "Rome"', "}"]
+    assert text[75:85] == END
+
+
+def test_nested_arguments_go_by_their_paths():
+    call = {"name": "f", "arguments": {"to": {"city": "Rome"}, "n": [1, 2]}}
+    found = judged(written(call), [call])
+    assert {name for name in found if name.startswith("arguments")} == {
+        "arguments.to.city",
+        "arguments.n[0]",
+        "arguments.n[1]",
+    }
+    assert all(reward == 1.0 for reward, _ in found.values())
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        [WEATHER],
+        json.dumps([WEATHER]),
+        [{"type": "function", "function": WEATHER}],
+        [{"type": "function", "function": WEATHER | {"arguments": '{"city": "Paris", "days": 3}'}}],
+        (WEATHER | {"arguments": {"days": 3.0, "city": "Paris"}},),
+    ],
+)
+def test_expected_calls_may_be_objects_messages_or_json(expected):
+    assert {reward for reward, _ in judged(written(WEATHER), expected).values()} == {1.0}
+
+
+@pytest.mark.parametrize("expected", [[CLOCK], [{"name": "clock"}], [{"name": "clock", "arguments": None}]])
+def test_without_expected_arguments_null_or_nothing_will_do(expected):
+    for call in ({"name": "clock"}, {"name": "clock", "arguments": None}, CLOCK):
+        assert {reward for reward, _ in judged(written(call), expected).values()} == {1.0}
+    assert judged(written(CLOCK | {"arguments": {"a": 1}}), expected)["arguments"] == (0.0, ['"arguments": {"a": 1}'])
+    assert judged("<tool_call>null</tool_call>", expected)["arguments"] == (0.0, ["null"])
+
+
+def test_additional_arguments_are_wrong_where_they_stand():
+    call = {"name": "weather", "arguments": {"city": "Paris", "unit": "C", "days": 3}}
+    found = judged(written(call), [WEATHER])
+    assert found["additional"] == (0.0, ['"unit": "C"'])
+    assert found["arguments.days"][0] == 1.0
+
+
+def test_booleans_are_not_numbers_and_folding_is_an_option():
+    call = {"name": "Weather", "arguments": {"city": " PARIS", "days": True}}
+    assert [judged(written(call), [WEATHER])[key][0] for key in ("name", "arguments.city", "arguments.days")] == [
+        0
+    ] * 3
+    folded = judged(written(call), [WEATHER], fold=True)
+    assert [folded[key][0] for key in ("name", "arguments.city", "arguments.days")] == [1, 1, 0]
+
+
+def test_a_call_that_is_not_json_is_wrong_from_the_error_to_its_end():
+    text = '<tool_call>{"name": "weather", "arguments": {"city": "Paris", days: 3}}</tool_call>' + END
+    found = judged(text, [WEATHER])
+    rest = "days: 3}}</tool_call>"
+    assert found["name"][0] == found["arguments.city"][0] == 1.0
+    assert found["arguments.days"] == found["format"] == found["additional"] == (0.0, [rest])
+    assert found["extra_calls"] == (1.0, [END])
+
+
+def test_what_stands_instead_of_a_closing_tag_decides_the_format():
+    call = json.dumps(WEATHER)
+    found = judged(f"<tool_call>\n{call}{END}", [WEATHER])
+    assert found.pop("format") == (0.0, [END])
+    assert {reward for reward, _ in found.values()} == {1.0}
+    two = judged(f"<tool_call>{call}\n<tool_call>{call}</tool_call>", [WEATHER] * 2)
+    assert two["format"] == (0.0, ["\n<tool_call>"])
+    assert two["calls[1].format"][0] == 1.0
+    assert judged(f"<tool_call>{call} or so</tool_call>", [WEATHER])["format"] == (0.0, ["or so</tool_call>"])
+    assert judged(f"<tool_call>[{call}]</tool_call>", [WEATHER])["format"] == (0.0, [f"[{call}]"])
+
+
+def test_the_first_closing_tag_ends_a_call_in_a_string_too():
+    text = '<tool_call>{"name": "a</tool_call>b"}</tool_call>'
+    assert judged(text, [{"name": "a</tool_call>b"}])["name"] == (0.0, ['"a</tool_call>'])
+
+
+def test_a_missing_call_is_decided_where_it_could_have_begun():
+    found = judged(written(WEATHER), [WEATHER, CLOCK])
+    for name in ("name", "arguments", "format", "additional"):
+        assert found[f"calls[1].{name}"] == (0.0, [END])
+    assert found["extra_calls"] == (1.0, [END])
+    more = judged("<tool_call>" + json.dumps(WEATHER) + "</tool_call> Done." + END, [WEATHER, CLOCK])
+    assert more["calls[1].name"] == (0.0, [" "])
+
+
+def test_without_a_call_the_whole_answer_decided():
+    found = judged("<think>so</think>It rains." + END, [WEATHER])
+    assert found.pop("extra_calls") == (1.0, [])
+    assert set(map(str, found.values())) == {str((0.0, ["It rains." + END]))}
+    assert judged("It rains." + END, []) == {"extra_calls": (1.0, [])}
+
+
+def test_extra_calls_are_wrong_where_they_stand():
+    text = written(WEATHER, CLOCK, CLOCK)
+    one = '<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>'
+    assert judged(text, [WEATHER])["extra_calls"] == (0.0, [one, one])
+    assert judged(written(CLOCK), []) == {"extra_calls": (0.0, [one])}
+    assert judged(written(*[CLOCK] * 30), [CLOCK] * 3)["extra_calls"] == (0.0, [one] * 16)
+
+
+def test_in_order_the_first_call_is_compared_with_the_first_and_unordered_with_the_best():
+    text, other = written(CLOCK, WEATHER), {"name": "weather", "arguments": {"city": "Rome", "days": 3}}
+    assert judged(text, [WEATHER, CLOCK])["name"][0] == 0.0
+    found = judged(text, [WEATHER, CLOCK], ordered=False)
+    assert {reward for reward, _ in found.values()} == {1.0}
+    found = judged(written(WEATHER, other), [other, WEATHER], ordered=False)
+    assert {reward for reward, _ in found.values()} == {1.0}
+    found = judged(written(CLOCK, WEATHER, other), [other], ordered=False)
+    assert found["name"][0] == found["arguments.city"][0] == 1.0
+    assert found["extra_calls"] == (0.0, [written(CLOCK, end=""), written(WEATHER, end="")])
+
+
+def test_of_equal_pairs_the_first_call_is_matched_with_the_first_expected_one():
+    found = judged(written(CLOCK, CLOCK), [CLOCK, CLOCK], ordered=False)
+    spans = tool_call_fields([written(CLOCK, CLOCK)], calls=[[CLOCK, CLOCK]], ordered=False)[0]
+    starts = [span.start for span in spans if span.name.endswith("format")]
+    assert starts == sorted(starts)
+    assert {reward for reward, _ in found.values()} == {1.0}
+
+
+def test_calls_in_thoughts_are_not_calls():
+    call = written(CLOCK, end="")
+    for thought in (f"<think>{call}</think>", f"{call}</think>", f"<think>{call}"):
+        assert judged(thought + END, [CLOCK])["name"][0] == 0.0
+    assert judged(f"<think>{call}</think>{call}{END}", [CLOCK])["name"][0] == 1.0
+
+
+def test_calls_of_several_turns_are_read_in_order():
+    turns = written(WEATHER) + "\n<|im_start|>user\n<tool_response>\n20\n</tool_response>" + END + written(CLOCK)
+    assert {reward for reward, _ in judged(turns, [WEATHER, CLOCK]).values()} == {1.0}
+
+
+MESSAGES = [
+    {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": WEATHER}]},
+    {"role": "tool", "name": "weather", "content": "20"},
+    {"role": "assistant", "content": "It is warm."},
+]
+
+
+def test_parsed_calls_whose_tags_are_gone_are_judged_without_places():
+    found = judged("It is warm.", [WEATHER], [MESSAGES])
+    assert set(map(str, found.values())) == {str((1.0, []))}
+    assert judged("It is warm.", [CLOCK], [MESSAGES])["name"] == (0.0, [])
+    assert judged("It is warm.", [CLOCK], [MESSAGES[2:]])["name"] == (0.0, ["It is warm."])
+
+
+def test_the_reward_of_messages_is_that_of_the_text():
+    assert tool_call_fields_reward([MESSAGES], calls=[[WEATHER]]) == [1.0]
+    assert tool_call_fields_reward([written(WEATHER)], calls=[[WEATHER]]) == [1.0]
+    assert tool_call_fields_reward([MESSAGES], calls=[[CLOCK]]) == tool_call_fields_reward(
+        [written(WEATHER)], calls=[[CLOCK]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (written(WEATHER, CLOCK), 2),
+        ("Sure.\n" + written(WEATHER), 1),
+        (f"<think>{written(CLOCK)}</think>" + written(WEATHER), 1),
+        ('<tool_call>{"name": "f"}</tool_call>' + END, 1),
+        ("No call." + END, 0),
+    ],
+)
+def test_as_many_calls_are_found_as_trl_parses(text, calls):
+    assert len(parse_response(text, qwen3_template, prefix="").get("tool_calls", [])) == calls
+    assert len(calls_of(text)[0]) == calls
+
+
+@pytest.mark.parametrize(
+    ("expected", "message"),
+    [
+        (None, "row 0 of column 'calls' is None, expected a list of calls or its JSON text.* it is a NoneType"),
+        ("{", "row 0 of column 'calls' is '{', expected a list of calls"),
+        ({"name": "f"}, "it is a dict, not a list"),
+        (["f"], "a call is 'f', without the text of a name"),
+        ([{"arguments": {}}], "without the text of a name"),
+        ([{"name": "f", "arguments": [1]}], r"the arguments of 'f' are \[1\], not an object"),
+        ([{"name": "f", "arguments": "{"}], "expected a list of calls"),
+        ([{"name": "f", "arguments": {"a": float("nan")}}], "expected a list of calls"),
+        ("[" * 100_000, "expected a list of calls"),
+    ],
+)
+def test_expected_calls_of_another_form_are_errors(expected, message):
+    with pytest.raises(ValueError, match=message):
+        tool_call_fields([""], calls=[expected])
+
+
+def test_an_unknown_column_or_option_is_an_error():
+    with pytest.raises(ValueError, match="got no column 'calls', only truth"):
+        tool_call_fields([""], truth=[[]])
+    with pytest.raises(ValueError, match="`lists` is 'bag', expected"):
+        tool_call_fields([""], calls=[[]], lists="bag")
+
+
+VALID = written(WEATHER, CLOCK)
+PIECES = [
+    *('"', "{", "}", ",", "[", "\\", "<tool_call>", "</tool_call>", "<think>", "</think>", "null", "1", "\ud800")
+]
+MUTATED = st.builds(
+    lambda at, cut, new: VALID[:at] + "".join(new) + VALID[at + cut :],
+    st.integers(0, len(VALID)),
+    st.integers(0, 15),
+    st.lists(st.sampled_from(PIECES), max_size=3),
+)
+
+
+@given(
+    MUTATED | st.text(max_size=50) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join),
+    st.sampled_from([[], [CLOCK], [WEATHER, CLOCK], [WEATHER, WEATHER, CLOCK]]),
+    st.booleans(),
+)
+def test_any_text_is_judged_by_the_same_criteria_with_places_inside_it(text, expected, ordered):
+    assert set(judged(text, expected, ordered=ordered)) == set(judged(VALID, expected, ordered=ordered))
+
+
+@given(st.recursive(st.none() | st.floats() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=3)))
+def test_any_parsed_calls_are_judged(call):
+    messages = [{"role": "assistant", "content": None, "tool_calls": [call, {"function": call}]}]
+    assert {reward for reward, _ in judged("", [CLOCK, WEATHER], [messages]).values()} <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    "piece", ["<tool_call>", "<tool_call>{", '<tool_call>{"name": "clock"}</tool_call>', "[", '{"a":']
+)
+def test_long_repetitions_end(piece):
+    for text in ((piece * 16000)[:16000], "<tool_call>" + (piece * 16000)[:16000]):
+        for ordered in (True, False):
+            judged(text, [CLOCK, WEATHER], ordered=ordered)
+
+
+def test_recipes_name_it_by_its_shorthand():
+    assert load_function(REWARDS["tool_call_fields_reward"]) is tool_call_fields_reward
+    assert load_function(SPAN_REWARDS["tool_call_fields"]) is tool_call_fields
