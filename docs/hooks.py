@@ -25,6 +25,11 @@ FRONT = (
         "[How to write one](../guides/credit_function.md).",
         ["TokenCreditTrainer", "TokenCreditConfig", "Batch", "Credit"],
     ),
+    (
+        "Rewards that say where",
+        "[From a reward function to one with places](../guides/rewards_that_say_where.md).",
+        ["SpanCreditTrainer", "SpanCreditConfig", "SpanReward"],
+    ),
     ("Other methods", "In the order of [the table of methods](../methods/index.md).", []),
 )
 ROOMS = {
@@ -96,8 +101,12 @@ def included(path: str, source: str) -> str:
 
 @cache
 def public_names() -> dict[str, str]:
-    """Where each public name is defined."""
-    return {f"{room}.{name}": path for room in ("tempo_trl", *ROOMS) for name, path in names_of(room).items()}
+    """Where each public name is defined, under the first room that has it."""
+    first: dict[str, str] = {}
+    for room in ("tempo_trl", *ROOMS):
+        for name, path in names_of(room).items():
+            first.setdefault(path, f"{room}.{name}")
+    return {name: path for path, name in first.items()}
 
 
 def names_of(room: str) -> dict[str, str]:
@@ -107,7 +116,10 @@ def names_of(room: str) -> dict[str, str]:
 
 
 def defined_in(what, otherwise: str) -> str:
-    return f"{what.__module__}.{what.__qualname__}" if hasattr(what, "__qualname__") else otherwise
+    """The path of a name, or `otherwise` for one that was made by a function, such as `json_fields_reward`."""
+    name = getattr(what, "__qualname__", "")
+    is_there = name and hasattr(import_module(what.__module__), name)
+    return f"{what.__module__}.{name}" if is_there else otherwise
 
 
 def api_page() -> str:
@@ -130,7 +142,8 @@ def front_sections() -> list[tuple[str, str, list[str]]]:
 def room_sections() -> list[tuple[str, str, list[str]]]:
     """What can be imported from the subpackages."""
     abouts = {room: import_module(room).__doc__.strip().splitlines()[0] for room in ROOMS}
-    return [(title, f"`{room}`: {abouts[room]}", [*names_of(room).values()]) for room, title in ROOMS.items()]
+    own = {room: [path for name, path in public_names().items() if name.rpartition(".")[0] == room] for room in ROOMS}
+    return [(title, f"`{room}`: {abouts[room]}", own[room]) for room, title in ROOMS.items()]
 
 
 class References(griffe.Extension if griffe else object):

@@ -280,11 +280,15 @@ def test_the_api_page_has_every_room_with_public_names():
     assert public == {"tempo_trl", *hooks.ROOMS}
     described = re.findall(r"^::: (\S+)$", hooks.api_page(), re.MULTILINE)
     assert sorted(described) == sorted(hooks.public_names().values())
+    assert len(set(described)) == len(described)
+    rewards = {path.rpartition(".")[2] for path in described if path.startswith("tempo_trl.rewards.")}
+    assert {"SpanReward", "Quote", "json_fields", "json_fields_reward", "tool_call_fields", "quotes"} <= rewards
 
 
-def test_the_api_page_and_the_fields_begin_with_tempo_then_come_your_own_credit_and_the_methods_of_the_table():
+def test_the_api_page_and_the_fields_begin_with_tempo_then_come_your_own_credit_and_rewards_then_the_table():
     described = [path.rpartition(".")[2] for path in re.findall(r"^::: (\S+)$", hooks.api_page(), re.MULTILINE)]
     own = ["TokenCreditTrainer", "TokenCreditConfig", "Batch", "Credit"]
+    own += ["SpanCreditTrainer", "SpanCreditConfig", "SpanReward"]
     table = [path.rpartition(".")[2] for method in METHODS.values() for path in (method.trainer, method.config)]
     others = [name for name in table[2:] if not name.startswith(("GRPOTrainer", "GRPOConfig", *own))]
     front = [*table[:2], *own, *dict.fromkeys(others)]
