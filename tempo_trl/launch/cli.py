@@ -49,18 +49,19 @@ def command_parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("demo", help="train a small language model on the CPU, and show the credit of its tokens")
     verb.add_argument(
         "--task",
-        choices=("instructions", "sums", "rooms"),
-        default="instructions",
-        help="SmolLM2-135M on instructions (six minutes), or a tiny model on sums with known slips or as an agent",
+        choices=("orders", "instructions", "sums", "rooms"),
+        default="orders",
+        help="SmolLM2-135M on orders to be written as JSON or on instructions (six minutes), or a tiny model on sums "
+        "with known slips or as an agent (%(default)s)",
     )
     verb.add_argument("--quick", action="store_true", help="a few steps, one seed: about a minute")
-    verb.add_argument("--compare", action="store_true", help="instructions: train GRPO as well, for as long")
+    verb.add_argument("--compare", action="store_true", help="orders, instructions: train GRPO as well, for as long")
     verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
     verb.add_argument("--seeds", type=int, metavar="N", help=f"sums, rooms: paired runs of each method ({DEMO_SEEDS})")
     verb.add_argument(
         "--methods",
         metavar="A,B",
-        help="instructions: one method; sums, rooms: methods to compare at equally many sampled tokens, or all",
+        help="orders, instructions: one method; sums, rooms: methods to compare at equal sampled tokens, or all",
     )
     verb.set_defaults(run=demo)
 
@@ -112,7 +113,7 @@ def _add_report_verbs(verbs) -> None:
 
     verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")
     verb.add_argument(
-        "completions", metavar="FILE.jsonl", help="one JSON object per completion: prompt, completion, reward"
+        "completions", metavar="FILE.jsonl", help="one JSON object per completion: prompt, completion, reward or spans"
     )
     verb.add_argument(
         "--tokenizer", metavar="NAME", help="tokenizer on the Hub or in a folder, needed for text and messages"
@@ -127,6 +128,9 @@ def _add_report_verbs(verbs) -> None:
     verb.add_argument(
         "--observation-key-func", metavar="PATH", help="dotted path of a function from an answer's text to its state"
     )
+    verb.add_argument(
+        "--trace-lambda", type=float, default=0.0, metavar="L", help="for `spans`: decay of credit before a place (0)"
+    )
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
     verb.set_defaults(run=credit)
@@ -134,13 +138,15 @@ def _add_report_verbs(verbs) -> None:
 
 def demo(task: str, output: str, quick: bool, compare: bool, seeds: int | None, methods: str | None) -> int:
     """Run the demonstration."""
-    if task == "instructions":
+    if task in ("orders", "instructions"):
         if seeds is not None:
             print("tempo-trl demo: error: --seeds is for --task sums and rooms. Remove it.", file=sys.stderr)
             return 2
-        return importlib.import_module("tempo_trl.demo.language_run").main(output, quick, compare, methods)
+        return importlib.import_module("tempo_trl.demo.language_run").main(output, quick, compare, methods, task)
     if compare:
-        print("tempo-trl demo: error: --compare is for --task instructions. Use --methods.", file=sys.stderr)
+        print(
+            "tempo-trl demo: error: --compare is for --task orders and instructions. Use --methods.", file=sys.stderr
+        )
         return 2
     seeds = DEMO_SEEDS if seeds is None else seeds
     return importlib.import_module("tempo_trl.demo.run").main(output, quick, seeds, methods, task)

@@ -2,11 +2,14 @@
 
 import json
 import math
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
 from tempo_trl.report.conversations import Encoder
+from tempo_trl.rewards.span_reward import SpanReward, by_criterion, check_spans
 from tempo_trl.runs.messages import prompt_text, turns_of
+from tempo_trl.runs.token_places import TokenTexts
 
 
 class CompletionFile:
@@ -31,12 +34,46 @@ class CompletionFile:
     def read(self) -> list[dict]:
         """
         The completions with `prompt` as text, `ids`, `reward`, and what else a line has. Those that are messages have
-        `turns` (turn of each token, -1 in between), `calls` and `observed` (one per turn), too.
+        `turns` (turn of each token, -1 in between), `calls` and `observed` (one per turn), too. Where a line has
+        `spans`, `criteria` has the reward and the places in tokens of each. Without any reward in the file each
+        `reward` is the mean of the criteria, and `has_outcome` is False.
 
         Raises:
             ValueError: a line has another format, or a text comes without a tokenizer.
         """
-        return [self._encoded(line, where) for line, where in self._lines()]
+        lines = self._lines()
+        spans, rewards = any("spans" in line for line, _ in lines), any("reward" in line for line, _ in lines)
+        found = []
+        for line, where in lines:
+            if "reward" not in line and (rewards or not spans):
+                raise ValueError(f"{where} has no `reward`, expected prompt, completion and reward. Add it.")
+            encoded = self._encoded(line, where)
+            found.append(encoded | (self._criteria(encoded, rewards, where) if spans else {}))
+        return found
+
+    def _criteria(self, line: dict, has_outcome: bool, where: str) -> dict:
+        """What `spans` adds to an encoded line."""
+        criteria = by_criterion(*self._spans(line, where))
+        known = [reward for reward, _ in criteria.values() if not math.isnan(reward)]
+        mean = {} if has_outcome else {"reward": sum(known) / len(known) if known else None}
+        return {"criteria": criteria, "has_outcome": has_outcome} | mean
+
+    def _spans(self, line: dict, where: str) -> tuple[list[SpanReward], Callable[[int, int], tuple[int, int]]]:
+        """The criteria of a line, and the function from their places to tokens."""
+        spans, completion = [_span_reward(span, where) for span in _list_of_spans(line, where)], line["completion"]
+        if not isinstance(completion, str):
+            if spans and is_conversation(completion):
+                raise ValueError(f"{where}: `spans` need a `completion` of text or token ids, got messages.")
+            check_spans(spans, len(line["ids"]), where, "the number of token ids of `completion`")
+            return spans, lambda start, end: (start, end)
+        check_spans(spans, len(completion), where, "the number of characters of `completion`")
+        places = TokenTexts(self.tokenizer)(line["ids"])
+        if spans and not places.text.startswith(completion):
+            raise ValueError(
+                f"{where}: the tokenizer decodes `completion` {completion!r:.60} as {places.text!r:.60}, so that its "
+                "characters have no tokens. Give token ids, with `spans` in tokens."
+            )
+        return spans, places.tokens
 
     def _lines(self) -> list[tuple[dict, str]]:
         lines = []
@@ -104,15 +141,38 @@ def _checked(text: str, where: str) -> dict:
         line = json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not valid JSON ({error}). Write one object per line.") from error
-    missing = [name for name in ("prompt", "completion", "reward") if not isinstance(line, dict) or name not in line]
+    missing = [name for name in ("prompt", "completion") if not isinstance(line, dict) or name not in line]
     if missing:
         raise ValueError(f"{where} has no `{missing[0]}`, expected prompt, completion and reward. Add it.")
-    reward = line["reward"]
+    reward = line.get("reward")
     if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float) or math.isinf(reward)):
         raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
     if not isinstance(line["prompt"], str | list):
         raise ValueError(f"{where}: `prompt` must be a text or a list of messages, got {line['prompt']!r}.")
     return line
+
+
+def _list_of_spans(line: dict, where: str) -> list:
+    spans = line.get("spans", [])
+    if not isinstance(spans, list):
+        raise ValueError(
+            f"{where}: `spans` must be a list of objects with name, reward, start and end, got {spans!r}."
+        )
+    return spans
+
+
+def _span_reward(span, where: str) -> SpanReward:
+    """A criterion of a line. Places and rewards are not checked."""
+    if not isinstance(span, dict) or not {"name", "reward"} <= set(span) <= set(SpanReward._fields):
+        raise ValueError(
+            f"{where}: each of `spans` must be an object with name, reward and, if it has a place, start and end, got "
+            f"{span!r:.100}."
+        )
+    if isinstance(span["reward"], bool):
+        raise ValueError(
+            f"{where}: the reward of {span['name']!r} must be a finite number or null, got true or false."
+        )
+    return SpanReward(**span)
 
 
 def _tokenizer(name: str | None):

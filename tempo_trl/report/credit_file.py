@@ -7,12 +7,17 @@ Each line is a completion. The lines of a prompt may be in any order:
 `completion` is text, a list of token ids, or a list of messages: assistant messages with `tool_calls`, and the tool
 messages that answer them. `reward` is a number, or null if there is no score. The tokenizer's EOS token is appended to
 a text, unless the line has `"truncated": true`. `group`, a number or a name, separates groups with the same prompt.
+
+A line may have `spans`, rewards that say where: `[{"name": "sum", "reward": 1, "start": 0, "end": 5}]`. Start and end
+count characters of a text, or token ids; without them a criterion has no place. The credit of such a file is span
+credit. With `reward` in its lines both add, as in [`SpanCreditTrainer`]; without any, `reward` is the criteria's mean.
 """
 
 import json
 import math
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,13 +30,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
 from tempo_trl.credit.anchors import key_of, observation_keys, state_labels
+from tempo_trl.credit.spans import Criteria, criteria_of, criterion_advantages, span_advantages
 from tempo_trl.credit.state_graph import graph_td_errors
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.command import write_report
 from tempo_trl.report.completion_file import CompletionFile
+from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.group import Group
 from tempo_trl.report.sentences import honest_line
-from tempo_trl.report.terminal_tree import BAD, GOOD, group_tree, turn_tables
+from tempo_trl.report.terminal_tree import BAD, GOOD, criteria_tables, group_tree, turn_tables
+from tempo_trl.runs.criteria import spans_of
 from tempo_trl.runs.token_text import one_line, readable, token_pieces
 
 LISTED = 12  # number of tokens listed for a group, largest |TD| first
@@ -47,11 +55,12 @@ def main(
     output: str | None,
     merge_states: bool = False,
     observation_key_func: Callable[[str], str] | None = None,
+    trace_lambda: float = 0.0,
 ) -> int:
     """Print trees and credit of the completions in a file, write the report if requested, return the exit status."""
     try:
         path = Path(completions)
-        found = read_groups(path, tokenizer, scale_rewards, td_coef, merge_states, observation_key_func)
+        found = read_groups(path, tokenizer, scale_rewards, td_coef, merge_states, observation_key_func, trace_lambda)
         inside = RecordedRun(Path(completions).name, "credit", [])
         inside.read("train", [found], [0])
         _print(found, groups, inside)
@@ -71,6 +80,7 @@ def read_groups(
     td_coef: float = 1.0,
     merge_states: bool = False,
     observation_key_func: Callable[[str], str] | None = None,
+    trace_lambda: float = 0.0,
 ) -> list[Group]:
     """
     Read the groups of a JSONL file of completions, and compute their credit.
@@ -84,6 +94,8 @@ def read_groups(
             of a tool share a state, as in [`TEMPOConfig`].
         observation_key_func (`Callable[[str], str]`, *optional*): What identifies the state in the text of an answer.
             Defaults to its tokens.
+        trace_lambda (`float`, *optional*, defaults to `0.0`): Decay of span credit before a place, as in
+            [`SpanCreditConfig`].
 
     Returns:
         List of [`~tempo_trl.report.group.Group`], in the order of their first lines; groups may differ in size.
@@ -96,14 +108,62 @@ def read_groups(
             f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. The paper uses 1; 0 is GRPO."
         )
     file = CompletionFile(path, tokenizer)
+    lines = file.read()
+    has_spans = any("spans" in line for line in lines)
+    _refuse_settings_of_other_credit(has_spans, td_coef, merge_states, trace_lambda)
     by_group: dict[tuple, list[dict]] = {}
-    for line in file.read():
+    for line in lines:
         by_group.setdefault((line["prompt"], json.dumps(line.get("group"))), []).append(line)
     outcomes = _outcomes(list(by_group.values()), scale_rewards)
-    return [
+    groups = [
         _group(i, _keyed(rows, observation_key_func), outcome, file.tokenizer, td_coef, merge_states)
         for i, (rows, outcome) in enumerate(zip(by_group.values(), outcomes, strict=True))
     ]
+    return _of_spans(groups, list(by_group.values()), scale_rewards, trace_lambda) if has_spans else groups
+
+
+def _refuse_settings_of_other_credit(has_spans: bool, td_coef: float, merge_states: bool, trace_lambda: float) -> None:
+    if has_spans and (td_coef != 1.0 or merge_states):
+        raise ValueError("`td_coef` and `merge_states` are TEMPO's, but the file has `spans`. Leave both out.")
+    if trace_lambda and not has_spans:
+        raise ValueError(f"`trace_lambda` is for `spans`, which no line has, got {trace_lambda!r}. Leave it out.")
+
+
+def _of_spans(
+    groups: Sequence[Group], lines: Sequence[Sequence[dict]], scale_rewards: str, trace_lambda: float
+) -> list[Group]:
+    """The groups with span credit instead of TEMPO's, and with the criteria of their lines."""
+    judged = [line["criteria"] for rows in lines for line in rows]
+    names = {name: 1.0 for found in judged for name in found}
+    most = max([1, *(len(places) for found in judged for _, places in found.values())])
+    every, first, credited = criteria_of(judged, names, most), 0, []
+    for group, rows in zip(groups, lines, strict=True):
+        own = slice(first, first + len(rows))
+        criteria = every._replace(
+            rewards=every.rewards[own], starts=every.starts[own], ends=every.ends[own], everywhere=every.rewards
+        )
+        credited.append(_with_criteria(group, criteria, rows[0]["has_outcome"], scale_rewards, trace_lambda))
+        first += len(rows)
+    return credited
+
+
+def _with_criteria(
+    group: Group, criteria: Criteria, has_outcome: bool, scale_rewards: str, trace_lambda: float
+) -> Group:
+    lengths, size = torch.tensor([len(row) for row in group.ids]), len(group.ids)
+    places = criteria.rewards, criteria.starts, criteria.ends, lengths
+    scale = {"scale_rewards": scale_rewards, "everywhere": criteria.everywhere}
+    tokens = span_advantages(*places, int(lengths.max()), size, **scale, trace_lambda=trace_lambda).numpy()
+    outcome = group.outcome if has_outcome else np.zeros_like(group.outcome)
+    advantages = [tokens[i, : len(row)] + outcome[i] for i, row in enumerate(group.ids)]
+    return replace(
+        group,
+        advantages=advantages,
+        td_errors=[row - group.outcome[i] for i, row in enumerate(advantages)],
+        terms=terms_of("span_credit", ""),
+        spans=spans_of(criteria, criterion_advantages(criteria.rewards, size, **scale)),
+        trace_lambda=trace_lambda,
+    )
 
 
 def _keyed(rows: Sequence[dict], key_func: Callable[[str], str] | None) -> Sequence[dict]:
@@ -183,9 +243,9 @@ def _print(groups: Sequence[Group], shown: int, inside: RecordedRun) -> None:
     console = Console()
     for group in groups[: max(shown, 0)]:
         console.print(group_tree(group))
-        console.print(_deciding_tokens(group))
-        for by_turn in turn_tables(group, console):
-            console.print(by_turn)
+        credit = criteria_tables(group, console) if group.terms.of_places else [_deciding_tokens(group)]
+        for table in [*credit, *turn_tables(group, console)]:
+            console.print(table)
     if len(groups) > shown:
         console.print(f"{len(groups) - shown} more groups. Print all with --groups {len(groups)}.", highlight=False)
     line = honest_line(None, inside.summary)

@@ -13,6 +13,7 @@ from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.report.credit_terms import TEMPO
+from tempo_trl.report.criteria import CriterionSums, add_criteria
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group
 from tempo_trl.report.value_errors import ValueErrors
@@ -30,11 +31,13 @@ TOKEN = ["seen", "ups", "downs", "mass", "net", "entropy", "scored"]
 
 class CreditSummary:
     """
-    Sums over the recorded groups of a run. Records are added one at a time by [`add`].
+    Sums over the recorded groups of a run. Records are added one at a time by [`add`]. For span credit, TD stands for
+    the advantage, which lies on the places of criteria.
 
     Attributes:
         terms: The terms of the method's credit.
         groups, flat: Number of groups, and of those whose rewards are all equal.
+        criteria: Sums of each criterion, by name.
         credit: Sums over the tokens of the loss, for tokens with a non-zero TD (`branch`) and `other` tokens: number
             of `tokens`, |GRPO's advantage| (`outcome`), |TD|, |advantage| (`trained`), |advantage - GRPO's| (`moved`).
         tokens: One row per text of a token of the loss: how often it was `seen`, how often TD was positive (`ups`) or
@@ -51,6 +54,7 @@ class CreditSummary:
     def __init__(self):
         self.terms = TEMPO
         self.groups = self.flat = 0
+        self.criteria: dict[str, CriterionSums] = {}
         self.credit = pd.DataFrame(0.0, index=["branch", "other"], columns=CREDIT)
         self.tokens = pd.DataFrame(columns=TOKEN)
         self.depths = pd.DataFrame(columns=CREDIT, dtype=float)
@@ -74,9 +78,10 @@ class CreditSummary:
             self._pairs += sum(map(_pair_statistics, groups), PairStatistics())
             self.value_errors.add(groups)
         self._add_series(groups, [depth for group in groups for depth in self._add_first_branch(group)])
+        add_criteria(self.criteria, groups)
         self._add_tokens(_frame(groups))
         for group in groups:
-            for tokens, td, trained in zip(group.tokens, group.td_errors, group.loss_mask, strict=True):
+            for tokens, td, trained in zip(group.tokens, group.credit, group.loss_mask, strict=True):
                 self._add_examples(readable(tokens), np.where(trained, td, 0.0))
 
     def moved(self) -> float:
@@ -187,7 +192,7 @@ def _frame(groups: list[Group]) -> pd.DataFrame:
     outcome = np.repeat([float(group.outcome[i]) for group, i in rows], lengths)
     trained = np.concatenate([group.advantages[i] for group, i in rows]).astype(float)
     in_units_of_grpo = np.repeat([_leave_one_out_factor(group) for group, _ in rows], lengths)
-    td = np.concatenate([group.td_errors[i] for group, i in rows]).astype(float)
+    td = np.concatenate([group.credit[i] for group, i in rows]).astype(float)
     entropy = np.concatenate(given).astype(float)
     return pd.DataFrame(
         {

@@ -21,6 +21,7 @@ class CreditTerms(NamedTuple):
         nothing: Why it added nothing to any token.
         marked: Why a token is underlined.
         leave_one_out: Whether its baseline leaves out the completion's own reward.
+        of_places: Whether its credit lies on the places of criteria: it is then the advantage itself that is shown.
     """
 
     label: str = "TEMPO"
@@ -32,6 +33,13 @@ class CreditTerms(NamedTuple):
     nothing: str = "no completions of a group branched into different rewards"
     marked: str = "its TD error is not zero"
     leave_one_out: bool = False
+    of_places: bool = False
+
+    @property
+    def first(self) -> str:
+        """The label at the beginning of a sentence. The name of a user's function is left as it is."""
+        ours = any(method.label == self.label for method in METHODS.values())
+        return self.label[:1].upper() + self.label[1:] if ours else self.label
 
     @property
     def is_td(self) -> bool:
@@ -45,17 +53,31 @@ class CreditTerms(NamedTuple):
 
 
 TEMPO = CreditTerms()
+OF_PLACES = CreditTerms(
+    "span credit",
+    added="credit",
+    added_credit="credit",
+    more="above 0",
+    less="below 0",
+    nothing="no criterion had both a place and two different rewards in a group",
+    marked="a criterion has its place there",
+    of_places=True,
+)
 
 
 def terms_of(method: str, label: str) -> CreditTerms:
     """The terms of a method, by its name in the table of methods. An empty label is replaced by the table's."""
     label = label or (METHODS[method].label if method in METHODS else "the method")
+    first = CreditTerms(label).first
     if method == "tempo":
         return CreditTerms(label, lead=f"{label} adds each token's TD error to it.")
+    if method == "span_credit":
+        lead = f"{first} compares completions criterion by criterion; each advantage falls on the criterion's place."
+        return OF_PLACES._replace(label=label, lead=lead)
     if method in OF_PREFIX_VALUES:
-        lead = f"{label} subtracts its own estimate of V instead of the mean. TD errors are shown for comparison."
+        lead = f"{first} subtracts its own estimate of V instead of the mean. TD errors are shown for comparison."
         return CreditTerms(label, lead=lead, leave_one_out=True)
-    lead = f"{label} adds a positive or negative number to it at each token."
+    lead = f"{first} adds a positive or negative number to it at each token."
     words = ("added", "added credit", "more than GRPO", "less than GRPO")
     nothing, marked = "every advantage is GRPO's", "its added credit is large"
     return CreditTerms(label, *words, lead, nothing, marked, method in LEAVE_ONE_OUT)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tempo_trl.report.criteria import criteria_of, with_places
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group
 from tempo_trl.report.turn_graph import MAX_TEXT, turn_graph
@@ -26,9 +27,11 @@ def embed_groups(groups: Sequence[Group]) -> dict:
         that end with it) and `r` (completions through it). A row has its `leaf`, `reward`, `outcome`, `td` as
         `[token, TD error]` where it is not 0, `adv` as `[token, advantage from there on]`, `h` (one character per
         token, its level of entropy), `x` (tokens whose text differs in this row, because a character is split between
-        nodes) and `skip` (`[from, to)` outside of the loss). A group of agents has a `graph` with `states` (`t`
-        observed text, `l` earliest turn, `n` completions, `v` value) and `rows`: a list of `[state, next state, from
-        token, to token, mean advantage, tools]` per completion.
+        nodes) and `skip` (`[from, to)` outside of the loss). A group with criteria has their names in `criteria` and
+        `trace` (lambda), and its rows have `s`: `[criterion, reward, advantage, places]` of each that was judged, with
+        places as `[from, to)`. `td` is empty if the method's credit lies on places. A group of agents has a `graph`
+        with `states` (`t` observed text, `l` earliest turn, `n` completions, `v` value) and `rows`: a list of `[state,
+        next state, from token, to token, mean advantage, tools]` per completion.
     """
     row_texts = [[[visible_piece(piece) for piece in readable(row)] for row in group.tokens] for group in groups]
     node_texts = [[[visible_piece(piece) for piece in node.pieces] for node in group.tree] for group in groups]
@@ -37,7 +40,7 @@ def embed_groups(groups: Sequence[Group]) -> dict:
     numbers = {text: i for i, (text, _) in enumerate(counts.most_common())}  # short for those that are frequent
     most = max((float(h.max()) for g in groups if g.entropies for h in g.entropies if len(h)), default=0.0)
     embedded = [_group(g, nodes, rows, numbers, most) for g, (nodes, rows) in zip(groups, parts, strict=True)]
-    return {"texts": list(numbers), "entropyMax": _number(most), "groups": embedded}
+    return {"texts": list(numbers), "entropyMax": json_number(most), "groups": embedded}
 
 
 def visible_piece(piece: str) -> str:
@@ -52,8 +55,8 @@ def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, i
             "t": [numbers[piece] for piece in pieces],
             "a": node.begin,
             "n": len(node.rows),
-            "v": _number(node.value),
-            "d": _number(node.td),
+            "v": json_number(node.value),
+            "d": json_number(node.td),
             "e": list(node.ended),
             "r": list(node.rows),
         }
@@ -67,7 +70,12 @@ def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, i
     branch = first_branch(group.nodes)
     first = None if branch is None else branch[0].end
     about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt), "first": first}
-    return about | {"nodes": drawn, "rows": rows} | _graph(group)
+    return about | {"nodes": drawn, "rows": rows} | _graph(group) | _criteria(group)
+
+
+def _criteria(group: Group) -> dict:
+    names = [visible_piece(name) for name in criteria_of(group)]
+    return {"criteria": names, "trace": group.trace_lambda} if names else {}
 
 
 def _graph(group: Group) -> dict:
@@ -75,10 +83,12 @@ def _graph(group: Group) -> dict:
     if graph is None:
         return {}
     states = [
-        {"t": visible_piece(state.text), "l": state.first, "n": len(state.visitors), "v": _number(state.value)}
+        {"t": visible_piece(state.text), "l": state.first, "n": len(state.visitors), "v": json_number(state.value)}
         for state in graph.states
     ]
-    rows = [[[*step[:4], _number(step.credit), visible_piece(step.calls)] for step in steps] for steps in graph.rows]
+    rows = [
+        [[*step[:4], json_number(step.credit), visible_piece(step.calls)] for step in steps] for steps in graph.rows
+    ]
     return {"graph": {"states": states, "rows": rows}}
 
 
@@ -87,13 +97,13 @@ def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], m
     while at >= 0:
         shown = nodes[at]["t"] + shown
         at = nodes[at]["p"]
-    td, advantages = group.td_errors[row], group.advantages[row]
+    td, advantages = _embedded_td(group)[row], group.advantages[row]
     embedded = {
         "leaf": leaf,
-        "reward": _number(group.rewards[row]),
-        "outcome": _number(group.outcome[row]),
-        "td": [[int(t), _number(td[t])] for t in np.flatnonzero(td)],
-        "adv": [[int(t), _number(advantages[t])] for t in _changes(advantages)],
+        "reward": json_number(group.rewards[row]),
+        "outcome": json_number(group.outcome[row]),
+        "td": [[int(t), json_number(td[t])] for t in np.flatnonzero(td)],
+        "adv": [[int(t), json_number(advantages[t])] for t in _changes(advantages)],
     }
     if group.entropies is not None:
         embedded["h"] = _levels(group.entropies[row], most)
@@ -101,7 +111,23 @@ def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], m
         embedded["x"] = [[t, number] for t, number in enumerate(own) if number != shown[t]]
     if not group.loss_mask[row].all():
         embedded["skip"] = _stretches(~group.loss_mask[row])
+    if group.spans:
+        numbers = {name: k for k, name in enumerate(criteria_of(group))}
+        embedded["s"] = [
+            [
+                numbers[name],
+                json_number(span.reward),
+                None if span.advantage is None else json_number(span.advantage),
+                places,
+            ]
+            for name, (span, places) in with_places(group.spans[row]).items()
+        ]
     return embedded
+
+
+def _embedded_td(group: Group) -> list[np.ndarray]:
+    """TD errors, or what the method adds; nothing where the advantages alone are shown."""
+    return [np.zeros_like(td) for td in group.td_errors] if group.terms.of_places else group.td_errors
 
 
 def _changes(values: np.ndarray) -> np.ndarray:
@@ -119,7 +145,7 @@ def _stretches(marked: np.ndarray) -> list[list[int]]:
     return np.flatnonzero(np.diff(np.pad(marked.astype(int), 1))).reshape(-1, 2).tolist()
 
 
-def _number(value: float) -> float | int | None:
+def json_number(value: float) -> float | int | None:
     """The rounded value; None if it is not finite, which JSON does not support."""
     if not np.isfinite(value):
         return None
@@ -132,10 +158,13 @@ def embedded_size(group: Group) -> int:
     unique = sum(node.end - node.begin for node in group.nodes)
     total = sum(len(ids) for ids in group.ids)
     # TD errors change few tokens, a critic changes every token.
-    steps = sum(np.count_nonzero(td) for td in group.td_errors) + sum(len(_changes(row)) for row in group.advantages)
+    steps = sum(np.count_nonzero(td) for td in _embedded_td(group)) + sum(
+        len(_changes(row)) for row in group.advantages
+    )
     size = 5 * unique + 16 * int(steps) + (total if group.entropies is not None else 0)
     turns = sum(40 + min(len(text), MAX_TEXT) for row in group.observed for text in row)
-    return size + turns + 200 * len(group.ids) + 2_000
+    spans = sum(50 for row in group.spans for _ in row)
+    return size + turns + spans + 200 * len(group.ids) + 2_000
 
 
 def script_json(data: dict) -> str:

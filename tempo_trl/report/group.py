@@ -10,6 +10,7 @@ import pandas as pd
 
 from tempo_trl.report.credit_terms import TEMPO, CreditTerms, terms_of
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
+from tempo_trl.runs.criteria import Span
 from tempo_trl.runs.trees import read_metadata, read_trees, trees_path
 
 
@@ -32,6 +33,8 @@ class Group:
         turns: G arrays of T_i, the turn of each token, or None if turns were not recorded.
         states, calls, observed: G lists of N_i, one entry per turn; empty if turns were not recorded.
         grown: Whether the completions are leaves of a tree that was grown, and so neither distinct nor independent.
+        spans: G lists of judged criteria with their places; empty if none were recorded.
+        trace_lambda: Decay per token of a criterion's credit before its place.
     """
 
     step: int
@@ -52,6 +55,13 @@ class Group:
     calls: Sequence[list[str]] = ()
     observed: Sequence[list[str]] = ()
     grown: bool = False
+    spans: Sequence[list[Span]] = ()
+    trace_lambda: float = 0.0
+
+    @property
+    def credit(self) -> list[np.ndarray]:
+        """The credit to rank tokens by: the advantages where they lie on places, what the method adds elsewhere."""
+        return self.advantages if self.terms.of_places else self.td_errors
 
     @property
     def known_outcome(self) -> np.ndarray:
@@ -93,15 +103,18 @@ def recorded_groups(run_dir: str | Path, step: int, mode: str = "train") -> list
     trees = read_trees(run_dir, [step], mode)
     metadata = read_metadata(trees_path(run_dir, mode, step))
     terms = terms_of(metadata.get("method", "tempo"), metadata.get("credit", ""))
-    return groups_of(trees, terms, metadata.get("grown") == "True")
+    return groups_of(trees, terms, metadata.get("grown") == "True", float(metadata.get("trace_lambda", 0.0)))
 
 
-def groups_of(trees: pd.DataFrame, terms: CreditTerms = TEMPO, grown: bool = False) -> list[Group]:
+def groups_of(
+    trees: pd.DataFrame, terms: CreditTerms = TEMPO, grown: bool = False, trace_lambda: float = 0.0
+) -> list[Group]:
     """The groups in a frame from [`~tempo_trl.report.read_trees`], in order."""
-    return [_group(*place, rows, terms, grown) for place, rows in trees.groupby(["step", "group"], sort=True)]
+    by_place = trees.groupby(["step", "group"], sort=True)
+    return [_group(*place, rows, terms, grown, trace_lambda) for place, rows in by_place]
 
 
-def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, grown: bool) -> Group:
+def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, grown: bool, trace_lambda: float) -> Group:
     lists = {name: rows[name].tolist() for name in rows.columns}
     return Group(
         step=int(step),
@@ -118,8 +131,23 @@ def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, grown:
         rewards=np.array(lists["reward"], dtype=float),
         terms=terms,
         grown=grown,
+        spans=_spans(lists["spans"]),
+        trace_lambda=trace_lambda,
         **(_turns(lists) if all(row is not None for row in lists["turns"]) else {}),
     )
+
+
+def _spans(rows: list) -> list[list[Span]]:
+    """The recorded criteria of completions; none if a completion has none recorded."""
+    if any(row is None for row in rows):
+        return []
+    return [[_span(**span) for span in row] for row in rows]
+
+
+def _span(name: str, reward: float, advantage: float | None, start: float | None, end: float | None) -> Span:
+    """The entry of a struct; pandas reads integers that may be null as floats."""
+    place = (None, None) if start is None else (int(start), int(end))
+    return Span(name, reward, advantage, *place)
 
 
 def _turns(lists: dict[str, list]) -> dict:

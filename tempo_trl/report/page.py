@@ -12,14 +12,15 @@ import numpy as np
 from tempo_trl.report import sentences, word_cloud
 from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group
 from tempo_trl.report.credit_summary import TOP, CreditSummary
-from tempo_trl.report.embed import embed_groups, script_json
+from tempo_trl.report.embed import embed_groups, json_number, script_json, visible_piece
 from tempo_trl.report.group import Group, reward_range
 from tempo_trl.runs.curves import Curve, band, read_curve
 from tempo_trl.runs.statistics import student_interval
 from tempo_trl.runs.token_text import label_of, one_line
 from tempo_trl.version import __version__
 
-SCRIPTS = ("page.js", "tree.js", "turns.js", "credit.js", "charts.js")
+MAX_CRITERIA = 200  # of a run; a model may write names of its own
+SCRIPTS = ("page.js", "tree.js", "turns.js", "criteria.js", "credit.js", "charts.js")
 CURVES = {
     "reward": ("reward", "mean reward in training"),
     "eval_reward": ("reward in evaluation", "mean reward in evaluation"),
@@ -38,6 +39,8 @@ CURVES = {
     "tempo/shared_prefix": ("shared prefix", "mean number of tokens shared with the closest other completion"),
     "tempo/unique_tokens": ("unique tokens", "nodes of the prefix trees / tokens"),
     "tempo/branch_tokens": ("branch tokens", "tokens whose TD is not 0 / tokens of the loss"),
+    "spans/placed": ("credit with a place", "|credit| of criteria that have a place / all |credit|"),
+    "spans/flat": ("flat criteria", "criteria with equal rewards in a group / criteria that judged in it"),
     "tempo/flat_groups": ("flat groups", "groups in which all completions have the same reward / groups"),
     "tempo/duplicates": ("duplicates", "completions that repeat an earlier one of their group / completions"),
     "completions/mean_length": ("length", "mean number of tokens of a completion"),
@@ -99,7 +102,9 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
 def _honest(runs: Sequence[RecordedRun]) -> list[dict]:
     several = len(runs) > 1
     lines = [sentences.honest_line(one_line(r.label) if several else None, r.summary) for r in runs if r.summary]
-    return lines or [{"share": 0.0, "number": "–", "head": "– of the credit moved.", "words": sentences.NOTHING}]
+    return lines or [
+        {"share": 0.0, "number": "–", "before": "", "head": "– of the credit moved.", "words": sentences.NOTHING}
+    ]
 
 
 def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group]]) -> list[dict]:
@@ -136,7 +141,22 @@ def _statistics(summary: CreditSummary | None) -> dict | None:
         "depth": summary.depth_bins(),
         "branchCredit": sentences.branch_credit(summary),
         "branchWords": sentences.branch_words(summary),
+        "criteria": _criteria(summary),
         "firstBranch": [first_branch_bar(k, rewards) for k, rewards in sorted(summary.first_branch.items())],
+    }
+
+
+def _criteria(summary: CreditSummary) -> dict[str, list]:
+    """Of the criteria that judged most groups: mean reward, mean |advantage|, share of flat groups, groups."""
+    most = sorted(summary.criteria.items(), key=lambda item: -item[1].groups)[:MAX_CRITERIA]
+    return {
+        visible_piece(name): [
+            json_number(sums.reward / sums.judged),
+            json_number(sums.credit / sums.judged),
+            json_number(sums.flat / sums.groups),
+            sums.groups,
+        ]
+        for name, sums in most
     }
 
 

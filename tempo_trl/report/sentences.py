@@ -25,6 +25,11 @@ TD_VERDICTS = (
         "rewards.",
     ),
 )
+PLACES_VERDICTS = (
+    (0.30, "At many tokens the update differs from GRPO's, which gives all tokens of a completion one advantage."),
+    *VERDICTS[1:3],
+    (0.0, "This is practically GRPO: almost no token has another advantage."),
+)
 # Smallest share of the rewards' variance that prefixes explain, and the results on such tasks in docs/evidence.md,
 # where the true gradient is known.
 EXPLAINED = (
@@ -49,14 +54,18 @@ LIMITS = "This shows where credit goes, not whether it helps: compare runs of se
 
 
 def honest_line(label: str | None, summary: CreditSummary) -> dict:
-    """The line at the top of a report: the share of credit that the method moved relative to GRPO, and its meaning."""
+    """
+    The line at the top of a report: the share of credit that the method moved relative to GRPO, and its meaning. Its
+    `number` stands in `head` after the words `before`.
+    """
     share = summary.moved()
-    number = f"{share:.1%}"
+    number, before = f"{share:.1%}", f"{summary.terms.first} moved "
     of = f" in {label}" if label else ""
     return {
         "share": share,
         "number": number,
-        "head": f"{summary.terms.label} moved {number} of the credit{of}; the rest is GRPO's.",
+        "before": before,
+        "head": f"{before}{number} of the credit{of}; the rest is GRPO's.",
         "words": " ".join(
             [
                 _verdict(summary),
@@ -65,6 +74,7 @@ def honest_line(label: str | None, summary: CreditSummary) -> dict:
                 *_explained(summary),
                 *_predicted(summary),
                 _flat(summary),
+                *_flat_criteria(summary),
                 LIMITS,
             ]
         ),
@@ -77,6 +87,7 @@ def _verdict(summary: CreditSummary) -> str:
         return f"No credit moved: {summary.terms.nothing}, so this is GRPO."
     terms = summary.terms
     verdicts = TD_VERDICTS if terms.is_td and not terms.leave_one_out else VERDICTS
+    verdicts = PLACES_VERDICTS if terms.of_places else verdicts
     return next(words for least, words in verdicts if share >= least).format(label=terms.label)
 
 
@@ -131,6 +142,14 @@ def _flat(summary: CreditSummary) -> str:
     return f"In {flat:,} of {groups:,} recorded groups all rewards are equal: {learns} from these groups."
 
 
+def _flat_criteria(summary: CreditSummary) -> list[str]:
+    judged = sum(sums.groups for sums in summary.criteria.values())
+    if not judged:
+        return []
+    flat = sum(sums.flat for sums in summary.criteria.values()) / judged
+    return [f"Where a criterion judged a group, its rewards are all equal in {flat:.0%} of cases, and give no credit."]
+
+
 def tokens_lead(summary: CreditSummary) -> str:
     """Whether few tokens have most of the method's credit, and whether these are the uncertain ones."""
     ranked, uncertain, terms = summary.top_td(), summary.top_entropy(), summary.terms
@@ -172,12 +191,13 @@ def branch_credit(summary: CreditSummary) -> list[list[str]]:
     def row(name: str, cells: pd.Series, form: str) -> list[str]:
         return [name, *("–" if np.isnan(cell) else format(cell, form) for cell in cells)]
 
-    return [
+    rows = [
         row("tokens", sums["tokens"], ",.0f"),
         row("share of tokens", shares["tokens"], ".1%"),
         row("share of GRPO's |advantage|", shares["outcome"], ".1%"),
         row(f"share of {label}'s |advantage|", shares["trained"], ".1%"),
         row("mean |advantage|, GRPO", means["outcome"], ".3f"),
         row(f"mean |advantage|, {label}", means["trained"], ".3f"),
-        row(f"mean |{summary.terms.added}|", means["td"], ".3f"),
     ]
+    # Where the advantage itself is shown, it has its row already.
+    return rows if summary.terms.of_places else [*rows, row(f"mean |{summary.terms.added}|", means["td"], ".3f")]

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from tempo_trl.report.collect import opening_group
 from tempo_trl.report.group import Group, recorded_groups
-from tempo_trl.report.terminal_tree import group_tree, turn_tables
+from tempo_trl.report.terminal_tree import criteria_tables, group_tree, turn_tables
 from tempo_trl.runs.trees import recorded_steps
 
 
@@ -20,8 +20,8 @@ def main(run_dir: str, step: int | None, prompt: int | None, evaluation: bool) -
     console = Console()
     console.print(f"step {group.step}, group {group.group}", style="grey62", highlight=False)
     console.print(group_tree(group))
-    for by_turn in turn_tables(group, console):
-        console.print(by_turn)
+    for table in [*criteria_tables(group, console), *turn_tables(group, console)]:
+        console.print(table)
     return 0
 
 

@@ -1,6 +1,7 @@
-"""A group in the terminal: its prefix tree with values and TD errors at the branches, and its credit by turn."""
+"""A group in the terminal: its prefix tree with values and TD errors at branches, its credit by turn and criterion."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -10,15 +11,18 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from tempo_trl.report.criteria import criteria_of
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.report.group import Group
 from tempo_trl.report.turn_graph import TurnGraph, TurnStep, turn_graph
+from tempo_trl.runs.criteria import Span
 from tempo_trl.runs.token_text import cut, one_line, shortened
 
 # Blue for good and orange for bad, which colour-blind people can tell apart.
 GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"
 LONGEST = 160  # maximum number of characters shown of a run
 CALLS = 30  # and of the tools that a turn calls
+NAME = 24  # and of the name of a criterion
 
 
 def terminal_tree(pieces: list[list[str]], rewards: list[float], title: str) -> Tree:
@@ -56,15 +60,49 @@ def turn_tables(group: Group, console: Console) -> list[Table]:
     for all turns. None if turns were not recorded, or if no completion has two.
     """
     graph = turn_graph(group)
-    turns = max(map(len, graph.rows)) if graph else 0
+    return _tables(partial(_turn_table, group, graph), max(map(len, graph.rows)) if graph else 0, console)
+
+
+def criteria_tables(group: Group, console: Console) -> list[Table]:
+    """
+    Reward and advantage of each criterion in a group's completions: a table, or several where a console is too narrow
+    for all criteria. None if no criterion was recorded.
+    """
+    names = criteria_of(group)
+    return _tables(partial(_criteria_table, group, names), len(names), console)
+
+
+def _tables(table_of: Callable[[int, int], Table], count: int, console: Console) -> list[Table]:
+    """Tables of `count` columns in all, each with as many as fit. `table_of` makes that of columns `[first:end]`."""
     tables, first = [], 0
-    while first < turns:
+    while first < count:
         end = first + 1
-        while end < turns and _width(_turn_table(group, graph, first, end + 1), console) <= console.width:
+        while end < count and _width(table_of(first, end + 1), console) <= console.width:
             end += 1
-        tables.append(_turn_table(group, graph, first, end))
+        tables.append(table_of(first, end))
         first = end
     return tables
+
+
+def _criteria_table(group: Group, names: Sequence[str], first: int, end: int) -> Table:
+    """The criteria `[first:end]`: reward, then advantage."""
+    table = Table(box=SIMPLE_HEAD)
+    heads = [cut(one_line(name), NAME) for name in names[first:end]]
+    for heading in ("completion", "reward", *heads):
+        table.add_column(Text(heading), justify="right", no_wrap=True)  # a name is not markup
+    for row, spans in enumerate(group.spans):
+        own = {span.name: span for span in spans}
+        cells = [_criterion(own.get(name)) for name in names[first:end]]
+        reward = group.rewards[row]
+        table.add_row(str(row + 1), "–" if np.isnan(reward) else f"{reward:.2f}", *cells)
+    return table
+
+
+def _criterion(span: Span | None) -> Text:
+    if span is None:
+        return Text("")
+    text = Text(f"{span.reward:.3g}")
+    return text if span.advantage is None else text.append(f" {span.advantage:+.2f}", _colour(span.advantage))
 
 
 def _turn_table(group: Group, graph: TurnGraph, first: int, end: int) -> Table:

@@ -6,11 +6,19 @@ import numpy as np
 import torch
 
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
+from tempo_trl.credit.spans import criteria_of, criterion_advantages, span_advantages
+from tempo_trl.runs.criteria import spans_of
 from tempo_trl.runs.trees import trees_path, write_trees
 
 HAND_WORKED = ["7+5=2;2-3=9#9", "7+5=2;2-3=8#8", "7+5=3;3-3=0#0", "7+5=2;2-3=9#9"]
 HAND_REWARDS = [1.0, 0.0, 0.0, 1.0]
 BELL, NUL, OVERRIDE = "\x07", "\x00", "\u202e"
+ORDERS = [
+    '{"city": "Oslo", "item": "lamp"}',
+    '{"city": "Rome", "item": "lamp"}',
+    '{"city": "Oslo", "item": "desk"}',
+    '{"city": "Rome"}',
+]
 SMILE = ["<0xF0><0x9F>", "<0x98>", "<0x80>"]  # the bytes of one character, in three tokens
 WINK = [*SMILE[:2], "<0x89>"]
 HOSTILE = [
@@ -61,6 +69,34 @@ def rows_of(completions, rewards, prompt="?", step=0, group=0, entropies=None) -
     scored = ~rewards.isnan()
     assert torch.equal(td_errors(values, lengths)[scored] != 0, (total != grpo)[scored])
     return rows
+
+
+def order_rows(step=0, group=0, trace_lambda=0.0) -> list[dict]:
+    """
+    Orders in JSON, a token per character: city and item have a place, politeness has none. Oslo and the lamp are
+    right, and the last completion has no item. The rewards are the means of the criteria.
+    """
+    judged = []
+    for text in ORDERS:
+        found = {"city": (float("Oslo" in text), [(9, 15)]), "polite": (0.0, [])}
+        judged.append(found | ({"item": (float("lamp" in text), [(25, 31)])} if "item" in text else {}))
+    criteria = criteria_of(judged, dict.fromkeys(("city", "item", "polite"), 1.0), 1)
+    rows = rows_of([list(text) for text in ORDERS], criteria.mean_reward().tolist(), "An order?", step, group)
+    lengths = torch.tensor([len(text) for text in ORDERS])
+    places, width = (criteria.rewards, criteria.starts, criteria.ends, lengths), int(lengths.max())
+    advantages = span_advantages(*places, width, len(ORDERS), trace_lambda=trace_lambda)
+    spans = spans_of(criteria, criterion_advantages(criteria.rewards, len(ORDERS)))
+    for row, own, entries, length in zip(rows, advantages, spans, lengths.tolist(), strict=True):
+        own = own[:length]
+        row |= {"advantages": own.tolist(), "td_errors": (own - row["outcome"]).tolist()}
+        row |= {"spans": [entry._asdict() for entry in entries]}
+    return rows
+
+
+def order_run(folder: Path, trace_lambda: float = 0.0) -> Path:
+    """A run of span credit that recorded one step of two equal groups."""
+    groups = [order_rows(group=group, trace_lambda=trace_lambda) for group in range(2)]
+    return record(folder, groups, method="span_credit", trace_lambda=str(trace_lambda))
 
 
 def record(folder: Path, groups: list[list[dict]], mode: str = "train", **metadata: str) -> Path:

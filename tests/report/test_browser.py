@@ -1,12 +1,23 @@
 """The report in a real browser: it loads in silence, folds, switches and chooses, and holds what a model may write."""
 
+import json
 import re
 
 import pytest
 
 from tempo_trl.report.command import report
 
-from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, record, rows_of
+from .recorded import (
+    HAND_REWARDS,
+    HAND_WORKED,
+    HOSTILE,
+    hand_worked_run,
+    hostile_run,
+    large_run,
+    order_run,
+    record,
+    rows_of,
+)
 
 pytestmark = pytest.mark.matrix
 
@@ -116,6 +127,58 @@ def test_a_token_tells_its_credit_on_hover_and_focus(hand_worked, open_page):
     completion(page, 1).locator("i[data-token='4']").focus()
     assert "token 5 of completion 2" in page.locator("#token-detail").inner_text()
     assert completion(page, 1).locator("i[tabindex]").count() == 2
+
+
+def test_the_first_line_is_whole(hand_worked, tmp_path, open_page):
+    """Also that of a run of several, whose sentence has its name, and of one without trees."""
+    head = open_page(hand_worked).locator(".honest > div").first
+    assert re.fullmatch(r"TEMPO moved \d+\.\d% of the credit; the rest is GRPO's\.", head.text_content())
+    assert re.fullmatch(r"\d+\.\d%", head.locator("strong").text_content())
+    folders = [order_run(tmp_path / "spans-seed0"), hand_worked_run(tmp_path / "tempo-seed0")]
+    heads = open_page(report(folders, pictures=False)).locator(".honest > div:first-child").all_text_contents()
+    assert heads[0].startswith("Span credit moved 52.8% of the credit in spans-seed0;")
+    assert heads[1].startswith("TEMPO moved ")
+    (tmp_path / "empty").mkdir()
+    log = {"log_history": [{"step": 1, "reward": 0.5}]}
+    (tmp_path / "empty" / "trainer_state.json").write_text(json.dumps(log))
+    empty = open_page(report([tmp_path / "empty"], pictures=False)).locator(".honest > div").first
+    assert empty.text_content() == "– of the credit moved."
+
+
+def test_a_token_tells_which_criteria_place_credit_there(tmp_path, open_page):
+    page = open_page(report([order_run(tmp_path / "at-places")], pictures=False))
+    detail = page.locator("#token-detail")
+    completion(page, 1).locator("i[data-token='10']").hover()
+    assert "token 11 of completion 2 · GRPO +0.00 · trains with −0.87" in detail.inner_text()
+    assert detail.locator(".criterion").all_inner_texts() == ["city: 0, −0.87", "polite: 0, +0.00 (no place)"]
+    completion(page, 1).locator("i[data-token='2']").hover()
+    assert detail.locator(".criterion").all_inner_texts() == ["polite: 0, +0.00 (no place)"]
+    assert page.locator("#kind label:visible").all_inner_texts() == ["total", "outcome", "entropy"]
+    underlined = completion(page, 1).locator("i[tabindex]").evaluate_all("all => all.map((i) => i.dataset.token)")
+    assert [int(t) for t in underlined] == [*range(9, 15), *range(25, 31)]
+
+    page = open_page(report([order_run(tmp_path / "before-places", 0.9)], pictures=False))
+    completion(page, 1).locator("i[data-token='7']").hover()
+    told = page.locator("#token-detail .criterion").all_inner_texts()
+    assert told[:2] == ["city: 0, −0.87 × 0.81 before its place", "item: 1, +0.58 × 0.15 before its place"]
+
+
+def test_the_criteria_of_a_group_are_listed_and_their_places_framed(hand_worked, tmp_path, open_page):
+    page = open_page(report([order_run(tmp_path / "spans-seed0")], pictures=False))
+    lines = page.locator("#criteria-table tbody tr")
+    assert [line.split("\t") for line in lines.all_inner_texts()] == [
+        ["city", "0.50", "0.87", "tokens 10–15", "0.50", "0.87", "0% of 2"],
+        ["item", "0.67", "0.77", "tokens 26–31", "0.67", "0.77", "0% of 2"],
+        ["polite", "0.00", "0.00", "all tokens", "0.00", "0.00", "100% of 2"],
+    ]
+    lines.nth(1).hover()
+    framed = page.locator("i.place").evaluate_all("all => all.map((i) => i.textContent).join('')")
+    assert framed == '"lamp""lamp""desk"'
+    page.locator("#question").hover()
+    assert page.locator("i.place").count() == 0
+    lines.nth(0).focus()
+    assert page.locator("i.place").count() == 24
+    assert open_page(hand_worked).locator("#criteria").is_hidden()
 
 
 def test_each_run_is_shown_in_the_terms_of_its_method(tmp_path, open_page):

@@ -76,15 +76,18 @@ function methodSpans(row, tokens) {
     value = own;
     const span = html("i", { "data-token": t }, drawnText(token.text));
     paintSpan(span, value);
-    if (isMarked(token)) fill(span, { class: "turn", tabindex: 0 }, []);
+    if (isMarked(token, row, t)) fill(span, { class: "turn", tabindex: 0 }, []);
     if (token.skip) span.classList.add("skip");
     spans.push(span);
   });
   return spans;
 }
 
-/** Underlined: with TD errors where completions part, with other credit where more than half of the scale was added. */
-const isMarked = (token) => (terms().is_td ? token.td !== 0 : Math.abs(token.td) > scale / 2);
+/** Underlined: TD errors where completions part, credit of criteria on their places, other credit above half the scale. */
+function isMarked(token, row, t) {
+  if (terms().of_places) return inAnyPlace(row, t);
+  return terms().is_td ? token.td !== 0 : Math.abs(token.td) > scale / 2;
+}
 
 /** Line breaks are drawn as a sign too, so that their colour is seen. */
 const drawnText = (text) => text.replace(/\n/g, "⏎\n");
@@ -127,10 +130,10 @@ function showToken(event) {
   document.querySelector(".line i.shown")?.classList.remove("shown");
   span.classList.add("shown");
   const parts = [html("b", {}, oneLine(token.text)), ` token ${t + 1} of completion ${index + 1} · GRPO `, html("b", {}, signed(row.outcome)),
-    ` · ${terms().added} `, html("b", {}, signed(token.td)), " · trains with ", html("b", {}, signed(token.adv))];
+    ...(terms().of_places ? [] : [` · ${terms().added} `, html("b", {}, signed(token.td))]), " · trains with ", html("b", {}, signed(token.adv))];
   if (token.entropy !== null) parts.push(` · entropy ≈ ${plain(token.entropy)} nats`);
   if (token.skip) parts.push(" · not in the loss");
-  byId("token-detail").replaceChildren(html("span", { dir: "auto" }, ...parts));
+  byId("token-detail").replaceChildren(html("span", { dir: "auto" }, ...parts), ...criteriaThere(row, t));
 }
 byId("credit").addEventListener("mouseover", showToken);
 byId("credit").addEventListener("focusin", showToken);

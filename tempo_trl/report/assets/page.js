@@ -83,6 +83,8 @@ function chooseSource(source) {
   showRun(own.run);
   byId("credit-lead").textContent = terms().lead;
   byId("credit-kind").textContent = terms().added_credit;
+  byId("credit-kind").parentElement.hidden = terms().of_places; // the total is the credit there
+  if (terms().of_places && state.kind === "td") chooseKind("total");
 }
 
 function groupsOf(step) {
@@ -110,6 +112,7 @@ function chooseGroup(index) {
   byId("question").textContent = group.prompt;
   drawTree(group);
   drawTurns(group);
+  drawCriteria(group);
   drawCredit(group);
 }
 
@@ -132,8 +135,9 @@ function drawHead() {
   for (const line of data.honest) {
     const meter = html("div", { class: "meter", role: "img", "aria-label": percent(line.share) }, html("i"));
     meter.firstChild.style.width = percent(line.share);
-    const head = html("div", {}, html("strong"), document.createTextNode(line.head.slice(line.number.length)));
-    head.firstChild.textContent = line.number;
+    const head = html("div", {}, html("strong"), line.head.slice(line.before.length + line.number.length));
+    head.prepend(line.before);
+    head.querySelector("strong").textContent = line.number;
     byId("honest").append(html("div", { class: "honest" }, head, meter, html("div", {}, line.words)));
   }
   byId("about").append(...data.about.map((text) => html("p", {}, text)));

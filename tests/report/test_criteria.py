@@ -1,0 +1,296 @@
+"""Credit by criterion: recorded in training, read again, and shown in page, terminal and completions table."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+from rich.console import Console
+
+from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
+from tempo_trl.credit import span_advantages
+from tempo_trl.demo.policy import policy_path
+from tempo_trl.launch.cli import main
+from tempo_trl.report import read_trees, sentences
+from tempo_trl.report.collect import RecordedRun
+from tempo_trl.report.credit_file import read_groups
+from tempo_trl.report.credit_summary import CreditSummary
+from tempo_trl.report.criteria import criteria_of, with_places
+from tempo_trl.report.group import Group, groups_of, recorded_groups
+from tempo_trl.report.page import page_data
+from tempo_trl.report.terminal_tree import criteria_tables
+from tempo_trl.runs.criteria import Span, criteria_text
+from tempo_trl.runs.trees import trees_path
+from tests.trainers.recording import config, questions
+
+from .recorded import HAND_WORKED, hand_worked_run, order_run, record, rows_of
+
+DEMO = str(policy_path())
+
+
+def halves(texts, **columns):
+    """One criterion in the first half, one at both ends, one without a place, and one that judges few."""
+    return [
+        [
+            SpanReward("half", float(ord(text[0]) % 2), 0, max(len(text) // 2, 1)),
+            SpanReward("ends", float(len(text) % 2), 0, 1),
+            *([SpanReward("ends", float(len(text) % 2), len(text) - 1, len(text))] if len(text) > 1 else []),
+            SpanReward("all", float(len(text) % 3)),
+            *([SpanReward("long", 1.0)] if len(text) > 4 else []),
+        ]
+        for text in texts
+    ]
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_model, tmp_path_factory):
+    """The folder of a run of span credit, and what it printed."""
+    folder = tmp_path_factory.mktemp("spans")
+    args = config(folder, SpanCreditConfig, log_trees_steps=1, log_completions=True, max_steps=1, trace_lambda=0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        printed = []
+        patch.setattr("trl.trainer.grpo_trainer.print_prompt_completions_sample", lambda *_, **k: printed.append(k))
+        SpanCreditTrainer(tiny_model, None, args, questions(), span_reward_funcs=halves).train()
+    return folder, printed
+
+
+def test_recorded_criteria_are_those_that_trained(trained):
+    """Their advantages, spread over their places, add up to the advantages of the tokens."""
+    groups = recorded_groups(trained[0], 0)
+    assert criteria_of(groups[0])[:3] == ["half", "ends", "all"]
+    for group in groups:
+        assert (group.terms.label, group.terms.of_places, group.trace_lambda) == ("span credit", True, 0.5)
+        for spans, advantages in zip(group.spans, group.advantages, strict=True):
+            expected, column = np.zeros(len(advantages)), np.arange(len(advantages))
+            for span, places in with_places(spans).values():
+                starts, ends = (np.array(side)[:, None] for side in zip(*places, strict=True)) if places else (0, 0)
+                share = np.where(column < ends, 0.5 ** np.clip(starts - column, 0, None), 0.0).max(axis=0)
+                expected += span.advantage * (share if places else 1.0)
+            np.testing.assert_allclose(advantages, expected, atol=1e-5)
+
+
+def test_the_completions_table_has_a_column_of_criteria_that_is_not_printed(trained):
+    folder, printed = trained
+    table = pd.read_parquet(folder / "completions" / "completions_00001.parquet")
+    spans = [[Span(**span) for span in row] for row in read_trees(folder)["spans"]]
+    assert table["criteria"].tolist() == [criteria_text(own) for own in spans]
+    assert {"td_share", "branch_tokens"} <= set(table.columns)
+    assert [call["extra"] for call in printed] == [{}] * len(printed)
+    assert printed
+
+
+def test_a_criterion_is_named_once_with_reward_and_advantage():
+    spans = [Span("city", 1.0, 0.866, 0, 2), Span("city", 1.0, 0.866, 4, 6), Span("item", 0.0, -1.2), Span("x", 1 / 3)]
+    assert criteria_text(spans) == "city 1 +0.87, item 0 -1.20, x 0.333"
+    assert criteria_text([]) == ""
+
+
+def test_places_are_read_as_integers_and_files_without_the_column_have_no_criteria(tmp_path):
+    [group, _] = recorded_groups(order_run(tmp_path), 0)
+    entries = group.spans[0]
+    assert [(span.name, span.start, span.end) for span in entries] == [
+        ("city", 9, 15),
+        ("item", 25, 31),
+        ("polite", None, None),
+    ]
+    assert all(isinstance(span.start, int | None) for span in entries)
+    path = trees_path(tmp_path, "train", 0)
+    pq.write_table(pq.read_table(path).drop_columns(["spans"]), path)
+    assert recorded_groups(tmp_path, 0)[0].spans == []
+
+
+def summary_of(groups: list[Group]) -> CreditSummary:
+    summary = CreditSummary()
+    summary.add(groups)
+    return summary
+
+
+def test_sums_of_criteria_by_hand(tmp_path):
+    """City is right in 2 of 4 completions, item in 2 of the 3 that have one; politeness is 0 in all of them."""
+    sums = summary_of(recorded_groups(order_run(tmp_path), 0)).criteria
+    assert {name: (s.judged, s.reward, s.groups, s.flat) for name, s in sums.items()} == {
+        "city": (8, 4.0, 2, 0),
+        "polite": (8, 0.0, 2, 2),
+        "item": (6, 4.0, 2, 0),
+    }
+    # Two of four: |±1/2| / sqrt(1/3). Two of three: (1/3 + 1/3 + 2/3) / sqrt(1/3), divided by three completions.
+    assert sums["city"].credit / sums["city"].judged == pytest.approx(0.5 * 3**0.5, rel=1e-3)
+    assert sums["item"].credit / sums["item"].judged == pytest.approx(4 / 9 * 3**0.5, rel=1e-3)
+    assert sums["polite"].credit == 0.0
+
+
+def test_the_sentences_are_true_of_span_credit(tmp_path):
+    summary = summary_of(recorded_groups(order_run(tmp_path), 0))
+    line = sentences.honest_line(None, summary)
+    assert line["head"].startswith(f"Span credit moved {summary.moved():.1%} of the credit")
+    for words in (line["words"], sentences.tokens_lead(summary), sentences.branch_words(summary)):
+        assert not {"TD", "tree", "branch", "adds"} & set(words.replace(",", " ").split())
+    # 6 tokens of each of 4 cities and 3 items, of 3 x 32 + 16 tokens in a group.
+    assert f"{42 / 112:.1%} of 224 recorded tokens have credit." in line["words"]
+    assert "its rewards are all equal in 33% of cases" in line["words"]
+    assert (
+        sentences.branch_words(summary)
+        == "37.5% of the tokens have 100.0% of span credit's credit and 37.5% of GRPO's."
+    )
+
+
+def run_of(folder) -> RecordedRun:
+    run = RecordedRun("run", "run", [])
+    run.read("train", [recorded_groups(folder, 0)], [0])
+    return run
+
+
+def test_the_page_gets_each_criterion_once_with_its_places(trained, tmp_path):
+    run = run_of(order_run(tmp_path))
+    data = page_data([run], "title")
+    [group, _] = data["groups"]
+    names, rows = group["criteria"], group["rows"]
+    assert (names, group["trace"]) == (["city", "item", "polite"], 0)
+    assert rows[1]["s"] == [
+        [0, 0, pytest.approx(-0.866, abs=1e-3), [(9, 15)]],
+        [1, 1, pytest.approx(0.577, abs=1e-3), [(25, 31)]],
+        [2, 0, 0, []],
+    ]
+    assert len(rows[3]["s"]) == 2
+    assert all(row["td"] == [] for row in rows)
+    assert data["runs"][0]["statistics"]["criteria"]["polite"] == [0, 0, 1, 2]
+    several = page_data([run_of(trained[0])], "title")["groups"][0]
+    assert any(len(places) == 2 for row in several["rows"] for *_, places in row["s"])
+
+
+def test_a_group_without_criteria_has_none_in_the_page(tmp_path):
+    data = page_data([run_of(hand_worked_run(tmp_path))], "title")
+    assert all("criteria" not in group and "s" not in group["rows"][0] for group in data["groups"])
+    assert data["runs"][0]["statistics"]["criteria"] == {}
+
+
+def test_the_terminal_shows_reward_and_advantage_of_each_criterion(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["tree", str(order_run(tmp_path))]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["completion", "reward", "city", "item", "polite"] in lines
+    assert ["2", "0.33", "0", "-0.87", "1", "+0.58", "0", "+0.00"] in lines
+    assert ["4", "0.00", "0", "-0.87", "0", "+0.00"] in lines  # not judged by item
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_a_narrow_console_shows_each_criterion_once_and_names_are_no_markup(width, tmp_path):
+    names = [f"[red]field {k}[/]" for k in range(7)]
+    rows = [
+        row | {"spans": [Span(name, 0.5, 0.25)._asdict() for name in names]}
+        for row in rows_of([list(text) for text in HAND_WORKED], [1.0, 0.0, 0.0, 1.0])
+    ]
+    [group] = groups_of(read_trees(record(tmp_path, [rows])))
+    console = Console(width=width, record=True)
+    tables = criteria_tables(group, console)
+    heads = [str(column.header) for table in tables for column in table.columns[2:]]
+    assert heads == names
+    for table in tables:
+        console.print(table)
+    assert console.export_text().count("[red]") == 7
+
+
+def orders(**extra):
+    """Three completions of the hand-worked group, each with its first sum and its answer, and their characters."""
+    lines = []
+    for text, right in zip(HAND_WORKED[:3], [(1, 1), (1, 0), (0, 0)], strict=True):
+        places = ("sum", 0, 5), ("answer", 11, 13)
+        spans = [{"name": n, "reward": r, "start": a, "end": b} for (n, a, b), r in zip(places, right, strict=True)]
+        lines.append(
+            {"prompt": "7+5-3?", "completion": text, "spans": [*spans, {"name": "short", "reward": 0}]} | extra
+        )
+    return lines
+
+
+def write(folder, lines):
+    path = folder / "completions.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+@pytest.mark.parametrize("reward", [{}, {"reward": 0.5}])
+def test_a_file_with_spans_has_the_span_credit_of_training(scale, reward, tmp_path):
+    """Equal rewards beside the criteria add nothing; each character is a token here, and EOS has no place."""
+    lines = orders(**reward) + [line | {"prompt": "again"} for line in orders(**reward)[:2]]
+    groups = read_groups(write(tmp_path, lines), DEMO, scale, trace_lambda=0.5)
+    rewards = torch.tensor([[1.0, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 0], [1, 0, 0]])
+    starts, ends = torch.tensor([[0, 11, -1]] * 5), torch.tensor([[5, 13, -1]] * 5)
+    lengths = torch.full((5,), 14)
+    for group, own in zip(groups, [slice(0, 3), slice(3, 5)], strict=True):
+        places = rewards[own], starts[own], ends[own], lengths[own]
+        options = {"scale_rewards": scale, "trace_lambda": 0.5, "everywhere": rewards}
+        expected = span_advantages(*places, 14, len(places[0]), **options)
+        torch.testing.assert_close(torch.tensor(np.array(group.advantages)), expected)
+        assert group.rewards.tolist() == pytest.approx(
+            [0.5] * len(places[0]) if reward else places[0].mean(1).tolist()
+        )
+
+
+def test_rewards_beside_spans_add_their_outcome(tmp_path):
+    lines = orders()
+    for line, reward in zip(lines, [1.0, 0.0, None], strict=True):
+        line["reward"] = reward
+    [both] = read_groups(write(tmp_path, lines), DEMO)
+    [alone] = read_groups(write(tmp_path, orders()), DEMO)
+    for with_outcome, without, outcome in zip(both.advantages, alone.advantages, both.outcome, strict=True):
+        np.testing.assert_allclose(with_outcome, without + outcome, atol=1e-6)
+    assert both.outcome[0] > 0
+
+
+def test_places_of_token_ids_are_tokens(tmp_path):
+    lines = [
+        {"prompt": "a", "completion": [5, 6, 7], "spans": [{"name": "x", "reward": r, "start": 1, "end": 3}]}
+        for r in (0, 1)
+    ]
+    [group] = read_groups(write(tmp_path, lines), None, "none")
+    assert [row.tolist() for row in group.advantages] == [[0, -0.5, -0.5], [0, 0.5, 0.5]]
+    lines += [{"prompt": "b", "completion": [], "spans": []}]
+    assert read_groups(write(tmp_path, lines))[1].spans == [[]]
+
+
+def test_the_verb_prints_criteria_and_writes_the_report(tmp_path, capsys):
+    path, output = str(write(tmp_path, orders())), tmp_path / "credit.html"
+    assert main(["credit", path, "--tokenizer", DEMO, "-o", str(output)]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "1 1.00 1 +0.58 1 +1.15" not in printed  # the mean of three criteria, one of them always 0
+    assert "1 0.67 1 +0.58 1 +1.15 0 +0.00" in printed
+    assert "Span credit moved" in printed
+    assert "Span credit moved" in output.read_text(encoding="utf-8")
+
+
+PLACE = {"name": "x", "reward": 1, "start": 0, "end": 2}
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [
+        ({"x": 1}, "line 2: `spans` must be a list of objects with name, reward, start and end, got {'x': 1}"),
+        ([["x", 1]], "line 2: each of `spans` must be an object with name, reward and"),
+        ([{"name": "x", "value": 1}], "line 2: each of `spans` must be an object with name, reward and"),
+        ([PLACE | {"end": 4}], "line 2: the place of 'x' must have 0 <= start < end <= 3, the number of token ids"),
+        ([{"name": "x", "reward": 1, "start": 0}], "line 2: 'x' must have a start and an end, or neither"),
+        ([PLACE | {"reward": "1"}], "line 2: the reward of 'x' must be a finite number, or None"),
+        ([PLACE | {"reward": True}], "line 2: the reward of 'x' must be a finite number or null, got true or false"),
+        ([PLACE, PLACE | {"reward": 0, "end": 1}], "line 2: SpanReward(name='x'"),
+    ],
+)
+def test_what_is_no_criterion_is_named_by_its_line(spans, message, tmp_path, capsys):
+    lines = [{"prompt": "a", "completion": [1, 2, 3], "spans": own} for own in ([], spans)]
+    assert main(["credit", str(write(tmp_path, lines))]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_settings_of_another_credit_are_refused(tmp_path, capsys):
+    path = str(write(tmp_path, orders()))
+    for flags in (["--td-coef", "0"], ["--merge-states"]):
+        assert main(["credit", path, "--tokenizer", DEMO, *flags]) == 2
+        assert "are TEMPO's, but the file has `spans`" in capsys.readouterr().err
+    mixed = [*orders(), orders(reward=1)[0]]
+    assert main(["credit", str(write(tmp_path, mixed)), "--tokenizer", DEMO]) == 2
+    assert "line 1 has no `reward`" in capsys.readouterr().err
+    plain = [{"prompt": "a", "completion": [1], "reward": 1}]
+    assert main(["credit", str(write(tmp_path, plain)), "--trace-lambda", "0.5"]) == 2
+    assert "`trace_lambda` is for `spans`" in capsys.readouterr().err
