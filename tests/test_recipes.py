@@ -35,6 +35,7 @@ OF_THE_METHOD = {
     "hgpo": set(),
     "kernel_baseline": {"similarity_block", "similarity_order"},
     "hepo": {"top_entropy_quantile"},
+    "span_credit": {"span_reward_funcs", "reward_funcs", "trace_lambda"},
     "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "min_advantage"},
     "treerpo": {*FIXED_TREE, "advantage_scale", "shared_tokens"},
     "treerpo_entropy": {*ENTROPY_TREE, *SAMPLING, "shared_tokens"},
@@ -49,8 +50,9 @@ RECOMMENDED = {
     "qwen3-1.7b/math/tempo_recommended": "prefix_baseline"
 }  # recipes with their method, by docs/evidence.md
 AGENTS = [name for name in recipe_names() if "/rooms/" in name]
-INSTRUCTIONS = [name for name in recipe_names() if "/instructions/" in name]
-OURS = {*RECOMMENDED, *AGENTS, *INSTRUCTIONS}
+SMALL = [name for name in recipe_names() if name.startswith("smollm2-135m/")]
+CALLS = [name for name in recipe_names() if "/function_calls/" in name]
+OURS = {*RECOMMENDED, *AGENTS, *SMALL, *CALLS}
 PAPER = [name for name in recipe_names() if not name.startswith("demo/") and name not in OURS]
 SERVER_FLAGS = ["--max-model-len", "4096", *vllm_server.SERVER_FLAGS]
 # A machine without a GPU takes a bf16 recipe only if it is told that it has none.
@@ -70,7 +72,7 @@ def of_the_method(name: str) -> set[str]:
         keys |= OF_PPO_IN_THE_PAPER
     if method == "tempo" and name in AGENTS:
         return keys | {"merge_states"}
-    if name in INSTRUCTIONS:
+    if name in SMALL:
         return keys | {"tree_forward", "skip_zero_advantages"}  # which TRL's own trainer lacks
     return keys | ON_TREES if method == "tempo" and cell.endswith("/trees") else keys
 
@@ -181,7 +183,7 @@ def test_recipes_of_one_cell_differ_only_in_the_keys_of_the_method(subtests):
         with subtests.test(name):
             baseline = f"{name.rpartition('/')[0]}/grpo"
             if baseline in recipe_names() and name not in RECOMMENDED:
-                tuned = {"learning_rate"} if name.startswith("smollm2-135m/instructions/") else set()
+                tuned = {"learning_rate"} if name in SMALL else set()
                 assert differing(name, baseline) <= of_the_method(name) | tuned
 
 

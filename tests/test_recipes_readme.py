@@ -14,7 +14,18 @@ from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of, metho
 
 BASELINES = ("prefix_baseline", "kernel_baseline")
 FOR_AGENTS = ("anchor_baseline", "gigpo", "hgpo")
-METHODS = ("tempo", "grpo", "hepo", "ppo", *BASELINES, *FOR_AGENTS, "grpo_lambda", "treerpo", "treerpo_entropy")
+METHODS = (
+    "tempo",
+    "grpo",
+    "hepo",
+    "span_credit",
+    "ppo",
+    *BASELINES,
+    *FOR_AGENTS,
+    "grpo_lambda",
+    "treerpo",
+    "treerpo_entropy",
+)
 NAMES = (*METHODS, "tempo_recommended")
 README = (recipes_folder() / "README.md").read_text()
 
@@ -46,10 +57,9 @@ def grid_columns(name: str) -> str:
     script_args, args, *_ = arguments_on(devices, ["--config", name])
     prompts = 1000 if script_args.dataset_train_split == "train[:1000]" else known_prompts(script_args)
     geometry = batch_sizes_of(args, devices, prompts)
-    an_epoch = prompts // geometry.prompts
     columns = [
         re.search("Reproduces (Table 1|Figure 5|no table)", header)[1],
-        f"{args.max_steps / geometry.steps if args.max_steps > 0 else an_epoch * args.num_train_epochs:g}",
+        f"{_generations(args, geometry, prompts):g}",
         re.search(r"Time: (?:estimated|about) (.*?)(?: hours)?[;.]", header)[1],
         str(devices),
         f"{geometry.per_device} x {geometry.accumulation}, {geometry.steps_per_generation}",
@@ -57,6 +67,13 @@ def grid_columns(name: str) -> str:
         f"`{Path(launch_of(name).config_file or 'none').stem}`".replace("`none`", "none"),
     ]
     return " | ".join(columns)
+
+
+def _generations(args, geometry, prompts: int | None) -> float:
+    """Generations of a run; the prompts of an epoch need not be known if the steps are given."""
+    if args.max_steps > 0:
+        return args.max_steps / geometry.steps
+    return prompts // geometry.prompts * args.num_train_epochs
 
 
 def test_the_grid_is_what_the_files_say():

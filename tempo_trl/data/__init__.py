@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from tempo_trl.data.amc23 import AMC23
 from tempo_trl.data.benchmark import Benchmark
+from tempo_trl.data.calls import CALLS
+from tempo_trl.data.function_calls import FUNCTION_CALLS
 from tempo_trl.data.gsm_hard import GSM_HARD
 from tempo_trl.data.ifeval_rl import IFEVAL_RL
 from tempo_trl.data.instructions import INSTRUCTIONS
@@ -15,6 +17,7 @@ from tempo_trl.data.medmcqa import MEDMCQA
 from tempo_trl.data.medqa import MEDQA, MEDQA_5OPTIONS
 from tempo_trl.data.mmlu_medical import MMLU_MEDICAL
 from tempo_trl.data.orders import ORDERS
+from tempo_trl.data.word_sums import WORD_SUMS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -25,7 +28,7 @@ BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
         *(MATH, GSM_HARD, AMC23, MEDQA, MEDQA_5OPTIONS, MEDMCQA, MMLU_MEDICAL),
-        *(INSTRUCTIONS, IFEVAL_RL, ORDERS),
+        *(INSTRUCTIONS, IFEVAL_RL, ORDERS, CALLS, WORD_SUMS, FUNCTION_CALLS),
     )
 }
 
@@ -58,7 +61,7 @@ def load_prompts(
         Dataset with `prompt` (messages), `solution` (text with a `\boxed{}`, a bare answer, or the letter of an
         option; empty without an answer), `source` (`name`), `row_id` (int, index of the row in the loaded data), for
         multiple choice `options` (list of texts, A first), and the benchmark's own columns (`level`, `type`,
-        `subject`, `url`, `truth`, `calls`).
+        `subject`, `url`, `truth`, `calls`, `answer`).
 
     Raises:
         ValueError: `name`, `style` or a split is unknown, `path` has an unknown suffix or cannot be read, columns or

@@ -2,12 +2,12 @@
 
 One row, `{"order": ..., "truth": ...}`:
 
-    order  On the 21st of March Emma Clark from London ordered three knives, by express.
+    order  On 21 March Emma Clark from London ordered three knives, by express.
     truth  {"date": "03-21", "customer": "Clark, Emma", "city": "London", "item": "knife", "quantity": 3,
             "express": true}
 
-Its prompt has a system message and one worked example before the order, 100 tokens of SmolLM2 in all, and an answer
-has about 45. Held-out orders have other days, names, towns, items, quantities and sentences.
+The prompt has a system message and one worked example before the order, 108 tokens of SmolLM2 in all, and the answer
+has about 44. Held-out orders have other days, names, towns, items, quantities and sentences.
 """
 
 import json
@@ -37,7 +37,7 @@ class Vocabulary(NamedTuple):
     first_names: tuple[str, ...]
     last_names: tuple[str, ...]
     cities: tuple[str, ...]
-    items: dict[str, str]  # one by many
+    items: dict[str, str]  # the singular by the plural
     quantities: dict[str, int]  # numbers by their words
     days: tuple[int, ...]  # of a month
     sentences: tuple[str, ...]

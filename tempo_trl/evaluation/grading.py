@@ -3,12 +3,26 @@
 from typing import NamedTuple
 
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.rewards import choice_reward, ifeval_reward, instruction_reward, math_reward
+from tempo_trl.data.word_sums import story_sums_reward
+from tempo_trl.rewards import (
+    choice_reward,
+    ifeval_reward,
+    instruction_reward,
+    json_fields_reward,
+    math_reward,
+    tool_call_fields_reward,
+)
 from tempo_trl.rewards.boxed import after_thinking, committed_answer, gold_answer
 from tempo_trl.rewards.choice_answer import chosen_letter
 
 # Columns of a row that its grader reads, beside the right answer.
-GRADED_BY = ("options", "kind", "words", "number", "instruction_id_list", "kwargs")
+GRADED_BY = ("options", "kind", "words", "number", "instruction_id_list", "kwargs", "truth", "calls", "sums", "answer")
+# Rewards that are a share of the criteria, and their columns: an answer is right if it meets all of them.
+SHARES = {
+    "json": (json_fields_reward, ("truth",)),
+    "calls": (tool_call_fields_reward, ("calls",)),
+    "equations": (story_sums_reward, ("sums", "answer")),
+}
 
 
 class Grades(NamedTuple):
@@ -61,6 +75,9 @@ def _rewards(flat: list[tuple[dict, str]]) -> list[float | None]:
     if domain == "ifeval":
         shares = ifeval_reward(texts, column("instruction_id_list"), column("kwargs"))
         return [float(share == 1.0) for share in shares]  # IFEval's strict accuracy of prompts
+    if domain in SHARES:
+        reward, columns = SHARES[domain]
+        return [float(share == 1.0) for share in reward(texts, **{name: column(name) for name in columns})]
     return instruction_reward(texts, *map(column, ("kind", "words", "number", "prompt")))
 
 

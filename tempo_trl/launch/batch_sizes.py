@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 # Rows of the Hub's train splits. Sources: papers 2103.03874 (MATH), 2009.13081 (MedQA), 2203.14371 (MedMCQA) on
 # https://huggingface.co/papers.
 TRAIN_PROMPTS = {"math": 7500, "medqa": 10_178, "medqa_5options": 10_178, "medmcqa": 182_822}
-TRAIN_PROMPTS |= {"instructions": 3600, "ifeval_rl": 56_339, "orders": 3600}
+TRAIN_PROMPTS |= {"instructions": 3600, "ifeval_rl": 56_339}
+TRAIN_PROMPTS |= {"orders": 3600, "calls": 3600, "word_sums": 3600}
 POSITIVE_FIELDS = (
     "per_device_train_batch_size",
     "per_device_eval_batch_size",

@@ -47,11 +47,11 @@ class TrainArguments(ScriptArguments):
             A method of [`~tempo_trl.methods.METHODS`]. It determines the trainer and its config.
         task (`str`, *optional*):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
-            `"medqa"`, `"medqa_5options"`, `"medmcqa"`, `"ifeval_rl"`, `"instructions"`, which needs no download; with
-            a `train_file` also the benchmarks without a training split: `"gsm_hard"`, `"amc23"`,
-            `"mmlu_medical"`), `"demo"` (sums of digits) or `"rooms"` (an agent's
-            world, with `environment_factory`). The last two train a tiny built-in model unless `model_name_or_path` is
-            set.
+            `"medqa"`, `"medqa_5options"`, `"medmcqa"`, `"ifeval_rl"`, `"function_calls"`; without a download
+            `"instructions"`, `"orders"`, `"calls"`, `"word_sums"`; with a `train_file` also the benchmarks without a
+            training split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`), `"demo"` (sums of digits) or `"rooms"` (an
+            agent's world, with `environment_factory`). The last two train a tiny built-in model unless
+            `model_name_or_path` is set.
         train_file (`str`, *optional*):
             Local file of a benchmark's training rows, instead of the Hub's `dataset_train_split`.
         eval_file (`str`, *optional*):
@@ -59,7 +59,8 @@ class TrainArguments(ScriptArguments):
             at `"test"` and the benchmark has no such split, its own evaluation split is used (MedMCQA:
             `validation`).
         system_prompt (`str`, *optional*):
-            System message of a benchmark's prompts. An empty text removes it. Defaults to that of the prompt style.
+            System message of a benchmark's prompts. An empty text removes it. Defaults to that of the benchmark or of
+            the prompt style.
         instruction (`str`, *optional*):
             Last part of the user's message in a benchmark's prompts. It must ask for the format that the reward
             reads, a box. Defaults to that of the prompt style.
@@ -102,8 +103,8 @@ class TrainArguments(ScriptArguments):
         default=None,
         metadata={
             "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
-            "`medmcqa`, `ifeval_rl`, `instructions`, which needs no download; with a `train_file` also the "
-            "benchmarks without a training split: `gsm_hard`, `amc23`, "
+            "`medmcqa`, `ifeval_rl`, `function_calls`; without a download `instructions`, `orders`, `calls`, "
+            "`word_sums`; with a `train_file` also the benchmarks without a training split: `gsm_hard`, `amc23`, "
             "`mmlu_medical`), `demo` (sums of digits) or `rooms` (an agent's world, with `environment_factory`). The "
             "last two train a tiny built-in model unless `model_name_or_path` is set."
         },
@@ -124,7 +125,7 @@ class TrainArguments(ScriptArguments):
         default=None,
         metadata={
             "help": "System message of a benchmark's prompts. An empty text removes it. Defaults to that of the "
-            "prompt style."
+            "benchmark or of the prompt style."
         },
     )
     instruction: str | None = field(

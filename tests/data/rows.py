@@ -36,6 +36,12 @@ def gsm_row(target: float) -> dict:
     return {"input": "How many roses?", "code": "def solution(): ...", "target": target}
 
 
+def function_row(answer: str) -> dict:
+    turns = {"system": "You call functions.", "human": "I have to go. ", "gpt": answer}
+    conversations = [{"from": speaker, "value": said} for speaker, said in turns.items()]
+    return {"id": "753d8365", "conversations": conversations, "tools": '[{"type": "function", "function": {}}]'}
+
+
 HUB_ROWS = {
     "math": [
         {"problem": "$1 + 1$?", "level": "Level 1", "solution": r"It is $\boxed{2}$.", "type": "Prealgebra"},
@@ -61,6 +67,29 @@ HUB_ROWS = {
             "kwargs": "[{}, {}]",
         },
     ],
+    "orders": [
+        {
+            "order": "Two red mugs for Ada Bell, please.",
+            "truth": '{"customer": "Bell, Ada", "item": "mug", "quantity": 2}',
+        },
+    ],
+    "calls": [
+        {
+            "instruction": "Set the light in the den to five percent.",
+            "calls": '[{"name": "light", "arguments": {"room": "den", "percent": 5}}]',
+        },
+    ],
+    "word_sums": [
+        {
+            "story": "Ada has 2 bags of 3 nuts, buys 4, eats 5 and doubles all.",
+            "sums": "2 * 3 = 6\n6 + 4 = 10\n10 - 5 = 5\n5 * 2 = 10\nAnswer: 10",
+            "answer": "10",
+        },
+    ],
+    "function_calls": [
+        function_row("<tool_call>\n{'arguments': {'city': 'Oslo', 'is_fast': True}, 'name': 'go'}\n</tool_call>\n"),
+        function_row('<tool_call>{"name": "go", "arguments": {"city": "Bath"}}</tool_call>'),
+    ],
 }
 
 # What those rows answer, worked out by hand.
@@ -74,8 +103,16 @@ GOLD = {
     "mmlu_medical": ["A", "D"],
     "instructions": ["no_comma"],
     "ifeval_rl": ["change_case:english_lowercase, punctuation:no_comma"],
+    "orders": ['{"customer": "Bell, Ada", "item": "mug", "quantity": 2}'],
+    "calls": ['<tool_call>\n{"name": "light", "arguments": {"room": "den", "percent": 5}}\n</tool_call>'],
+    "word_sums": ["2 * 3 = 6\n6 + 4 = 10\n10 - 5 = 5\n5 * 2 = 10\nAnswer: 10"],
+    "function_calls": [
+        '<tool_call>\n{"name": "go", "arguments": {"city": "Oslo", "is_fast": true}}\n</tool_call>',
+        '<tool_call>\n{"name": "go", "arguments": {"city": "Bath"}}\n</tool_call>',
+    ],
 }
-WITH_ANSWER = [name for name in HUB_ROWS if name not in ("instructions", "ifeval_rl")]
+TOLD = ("instructions", "ifeval_rl", "orders", "calls", "word_sums", "function_calls")  # no answer may be null
+WITH_ANSWER = [name for name in HUB_ROWS if name not in TOLD]
 OPTIONS = {
     "medqa": ["Anti-A IgG", "Anti-D IgG", "Anti-B IgG", "Anti-D IgM"],
     "medqa_5options": ["Propranolol", "Digoxin", "Amiodarone", "Warfarin", "Diltiazem"],

@@ -14,6 +14,7 @@ from tests.data.rows import (
     HUB_ROWS,
     OPTIONS,
     REAL_ROWS,
+    TOLD,
     amc_row,
     gsm_row,
     medmcqa_row,
@@ -33,6 +34,10 @@ OWN_COLUMNS = {
     "mmlu_medical": ["options", "subject"],
     "instructions": ["kind", "words", "number"],
     "ifeval_rl": ["instruction_id_list", "kwargs"],
+    "orders": ["truth"],
+    "calls": ["calls"],
+    "word_sums": ["sums", "answer"],
+    "function_calls": ["calls"],
 }
 CHOICES = [name for name, benchmark in BENCHMARKS.items() if benchmark.domain == "choice"]
 
@@ -41,13 +46,13 @@ def warnings(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name.startswith("tempo_trl")]
 
 
-def test_the_benchmarks_are_those_of_the_paper_s_table_the_five_options_and_instructions():
+def test_the_benchmarks_are_those_of_the_paper_s_table_the_five_options_and_tasks_that_say_what_to_do():
     paper = ["math", "gsm_hard", "amc23", "medqa", "medqa_5options", "medmcqa", "mmlu_medical"]
-    assert list(BENCHMARKS) == [*paper, "instructions", "ifeval_rl"]
+    assert list(BENCHMARKS) == [*paper, *TOLD]
     assert all(benchmark.name == name for name, benchmark in BENCHMARKS.items())
     assert all(benchmark.eval_split in benchmark.splits for benchmark in BENCHMARKS.values())
     trainable = [name for name, benchmark in BENCHMARKS.items() if benchmark.train_split]
-    assert trainable == ["math", "medqa", "medqa_5options", "medmcqa", "instructions", "ifeval_rl"]
+    assert trainable == ["math", "medqa", "medqa_5options", "medmcqa", *TOLD]
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -21,6 +21,7 @@ ANSWERS = {
 }
 QUESTIONS = {"math": "problem", "gsm_hard": "input", "amc23": "problem"}
 QUESTIONS |= {"instructions": "instruction", "ifeval_rl": "prompt"}
+QUESTIONS |= {"orders": "order", "calls": "instruction", "word_sums": "story", "function_calls": "conversations"}
 
 
 def warnings(caplog) -> list[str]:
@@ -80,7 +81,7 @@ def test_a_file_with_none_of_the_benchmark_s_rows_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        *((name, {QUESTIONS.get(name, "question"): None}, "is None, expected a text") for name in BENCHMARKS),
+        *((name, {QUESTIONS.get(name, "question"): None}, "is None, expected a (text|list)") for name in BENCHMARKS),
         ("math", {"solution": 2}, "solution is 2, expected a text"),
         ("ifeval_rl", {"kwargs": "[{}]"}, "got 2 instructions and arguments of 1, expected as many"),
         ("ifeval_rl", {"kwargs": None}, "kwargs is None, expected a list of objects, or its JSON"),
@@ -89,6 +90,12 @@ def test_a_file_with_none_of_the_benchmark_s_rows_is_refused(tmp_path):
         ("ifeval_rl", {"instruction_id_list": None}, "instruction_id_list is None, expected a list of texts"),
         ("ifeval_rl", {"instruction_id_list": []}, r"instruction_id_list is \[\], expected at least one"),
         ("ifeval_rl", {"instruction_id_list": ["no_comma"]}, "got the instruction 'no_comma', expected one of IFEval"),
+        ("orders", {"truth": "[2]"}, r"truth is '\[2\]', expected the JSON text of an object"),
+        ("orders", {"truth": "{'quantity': 2}"}, "expected the JSON text of an object"),
+        ("calls", {"calls": "{}"}, "calls is '{}', expected the JSON text of a list"),
+        ("word_sums", {"sums": "2 * 3 = 6"}, r"sums is '2 \* 3 = 6', expected 4 lines such as 3 \* 4 = 12"),
+        ("function_calls", {"conversations": [{"from": "gpt"}]}, "expected a list of turns .* one of them from gpt"),
+        ("function_calls", {"tools": "{}"}, "tools is '{}', expected a list of tools, or its JSON"),
         ("gsm_hard", {"target": "many"}, "target is 'many', expected a number"),
         ("amc23", {"answer": "1/2"}, "answer is '1/2', expected a number"),
         ("amc23", {"url": None}, "url is None, expected a text"),

@@ -3,13 +3,14 @@ r"""The words around a question, style by style."""
 import pytest
 
 from tempo_trl.data import BENCHMARKS
+from tempo_trl.data.loading import prompt_row
 from tempo_trl.data.prompts import STYLES, messages
 from tests.data.rows import HUB_ROWS
 
 
 def user_text(name: str, **words: str) -> str:
     benchmark = BENCHMARKS[name]
-    [message] = messages(benchmark.to_row(HUB_ROWS[name][0], 0), benchmark.domain, **words)
+    *_, message = messages(benchmark.to_row(HUB_ROWS[name][0], 0), benchmark.domain, **words)
     assert message["role"] == "user"
     return message["content"]
 
@@ -23,6 +24,36 @@ def test_the_question_is_what_the_user_says_before_the_instruction():
 def test_instructions_are_asked_as_they_are():
     for style in STYLES:
         assert user_text("instructions", style=style) == "Write about rain. Do not use any commas."
+
+
+def test_a_system_message_and_a_worked_example_of_a_row_come_before_its_question():
+    row = {"question": "Two cups.", "system_prompt": "Write JSON.", "example": ("One mug.", '{"mug": 1}')}
+    assert messages(row, "json") == [
+        {"role": "system", "content": "Write JSON."},
+        {"role": "user", "content": "One mug."},
+        {"role": "assistant", "content": '{"mug": 1}'},
+        {"role": "user", "content": "Two cups."},
+    ]
+
+
+def test_words_of_one_s_own_take_the_place_of_a_row_s_and_the_example_is_asked_alike():
+    row = {"question": "Two cups.", "system_prompt": "Write JSON.", "example": ("One mug.", '{"mug": 1}')}
+    system, *rest = messages(row, "json", "Be brief.", "As JSON.")
+    assert system == {"role": "system", "content": "Be brief."}
+    contents = [message["content"] for message in rest]
+    assert contents == ["One mug.\nAs JSON.", '{"mug": 1}', "Two cups.\nAs JSON."]
+    assert [message["role"] for message in messages(row, "json", "")] == ["user", "assistant", "user"]
+
+
+def test_the_words_of_a_row_are_in_its_prompt_and_not_among_its_columns():
+    row = prompt_row(HUB_ROWS["orders"][0], 0, BENCHMARKS["orders"])
+    assert sorted(row) == ["prompt", "row_id", "solution", "source", "truth"]
+    assert [message["role"] for message in row["prompt"]] == ["system", "user", "assistant", "user"]
+
+
+def test_a_question_alone_has_one_message():
+    row = BENCHMARKS["math"].to_row(HUB_ROWS["math"][0], 0)
+    assert len(messages(row, "math")) == 1
 
 
 def test_both_domains_ask_for_a_box_and_options_are_lines():

@@ -1,0 +1,109 @@
+r"""Function calls to train on: about 1,900 requests, each with tools to choose from and the calls that answer it.
+
+https://huggingface.co/datasets/NousResearch/hermes-function-calling-v1, config `func_calling_singleturn`, one row of
+its only split (not loaded here: rows of the same form were):
+
+    id             753d8365-0e54-43b1-9514-3f9b819fd31c
+    conversations  [{"from": "system", "value": "You are a function calling AI model. ... <tools>[...]</tools> ..."},
+                    {"from": "human", "value": "I'm planning a kayaking trip and looking to book flights ..."},
+                    {"from": "gpt", "value": "<tool_call>\n{'arguments': {'departure_city': 'Los Angeles', ...},
+                     'name': 'search_flights'}\n</tool_call>"}]
+    tools          [{"type": "function", "function": {"name": "search_flights", "description": ..., ...}}]
+
+Calls are JSON or, as here, Python's literals. The system message asks for JSON instead, in the words of Qwen3's chat
+template. Rows whose first answer has no calls, or calls that cannot be read, are left out.
+"""
+
+import ast
+import json
+import re
+from typing import Any
+
+from tempo_trl.data.benchmark import Benchmark
+from tempo_trl.data.calls import tagged
+from tempo_trl.data.cells import unexpected
+
+SYSTEM_PROMPT = """\
+You may call one or more functions to assist with the user query.
+
+You are provided with function signatures within <tools></tools> XML tags:
+<tools>
+{tools}
+</tools>
+
+For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+<tool_call>
+{{"name": <function-name>, "arguments": <args-json-object>}}
+</tool_call>"""
+_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+def has_calls(row: dict) -> bool:
+    """Whether the first answer of a row has calls, all of which can be read."""
+    return bool(_calls(_said(row, "gpt")))
+
+
+def to_row(row: dict, row_id: int) -> dict:
+    """A request with its tools in the system message, and the expected calls as JSON."""
+    calls = _calls(_said(row, "gpt"))
+    tools = "\n".join(json.dumps(tool) for tool in _tools(row))
+    words = {"question": _said(row, "human").strip(), "system_prompt": SYSTEM_PROMPT.format(tools=tools)}
+    return {"row_id": row_id, "solution": tagged(calls), "calls": json.dumps(calls), **words}
+
+
+def _said(row: dict, speaker: str) -> str:
+    """What a speaker says first."""
+    turns = row["conversations"]
+    is_list = isinstance(turns, list) and all(
+        isinstance(turn, dict) and {"from", "value"} <= {*turn} for turn in turns
+    )
+    first = next((turn["value"] for turn in turns if turn["from"] == speaker), None) if is_list else None
+    if not isinstance(first, str):
+        raise unexpected(row, "conversations", f"a list of turns with `from` and `value`, one of them from {speaker}")
+    return first
+
+
+def _are_objects(cell: Any) -> bool:
+    return isinstance(cell, list) and all(isinstance(each, dict) for each in cell)
+
+
+def _calls(answer: str) -> list[dict]:
+    """The calls of an answer; none if one of them cannot be read."""
+    calls = [_read(call) for call in _CALL.findall(answer)]
+    if not all(isinstance(call, dict) and isinstance(call.get("arguments"), dict) for call in calls):
+        return []
+    return [{"name": str(call.get("name", "")), "arguments": call["arguments"]} for call in calls]
+
+
+def _read(text: str) -> Any:
+    """The value of a text in JSON or in Python's literals; None if it has neither, or JSON has no such value."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            value = read(text.strip())
+            json.dumps(value, allow_nan=False)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+        return value
+    return None
+
+
+def _tools(row: dict) -> list[dict]:
+    """The signatures of the tools, from JSON or a list."""
+    tools = _read(row["tools"]) if isinstance(row["tools"], str) else row["tools"]
+    if not _are_objects(tools):
+        raise unexpected(row, "tools", "a list of tools, or its JSON")
+    return tools
+
+
+FUNCTION_CALLS = Benchmark(
+    name="function_calls",
+    hub_id="NousResearch/hermes-function-calling-v1",
+    configs=("func_calling_singleturn",),
+    splits=("train",),
+    eval_split="train",
+    columns=("conversations", "tools"),
+    domain="calls",
+    to_row=to_row,
+    train_split="train",
+    keep=has_calls,
+)

@@ -1,0 +1,73 @@
+"""The benchmark `function_calls`: rows as the Hub has them, with calls in JSON or in Python's literals."""
+
+import json
+
+import pytest
+
+from tempo_trl.data import BENCHMARKS, load_prompts
+from tempo_trl.data.function_calls import has_calls, to_row
+from tempo_trl.rewards import tool_call_fields
+
+from .rows import HUB_ROWS, function_row, write_jsonl
+
+ROWS = HUB_ROWS["function_calls"]
+
+
+def answered(*calls: str) -> dict:
+    return function_row("\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls))
+
+
+def test_calls_in_python_s_literals_become_json():
+    assert json.loads(to_row(ROWS[0], 0)["calls"]) == [{"name": "go", "arguments": {"city": "Oslo", "is_fast": True}}]
+
+
+def test_the_tools_are_in_a_system_message_that_asks_for_json(tmp_path):
+    [prompt] = load_prompts("function_calls", path=write_jsonl(tmp_path / "rows.jsonl", ROWS[:1]))["prompt"]
+    system, user = prompt
+    assert '<tools>\n{"type": "function", "function": {}}\n</tools>' in system["content"]
+    assert '{"name": <function-name>, "arguments": <args-json-object>}' in system["content"]
+    assert user == {"role": "user", "content": "I have to go."}
+
+
+def test_tools_may_be_a_list_instead_of_its_json():
+    row = ROWS[0] | {"tools": json.loads(ROWS[0]["tools"])}
+    assert to_row(row, 0) == to_row(ROWS[0], 0)
+
+
+def test_several_calls_of_one_answer_are_expected_in_their_order():
+    row = answered('{"name": "first", "arguments": {}}', "{'arguments': {'x': None}, 'name': 'second'}")
+    assert [call["name"] for call in json.loads(to_row(row, 0)["calls"])] == ["first", "second"]
+
+
+def test_the_expected_calls_earn_all_rewards():
+    for row in (to_row(row, 0) for row in ROWS):
+        (spans,) = tool_call_fields([row["solution"] + "<|im_end|>"], calls=[row["calls"]])
+        assert {span.reward for span in spans} == {1.0}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I cannot do that.",
+        "<tool_call>\n{'name': 'go', 'arguments': {'is_fast': true}}\n</tool_call>",
+        "<tool_call>\ngo(city='Oslo')\n</tool_call>",
+        '<tool_call>["go"]</tool_call>',
+        "<tool_call>{'name': 'go', 'arguments': {'to': {1, 2}}}</tool_call>",
+        '<tool_call>{"name": "go", "arguments": {"x": NaN}}</tool_call>',
+        '<tool_call>{"name": "go", "arguments": "x"}</tool_call>',
+    ],
+)
+def test_rows_without_calls_that_can_be_read_are_left_out(answer, tmp_path):
+    assert not has_calls(function_row(answer))
+    rows = [function_row(answer), ROWS[1]]
+    assert load_prompts("function_calls", path=write_jsonl(tmp_path / "rows.jsonl", rows))["row_id"][:] == [1]
+
+
+def test_only_the_first_answer_is_expected():
+    row = ROWS[1] | {"conversations": [*ROWS[1]["conversations"], {"from": "gpt", "value": "Here you are."}]}
+    assert to_row(row, 0) == to_row(ROWS[1], 0)
+
+
+def test_its_only_split_is_for_training():
+    assert BENCHMARKS["function_calls"].splits == ("train",)
+    assert BENCHMARKS["function_calls"].configs == ("func_calling_singleturn",)
