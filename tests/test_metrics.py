@@ -12,11 +12,12 @@ from .trainers.every_method import trainer_of
 from .trainers.recording import share_of_threes
 from .trainers.test_agents import play
 
-OURS = ("step_rewards", "tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
+OURS = ("step_rewards", "spans", "tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
 RUNS = {
     "tempo": {"tree_forward": "on", "log_signal_share": True},
     "prefix_baseline": {},
     "kernel_baseline": {},
+    "span_credit": {},
     "grpo_lambda": {},
     "treerpo": {},
     "ppo": {"kl_in": "reward", "beta": 0.1},
@@ -31,7 +32,8 @@ def logged(method: str, model: str, folder) -> set[str]:
 
 def names_in(trainer) -> set[str]:
     names = {name for entry in trainer.state.log_history for name in entry if name.split("/")[0] in OURS}
-    return {re.sub(r"_\d+$", "_L", re.sub("step_rewards/[^/]*", "step_rewards/NAME", name)) for name in names}
+    of_any_function = (re.sub("(step_rewards|spans)/[^/]*/", r"\1/NAME/", name) for name in names)
+    return {re.sub(r"_\d+$", "_L", name) for name in of_any_function}
 
 
 def logged_of_agents(model: str, folder) -> set[str]:

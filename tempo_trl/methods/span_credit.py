@@ -145,15 +145,6 @@ class SpanCreditTrainer(TokenCreditTrainer):
     method_name = "span_credit"
     reads_criteria = True
 
-    def __init__(self, *args, **keywords):
-        if not keywords.get("span_reward_funcs"):
-            raise ValueError(
-                "`span_reward_funcs` must be a function, or a list of functions, that return lists of SpanReward; got "
-                "none. Pass SpanCreditTrainer(..., span_reward_funcs=your_function), or use TRL's GRPOTrainer for "
-                "rewards without a place."
-            )
-        super().__init__(*args, **keywords)
-
     def _credit_function(self):
         return partial(
             span_credit,

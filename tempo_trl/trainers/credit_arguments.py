@@ -63,6 +63,24 @@ def _refused_type(error: pickle.UnpicklingError) -> str:
     return named[1] if named else "another type"
 
 
+def refuse_missing_span_functions(functions: list, trainer: str) -> None:
+    """
+    Raise ValueError if a method that reads criteria has no function that judges any.
+
+    Args:
+        functions (`list`):
+            The `span_reward_funcs`.
+        trainer (`str`):
+            Name of the trainer, for the message.
+    """
+    if not functions:
+        raise ValueError(
+            "`span_reward_funcs` must be a function, or a list of functions, that return lists of SpanReward; got "
+            f"none. Pass {trainer}(..., span_reward_funcs=your_function), or use TRL's GRPOTrainer for rewards "
+            "without a place."
+        )
+
+
 READERS = {
     "step_reward_funcs": "GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a function "
     "that reads `batch.step_rewards`",

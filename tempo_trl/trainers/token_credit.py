@@ -23,6 +23,7 @@ from tempo_trl.trainers.credit_arguments import (
     checked_functions,
     refuse_a_state_that_cannot_be_loaded,
     refuse_a_wrong_credit_func,
+    refuse_missing_span_functions,
 )
 from tempo_trl.trainers.credit_log import log_credit
 from tempo_trl.trainers.failures import Failures
@@ -158,6 +159,8 @@ class TokenCreditTrainer(BaseTrainer):
         span_reward_funcs = checked_functions(
             "span_reward_funcs", span_reward_funcs, self.reads_criteria or not own, name
         )
+        if self.reads_criteria:
+            refuse_missing_span_functions(span_reward_funcs, name)
         if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
             reward_funcs = [mean_of_criteria]
         super().__init__(

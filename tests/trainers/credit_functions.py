@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from tempo_trl import Batch, Credit, TokenCreditConfig, TokenCreditTrainer
+from tempo_trl import Batch, Credit, SpanReward, TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.launch.train import end
 
 from . import agents
@@ -108,6 +108,34 @@ def length_of_steps(completions, **columns) -> list[list[float]]:
     return [[float(len(step)) for step in re.findall("[^a]*a|[^a]+$", text)] for text in completions]
 
 
+def halves(texts, completion_ids, **columns) -> list[list[SpanReward]]:
+    """Criteria that depend on the tokens: one on the first half of the characters, one without a place."""
+    return [
+        [SpanReward("first half", ids[0] % 3, 0, (len(text) + 1) // 2), SpanReward("whole", sum(ids) % 2)]
+        for text, ids in zip(texts, completion_ids, strict=True)
+    ]
+
+
+def by_rank(texts, **columns) -> list[list[SpanReward]]:
+    """A criterion that all ranks have, and one of each rank, whose number is its reward and one less its places."""
+    places = [(0, 1), (1, 2)][: RANK + 1]
+    return [
+        [SpanReward("both", i % 2), *(SpanReward(f"rank{RANK}", RANK, *place) for place in places)]
+        for i in range(len(texts))
+    ]
+
+
+def out_of_the_text_on_the_last_rank(texts, **columns) -> list[list[SpanReward]]:
+    more = int(int(os.environ.get("WORLD_SIZE", "1")) - 1 == RANK)
+    return [[SpanReward("field", 1.0, 0, len(text) + more)] for text in texts]
+
+
+def raises_on_the_last_rank(texts, **columns) -> list[list[SpanReward]]:
+    if int(os.environ.get("WORLD_SIZE", "1")) - 1 == RANK:
+        raise KeyError("field")
+    return [[SpanReward("field", 1.0)] for _ in texts]
+
+
 class RunningMean:
     """Centres credit on the mean length so far: a method with a memory, alike on all ranks."""
 
@@ -147,12 +175,15 @@ def main(model: str, folder: str, name: str, *options: str) -> None:
     function = globals()[name]
     function = function() if isinstance(function, type) else function
     steps = overrides.pop("steps", [])  # functions that reward each turn, by name, and paths of reward models
+    spans = overrides.pop("spans", [])  # functions that reward places, by name
     rooms = overrides.pop("rooms", None)  # an agent's run, in which states come back: the name of its environment
     cls, keywords = TokenCreditTrainer, {}
     if rooms:
         cls, keywords = scripted(), {"environment_factory": getattr(agents, rooms)}
     if steps:
         keywords["step_reward_funcs"] = [globals().get(step, step) for step in steps]
+    if spans:
+        keywords["span_reward_funcs"] = [globals()[name] for name in spans]
     args = config(folder, TokenCreditConfig, **overrides)
     dataset = questions(conversational=bool(rooms)).add_column("difficulty", list(range(8)))
     rewards = [share_of_threes, picky]

@@ -13,7 +13,7 @@ from peft import LoraConfig
 from tempo_trl.launch.arguments import METHODS, class_of
 from tempo_trl.launch.train import end
 
-from .credit_functions import later_counts_more
+from .credit_functions import halves, later_counts_more
 from .recording import config, parity, questions, share_of_threes, weights
 
 TREES = ("treerpo", "treerpo_entropy", "tempo on fixed trees", "tempo on entropy trees", "baseline on entropy trees")
@@ -32,6 +32,7 @@ OPTIONS = {
     "tempo on entropy trees": {"rollout": "entropy", **ENTROPY},
     "baseline on entropy trees": {"rollout": "entropy", **ENTROPY},
 }
+FUNCTIONS = {"token_credit": {"credit_func": later_counts_more}, "span_credit": {"span_reward_funcs": halves}}
 
 
 def trainer_of(method: str, model: str, folder, lora: bool = False, reward=parity, dataset=None, **overrides):
@@ -59,7 +60,7 @@ def trainer_of(method: str, model: str, folder, lora: bool = False, reward=parit
 
     peft_config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights="gaussian") if lora else None
     torch.manual_seed(0)
-    own = {"credit_func": later_counts_more} if method == "token_credit" else {}
+    own = FUNCTIONS.get(method, {})
     return Recording(model, reward, args, dataset or questions(), peft_config=peft_config, **own)
 
 

@@ -6,18 +6,21 @@ case's advantages, weights, metrics and collectives to FOLDER/rank{r}.pt.
 
 import os
 import random
+import re
 import sys
 
 import torch
 import torch.distributed as dist
 
+from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
 from tempo_trl.launch.train import end
 
-from .recording import RecordingTrainer, config, questions, weights
+from .recording import Recording, RecordingTrainer, config, questions, weights
 
 ROWS, EVAL_ROWS, GROUP_EVAL = 24, 12, 3  # of all ranks together, in training and in evaluation
 EVAL_PROMPTS = 5  # 15 completions: the second batch is partial
 SIGNAL = "tempo/signal_share"
+OURS = re.compile("tempo/|spans/")
 
 # Groups of 3 lie inside every rank, groups of 8 are cut unevenly by 4 ranks, a group of 12 is half the batch.
 CASES = {
@@ -38,6 +41,14 @@ CASES = {
         "importance_sampling_level": "sequence",
         "num_iterations": 2,
     },
+    "rewards with a place": {"num_generations": 8, "spans": True, "trace_lambda": 0.5},
+    "the same, scaled by the batch, beside a reward": {
+        "num_generations": 12,
+        "spans": True,
+        "style": "unscorable",
+        "scale_rewards": "batch",
+    },
+    "criteria of single prompts only": {"num_generations": 8, "spans": True, "style": "flat"},
 }
 
 
@@ -83,6 +94,26 @@ def reward_of(style: str):
     return reward
 
 
+def judge(style: str):
+    """Criteria with one place, with up to two, and without any; others for each half of the prompts."""
+
+    def judged(texts, prompts, completion_ids, **columns):
+        found = []
+        for text, prompt, ids in zip(texts, prompts, completion_ids, strict=True):
+            number, middle, end = int(prompt.split()[2]), (len(text) + 1) // 2, len(text)
+            spans = [SpanReward("beginning", ids[0] % 3 / 2, 0, middle)]
+            if number % 2 or style == "plain":
+                spans += [
+                    SpanReward("end", sum(ids) % 3 / 2, *place) for place in ((0, 1), (end - 1, end))[number % 2 :]
+                ]
+            else:
+                spans += [SpanReward("whole", None if len(ids) % 4 == 0 else sum(ids) % 5 / 4)]
+            found.append([] if style == "flat" and number < 4 else spans)
+        return found
+
+    return judged
+
+
 def record_collectives() -> list[str]:
     """The names of this process's collectives from now on, in order."""
     calls = []
@@ -99,7 +130,19 @@ def record_collectives() -> list[str]:
     return calls
 
 
-def run_case(model: str, folder: str, calls: list[str], style: str = "plain", **overrides) -> dict:
+class RecordingSpans(Recording, SpanCreditTrainer):
+    pass
+
+
+def trainer_with_spans(model: str, style: str, *arguments, **keywords) -> RecordingSpans:
+    """Rewards with a place, alone except in one style."""
+    rewards = reward_of(style) if style == "unscorable" else None
+    return RecordingSpans(model, rewards, *arguments, span_reward_funcs=judge(style), **keywords)
+
+
+def run_case(
+    model: str, folder: str, calls: list[str], style: str = "plain", spans: bool = False, **overrides
+) -> dict:
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     evaluation = {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": GROUP_EVAL}
     geometry = {"per_device_train_batch_size": ROWS // ranks, "per_device_eval_batch_size": EVAL_ROWS // ranks}
@@ -111,21 +154,20 @@ def run_case(model: str, folder: str, calls: list[str], style: str = "plain", **
         "learning_rate": 0.1,
         "log_signal_share": True,
     }
-    args = config(folder, **steps, **evaluation, **geometry, **overrides)
+    method = {"cls": SpanCreditConfig} if spans else {}
+    args = config(folder, **method, **steps, **evaluation, **geometry, **overrides)
     del calls[:]
-    trainer = RecordingTrainer(
-        model,
-        reward_of(style),
-        args,
-        questions(8),
-        eval_dataset=questions(EVAL_PROMPTS),
-        rollout_func=scripted(style),
-    )
+    arguments = args, questions(8)
+    keywords = {"eval_dataset": questions(EVAL_PROMPTS), "rollout_func": scripted(style)}
+    if spans:
+        trainer = trainer_with_spans(model, style, *arguments, **keywords)
+    else:
+        trainer = RecordingTrainer(model, reward_of(style), *arguments, **keywords)
     trainer.train()
     return {
         "batches": [(batch.training, batch.completion_ids, batch.output["advantages"]) for batch in trainer.batches],
         "weights": weights(trainer),
-        "metrics": [{k: v for k, v in e.items() if "tempo/" in k and k != SIGNAL} for e in trainer.state.log_history],
+        "metrics": [{k: v for k, v in e.items() if OURS.search(k) and k != SIGNAL} for e in trainer.state.log_history],
         "signal": [entry[SIGNAL] for entry in trainer.state.log_history if SIGNAL in entry],
         "collectives": list(calls),
         "trainer": trainer,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tempo_trl import GRPOLambdaConfig
-from tempo_trl.credit import tempo_advantages
+from tempo_trl.credit import span_advantages, tempo_advantages
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
 from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
@@ -18,8 +18,10 @@ from tempo_trl.credit.siblings import sibling_advantages
 from tempo_trl.credit.similarity import Sketch, prefix_similarities
 from tempo_trl.rollout.tree import branches
 from tempo_trl.runs.metrics import METRICS
+from tempo_trl.runs.token_places import TokenTexts
 
 from ..credit.groups import as_tensors
+from ..tiny import tiny_tokenizer
 from .engines import launcher_of
 from .every_method import EVERY_METHOD, TREES, trainer_of
 from .launching import run_ranks, torchrun
@@ -27,7 +29,7 @@ from .recording import weights
 
 EVERYTHING = {"lora": True, "beta": 0.04, "num_iterations": 2, "steps_per_generation": 2, "max_steps": 8}
 OF_THE_RANKS = ("beta=0.04", "num_iterations=2", "max_steps=4")
-PREFIXES = ("tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
+PREFIXES = ("tempo", "rollout", "treerpo", "grpo_lambda", "ppo", "spans")
 SPLIT = [method for method in EVERY_METHOD if method not in TREES]
 
 
@@ -127,6 +129,19 @@ def kernel_credit(inputs: tuple, covariance: KernelCovariance) -> torch.Tensor:
     return advantages
 
 
+def credit_of_halves(inputs: tuple) -> torch.Tensor:
+    """Span credit of credit_functions.halves, judged from the tokens."""
+    ids, lengths, _, size = inputs
+    rows = [row[:length].tolist() for row, length in zip(ids, lengths, strict=True)]
+    texts = TokenTexts(tiny_tokenizer())
+    found = [texts(row) for row in rows]
+    halves = [place.tokens(0, (len(place.text) + 1) // 2) for place in found]
+    rewards = torch.tensor([[float(row[0] % 3), float(sum(row) % 2)] for row in rows])
+    starts, ends = torch.full((2, len(rows), 2), -1)
+    starts[:, 0], ends[:, 0] = torch.tensor(halves).T
+    return span_advantages(rewards, starts, ends, lengths, ids.shape[1], size)
+
+
 def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance | KernelCovariance) -> torch.Tensor:
     ids, lengths, rewards, size = inputs
     if method == "tempo":
@@ -147,6 +162,8 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance | K
         return relative.view(-1, 1) * inside + (outcome if method == "gigpo" else 0.0)
     if method == "grpo_lambda":
         return outcome.clamp(min=GRPOLambdaConfig.min_advantage)
+    if method == "span_credit":
+        return outcome + credit_of_halves(inputs)
     if method == "token_credit":
         return outcome * (0.5 + torch.arange(ids.shape[1]) / lengths[:, None])  # credit_functions.later_counts_more
     return outcome
@@ -156,7 +173,8 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance | K
 @pytest.mark.parametrize("method", EVERY_METHOD)
 def test_every_metric_of_ours_is_explained(method, ranks):
     logged = {name for entry in ranks[0][method]["history"] for name in entry if name.split("/")[0] in PREFIXES}
-    assert {re.sub(r"_\d+$", "_L", name) for name in logged} <= METRICS.keys()
+    known = {re.sub(r"_\d+$", "_L", re.sub("spans/.*/mean", "spans/NAME/mean", name)) for name in logged}
+    assert known <= METRICS.keys()
 
 
 @pytest.mark.matrix

@@ -1,28 +1,388 @@
-"""Span credit in training: functions in TRL's convention, places of their rewards, what TRL logs, and errors."""
+"""Span credit in training: advantages, functions in TRL's convention, what is logged, agents and ranks."""
 
+import asyncio
+from functools import partial
+
+import numpy as np
+import pandas as pd
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
-from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
+from tempo_trl import (
+    Credit,
+    SpanCreditConfig,
+    SpanReward,
+    TokenCreditConfig,
+    TokenCreditTrainer,
+)
+from tempo_trl.credit.advantages import outcome_advantages
 
-from .recording import Recording, config, questions
+from ..credit.test_spans import by_definition
+from .agents import DOORS, Rooms, rooms_of
+from .credit_functions import Watching
+from .launching import run_ranks, torchrun
+from .recording import Recording, config, questions, share_of_threes, weights
+from .spans import (
+    ANSWERS,
+    CRITERIA,
+    EOS,
+    Answers,
+    FlatAnswers,
+    RecordingSpans,
+    assert_close,
+    counted_by_hand,
+    fields,
+    train,
+    whole_advantages,
+)
+from .test_agents import play
+
+# Credit
 
 
-class RecordingSpans(Recording, SpanCreditTrainer):
-    pass
+@pytest.mark.parametrize("trace_lambda", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("scale", ["group", "batch", "none", False])
+def test_advantages_that_train_are_those_of_the_definition(scale, trace_lambda, tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, scale_rewards=scale, trace_lambda=trace_lambda)
+    (batch,) = trainer.batches
+    case = counted_by_hand(batch.completion_ids)
+    scale = scale or "none"
+    assert_close(batch.output["advantages"], by_definition(case, [1.0] * 4, scale, trace_lambda))
+    assert_close(batch.output["outcome_advantages"], whole_advantages(case, scale))
+    moved = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
+    assert any(not torch.equal(value, moved[name]) for name, value in weights(trainer).items())
 
 
-def train(model, folder, functions, reward_funcs=None, trainer_cls=RecordingSpans, keywords=None, **overrides):
-    args = config(folder, SpanCreditConfig, **overrides)
-    keywords = keywords or {}
-    trainer = trainer_cls(model, reward_funcs, args, questions(), span_reward_funcs=functions, **keywords)
+def test_without_other_rewards_the_mean_of_the_criteria_is_logged_and_adds_nothing(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, log_completions=True)
+    scores = torch.tensor(counted_by_hand(trainer.batches[0].completion_ids)[0])
+    logged = trainer.state.log_history[0]
+    assert logged["reward"] == pytest.approx(scores.nanmean(dim=1).mean().item())
+    assert logged["rewards/mean_of_criteria/mean"] == logged["reward"]
+    for name, column in zip(CRITERIA, scores.T, strict=True):
+        assert logged[f"spans/{name}/mean"] == pytest.approx(column.nanmean().item())
+    table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
+    assert table["mean_of_criteria"].tolist() == pytest.approx(scores.nanmean(dim=1).tolist())
+
+
+def test_with_other_rewards_both_add(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, reward_funcs=share_of_threes, trace_lambda=0.5)
+    (batch,) = trainer.batches
+    case = counted_by_hand(batch.completion_ids)
+    outcome = outcome_advantages(batch.rewards_per_func[:, 0], 4)
+    inside = batch.output["completion_mask"]
+    spans = by_definition(case, [1.0] * 4, trace_lambda=0.5)
+    assert outcome.abs().min() > 0
+    assert_close(batch.output["advantages"] * inside, (outcome[:, None] * inside + spans))
+    assert_close(batch.output["outcome_advantages"], outcome + whole_advantages(case))
+    assert trainer.state.log_history[0]["reward"] == pytest.approx(batch.rewards_per_func.mean().item())
+
+
+def test_metrics_say_how_much_credit_has_a_place_and_how_many_criteria_are_flat(tiny_model, tmp_path):
+    logged = train(tiny_model, tmp_path, scale_rewards="none").state.log_history[0]
+    # Group 1, city: 1, 1, 0, not judged, on 4 tokens: mean 2/3, 4 * (1/3 + 1/3 + 2/3). Item: 1, 0, 1, 0, on 3 tokens
+    # (two signs and the end), 2, 2, 3: (3 + 2 + 2 + 3) / 2. o: 1, 1, 0, none: 1/3 + 1/3 + 2 * 2/3, as oslo has two.
+    # Group 2, city: 1, 0, 0, 0: 4 * (3/4 + 3 * 1/4). Item: all right, flat. o: 1, 0, 0, 0: 3/4 + 3 * 2 * 1/4.
+    placed = 4 * 4 / 3 + 5 + 2 + 4 * 3 / 2 + 9 / 4
+    # Stop: 1, 0, 0, 0 on all 8, 7, 7, 5 tokens. 0, 1, 0, 0 on 7, 8, 7, 7.
+    anywhere = (3 * 8 + 7 + 7 + 5) / 4 + (3 * 8 + 7 + 7 + 7) / 4
+    assert logged["spans/placed"] == pytest.approx(placed / (placed + anywhere))
+    assert logged["spans/flat"] == pytest.approx(1 / 8)
+
+
+def test_where_only_criteria_differ_a_group_is_not_flat(tiny_model, tmp_path):
+    def swapped(texts, **columns):
+        """Each completion has one of two criteria right: the mean is the same for all."""
+        return [[SpanReward("a", i % 2, 0, 1), SpanReward("b", (i + 1) % 2, 1, 2)] for i in range(len(texts))]
+
+    trainer = train(tiny_model, tmp_path / "a", swapped)
+    assert trainer.state.log_history[0]["reward_std"] == 0
+    assert trainer.state.log_history[0]["tempo/flat_groups"] == 0.0
+    assert trainer.batches[0].output["advantages"][:, :2].abs().min() > 0.5
+    assert train(tiny_model, tmp_path / "b", cls=FlatAnswers).state.log_history[0]["tempo/flat_groups"] == 0.5
+
+
+def test_completions_that_no_criterion_judged_train_nothing(tiny_model, tmp_path):
+    def some(texts, **columns):
+        return [[] if i == 0 else [SpanReward("a", None if i == 1 else float(i % 2))] for i in range(len(texts))]
+
+    (batch,) = train(tiny_model, tmp_path, some).batches
+    assert not batch.output["advantages"][:2].any()
+    assert batch.output["advantages"][2:, 0].abs().min() > 0
+
+
+@pytest.mark.parametrize("reward_funcs", [None, share_of_threes])
+def test_a_batch_without_any_criterion_has_the_outcome_alone(reward_funcs, tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, lambda texts, **columns: [[] for _ in texts], reward_funcs)
+    (batch,) = trainer.batches
+    outcome = outcome_advantages(batch.rewards_per_func[:, 0], 4) if reward_funcs else torch.zeros(8)
+    assert_close(batch.output["advantages"], outcome[:, None].expand(batch.output["advantages"].shape))
+    assert {k: v for k, v in trainer.state.log_history[0].items() if k.startswith("spans/")} == (
+        {"spans/placed": 0.0} if reward_funcs else {}
+    )
+
+
+def test_in_evaluation_too(tiny_model, tmp_path):
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 8}
+    trainer = train(tiny_model, tmp_path, trainer={"eval_dataset": questions(2)}, **evaluation)
+    (batch,) = (batch for batch in trainer.batches if not batch.training)
+    assert_close(batch.output["advantages"], by_definition(counted_by_hand(batch.completion_ids), [1.0] * 4))
+    logged = next(entry for entry in trainer.state.log_history if "eval_reward" in entry)
+    scores = torch.tensor(counted_by_hand(batch.completion_ids)[0])
+    assert logged["eval_reward"] == pytest.approx(scores.nanmean(dim=1).mean().item())
+    assert logged["eval_spans/city/mean"] == pytest.approx(scores[:, 0].nanmean().item())
+
+
+def test_an_evaluation_with_one_completion_per_prompt_has_nothing_to_compare(tiny_model, tmp_path):
+    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "num_generations_eval": 1}
+    trainer = train(tiny_model, tmp_path, trainer={"eval_dataset": questions(8)}, **evaluation)
+    (batch,) = (batch for batch in trainer.batches if not batch.training)
+    assert not batch.output["advantages"].any()
+
+
+# Functions
+
+
+def stop(texts, **columns):
+    return [[SpanReward("stop", float("!" in text))] for text in texts]
+
+
+def test_the_criteria_of_several_functions_are_named_and_weighed_by_function(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, [fields, stop], span_reward_weights=[0.5, -2.0])
+    (batch,) = trainer.batches
+    scores, places, lengths, size = counted_by_hand(batch.completion_ids)
+    both = [[*row, row[2]] for row in scores], [[*row, []] for row in places], lengths, size
+    assert_close(batch.output["advantages"], by_definition(both, [0.5] * 4 + [-2.0]))
+    logged = {name for name in trainer.state.log_history[0] if name.endswith("/mean")}
+    expected = {f"spans/fields/{name}/mean" for name in CRITERIA} | {"spans/stop/stop/mean"}
+    assert {name for name in logged if name.startswith("spans/")} == expected
+    mean = (0.5 * torch.tensor(scores).nan_to_num(0.0).sum(dim=1) - 2.0 * torch.tensor(scores)[:, 2]) / (
+        0.5 * torch.tensor(scores).isfinite().sum(dim=1) + 2.0
+    )
+    assert trainer.state.log_history[0]["reward"] == pytest.approx(mean.mean().item())
+
+
+class Fields:
+    def __call__(self, texts, **columns):
+        return fields(texts)
+
+
+class SlowFields:
+    def __init__(self):
+        self.loops = []
+
+    async def __call__(self, texts, **columns):
+        self.loops.append(asyncio.get_running_loop())
+        return fields(texts)
+
+
+async def slow_fields(texts, **columns):
+    await asyncio.sleep(0)
+    return fields(texts)
+
+
+def fields_and(texts, unused, **columns):
+    return fields(texts)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (Fields(), "Fields"),
+        (slow_fields, "slow_fields"),
+        (SlowFields(), "SlowFields"),
+        (partial(fields_and, unused=3), "fields_and"),
+    ],
+    ids=["object", "async", "async object", "partial"],
+)
+def test_functions_of_any_kind_are_called(function, name, tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, [function, stop])
+    scores, places, lengths, size = counted_by_hand(trainer.batches[0].completion_ids)
+    both = [[*row, row[2]] for row in scores], [[*row, []] for row in places], lengths, size
+    assert_close(trainer.batches[0].output["advantages"], by_definition(both, [1.0] * 5))
+    assert f"spans/{name}/city/mean" in trainer.state.log_history[0]
+
+
+def test_an_async_function_has_one_loop_over_the_whole_run_also_where_one_runs_already(tiny_model, tmp_path):
+    judge = SlowFields()
+
+    async def notebook():
+        return train(tiny_model, tmp_path, judge, max_steps=2)
+
+    asyncio.run(notebook())
+    assert len(judge.loops) == 2 and judge.loops[0] is judge.loops[1]
+
+
+def test_functions_are_called_as_trl_calls_reward_functions_and_with_texts(tiny_model, tmp_path):
+    seen = {}
+
+    def whole(**keywords):
+        seen["whole"] = keywords
+        return [0.0] * len(keywords["completions"])
+
+    def by_place(**keywords):
+        seen["by_place"] = keywords
+        return fields(keywords["texts"])
+
+    trainer = train(tiny_model, tmp_path, by_place, whole)
+    assert seen["by_place"].keys() - seen["whole"].keys() == {"texts"}
+    for name in seen["whole"].keys() - {"log_metric", "log_extra"}:
+        assert seen["by_place"][name] == seen["whole"][name], name
+    assert seen["by_place"]["trainer_state"] is trainer.state
+    decode = partial(trainer.processing_class.decode, skip_special_tokens=False)
+    assert seen["by_place"]["texts"] == list(map(decode, seen["by_place"]["completion_ids"]))
+    assert seen["by_place"]["texts"] == [answer + EOS for answer in ANSWERS]
+
+
+def test_what_functions_log_is_in_the_log_and_in_the_table_of_completions(tiny_model, tmp_path):
+    def logs(texts, log_metric, log_extra, **columns):
+        log_metric("commas", sum(text.count(",") for text in texts) / len(texts))
+        log_extra("city", [text[: text.index(",")] for text in texts])
+        return fields(texts)
+
+    trainer = train(tiny_model, tmp_path, logs, log_completions=True)
+    assert trainer.state.log_history[0]["commas"] == 1.0
+    table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
+    assert table["city"].tolist() == [answer.partition(",")[0] for answer in ANSWERS]
+
+
+def test_a_credit_function_of_ones_own_reads_the_criteria(tiny_model, tmp_path):
+    seen = []
+
+    def city_alone(batch):
+        seen.append(batch)
+        at = batch.criteria.names.index("city")
+        return Credit(batch.criteria.rewards[:, at].nan_to_num(0.0), criteria=batch.criteria.rewards)
+
+    class Own(Answers, Recording, TokenCreditTrainer):
+        pass
+
+    args = config(tmp_path, TokenCreditConfig, max_steps=1)
+    keywords = {"span_reward_funcs": fields, "credit_func": city_alone}
+    trainer = Own(tiny_model, None, args, questions(), **keywords)
     trainer.train()
-    return trainer
+    (criteria,) = (batch.criteria for batch in seen)
+    scores, places, *_ = counted_by_hand(trainer.batches[0].completion_ids)
+    assert criteria.names == CRITERIA
+    assert criteria.weights.tolist() == [1.0] * 4
+    torch.testing.assert_close(criteria.rewards, torch.tensor(scores), equal_nan=True)
+    for row, column in np.ndindex(8, 4):
+        found = zip(criteria.starts[row, column].tolist(), criteria.ends[row, column].tolist(), strict=True)
+        assert [place for place in found if place != (-1, -1)] == places[row][column]
+    assert trainer.batches[0].output["advantages"].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 
 
-def test_smoke(tiny_model, tmp_path):
-    def first_letter(texts, **columns):
-        return [[SpanReward("a", float(ord(t[0]) % 2), 0, 1), SpanReward("b", float(len(t) % 2), len(t) - 1, len(t))] for t in texts]
+def test_watching_sees_none_without_functions(tiny_model, tmp_path):
+    watching = Watching()
+    args = config(tmp_path, TokenCreditConfig, max_steps=1)
+    TokenCreditTrainer(tiny_model, share_of_threes, args, questions(), credit_func=watching).train()
+    assert watching.batches[0].criteria is None
 
-    trainer = train(tiny_model, tmp_path, first_letter, log_trees_steps=0)
-    print(trainer.state.log_history[0])
-    print(trainer.batches[0].output["advantages"][:4])
+
+# Agents
+
+
+class RewardedRooms(Rooms):
+    def get_reward(self) -> float:
+        return self.room + self.answers / 4
+
+
+def second_door(texts, **columns) -> list[list[SpanReward]]:
+    """Whether the second door is odd, on the call that opens it; not judged where there is none."""
+    found = []
+    for text in texts:
+        calls = text.split("<tool_call>")
+        if len(calls) < 3:
+            found.append([])
+            continue
+        start = len("<tool_call>".join(calls[:2]))
+        end = text.index("</tool_call>", start) + len("</tool_call>")
+        door = int(text[start:end].partition('"door": ')[2][0])
+        found.append([SpanReward("second", float(door % 2), start, end)])
+    return found
+
+
+def agents(model, folder, functions=second_door, **overrides):
+    """Two groups of the four scripts of agents.py: their second doors are 2, 4 and 2; script 3 has one door."""
+    keywords = {"span_reward_funcs": functions} | overrides.pop("trainer", {})
+    options = {"config_cls": SpanCreditConfig, "reward_funcs": None} | overrides
+    return play(model, folder, RecordingSpans, trainer=keywords, **options)
+
+
+def test_a_place_in_the_second_turn_has_the_tokens_of_that_turn(tiny_model, tmp_path):
+    doors = [(1, 2, 3), (3, 5, 3), (5, 2), (1,)]
+    trainer = agents(tiny_model, tmp_path, doors=doors, scale_rewards="none")
+    (batch,) = trainer.batches
+    tokenizer = trainer.processing_class
+    call, end = (tokenizer.convert_tokens_to_ids(token) for token in ("<tool_call>", "</tool_call>"))
+    for row, ids in enumerate(batch.completion_ids):
+        expected = torch.zeros(batch.output["advantages"].shape[1])
+        calls = [t for t, token in enumerate(ids) if token == call]
+        if len(calls) > 1:  # 0, 1, 0: the mean is 1/3
+            last = ids.index(end, calls[1])
+            expected[calls[1] : last + 1] = (2 / 3) if row % 4 == 1 else (-1 / 3)
+        assert_close(batch.output["advantages"][row], expected)
+
+
+def test_tokens_of_tools_are_in_the_text_and_not_in_the_loss(tiny_model, tmp_path):
+    texts_seen = []
+
+    def everywhere(texts, **columns):
+        texts_seen.extend(texts)
+        return [[SpanReward("all", float(i % 2), 0, len(text))] for i, text in enumerate(texts)]
+
+    trainer = agents(tiny_model, tmp_path, everywhere)
+    (batch,) = trainer.batches
+    decode = trainer.processing_class.decode
+    assert texts_seen == [decode(ids, skip_special_tokens=False) for ids in batch.completion_ids]
+    assert [text.count("<tool_response>") for text in texts_seen] == [len(doors) for doors in DOORS] * 2
+    trained = batch.output["completion_mask"] * batch.output["tool_mask"]
+    for ids, mask in zip(batch.completion_ids, trained, strict=True):
+        own = decode([token for token, kept in zip(ids, mask.tolist(), strict=False) if kept])
+        assert "room" not in own and "<tool_call>" in own
+    logged = trainer.state.log_history[0]
+    assert logged["spans/placed"] == 1.0
+
+
+def test_environments_are_passed_and_one_that_owns_the_reward_adds(tiny_model, tmp_path):
+    def rooms(texts, environments, **columns):
+        return [[SpanReward("room", float(environment.room))] for environment in environments]
+
+    trainer = agents(tiny_model, tmp_path, rooms, world=RewardedRooms)
+    (batch,) = trainer.batches
+    ends = [rooms_of(script)[-1] for script in range(4)] * 2
+    answers = [len(doors) for doors in DOORS] * 2
+    rewards = torch.tensor([room + n / 4 for room, n in zip(ends, answers, strict=True)])
+    assert trainer.reward_func_names == ["RewardedRooms"]
+    assert batch.rewards_per_func.tolist() == rewards[:, None].tolist()
+    whole = outcome_advantages(rewards, 4) + outcome_advantages(torch.tensor(ends), 4)
+    assert_close(batch.output["outcome_advantages"], whole)
+    trained = batch.output["completion_mask"] * batch.output["tool_mask"]
+    assert_close(batch.output["advantages"] * trained, whole[:, None] * trained)
+
+
+# Ranks
+
+
+@pytest.mark.matrix
+def test_two_ranks_see_the_criteria_of_whole_groups_also_of_functions_that_name_others_on_each(tiny_model, tmp_path):
+    """Ranks have six rows each of groups of four, and criteria and numbers of places of their own."""
+    options = ("max_steps=1", "per_device_train_batch_size=6", "log_completions=True", "spans=['by_rank']")
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options)
+    seen = [rank["batches"][0]["criteria"] for rank in ranks]
+    for criteria in seen:
+        assert criteria.names == ("both", "rank0", "rank1")
+        assert criteria.starts.shape == (8, 3, 2)
+        assert criteria.weights.tolist() == [1.0] * 3
+    # Rank 0 has rows 0 to 5 of all 12, and sees 0 to 7; rank 1 has 6 to 11, and sees 4 to 11.
+    for criteria, own in zip(seen, (range(0, 8), range(4, 12)), strict=True):
+        of_rank_0 = torch.tensor([row < 6 for row in own])
+        assert criteria.rewards[:, 0].isfinite().all()
+        assert torch.equal(criteria.rewards[:, 1].isfinite(), of_rank_0)
+        assert torch.equal(criteria.rewards[:, 2].isfinite(), ~of_rank_0)
+        assert torch.equal((criteria.starts[:, 2] >= 0).sum(dim=1), torch.where(of_rank_0, 0, 2))
+    torch.testing.assert_close(seen[0].rewards[4:], seen[1].rewards[:4], equal_nan=True)
+    logged = [{k: v for k, v in rank["history"][0].items() if k.startswith("spans/")} for rank in ranks]
+    assert logged[0] == logged[1]
+    assert logged[0]["spans/rank0/mean"] == 0.0 and logged[0]["spans/rank1/mean"] == 1.0

@@ -1,0 +1,137 @@
+"""What span reward functions may not return, and what trainers refuse, each with its message."""
+
+import inspect
+from functools import partial
+
+import numpy as np
+import pytest
+
+from tempo_trl import (
+    SpanCreditConfig,
+    SpanReward,
+    TEMPOTrainer,
+)
+
+from ..credit.test_spans import by_definition
+from .credit_functions import door_rewards
+from .launching import run_ranks, torchrun
+from .recording import config, questions, share_of_threes
+from .spans import EOS, assert_close, counted_by_hand, fields, train
+
+A, LONG = partial(SpanReward, "a", 1.0), len("rome,3!" + EOS)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (3, " must return 8 lists of SpanReward, one per completion, got int"),
+        ([[A()]] * 7, " must return 8 lists of SpanReward, one per completion, got 7 lists"),
+        ([A()] * 8, r" must return a list of SpanReward for row 0, got SpanReward\(name='a', reward=1\.0"),
+        ([[A()], None, *[[A()]] * 6], " must return a list of SpanReward for row 1, got None"),
+        ([[("a", 1.0)]] * 8, r", row 0: expected a SpanReward\(name, reward, start, end\), got tuple: \('a', 1\.0\)"),
+        ([[A()], [1.0], *[[A()]] * 6], r", row 1: expected a SpanReward.*got float: 1\.0"),
+        ([[SpanReward("", 1.0)]] * 8, ", row 0: the name of a criterion must be a text, got ''"),
+        ([[SpanReward(3, 1.0)]] * 8, ", row 0: the name of a criterion must be a text, got 3"),
+        ([[SpanReward("a", "1")]] * 8, ", row 0: the reward of 'a' must be a finite number, or None .*, got '1'"),
+        ([[SpanReward("a", float("nan"))]] * 8, ", row 0: the reward of 'a' must be a finite number.*, got nan"),
+        ([[SpanReward("a", float("-inf"))]] * 8, ", row 0: the reward of 'a' must be a finite number.*, got -inf"),
+        ([[A(0)]] * 8, ", row 0: 'a' must have a start and an end, or neither, got start 0 and end None"),
+        ([[A(None, 2)]] * 8, ", row 0: 'a' must have a start and an end, or neither, got start None and end 2"),
+        ([[A(0, 1.5)]] * 8, r", row 0: start and end of 'a' must be integers, got 0 and 1\.5"),
+        ([[A(False, True)]] * 8, ", row 0: start and end of 'a' must be integers, got False and True"),
+        ([[A(2, 2)]] * 8, rf", row 0: the place of 'a' must have 0 <= start < end <= {LONG}, .*start 2 and end 2"),
+        ([[A(3, 2)]] * 8, ", row 0: the place of 'a' must have .*got start 3 and end 2"),
+        ([[A(-1, 2)]] * 8, ", row 0: the place of 'a' must have .*got start -1 and end 2"),
+        ([[A(0, LONG + 1)]] * 8, rf", row 0: .* <= {LONG}, the length of the completion's text .*end {LONG + 1}"),
+        ([[A(0, LONG)]] * 8, rf", row 1: .* <= {LONG - 1}, the length of the completion's text .*end {LONG}"),
+        ([[A(0, 2), A(0, 2)]] * 8, r", row 0: 'a' stands twice with the same place \(0, 2\)"),
+        ([[A(), A()]] * 8, r", row 0: 'a' stands twice with the same place \(None, None\)"),
+        ([[A(0, 2), SpanReward("a", 0.0, 2, 3)]] * 8, r", row 0: .*reward=1\.0.*reward=0\.0.* have one name"),
+        ([[A(0, 2), SpanReward("a", None, 2, 3)]] * 8, ", row 0: .* must have the same reward"),
+        ([[A(0, 2), A()]] * 8, ", row 0: .* have one name.*each a start and an end"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_row_and_criterion(given, message, tiny_model, tmp_path):
+    def wrong(texts, **columns):
+        return given
+
+    with pytest.raises(ValueError, match=rf"`span_reward_funcs` failed: wrong{message}.*\(on rank 0\)$"):
+        train(tiny_model, tmp_path, [fields, wrong])
+
+
+def test_numbers_and_rows_of_other_types_are_read_as_numbers_and_rows(tiny_model, tmp_path):
+    def of_numpy(texts, **columns):
+        numbers = {float: np.float32, int: np.int64}
+        return [
+            tuple(SpanReward(span.name, *(numbers.get(type(n), lambda n: n)(n) for n in span[1:])) for span in spans)
+            for spans in fields(texts)
+        ]
+
+    (batch,) = train(tiny_model, tmp_path, of_numpy).batches
+    assert_close(batch.output["advantages"], by_definition(counted_by_hand(batch.completion_ids), [1.0] * 4))
+
+
+def test_a_function_that_raises_is_named(tiny_model, tmp_path):
+    def fails(texts, **columns):
+        return columns["no_such_column"]
+
+    with pytest.raises(RuntimeError, match=r"`span_reward_funcs` raised KeyError: 'no_such_column' \(on rank 0\)"):
+        train(tiny_model, tmp_path, fails)
+
+
+@pytest.mark.parametrize("functions", [None, []])
+def test_a_trainer_without_functions_is_refused(functions, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"`span_reward_funcs` must be a function, or a list .*got none\. Pass"):
+        train(tiny_model, tmp_path, functions)
+
+
+def test_what_cannot_be_called_is_refused(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match="`span_reward_funcs` must be functions that return SpanReward, got 'model'"):
+        train(tiny_model, tmp_path, [fields, "model"])
+
+
+def test_rewards_per_turn_are_refused(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"`step_reward_funcs` must be None, got 1: .* would not use them. Use GiGPO"):
+        train(tiny_model, tmp_path, trainer={"step_reward_funcs": door_rewards})
+
+
+def test_a_method_that_would_not_read_them_refuses_them(tiny_model, tmp_path):
+    message = "`span_reward_funcs` must be None, got 1: TEMPOTrainer would not use them. Use SpanCreditTrainer"
+    with pytest.raises(ValueError, match=message):
+        TEMPOTrainer(tiny_model, share_of_threes, config(tmp_path), questions(), span_reward_funcs=fields)
+
+
+def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"`span_reward_weights` must have 1 numbers, one per function.*, got 2"):
+        train(tiny_model, tmp_path, span_reward_weights=[1.0, 2.0])
+
+
+@pytest.mark.parametrize("trace_lambda", [-0.1, 1.1, float("nan")])
+def test_a_lambda_outside_of_0_to_1_is_refused(trace_lambda, tmp_path):
+    with pytest.raises(ValueError, match=f"`trace_lambda` must be between 0 and 1, got {trace_lambda}"):
+        config(tmp_path, SpanCreditConfig, trace_lambda=trace_lambda)
+
+
+def test_trees_are_not_grown():
+    assert "rollout" not in inspect.signature(SpanCreditConfig).parameters
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (
+            "out_of_the_text_on_the_last_rank",
+            "ValueError",
+            "failed: out_of_the_text_on_the_last_rank, row 0: the place",
+        ),
+        ("raises_on_the_last_rank", "RuntimeError", "raised KeyError: 'field' (on rank 1)"),
+    ],
+)
+def test_a_function_that_fails_on_one_rank_ends_the_run_on_both(function, error, message, tiny_model, tmp_path):
+    options = ("max_steps=1", "per_device_train_batch_size=6", f"spans=['{function}', 'halves']")
+    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options)
+    assert ranks[0]["error"] == ranks[1]["error"]
+    kind, text = ranks[0]["error"]
+    assert kind == error
+    assert message in text and "(on rank 1)" in text

@@ -1,0 +1,148 @@
+"""Span credit in TRL's loss: the off-policy mask, GSPO, what saves time, and resumed runs."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tempo_trl import (
+    AnchorBaselineConfig,
+    AnchorBaselineTrainer,
+    GiGPOConfig,
+    GiGPOTrainer,
+    HGPOConfig,
+    HGPOTrainer,
+    SpanCreditConfig,
+    SpanCreditTrainer,
+    SpanReward,
+)
+from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.tree_forward.tree_pass import State
+
+from ..credit.test_spans import by_definition
+from .agents import rooms_of
+from .credit_functions import door_rewards, halves
+from .recording import config, questions, share_of_threes, weights
+from .spans import FlatAnswers, RecordingSpans, assert_close, counted_by_hand, train, whole_advantages
+from .test_agents import play
+from .test_resume import SCHEDULE
+
+
+@pytest.fixture
+def masks(monkeypatch):
+    """(advantages, mask) of each call of TRL's off-policy mask."""
+    seen = []
+    theirs = SpanCreditTrainer.get_off_policy_mask
+
+    def recorded(advantages, **keywords):
+        mask = theirs(advantages=advantages, **keywords)
+        seen.append((advantages.flatten(), mask.flatten()))
+        return mask
+
+    for cls in (SpanCreditTrainer, GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer):
+        monkeypatch.setattr(cls, "get_off_policy_mask", staticmethod(recorded))
+    return seen
+
+
+# Every completion is further from the policy than that: those with a negative advantage are dropped.
+ALL_OFF_POLICY = {"off_policy_mask_threshold": -10.0, "num_iterations": 2, "max_steps": 2}
+
+
+@pytest.mark.parametrize("reward_funcs", [None, share_of_threes])
+def test_the_off_policy_mask_reads_the_sign_of_the_whole_return(reward_funcs, masks, tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, reward_funcs=reward_funcs, **ALL_OFF_POLICY)
+    batch = trainer.batches[0]
+    whole = whole_advantages(counted_by_hand(batch.completion_ids))
+    if reward_funcs:
+        whole = whole + outcome_advantages(batch.rewards_per_func[:, 0], 4)
+    assert len(masks) == 2
+    for advantages, mask in masks:  # TRL shuffles rows among the updates
+        assert_close(advantages.sort().values, whole.sort().values)
+        assert mask.tolist() == [float(advantage >= 0) for advantage in advantages.tolist()]
+        assert 0 < mask.sum() < len(mask)
+
+
+def nothing(completions, **columns) -> list[float]:
+    return [0.0] * len(completions)
+
+
+@pytest.mark.parametrize(
+    ("cls", "config_cls"),
+    [(GiGPOTrainer, GiGPOConfig), (HGPOTrainer, HGPOConfig), (AnchorBaselineTrainer, AnchorBaselineConfig)],
+)
+def test_so_it_does_where_all_reward_is_per_turn(cls, config_cls, masks, tiny_model, tmp_path):
+    """TRL's own outcome is 0 there: with its sign nothing would be dropped."""
+    options = ALL_OFF_POLICY | {"config_cls": config_cls, "reward_funcs": nothing, "beta": 0.0}
+    play(tiny_model, tmp_path, cls, trainer={"step_reward_funcs": door_rewards}, **options)
+    returns = torch.tensor([float(sum(rooms_of(script)[1:])) for script in range(4)] * 2)
+    whole = outcome_advantages(returns, 4)
+    assert len(masks) == 2
+    for advantages, mask in masks:
+        assert_close(advantages.sort().values, whole.sort().values)
+        assert mask.sum() == (whole >= 0).sum() < len(whole)
+
+
+def test_gspo_trains_on_advantages_per_token(tiny_model, tmp_path):
+    options = {"num_iterations": 2, "max_steps": 2, "optim": "sgd", "learning_rate": 0.5, "loss_type": "grpo"}
+    token, sequence = (
+        train(tiny_model, tmp_path / level, importance_sampling_level=level, **options)
+        for level in ("token", "sequence")
+    )
+    (batch,) = sequence.batches
+    assert_close(batch.output["advantages"], by_definition(counted_by_hand(batch.completion_ids), [1.0] * 4))
+    pairs = [(weights(token)[name], value) for name, value in weights(sequence).items()]
+    assert all(value.isfinite().all() for _, value in pairs)
+    assert any(not torch.equal(value, other) for value, other in pairs)  # its second update is off policy
+
+
+OPTIONS = {"optim": "sgd", "learning_rate": 0.1, "max_steps": 2, "num_iterations": 2, "trace_lambda": 0.5}
+
+
+@pytest.mark.parametrize("reward_funcs", [None, share_of_threes])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"skip_zero_advantages": True},
+        {"tree_forward": "on"},
+        {"skip_zero_advantages": True, "tree_forward": "on"},
+    ],
+    ids=["without rows of no credit", "on the tree", "both"],
+)
+def test_what_saves_time_changes_nothing_that_is_learned(changes, reward_funcs, tiny_model, tmp_path):
+    keywords = {"cls": FlatAnswers, "reward_funcs": reward_funcs}
+    plain = train(tiny_model, tmp_path / "plain", **keywords, **OPTIONS)
+    ours = train(tiny_model, tmp_path / "ours", **keywords, **OPTIONS, **changes)
+    assert (ours.tree_pass.state is State.IN_USE) == ("tree_forward" in changes)
+    start = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
+    assert any(not torch.equal(value, start[name]) for name, value in weights(plain).items())
+    for name, value in weights(ours).items():
+        torch.testing.assert_close(value, weights(plain)[name], rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_groups_that_differ_in_criteria_alone_are_not_left_out(tiny_model, tmp_path):
+    def swapped(texts, **columns):
+        return [[SpanReward("a", i % 2, 0, 1), SpanReward("b", (i + 1) % 2, 1, 2)] for i in range(len(texts))]
+
+    plain, ours = (
+        train(tiny_model, tmp_path / str(skip), swapped, skip_zero_advantages=skip, **OPTIONS)
+        for skip in (False, True)
+    )
+    for name, value in weights(ours).items():
+        torch.testing.assert_close(value, weights(plain)[name], rtol=1e-4, atol=1e-6, msg=name)
+    start = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
+    assert any(not torch.equal(value, start[name]) for name, value in weights(ours).items())
+
+
+def test_a_resumed_run_is_the_run_that_never_stopped_bit_for_bit(tiny_model, tmp_path):
+    def run(**resumed):
+        args = config(tmp_path, SpanCreditConfig, per_device_train_batch_size=4, trace_lambda=0.5, **SCHEDULE)
+        trainer = RecordingSpans(tiny_model, None, args, questions(), span_reward_funcs=halves)
+        trainer.train(**resumed)
+        return trainer
+
+    whole, resumed = run(), run(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+    assert len(resumed.batches) == 1
+    assert resumed.batches[0].completion_ids == whole.batches[-1].completion_ids
+    assert torch.equal(resumed.batches[0].output["advantages"], whole.batches[-1].output["advantages"])
+    assert resumed.batches[0].output["advantages"].any()
+    for name, value in weights(whole).items():
+        assert torch.equal(value, weights(resumed)[name]), name
