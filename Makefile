@@ -31,7 +31,7 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(call install_model,$(BIN))
 	touch $@
 
-demo: $(INSTALLED) ## train SmolLM2-135M on instructions, and show the credit of its tokens: six minutes
+demo: $(INSTALLED) ## train SmolLM2-135M to write orders as JSON, and show the credit of each field: six minutes
 	$(BIN)/tempo-trl demo
 
 test: $(INSTALLED) ## the tests to pass before each commit

@@ -14,8 +14,10 @@ from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
 from benchmarks.language_model import cells
 from benchmarks.language_model.__main__ import STAGES
-from benchmarks.language_model.arms import LONG_STEPS, SEEDS, Cell
+from benchmarks.language_model.arms import LONG_STEPS, Cell
 from benchmarks.language_model.show import compared
+from benchmarks.language_model.study import INSTRUCTIONS
+from benchmarks.language_model.study import STUDIES as LANGUAGE_STUDIES
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
 from benchmarks.learning.studies import STUDIES
@@ -49,8 +51,8 @@ def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure, numbe
     written = numbers_of(numbers.stem)
     origin = written.get("provenance", written)
     kind, _, subject = numbers.stem.partition("_")
-    own = "language_model show" if figure.stem == "language_model" else f"{kind} {subject}"
-    assert origin["command"] == f"python -m benchmarks.{own}"
+    commands = {study.stem: study.command for study in LANGUAGE_STUDIES.values()}
+    assert origin["command"] == commands.get(figure.stem, f"python -m benchmarks.{kind} {subject}")
     assert f"`{origin['command']}`" in page
     commits = origin.get("commits_of_runs") or [origin["commit"]]
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in commits)
@@ -60,7 +62,8 @@ def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure, numbe
 
 @pytest.mark.parametrize(("figure", "numbers"), NUMBERS)
 def test_numbers_are_kept_as_their_command_writes_them(figure, numbers, tmp_path):
-    of_language = cells.DIGITS if figure.stem.startswith("language_model") else results.DIGITS
+    is_of_language = figure.stem in {study.stem for study in LANGUAGE_STUDIES.values()}
+    of_language = cells.DIGITS if is_of_language else results.DIGITS
     digits = evidence.DIGITS if figure.stem.startswith("estimators_") else of_language
     write_json(tmp_path / "again.json", numbers_of(numbers.stem), digits)
     assert (tmp_path / "again.json").read_text() == numbers.read_text()
@@ -269,22 +272,27 @@ LANGUAGE = {
 
 @pytest.mark.parametrize("arm", LANGUAGE)
 def test_the_table_of_the_language_model_is_that_of_the_numbers(arm):
-    measured = cells.Cells(DOCS / "evidence" / "language_model.json")
+    measured = cells.Cells(INSTRUCTIONS, DOCS / "evidence" / "language_model.json")
     rates, page = measured.rates(), (DOCS / "evidence" / "language_model.md").read_text()
     pairs = measured.pairs(arm, rates[arm], rates["grpo"])
     assert len(pairs) == 5
     held_out = np.mean([100 * own["held_out"]["all"] for own, _ in pairs])
-    assert [LANGUAGE[arm], f"{rates[arm]:g}", *compared(pairs), f"{held_out:.0f}%"] in rows_of(page)
+    found = compared(pairs, INSTRUCTIONS.level)
+    assert [LANGUAGE[arm], f"{rates[arm]:g}", *found, f"{held_out:.0f}%"] in rows_of(page)
     control = measured.pairs(f"{arm} at GRPO's rate", rates["grpo"], rates["grpo"])
     if control:
-        expected = f"{LANGUAGE[arm]}, {len(control)} seeds", f"{rates['grpo']:g}", *compared(control)
+        expected = (
+            f"{LANGUAGE[arm]}, {len(control)} seeds",
+            f"{rates['grpo']:g}",
+            *compared(control, INSTRUCTIONS.level),
+        )
         assert list(expected) in rows_of(page)
 
 
 @pytest.mark.parametrize("arm", ["grpo", "tempo"])
 def test_the_table_of_the_long_runs_is_that_of_the_numbers(arm):
-    measured = cells.Cells(DOCS / "evidence" / "language_model.json")
-    run = measured.of(Cell(arm, measured.rates()[arm], SEEDS[0], LONG_STEPS))
+    measured = cells.Cells(INSTRUCTIONS, DOCS / "evidence" / "language_model.json")
+    run = measured.of(Cell(arm, measured.rates()[arm], INSTRUCTIONS.seeds[0], LONG_STEPS))
     page = (DOCS / "evidence" / "language_model.md").read_text()
     for name in ("reward", "length", "entropy", "distinct"):
         spans = [run[name][start : start + 30] for start in range(0, LONG_STEPS, 30)]

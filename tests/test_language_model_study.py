@@ -12,14 +12,18 @@ from rich.console import Console
 
 from benchmarks.language_model import arms, credit_functions
 from benchmarks.language_model.__main__ import main
-from benchmarks.language_model.arms import ARMS, CONTROLS, RATES, SEEDS, SWEEP_SEEDS, Cell
+from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.cells import Cells, mean_reward, smooth, steps_to, tokens_of
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import _by_kind, command
 from benchmarks.language_model.show import show
+from benchmarks.language_model.study import INSTRUCTIONS, STUDIES
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.launch.arguments import parse
+from tempo_trl.launch.train import load_functions, load_rewards
+
+RATES, SEEDS, SWEEP_SEEDS = INSTRUCTIONS.rates, INSTRUCTIONS.seeds, INSTRUCTIONS.sweep_seeds
 
 
 def row(arm, rate, seed, reward, length=10.0, steps=arms.STEPS):
@@ -37,7 +41,7 @@ def row(arm, rate, seed, reward, length=10.0, steps=arms.STEPS):
 
 def swept(path, best):
     """Cells of a whole sweep of some arms, in which the rate `best[arm]` is best."""
-    cells = Cells(path)
+    cells = Cells(INSTRUCTIONS, path)
     cells.rows = [
         row(arm, rate, seed, 0.6 if rate == own else 0.4)
         for arm, own in best.items()
@@ -47,26 +51,31 @@ def swept(path, best):
     return cells
 
 
-def test_every_run_is_one_that_the_parser_takes(tmp_path, subtests):
-    for name in (*ARMS, *CONTROLS):
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_every_run_is_one_that_the_parser_takes(study, tmp_path, subtests):
+    for name in (*study.arms, *study.controls):
         with subtests.test(name):
             cell = Cell(name, 5e-5, 0)
-            words = command(cell, tmp_path / cell.name)
+            words = command(study, cell, tmp_path / cell.name)
             arguments = parse(words[words.index("--config") :])
             assert arguments.training.learning_rate == 5e-5
             assert arguments.training.max_steps == arms.STEPS
+            assert arguments.script.task == study.task
+            assert load_rewards(arguments.script) or arguments.script.span_reward_funcs
+            load_functions(arguments.script)
 
 
-def test_no_seed_that_chose_a_rate_counts():
-    assert not set(SWEEP_SEEDS) & set(SEEDS)
-    assert all(arm.rated_as in ARMS for arm in CONTROLS.values())
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_no_seed_that_chose_a_rate_counts(study):
+    assert not set(study.sweep_seeds) & set(study.seeds)
+    assert all(arm.rated_as in study.arms for arm in study.controls.values())
 
 
-def test_a_cut_study_has_whole_pairs():
-    rates = dict.fromkeys(ARMS, 5e-5)
-    cells = list(arms.final(rates))
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_a_cut_study_has_whole_pairs(study):
+    cells = list(study.final(dict.fromkeys(study.arms, 5e-5)))
     assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
-    assert {cell.arm for cell in cells[: len(ARMS)]} == set(ARMS)
+    assert {cell.arm for cell in cells[: len(study.arms)]} == set(study.arms)
 
 
 def test_means_over_three_steps_leave_out_steps_without_a_number():
@@ -100,7 +109,7 @@ def tried_in_turn(cells, reward_of):
     """The rates of GRPO's sweep on its first seed, where a run at a rate has the reward `reward_of(rate)`."""
     tried = []
     while new := [
-        cell for cell in arms.sweep(cells.to_try, cells.best_two) if cell.arm == "grpo" and cell not in cells
+        cell for cell in INSTRUCTIONS.sweep(cells.to_try, cells.best_two) if cell.arm == "grpo" and cell not in cells
     ]:
         tried += [cell.learning_rate for cell in new if cell.seed == SWEEP_SEEDS[0]]
         cells.rows += [row("grpo", cell.learning_rate, cell.seed, reward_of(cell.learning_rate)) for cell in new]
@@ -112,13 +121,13 @@ def tried_in_turn(cells, reward_of):
     [(5e-5, [5e-5, 1e-4, 2.5e-5]), (2e-4, [5e-5, 1e-4, 2e-4, 4e-4]), (1e-6, [5e-5, 1e-4, 2.5e-5, 1.25e-5])],
 )
 def test_a_sweep_goes_on_until_the_best_rate_lies_between_two_others_or_none_is_left(tmp_path, best, expected):
-    cells = Cells(tmp_path / "cells.json")
+    cells = Cells(INSTRUCTIONS, tmp_path / "cells.json")
     assert tried_in_turn(cells, lambda rate: 1 - abs(math.log(rate / best)) / 10) == expected
     assert cells.rates() == {"grpo": max(best, RATES[0])}
 
 
 def test_the_second_seed_of_the_sweep_runs_the_best_two_rates_of_the_first(tmp_path):
-    cells = Cells(tmp_path / "cells.json")
+    cells = Cells(INSTRUCTIONS, tmp_path / "cells.json")
     tried_in_turn(cells, lambda rate: 1 - abs(rate - 9e-5))
     second = [row["learning_rate"] for row in cells.rows if row["seed"] == SWEEP_SEEDS[1]]
     assert sorted(second) == [5e-5, 1e-4]
@@ -126,10 +135,12 @@ def test_the_second_seed_of_the_sweep_runs_the_best_two_rates_of_the_first(tmp_p
 
 def test_a_cell_in_the_file_is_not_run_again(tmp_path, monkeypatch):
     path, ran = tmp_path / "cells.json", []
-    monkeypatch.setattr("benchmarks.language_model.__main__.train", lambda cell, *_: ran.append(cell))
+    monkeypatch.setattr("benchmarks.language_model.__main__.train", lambda study, cell, *_: ran.append(cell))
     monkeypatch.setattr(
         "benchmarks.language_model.__main__.numbers",
-        lambda cell, _: row(cell.arm, cell.learning_rate, cell.seed, 0.5 if cell.learning_rate == 5e-5 else 0.4),
+        lambda study, cell, _: row(
+            cell.arm, cell.learning_rate, cell.seed, 0.5 if cell.learning_rate == 5e-5 else 0.4
+        ),
     )
     assert main(["sweep", "--arms", "grpo", "--numbers", str(path), "--output", str(tmp_path)]) == 0
     assert len(ran) == 5  # three rates on one seed, two on the other
@@ -140,7 +151,7 @@ def test_a_cell_in_the_file_is_not_run_again(tmp_path, monkeypatch):
 
 def test_no_run_is_started_that_would_exceed_the_minutes(tmp_path, monkeypatch):
     ran = []
-    monkeypatch.setattr("benchmarks.language_model.__main__.train", lambda cell, *_: ran.append(cell))
+    monkeypatch.setattr("benchmarks.language_model.__main__.train", lambda study, cell, *_: ran.append(cell))
     arguments = ["sweep", "--minutes", "-1", "--numbers", str(tmp_path / "c.json"), "--output", str(tmp_path)]
     assert main(arguments) == 0
     assert not ran

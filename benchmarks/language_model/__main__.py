@@ -7,9 +7,12 @@
     python -m benchmarks.language_model truth          # what perfect credit would be worth, by re-rollouts
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
-Two runs at a time take about seven minutes on two cores. The numbers of each are added to
-docs/evidence/language_model.json when it ends, and a cell that stands there is not run again. `--minutes` ends the
-study before a run would exceed it.
+`--task orders` is another study: a task whose answers are judged by several criteria, with span credit among the arms.
+It has the stages `sweep`, `final`, `long` and `show`.
+
+Two runs of `instructions` at a time take about seven minutes on two cores. The numbers of each are added to a file in
+docs/evidence when it ends, and a cell that stands there is not run again. A run that was interrupted resumes.
+`--minutes` ends the study before a run would exceed it.
 """
 
 import argparse
@@ -18,20 +21,22 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from threading import Condition
 
 from rich.console import Console
 
 from benchmarks.compact_json import write_json
 from benchmarks.estimators.evidence import commit
-from benchmarks.language_model import arms
-from benchmarks.language_model.arms import Cell
+from benchmarks.language_model.arms import STEPS, Cell
 from benchmarks.language_model.cells import DIGITS, Cells
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import numbers, train
 from benchmarks.language_model.show import show, show_truth
+from benchmarks.language_model.study import INSTRUCTIONS, STUDIES, Study
 
 STAGES = ("sweep", "final", "controls", "long", "truth", "show")
 START, EACH_TOKEN = "start", 4  # the policy before training; prompts with a state after each token
@@ -43,19 +48,24 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m benchmarks.language_model", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("stage", choices=STAGES)
-    parser.add_argument("--arms", help="comma-separated arms (default: all)")
+    parser.add_argument("--task", choices=STUDIES, default=INSTRUCTIONS.task, help="the study (default: instructions)")
+    parser.add_argument("--arms", help="arms with commas in between (default: all)")
     parser.add_argument("--best", default="tempo", help="arm of the long run beside GRPO (default: tempo)")
     parser.add_argument("--policy", default=START, help="folder of the policy of `truth` (default: the start's)")
     parser.add_argument("--prompts", type=int, default=24, help="instructions of `truth` (default: 24)")
-    parser.add_argument("--steps", type=int, default=arms.STEPS, help="optimizer steps, fewer to see it run")
+    parser.add_argument("--steps", type=int, default=STEPS, help="optimizer steps, fewer to see it run")
     parser.add_argument("--jobs", type=int, default=_jobs(), help="runs at a time (default: one for each core)")
+    parser.add_argument("--nice", type=int, default=10, help="of the runs, so that other work goes on (default: 10)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run that would end later")
-    parser.add_argument("--output", type=Path, default=Path("runs/language_model"), help="folder of the runs")
-    parser.add_argument(
-        "--numbers", type=Path, default=Path("docs/evidence/language_model.json"), help="file of cells"
-    )
+    parser.add_argument("--output", type=Path, help="folder of the runs (default: runs/language_model[/TASK])")
+    parser.add_argument("--numbers", type=Path, help="file of cells (default: docs/evidence/[TASK].json)")
     arguments = parser.parse_args(argv)
-    console, cells = Console(width=None if sys.stdout.isatty() else 160), Cells(arguments.numbers)
+    study = STUDIES[arguments.task]
+    if study.has_criteria and arguments.stage in ("controls", "truth"):
+        parser.error(f"task {study.task} has no stage {arguments.stage}")
+    arguments.numbers = arguments.numbers or study.numbers
+    arguments.output = arguments.output or Path("runs/language_model", *([study.task] if study.has_criteria else []))
+    console, cells = Console(width=None if sys.stdout.isatty() else 200), Cells(study, arguments.numbers)
     try:
         if arguments.stage == "truth":
             return true_values(arguments, console)
@@ -93,43 +103,92 @@ def true_values(arguments: argparse.Namespace, console: Console) -> int:
 
 def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
     """The cells of a stage, of the arms asked for, in the order in which they run."""
-    rates = cells.rates()
+    study, rates = cells.study, cells.rates()
     stages = {
-        "sweep": lambda: arms.sweep(cells.to_try, cells.best_two),
-        "final": lambda: arms.final(rates),
-        "controls": lambda: arms.controls(rates),
-        "long": lambda: arms.long(rates, arguments.best),
+        "sweep": lambda: study.sweep(cells.to_try, cells.best_two),
+        "final": lambda: study.final(rates),
+        "controls": lambda: study.controlled(rates),
+        "long": lambda: study.long(rates, arguments.best),
     }
     wanted = arguments.arms.split(",") if arguments.arms else None
     for cell in stages[arguments.stage]():
         if wanted is None or cell.arm in wanted:
-            short = arguments.steps if cell.steps == arms.STEPS else cell.steps
-            yield Cell(cell.arm, cell.learning_rate, cell.seed, short)
+            yield replace(cell, steps=arguments.steps) if cell.steps == STEPS else cell
+
+
+class Queue:
+    """
+    Which cell runs next. What has been measured in the meantime chooses it: the sweep goes on beside the best rate.
+
+    Args:
+        missing (`Callable[[], list[Cell]]`): The cells that have not been measured, as far as they are known.
+    """
+
+    def __init__(self, missing: Callable[[], list[Cell]]):
+        self.missing, self.failed = missing, []
+        self._running: list[Cell] = []
+        self._changed, self._closed = Condition(), False
+
+    def take(self) -> Cell | None:
+        """The first cell that is not running. Waits while those that run may ask for more; None if none is left."""
+        with self._changed:
+            while not self._closed:
+                free = [cell for cell in self.missing() if cell not in [*self._running, *self.failed]]
+                if free:
+                    self._running.append(free[0])
+                    return free[0]
+                if not self._running:
+                    break
+                self._changed.wait()
+        return None
+
+    def done(self, cell: Cell, failed: bool) -> None:
+        """A cell was measured, or failed. A failed one is not taken again."""
+        with self._changed:
+            self._running.remove(cell)
+            self.failed += [cell] * failed
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """No cell is taken any more."""
+        self._closed = True
 
 
 def carry_out(arguments: argparse.Namespace, cells: Cells, console: Console) -> None:
-    """Run the cells that are missing, as many at a time as asked for, each on its share of the cores."""
-    threads = max(1, os.cpu_count() // arguments.jobs)
-    begun, longest, left_out = time.monotonic(), 0.0, []
+    """
+    Run the cells that are missing, as many at a time as asked for, each on its share of the cores.
 
-    def run(cell: Cell) -> None:
+    Raises:
+        RuntimeError: runs failed. The others were carried out.
+    """
+    queue = Queue(lambda: [cell for cell in planned(arguments, cells) if cell not in cells])
+    threads, begun, longest = max(1, os.cpu_count() // arguments.jobs), time.monotonic(), 0.0
+
+    def work(_) -> None:
         nonlocal longest
-        now = time.monotonic()
-        if now - begun + longest > 60 * arguments.minutes:
-            left_out.append(cell)
-            return
-        console.print(f"{time.strftime('%H:%M')} {cell.name}", highlight=False)
-        folder = arguments.output / cell.name
-        train(cell, folder, threads)
-        cells.add(numbers(cell, folder), _provenance())
-        longest = max(longest, time.monotonic() - now)
+        while time.monotonic() - begun + longest <= 60 * arguments.minutes and (cell := queue.take()):
+            now, failed = time.monotonic(), True
+            console.print(f"{time.strftime('%H:%M')} {cell.name}", highlight=False)
+            try:
+                folder = arguments.output / cell.name
+                train(cells.study, cell, folder, threads, arguments.nice)
+                cells.add(numbers(cells.study, cell, folder), _provenance(cells.study))
+                failed = False
+            except RuntimeError as error:
+                console.print(str(error), markup=False, highlight=False)
+            finally:
+                queue.done(cell, failed)
+            longest = max(longest, time.monotonic() - now)
 
-    # Planned again when all have run, because what the sweep has found chooses what it tries next.
-    while not left_out and (missing := [cell for cell in planned(arguments, cells) if cell not in cells]):
-        with ThreadPoolExecutor(arguments.jobs) as pool:
-            list(pool.map(run, missing))
-    if left_out:
-        console.print(f"{len(left_out)} of {len(missing)} runs are left out for want of time.")
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        try:
+            list(pool.map(work, range(arguments.jobs)))
+        finally:
+            queue.close()
+    if queue.failed:
+        raise RuntimeError(f"{len(queue.failed)} runs failed. Repeat the command to resume them.")
+    if left_out := len(queue.missing()):
+        console.print(f"{left_out} runs or more are left out for want of time.")
 
 
 def _jobs() -> int:
@@ -139,11 +198,11 @@ def _jobs() -> int:
     return 1 if torch.cuda.is_available() else os.cpu_count()
 
 
-def _provenance() -> dict:
+def _provenance(study: Study = INSTRUCTIONS) -> dict:
     import torch
 
     return {
-        "command": "python -m benchmarks.language_model show",
+        "command": study.command,
         "weights": "SmolLM2-135M-Instruct in 4 bits (Q4_1), read into float32",
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
     }

@@ -1,21 +1,17 @@
-"""What is compared on the language model, and in which order it runs."""
+"""What is compared on the language model: an arm is a recipe with changes."""
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-RATES = (1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4)
-FIRST_RATES = (5e-5, 1e-4)  # then the neighbours of the best, so that it does not lie at an end of what was tried
-SWEEP_SEEDS = (100, 101)  # they choose the rates, and never count
-SEEDS, CONTROL_SEEDS = (0, 1, 2, 3, 4), (0, 1, 2)
 STEPS, LONG_STEPS = 20, 150
 BASELINE = "grpo"
+HERE = "benchmarks.language_model"
 
 
 @dataclass(frozen=True)
 class Arm:
     """
     Args:
-        recipe (`str`): Name of the recipe in `smollm2-135m/instructions` that it starts from.
+        recipe (`str`): Name of the recipe of the task that it starts from.
         changes (`tuple` of pairs): Fields that differ from it.
         rated_as (`str`): The arm whose learning rate it takes; its own if empty.
         factor (`float`): Of that rate.
@@ -25,45 +21,6 @@ class Arm:
     changes: tuple[tuple[str, object], ...] = ()
     rated_as: str = ""
     factor: float = 1.0
-
-
-def _function(name: str, module: str = "credit_functions") -> Arm:
-    function = f"benchmarks.language_model.{module}.{name}"
-    changes = ("method", "token_credit"), ("credit_func", function), ("tree_forward", "on")
-    return Arm("grpo", changes, rated_as=BASELINE)
-
-
-# GRPO and HEPO are TEMPO's trainer with `td_coef` 0, which trains like TRL's (tests say so), on the tree and so in
-# less time.
-ARMS = {
-    "grpo": Arm("tempo", (("td_coef", 0.0),)),
-    "tempo": Arm("tempo"),
-    "prefix_baseline": Arm("prefix_baseline"),
-    "kernel_baseline": Arm("kernel_baseline"),
-    "grpo_lambda": Arm("grpo_lambda"),
-    "grpo_lambda without trace": Arm("grpo_lambda", (("trace_lambda", 1e-6),)),  # the floor alone
-    "hepo": Arm("tempo", (("td_coef", 0.0), ("top_entropy_quantile", 0.2))),
-    "oracle": _function("oracle"),
-    "hidden_baseline": _function("hidden_baseline", "critic"),
-    "hidden_td": _function("hidden_td", "critic"),
-    "shear": _function("shear", "shear"),
-}
-CONTROLS = {
-    "grpo at twice its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),
-    "grpo at four times its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 4.0),
-    "tempo at GRPO's rate": Arm("tempo", rated_as=BASELINE),
-    "prefix_baseline at GRPO's rate": Arm("prefix_baseline", rated_as=BASELINE),
-    "kernel_baseline at GRPO's rate": Arm("kernel_baseline", rated_as=BASELINE),
-    "grpo with the first token twice": _function("first_1"),
-    "grpo with the first 3 tokens twice": _function("first_3"),
-    "grpo with the first 8 tokens twice": _function("first_8"),
-    "tempo with shuffled TD errors": Arm("grpo", _function("shuffled_td").changes, rated_as="tempo"),
-    "tempo with td_coef 0.5": Arm("tempo", (("td_coef", 0.5),), rated_as="tempo"),
-    "tempo with td_coef 2": Arm("tempo", (("td_coef", 2.0),), rated_as="tempo"),
-    "grpo without clipping": Arm("tempo", (("td_coef", 0.0), ("max_grad_norm", 0.0)), rated_as=BASELINE),
-    "tempo without clipping": Arm("tempo", (("max_grad_norm", 0.0),), rated_as="tempo"),
-    "tempo without the tree pass": Arm("tempo", (("tree_forward", "off"),), rated_as="tempo"),
-}
 
 
 @dataclass(frozen=True)
@@ -80,38 +37,75 @@ class Cell:
         return f"{self.arm},lr={self.learning_rate:g},seed={self.seed},steps={self.steps}"
 
 
-def sweep(to_try: Callable[[str], Iterable[float]], best_two: Callable[[str], Iterable[float]]) -> Iterator[Cell]:
+def _function(path: str, *changes: tuple[str, object], rated_as: str = "") -> Arm:
+    """An arm with a credit function."""
+    own = ("method", "token_credit"), ("credit_func", path), ("tree_forward", "on")
+    return Arm("grpo", (*own, *changes), rated_as)
+
+
+def _credit(name: str, module: str = "credit_functions") -> Arm:
+    return _function(f"{HERE}.{module}.{name}", rated_as=BASELINE)
+
+
+# GRPO and HEPO are TEMPO's trainer with `td_coef` 0, which trains like TRL's (tests say so), on the tree and so in
+# less time.
+ARMS = {
+    "grpo": Arm("tempo", (("td_coef", 0.0),)),
+    "tempo": Arm("tempo"),
+    "prefix_baseline": Arm("prefix_baseline"),
+    "kernel_baseline": Arm("kernel_baseline"),
+    "grpo_lambda": Arm("grpo_lambda"),
+    "grpo_lambda without trace": Arm("grpo_lambda", (("trace_lambda", 1e-6),)),  # the floor alone
+    "hepo": Arm("tempo", (("td_coef", 0.0), ("top_entropy_quantile", 0.2))),
+    "oracle": _credit("oracle"),
+    "hidden_baseline": _credit("hidden_baseline", "critic"),
+    "hidden_td": _credit("hidden_td", "critic"),
+    "shear": _credit("shear", "shear"),
+}
+CONTROLS = {
+    "grpo at twice its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),
+    "grpo at four times its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 4.0),
+    "tempo at GRPO's rate": Arm("tempo", rated_as=BASELINE),
+    "prefix_baseline at GRPO's rate": Arm("prefix_baseline", rated_as=BASELINE),
+    "kernel_baseline at GRPO's rate": Arm("kernel_baseline", rated_as=BASELINE),
+    "grpo with the first token twice": _credit("first_1"),
+    "grpo with the first 3 tokens twice": _credit("first_3"),
+    "grpo with the first 8 tokens twice": _credit("first_8"),
+    "tempo with shuffled TD errors": Arm("grpo", _credit("shuffled_td").changes, rated_as="tempo"),
+    "tempo with td_coef 0.5": Arm("tempo", (("td_coef", 0.5),), rated_as="tempo"),
+    "tempo with td_coef 2": Arm("tempo", (("td_coef", 2.0),), rated_as="tempo"),
+    "grpo without clipping": Arm("tempo", (("td_coef", 0.0), ("max_grad_norm", 0.0)), rated_as=BASELINE),
+    "tempo without clipping": Arm("tempo", (("max_grad_norm", 0.0),), rated_as="tempo"),
+    "tempo without the tree pass": Arm("tempo", (("tree_forward", "off"),), rated_as="tempo"),
+}
+
+
+def arms_with_criteria(task: str, criteria: int) -> dict[str, Arm]:
     """
-    Every arm on the first of the sweep's seeds, and at its best two rates on the others.
+    The arms of a task whose answers are judged by several criteria, the most important first. All see the same checks
+    ([`~benchmarks.language_model.criteria`]).
 
     Args:
-        to_try (`Callable`): The rates that an arm is tried at on the first seed, as far as they are known.
-        best_two (`Callable`): The best two of them; none before all have been run.
+        task (`str`): The task.
+        criteria (`int`): Number of criteria in an answer.
     """
-    first, *others = SWEEP_SEEDS
-    for arm in ARMS:
-        yield from (Cell(arm, rate, first) for rate in to_try(arm))
-    for seed in others:
-        for arm in ARMS:
-            yield from (Cell(arm, rate, seed) for rate in best_two(arm))
-
-
-def final(rates: dict[str, float]) -> Iterator[Cell]:
-    """Every arm at its own rate. A pair of a seed runs one after the other, so a cut study has whole pairs."""
-    for seed in SEEDS:
-        yield from (Cell(arm, rates[arm], seed) for arm in ARMS if arm in rates)
-
-
-def controls(rates: dict[str, float]) -> Iterator[Cell]:
-    """The controls, at the rates of the arms that they vary."""
-    for seed in CONTROL_SEEDS:
-        for name, arm in CONTROLS.items():
-            if arm.rated_as in rates:
-                yield Cell(name, arm.factor * rates[arm.rated_as], seed)
-
-
-def long(rates: dict[str, float], best: str) -> Iterator[Cell]:
-    """GRPO and the arm that stands best, for long: is it stable?"""
-    for arm in dict.fromkeys((BASELINE, best)):
-        if arm in rates:
-            yield Cell(arm, rates[arm], SEEDS[0], LONG_STEPS)
+    checks, learning = f"{HERE}.criteria.{task}", "benchmarks.learning.floors"
+    mean, places = ("reward_funcs", f"{checks}_mean"), ("span_reward_funcs", checks)
+    each = tuple(f"{checks}_{k}" for k in range(criteria))
+    grpo = ("td_coef", 0.0)
+    return {
+        "grpo": Arm("tempo", (grpo, mean)),
+        "span_credit": Arm("span_credit", (places, ("trace_lambda", 0.0))),
+        "tempo": Arm("tempo", (mean,)),
+        "gdpo": Arm("tempo", (grpo, ("reward_funcs", each), ("multi_objective_aggregation", "normalize_then_sum"))),
+        "prefix_baseline": Arm("prefix_baseline", (mean,)),
+        "span_credit lambda 1": Arm("span_credit", (places, ("trace_lambda", 1.0))),
+        "span_credit lambda 0.9": Arm("span_credit", (places, ("trace_lambda", 0.9))),
+        # Their recipe has a reward, which these credit functions do not read, and TRL logs.
+        "span_credit one scale": _function(f"{HERE}.credit_functions.one_scale", places),
+        "span_credit shuffled": _function(f"{HERE}.credit_functions.shuffled_places", places),
+        "grpo all or nothing": Arm("tempo", (grpo, ("reward_funcs", f"{checks}_all"))),
+        "kernel_baseline": Arm("prefix_baseline", (("method", "kernel_baseline"), mean)),
+        "grpo with floor": _function(f"{learning}.grpo_floor", mean),
+        "prefix_baseline with floor": _function(f"{learning}.prefix_baseline_floor", mean),
+    }

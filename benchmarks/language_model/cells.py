@@ -8,7 +8,8 @@ from threading import Lock
 import numpy as np
 
 from benchmarks.compact_json import write_json
-from benchmarks.language_model.arms import ARMS, BASELINE, FIRST_RATES, RATES, SEEDS, STEPS, SWEEP_SEEDS, Cell
+from benchmarks.language_model.arms import BASELINE, Cell
+from benchmarks.language_model.study import Study
 from benchmarks.learning.statistics import interval, iqm
 
 DIGITS = 5
@@ -16,10 +17,16 @@ ROWS = 64  # completions of a step
 
 
 class Cells:
-    """The measured cells in a file. A cell that it has is not run again, on whatever machine it ran."""
+    """
+    The measured cells in a file. A cell that it has is not run again, on whatever machine it ran.
 
-    def __init__(self, path: Path):
-        self.path, self._writing = path, Lock()
+    Args:
+        study ([`~benchmarks.language_model.study.Study`]): The study.
+        path (`Path`, *optional*): The file. Defaults to the study's.
+    """
+
+    def __init__(self, study: Study, path: Path | None = None):
+        self.study, self.path, self._writing = study, path or study.numbers, Lock()
         self.rows = self._read()
 
     def _read(self) -> list[dict]:
@@ -30,9 +37,7 @@ class Cells:
 
     def of(self, cell: Cell) -> dict | None:
         """The numbers of a cell."""
-        wanted = cell.arm, cell.learning_rate, cell.seed, cell.steps
-        names = "arm", "learning_rate", "seed", "steps"
-        return next((row for row in self.rows if tuple(row[name] for name in names) == wanted), None)
+        return next((row for row in self.rows if cell_of(row) == cell), None)
 
     @property
     def provenance(self) -> dict:
@@ -44,17 +49,18 @@ class Cells:
         with self._writing:
             self.rows = [*self._read(), row]
             commits = sorted({row["commit"] for row in self.rows if row.get("commit")})
-            counted = sorted({row["seed"] for row in self.rows if is_final(row)})
+            counted = sorted({row["seed"] for row in self.rows if self.study.is_final(cell_of(row))})
             provenance = origin | {"commits_of_runs": commits, "seeds": counted}
             write_json(self.path, {"provenance": provenance, "cells": self.rows}, DIGITS)
 
     def to_try(self, arm: str) -> list[float]:
         """The rates of an arm on the first of the sweep's seeds: two, then the best one's neighbours."""
         tried = self._ranked(arm)
-        if not set(FIRST_RATES) <= set(tried):
-            return list(FIRST_RATES)
-        best = RATES.index(tried[0])
-        return list(RATES[max(best - 1, 0) : best + 2])
+        first, rates = self.study.first_rates, self.study.rates
+        if not set(first) <= set(tried):
+            return list(first)
+        best = rates.index(tried[0])
+        return list(rates[max(best - 1, 0) : best + 2])
 
     def best_two(self, arm: str) -> list[float]:
         """The two rates of an arm that were best on the first of the sweep's seeds; none before it has run at all."""
@@ -63,24 +69,33 @@ class Cells:
 
     def _ranked(self, arm: str) -> list[float]:
         """The rates that have been tried on the first of the sweep's seeds, the best first."""
-        tried = {rate: row for rate in RATES if (row := self.of(Cell(arm, rate, SWEEP_SEEDS[0])))}
+        seed = self.study.sweep_seeds[0]
+        tried = {rate: row for rate in self.study.rates if (row := self.of(Cell(arm, rate, seed)))}
         budget = tokens_of(tried.values()) if tried else 0.0
         return sorted(tried, key=lambda rate: -mean_reward(tried[rate], budget))
 
     def rates(self) -> dict[str, float]:
         """The better on average over the sweep's seeds of each arm's best two rates, where both have run on all."""
-        chosen = {}
-        for arm in ARMS:
-            tried = {rate: [self.of(Cell(arm, rate, s)) for s in SWEEP_SEEDS] for rate in self.best_two(arm)}
+        chosen, seeds = {}, self.study.sweep_seeds
+        for arm in self.study.arms:
+            tried = {rate: [self.of(Cell(arm, rate, s)) for s in seeds] for rate in self.best_two(arm)}
             if tried and all(row is not None for own in tried.values() for row in own):
                 budget = tokens_of(row for own in tried.values() for row in own)
                 chosen[arm] = max(tried, key=lambda rate: np.mean([mean_reward(row, budget) for row in tried[rate]]))
         return chosen
 
-    def pairs(self, arm: str, rate: float, base_rate: float, seeds: Iterable[int] = SEEDS) -> list[tuple[dict, dict]]:
+    def pairs(
+        self, arm: str, rate: float, base_rate: float, seeds: Iterable[int] | None = None
+    ) -> list[tuple[dict, dict]]:
         """An arm's cells with GRPO's of the same seed, where both have been measured."""
+        seeds = self.study.seeds if seeds is None else seeds
         both = ((self.of(Cell(arm, rate, s)), self.of(Cell(BASELINE, base_rate, s))) for s in seeds)
         return [(own, base) for own, base in both if own is not None and base is not None]
+
+
+def cell_of(row: dict) -> Cell:
+    """The cell whose numbers these are."""
+    return Cell(row["arm"], row["learning_rate"], row["seed"], row["steps"])
 
 
 def tokens_of(rows: Iterable[dict]) -> float:
@@ -113,8 +128,3 @@ def measured(values: Iterable[float]) -> str:
         return ""
     low, high = interval(values)
     return f"{iqm(values):.3f}" + ("" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]")
-
-
-def is_final(row: dict) -> bool:
-    """Whether a cell counts: no sweep seed, and of the usual length."""
-    return row["seed"] not in SWEEP_SEEDS and row["steps"] == STEPS

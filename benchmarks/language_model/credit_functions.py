@@ -1,13 +1,17 @@
 """Credit functions of the controls and of the oracle, for `credit_func` in a recipe."""
 
+from dataclasses import replace
 from functools import cache, partial
 
 import torch
 
-from tempo_trl import Batch
+from tempo_trl import Batch, Credit
 from tempo_trl.credit import prefix_values, td_errors
+from tempo_trl.credit.advantages import EPSILON
+from tempo_trl.credit.spans import Criteria, criterion_advantages
 from tempo_trl.demo.decisive import decisive_token
 from tempo_trl.demo.language_model import language_model
+from tempo_trl.methods.span_credit import span_credit
 from tempo_trl.runs.token_text import token_pieces
 
 KNOWN = ("no_comma", "no_letter")  # whose truth is in the text so far: the first comma, or letter, ends all hope
@@ -33,6 +37,39 @@ def shuffled_td(batch: Batch) -> torch.Tensor:
     order = torch.stack([torch.randperm(batch.num_generations, generator=generator) for _ in groups])
     shuffled = groups.gather(1, order[:, :, None].expand_as(groups))
     return outcome[:, None] + shuffled.reshape(td.shape)
+
+
+def one_scale(batch: Batch) -> Credit:
+    """Span credit with one scale for all criteria of a group, so that one that hardly varies counts less."""
+    spans, size = batch.criteria, batch.num_generations
+    deviations = criterion_advantages(spans.rewards, size, "none").view(-1, size, len(spans.names))
+    judged = spans.rewards.isfinite().view(deviations.shape).any(dim=1).sum(dim=1)  # criteria of a group
+    variance = deviations.square().sum(dim=(1, 2)) / (judged * (size - 1)).clamp(min=1)
+    scale = (variance.sqrt() + EPSILON).repeat_interleave(size)
+    scaled = spans._replace(rewards=spans.rewards.double() / scale[:, None])
+    return span_credit(replace(batch, criteria=scaled), scale="none", with_outcome=False)
+
+
+def shuffled_places(batch: Batch) -> Credit:
+    """Span credit with the places of each completion permuted among its criteria: is it the place that helps?"""
+    order = torch.stack([_permutation(batch, row) for row in range(len(batch.lengths))])
+    return span_credit(replace(batch, criteria=_with_places(batch.criteria, order)), with_outcome=False)
+
+
+def _permutation(batch: Batch, row: int) -> torch.Tensor:
+    """A permutation of the criteria that a completion was judged by, the same when a step is repeated, `(K,)`."""
+    ids = batch.completion_ids[row, : batch.lengths[row]]
+    generator = torch.Generator().manual_seed(int((ids * torch.arange(1, len(ids) + 1)).sum()))
+    judged = batch.criteria.rewards[row].isfinite().nonzero().flatten()
+    order = torch.arange(len(batch.criteria.names))
+    order[judged] = judged[torch.randperm(len(judged), generator=generator)]
+    return order
+
+
+def _with_places(spans: Criteria, order: torch.Tensor) -> Criteria:
+    """The criteria, each with the place of another: that of column `order[row, k]`."""
+    index = order[:, :, None].expand_as(spans.starts)
+    return spans._replace(starts=spans.starts.gather(1, index), ends=spans.ends.gather(1, index))
 
 
 def oracle(batch: Batch) -> torch.Tensor:

@@ -1,11 +1,13 @@
 """The figure of the runs that count: what the policy earns and writes along training, an arm a line."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.language_model.arms import ARMS, SEEDS, Cell
+from benchmarks.language_model.arms import BASELINE, Cell
 from benchmarks.language_model.cells import Cells, smooth
 from benchmarks.learning.figures import STYLES, finish, name_lines, save
 from benchmarks.learning.statistics import interval, iqm
@@ -16,34 +18,84 @@ SHOWN = {
     "entropy": "entropy of a token, nats",
     "distinct": "share of distinct words in a step",
 }
+WITH_CRITERIA = {
+    "reward": "share of right criteria",
+    "all": "share of answers with all right",
+    "entropy": "entropy of a token, nats",
+}
+FIRST_ARMS = 6  # of the study of a task with criteria, which have panels of their own
 MORE_STYLES = {
     "grpo_lambda without trace": ("#E69F00", "--"),
     "hidden_baseline": ("#56B4E9", "-"),
     "hidden_td": ("#56B4E9", "--"),
     "shear": ("#CC79A7", "--"),
+    "span_credit": ("#D55E00", "-"),
+    "gdpo": ("#CC79A7", "-"),
+    "span_credit lambda 1": ("#E69F00", "-"),
+    "span_credit lambda 0.9": ("#E69F00", "--"),
+    "span_credit one scale": ("#D55E00", "--"),
+    "span_credit shuffled": ("#7F7F7F", "-"),
+    "grpo all or nothing": ("#56B4E9", "-"),
+    "grpo with floor": ("#000000", "--"),
+    "prefix_baseline with floor": ("#009E73", ":"),
 }
+Runs = dict[str, list[dict]]
 
 
 def draw(cells: Cells, path: Path) -> bool:
     """Draw the arms that have runs of at least two seeds, as a PNG file; False if there is none."""
-    rates = cells.rates()
-    rows = {arm: [cells.of(Cell(arm, rates[arm], seed)) for seed in SEEDS] for arm in ARMS if arm in rates}
+    study, rates = cells.study, cells.rates()
+    rows = {arm: [cells.of(Cell(arm, rates[arm], seed)) for seed in study.seeds] for arm in study.arms if arm in rates}
     rows = {arm: found for arm, own in rows.items() if len(found := [row for row in own if row]) > 1}
     if not rows:
         return False
+    first = [*study.arms][:FIRST_ARMS]
+    figure, statistics = _by_criteria(rows, first) if study.has_criteria else _of_instructions(rows)
+    seeds = " or ".join(map(str, sorted({len(own) for own in rows.values()})))
+    figure.suptitle(f"SmolLM2-135M-Instruct on {study.task.replace('_', ' ')} ({seeds} seeds, {statistics})")
+    save(figure, path, f"{study.command}   {_origin(cells)}")
+    return True
+
+
+def _of_instructions(rows: Runs) -> tuple[Figure, str]:
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (name, label) in zip(figure.subplots(2, 2).flat, SHOWN.items(), strict=True):
-        ends = [_line(axes, arm, own, name) for arm, own in rows.items() if all(row.get(name) for row in own)]
-        axes.set_xlabel("steps")
-        axes.set_ylabel(label)
-        finish(axes)
-        if ends:
-            name_lines(axes, ends)
-    counts = {len(own) for own in rows.values()}
-    seeds = " or ".join(map(str, sorted(counts)))
-    figure.suptitle(f"SmolLM2-135M-Instruct on instructions ({seeds} seeds, interquartile means, 95% bootstrap bands)")
-    save(figure, path, f"python -m benchmarks.language_model show   {_origin(cells)}")
-    return True
+        _panel(axes, rows, name, label, _smoothed)
+    return figure, "interquartile means, 95% bootstrap bands"
+
+
+def _by_criteria(rows: Runs, first: Sequence[str]) -> tuple[Figure, str]:
+    """The arms that come first, and beside them the others with GRPO."""
+    figure = Figure(figsize=(11, 9), layout="constrained")
+    beside = [arm for arm in rows if arm == BASELINE or arm not in first]
+    columns = [own for own in ([arm for arm in rows if arm in first], beside) if set(own) - {BASELINE}] or [[*rows]]
+    grid = figure.subplots(len(WITH_CRITERIA), len(columns), sharey="row", squeeze=False)
+    for line, (name, label) in zip(grid, WITH_CRITERIA.items(), strict=True):
+        for axes, arms in zip(line, columns, strict=True):
+            is_first = axes.get_subplotspec().is_first_col()
+            _panel(axes, {arm: rows[arm] for arm in arms}, name, label if is_first else "", _median)
+    return figure, "medians and ranges"
+
+
+def _panel(axes: Axes, rows: Runs, name: str, label: str, curve: Callable) -> None:
+    ends = [_line(axes, arm, own, name, curve) for arm, own in rows.items() if all(row.get(name) for row in own)]
+    axes.set_xlabel("steps")
+    axes.set_ylabel(label)
+    finish(axes)
+    if ends:
+        name_lines(axes, ends)
+
+
+def _smoothed(series: Sequence[list[float]]) -> tuple[np.ndarray, ...]:
+    """Steps, interquartile means over three of them, and their interval over seeds."""
+    series = np.array([smooth(own) for own in series])
+    return np.arange(series.shape[1]) + 3, iqm(series), *interval(series)
+
+
+def _median(series: Sequence[list[float]]) -> tuple[np.ndarray, ...]:
+    """Steps, medians over seeds, and the least and the largest."""
+    series = np.array(series, dtype=float)
+    return np.arange(series.shape[1]) + 1, np.nanmedian(series, axis=0), np.nanmin(series, 0), np.nanmax(series, 0)
 
 
 def _origin(cells: Cells) -> str:
@@ -52,11 +104,10 @@ def _origin(cells: Cells) -> str:
     return f"runs at commit {commits}, seeds {origin['seeds'][0]}-{origin['seeds'][-1]}, {origin['machine']}"
 
 
-def _line(axes, arm: str, rows: list[dict], name: str) -> tuple[float, float, str, str]:
+def _line(axes: Axes, arm: str, rows: list[dict], name: str, curve: Callable) -> tuple[float, float, str, str]:
     """A line with its band; where it ends, and what it is called."""
-    series = np.array([smooth(row[name]) for row in rows])
-    steps, mean, (low, high) = np.arange(series.shape[1]) + 3, iqm(series), interval(series)
+    steps, middle, low, high = curve([row[name] for row in rows])
     colour, line = (STYLES | MORE_STYLES)[arm]
-    axes.plot(steps, mean, line, color=colour, lw=1.6)
+    axes.plot(steps, middle, line, color=colour, lw=1.6)
     axes.fill_between(steps, low, high, color=colour, alpha=0.1, lw=0)
-    return steps[-1], mean[-1], arm, colour
+    return steps[-1], middle[-1], arm, colour

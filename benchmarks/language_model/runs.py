@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.language_model.arms import ARMS, BASELINE, CONTROLS, LONG_STEPS, SEEDS, STEPS, SWEEP_SEEDS, Cell
+from benchmarks.language_model.arms import BASELINE, LONG_STEPS, STEPS, Cell
+from benchmarks.language_model.study import INSTRUCTIONS, Study
 from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.demo.decisive import decisive_shares
 from tempo_trl.report.group import recorded_groups
@@ -21,54 +22,66 @@ from tempo_trl.runs.recipes import recipe_path
 from tempo_trl.runs.record import read_record
 from tempo_trl.runs.trees import recorded_steps
 
-HELD_OUT = 240  # instructions in one batch, so that TRL's mean over batches is that of all
 BIG = ("model.safetensors", "optimizer.pt")
-KEPT = BASELINE, SEEDS[0], STEPS  # the run whose weights are kept, for `truth --policy FOLDER`
-# Of each step: name in a cell, and in TRL's log.
+# The run whose weights are kept, for `truth --policy FOLDER`.
+KEPT = INSTRUCTIONS.task, BASELINE, INSTRUCTIONS.seeds[0], STEPS
+# Of each step: name in a cell, and in TRL's log. The reward of a task with criteria is their mean, also where an arm
+# is paid something else.
 SERIES = {
     "reward": "reward",
+    "all": "fields/all",
     "seconds": "step_time",
     "length": "completions/mean_length",
+    "truncated": "completions/clipped_ratio",
     "entropy": "entropy",
     "grad_norm": "grad_norm",
     "prose": "instructions/prose",
     "td_share": "tempo/td_share",
     "shared_prefix": "tempo/shared_prefix",
+    "prefix_explained": "tempo/prefix_explained",
+    "flat_groups": "tempo/flat_groups",
     "signal_share": "tempo/signal_share",
     "lambda": "hidden/lambda",
     "hidden_explained": "hidden/explained",
     "hidden_seconds": "hidden/seconds",
 }
+FIELDS = "fields/"  # what every arm of a task with criteria logs: the mean of each, `mean` and `all`
 
 
-def command(cell: Cell, folder: Path) -> list[str]:
+def command(study: Study, cell: Cell, folder: Path) -> list[str]:
     """The command of a cell's run."""
-    arm = (ARMS | CONTROLS)[cell.arm]
+    arm = (study.arms | study.controls)[cell.arm]
     fields = {
         **dict(arm.changes),
         "learning_rate": cell.learning_rate,
         "seed": cell.seed,
         "max_steps": cell.steps,
         "output_dir": folder,
-        "save_steps": 25 if cell.steps == LONG_STEPS else 5,
-        "do_eval": is_evaluated(cell),
+        "save_steps": 25 if cell.steps == LONG_STEPS else study.save_steps,
+        "do_eval": is_evaluated(study, cell),
         "num_generations_eval": 1,
-        "per_device_eval_batch_size": HELD_OUT,
+        "per_device_eval_batch_size": study.held_out,
+        "dataset_test_split": f"test[:{study.held_out}]",
         "resume_from_checkpoint": "last",
     }
-    fields |= {"log_trees_steps": 1, "log_trees_prompts": 8, "log_signal_share": True}
+    fields |= {"log_trees_steps": 0 if study.has_criteria else 1, "log_trees_prompts": 8, "log_signal_share": True}
     fields |= {"skip_zero_advantages": "top_entropy_quantile" not in fields}  # the same gradient in less time
-    flags = [text for key, value in fields.items() for text in (f"--{key}", str(value))]
-    recipe = recipe_path(f"smollm2-135m/instructions/{arm.recipe}")
+    recipe = recipe_path(f"smollm2-135m/{study.task}/{arm.recipe}")
+    flags = [text for key, value in fields.items() for text in (f"--{key}", *_words(value))]
     return [sys.executable, "-m", "benchmarks.language_model.training", "--config", str(recipe), *flags]
 
 
-def is_evaluated(cell: Cell) -> bool:
-    """Whether the trained policy answers held-out instructions: where it counts, because this takes a minute."""
-    return cell.seed not in SWEEP_SEEDS
+def _words(value: object) -> list[str]:
+    """A value on the command line. A tuple is several values."""
+    return list(map(str, value)) if isinstance(value, tuple) else [str(value)]
 
 
-def train(cell: Cell, folder: Path, threads: int) -> None:
+def is_evaluated(study: Study, cell: Cell) -> bool:
+    """Whether the trained policy answers held-out prompts: where it counts, because this takes a minute."""
+    return cell.seed not in study.sweep_seeds
+
+
+def train(study: Study, cell: Cell, folder: Path, threads: int, nice: int) -> None:
     """
     Train a cell, going on from its last checkpoint. Only logs, completions and trees are kept.
 
@@ -77,41 +90,57 @@ def train(cell: Cell, folder: Path, threads: int) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    words = ["nice", "-n", str(nice), *command(study, cell, folder)]
     with (folder / "run.log").open("a") as log:
-        code = subprocess.run(command(cell, folder), stdout=log, stderr=log, env=environment).returncode
-    if code or not (folder / ("eval_results.json" if is_evaluated(cell) else "train_results.json")).exists():
+        code = subprocess.run(words, stdout=log, stderr=log, env=environment).returncode
+    if code or not (folder / ("eval_results.json" if is_evaluated(study, cell) else "train_results.json")).exists():
         raise RuntimeError(f"{cell.name} failed. Its log is {folder / 'run.log'}.")
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     for name in BIG:
-        if name != BIG[0] or (cell.arm, cell.seed, cell.steps) != KEPT:
+        if name != BIG[0] or (study.task, cell.arm, cell.seed, cell.steps) != KEPT:
             (folder / name).unlink(missing_ok=True)
 
 
-def numbers(cell: Cell, folder: Path) -> dict:
+def numbers(study: Study, cell: Cell, folder: Path) -> dict:
     """The numbers of a finished run, all that is kept of it."""
     steps = [entry for entry in training_log(folder) if "reward" in entry]
-    series = {name: [entry.get(key) for entry in steps] for name, key in SERIES.items()}
+    names = SERIES | ({"reward": f"{FIELDS}mean"} if study.has_criteria else {})
+    series = {name: [entry.get(key) for entry in steps] for name, key in names.items()}
     series = {name: own for name, own in series.items() if any(value is not None for value in own)}
-    record, tables = read_record(folder), _tables(folder)
+    record, more = read_record(folder), _of_criteria(steps) if study.has_criteria else _of_instructions(folder)
     return {
         "arm": cell.arm,
         "learning_rate": cell.learning_rate,
         "seed": cell.seed,
         "steps": cell.steps,
         **series,
-        "distinct": [_distinct_words(table) for table in tables],
-        "by_kind": _by_kind(tables),
-        "held_out": _held_out(folder) if is_evaluated(cell) else None,
-        **_of_groups(folder),
+        **more,
+        "held_out": _held_out(study, folder) if is_evaluated(study, cell) else None,
         "model": record["model"]["name"],
         "commit": (record.get("git") or {}).get("commit"),
     }
 
 
-def _held_out(folder: Path) -> dict[str, float]:
-    """Held-out pass rates by kind, and of all."""
+def _of_criteria(steps: list[dict]) -> dict:
+    """Mean of each criterion at each step."""
+    own = {key for entry in steps for key in entry if key.startswith(FIELDS)} - {f"{FIELDS}mean", f"{FIELDS}all"}
+    return {"fields": {key.removeprefix(FIELDS): [entry.get(key) for entry in steps] for key in sorted(own)}}
+
+
+def _of_instructions(folder: Path) -> dict:
+    """What the tables of completions and the recorded trees say."""
+    tables = _tables(folder)
+    words = [_distinct_words(table) for table in tables]
+    return {"distinct": words, "by_kind": _by_kind(tables), **_of_groups(folder)}
+
+
+def _held_out(study: Study, folder: Path) -> dict[str, float]:
+    """Held-out pass rates by kind or criterion, and of all."""
     found = json.loads((folder / "eval_results.json").read_text())
+    if study.has_criteria:
+        start = f"eval_{FIELDS}"
+        return {key.removeprefix(start): value for key, value in found.items() if key.startswith(start)}
     return {kind: found[f"eval_instructions/{kind}"] for kind in KINDS} | {"all": found["eval_reward"]}
 
 

@@ -8,14 +8,27 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.language_model import arms
-from benchmarks.language_model.arms import ARMS, BASELINE, CONTROL_SEEDS, CONTROLS, RATES, SEEDS, SWEEP_SEEDS, Cell
+from benchmarks.language_model.arms import BASELINE, Cell
 from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
 from benchmarks.language_model.rollouts import PLACES
 from benchmarks.learning.statistics import interval, iqm
-from tempo_trl.data.instructions import KINDS, TRAINED
+from tempo_trl.data.instructions import TRAINED
 
-LEVEL = 0.6
 SPAN = 30  # steps of a long run that share a number
+LONG = "reward", "all", "length", "entropy", "distinct"  # what a long run's table has
+FIRST, LAST = 8, 4  # steps at the start and at the end of a run that a table tells apart
+OF_ALL = "mean", "all"  # held-out rates that are of no single criterion
+# Of a task with criteria: what is said of a run beside its rewards.
+SIGNS = {
+    "entropy": "entropy",
+    "signal_share": "signal share",
+    "td_share": "TD share",
+    "prefix_explained": "explained by prefixes",
+    "shared_prefix": "shared tokens",
+    "length": "tokens",
+    "truncated": "truncated",
+    "flat_groups": "flat groups",
+}
 
 
 def show(cells: Cells, console: Console) -> None:
@@ -24,88 +37,156 @@ def show(cells: Cells, console: Console) -> None:
         console.print("Nothing has been measured yet.")
         return
     console.print(sweep_table(cells))
-    rates = cells.rates()
+    rates, controls = cells.rates(), cells.study.controls
     if BASELINE in rates:
-        console.print(over_grpo(cells, {arm: (rates[arm], rates[BASELINE]) for arm in ARMS if arm in rates}))
+        console.print(over_grpo(cells, {arm: (rate, rates[BASELINE]) for arm, rate in rates.items()}))
+        if cells.study.has_criteria:
+            console.print(by_phase(cells, rates))
         console.print(by_kind(cells, rates))
         console.print(held_out(cells, rates))
-        varied = {name: arm for name, arm in CONTROLS.items() if arm.rated_as in rates}
+        if cells.study.has_criteria:
+            console.print(signs(cells, rates))
+        varied = {name: arm for name, arm in controls.items() if arm.rated_as in rates}
         pairs = {name: (arm.factor * rates[arm.rated_as], rates[BASELINE]) for name, arm in varied.items()}
-        console.print(over_grpo(cells, pairs, CONTROL_SEEDS, "Controls"))
+        if controls:
+            console.print(over_grpo(cells, pairs, cells.study.control_seeds, "Controls"))
     if rows := [row for row in cells.rows if row["steps"] == arms.LONG_STEPS]:
         console.print(long_runs(rows))
 
 
 def sweep_table(cells: Cells) -> Table:
     """Mean reward over the steps by arm and rate, of the seeds that choose the rates."""
-    rates = [rate for rate in RATES if any(cells.of(Cell(arm, rate, SWEEP_SEEDS[0])) for arm in ARMS)]
-    table = Table(title=f"Sweep: mean reward over all steps, seeds {SWEEP_SEEDS}", box=SIMPLE_HEAD)
+    study = cells.study
+    first = study.sweep_seeds[0]
+    rates = [rate for rate in study.rates if any(cells.of(Cell(arm, rate, first)) for arm in study.arms)]
+    table = Table(title=f"Sweep: mean reward over all steps, seeds {study.sweep_seeds}", box=SIMPLE_HEAD)
     for heading in ("arm", *(f"{rate:g}" for rate in rates)):
         table.add_column(heading)
-    for arm in ARMS:
-        own = [[cells.of(Cell(arm, rate, seed)) for seed in SWEEP_SEEDS] for rate in rates]
+    for arm in study.arms:
+        own = [[cells.of(Cell(arm, rate, seed)) for seed in study.sweep_seeds] for rate in rates]
         table.add_row(arm, *(", ".join(f"{_mean(row['reward']):.3f}" for row in rows if row) for rows in own))
     return table
 
 
 def over_grpo(
-    cells: Cells, rates: dict[str, tuple[float, float]], seeds: Sequence[int] = SEEDS, title: str = "Over GRPO"
+    cells: Cells, rates: dict[str, tuple[float, float]], seeds: Sequence[int] | None = None, title: str = "Over GRPO"
 ) -> Table:
     """Arms over GRPO, paired by seed."""
     table = Table(title=title, caption="interquartile means, 95% bootstrap intervals over seeds", box=SIMPLE_HEAD)
-    headings = "arm", "rate", "pairs", "mean reward", "less GRPO's", "by steps", f"steps to {LEVEL}", "seconds a step"
+    level = cells.study.level
+    headings = "arm", "rate", "pairs", "mean reward", "less GRPO's", "by steps", f"steps to {level}", "seconds a step"
     for heading in headings:
         table.add_column(heading)
     for arm, (rate, base_rate) in rates.items():
         pairs = cells.pairs(arm, rate, base_rate, seeds)
         if pairs:
             seconds = _mean([_mean(row["seconds"]) for row, _ in pairs])
-            table.add_row(arm, f"{rate:g}", str(len(pairs)), *compared(pairs), f"{seconds:.0f}")
+            table.add_row(arm, f"{rate:g}", str(len(pairs)), *compared(pairs, level), f"{seconds:.0f}")
     return table
 
 
-def compared(pairs: Sequence[tuple[dict, dict]]) -> tuple[str, str, str, str]:
+def compared(pairs: Sequence[tuple[dict, dict]], level: float) -> tuple[str, str, str, str]:
     """
     Of pairs of an arm's run and GRPO's: mean reward, how much more than GRPO's at equally many tokens and at equally
-    many steps, and steps to [`LEVEL`].
+    many steps, and steps to a reward.
     """
     budget = tokens_of(row for pair in pairs for row in pair)
     own = [mean_reward(row, budget) for row, _ in pairs]
     by_tokens = [value - mean_reward(base, budget) for value, (_, base) in zip(own, pairs, strict=True)]
     by_steps = [_mean(row["reward"]) - _mean(base["reward"]) for row, base in pairs]
-    arrivals = [steps_to(row, LEVEL) for row, _ in pairs]
+    arrivals = [steps_to(row, level) for row, _ in pairs]
     steps = ", ".join("never" if arrival is None else str(arrival) for arrival in arrivals)
     itself = all(row is base for row, base in pairs)
     return measured(own), *("" if itself else measured(gains) for gains in (by_tokens, by_steps)), steps
 
 
+def by_phase(cells: Cells, rates: dict[str, float]) -> Table:
+    """Mean reward in the first steps and in the last, and the share of completions with all criteria right there."""
+    table = Table(title="Over GRPO, by phase", caption="as above; in points", box=SIMPLE_HEAD)
+    phases = {f"first {FIRST} steps": slice(FIRST), f"last {LAST} steps": slice(-LAST, None)}
+    for heading in ("arm", *(name for phase in phases for name in (phase, "less GRPO's", "all right", "less GRPO's"))):
+        table.add_column(heading)
+    for arm, rate in rates.items():
+        if pairs := cells.pairs(arm, rate, rates[BASELINE]):
+            row = [arm]
+            for phase in phases.values():
+                for name in ("reward", "all"):
+                    own, base = ([100 * _mean(run[name][phase]) for run in runs] for runs in zip(*pairs, strict=True))
+                    gains = [value - other for value, other in zip(own, base, strict=True)]
+                    row += [f"{iqm(own):.1f}", "" if arm == BASELINE else gained(gains)]
+            table.add_row(*row)
+    return table
+
+
+def gained(gains: Sequence[float]) -> str:
+    """Interquartile mean of paired differences, with its interval over seeds."""
+    low, high = interval(np.array(gains))
+    return f"{iqm(gains):+.1f}" + ("" if np.isnan(low) else f" [{low:+.1f}, {high:+.1f}]")
+
+
+def rewards_of_parts(row: dict) -> dict[str, float]:
+    """Mean reward of a run by kind of prompt, or by criterion."""
+    return row["by_kind"] if "by_kind" in row else {name: _mean(own) for name, own in row["fields"].items()}
+
+
 def by_kind(cells: Cells, rates: dict[str, float]) -> Table:
-    """Mean reward of a run's completions of each kind less GRPO's, and on how many kinds the interval excludes 0."""
-    table = Table(title="Mean reward by kind, less GRPO's", caption="as above; in points", box=SIMPLE_HEAD)
-    for heading in ("arm", *TRAINED, "ahead", "behind"):
+    """Mean reward of each kind or criterion less GRPO's, and on how many of them the interval excludes 0."""
+    parts = [*rewards_of_parts(cells.rows[0])] if cells.study.has_criteria else TRAINED
+    title = "Mean reward by criterion, less GRPO's" if cells.study.has_criteria else "Mean reward by kind, less GRPO's"
+    table = Table(title=title, caption="as above; in points", box=SIMPLE_HEAD)
+    for heading in ("arm", *parts, "ahead", "behind"):
         table.add_column(heading)
     for arm in (arm for arm in rates if arm != BASELINE):
         pairs = cells.pairs(arm, rates[arm], rates[BASELINE])
         if pairs:
-            gains = [[100 * (own["by_kind"][kind] - base["by_kind"][kind]) for own, base in pairs] for kind in TRAINED]
+            both = [(rewards_of_parts(own), rewards_of_parts(base)) for own, base in pairs]
+            gains = [[100 * (own[part] - base[part]) for own, base in both] for part in parts]
             low, high = np.array([interval(np.array(own)) for own in gains]).T
-            gained = [f"{iqm(own):+.1f} [{a:+.1f}, {b:+.1f}]" for own, a, b in zip(gains, low, high, strict=True)]
-            table.add_row(arm, *gained, str((low > 0).sum()), str((high < 0).sum()))
+            table.add_row(arm, *map(gained, gains), str((low > 0).sum()), str((high < 0).sum()))
     return table
 
 
 def held_out(cells: Cells, rates: dict[str, float]) -> Table:
-    """Held-out pass rates by kind, and the share of negative credit on decisive tokens."""
+    """Held-out pass rates by kind or criterion, and the share of negative credit on decisive tokens."""
+    pairs = {arm: cells.pairs(arm, rate, rates[BASELINE]) for arm, rate in rates.items()}
+    rows = {arm: [row for row, _ in own] for arm, own in pairs.items() if own}
     table = Table(title="Held-out pass rates in percent, means over seeds", box=SIMPLE_HEAD)
-    for heading in ("arm", *KINDS, "all", "decisive"):
+    parts = _held_out_parts(rows)
+    for heading in ("arm", *parts, *([] if cells.study.has_criteria else ["decisive"])):
+        table.add_column(heading)
+    for arm, own in rows.items():
+        shares = [f"{100 * _mean([row['held_out'][part] for row in own]):.0f}" for part in parts]
+        on = [row["decisive"]["advantage"] for row in own if (row.get("decisive") or {}).get("advantage")]
+        table.add_row(arm, *shares, *([] if cells.study.has_criteria else [f"{_mean(on):.3f}" if on else ""]))
+    return table
+
+
+def _held_out_parts(rows: dict[str, list[dict]]) -> list[str]:
+    """Kinds or criteria that all runs have, in order, those of all prompts last."""
+    found = [own["held_out"] for runs in rows.values() for own in runs]
+    known = [part for part in (found[0] if found else {}) if all(part in own for own in found)]
+    return sorted(known, key=lambda part: OF_ALL.index(part) if part in OF_ALL else -1)
+
+
+def signs(cells: Cells, rates: dict[str, float]) -> Table:
+    """What the runs are like beside their rewards: means over seeds and over all steps."""
+    table = Table(title="Means over all steps and seeds", box=SIMPLE_HEAD)
+    shown = {**SIGNS, "entropy": f"entropy, steps 1 to {FIRST}"}
+    for heading in ("arm", *shown.values(), f"last {LAST}"):
         table.add_column(heading)
     for arm, rate in rates.items():
         rows = [row for row, _ in cells.pairs(arm, rate, rates[BASELINE])]
         if rows:
-            shares = [_mean([row["held_out"][kind] for row in rows]) for kind in (*KINDS, "all")]
-            on = [row["decisive"]["advantage"] for row in rows if row["decisive"] and row["decisive"]["advantage"]]
-            table.add_row(arm, *(f"{100 * share:.0f}" for share in shares), f"{_mean(on):.3f}" if on else "")
+            spans = {name: slice(FIRST) if name == "entropy" else slice(None) for name in shown}
+            numbers = [_over_runs(rows, name, span) for name, span in spans.items()]
+            table.add_row(arm, *numbers, _over_runs(rows, "entropy", slice(-LAST, None)))
     return table
+
+
+def _over_runs(rows: Sequence[dict], name: str, steps: slice) -> str:
+    """Mean of a series over runs and some of their steps, where it has a number."""
+    values = [value for row in rows for value in row.get(name, [])[steps] if value is not None]
+    return f"{_mean(values):.3g}" if values else ""
 
 
 def long_runs(rows: Sequence[dict]) -> Table:
@@ -114,7 +195,7 @@ def long_runs(rows: Sequence[dict]) -> Table:
     starts = range(0, arms.LONG_STEPS, SPAN)
     for heading in ("", "arm", *(f"{start + 1} to {start + SPAN}" for start in starts)):
         table.add_column(heading)
-    for name in ("reward", "length", "entropy", "distinct"):
+    for name in (name for name in LONG if all(name in row for row in rows)):
         for row in rows:
             table.add_row(name, row["arm"], *(f"{_mean(row[name][start : start + SPAN]):.2f}" for start in starts))
     for row in rows:

@@ -20,6 +20,11 @@ def with_floor(credit: Credit) -> Credit:
     return replace(credit, advantages=credit.advantages.clamp(min=GRPOLambdaConfig.min_advantage))
 
 
+def grpo_floor(batch: Batch) -> Credit:
+    """GRPO's credit with the floor."""
+    return with_floor(Credit(batch.outcome))
+
+
 def tempo_floor(batch: Batch) -> Credit:
     """TEMPO's credit with the floor."""
     return with_floor(tempo_credit(batch))

@@ -1,57 +1,92 @@
-"""The demo on a language model: train SmolLM2-135M-Instruct to follow instructions, and show what changed.
+"""The demo on a language model: train SmolLM2-135M-Instruct on a task, and show what changed.
 
-The run is `smollm2-135m/instructions/METHOD.yaml` in a process of its own, ended by a clock, with the held-out
-instructions answered before and after. Repeat the command to resume an interrupted run from its last checkpoint.
+The run is `smollm2-135m/TASK/METHOD.yaml` in a process of its own, ended by a clock, with held-out prompts answered
+before and after. Repeat the command to resume an interrupted run from its last checkpoint.
 """
 
+import json
 import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from tempo_trl.demo.instructions import INSTRUCTIONS
 from tempo_trl.demo.language_model import language_model
-from tempo_trl.demo.language_show import HELD_OUT, show
-from tempo_trl.methods import METHODS
-from tempo_trl.runs.log import training_log
-from tempo_trl.runs.recipes import recipe_path
+from tempo_trl.demo.language_show import show
+from tempo_trl.demo.language_task import LanguageTask, prompts_of
+from tempo_trl.demo.orders import ORDERS
+from tempo_trl.demo.recipe import methods_with_recipes
+from tempo_trl.methods import METHODS, method_label
+from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.log import STATE, training_log
+from tempo_trl.runs.recipes import read_recipe, recipe_path
 
-METHOD, BASELINE = "tempo", "grpo"
-OF_TRL = ("grpo", "hepo")  # whose trainer is TRL's and records no trees
-SECONDS, QUICK_SECONDS = 200, 30  # of training; the rest of the six minutes loads, evaluates and draws
+LANGUAGE_TASKS = {task.name: task for task in (ORDERS, INSTRUCTIONS)}
+BASELINE = "grpo"
+QUICK_SECONDS = 30  # of training
+QUICK = {"gradient_accumulation_steps": 2}  # 4 prompts per step instead of 8
 SAVE_EVERY = 4
-LEVELS = " ▁▂▃▄▅▆▇█"
+LEVELS, LONGEST_CURVE = " ▁▂▃▄▅▆▇█", 16  # with all else on a line of 80 columns
 
 
 @dataclass
 class LanguageRun:
-    """One training run of the demo. Its folder has everything that TRL writes."""
+    """
+    One training run of the demo. Its folder has everything that TRL writes.
 
+    Args:
+        task: The task.
+        method: A recipe of the task.
+        folder: Its output folder.
+        quick: Whether it trains only a few steps.
+    """
+
+    task: LanguageTask
     method: str
     folder: Path
-    seconds: int
+    quick: bool = False
     process: subprocess.Popen | None = None
+    _read: dict[Path, int] = field(default_factory=dict, repr=False)  # times of the tables that were read
+
+    @property
+    def label(self) -> str:
+        return method_label(self.method)
+
+    @property
+    def seconds(self) -> int:
+        """Seconds of training."""
+        return QUICK_SECONDS if self.quick else self.task.seconds
+
+    @property
+    def held_out(self) -> int:
+        """How many held-out prompts it answers before and after."""
+        return self.task.held_out_quick if self.quick else self.task.held_out
 
     def command(self) -> list[str]:
-        recipe = recipe_path(f"smollm2-135m/instructions/{self.method}")
+        recipe = recipe_path(f"{self.task.recipes}/{self.method}")
         overrides = {
             "output_dir": self.folder,
             "max_steps": 1000,  # the clock ends the run
-            "dataset_test_split": f"test[:{HELD_OUT}]",
+            "dataset_test_split": f"test[:{self.held_out}]",
             "do_eval": True,
             "eval_on_start": True,
             "num_generations_eval": 1,
-            "per_device_eval_batch_size": HELD_OUT,
+            "per_device_eval_batch_size": self.held_out,
             "save_steps": SAVE_EVERY,
             "resume_from_checkpoint": "last",
         }
-        if self.method not in OF_TRL:
+        if not METHODS[read_recipe(recipe)["method"]].trainer.startswith("trl."):  # TRL's trainer records no trees
             overrides["log_trees_steps"] = 1
+        overrides |= QUICK if self.quick else {}
         flags = [text for key, value in overrides.items() for text in (f"--{key}", str(value))]
         module = [sys.executable, "-m", "tempo_trl.launch.timed_training", str(self.seconds)]
         return [*module, "--config", str(recipe), *flags]
@@ -73,16 +108,45 @@ class LanguageRun:
         """Whether it has evaluated the trained policy, which it does last."""
         return (self.folder / "eval_results.json").exists()
 
-    def rewards(self) -> list[float]:
-        """Mean reward of each step so far: TRL's log once it is finished, before that its tables of completions."""
-        if self.finished():
-            return [entry["reward"] for entry in training_log(self.folder) if "reward" in entry]
-        files = sorted((self.folder / "completions").glob("completions_*.parquet"))  # that of step 0 is held out
-        tables = (pd.read_parquet(file, columns=["instruction_reward"]) for file in files[1:])
-        return [float(table["instruction_reward"].mean()) for table in tables]
+    def tables(self) -> list[Path]:
+        """TRL's tables of completions, that of step 0 (held-out answers of the untrained policy) first."""
+        return sorted((self.folder / "completions").glob("completions_*.parquet"))
+
+    @cached_property
+    def _shares(self) -> dict[Path, float]:
+        kept = self.folder / "shares.json"
+        known = json.loads(kept.read_text()) if kept.exists() else {}
+        return {self.folder / "completions" / name: share for name, share in known.items()}
+
+    def shares(self) -> list[float]:
+        """
+        The task's measure of each step so far, read from TRL's tables of completions.
+
+        They are kept in shares.json: an evaluation replaces the table of the step before it.
+        """
+        tables, shares = self.tables(), self._shares
+        before = dict(shares)
+        for table in tables:
+            with suppress(pa.ArrowInvalid, OSError):  # the run is writing it, or has removed it
+                changed = table.stat().st_mtime_ns
+                if self._read.get(table) != changed:
+                    completions = pd.read_parquet(table)
+                    self._read[table] = changed
+                    if self._held_out_prompts.isdisjoint(prompts_of(completions)):
+                        shares[table] = self.task.share(completions)
+        for table in shares.keys() - set(tables):  # of a step that a resumed run trains again
+            del shares[table]
+        if shares != before:
+            content = {table.name: shares[table] for table in sorted(shares)}
+            write_atomically(self.folder / "shares.json", json.dumps(content, indent=2))
+        return [shares[table] for table in sorted(shares)]
+
+    @cached_property
+    def _held_out_prompts(self) -> set[str]:
+        return self.task.held_out_prompts()
 
 
-def main(output: str, quick: bool, compare: bool, method: str | None) -> int:
+def main(output: str, quick: bool, compare: bool, method: str | None, task: str = "orders") -> int:
     """
     Train, and show the result.
 
@@ -94,27 +158,28 @@ def main(output: str, quick: bool, compare: bool, method: str | None) -> int:
         compare (`bool`):
             Whether to train GRPO as well, for as many seconds.
         method (`str`, *optional*):
-            Method of a recipe in `smollm2-135m/instructions`. Defaults to [`METHOD`].
+            Name of a recipe in `smollm2-135m/TASK`. Defaults to the task's.
+        task (`str`, *optional*, defaults to `"orders"`):
+            A key of [`LANGUAGE_TASKS`].
 
     Returns:
         `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed, 2 without a model or for an unknown method.
     """
-    console = Console()
-    methods = list(dict.fromkeys([method or METHOD, *([BASELINE] if compare else [])]))
+    console, chosen = Console(), LANGUAGE_TASKS[task]
+    methods = list(dict.fromkeys([method or chosen.method, *([BASELINE] if compare else [])]))
     try:
+        known = methods_with_recipes(chosen.recipes)
         for name in methods:
-            if name not in METHODS:
-                raise ValueError(f"got the method {name!r}, expected one of {', '.join(METHODS)}. Correct the name.")
-            recipe_path(f"smollm2-135m/instructions/{name}")
+            if name not in known:
+                raise ValueError(f"got the method {name!r}, expected one of {', '.join(known)}. Correct the name.")
         source = language_model()
     except (ValueError, FileNotFoundError) as error:
-        console.print(str(error), markup=False, highlight=False)
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         console.print("Without a language model, `tempo-trl demo --task sums` trains a tiny one.", highlight=False)
         return 2
     console.print(f"Model: SmolLM2-135M-Instruct, from {source.origin}", highlight=False)
-    folder = Path(output) / ("instructions-quick" if quick else "instructions")
-    seconds = QUICK_SECONDS if quick else SECONDS
-    runs = [LanguageRun(name, folder / name, seconds) for name in methods]
+    folder = Path(output) / (f"{task}-quick" if quick else task)
+    runs = [LanguageRun(chosen, name, folder / name, quick) for name in methods]
     try:
         failed = next((run for run in runs if not _train(run, console)), None)
     except KeyboardInterrupt:
@@ -127,35 +192,71 @@ def main(output: str, quick: bool, compare: bool, method: str | None) -> int:
         console.print(f"The run failed ({failed.method}). Last lines of {log}:", style="bold")
         console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
         return 1
-    show(runs, folder, console)
+    show(chosen, runs, folder, console)
     return 0
 
 
 def _train(run: LanguageRun, console: Console) -> bool:
-    """Train a run that is not finished, showing its reward as it rises. Returns whether it is finished then."""
+    """
+    Train a run that is not finished, and show its measure as it rises: in a terminal with a bar, elsewhere on a line
+    per step. Returns whether it is finished then.
+    """
     if run.finished():
         console.print(f"{run.method} is finished. To train again, remove {run.folder} or give another --output.")
         return True
+    watch = Watch(run)
     run.start()
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}"))
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task(run.method, total=run.seconds, state="loading, and answering held-out instructions")
-        begun, seen = None, 0
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=10), TextColumn("{task.fields[state]}"))
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(run.method, total=run.seconds, state=watch.state(curve=True))
         while run.process.poll() is None:
+            news = watch.look()
+            progress.update(bar, completed=watch.spent(), state=watch.state(curve=True))
+            if news and not console.is_terminal:
+                console.print(f"{run.method}: {watch.state(curve=False)}", markup=False, highlight=False)
             time.sleep(0.5)
-            rewards = run.rewards()
-            if begun is None and (run.folder / "completions" / "completions_00000.parquet").exists():
-                begun = time.monotonic()
-            if begun is not None:
-                spent = min(time.monotonic() - begun, run.seconds)
-                progress.update(bar, completed=spent, state=_state(rewards, run.seconds - spent))
-            seen = len(rewards)
-    console.print(f"{run.method}: {seen} steps", highlight=False)
+    console.print(f"{run.method}: {len(run.shares())} steps", highlight=False)
     return run.process.returncode == 0 and run.finished()
 
 
-def _state(rewards: list[float], left: float) -> str:
-    if not rewards:
-        return f"first step, {left:.0f} s left"
-    curve = "".join(LEVELS[round(reward * (len(LEVELS) - 1))] for reward in rewards[-30:])
-    return f"reward {rewards[0]:.2f} {curve} {rewards[-1]:.2f}, {left:.0f} s left"
+class Watch:
+    """What a run does now, seen from the files that it writes, and its seconds of training."""
+
+    def __init__(self, run: LanguageRun):
+        self.run, self.shares, self.phase = run, run.shares(), ""
+        self.started, self.begun = time.time(), 0.0
+        # A resumed run keeps the time that it had at its last checkpoint.
+        self.earlier = sum(entry.get("step_time", 0.0) for entry in training_log(run.folder))
+
+    def look(self) -> bool:
+        """Look at the run's files. Returns whether it does something else than before, or has done a step."""
+        before = self.phase, len(self.shares)
+        self.shares = self.run.shares()
+        if self._has_written(self.run.folder / STATE):
+            self.phase = "after"
+        elif self.phase != "training":
+            self.phase = "training" if any(map(self._has_written, self.run.tables())) else "before"
+            self.begun = time.monotonic()
+        return (self.phase, len(self.shares)) != before
+
+    def spent(self) -> float:
+        """Seconds of training so far, as far as the clock of the run counts them."""
+        here = time.monotonic() - self.begun if self.phase == "training" else 0.0
+        return self.run.seconds if self.phase == "after" else min(self.earlier + here, self.run.seconds)
+
+    def state(self, curve: bool) -> str:
+        """In words, with the curve of the measure or with its last value only."""
+        if self.phase != "training":
+            return f"{'' if self.phase == 'after' else 'loading, and '}answering held-out {self.run.task.name}"
+        left = f"{self.run.seconds - self.spent():.0f} s left"
+        if not self.shares:
+            return f"first step, {left}"
+        measure, last = self.run.task.measure, f"{self.shares[-1]:.2f}, {left}"
+        if not curve:
+            return f"step {len(self.shares)}, {measure} {last}"
+        levels = "".join(LEVELS[round(share * (len(LEVELS) - 1))] for share in self.shares[-LONGEST_CURVE:])
+        return f"{measure} {self.shares[0]:.2f} {levels} {last}"
+
+    def _has_written(self, path: Path) -> bool:
+        """Whether this file is from now, not from an earlier attempt."""
+        return path.exists() and path.stat().st_mtime > self.started

@@ -6,7 +6,15 @@ All methods of a task share its batch sizes (tests/test_recipes.py).
 from typing import NamedTuple
 
 from tempo_trl.demo import rooms, task
-from tempo_trl.runs.recipes import read_recipe, recipe_path
+from tempo_trl.methods import METHODS
+from tempo_trl.runs.recipes import read_recipe, recipe_names, recipe_path
+
+
+def methods_with_recipes(folder: str) -> list[str]:
+    """Recipes in a folder of the packaged ones, not in those below it, in the order of the table of methods."""
+    named = (name.removeprefix(f"{folder}/") for name in recipe_names() if name.startswith(f"{folder}/"))
+    found = sorted(name for name in named if "/" not in name)  # demo/rooms is another task than demo
+    return [*(name for name in METHODS if name in found), *(name for name in found if name not in METHODS)]
 
 
 class TinyTask(NamedTuple):

@@ -19,9 +19,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tempo_trl.demo.recipe import MAX_STEPS, TINY_TASKS, UPDATES_PER_GENERATION
-from tempo_trl.methods import METHODS
-from tempo_trl.runs.recipes import recipe_names, recipe_path
+from tempo_trl.demo.recipe import MAX_STEPS, TINY_TASKS, UPDATES_PER_GENERATION, methods_with_recipes
+from tempo_trl.runs.recipes import recipe_path
 
 GROW_TREES = ("treerpo", "treerpo_entropy")
 QUICK_STEPS = 10  # 5 generations
@@ -136,10 +135,7 @@ def _report(runs: list[Run], folder: Path, console: Console) -> None:
 
 def demo_methods(task: str = "sums") -> list[str]:
     """Methods with a recipe for a task of the demo, in the order of the table of methods."""
-    folder = f"{TINY_TASKS[task].recipes}/"
-    named = (name.removeprefix(folder) for name in recipe_names() if name.startswith(folder))
-    found = sorted(name for name in named if "/" not in name)  # demo/rooms is another task
-    return [*(name for name in METHODS if name in found), *(name for name in found if name not in METHODS)]
+    return methods_with_recipes(TINY_TASKS[task].recipes)
 
 
 def _method_names(methods: str | None, default: tuple[str, ...], known: list[str]) -> list[str]:

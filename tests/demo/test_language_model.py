@@ -7,10 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tempo_trl.demo import language_model as module
-from tempo_trl.demo import language_run
 from tempo_trl.demo.language_model import HUB_ID, language_model
-from tempo_trl.demo.language_run import LanguageRun
-from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.timed_training import Clock
 
 
@@ -60,31 +57,6 @@ def test_offline_the_hub_is_not_asked_for_what_its_cache_lacks():
     script = "from tempo_trl.demo.language_model import _is_on_the_hub; raise SystemExit(_is_on_the_hub())"
     environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}
     assert subprocess.run([sys.executable, "-c", script], env=environment, timeout=300).returncode == 0
-
-
-def test_without_a_model_the_demo_offers_the_tiny_one(monkeypatch, tmp_path, capsys):
-    def absent():
-        raise FileNotFoundError("the model is neither here nor there")
-
-    monkeypatch.setattr(language_run, "language_model", absent)
-    assert language_run.main(str(tmp_path), True, False, None) == 2
-    assert "--task sums" in capsys.readouterr().out
-
-
-def test_an_unknown_method_is_refused(tmp_path, capsys):
-    assert language_run.main(str(tmp_path), True, False, "gae") == 2
-    assert "gae" in capsys.readouterr().out
-
-
-def test_a_recipe_that_is_no_method_is_refused(tmp_path, capsys):
-    assert language_run.main(str(tmp_path), True, False, "lora/tempo") == 2
-    assert "expected one of tempo," in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["tempo", "grpo", "hepo", "prefix_baseline", "kernel_baseline", "grpo_lambda"])
-def test_the_run_of_every_recipe_is_one_that_the_parser_takes(name, tmp_path):
-    words = LanguageRun(name, tmp_path, 10).command()
-    assert parse(words[words.index("--config") :]).script.method == name
 
 
 @pytest.mark.parametrize(("seconds", "stops"), [(100, False), (39, True)])

@@ -29,7 +29,9 @@ def history(folder, entries):
 
 def test_every_method_has_a_recipe_for_the_demonstration():
     assert demo.demo_methods() == [
-        name for name, method in METHODS.items() if method.recipe and "/rooms/" not in method.recipe
+        name
+        for name, method in METHODS.items()
+        if method.recipe and "/rooms/" not in method.recipe and "/orders/" not in method.recipe  # not of sums
     ]
 
 

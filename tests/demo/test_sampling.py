@@ -1,8 +1,11 @@
 """The demo's sampler draws what the model says, and training with it differs from TRL's in nothing else."""
 
+from collections import Counter
+
 import pytest
 import torch
 from datasets import Dataset
+from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
@@ -15,27 +18,103 @@ def model(tiny_model):
     return AutoModelForCausalLM.from_pretrained(tiny_model).eval()
 
 
-def test_continuations_are_those_of_transformers_where_sampling_is_greedy(model):
-    prefixes, counts, limits = [[7, 8, 9], [10, 11, 12, 13, 14], [15]], [2, 1, 3], [40, 20, 40]
-    ends = 50
-    for eos in range(20, 40):  # one of them comes early in some of the rows
+APART = [[7, 8, 9], [10, 11, 12, 13, 14], [15]]
+BEGIN_ALIKE = [[7, 8, 9], [7, 8, 10, 11, 12, 13], [7, 8]]
+ONE_TEXT = [[7, 8, 9], [7, 8, 9], [7, 8, 9]]
+
+
+@pytest.mark.parametrize("prefixes", [APART, BEGIN_ALIKE, ONE_TEXT])
+def test_continuations_are_those_of_transformers_where_sampling_is_greedy(prefixes, model):
+    counts, limits = [2, 1, 3], [40, 20, 40]
+    long = model.generate(torch.tensor(prefixes[:1]), do_sample=False, max_new_tokens=20)[0, len(prefixes[0]) :]
+    for eos in long[::4].tolist():  # ends some of the rows early
         ours = sampled(model, prefixes, counts, limits, [eos, 31], temperature=1e-6)
         assert [len(own) for own in ours] == counts
         for prefix, own, limit in zip(prefixes, ours, limits, strict=True):
             ids = torch.tensor([prefix])
             expected = model.generate(ids, do_sample=False, max_new_tokens=limit, eos_token_id=[eos, 31])
             assert all(row == expected[0, len(prefix) :].tolist() for row in own)
-        ends = min(ends, *(len(row) for own in ours for row in own))
-    assert 0 < ends < 20
+        assert len(ours[0][0]) < 20
 
 
 def test_tokens_are_drawn_as_often_as_they_are_likely():
     torch.manual_seed(0)
-    logits = torch.tensor([0.0, 1.0, -1.0, -torch.inf, 0.5])
-    tokens = drawn(logits.expand(20_000, -1), 0.8)
-    shares = torch.bincount(tokens, minlength=5) / len(tokens)
-    torch.testing.assert_close(shares, (logits / 0.8).softmax(dim=0), atol=0.02, rtol=0)
-    assert shares[3] == 0
+    logits = torch.tensor([[0.0, 1.0, -1.0, -torch.inf, 0.5], [2.0, -torch.inf, 0.0, 1.0, 0.0]])
+    states = torch.arange(20_000) % 2
+    tokens = drawn(logits, states, 0.8)
+    for state, own in enumerate(logits):
+        shares = torch.bincount(tokens[states == state], minlength=5) / 10_000
+        torch.testing.assert_close(shares, (own / 0.8).softmax(dim=0), atol=0.02, rtol=0)
+        assert (shares[own.isinf()] == 0).all()
+
+
+def test_tokens_that_float32_would_round_away_can_be_drawn(monkeypatch):
+    logits = torch.tensor([[0.0, -20.0, -30.0]])  # exp(-20) is 2e-9, less than a step of float32 below 1
+    monkeypatch.setattr(torch, "rand", lambda *size, dtype: torch.tensor([0.5, 1 - 1e-9, 1 - 2e-14], dtype=dtype))
+    assert drawn(logits, torch.tensor([0, 0, 0]), 1.0).tolist() == [0, 1, 2]
+
+
+def chances(model, prefix, paths, temperature):
+    """The chance of each path of tokens after a prefix, from one forward pass over it."""
+    ids = torch.tensor([prefix + list(path) for path in paths])
+    logps = (model(ids).logits[:, len(prefix) - 1 : -1] / temperature).log_softmax(dim=-1)
+    return logps.gather(2, ids[:, len(prefix) :, None]).sum(dim=(1, 2)).exp().double()
+
+
+@torch.no_grad()
+def test_completions_have_the_distribution_of_independent_samples(model):
+    torch.manual_seed(0)
+    rows, prefix, temperature = 3000, [7, 8, 9], 0.01
+    ((*own,),) = sampled(model, [prefix], [rows], [3], [999], temperature)
+    counts = Counter(map(tuple, own))
+    paths = [path for path in counts if len(path) == 3]
+    expected = rows * chances(model, prefix, paths, temperature)
+    often = expected >= 5
+    assert often.sum() >= 10  # there is a distribution
+    observed = torch.tensor([counts[path] for path in paths])[often].tolist()
+    observed, expected = [*observed, rows - sum(observed)], [*expected[often], rows - expected[often].sum()]
+    assert chisquare(observed, expected).pvalue > 0.01
+
+
+class Seen:
+    """Recorder of the log-probabilities and the last layer that each token was drawn from."""
+
+    def begin(self, model, rows):
+        self.logps, self.layers = [[] for _ in range(rows)], [[] for _ in range(rows)]
+
+    def keep(self, place, length, output, tokens):
+        for index, logps, layer in zip(place.tolist(), output.logits, output.hidden_states[-1], strict=True):
+            assert len(self.logps[index]) == length
+            self.logps[index].append(logps[-1].log_softmax(dim=-1))
+            self.layers[index].append(layer[-1])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("prefixes", [APART, BEGIN_ALIKE, ONE_TEXT])
+def test_each_row_is_drawn_from_its_own_state(prefixes, model):
+    torch.manual_seed(0)
+    seen, counts = Seen(), [4, 1, 6]
+    found = sampled(model, prefixes, counts, [9, 4, 12], list(range(0, 300, 9)), 0.01, seen)
+    rows = [(prefix, ids) for prefix, own in zip(prefixes, found, strict=True) for ids in own]
+    assert len({len(ids) for _, ids in rows}) > 2
+    for (prefix, ids), logps, layers in zip(rows, seen.logps, seen.layers, strict=True):
+        output = model(torch.tensor([prefix + ids[:-1]]), output_hidden_states=True)
+        expected = output.logits[0, len(prefix) - 1 :].log_softmax(dim=-1)
+        torch.testing.assert_close(torch.stack(logps), expected, rtol=1e-4, atol=1e-4)
+        expected = output.hidden_states[-1][0, len(prefix) - 1 :]
+        torch.testing.assert_close(torch.stack(layers), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_equal_is_computed_once(model, monkeypatch):
+    torch.manual_seed(0)
+    computed, forward = [], sampling._forward
+    monkeypatch.setattr(
+        sampling, "_forward", lambda model, ids, *a: computed.append(ids.shape) or forward(model, ids, *a)
+    )
+    found = sampled(model, BEGIN_ALIKE, [5, 5, 5], [8, 8, 8], [999], 0.005)
+    states = [len({(i, *ids[:t]) for i, own in enumerate(found) for ids in own}) for t in range(1, 8)]
+    assert 3 < states[0] < states[-1] <= 15
+    assert computed == [(1, 1), (3, 5), *((count, 1) for count in states)]  # [7, 8] has to keep a token to read
 
 
 @pytest.fixture

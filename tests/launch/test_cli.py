@@ -102,8 +102,10 @@ def test_help_of_train_lists_the_methods_of_the_table(monkeypatch, capsys):
 def test_demo_passes_its_flags_on(monkeypatch):
     for module in ("run", "language_run"):
         monkeypatch.setitem(sys.modules, f"tempo_trl.demo.{module}", SimpleNamespace(main=lambda *flags: flags))
-    assert cli.main(["demo"]) == (cli.DEMO_OUTPUT, False, False, None)
-    assert cli.main(["demo", "--compare", "--quick"]) == (cli.DEMO_OUTPUT, True, True, None)
+    assert cli.main(["demo"]) == (cli.DEMO_OUTPUT, False, False, None, "orders")
+    assert cli.main(["demo", "--compare", "--quick"]) == (cli.DEMO_OUTPUT, True, True, None, "orders")
+    given = ["--task", "instructions", "--method", "grpo"]
+    assert cli.main(["demo", *given]) == (cli.DEMO_OUTPUT, False, False, "grpo", "instructions")
     assert cli.main(["demo", "--task", "rooms"]) == (cli.DEMO_OUTPUT, False, cli.DEMO_SEEDS, None, "rooms")
     given = ["--task", "sums", "--quick", "--output", "x", "--seeds", "3", "--methods", "all"]
     assert cli.main(["demo", *given]) == ("x", True, 3, "all", "sums")

@@ -117,11 +117,13 @@ def halves(texts, completion_ids, **columns) -> list[list[SpanReward]]:
 
 
 def by_rank(texts, **columns) -> list[list[SpanReward]]:
-    """A criterion that all ranks have, and one of each rank, whose number is its reward and one less its places."""
-    places = [(0, 1), (1, 2)][: RANK + 1]
+    """A criterion of all ranks, and one of each rank: its number is the reward, and rank 1 has up to two places."""
     return [
-        [SpanReward("both", i % 2), *(SpanReward(f"rank{RANK}", RANK, *place) for place in places)]
-        for i in range(len(texts))
+        [
+            SpanReward("both", i % 2),
+            *(SpanReward(f"rank{RANK}", RANK, t, t + 1) for t in range(min(len(text), RANK + 1))),
+        ]
+        for i, text in enumerate(texts)
     ]
 
 

@@ -381,7 +381,8 @@ def test_two_ranks_see_the_criteria_of_whole_groups_also_of_functions_that_name_
         assert criteria.rewards[:, 0].isfinite().all()
         assert torch.equal(criteria.rewards[:, 1].isfinite(), of_rank_0)
         assert torch.equal(criteria.rewards[:, 2].isfinite(), ~of_rank_0)
-        assert torch.equal((criteria.starts[:, 2] >= 0).sum(dim=1), torch.where(of_rank_0, 0, 2))
+        assert criteria.placed.tolist() == [[False, row < 6, row >= 6] for row in own]
+        assert (criteria.starts[~of_rank_0, 2, 1] == 1).any()
     torch.testing.assert_close(seen[0].rewards[4:], seen[1].rewards[:4], equal_nan=True)
     logged = [{k: v for k, v in rank["history"][0].items() if k.startswith("spans/")} for rank in ranks]
     assert logged[0] == logged[1]

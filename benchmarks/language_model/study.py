@@ -1,0 +1,121 @@
+"""A study: a task, its arms, rates and seeds, and in which order its cells run."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.language_model.arms import (
+    ARMS,
+    BASELINE,
+    CONTROLS,
+    LONG_STEPS,
+    STEPS,
+    Arm,
+    Cell,
+    arms_with_criteria,
+)
+from benchmarks.language_model.criteria import CRITERIA
+
+
+@dataclass(frozen=True)
+class Study:
+    """
+    Args:
+        task (`str`): The task, and the folder of its recipes in `smollm2-135m`.
+        arms (`dict[str, Arm]`): What is compared, the most important first. The first one is GRPO.
+        rates (`tuple[float, ...]`): Learning rates, in order.
+        first_rates (`tuple[float, ...]`): Those that an arm is tried at first; then the neighbours of the best, so
+            that it does not lie at an end of what was tried.
+        stem (`str`): Name of the files of its numbers and of its figure, in docs/evidence.
+        level (`float`): Reward that the tables give the steps to.
+        held_out (`int`): Held-out prompts. They are one batch, so that TRL's mean over batches is that of all.
+        save_steps (`int`): Steps between two checkpoints.
+        controls (`dict[str, Arm]`): Dull causes of a lead.
+        sweep_seeds (`tuple[int, ...]`): Seeds that choose the rates, and never count.
+        seeds, control_seeds (`tuple[int, ...]`): Seeds that count.
+    """
+
+    task: str
+    arms: dict[str, Arm]
+    rates: tuple[float, ...]
+    first_rates: tuple[float, ...]
+    stem: str
+    level: float
+    held_out: int
+    save_steps: int = 10
+    controls: dict[str, Arm] = field(default_factory=dict)
+    sweep_seeds: tuple[int, ...] = (100, 101)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    control_seeds: tuple[int, ...] = (0, 1, 2)
+
+    @property
+    def numbers(self) -> Path:
+        """The file of its cells."""
+        return Path(f"docs/evidence/{self.stem}.json")
+
+    @property
+    def command(self) -> str:
+        """The command that shows it."""
+        return "python -m benchmarks.language_model show" + (f" --task {self.task}" if self.has_criteria else "")
+
+    @property
+    def has_criteria(self) -> bool:
+        """Whether answers are judged by several criteria."""
+        return self.task != "instructions"
+
+    def is_final(self, cell: Cell) -> bool:
+        """Whether a cell counts: no sweep seed, and of the usual length."""
+        return cell.seed not in self.sweep_seeds and cell.steps == STEPS
+
+    def sweep(
+        self, to_try: Callable[[str], Iterable[float]], best_two: Callable[[str], Iterable[float]]
+    ) -> Iterator[Cell]:
+        """
+        Every arm on the first of the sweep's seeds, and at its best two rates on the others.
+
+        Args:
+            to_try (`Callable`): The rates that an arm is tried at on the first seed, as far as they are known.
+            best_two (`Callable`): The best two of them; none before all have been run.
+        """
+        first, *others = self.sweep_seeds
+        for arm in self.arms:
+            yield from (Cell(arm, rate, first) for rate in to_try(arm))
+            yield from (Cell(arm, rate, seed) for seed in others for rate in best_two(arm))
+
+    def final(self, rates: dict[str, float]) -> Iterator[Cell]:
+        """Every arm at its own rate. A pair of a seed runs one after the other, so a cut study has whole pairs."""
+        for seed in self.seeds:
+            yield from (Cell(arm, rates[arm], seed) for arm in self.arms if arm in rates)
+
+    def controlled(self, rates: dict[str, float]) -> Iterator[Cell]:
+        """The controls, at the rates of the arms that they vary."""
+        for seed in self.control_seeds:
+            for name, arm in self.controls.items():
+                if arm.rated_as in rates:
+                    yield Cell(name, arm.factor * rates[arm.rated_as], seed)
+
+    def long(self, rates: dict[str, float], best: str) -> Iterator[Cell]:
+        """GRPO and the arm that stands best, for long: is it stable?"""
+        for arm in dict.fromkeys((BASELINE, best)):
+            if arm in rates:
+                yield Cell(arm, rates[arm], self.seeds[0], LONG_STEPS)
+
+
+def _with_criteria(task: str) -> Study:
+    arms, rates = arms_with_criteria(task, CRITERIA[task]), (5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)
+    return Study(task, arms, rates, first_rates=(2e-5, 4e-5), stem=task, level=0.8, held_out=128)
+
+
+INSTRUCTIONS = Study(
+    "instructions",
+    ARMS,
+    rates=(1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4),
+    first_rates=(5e-5, 1e-4),
+    stem="language_model",
+    level=0.6,
+    held_out=240,
+    save_steps=5,
+    controls=CONTROLS,
+)
+ORDERS = _with_criteria("orders")
+STUDIES = {study.task: study for study in (INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums")))}

@@ -1,0 +1,220 @@
+"""The demo's task `orders`: what it shows are shares by field, answers with the reference, and credit by field."""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.data.orders import generated_rows
+from tempo_trl.demo.language_show import BAD, GOOD, all_groups, held_out_answers, in_colours_of, on_one_line, rate
+from tempo_trl.demo.language_task import LanguageTask, answers_of, prompts_of
+from tempo_trl.methods import METHODS
+from tempo_trl.report.group import Group
+from tempo_trl.rewards.json_fields import json_fields
+from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.runs.token_text import readable
+
+FIELDS = ("date", "customer", "city", "item", "quantity", "express")
+CHECKS = {"all six fields": "all", "readable JSON": "json"}  # what the table has beside the fields
+SHOWN_ORDERS, SHOWN_COMPLETIONS = 3, 3
+
+
+@cache
+def references() -> dict[str, str]:
+    """The JSON of each order, of all splits."""
+    return {row["order"]: row["truth"] for split in ("train", "test") for row in generated_rows(split)}
+
+
+def checks(answers: Sequence[str], orders: Sequence[str]) -> pd.DataFrame:
+    """Rewards of [`~tempo_trl.rewards.json_fields`], a row per answer; `all` is 1.0 if all fields are right."""
+    judged = json_fields(list(answers), truth=[references()[order] for order in orders])
+    frame = pd.DataFrame([{span.name: span.reward for span in spans} for spans in judged])
+    return frame.assign(all=frame[list(FIELDS)].min(axis=1))
+
+
+def right_fields(completions: pd.DataFrame) -> float:
+    """Share of right fields in a table of completions."""
+    found = checks(answers_of(completions), prompts_of(completions))
+    return float(found[list(FIELDS)].to_numpy().mean())
+
+
+def show(runs: list, console: Console) -> dict:
+    """Print tables, answers and credit. Returns the numbers."""
+    answers = {run.method: held_out_answers(ORDERS, run.folder) for run in runs}
+    rates = {method: held_out_rates(*tables) for method, tables in answers.items()}
+    for run in runs:
+        console.print(field_rates(rates[run.method], run.label, len(answers[run.method][0])))
+    before, after = answers[runs[0].method]
+    console.print(Text(f"The first {SHOWN_ORDERS} of the held-out orders ({runs[0].label})", style="italic"))
+    for row in range(min(SHOWN_ORDERS, len(before))):
+        order = before["asked"][row]
+        console.print(before_and_after(order, before["answer"][row], after["answer"][row]))
+    _show_credit(runs, console)
+    return {"runs": {method: {"held_out": own.to_dict()} for method, own in rates.items()}}
+
+
+def held_out_rates(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Shares of right answers, `before` and `after`, by field, of all six, and of JSON that can be read."""
+    tables = {"before": before, "after": after}
+    return pd.DataFrame({when: checks(own["answer"], own["asked"]).mean() for when, own in tables.items()})
+
+
+def field_rates(rates: pd.DataFrame, label: str, n: int) -> Table:
+    """Those shares as a table with intervals."""
+    table = Table(
+        title=f"{label}: right fields of {n} held-out orders",
+        caption="95% Wilson intervals; no name, town, item or sentence of them is trained",
+        box=SIMPLE_HEAD,
+    )
+    for heading in ("field", "before", "after"):
+        table.add_column(heading, justify="left" if heading == "field" else "right")
+    for field in FIELDS:
+        table.add_row(field, *(rate(rates[when][field], n) for when in ("before", "after")))
+    means = [f"{rates[when][list(FIELDS)].mean():.0%}" for when in ("before", "after")]
+    table.add_section()
+    table.add_row("mean of the six", *means)
+    for name, key in CHECKS.items():
+        table.add_row(name, *(rate(rates[when][key], n) for when in ("before", "after")))
+    return table
+
+
+def before_and_after(order: str, before: str, after: str) -> Padding:
+    """An order with its reference and the two answers, the place of each right or wrong field in its colour."""
+    table = _labelled()
+    table.add_row("order", Text(order, style="bold"))
+    table.add_row("reference", Text(references()[order]))
+    table.add_row("before", judged_text(before, order))
+    table.add_row("after", judged_text(after, order))
+    return _below(table)
+
+
+def judged_text(answer: str, order: str) -> Text:
+    """An answer on one line, its fields coloured, with its count of right fields and the names of the wrong ones."""
+    styles = ["default"] * len(answer)
+    spans = _fields(answer, order)
+    for span in spans:
+        if span.start is not None:
+            styles[span.start : span.end] = [GOOD if span.reward else BAD] * (span.end - span.start)
+    text = Text()
+    for character, style in zip(answer, styles, strict=True):
+        text.append(on_one_line(character), style=style)
+    wrong = [span.name for span in spans if not span.reward]
+    right = f"  {len(FIELDS) - len(wrong)} of {len(FIELDS)}"
+    return text.append(right + (f", not {', '.join(wrong)}" if wrong else ""))
+
+
+def _fields(text: str, order: str) -> list[SpanReward]:
+    """The six fields of an answer."""
+    (spans,) = json_fields([text], truth=[references()[order]])
+    return [span for span in spans if span.name in FIELDS]
+
+
+def _show_credit(runs: list, console: Console) -> None:
+    """Print credit by token in a group of the first run that records its groups."""
+    for run in runs:
+        groups = [group for group in all_groups(run.folder) if order_of(group) in references()]
+        if groups:
+            group = max(groups, key=parted)
+            title = f"A group of step {group.step}, {len(group.ids)} answers, of them {SHOWN_COMPLETIONS}"
+            console.print(Text(f"{title}: credit of each token", style="italic"))
+            console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
+            console.print(credit_of(group, run.label))
+            return
+    console.print(f"{runs[0].label} has TRL's own trainer, which records no groups, so no credit is shown.\n")
+
+
+def order_of(group: Group) -> str:
+    """The order that the completions of a group answer: the last line of their prompt."""
+    return group.prompt.rpartition("\n")[2].removeprefix("user: ")
+
+
+def parted(group: Group) -> float:
+    """In how many fields the completions of a group differ, times the share of them that are readable JSON."""
+    found = checks(list(map(_text, group.tokens)), [order_of(group)] * len(group.tokens))
+    return float((found[list(FIELDS)].nunique() > 1).sum() * found["json"].mean())
+
+
+def credit_of(group: Group, label: str) -> Padding:
+    """
+    Completions of a group, from that with most right fields to that with fewest: the credit that GRPO with the same
+    rewards gives to each token, and that of the method.
+    """
+    grpo = outcome_advantages(torch.from_numpy(group.rewards), len(group.rewards)).numpy()
+    table, order = _labelled(), order_of(group)
+    table.add_row("order", Text(order, style="bold"))
+    table.add_row("reference", Text(references()[order]))
+    for row in shown_completions(group):
+        pieces, own = group.tokens[row], group.advantages[row]
+        same, scale = np.full(len(own), grpo[row]), _largest(group.advantages)
+        table.add_row("", "")
+        table.add_row(METHODS["grpo"].label, in_colours_of(pieces, same, np.abs(grpo).max() or 1.0))
+        table.add_row("", f"{grpo[row]:+.2f} on every token")
+        table.add_row(label, in_colours_of(pieces, own, scale))
+        table.add_row("", ", ".join(f"{name} {mean:+.2f}" for name, mean in field_credit(group, row).items()))
+    return _below(table)
+
+
+def shown_completions(group: Group) -> list[int]:
+    """Rows of completions with different texts, from most right fields to fewest, evenly spread."""
+    texts = list(map(_text, group.tokens))
+    right = checks(texts, [order_of(group)] * len(texts))[list(FIELDS)].sum(axis=1)
+    rows = sorted({texts.index(text) for text in texts}, key=lambda row: (-right[row], row))
+    places = np.linspace(0, len(rows) - 1, min(SHOWN_COMPLETIONS, len(rows))).round().astype(int)
+    return [rows[place] for place in places]
+
+
+def field_credit(group: Group, row: int) -> dict[str, float]:
+    """Mean credit of the tokens of each field of a completion, by field. A token with one character of it counts."""
+    pieces = readable(group.tokens[row])
+    ends = np.array([*accumulate(map(len, pieces))])
+    begins = ends - list(map(len, pieces))
+    means = {}
+    for span in _fields("".join(pieces), order_of(group)):
+        if span.start is not None:  # the completion has text
+            place = (begins < span.end) & (ends > span.start)
+            means[span.name] = float(group.advantages[row][place].mean())
+    return means
+
+
+def _text(pieces: Sequence[str]) -> str:
+    return "".join(readable(pieces))
+
+
+def _largest(credit: Sequence[np.ndarray]) -> float:
+    return max((float(np.abs(own).max()) for own in credit if len(own)), default=0.0) or 1.0
+
+
+def _labelled() -> Table:
+    """A table of labels and what they stand before."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _below(table: Table) -> Padding:
+    return Padding(table, (0, 0, 1, 2))
+
+
+ORDERS = LanguageTask(
+    name="orders",
+    method="span_credit",
+    seconds=200,
+    held_out=64,
+    held_out_quick=16,
+    rows=generated_rows,
+    prompt="order",
+    measure="right fields",
+    share=right_fields,
+    title="SmolLM2-135M-Instruct learns to write orders as JSON",
+    show=show,
+)
