@@ -36,9 +36,8 @@ def answered(request):
     """A task, and the keywords of its functions for three answers to each of two prompts: right, cut and none."""
     rows = load_prompts(request.param, "test[:2]").to_list()
     keywords = {name: [row[name] for row in rows for _ in range(3)] for name in rows[0] if name != "prompt"}
-    texts = [
-        text for row in rows for text in (row["solution"], row["solution"][: len(row["solution"]) // 2], "no idea")
-    ]
+    right = [row["solution"] for row in rows]
+    texts = [text for own in right for text in (own, own[: len(own) // 2], "no idea")]
     return request.param, keywords | {"completions": [[{"role": "assistant", "content": text}] for text in texts]}
 
 

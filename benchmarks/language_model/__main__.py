@@ -7,8 +7,8 @@
     python -m benchmarks.language_model truth          # what perfect credit would be worth, by re-rollouts
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
-`--task orders` is another study: a task whose answers are judged by several criteria, with span credit among the arms.
-It has the stages `sweep`, `final`, `long` and `show`.
+`--task orders`, `calls` and `word_sums` are other studies: of tasks whose answers are judged by several criteria, with
+span credit among the arms. They have the stages `sweep`, `final`, `long` and `show`.
 
 Two runs of `instructions` at a time take about seven minutes on two cores. The numbers of each are added to a file in
 docs/evidence when it ends, and a cell that stands there is not run again. A run that was interrupted resumes.

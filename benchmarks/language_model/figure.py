@@ -73,6 +73,7 @@ def _by_criteria(rows: Runs, first: Sequence[str]) -> tuple[Figure, str]:
     for line, (name, label) in zip(grid, WITH_CRITERIA.items(), strict=True):
         for axes, arms in zip(line, columns, strict=True):
             is_first = axes.get_subplotspec().is_first_col()
+            axes.margins(y=0.15)  # room for the names of lines that end together
             _panel(axes, {arm: rows[arm] for arm in arms}, name, label if is_first else "", _median)
     return figure, "medians and ranges"
 

@@ -173,7 +173,13 @@ def shown_completions(group: Group) -> list[int]:
 
 
 def field_credit(group: Group, row: int) -> dict[str, float]:
-    """Mean credit of the tokens of each field of a completion, by field. A token with one character of it counts."""
+    """
+    Credit of each field of a completion: its recorded advantage, or, for a method without criteria, the mean credit of
+    its tokens. A token with one character of the field counts.
+    """
+    recorded = {span.name: span.advantage for span in (group.spans[row] if group.spans else ())}
+    if any(advantage is not None for advantage in recorded.values()):
+        return {name: recorded[name] for name in FIELDS if recorded.get(name) is not None}
     pieces = readable(group.tokens[row])
     ends = np.array([*accumulate(map(len, pieces))])
     begins = ends - list(map(len, pieces))

@@ -49,7 +49,7 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
         ("--learning_rat 1", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
         ("--learning_rate fast", "invalid float value: 'fast'"),
         ("--method grpo --td_coef 1", "`td_coef` belongs to method tempo, but this run uses method grpo"),
-        ("--method gae", "`method` is 'gae', expected one of: tempo, prefix_baseline, kernel_baseline"),
+        ("--method gae", "`method` is 'gae', expected one of: tempo, prefix_baseline, span_credit"),
         ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--reward_funcs math_rewards", "`reward_funcs` is 'math_rewards', expected one of: math_reward"),
         ("--dataset_name some/dataset", "got task and dataset_name"),
@@ -172,7 +172,7 @@ def test_every_benchmark_trains_and_evaluates_on_local_rows(name, tmp_path, monk
     datasets = datasets_of("--task", name, "--train_file", path, "--eval_file", path, *words)
     for dataset in datasets:
         assert dataset["solution"][:] == GOLD[name]
-        system, user = dataset[0]["prompt"]
+        system, *_, user = dataset[0]["prompt"]
         assert (system["content"], user["content"].splitlines()[-1]) == ("Be brief.", "Box it.")
 
 
