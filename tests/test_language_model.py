@@ -30,7 +30,10 @@ pytestmark = pytest.mark.matrix
 FOLDER = "smollm2-135m/instructions"
 RECIPES = [name for name in recipe_names() if name.startswith(FOLDER)]
 OTHERS = [method for method in METHODS if f"{FOLDER}/{method}" not in RECIPES]
-OF_THE_OTHERS = OPTIONS | {"token_credit": {"credit_func": "tests.trainers.credit_functions.later_counts_more"}}
+OF_THE_OTHERS = OPTIONS | {
+    "token_credit": {"credit_func": "tests.trainers.credit_functions.later_counts_more"},
+    "span_credit": {"span_reward_funcs": "tests.trainers.credit_functions.halves"},
+}
 SMALL = {
     "reward_funcs": "tests.test_language_model.letters",
     "num_generations": 4,

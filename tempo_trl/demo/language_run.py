@@ -177,7 +177,7 @@ def main(output: str, quick: bool, compare: bool, method: str | None, task: str 
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         console.print("Without a language model, `tempo-trl demo --task sums` trains a tiny one.", highlight=False)
         return 2
-    console.print(f"Model: SmolLM2-135M-Instruct, from {source.origin}", highlight=False)
+    console.print(f"Model: SmolLM2-135M-Instruct, from {source.origin}", highlight=False, soft_wrap=True)
     folder = Path(output) / (f"{task}-quick" if quick else task)
     runs = [LanguageRun(chosen, name, folder / name, quick) for name in methods]
     try:
@@ -215,7 +215,8 @@ def _train(run: LanguageRun, console: Console) -> bool:
             if news and not console.is_terminal:
                 console.print(f"{run.method}: {watch.state(curve=False)}", markup=False, highlight=False)
             time.sleep(0.5)
-    console.print(f"{run.method}: {len(run.shares())} steps", highlight=False)
+    steps = len(run.shares())
+    console.print(f"{run.method}: {steps} step{'s' if steps != 1 else ''}", highlight=False)
     return run.process.returncode == 0 and run.finished()
 
 

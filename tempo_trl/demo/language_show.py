@@ -29,7 +29,8 @@ def show(task: LanguageTask, runs: list, folder: Path, console: Console) -> None
     steps = {method: {task.measure: own} | numbers["runs"][method] for method, own in shares.items()}
     (folder / "results.json").write_text(json.dumps(numbers | {"runs": steps}, indent=2))
     path = report([run.folder for run in runs], folder / "report.html")
-    console.print(f"Curves: {folder / 'curves.png'}   numbers: {folder / 'results.json'}", highlight=False)
+    for what, name in (("Curves", "curves.png"), ("Numbers", "results.json")):
+        console.print(f"{what}: {folder / name}", highlight=False, soft_wrap=True)
     console.print(f"\nCredit per token: open {path} in a browser.", style="bold", highlight=False, soft_wrap=True)
 
 

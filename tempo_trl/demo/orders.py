@@ -26,6 +26,7 @@ from tempo_trl.runs.token_text import readable
 FIELDS = ("date", "customer", "city", "item", "quantity", "express")
 CHECKS = {"all six fields": "all", "readable JSON": "json"}  # what the table has beside the fields
 SHOWN_ORDERS, SHOWN_COMPLETIONS = 3, 3
+GRPO = METHODS["grpo"].label
 
 
 @cache
@@ -72,7 +73,7 @@ def field_rates(rates: pd.DataFrame, label: str, n: int) -> Table:
     """Those shares as a table with intervals."""
     table = Table(
         title=f"{label}: right fields of {n} held-out orders",
-        caption="95% Wilson intervals; no name, town, item or sentence of them is trained",
+        caption="95% Wilson intervals; other words than in training",
         box=SIMPLE_HEAD,
     )
     for heading in ("field", "before", "after"):
@@ -108,8 +109,7 @@ def judged_text(answer: str, order: str) -> Text:
     for character, style in zip(answer, styles, strict=True):
         text.append(on_one_line(character), style=style)
     wrong = [span.name for span in spans if not span.reward]
-    right = f"  {len(FIELDS) - len(wrong)} of {len(FIELDS)}"
-    return text.append(right + (f", not {', '.join(wrong)}" if wrong else ""))
+    return text.append(f"\n{len(FIELDS) - len(wrong)} of 6 right" + (f"; wrong: {', '.join(wrong)}" if wrong else ""))
 
 
 def _fields(text: str, order: str) -> list[SpanReward]:
@@ -124,10 +124,12 @@ def _show_credit(runs: list, console: Console) -> None:
         groups = [group for group in all_groups(run.folder) if order_of(group) in references()]
         if groups:
             group = max(groups, key=parted)
-            title = f"A group of step {group.step}, {len(group.ids)} answers, of them {SHOWN_COMPLETIONS}"
-            console.print(Text(f"{title}: credit of each token", style="italic"))
-            console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
-            console.print(credit_of(group, run.label))
+            title = f"Credit in some of the {len(group.ids)} answers to an order of step {group.step}"
+            console.print(Text(title, style="italic"))
+            colours = console.color_system is not None
+            if colours:
+                console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
+            console.print(credit_of(group, run.label, colours))
             return
     console.print(f"{runs[0].label} has TRL's own trainer, which records no groups, so no credit is shown.\n")
 
@@ -143,10 +145,10 @@ def parted(group: Group) -> float:
     return float((found[list(FIELDS)].nunique() > 1).sum() * found["json"].mean())
 
 
-def credit_of(group: Group, label: str) -> Padding:
+def credit_of(group: Group, label: str, colours: bool = True) -> Padding:
     """
     Completions of a group, from that with most right fields to that with fewest: the credit that GRPO with the same
-    rewards gives to each token, and that of the method.
+    rewards gives to each token, and that of the method. In colours each completion stands twice, one below the other.
     """
     grpo = outcome_advantages(torch.from_numpy(group.rewards), len(group.rewards)).numpy()
     table, order = _labelled(), order_of(group)
@@ -154,12 +156,17 @@ def credit_of(group: Group, label: str) -> Padding:
     table.add_row("reference", Text(references()[order]))
     for row in shown_completions(group):
         pieces, own = group.tokens[row], group.advantages[row]
-        same, scale = np.full(len(own), grpo[row]), _largest(group.advantages)
+        same = f"{grpo[row]:+.2f} on every token"
+        by_field = ", ".join(f"{name} {credit:+.2f}" for name, credit in field_credit(group, row).items())
         table.add_row("", "")
-        table.add_row(METHODS["grpo"].label, in_colours_of(pieces, same, np.abs(grpo).max() or 1.0))
-        table.add_row("", f"{grpo[row]:+.2f} on every token")
-        table.add_row(label, in_colours_of(pieces, own, scale))
-        table.add_row("", ", ".join(f"{name} {mean:+.2f}" for name, mean in field_credit(group, row).items()))
+        if colours:
+            same_colour = in_colours_of(pieces, np.full(len(own), grpo[row]), np.abs(grpo).max() or 1.0)
+            table.add_row(GRPO, same_colour.append(f"\n{same}"))
+            table.add_row(label, in_colours_of(pieces, own, _largest(group.advantages)).append(f"\n{by_field}"))
+        else:
+            table.add_row("answer", on_one_line(_text(pieces)))
+            table.add_row(GRPO, same)
+            table.add_row(label, by_field)
     return _below(table)
 
 
@@ -214,7 +221,7 @@ def _below(table: Table) -> Padding:
 ORDERS = LanguageTask(
     name="orders",
     method="span_credit",
-    seconds=200,
+    seconds=220,
     held_out=64,
     held_out_quick=16,
     rows=generated_rows,
