@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 from rich.text import Text
 
@@ -88,8 +89,9 @@ def draw(task: LanguageTask, shares: dict[str, Sequence[float]], path: Path) -> 
     axes = figure.subplots()
     for method, own in shares.items():
         axes.plot(range(1, len(own) + 1), own, color=colours[method], label=method_label(method), marker=".")
-    axes.set(xlabel="steps", ylabel=task.measure, ylim=(0, 1))
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    last = max(map(len, shares.values()))
+    axes.set(xlabel="steps", ylabel=task.measure, xlim=(0.5, last + 0.5), ylim=(0, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
