@@ -62,6 +62,7 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
         "merge_states",
         "skip_zero_advantages",
         "step_delimiter",
+        "span_reward_weights",
         "step_reward_weights",
     }
     assert ours.keys() - stock.keys() == own | trees
