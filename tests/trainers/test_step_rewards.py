@@ -219,7 +219,7 @@ def test_delimiters_are_found_however_the_text_is_cut_into_tokens(pieces, delimi
 
 
 def test_a_method_that_would_not_read_them_refuses_them(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="TEMPOTrainer would not use rewards per turn"):
+    with pytest.raises(ValueError, match="TEMPOTrainer would not use them"):
         play(tiny_model, tmp_path, TEMPOTrainer, config_cls=TEMPOConfig, trainer={"step_reward_funcs": door_rewards})
 
 
