@@ -64,7 +64,8 @@ def test_the_trainers_of_other_methods_get_none(monkeypatch):
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != TOKEN_CREDIT])
 def test_other_methods_refuse_a_credit_function(method, capsys):
-    assert main([*GIVEN, "--method", method, "--credit_func", "mine_of_credit.credit"]) == 2
+    needed = ["--span_reward_funcs", "json_fields"] if method == "span_credit" else []
+    assert main([*GIVEN, "--method", method, *needed, "--credit_func", "mine_of_credit.credit"]) == 2
     error = capsys.readouterr().err
     assert f"`credit_func` is 'mine_of_credit.credit', but method '{method}'" in error
     assert "Set `method` to 'token_credit', or remove `credit_func`" in error
