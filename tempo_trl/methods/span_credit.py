@@ -67,8 +67,8 @@ class SpanCreditConfig(TokenCreditConfig):
     Args:
         trace_lambda (`float`, *optional*, defaults to `0.0`):
             Decay per token of a criterion's credit on the tokens before its place, 0 to 1. With 0 the credit lies on
-            the place only: right where no earlier token changes the criterion's expected reward. With 1 all tokens up to the
-            end of the place have it, which is unbiased.
+            the place only: right where no earlier token changes the criterion's expected reward. With 1 all tokens up
+            to the end of the place have it, which is unbiased.
     """
 
     trace_lambda: float = field(
