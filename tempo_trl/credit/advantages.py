@@ -220,8 +220,11 @@ def _credit(
 
 
 def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
-    """Groups without two different scorable rewards: `(groups,)`, bool. A group of one is flat."""
-    groups = rewards.view(-1, num_generations)
+    """
+    Groups without two different scorable rewards: `(groups,)`, or `(groups, K)` for `(R, K)` rewards, bool. A group of
+    one is flat.
+    """
+    groups = rewards.unflatten(0, (-1, num_generations))
     low, high = groups.nan_to_num(nan=torch.inf).amin(dim=1), groups.nan_to_num(nan=-torch.inf).amax(dim=1)
     return low >= high
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from tempo_trl.credit.advantages import EPSILON, check_scale, nanstd
+from tempo_trl.credit.advantages import check_scale, outcome_advantages
 from tempo_trl.credit.inputs import check_lengths
 
 
@@ -149,27 +149,14 @@ def criterion_advantages(
 
     Arguments and errors are those of [`span_advantages`].
     """
-    check_scale(scale_rewards)
     rewards = _checked_rewards(rewards, num_generations)
-    groups = _groups(rewards, num_generations)
-    centred = groups - groups.nanmean(dim=1, keepdim=True)
-    if scale_rewards != "none":
-        together = groups if scale_rewards == "group" else (rewards if everywhere is None else everywhere)[None]
-        centred = centred / (_spread(together) + EPSILON)
-    # Equal rewards may miss their mean by a rounding error, which the epsilon would blow up.
-    return torch.where(flat_criteria(rewards, num_generations)[:, None], 0.0, centred).nan_to_num(0.0).view_as(rewards)
-
-
-def flat_criteria(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
-    """Criteria without two different rewards in a group: `(groups, K)`, bool."""
-    groups = _groups(rewards, num_generations)
-    low, high = groups.nan_to_num(nan=torch.inf).amin(dim=1), groups.nan_to_num(nan=-torch.inf).amax(dim=1)
-    return low >= high
-
-
-def _groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
-    """Rewards as `(groups, num_generations, K)`; K may be 0, for which `view` cannot find the number of groups."""
-    return rewards.view(len(rewards) // num_generations, num_generations, rewards.shape[1])
+    check_scale(scale_rewards)
+    everywhere = None if everywhere is None else everywhere.cpu().double()
+    advantages = torch.zeros_like(rewards)
+    for k, column in enumerate(rewards.T):
+        others = None if everywhere is None else everywhere[:, k]
+        advantages[:, k] = outcome_advantages(column, num_generations, scale_rewards, others)
+    return advantages.nan_to_num(0.0)
 
 
 def token_shares(
@@ -200,15 +187,6 @@ def _share_of_places(
         share = torch.full_like(distance, trace_lambda) ** distance  # 0 ** 0 is 1: on the tokens of the place
         shares = torch.maximum(shares, share.masked_fill((column >= last) | (first < 0), 0.0))
     return shares
-
-
-def _spread(rewards: torch.Tensor) -> torch.Tensor:
-    """Standard deviation (ddof 1) of the judged rewards along dimension 1, of `(groups, n, K)`: `(groups, 1, K)`."""
-    groups, _, criteria = rewards.shape
-    if not criteria:
-        return rewards.new_ones(groups, 1, 0)
-    by_criterion = rewards.double().cpu().transpose(1, 2).reshape(groups * criteria, -1)
-    return nanstd(by_criterion).view(groups, 1, criteria)
 
 
 def _checked_rewards(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:

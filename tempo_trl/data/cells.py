@@ -6,6 +6,8 @@ A null answer is not an error: such a row is kept, without an answer.
 import json
 import math
 import reprlib
+from collections.abc import Callable
+from typing import Any
 
 
 def text(row: dict, column: str) -> str:
@@ -31,6 +33,17 @@ def json_object(row: dict, column: str) -> str:
 def json_list(row: dict, column: str) -> str:
     """The text of a cell with a list in JSON."""
     return _json(row, column, list, "the JSON text of a list")
+
+
+def objects(row: dict, column: str, expected: str, read: Callable[[str], Any] = json.loads) -> list[dict]:
+    """The objects of a cell with a list of them, or with a text from which `read` makes one."""
+    try:
+        found = read(row[column]) if isinstance(row[column], str) else row[column]
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise unexpected(row, column, expected)
+    return found
 
 
 def _json(row: dict, column: str, kind: type, expected: str) -> str:

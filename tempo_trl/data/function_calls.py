@@ -21,7 +21,7 @@ from typing import Any
 
 from tempo_trl.data.benchmark import Benchmark
 from tempo_trl.data.calls import tagged
-from tempo_trl.data.cells import unexpected
+from tempo_trl.data.cells import objects, unexpected
 
 SYSTEM_PROMPT = """\
 You may call one or more functions to assist with the user query.
@@ -46,7 +46,7 @@ def has_calls(row: dict) -> bool:
 def to_row(row: dict, row_id: int) -> dict:
     """A request with its tools in the system message, and the expected calls as JSON."""
     calls = _calls(_said(row, "gpt"))
-    tools = "\n".join(json.dumps(tool) for tool in _tools(row))
+    tools = "\n".join(json.dumps(tool) for tool in objects(row, "tools", "a list of tools, or its JSON", _read))
     words = {"question": _said(row, "human").strip(), "system_prompt": SYSTEM_PROMPT.format(tools=tools)}
     return {"row_id": row_id, "solution": tagged(calls), "calls": json.dumps(calls), **words}
 
@@ -61,10 +61,6 @@ def _said(row: dict, speaker: str) -> str:
     if not isinstance(first, str):
         raise unexpected(row, "conversations", f"a list of turns with `from` and `value`, one of them from {speaker}")
     return first
-
-
-def _are_objects(cell: Any) -> bool:
-    return isinstance(cell, list) and all(isinstance(each, dict) for each in cell)
 
 
 def _calls(answer: str) -> list[dict]:
@@ -85,14 +81,6 @@ def _read(text: str) -> Any:
             continue
         return value
     return None
-
-
-def _tools(row: dict) -> list[dict]:
-    """The signatures of the tools, from JSON or a list."""
-    tools = _read(row["tools"]) if isinstance(row["tools"], str) else row["tools"]
-    if not _are_objects(tools):
-        raise unexpected(row, "tools", "a list of tools, or its JSON")
-    return tools
 
 
 FUNCTION_CALLS = Benchmark(

@@ -15,7 +15,7 @@ itself. IFEval itself
 import json
 
 from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.cells import text, texts, unexpected
+from tempo_trl.data.cells import objects, text, texts, unexpected
 
 # The keys of lm-eval's INSTRUCTION_DICT, which cannot be imported without a download.
 NAMES = (
@@ -34,7 +34,7 @@ NAMES = (
 
 def to_row(row: dict, row_id: int) -> dict:
     """A prompt with the names of its instructions, and the arguments of their checkers as JSON."""
-    names, kwargs = _names(row), _arguments(row)
+    names, kwargs = _names(row), objects(row, "kwargs", "a list of objects, or its JSON")
     if len(kwargs) != len(names):
         raise ValueError(
             f"got {len(names)} instructions and arguments of {len(kwargs)}, expected as many. Correct the row."
@@ -53,16 +53,6 @@ def _names(row: dict) -> list[str]:
             f"got the instruction {unknown[0]!r}, expected one of IFEval's: {', '.join(NAMES)}. Correct the row."
         )
     return names
-
-
-def _arguments(row: dict) -> list[dict]:
-    try:
-        kwargs = json.loads(row["kwargs"]) if isinstance(row["kwargs"], str) else row["kwargs"]
-    except json.JSONDecodeError:
-        kwargs = None
-    if not isinstance(kwargs, list) or not all(isinstance(each, dict) for each in kwargs):
-        raise unexpected(row, "kwargs", "a list of objects, or its JSON")
-    return kwargs
 
 
 IFEVAL_RL = Benchmark(

@@ -5,7 +5,8 @@ from functools import partial
 
 import torch
 
-from tempo_trl.credit.spans import Criteria, criterion_advantages, flat_criteria, token_shares
+from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.spans import Criteria, criterion_advantages, token_shares
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -51,9 +52,8 @@ def span_credit(batch: Batch, trace_lambda: float = 0.0, scale: str = "group", w
 
 def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:
     """Criteria without two different rewards in their group / criteria that judged at least one of its completions."""
-    size = batch.num_generations
-    judged = ~spans.rewards.isnan().view(len(spans.rewards) // size, size, len(spans.names)).all(dim=1)
-    flat = (flat_criteria(spans.rewards, size) & judged)[batch.owned_groups]
+    judged = ~spans.rewards.isnan().unflatten(0, (-1, batch.num_generations)).all(dim=1)
+    flat = (flat_groups(spans.rewards, batch.num_generations) & judged)[batch.owned_groups]
     return {"spans/flat": (flat.sum().item(), judged[batch.owned_groups].sum().item())}
 
 

@@ -122,8 +122,8 @@ def by_criterion(
 ) -> dict[str, tuple[float, Places]]:
     """The reward of each criterion of a completion, NaN if it was not judged, and the tokens of its places."""
     found = {}
-    for name in dict.fromkeys(span.name for span in spans):
-        own = [span for span in spans if span.name == name]
-        reward = math.nan if own[0].reward is None else float(own[0].reward)
-        found[name] = reward, [tokens(span.start, span.end) for span in own if span.start is not None]
+    for span in spans:
+        _, places = found.setdefault(span.name, (math.nan if span.reward is None else float(span.reward), []))
+        if span.start is not None:
+            places.append(tokens(span.start, span.end))
     return found

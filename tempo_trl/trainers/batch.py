@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 
+from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree
 from tempo_trl.credit.returns import TurnRewards
-from tempo_trl.credit.spans import Criteria, flat_criteria
+from tempo_trl.credit.spans import Criteria
 from tempo_trl.rollout.tree import GrownTree, repeated_rows
 
 
@@ -105,7 +106,7 @@ class Batch:
         rewards = [self.outcome[:, None].double()]
         rewards += [self.step_rewards.double().nan_to_num(0.0)] if self.step_rewards is not None else []
         rewards += [self.criteria.rewards.double()] if self.criteria is not None else []
-        return flat_criteria(torch.cat(rewards, dim=1), self.num_generations).all(dim=1)
+        return flat_groups(torch.cat(rewards, dim=1), self.num_generations).all(dim=1)
 
     @cached_property
     def tree(self) -> PrefixTree:

@@ -27,11 +27,10 @@ def mean_of_criteria(prompts: list, **keywords) -> list[float]:
     return [0.0] * len(prompts)
 
 
-def drop_first_reward(trainer: GRPOTrainer) -> bool:
-    """Remove the first of the reward functions, because the others are the reward. Returns False, for "not needed"."""
+def drop_first_reward(trainer: GRPOTrainer) -> None:
+    """Remove the first of the reward functions, because the others are the reward."""
     del trainer.reward_funcs[0], trainer.reward_func_names[0], trainer.reward_processing_classes[0]
     trainer.reward_weights = trainer.reward_weights[1:]
-    return False
 
 
 class SpanScores(NamedTuple):
@@ -109,8 +108,9 @@ class SpanRewards:
             name = ours.names[index]
             given = checked_spans(ours.result(index, keywords), texts, name)
             for found, own, place in zip(judged, given, places, strict=True):
-                found |= {self._label(name, key): value for key, value in by_criterion(own, place.tokens).items()}
-            weights.update((key, ours.weights[index]) for found in judged for key in found if key not in weights)
+                labelled = {self._label(name, key): value for key, value in by_criterion(own, place.tokens).items()}
+                found.update(labelled)
+                weights.update(dict.fromkeys(labelled, ours.weights[index]))
 
         ours.each(failures, score)
         criteria = criteria_of(judged, *_agreed(judged, weights))

@@ -184,7 +184,8 @@ class TokenCreditTrainer(BaseTrainer):
         self.observation_key_func = observation_key_func
         self.step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
         if are_the_reward and len(self.reward_funcs) > 1:  # an environment has a reward of its own
-            are_the_reward = drop_first_reward(self)
+            are_the_reward = False
+            drop_first_reward(self)
         self.span_rewards = SpanRewards(self, span_reward_funcs, are_the_reward) if span_reward_funcs else None
         self.credit_func = self._credit_function()
         self._recorder, self._merged_states = Recorder(self), MergedStates(self)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempo_trl.credit import span_advantages
-from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.spans import Criteria, criterion_advantages, flat_criteria
+from tempo_trl.credit.advantages import flat_groups, outcome_advantages
+from tempo_trl.credit.spans import Criteria, criterion_advantages
 
 from .groups import padded, std
 
@@ -166,15 +166,15 @@ def test_without_criteria_there_is_no_credit():
     empty = torch.zeros(4, 0)
     advantages = span_advantages(empty, empty.long(), empty.long(), torch.full((4,), 2), 3, 2)
     assert advantages.tolist() == [[0.0] * 3] * 4
-    assert flat_criteria(empty, 2).shape == (2, 0)
+    assert flat_groups(empty, 2).shape == (2, 0)
 
 
 @pytest.mark.parametrize(
     "rewards", [[0.7] * 7, [math.nan] * 7, [0.7, *[math.nan] * 6], [1.0, *[math.nan] * 5, 1.0]], ids=str
 )
 def test_criteria_are_flat_without_two_different_rewards(rewards):
-    assert flat_criteria(torch.tensor(rewards)[:, None], 7).tolist() == [[True]]
-    assert flat_criteria(torch.tensor([*rewards[:-1], 0.1])[:, None], 7).tolist() == [[rewards[0] != rewards[0]]]
+    assert flat_groups(torch.tensor(rewards)[:, None], 7).tolist() == [[True]]
+    assert flat_groups(torch.tensor([*rewards[:-1], 0.1])[:, None], 7).tolist() == [[rewards[0] != rewards[0]]]
 
 
 # Reductions
