@@ -127,7 +127,7 @@ class SpanCreditTrainer(TokenCreditTrainer):
             [`~tempo_trl.SpanReward`] with characters of that text as place. The tokens of a place are all that share a
             character with it; a place that reaches the end of the text has the end-of-sequence token. Tokens of tools
             and environments are in the text and never in the loss. With several functions a criterion is called
-            `FUNCTION/NAME`.
+            `FUNCTION/NAME`; functions of one name are numbered, such as `json_fields_2`.
 
     Raises:
         ValueError: if `args` is not a [`SpanCreditConfig`] or there is no span reward function; in training, on every

@@ -1,7 +1,8 @@
 """Rewards with a place: functions that judge criteria of a completion, and say where each was decided."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from typing import NamedTuple
 
 import torch
@@ -66,7 +67,7 @@ class SpanRewards:
     """
 
     def __init__(self, trainer: GRPOTrainer, functions: list[SpanRewardFunc], are_the_reward: bool):
-        names, weights = list(map(get_callable_name, functions)), trainer.args.span_reward_weights
+        names, weights = _distinct(map(get_callable_name, functions)), trainer.args.span_reward_weights
         self._trainer, self.are_the_reward = trainer, are_the_reward
         self._functions = RewardFunctions(trainer, "span_reward_funcs", functions, names, weights)
         self._texts = TokenTexts(trainer._tokenizer)
@@ -120,6 +121,15 @@ class SpanRewards:
     def _label(self, function: str, criterion: str) -> str:
         """Name of a criterion among those of all functions."""
         return criterion if len(self._functions.functions) == 1 else f"{function}/{criterion}"
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Names of functions, numbered where one comes again: two partials of a function have criteria of their own."""
+    distinct: list[str] = []
+    for name in names:
+        numbered = (f"{name}_{number}" for number in count(2))
+        distinct.append(next(each for each in chain([name], numbered) if each not in distinct))
+    return distinct
 
 
 def _agreed(judged: list[dict[str, tuple[float, Places]]], weights: dict[str, float]) -> tuple[dict[str, float], int]:

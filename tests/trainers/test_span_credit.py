@@ -163,6 +163,14 @@ def test_the_criteria_of_several_functions_are_named_and_weighed_by_function(tin
     assert trainer.state.log_history[0]["reward"] == pytest.approx(mean.mean().item())
 
 
+def test_two_functions_of_one_name_keep_their_own_criteria(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, [fields, partial(fields)], span_reward_weights=[1.0, 2.0])
+    scores, places, lengths, size = counted_by_hand(trainer.batches[0].completion_ids)
+    both = [[*row, *row] for row in scores], [[*row, *row] for row in places], lengths, size
+    assert_close(trainer.batches[0].output["advantages"], by_definition(both, [1.0] * 4 + [2.0] * 4))
+    assert {"spans/fields/city/mean", "spans/fields_2/city/mean"} <= trainer.state.log_history[0].keys()
+
+
 class Fields:
     def __call__(self, texts, **columns):
         return fields(texts)
