@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from tempo_trl.data.benchmark import Benchmark
 from tempo_trl.data.cells import text, unexpected
-from tempo_trl.rewards.answer_place import AnswerPlace
+from tempo_trl.rewards.answer_place import AnswerPlace, answer_places
 from tempo_trl.rewards.boxed import after_thinking
 from tempo_trl.rewards.equation_reading import Equation, equations_of
 from tempo_trl.rewards.equations import equations
@@ -145,8 +145,7 @@ def story_sums(
         sums: The sums of each row.
     """
     judged = equations(texts, completions, lines=LINES, **columns)
-    completions = [None] * len(texts) if completions is None else completions
-    places = map(AnswerPlace, texts, completions)
+    places = answer_places(texts, completions)
     return [[*spans, *_told(*row, spans)] for *row, spans in zip(places, sums, judged, strict=True)]
 
 

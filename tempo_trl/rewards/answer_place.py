@@ -49,6 +49,12 @@ class AnswerPlace:
         return first, len(self.text) if end is None else min(self._index(end - 1) + 1, len(self.text))
 
 
+def answer_places(texts: list[str], completions: list | None) -> list[AnswerPlace]:
+    """The [`AnswerPlace`] of each completion. `completions` may be left out."""
+    completions = [None] * len(texts) if completions is None else completions
+    return [AnswerPlace(text, completion) for text, completion in zip(texts, completions, strict=True)]
+
+
 def _body_length(text: str) -> int:
     """Length of a text without special tokens, and white space between them, at its end."""
     length = len(text)

@@ -21,12 +21,12 @@ from itertools import islice, pairwise
 from numbers import Real
 from typing import Any
 
-from tempo_trl.rewards.answer_place import AnswerPlace
+from tempo_trl.rewards.answer_place import AnswerPlace, answer_places
 from tempo_trl.rewards.boxed import after_thinking, boxes, gold_answer
 from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, number_at, value_of
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.plain_number import number_readings
-from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.rewards.span_reward import SpanReward, referenced
 
 MAX_LINES = 32
 _MAX_ANSWER = 80  # characters of a box that is read as a number
@@ -81,19 +81,11 @@ def equations(
     """
     if lines is not None and not 1 <= lines <= MAX_LINES:
         raise ValueError(f"`lines` is {lines}, expected 1 to {MAX_LINES}, or None for as many as there are.")
-    golds = [None] * len(texts) if column is None else _golds(columns, column)
-    completions = [None] * len(texts) if completions is None else completions
-    places = map(AnswerPlace, texts, completions)
+    golds = [None] * len(texts)
+    if column is not None:
+        golds = [_gold(*cell) for cell in referenced(columns, column, "equations", "the final answers, or to None")]
+    places = answer_places(texts, completions)
     return [_criteria(*row, column, lines, chained) for row in zip(places, golds, strict=True)]
-
-
-def _golds(columns: dict[str, list], column: str) -> list[tuple[Fraction, ...] | None]:
-    if column not in columns:
-        raise ValueError(
-            f"equations got no column {column!r}, only {', '.join(columns) or 'none'}. Set `column` to the dataset "
-            "column that has the final answers, or to None."
-        )
-    return [_gold(value, f"row {row} of column {column!r}") for row, value in enumerate(columns[column])]
 
 
 def _gold(value: Any, where: str) -> tuple[Fraction, ...] | None:

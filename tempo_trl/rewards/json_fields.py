@@ -18,11 +18,11 @@ import reprlib
 from collections.abc import Iterator
 from typing import Any
 
-from tempo_trl.rewards.answer_place import AnswerPlace
+from tempo_trl.rewards.answer_place import AnswerPlace, answer_places
 from tempo_trl.rewards.json_reading import Reading, read_json
 from tempo_trl.rewards.json_reference import Branch, Comparison, Leaf, reference_tree
 from tempo_trl.rewards.mean_reward import mean_reward
-from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.rewards.span_reward import SpanReward, referenced
 
 Judged = tuple[str, float, int, int | None]  # criterion, reward, start and end in the answer; None: to the text's end
 
@@ -75,24 +75,11 @@ def json_fields(
     Raises:
         ValueError: an unknown option, no such column, or a reference that is not the text of a JSON object or array.
     """
-    comparison = Comparison(bool(fold), lists)
-    references = _references(columns, column, comparison)
-    completions = [None] * len(texts) if completions is None else completions
-    rows = zip(texts, completions, references, strict=True)
-    return [_criteria(AnswerPlace(text, said), root, comparison) for text, said, root in rows]
-
-
-def _references(columns: dict[str, list], column: str, comparison: Comparison) -> list[Branch | Leaf]:
-    if comparison.lists not in ("ordered", "set"):
-        raise ValueError(f'`lists` is {comparison.lists!r}, expected "ordered" or "set".')
-    if column not in columns:
-        raise ValueError(
-            f"json_fields got no column {column!r}, only {', '.join(columns) or 'none'}. Set `column` to the dataset "
-            "column that has the references."
-        )
-    return [
-        _reference(value, f"row {row} of column {column!r}", comparison) for row, value in enumerate(columns[column])
-    ]
+    comparison = Comparison.of(fold, lists)
+    cells = referenced(columns, column, "json_fields", "the references")
+    references = [_reference(value, where, comparison) for value, where in cells]
+    rows = zip(answer_places(texts, completions), references, strict=True)
+    return [_criteria(place, root, comparison) for place, root in rows]
 
 
 def _reference(value: Any, where: str, comparison: Comparison) -> Branch | Leaf:
@@ -122,7 +109,7 @@ def _judged(answer: str, root: Branch | Leaf, comparison: Comparison) -> Iterato
     for name in root.names:
         yield name, *found.leaves.get(name, undecided)
     yield "json", *(undecided if found.end is None else (1.0, start, found.end))
-    yield from (("additional", *verdict) for verdict in _additional(found))
+    yield from (("additional", *verdict) for verdict in found.verdicts_on_additional(None))
     yield from (("outside", *verdict) for verdict in _outside(answer, first, start, found))
 
 
@@ -130,14 +117,6 @@ def _first_character(answer: str, begin: int) -> int:
     """Index of the first character from `begin` on that is not white space; `begin` without one."""
     rest = answer[begin:]
     return begin + len(rest) - len(rest.lstrip()) if rest.strip() else begin
-
-
-def _additional(found: Reading) -> list[tuple[float, int, int | None]]:
-    if found.additional is not None:
-        return [(0.0, *found.additional)]
-    if found.end is None:
-        return [(0.0, found.error, None)]
-    return [(1.0, closer, closer + 1) for closer in found.closers or [found.end - 1]]
 
 
 def _outside(answer: str, first: int, start: int, found: Reading) -> list[tuple[float, int, int | None]]:

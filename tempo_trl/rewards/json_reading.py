@@ -34,6 +34,17 @@ class Reading:
     end: int | None = None
     error: int | None = None
 
+    def verdicts_on_additional(self, stop: int | None) -> list[tuple[float, int, int | None]]:
+        """
+        Reward and place of the criterion `additional`; with several places each is an entry. What an error leaves
+        undecided ends at `stop`, or with the text.
+        """
+        if self.additional is not None:
+            return [(0.0, *self.additional)]
+        if self.end is None:
+            return [(0.0, self.error, stop)]
+        return [(1.0, closer, closer + 1) for closer in self.closers or [self.end - 1]]
+
 
 def read_json(text: str, at: int, root: Branch | Leaf, comparison: Comparison) -> Reading:
     """

@@ -55,6 +55,13 @@ class Comparison(NamedTuple):
     fold: bool = False
     lists: str = "ordered"
 
+    @classmethod
+    def of(cls, fold: bool, lists: str) -> "Comparison":
+        """The options of a user. Raises ValueError for an unknown one."""
+        if lists not in ("ordered", "set"):
+            raise ValueError(f'`lists` is {lists!r}, expected "ordered" or "set".')
+        return cls(bool(fold), lists)
+
     def form(self, value: Any, depth: int = 0) -> Hashable:
         """What equal values have in common. A value deeper than any reference is equal to nothing."""
         if depth > MAX_DEPTH:

@@ -117,6 +117,27 @@ def _refuse_contradictions(spans: Sequence[SpanReward], where: str) -> None:
             )
 
 
+def referenced(columns: dict[str, list], column: str, function: str, what: str) -> list[tuple[Any, str]]:
+    """
+    The cells of the dataset column that a span reward function compares with, each with its row for messages.
+
+    Args:
+        columns (`dict[str, list]`): The dataset's columns.
+        column (`str`): The name of the column.
+        function (`str`): The function, for the message.
+        what (`str`): What the column has, for the message.
+
+    Raises:
+        ValueError: if there is no such column.
+    """
+    if column not in columns:
+        raise ValueError(
+            f"{function} got no column {column!r}, only {', '.join(columns) or 'none'}. Set `column` to the dataset "
+            f"column that has {what}."
+        )
+    return [(value, f"row {row} of column {column!r}") for row, value in enumerate(columns[column])]
+
+
 def by_criterion(
     spans: Sequence[SpanReward], tokens: Callable[[int, int], tuple[int, int]]
 ) -> dict[str, tuple[float, Places]]:

@@ -23,7 +23,7 @@ from tempo_trl.rewards.answer_place import AnswerPlace
 from tempo_trl.rewards.json_reading import Reading, read_json
 from tempo_trl.rewards.json_reference import Branch, Comparison, reference_tree
 from tempo_trl.rewards.mean_reward import mean_reward
-from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.rewards.span_reward import SpanReward, referenced
 from tempo_trl.rewards.tool_call_reading import OPEN, Call, calls_of, parsed_calls, written_calls
 
 MAX_EXTRA = 16  # calls more than expected that are read
@@ -81,25 +81,15 @@ def tool_call_fields(
     Raises:
         ValueError: an unknown option, no such column, or expected calls of another form.
     """
-    if lists not in ("ordered", "set"):
-        raise ValueError(f'`lists` is {lists!r}, expected "ordered" or "set".')
-    comparison = Comparison(bool(fold), lists)
-    expected = _expected(columns, column, comparison)
+    comparison = Comparison.of(fold, lists)
+    cells = referenced(columns, column, "tool_call_fields", "the expected calls")
+    expected = [_roots(value, where, comparison) for value, where in cells]
     completions = [None] * len(texts) if completions is None else completions
     rows = zip(texts, completions, expected, strict=True)
     return [_criteria(text, said, roots, comparison, ordered) for text, said, roots in rows]
 
 
 # Expected calls
-
-
-def _expected(columns: dict[str, list], column: str, comparison: Comparison) -> list[list[Branch]]:
-    if column not in columns:
-        raise ValueError(
-            f"tool_call_fields got no column {column!r}, only {', '.join(columns) or 'none'}. Set `column` to the "
-            "dataset column that has the expected calls."
-        )
-    return [_roots(value, f"row {row} of column {column!r}", comparison) for row, value in enumerate(columns[column])]
 
 
 def _roots(value: Any, where: str, comparison: Comparison) -> list[Branch]:
@@ -204,12 +194,7 @@ def _of_call(answer: str, root: Branch, call: Call, reading: Reading) -> Iterato
     for name in root.names:
         yield name, *reading.leaves.get(name, undecided)
     yield "format", *(undecided if reading.end is None else _format(answer, call, reading.end))
-    if reading.end is None and reading.additional is None:
-        yield "additional", *undecided
-    elif reading.additional is not None:
-        yield "additional", 0.0, *reading.additional
-    else:
-        yield from (("additional", 1.0, at, at + 1) for at in reading.closers or [reading.end - 1])
+    yield from (("additional", *verdict) for verdict in reading.verdicts_on_additional(call.end))
 
 
 def _format(answer: str, call: Call, json_end: int) -> tuple[float, int, int | None]:
