@@ -9,9 +9,8 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.language_model import arms, credit_functions
+from benchmarks.language_model import credit_functions
 from benchmarks.language_model.__main__ import Queue, main
-from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.criteria import CRITERIA, functions
 from benchmarks.language_model.figure import MORE_STYLES, draw
@@ -79,7 +78,7 @@ def test_completions_of_a_prompt_are_compared_in_one_criterion_by_each_function(
 
 
 def test_gdpo_gets_as_many_functions_as_there_are_criteria(tmp_path):
-    words = command(ORDERS, Cell("gdpo", 4e-5, 0), tmp_path)
+    words = command(ORDERS, ORDERS.cell("gdpo", 4e-5, 0), tmp_path)
     own = [word for word in words if word.startswith("benchmarks.language_model.criteria.orders_")]
     assert own == [f"benchmarks.language_model.criteria.orders_{k}" for k in range(9)]
 
@@ -188,15 +187,15 @@ def test_a_floor_under_grpo_is_that_of_grpo_lambda():
 
 def test_the_arms_that_matter_most_come_first_with_all_of_their_rates_and_seeds(tmp_path):
     cells = Cells(ORDERS, tmp_path / "cells.json")
-    cells.rows = [cell_row(Cell("grpo", rate, 100), 0.9 - abs(rate - 2e-5)) for rate in (1e-5, 2e-5, 4e-5)]
+    cells.rows = [cell_row(ORDERS.cell("grpo", rate, 100), 0.9 - abs(rate - 2e-5)) for rate in (1e-5, 2e-5, 4e-5)]
     planned = [cell for cell in ORDERS.sweep(cells.to_try, cells.best_two) if cell not in cells]
-    assert planned[0] == Cell("grpo", 2e-5, 101)
+    assert planned[0] == ORDERS.cell("grpo", 2e-5, 101)
     assert [cell.arm for cell in planned[:4]] == ["grpo", "grpo", "span_credit", "span_credit"]
     assert [*ORDERS.arms][:6] == ["grpo", "span_credit", "tempo", "gdpo", "prefix_baseline", "span_credit lambda 1"]
 
 
 def test_a_cell_is_taken_once_and_one_that_failed_not_again():
-    first, second = Cell("grpo", 2e-5, 100), Cell("tempo", 2e-5, 100)
+    first, second = ORDERS.cell("grpo", 2e-5, 100), ORDERS.cell("tempo", 2e-5, 100)
     measured = []
     queue = Queue(lambda: [cell for cell in (first, second) if cell not in measured])
     assert queue.take() == first
@@ -236,12 +235,12 @@ def test_tasks_with_criteria_have_no_controls():
 
 def cell_row(cell, reward):
     """A cell whose rewards rise to a given one."""
-    rise = [reward * (1 - 0.5**step) for step in range(1, arms.STEPS + 1)]
+    rise = [reward * (1 - 0.25**step) for step in range(1, ORDERS.steps + 1)]
     flat = {"seconds": 20.0, "length": 45.0, "entropy": 0.25, "signal_share": 0.125, "td_share": None}
     names = {"arm": cell.arm, "learning_rate": cell.learning_rate, "seed": cell.seed, "steps": cell.steps}
-    series = {name: [value] * arms.STEPS for name, value in flat.items()}
+    series = {name: [value] * ORDERS.steps for name, value in flat.items()}
     held_out = {"city": reward, "date": 0.5, "mean": 0.75, "all": 0.25}
-    fields = {"city": rise, "date": [0.5] * arms.STEPS}
+    fields = {"city": rise, "date": [0.5] * ORDERS.steps}
     return names | series | {"reward": rise, "all": rise, "fields": fields, "held_out": held_out, "commit": "a" * 40}
 
 
@@ -253,7 +252,7 @@ def measured(tmp_path):
         for seed in (*ORDERS.sweep_seeds, *ORDERS.seeds):
             rates = [4e-5] if seed in ORDERS.seeds else [2e-5, 4e-5, 8e-5]
             for rate in rates:
-                row = cell_row(Cell(arm, rate, seed), 0.5 + gain - (rate != 4e-5) / 8)
+                row = cell_row(ORDERS.cell(arm, rate, seed), 0.5 + gain - (rate != 4e-5) / 8)
                 cells.add(row, {"machine": "two cores"})
     return cells
 
@@ -266,7 +265,7 @@ def test_the_tables_say_what_an_arm_is_ahead_by_phase_by_criterion_and_held_out(
     assert measured.rates() == dict.fromkeys(["grpo", "span_credit", "kernel_baseline"], 4e-5)
     lines = [line.split("  ") for line in tables.splitlines() if line.startswith("  span_credit ")]
     lines = [[cell.strip() for cell in line if cell.strip()] for line in lines]
-    ahead = "+12.5 [+12.5, +12.5]"  # in the last four steps, where 1 - 0.5 ** step is nearly 1
+    ahead = "+12.5 [+12.5, +12.5]"  # in the last four steps, where 1 - 0.25 ** step is nearly 1
     (phases,) = [line for line in lines if line.count(ahead) == 2]
     assert phases[-4:] == ["62.5", ahead, "62.5", ahead]
     (by_field,) = [line for line in lines if line[-2:] == ["1", "0"]]

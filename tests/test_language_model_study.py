@@ -12,7 +12,6 @@ from rich.console import Console
 
 from benchmarks.language_model import arms, credit_functions
 from benchmarks.language_model.__main__ import main
-from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.cells import Cells, mean_reward, smooth, steps_to, tokens_of
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import _by_kind, command
@@ -55,11 +54,11 @@ def swept(path, best):
 def test_every_run_is_one_that_the_parser_takes(study, tmp_path, subtests):
     for name in (*study.arms, *study.controls):
         with subtests.test(name):
-            cell = Cell(name, 5e-5, 0)
+            cell = study.cell(name, 5e-5, 0)
             words = command(study, cell, tmp_path / cell.name)
             arguments = parse(words[words.index("--config") :])
             assert arguments.training.learning_rate == 5e-5
-            assert arguments.training.max_steps == arms.STEPS
+            assert arguments.training.max_steps == study.steps
             assert arguments.script.task == study.task
             assert load_rewards(arguments.script) or arguments.script.span_reward_funcs
             load_functions(arguments.script)

@@ -6,19 +6,27 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu.section import QWEN3_TINY, Row, demo_run, main, save_policy
-from tempo_trl import Batch
+from tempo_trl import Batch, SpanReward
 from tempo_trl.launch.arguments import METHODS, parse
 from tempo_trl.launch.train import build_trainer
 
 OWN = {
     "token_credit": ["--credit_func", f"{__package__}.methods.outcome_over_length"],
     "treerpo": ["--tree_depth", "3"],
+    "span_credit": ["--span_reward_funcs", f"{__package__}.methods.digits"],
 }
 
 
 def outcome_over_length(batch: Batch) -> torch.Tensor:
     """A credit function as a user writes one: advantages, `(B, T)`."""
     return (batch.outcome / batch.lengths.clamp(min=1))[:, None].expand(batch.completion_ids.shape)
+
+
+def digits(texts: list[str], **columns) -> list[list[SpanReward]]:
+    """A span reward: whether each of the first characters is a digit, with its place."""
+    return [
+        [SpanReward(f"{at}", float(text[at].isdigit()), at, at + 1) for at in range(len(text[:4]))] for text in texts
+    ]
 
 
 def trained(method: str, model: str, folder: Path, device: torch.device) -> str:

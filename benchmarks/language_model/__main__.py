@@ -31,7 +31,7 @@ from rich.console import Console
 
 from benchmarks.compact_json import write_json
 from benchmarks.estimators.evidence import commit
-from benchmarks.language_model.arms import STEPS, Cell
+from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.cells import DIGITS, Cells
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import numbers, train
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--best", default="tempo", help="arm of the long run beside GRPO (default: tempo)")
     parser.add_argument("--policy", default=START, help="folder of the policy of `truth` (default: the start's)")
     parser.add_argument("--prompts", type=int, default=24, help="instructions of `truth` (default: 24)")
-    parser.add_argument("--steps", type=int, default=STEPS, help="optimizer steps, fewer to see it run")
+    parser.add_argument("--steps", type=int, help="optimizer steps, fewer to see it run (default: the study's)")
     parser.add_argument("--jobs", type=int, default=_jobs(), help="runs at a time (default: one for each core)")
     parser.add_argument("--nice", type=int, default=10, help="of the runs, so that other work goes on (default: 10)")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no run that would end later")
@@ -113,7 +113,7 @@ def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
     wanted = arguments.arms.split(",") if arguments.arms else None
     for cell in stages[arguments.stage]():
         if wanted is None or cell.arm in wanted:
-            yield replace(cell, steps=arguments.steps) if cell.steps == STEPS else cell
+            yield replace(cell, steps=arguments.steps) if arguments.steps and cell.steps == study.steps else cell
 
 
 class Queue:

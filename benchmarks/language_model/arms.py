@@ -30,7 +30,7 @@ class Cell:
     arm: str
     learning_rate: float
     seed: int
-    steps: int = STEPS
+    steps: int
 
     @property
     def name(self) -> str:

@@ -70,7 +70,7 @@ class Cells:
     def _ranked(self, arm: str) -> list[float]:
         """The rates that have been tried on the first of the sweep's seeds, the best first."""
         seed = self.study.sweep_seeds[0]
-        tried = {rate: row for rate in self.study.rates if (row := self.of(Cell(arm, rate, seed)))}
+        tried = {rate: row for rate in self.study.rates if (row := self.of(self.study.cell(arm, rate, seed)))}
         budget = tokens_of(tried.values()) if tried else 0.0
         return sorted(tried, key=lambda rate: -mean_reward(tried[rate], budget))
 
@@ -78,7 +78,7 @@ class Cells:
         """The better on average over the sweep's seeds of each arm's best two rates, where both have run on all."""
         chosen, seeds = {}, self.study.sweep_seeds
         for arm in self.study.arms:
-            tried = {rate: [self.of(Cell(arm, rate, s)) for s in seeds] for rate in self.best_two(arm)}
+            tried = {rate: [self.of(self.study.cell(arm, rate, s)) for s in seeds] for rate in self.best_two(arm)}
             if tried and all(row is not None for own in tried.values() for row in own):
                 budget = tokens_of(row for own in tried.values() for row in own)
                 chosen[arm] = max(tried, key=lambda rate: np.mean([mean_reward(row, budget) for row in tried[rate]]))
@@ -89,7 +89,9 @@ class Cells:
     ) -> list[tuple[dict, dict]]:
         """An arm's cells with GRPO's of the same seed, where both have been measured."""
         seeds = self.study.seeds if seeds is None else seeds
-        both = ((self.of(Cell(arm, rate, s)), self.of(Cell(BASELINE, base_rate, s))) for s in seeds)
+        both = (
+            (self.of(self.study.cell(arm, rate, s)), self.of(self.study.cell(BASELINE, base_rate, s))) for s in seeds
+        )
         return [(own, base) for own, base in both if own is not None and base is not None]
 
 

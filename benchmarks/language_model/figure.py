@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.language_model.arms import BASELINE, Cell
+from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.cells import Cells, smooth
 from benchmarks.learning.figures import STYLES, finish, name_lines, save
 from benchmarks.learning.statistics import interval, iqm
@@ -45,7 +45,11 @@ Runs = dict[str, list[dict]]
 def draw(cells: Cells, path: Path) -> bool:
     """Draw the arms that have runs of at least two seeds, as a PNG file; False if there is none."""
     study, rates = cells.study, cells.rates()
-    rows = {arm: [cells.of(Cell(arm, rates[arm], seed)) for seed in study.seeds] for arm in study.arms if arm in rates}
+    rows = {
+        arm: [cells.of(study.cell(arm, rates[arm], seed)) for seed in study.seeds]
+        for arm in study.arms
+        if arm in rates
+    }
     rows = {arm: found for arm, own in rows.items() if len(found := [row for row in own if row]) > 1}
     if not rows:
         return False

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.language_model.arms import BASELINE, LONG_STEPS, STEPS, Cell
+from benchmarks.language_model.arms import BASELINE, LONG_STEPS, Cell
 from benchmarks.language_model.study import INSTRUCTIONS, Study
 from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.demo.decisive import decisive_shares
@@ -24,7 +24,15 @@ from tempo_trl.runs.trees import recorded_steps
 
 BIG = ("model.safetensors", "optimizer.pt")
 # The run whose weights are kept, for `truth --policy FOLDER`.
-KEPT = INSTRUCTIONS.task, BASELINE, INSTRUCTIONS.seeds[0], STEPS
+KEPT = INSTRUCTIONS.task, BASELINE, INSTRUCTIONS.seeds[0], INSTRUCTIONS.steps
+# A CPU's log-probabilities allocate 100 MB in each operation, and glibc gives that back to the system each time: a
+# quarter of a step went into fresh pages.
+KEEP_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+    "MALLOC_TOP_PAD_": str(2**28),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
 # Of each step: name in a cell, and in TRL's log. The reward of a task with criteria is their mean, also where an arm
 # is paid something else.
 SERIES = {
@@ -89,7 +97,7 @@ def train(study: Study, cell: Cell, folder: Path, threads: int, nice: int) -> No
         RuntimeError: the run failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+    environment = os.environ | KEEP_MEMORY | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     words = ["nice", "-n", str(nice), *command(study, cell, folder)]
     with (folder / "run.log").open("a") as log:
         code = subprocess.run(words, stdout=log, stderr=log, env=environment).returncode

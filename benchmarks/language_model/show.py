@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.language_model import arms
-from benchmarks.language_model.arms import BASELINE, Cell
+from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
 from benchmarks.language_model.rollouts import PLACES
 from benchmarks.learning.statistics import interval, iqm
@@ -58,12 +58,12 @@ def sweep_table(cells: Cells) -> Table:
     """Mean reward over the steps by arm and rate, of the seeds that choose the rates."""
     study = cells.study
     first = study.sweep_seeds[0]
-    rates = [rate for rate in study.rates if any(cells.of(Cell(arm, rate, first)) for arm in study.arms)]
+    rates = [rate for rate in study.rates if any(cells.of(study.cell(arm, rate, first)) for arm in study.arms)]
     table = Table(title=f"Sweep: mean reward over all steps, seeds {study.sweep_seeds}", box=SIMPLE_HEAD)
     for heading in ("arm", *(f"{rate:g}" for rate in rates)):
         table.add_column(heading)
     for arm in study.arms:
-        own = [[cells.of(Cell(arm, rate, seed)) for seed in study.sweep_seeds] for rate in rates]
+        own = [[cells.of(study.cell(arm, rate, seed)) for seed in study.sweep_seeds] for rate in rates]
         table.add_row(arm, *(", ".join(f"{_mean(row['reward']):.3f}" for row in rows if row) for rows in own))
     return table
 

@@ -28,6 +28,7 @@ class Study:
             that it does not lie at an end of what was tried.
         stem (`str`): Name of the files of its numbers and of its figure, in docs/evidence.
         level (`float`): Reward that the tables give the steps to.
+        steps (`int`): Optimizer steps of a run.
         held_out (`int`): Held-out prompts. They are one batch, so that TRL's mean over batches is that of all.
         save_steps (`int`): Steps between two checkpoints.
         controls (`dict[str, Arm]`): Dull causes of a lead.
@@ -42,6 +43,7 @@ class Study:
     stem: str
     level: float
     held_out: int
+    steps: int = STEPS
     save_steps: int = 10
     controls: dict[str, Arm] = field(default_factory=dict)
     sweep_seeds: tuple[int, ...] = (100, 101)
@@ -63,9 +65,13 @@ class Study:
         """Whether answers are judged by several criteria."""
         return self.task != "instructions"
 
+    def cell(self, arm: str, rate: float, seed: int) -> Cell:
+        """A run of the usual length."""
+        return Cell(arm, rate, seed, self.steps)
+
     def is_final(self, cell: Cell) -> bool:
         """Whether a cell counts: no sweep seed, and of the usual length."""
-        return cell.seed not in self.sweep_seeds and cell.steps == STEPS
+        return cell.seed not in self.sweep_seeds and cell.steps == self.steps
 
     def sweep(
         self, to_try: Callable[[str], Iterable[float]], best_two: Callable[[str], Iterable[float]]
@@ -79,20 +85,20 @@ class Study:
         """
         first, *others = self.sweep_seeds
         for arm in self.arms:
-            yield from (Cell(arm, rate, first) for rate in to_try(arm))
-            yield from (Cell(arm, rate, seed) for seed in others for rate in best_two(arm))
+            yield from (self.cell(arm, rate, first) for rate in to_try(arm))
+            yield from (self.cell(arm, rate, seed) for seed in others for rate in best_two(arm))
 
     def final(self, rates: dict[str, float]) -> Iterator[Cell]:
         """Every arm at its own rate. A pair of a seed runs one after the other, so a cut study has whole pairs."""
         for seed in self.seeds:
-            yield from (Cell(arm, rates[arm], seed) for arm in self.arms if arm in rates)
+            yield from (self.cell(arm, rates[arm], seed) for arm in self.arms if arm in rates)
 
     def controlled(self, rates: dict[str, float]) -> Iterator[Cell]:
         """The controls, at the rates of the arms that they vary."""
         for seed in self.control_seeds:
             for name, arm in self.controls.items():
                 if arm.rated_as in rates:
-                    yield Cell(name, arm.factor * rates[arm.rated_as], seed)
+                    yield self.cell(name, arm.factor * rates[arm.rated_as], seed)
 
     def long(self, rates: dict[str, float], best: str) -> Iterator[Cell]:
         """GRPO and the arm that stands best, for long: is it stable?"""
@@ -103,7 +109,7 @@ class Study:
 
 def _with_criteria(task: str) -> Study:
     arms, rates = arms_with_criteria(task, CRITERIA[task]), (5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)
-    return Study(task, arms, rates, first_rates=(2e-5, 4e-5), stem=task, level=0.8, held_out=128)
+    return Study(task, arms, rates, first_rates=(2e-5, 4e-5), stem=task, level=0.8, held_out=128, steps=12)
 
 
 INSTRUCTIONS = Study(
