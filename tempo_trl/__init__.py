@@ -6,9 +6,26 @@ transformers.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tempo_trl.methods import METHODS
 from tempo_trl.version import __version__
+
+if TYPE_CHECKING:  # editors and type checkers do not run `__getattr__`
+    from tempo_trl.methods.anchor_baseline import AnchorBaselineConfig, AnchorBaselineTrainer
+    from tempo_trl.methods.gigpo import GiGPOConfig, GiGPOTrainer
+    from tempo_trl.methods.grpo_lambda import GRPOLambdaConfig, GRPOLambdaTrainer
+    from tempo_trl.methods.hgpo import HGPOConfig, HGPOTrainer
+    from tempo_trl.methods.kernel_baseline import KernelBaselineConfig, KernelBaselineTrainer
+    from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
+    from tempo_trl.methods.prefix_baseline import PrefixBaselineConfig, PrefixBaselineTrainer
+    from tempo_trl.methods.span_credit import SpanCreditConfig, SpanCreditTrainer
+    from tempo_trl.methods.tempo import TEMPOConfig, TEMPOTrainer
+    from tempo_trl.methods.treerpo import TreeRPOConfig, TreeRPOEntropyConfig, TreeRPOEntropyTrainer, TreeRPOTrainer
+    from tempo_trl.rewards.span_reward import SpanReward
+    from tempo_trl.trainers.batch import Batch, Credit
+    from tempo_trl.trainers.config import TokenCreditConfig
+    from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 # The public names and the module of each. Imported on first use: `tempo-trl --help` must not wait for torch and TRL.
 _PUBLIC = {
@@ -23,13 +40,44 @@ _PUBLIC = {
     if module.startswith("tempo_trl.")
 }
 
-__all__ = [*sorted(_PUBLIC), "__version__"]  # noqa: PLE0604
+__all__ = [
+    "AnchorBaselineConfig",
+    "AnchorBaselineTrainer",
+    "Batch",
+    "Credit",
+    "GRPOLambdaConfig",
+    "GRPOLambdaTrainer",
+    "GiGPOConfig",
+    "GiGPOTrainer",
+    "HGPOConfig",
+    "HGPOTrainer",
+    "KernelBaselineConfig",
+    "KernelBaselineTrainer",
+    "PPOConfig",
+    "PPOTrainer",
+    "PrefixBaselineConfig",
+    "PrefixBaselineTrainer",
+    "SpanCreditConfig",
+    "SpanCreditTrainer",
+    "SpanReward",
+    "TEMPOConfig",
+    "TEMPOTrainer",
+    "TokenCreditConfig",
+    "TokenCreditTrainer",
+    "TreeRPOConfig",
+    "TreeRPOEntropyConfig",
+    "TreeRPOEntropyTrainer",
+    "TreeRPOTrainer",
+    "__version__",
+]
 
 
-def __getattr__(name: str):
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'tempo_trl' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+if not TYPE_CHECKING:  # with it, type checkers would take any name
+
+    def __getattr__(name: str):
+        if name not in _PUBLIC:
+            raise AttributeError(f"module 'tempo_trl' has no attribute {name!r}")
+        return getattr(import_module(_PUBLIC[name]), name)
 
 
 def __dir__() -> list[str]:

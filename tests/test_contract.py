@@ -259,7 +259,7 @@ def test_metrics_and_the_completions_table_are_where_we_write_to(stock):
 def test_the_trainer_has_the_attributes_we_read(stock):
     for name in ("num_generations", "num_generations_eval", "importance_sampling_level", "model", "accelerator"):
         assert hasattr(stock, name), f"GRPOTrainer.{name} is gone"
-    for name in ("eos_token_ids", "use_vllm", "rollout_func", "reward_func_names"):
+    for name in ("eos_token_ids", "use_vllm", "rollout_func", "reward_func_names", "reward_weights", "_tokenizer"):
         assert hasattr(stock, name), f"GRPOTrainer.{name} is gone: see trainers/checks.py and faults.py"
     assert {"_tag_names", "_name", "_paper"} <= vars(GRPOTrainer).keys()
 

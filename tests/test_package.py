@@ -1,5 +1,9 @@
 """What is installed is what is here."""
 
+import os
+import subprocess
+import sys
+import tempfile
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -18,3 +22,43 @@ def test_every_package_is_installed():
 
 def test_every_public_name_can_be_imported():
     assert all(getattr(tempo_trl, name) is not None for name in tempo_trl.__all__)
+
+
+def test_type_checkers_see_every_public_name():
+    assert set(tempo_trl.__all__) == {*tempo_trl._PUBLIC, "__version__"}
+    lines = [f"{name}: object = tempo_trl.{name}" for name in tempo_trl.__all__ if name != "__version__"]
+    assert checked_types("\n".join(["import tempo_trl", *lines])) == []
+
+
+SCRIPT = """
+from tempo_trl import Batch, SpanReward, TEMPOConfig, TEMPOTrainer
+
+def long_enough(completions: list[str], **columns: object) -> list[float]:
+    return [float(len(text) > 9) for text in completions]
+
+args = TEMPOConfig(output_dir="run", td_coef=0.5)
+trainer = TEMPOTrainer("Qwen/Qwen3-0.6B", long_enough, args)
+trainer.train()
+spans: list[SpanReward] = [SpanReward("city", 1.0, 4, 9)]
+"""
+
+
+def test_a_script_is_checked_by_mypy_and_its_mistakes_are_found():
+    assert checked_types(SCRIPT) == []
+    wrong = SCRIPT.replace("td_coef=0.5", 'td_coef="much"').replace("enough, args)", "enough, args, credit=1)")
+    assert [error.split('"')[1] for error in checked_types(wrong)] == ["td_coef", "credit"]
+    (unknown,) = checked_types("from tempo_trl import TEMPOTrainr")
+    assert "TEMPOTrainer" in unknown
+
+
+def checked_types(script: str) -> list[str]:
+    """mypy's errors in a script. It does not read the packages that ours imports, which would take minutes."""
+    skipped = ("torch", "transformers", "trl", "datasets", "pandas", "numpy", "scipy", "rich", "matplotlib", "peft")
+    config = "[mypy]\nfollow_imports = silent\n"
+    config += "".join(f"[mypy-{name}.*]\nfollow_imports = skip\n" for name in skipped)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "mypy.ini").write_text(config)
+        command = [sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "--cache-dir", "cache", "-c", script]
+        environment = os.environ | {"MYPYPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    return [line for line in done.stdout.splitlines() if ": error: " in line]

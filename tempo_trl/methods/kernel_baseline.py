@@ -13,6 +13,7 @@ from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
     completion_weights,
+    whole_outcome,
     with_forced_tokens,
 )
 from tempo_trl.rollout.tree import branches, repeated_rows
@@ -47,7 +48,14 @@ class KernelBaselineCredit:
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
         td = credit_tokens(batch.tree, batch.outcome, width, 1.0, weights)[1]
-        credit = Credit(advantages, td, metrics, weights=weights, statistics=statistics)
+        credit = Credit(
+            advantages,
+            td,
+            metrics,
+            weights=weights,
+            outcome=whole_outcome(batch, weights),
+            statistics=statistics,
+        )
         return with_forced_tokens(credit, batch, self.forced_tokens)
 
     def _advantages(self, batch: Batch) -> tuple[torch.Tensor, KernelStatistics]:

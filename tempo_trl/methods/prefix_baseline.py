@@ -14,6 +14,7 @@ from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
     completion_weights,
+    whole_outcome,
     with_forced_tokens,
 )
 from tempo_trl.rollout.tree import branches
@@ -61,7 +62,11 @@ class PrefixBaselineCredit:
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
         td = credit_tokens(batch.tree, batch.outcome, width, 1.0, weights)[1]
-        return with_forced_tokens(Credit(advantages, td, metrics, weights=weights), batch, self.forced_tokens)
+        return with_forced_tokens(
+            Credit(advantages, td, metrics, weights=weights, outcome=whole_outcome(batch, weights)),
+            batch,
+            self.forced_tokens,
+        )
 
     def learned(self) -> dict[str, float]:
         """The learned covariance of rewards at some numbers of shared tokens, for the log; empty if not learned."""

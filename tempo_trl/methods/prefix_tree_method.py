@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from tempo_trl.credit.advantages import credit_tokens
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree import LEAF_WEIGHTS, branches, row_weights
@@ -92,6 +93,17 @@ class PrefixTreeTrainer(TokenCreditTrainer):
 def completion_weights(batch: Batch, leaf_weights: str) -> torch.Tensor | None:
     """Weights of the completions in their group, `(R,)`; None if all weights are equal."""
     return None if batch.grown is None else row_weights(batch.grown, leaf_weights)
+
+
+def whole_outcome(batch: Batch, weights: torch.Tensor | None) -> torch.Tensor | None:
+    """
+    Advantage of each whole completion, for the off-policy mask: `(R,)`; None if it is TRL's.
+
+    With `weights` it is the outcome around the weighted mean of the group, which a method with weights credits.
+    """
+    if weights is None:
+        return None
+    return credit_tokens(batch.tree, batch.outcome, batch.completion_ids.shape[1], 0.0, weights)[0][:, 0]
 
 
 def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:

@@ -12,6 +12,7 @@ from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
     completion_weights,
+    whole_outcome,
     with_forced_tokens,
 )
 from tempo_trl.trainers.batch import Batch, Credit
@@ -51,7 +52,8 @@ def tempo_credit(
     width = batch.completion_ids.shape[1]
     advantages, td = credit_tokens(batch.tree, batch.outcome, width, td_coef, weights)
     untouched = td_coef == 0 and batch.grown is None  # one advantage per completion, as TRL has it
-    credit = Credit(batch.outcome if untouched else advantages, td, weights=weights)
+    outcome = whole_outcome(batch, weights)
+    credit = Credit(batch.outcome if untouched else advantages, td, weights=weights, outcome=outcome)
     return with_forced_tokens(credit, batch, forced_tokens)
 
 

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 Places = list[tuple[int, int]]  # of a criterion in a completion: the first token, and the one after the last
 
+LARGEST_REWARD = 1e18  # squares of larger ones, of which a standard deviation is made, leave float32
+
 
 class SpanReward(NamedTuple):
     """
@@ -77,8 +79,11 @@ def _fault(span: Any, length: int, unit: str) -> str | None:
     name, reward, start, end = span
     if not isinstance(name, str) or not name:
         return f"the name of a criterion must be a text, got {name!r}."
-    if reward is not None and not (isinstance(reward, Real) and math.isfinite(reward)):
-        return f"the reward of {name!r} must be a finite number, or None if it was not judged, got {reward!r}."
+    if reward is not None and not (isinstance(reward, Real) and abs(reward) <= LARGEST_REWARD):
+        return (
+            f"the reward of {name!r} must be a finite number, or None if it was not judged, and at most "
+            f"{LARGEST_REWARD:g} in size, got {reward!r}."
+        )
     if (start is None) != (end is None):
         return f"{name!r} must have a start and an end, or neither, got start {start!r} and end {end!r}."
     if start is None:

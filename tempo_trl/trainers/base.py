@@ -15,6 +15,7 @@ from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server, wait_for_server
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.credit_log import printed_without_own_columns
+from tempo_trl.trainers.given_rollout import checked_rollout
 from tempo_trl.trainers.precision import keep_outputs_in_float32
 from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
@@ -89,6 +90,12 @@ class BaseTrainer(OnTree, GRPOTrainer):
         # The epoch is a fraction with rounding errors: 1.9999999 means two whole epochs.
         return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 
+    def train(self, *args, **kwargs):
+        """[`~trl.GRPOTrainer.train`]. Raises RuntimeError if no step was trained although there should be some."""
+        result = super().train(*args, **kwargs)
+        checks.refuse_a_run_without_a_step(self)
+        return result
+
     def _run_epoch(self, *args, **kwargs):
         # Trainer asks whether the run is at its end after each step only: resumed at its end, it would train one more.
         if self.state.global_step < self.state.max_steps:
@@ -103,10 +110,13 @@ class BaseTrainer(OnTree, GRPOTrainer):
             self.model.train(training)  # TRL's continuous batching always leaves the model in training mode
 
     def _generate(self, prompts):
-        if not isinstance(self.rollout_func, TreeRollout):
+        if self.rollout_func is None:
             return super()._generate(prompts)
-        with self._watched_server():
-            return super()._generate(prompts)  # sends the weights to vLLM before the rollout grows trees
+        if isinstance(self.rollout_func, TreeRollout):
+            with self._watched_server():
+                return super()._generate(prompts)  # sends the weights to vLLM before the rollout grows trees
+        with replaced(self, rollout_func=checked_rollout(self.rollout_func)):
+            return super()._generate(prompts)
 
     @contextmanager
     def _watched_server(self):
@@ -127,7 +137,9 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         patience = self.args.ddp_timeout / 2
         with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
-            return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
+        return rewards
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""

@@ -11,6 +11,7 @@ import torch
 from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.zero_advantages import refuse_models_that_see_all_rows
 
@@ -118,6 +119,41 @@ def refuse_less_than_a_generation(trainer: GRPOTrainer) -> None:
         raise ValueError(
             f"The training data have {len(rows):,} rows, expected at least the {per_generation:,} prompts of one "
             "generation. Lower `steps_per_generation` or `per_device_train_batch_size`, or use more rows."
+        )
+
+
+def refuse_a_run_without_a_step(trainer: GRPOTrainer) -> None:
+    """Raise RuntimeError if a training run has ended without any step. Trainer only logs that, and returns."""
+    if trainer.state.global_step == 0 and trainer.state.max_steps > 0:
+        prompts = trainer.args.generation_batch_size // trainer.num_generations
+        raise RuntimeError(
+            f"Training has ended without a step, expected {trainer.state.max_steps:,}: the training data gave no "
+            f"whole generation, which takes {prompts:,} prompts. Lower `steps_per_generation` or "
+            "`per_device_train_batch_size`, or use more rows."
+        )
+
+
+def refuse_rewards_without_a_variance(rewards: torch.Tensor, weights: torch.Tensor, names: list[str]) -> None:
+    """
+    Raise ValueError for a reward that is infinite, or so large that float32 has no number for its square.
+
+    Args:
+        rewards (`torch.Tensor` of shape `(N, F)`):
+            Rewards of the rows of all ranks, so that all ranks raise the same error. NaN means not scored.
+        weights (`torch.Tensor` of shape `(F,)`):
+            Weights of the functions.
+        names (`list[str]`):
+            Names of the functions.
+    """
+    weighted = rewards * weights.to(rewards.device)
+    wrong = torch.maximum(rewards.abs(), weighted.abs()) > LARGEST_REWARD  # False for NaN
+    if wrong.any():
+        row, function = wrong.nonzero()[0].tolist()
+        raise ValueError(
+            f"The reward function '{names[function]}' returned {rewards[row, function].item()} for completion {row} "
+            f"of the batch of all ranks (weight {weights[function].item():g}), expected a number of at most "
+            f"{LARGEST_REWARD:g} in size, or None if it cannot score the completion: one such reward would decide "
+            "the advantages of its whole group. Clip the reward, or return None."
         )
 
 

@@ -8,6 +8,8 @@ from trl import GRPOConfig
 from tempo_trl.trainers.zero_advantages import refuse_gradients_without_advantage
 from tempo_trl.tree_forward.config import TreeForwardFields
 
+IMPORTANCE_LEVELS = ("token", "sequence")
+
 
 @dataclass
 class TokenCreditConfig(TreeForwardFields, GRPOConfig):
@@ -88,9 +90,22 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             raise ValueError("`step_delimiter` must be a text or None, got an empty one. Use None for whole turns.")
         if self.skip_zero_advantages:
             refuse_gradients_without_advantage(self)
-        weights = self.span_reward_weights
-        if weights is not None and not all(math.isfinite(weight) for weight in weights):
-            raise ValueError(f"`span_reward_weights` must be finite numbers, got {weights}. Correct them.")
+        self._check_weights()
+        if self.importance_sampling_level not in IMPORTANCE_LEVELS:  # TRL asks in the loss, where ours is another
+            raise ValueError(
+                f"`importance_sampling_level` must be one of {IMPORTANCE_LEVELS}, got "
+                f"{self.importance_sampling_level!r}. Set it to one of them."
+            )
+        if self.num_iterations < 1:
+            raise ValueError(
+                f"`num_iterations` must be at least 1, got {self.num_iterations}: no step would be taken."
+            )
         for name, least in (("log_trees_steps", 0), ("log_trees_prompts", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)!r}. Raise it.")
+
+    def _check_weights(self) -> None:
+        for name in ("reward_weights", "step_reward_weights", "span_reward_weights"):
+            weights = getattr(self, name)
+            if weights is not None and not all(math.isfinite(weight) for weight in weights):
+                raise ValueError(f"`{name}` must be finite numbers, got {weights}. Correct them.")

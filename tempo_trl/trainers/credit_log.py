@@ -45,6 +45,8 @@ def log_credit(
         counted = batch.owned & without_own_keys(batch, rows)
         sums |= largest_state_sums(before_turns(batch), batch.num_generations, counted)
     totals = log_sums(trainer, "tempo", sums)
+    if not totals["td_share"][1]:  # all groups are flat: nothing is credited, and nobody should miss the metric
+        metrics["tempo/td_share"].append(0.0)
     _log_table(trainer, rows.output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
     return totals
 

@@ -10,6 +10,7 @@ from trl.models import prepare_deepspeed
 from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from tempo_trl.credit.turns import turn_ends
+from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.reward_functions import Logged, RewardFunctions
 from tempo_trl.trainers.scored_rows import ScoredRows
@@ -99,8 +100,11 @@ def _fill(rewards: torch.Tensor, given: Any, counts: list[int], name: str) -> No
             numbers = torch.tensor([torch.nan if number is None else float(number) for number in numbers])
         except (TypeError, ValueError):
             raise ValueError(f"{name} must return numbers or None, got {numbers!r} for row {row}.") from None
-        if numbers.isinf().any():
-            raise ValueError(f"{name} must return finite numbers or None, got {numbers.tolist()} for row {row}.")
+        if (numbers.abs() > LARGEST_REWARD).any():
+            raise ValueError(
+                f"{name} must return finite numbers or None, at most {LARGEST_REWARD:g} in size, got "
+                f"{numbers.tolist()} for row {row}."
+            )
         rewards[row, :count] = numbers
 
 

@@ -328,7 +328,9 @@ class TokenCreditTrainer(BaseTrainer):
             def off_policy_mask(advantages, **kwargs):
                 return theirs(outcome, **kwargs)
 
-            changes = {"importance_sampling_level": "token", "get_off_policy_mask": off_policy_mask}
+            changes = {"get_off_policy_mask": off_policy_mask}
+            if self.importance_sampling_level == "sequence":  # TRL raises an error for any other level
+                changes["importance_sampling_level"] = "token"
 
         def forward_with_reference(*args, **kwargs):
             logps, entropies, aux_loss = forward(*args, **kwargs)

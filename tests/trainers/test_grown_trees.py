@@ -49,6 +49,18 @@ def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leave
         torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("method", [*ROLLOUTS, "baseline on entropy trees"])
+def test_the_off_policy_mask_reads_the_outcome_around_the_weighted_mean(method, tiny_model, tmp_path):
+    for batch in run(method, tiny_model, tmp_path, leaf_weights="by_branch").batches:
+        _, _, rewards, size = inputs_of(batch)
+        weights = torch.cat([tree.leaf_weights("by_branch") for tree in batch["trees"]])
+        mean = (weights * rewards).view(-1, size).sum(dim=1).repeat_interleave(size)
+        read, around = batch["output"]["outcome_advantages"].double(), rewards - mean
+        clear = around.abs() > 1e-4
+        assert clear.any()
+        assert torch.equal(read[clear].sign(), around[clear].sign())
+
+
 @pytest.mark.parametrize("rollout", ["iid", "fixed"])
 def test_end_tokens_of_generation_kwargs_end_completions_as_the_models_own_do(rollout, tiny_model, tmp_path):
     added = list(range(21, 200, 4))

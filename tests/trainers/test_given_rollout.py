@@ -1,0 +1,95 @@
+"""What a `rollout_func` returns is compared with the prompts that it got: counts, lengths and order."""
+
+import re
+
+import pytest
+from datasets import Dataset
+
+from .recording import RecordingTrainer, questions, train
+
+
+def answers(prompts, trainer) -> dict:
+    """A completion of two or three tokens for each prompt."""
+    ids = [[30 + i, 31, 2][: 2 + i % 2] for i in range(len(prompts))]
+    texts = [prompt if isinstance(prompt, str) else prompt[-1]["content"] for prompt in prompts]
+    prompt_ids = trainer.processing_class(text=texts)["input_ids"]
+    logprobs = [[-1.0] * len(row) for row in ids]
+    return {"prompt_ids": prompt_ids, "completion_ids": ids, "logprobs": logprobs, "env_mask": None}
+
+
+def changed(**changes):
+    """That rollout with some of its values changed."""
+
+    def rollout(prompts, trainer):
+        output = answers(prompts, trainer)
+        return output | {name: change(output) for name, change in changes.items()}
+
+    return rollout
+
+
+def everything(rearranged):
+    """That rollout with the rows of every value in another order, or repeated."""
+
+    def rollout(prompts, trainer):
+        return {name: values and rearranged(values) for name, values in answers(prompts, trainer).items()}
+
+    return rollout
+
+
+WRONG = {
+    "each prompt again": (everything(lambda rows: [row for row in rows for _ in range(4)]), "got 32 rows .* for 8"),
+    "a row too few": (everything(lambda rows: rows[:-1]), "got 7 rows .* for 8 prompts"),
+    "groups interleaved": (everything(lambda rows: [*rows[::4], *rows[1::4], *rows[2::4], *rows[3::4]]), "order of"),
+    "groups in another order": (everything(lambda rows: rows[::-1]), "the text of prompt 4 in `prompt_ids` of row 0"),
+    "log-probabilities one short": (
+        changed(logprobs=lambda output: [row[:-1] for row in output["logprobs"]]),
+        r"one number per token .* in `logprobs`, got 1 for the 2 tokens of row 0",
+    ),
+    "a mask one short": (
+        changed(env_mask=lambda output: [[1, 0] for _ in output["completion_ids"]]),
+        r"in `env_mask`, got 2 for the 3 tokens of row 1",
+    ),
+    "no token": (
+        changed(
+            completion_ids=lambda output: [*output["completion_ids"][:5], [], *output["completion_ids"][6:]],
+        ),
+        "got none in `completion_ids` of row 5",
+    ),
+    "a column too short": (changed(score=lambda output: [1.0] * 7), "in `score`, .* got 7 values for 8 prompts"),
+    "nothing": (lambda prompts, trainer: None, "a dict, got NoneType"),
+}
+
+
+@pytest.mark.parametrize("conversational", [False, True])
+@pytest.mark.parametrize(("rollout", "message"), WRONG.values(), ids=WRONG)
+def test_a_rollout_that_does_not_fit_its_prompts_is_refused_with_the_row(
+    rollout, message, conversational, tiny_model, tmp_path
+):
+    with pytest.raises(ValueError, match=rf"`rollout_func` must return .*{message}"):
+        train(tiny_model, tmp_path, dataset=questions(8, conversational), trainer={"rollout_func": rollout})
+
+
+def own_prompt(prompts, trainer):
+    """A rollout whose environment asks something else than the dataset, of more than one row alike."""
+    output = answers(prompts, trainer)
+    texts = [f"Room {int(re.search('[0-9]+', prompt)[0]) % 2}, go:" for prompt in prompts]
+    return output | {"prompt_ids": trainer.processing_class(text=texts)["input_ids"], "seed": 3, "mark": texts}
+
+
+def in_another_spelling(prompts, trainer):
+    """A rollout whose template adds to the prompt and changes its white space."""
+    texts = ["System: answer.\n" + prompt.replace(" ", "  ") + "\nAnswer:" for prompt in prompts]
+    return answers(prompts, trainer) | {"prompt_ids": trainer.processing_class(text=texts)["input_ids"]}
+
+
+@pytest.mark.parametrize("rollout", [answers, own_prompt, in_another_spelling])
+def test_a_rollout_may_write_prompts_of_its_own(rollout, tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, trainer={"rollout_func": rollout}, max_steps=1)
+    assert trainer.state.global_step == 1
+    assert trainer.rollout_func is rollout
+
+
+def test_prompts_of_which_one_is_a_part_of_another_keep_their_order(tiny_model, tmp_path):
+    dataset = Dataset.from_dict({"prompt": ["Two?", "One and Two?", "One and Two? And Three?", "Four?"]})
+    trainer = train(tiny_model, tmp_path, RecordingTrainer, dataset, trainer={"rollout_func": answers}, max_steps=2)
+    assert trainer.state.global_step == 2
