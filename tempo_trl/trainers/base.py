@@ -20,6 +20,7 @@ from tempo_trl.trainers.precision import keep_outputs_in_float32
 from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
 from tempo_trl.trainers.signal_share import SignalShare
+from tempo_trl.trainers.subclasses import warnings_at_the_caller
 from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
 
 
@@ -49,7 +50,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
         if (rollout := self._tree_rollout(args)) is not None:
             keywords["rollout_func"] = _only_rollout(rollout, keywords.get("rollout_func"))
         wait_for_server(args, model_name)
-        with warnings.catch_warnings():
+        with warnings_at_the_caller(), warnings.catch_warnings():
             if rollout is not None:  # TRL warns that `rollout_func` is experimental, but the user did not set it
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
             super().__init__(model, reward_funcs, args, **keywords)

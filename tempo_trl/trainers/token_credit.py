@@ -1,6 +1,5 @@
 """TRL's training loop with a credit function: it gets each scored batch, and returns the advantages to train on."""
 
-import inspect
 import json
 import pickle
 from collections.abc import Callable
@@ -36,6 +35,7 @@ from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, drop_first_reward, mean_of_criteria
 from tempo_trl.trainers.state_keys import StateKeys
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
+from tempo_trl.trainers.subclasses import keep_assigned, refuse_unknown_arguments, signature_without, watch_columns
 from tempo_trl.trainers.whole_groups import batch_of
 from tempo_trl.trainers.zero_advantages import over_rows, rows_with_credit
 
@@ -118,11 +118,15 @@ class TokenCreditTrainer(BaseTrainer):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        if cls._credit_function is not TokenCreditTrainer._credit_function:
-            read = {"step_reward_funcs": cls.reads_step_rewards, "span_reward_funcs": cls.reads_criteria}
-            refused = {"credit_func", *(name for name, is_read in read.items() if not is_read)}
-            known = list(inspect.signature(TokenCreditTrainer.__init__).parameters.values())[1:]
-            cls.__signature__ = inspect.Signature([own for own in known if own.name not in refused])
+        watch_columns(cls)
+        own_credit = cls._credit_function is not TokenCreditTrainer._credit_function
+        read = {"step_reward_funcs": cls.reads_step_rewards, "span_reward_funcs": cls.reads_criteria}
+        unread = {"credit_func", *(name for name, is_read in read.items() if not is_read)} if own_credit else set()
+        cls.__signature__ = signature_without(cls, unread if cls.__init__ is TokenCreditTrainer.__init__ else set())
+
+    def __new__(cls, *args, **kwargs):
+        refuse_unknown_arguments(cls, kwargs)  # else Python names this class, whatever was built
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -225,6 +229,10 @@ class TokenCreditTrainer(BaseTrainer):
         self._assign_credit(rows, failures, due)
         self.tree_pass.number_rows(output)
         self.signal_share.number_groups(output)
+        keep_assigned(
+            output,
+            type(self)._generate_and_score_completions is not TokenCreditTrainer._generate_and_score_completions,
+        )
         return output
 
     def _with_entropies(self, forward: Callable) -> Callable:
@@ -365,3 +373,6 @@ class TokenCreditTrainer(BaseTrainer):
             self.credit_func.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
         if self.accelerator.is_main_process:
             warn_of_what_was_not_saved([covariance, state] if has_state else [covariance])
+
+
+TokenCreditTrainer.__signature__ = signature_without(TokenCreditTrainer, set())

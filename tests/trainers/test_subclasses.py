@@ -1,0 +1,99 @@
+"""What people write below a trainer: constructors of their own, and advantages that they weigh."""
+
+import inspect
+import warnings
+
+import pytest
+import torch
+
+from tempo_trl import TEMPOConfig, TEMPOTrainer
+
+from .recording import config, parity, questions, share_of_threes, train
+
+
+def weighing(weigh):
+    """A subclass that changes the advantages of a scored batch, as scripts with a length penalty do."""
+
+    class Weighing(TEMPOTrainer):
+        def _generate_and_score_completions(self, inputs):
+            output = super()._generate_and_score_completions(inputs)
+            self.assigned = output["advantages"].clone()
+            output["advantages"] = weigh(output["advantages"])
+            self.output = output
+            return output
+
+    return Weighing
+
+
+def run(weigh, model, folder, tokens=8, **options):
+    """A step on 8 completions of exactly `tokens` tokens."""
+    length = {"max_completion_length": tokens, "generation_kwargs": {"min_new_tokens": tokens}}
+    cls = weighing(weigh)
+    return train(model, folder, cls=cls, reward_funcs=share_of_threes, max_steps=1, **length, **options)
+
+
+PER_ROW = torch.linspace(0.5, 1.5, 8)
+
+
+@pytest.mark.parametrize("change", [lambda a: a * PER_ROW, lambda a: a + PER_ROW, lambda a: a * (PER_ROW > 1)])
+def test_a_number_per_completion_that_meets_tokens_is_refused(change, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"Weighing.*\(B, T\) = \(8, 8\).*Multiply by `weights\[:, None\]`"):
+        run(change, tiny_model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a,
+        lambda a: 2 * a,
+        lambda a: a * PER_ROW[:, None],
+        lambda a: a + 0.5,
+        lambda a: a.clamp(min=0),
+        lambda a: a * torch.rand(8, 8, generator=torch.Generator().manual_seed(0)),
+    ],
+)
+def test_other_changes_of_advantages_train_as_they_are(change, tiny_model, tmp_path):
+    trainer = run(change, tiny_model, tmp_path)
+    assert torch.equal(trainer.output["advantages"], change(trainer.assigned))
+    assert "assigned_advantages" not in trainer.output
+
+
+def test_a_number_per_completion_does_not_fit_any_other_number_of_tokens(tiny_model, tmp_path):
+    with pytest.raises(RuntimeError, match="must match the size"):
+        run(lambda a: a * PER_ROW, tiny_model, tmp_path, tokens=6)
+
+
+class WithAPenalty(TEMPOTrainer):
+    def __init__(self, model, *, penalty: float = 0.1, **keywords):
+        super().__init__(model, **keywords)
+        self.penalty = penalty
+
+
+class Below(WithAPenalty):
+    """Has the constructor of its parent."""
+
+
+@pytest.mark.parametrize("cls", [WithAPenalty, Below])
+def test_a_subclass_shows_its_own_arguments(cls):
+    assert list(inspect.signature(cls).parameters) == ["model", "penalty", "keywords"]
+
+
+def test_a_wrong_argument_is_blamed_on_the_class_that_was_built(tiny_model, tmp_path):
+    with pytest.raises(TypeError, match=r"^TEMPOTrainer.__init__\(\) .* Did you mean 'reward_funcs'"):
+        TEMPOTrainer(tiny_model, reward_func=parity)
+    with pytest.raises(TypeError, match=r"'td_coef'. A field of the configuration belongs in `args`"):
+        TEMPOTrainer(tiny_model, parity, td_coef=0.5)
+    args = {"reward_funcs": parity, "args": config(tmp_path, TEMPOConfig), "train_dataset": questions()}
+    assert WithAPenalty(tiny_model, penalty=0.5, **args).penalty == 0.5
+
+
+def test_a_warning_of_trl_about_an_argument_points_to_the_script(tiny_model, tmp_path, monkeypatch):
+    monkeypatch.delenv("TRL_EXPERIMENTAL_SILENCE", raising=False)
+    arguments = {"args": config(tmp_path), "train_dataset": questions(), "rollout_func": lambda prompts, trainer: {}}
+    with pytest.warns(UserWarning, match="'rollout_func'") as told:
+        TEMPOTrainer(tiny_model, parity, **arguments)
+    (warning,) = (warning for warning in told if "'rollout_func'" in str(warning.message))
+    assert warning.filename == __file__
+    with warnings.catch_warnings(), pytest.raises(UserWarning, match="'rollout_func'"):
+        warnings.simplefilter("error", UserWarning)
+        TEMPOTrainer(tiny_model, parity, **arguments)
