@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tempo_trl.report.conversations import Encoder
+from tempo_trl.rewards.mean_reward import mean_of
 from tempo_trl.rewards.span_reward import SpanReward, by_criterion, check_spans
 from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_places import TokenTexts
@@ -54,8 +55,7 @@ class CompletionFile:
     def _criteria(self, line: dict, has_outcome: bool, where: str) -> dict:
         """What `spans` adds to an encoded line."""
         criteria = by_criterion(*self._spans(line, where))
-        known = [reward for reward, _ in criteria.values() if not math.isnan(reward)]
-        mean = {} if has_outcome else {"reward": sum(known) / len(known) if known else None}
+        mean = {} if has_outcome else {"reward": mean_of({name: reward for name, (reward, _) in criteria.items()})}
         return {"criteria": criteria, "has_outcome": has_outcome} | mean
 
     def _spans(self, line: dict, where: str) -> tuple[list[SpanReward], Callable[[int, int], tuple[int, int]]]:

@@ -24,6 +24,8 @@ from tempo_trl.runs.token_text import cut, label_of, one_line, readable
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
+LETTER = 7  # points
+CELL = 0.602 * LETTER / 72  # inches: the width of a letter of DejaVu Sans Mono, matplotlib's own font
 KINDS = ("png", "svg")
 
 
@@ -101,23 +103,23 @@ def draw_credit(group: Group) -> Figure:
     scale = max((float(np.abs(x).max()) for x in [*group.advantages, group.outcome] if len(x)), default=1.0) or 1.0
     lines = []  # (label, [(piece, value)])
     for row in shown:
-        pieces = [one_line(piece) for piece in readable(group.tokens[row])][:CREDIT_TOKENS]
+        pieces = [one_line(piece).replace("␣", " ") for piece in readable(group.tokens[row])][:CREDIT_TOKENS]
         lines += _wrapped(f"{row + 1}  GRPO ", [(piece, group.outcome[row]) for piece in pieces])
         lines += _wrapped(f"   {group.terms.label}", list(zip(pieces, group.advantages[row].tolist(), strict=False)))
     longest = max((sum(len(piece) for piece, _ in line) for _, line in lines), default=1)
     margin = max(8, len(group.terms.label) + 3) + 3
-    figure = Figure(figsize=(0.085 * (longest + margin + 3), 0.2 * len(lines) + 0.5))
+    figure = Figure(figsize=(CELL * (longest + margin + 3), 0.2 * len(lines) + 0.5))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(-margin, longest + 3), ylim=(len(lines) + 1.2, -0.6))
     axes.axis("off")
     for y, (label, line) in enumerate(lines):
-        axes.text(0.5 - margin, y, label, fontsize=7, va="center", color="#555555", **MONO)
+        axes.text(0.5 - margin, y, label, fontsize=LETTER, va="center", color="#555555", **MONO)
         x = 0
         for piece, value in line:
             _credit_piece(axes, x, y, piece, 0.0 if np.isnan(value) else value / scale)
             x += len(piece)
     note = f"orange {-scale:+.2f}, white 0, blue {scale:+.2f}, in units of the advantage"
-    axes.text(0, len(lines) + 0.6, note, fontsize=7, va="center", color="#555555")
+    axes.text(0, len(lines) + 0.6, note, fontsize=LETTER, va="center", color="#555555")
     return figure
 
 
@@ -136,8 +138,8 @@ def _credit_piece(axes, x: float, y: float, piece: str, share: float) -> None:
     colour = np.array(to_rgb(GOOD if share > 0 else BAD))
     background = tuple(1 - 0.65 * min(abs(share), 1.0) * (1 - colour))
     axes.fill_between([x, x + len(piece)], y - 0.42, y + 0.42, color=background, linewidth=0)
-    for i, character in enumerate(piece):  # one cell per character, because no font has exactly this width
-        axes.text(x + i + 0.5, y, character, fontsize=7, ha="center", va="center", **MONO)
+    for i, character in enumerate(piece):  # a cell each, because characters of other fonts have other widths
+        axes.text(x + i + 0.5, y, character, fontsize=LETTER, ha="center", va="center", **MONO)
 
 
 def draw_tokens(summary: CreditSummary) -> Figure | None:

@@ -45,9 +45,10 @@ def _keywords(completions: list, columns: dict) -> dict:
 
 
 def _means(judged: list[list[SpanReward]]) -> list[float | None]:
-    return [_mean({span.name: span.reward for span in spans}) for spans in judged]
+    return [mean_of({span.name: span.reward for span in spans}) for spans in judged]
 
 
-def _mean(rewards: dict[str, float | None]) -> float | None:
+def mean_of(rewards: dict[str, float | None]) -> float | None:
+    """Mean of the criteria that were judged; None if none was."""
     known = [float(reward) for reward in rewards.values() if reward is not None and reward == reward]
     return sum(known) / len(known) if known else None
