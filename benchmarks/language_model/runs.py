@@ -14,6 +14,7 @@ from benchmarks.language_model.arms import BASELINE, LONG_STEPS, Cell
 from benchmarks.language_model.study import INSTRUCTIONS, Study
 from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.demo.decisive import decisive_shares
+from tempo_trl.demo.language_run import KEEP_MEMORY
 from tempo_trl.report.group import recorded_groups
 from tempo_trl.report.value_errors import ValueErrors
 from tempo_trl.rewards.instruction_checks import lower_words
@@ -25,14 +26,6 @@ from tempo_trl.runs.trees import recorded_steps
 BIG = ("model.safetensors", "optimizer.pt")
 # The run whose weights are kept, for `truth --policy FOLDER`.
 KEPT = INSTRUCTIONS.task, BASELINE, INSTRUCTIONS.seeds[0], INSTRUCTIONS.steps
-# A CPU's log-probabilities allocate 100 MB in each operation, and glibc gives that back to the system each time: a
-# quarter of a step went into fresh pages.
-KEEP_MEMORY = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(2**34),
-    "MALLOC_TOP_PAD_": str(2**28),
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
 # Of each step: name in a cell, and in TRL's log. The reward of a task with criteria is their mean, also where an arm
 # is paid something else.
 SERIES = {
