@@ -271,7 +271,7 @@ def test_the_tables_say_what_an_arm_is_ahead_by_phase_by_criterion_and_held_out(
     (by_field,) = [line for line in lines if line[-2:] == ["1", "0"]]
     assert by_field[2] == "+0.0 [+0.0, +0.0]"
     assert ["span_credit", "62", "50", "75", "25"] in lines
-    assert ["span_credit", "0.25", "0.125", "45", "0.25"] in lines
+    assert ["span_credit", "0.25", "0.125", "45", "0.25", "0.125"] in lines
 
 
 def test_the_figure_has_a_style_for_each_arm_and_is_drawn(measured, tmp_path):

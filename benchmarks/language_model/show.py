@@ -169,17 +169,21 @@ def _held_out_parts(rows: dict[str, list[dict]]) -> list[str]:
 
 
 def signs(cells: Cells, rates: dict[str, float]) -> Table:
-    """What the runs are like beside their rewards: means over seeds and over all steps."""
+    """
+    What the runs are like beside their rewards: means over seeds and over all steps. In the first step all arms have
+    the same policy and the same completions, so their shares of signal differ by the credit alone.
+    """
     table = Table(title="Means over all steps and seeds", box=SIMPLE_HEAD)
     shown = {**SIGNS, "entropy": f"entropy, steps 1 to {FIRST}"}
-    for heading in ("arm", *shown.values(), f"last {LAST}"):
+    for heading in ("arm", *shown.values(), f"last {LAST}", "signal share, step 1"):
         table.add_column(heading)
     for arm, rate in rates.items():
         rows = [row for row, _ in cells.pairs(arm, rate, rates[BASELINE])]
         if rows:
             spans = {name: slice(FIRST) if name == "entropy" else slice(None) for name in shown}
             numbers = [_over_runs(rows, name, span) for name, span in spans.items()]
-            table.add_row(arm, *numbers, _over_runs(rows, "entropy", slice(-LAST, None)))
+            first, last = slice(1), slice(-LAST, None)
+            table.add_row(arm, *numbers, _over_runs(rows, "entropy", last), _over_runs(rows, "signal_share", first))
     return table
 
 
