@@ -15,7 +15,7 @@ from benchmarks.estimators.__main__ import QUESTIONS
 from benchmarks.language_model import cells
 from benchmarks.language_model.__main__ import STAGES
 from benchmarks.language_model.arms import LONG_STEPS, Cell
-from benchmarks.language_model.show import compared
+from benchmarks.language_model.show import compared, tables
 from benchmarks.language_model.study import INSTRUCTIONS
 from benchmarks.language_model.study import STUDIES as LANGUAGE_STUDIES
 from benchmarks.learning import results
@@ -295,6 +295,20 @@ def test_the_table_of_the_long_runs_is_that_of_the_numbers(arm):
         spans = [run[name][start : start + 30] for start in range(0, LONG_STEPS, 30)]
         assert [LANGUAGE[arm], *(f"{np.mean(span):.2f}" for span in spans)] in [row[1:] for row in rows_of(page)]
     assert f"Both end with {100 * run['held_out']['all']:.0f}% of held-out instructions met" in page
+
+
+MEASURED = [study for study in LANGUAGE_STUDIES.values() if study.has_criteria and study.numbers.exists()]
+
+
+@pytest.mark.parametrize("study", MEASURED, ids=[study.task for study in MEASURED])
+def test_the_tables_of_a_study_with_criteria_are_those_of_its_numbers(study):
+    page = rows_of((DOCS / "evidence" / f"{study.stem}.md").read_text())
+    found = [
+        row for table in tables(cells.Cells(study)) for row in zip(*(c.cells for c in table.columns), strict=True)
+    ]
+    assert found
+    for row in found:
+        assert [*row] in page
 
 
 def rows_of(page: str) -> list[list[str]]:

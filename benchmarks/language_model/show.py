@@ -1,6 +1,6 @@
 """The tables of what has been measured on the language model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -9,7 +9,7 @@ from rich.table import Table
 
 from benchmarks.language_model import arms
 from benchmarks.language_model.arms import BASELINE
-from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
+from benchmarks.language_model.cells import Cells, cell_of, mean_reward, measured, steps_to, tokens_of
 from benchmarks.language_model.rollouts import PLACES
 from benchmarks.learning.statistics import interval, iqm
 from tempo_trl.data.instructions import TRAINED
@@ -32,26 +32,32 @@ SIGNS = {
 
 
 def show(cells: Cells, console: Console) -> None:
-    """Print what there is: the sweep, the arms over GRPO, held-out pass rates, controls, long runs."""
+    """Print what there is."""
     if not cells.rows:
         console.print("Nothing has been measured yet.")
-        return
-    console.print(sweep_table(cells))
-    rates, controls = cells.rates(), cells.study.controls
-    if BASELINE in rates:
-        console.print(over_grpo(cells, {arm: (rate, rates[BASELINE]) for arm, rate in rates.items()}))
-        if cells.study.has_criteria:
-            console.print(by_phase(cells, rates))
-        console.print(by_kind(cells, rates))
-        console.print(held_out(cells, rates))
-        if cells.study.has_criteria:
-            console.print(signs(cells, rates))
-        varied = {name: arm for name, arm in controls.items() if arm.rated_as in rates}
+    for table in tables(cells):
+        console.print(table)
+
+
+def tables(cells: Cells) -> Iterator[Table]:
+    """The sweep, the arms over GRPO, held-out pass rates, controls, long runs: of what has been measured."""
+    if cells.rows:
+        yield sweep_table(cells)
+    rates, study = cells.rates(), cells.study
+    if BASELINE in rates and any(study.is_final(cell_of(row)) for row in cells.rows):
+        yield over_grpo(cells, {arm: (rate, rates[BASELINE]) for arm, rate in rates.items()})
+        if study.has_criteria:
+            yield by_phase(cells, rates)
+        yield by_kind(cells, rates)
+        yield held_out(cells, rates)
+        if study.has_criteria:
+            yield signs(cells, rates)
+    if BASELINE in rates and study.controls:
+        varied = {name: arm for name, arm in study.controls.items() if arm.rated_as in rates}
         pairs = {name: (arm.factor * rates[arm.rated_as], rates[BASELINE]) for name, arm in varied.items()}
-        if controls:
-            console.print(over_grpo(cells, pairs, cells.study.control_seeds, "Controls"))
+        yield over_grpo(cells, pairs, study.control_seeds, "Controls")
     if rows := [row for row in cells.rows if row["steps"] == arms.LONG_STEPS]:
-        console.print(long_runs(rows))
+        yield long_runs(rows)
 
 
 def sweep_table(cells: Cells) -> Table:
