@@ -70,7 +70,8 @@ def sweep_table(cells: Cells) -> Table:
         table.add_column(heading)
     for arm in study.arms:
         own = [[cells.of(study.cell(arm, rate, seed)) for seed in study.sweep_seeds] for rate in rates]
-        table.add_row(arm, *(", ".join(f"{_mean(row['reward']):.3f}" for row in rows if row) for rows in own))
+        if any(row for rows in own for row in rows):
+            table.add_row(arm, *(", ".join(f"{_mean(row['reward']):.3f}" for row in rows if row) for rows in own))
     return table
 
 
