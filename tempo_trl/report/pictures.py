@@ -22,7 +22,7 @@ from tempo_trl.report.turn_picture import draw_turns
 from tempo_trl.runs.token_text import cut, label_of, one_line, readable
 
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
-CREDIT_TOKENS, CREDIT_COLUMNS = 400, 100  # tokens of a completion, characters of a line
+CREDIT_TOKENS, CREDIT_COLUMNS = 400, 132  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
 LETTER = 7  # points
 CELL = 0.602 * LETTER / 72  # inches: the width of a letter of DejaVu Sans Mono, matplotlib's own font
