@@ -1,20 +1,22 @@
 """The base of all trainers: TRL's `GRPOTrainer` with early checks, clear errors and an exact resume."""
 
 import warnings
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from transformers import PreTrainedModel
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer import grpo_trainer
 from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server, wait_for_server
+from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks, faults
-from tempo_trl.trainers.credit_log import printed_without_own_columns
+from tempo_trl.trainers.completion_table import readable_table
 from tempo_trl.trainers.precision import keep_outputs_in_float32
 from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
@@ -103,10 +105,19 @@ class BaseTrainer(OnTree, GRPOTrainer):
             self.model.train(training)  # TRL's continuous batching always leaves the model in training mode
 
     def _generate(self, prompts):
-        if not isinstance(self.rollout_func, TreeRollout):
+        prompts[:] = valid_text(prompts)  # in place, because rewards and logs read the same list
+        parse = grpo_trainer.parse_response
+        grows = isinstance(self.rollout_func, TreeRollout)
+        with (
+            replaced(grpo_trainer, parse_response=lambda *args, **keywords: valid_text(parse(*args, **keywords))),
+            self._watched_server() if grows else nullcontext(),  # TRL sends the weights before trees are grown
+        ):
             return super()._generate(prompts)
-        with self._watched_server():
-            return super()._generate(prompts)  # sends the weights to vLLM before the rollout grows trees
+
+    def _get_tool_suffix_ids(self, tool_messages):
+        for message in tool_messages:
+            message["content"] = valid_text(message["content"])
+        return super()._get_tool_suffix_ids(tool_messages)
 
     @contextmanager
     def _watched_server(self):
@@ -133,8 +144,9 @@ class BaseTrainer(OnTree, GRPOTrainer):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
         self.tree_pass.log()
         self.signal_share.log()
+        shown = self.log_completions and self.accelerator.is_main_process
         try:
-            with printed_without_own_columns():
+            with readable_table(self) if shown else nullcontext():
                 super().log(logs, start_time)
         except OSError as error:
             if not faults.is_of_the_completions_table(error):
