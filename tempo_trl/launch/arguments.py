@@ -13,6 +13,7 @@ from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
 from tempo_trl.launch.recipe_values import with_numbers
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import read_recipe, recipe_path
+from tempo_trl.trainers.checks import refuse_what_cannot_train
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -56,7 +57,7 @@ def parse(argv: list[str]) -> RunArguments:
 
     Raises:
         ValueError: an unknown flag or key (the message suggests the nearest known name), a repeated key, a value that
-            its field rejects, or a run without data, reward or model.
+            its field rejects or no run can train with, or a run without data, reward or model.
     """
     parser, flags, _ = recipe_parser(argv)
     refuse_unknown(parser.parse_known_args(flags)[1], option_names(parser), parser.method)
@@ -69,6 +70,7 @@ def parse(argv: list[str]) -> RunArguments:
         raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. {change}.")
     if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
+    refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
     return arguments
 
 

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from argparse import Namespace
+from pathlib import Path
 from unittest.mock import patch
 
 from rich.console import Console
@@ -26,9 +27,10 @@ from tempo_trl.launch.batch_sizes import (
 from tempo_trl.launch.memory import Row, critic_of, estimate, needs, policy_of, prompt_tokens, readable
 from tempo_trl.launch.model_shape import model_shape
 from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_arguments, launch_plan
-from tempo_trl.launch.train import model_path
+from tempo_trl.launch.train import load_functions, load_rewards, model_path
 from tempo_trl.methods.ppo import PPOConfig
-from tempo_trl.trainers.checks import refuse_what_cannot_train
+from tempo_trl.trainers.config_values import clamp_of_cispo
+from tempo_trl.trainers.reward_extras import refuse_missing_extras
 
 COLUMNS = 100  # of output that does not go to a terminal
 
@@ -46,6 +48,7 @@ def check(argv: list[str]) -> None:
         asked = parser.parse_known_args(flags)[0]
         plan = launch_plan(launched, use_cpu=bool(asked.use_cpu))
         arguments = parse_as_launched(launched.training_script_args, asked, plan.num_processes)
+        _refuse_functions(arguments)
         refuse(arguments.training, plan, use_cpu=bool(asked.use_cpu or launched.cpu))
         sizes = batch_sizes_of(arguments.training, plan.num_processes, known_prompts(arguments.script))
         _print(sizes, plan, arguments)
@@ -75,7 +78,6 @@ def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArg
 
 def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
     """Raise ValueError for a problem that a run would otherwise meet after its launch, or at its end."""
-    refuse_what_cannot_train(args)
     if args.max_completion_length is None:
         raise ValueError(
             "`max_completion_length` is None, expected a number: the check needs the length of completions. Set it."
@@ -94,6 +96,28 @@ def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
             "one of them. Pass `--gradient_checkpointing false`, or set the other to false in the accelerate "
             "configuration."
         )
+
+
+def _refuse_functions(arguments: RunArguments) -> None:
+    """Raise ValueError for functions that cannot be imported, lack a package, or do not have a weight each."""
+    script, args = arguments.script, arguments.training
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, which launches the run
+    rewards = load_rewards(script)
+    functions = {"reward_funcs": rewards, **load_functions(script)}
+    try:
+        refuse_missing_extras(rewards)
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    if not rewards and script.span_reward_funcs:
+        functions["reward_funcs"] = ["the mean of the criteria"]
+    for name in ("reward_funcs", "step_reward_funcs", "span_reward_funcs"):
+        field = f"{name.removesuffix('_funcs')}_weights"
+        weights, expected = getattr(args, field, None), len(functions.get(name, []))
+        if weights is not None and len(weights) != expected:
+            raise ValueError(
+                f"`{field}` has {len(weights)} numbers, expected {expected}: one per function of `{name}`"
+                f"{', the reward model first' * bool(script.reward_model_name_or_path)}. Change one of them."
+            )
 
 
 def _refuse_trees(args: GRPOConfig) -> None:
@@ -207,6 +231,8 @@ def _notes(arguments: RunArguments) -> list[str]:
         notes.append("some optimizer steps train on completions of two generations.")
     if script_args.reward_model_name_or_path:
         notes.append("the reward model's memory is not counted.")
+    if (message := clamp_of_cispo(args)) is not None:
+        notes.append(message)
     return [*notes, *_notes_on_sampling(args)]
 
 

@@ -17,9 +17,11 @@ from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_ser
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.completion_table import readable_table
+from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.precision import keep_outputs_in_float32
 from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
+from tempo_trl.trainers.reward_extras import refuse_missing_extras
 from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
 
@@ -47,6 +49,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def __init__(self, model: str | PreTrainedModel, reward_funcs=None, args: GRPOConfig | None = None, **keywords):
         model_name = model if isinstance(model, str) else get_config_model_id(model.config)
         args = self._checked_config(args, model_name)
+        refuse_missing_extras(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         if (rollout := self._tree_rollout(args)) is not None:
             keywords["rollout_func"] = _only_rollout(rollout, keywords.get("rollout_func"))
         wait_for_server(args, model_name)
@@ -138,7 +141,10 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         patience = self.args.ddp_timeout / 2
         with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
-            return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        refuse_reserved_metrics(self._pending_metrics)
+        refuse_reserved_columns(self._pending_extra_logs, self.reward_func_names)
+        return rewards
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""

@@ -12,6 +12,11 @@ from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.trainers.config_values import (
+    clamp_of_cispo,
+    refuse_a_folder_that_cannot_be_written,
+    refuse_wrong_values,
+)
 from tempo_trl.trainers.zero_advantages import refuse_models_that_see_all_rows
 
 logger = logging.get_logger(__name__)
@@ -28,6 +33,8 @@ def check_settings(args: GRPOConfig) -> None:
     refuse_what_cannot_train(args)
     if args.process_index == 0:
         warn_of_sampling_without_branches(args)
+        if (message := clamp_of_cispo(args)) is not None:
+            warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def check_trainer(trainer: GRPOTrainer) -> None:
@@ -48,6 +55,8 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
 
     TRL itself rejects `num_generations` below 2. A group of 1 is allowed in evaluation, which does not need a tree.
     """
+    refuse_wrong_values(args)
+    refuse_a_folder_that_cannot_be_written(args)
     if args.temperature <= 0:
         raise ValueError(
             f"`temperature` must be above 0, got {args.temperature}: the loss divides the logits by it. Use 1, for "

@@ -14,12 +14,11 @@ from trl.trainer import grpo_trainer
 
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.printing import replacing_unprintable
-from tempo_trl.trainers.rank_reports import CRITERIA
+from tempo_trl.trainers.logged_names import OWN_COLUMNS
 from tempo_trl.trainers.replaced import replaced
 
 logger = logging.get_logger(__name__)
 
-OWN_COLUMNS = ("td_share", "branch_tokens", CRITERIA)
 UNWRITABLE = (ArrowException, ValueError, TypeError, OverflowError)  # what pandas raises for values without a type
 
 

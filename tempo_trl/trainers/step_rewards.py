@@ -64,7 +64,7 @@ class StepRewards:
             failures ([`Failures`]):
                 Keeps an error of a function.
         """
-        ours, logged = self._functions, Logged()
+        ours, logged = self._functions, Logged(self._trainer.reward_func_names)
         counts = (steps.amax(dim=1) + 1).tolist()
         rewards = torch.full((len(ours.functions), len(steps), max(counts)), torch.nan)
         keywords = ours.keywords(rows.inputs, rows.prompts, rows.completions, rows.completion_ids, logged)

@@ -5,11 +5,12 @@ import json
 import pandas as pd
 import pytest
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl import SpanCreditConfig, SpanReward, TEMPOConfig, TEMPOTrainer
 from tempo_trl.runs.messages import valid_text
 
 from .agents import Rooms
 from .recording import questions, train
+from .spans import RecordingSpans
 
 
 class Writes:
@@ -118,3 +119,14 @@ def test_a_writable_table_is_the_one_that_trl_writes(tiny_model, tmp_path):
 
 def test_two_halves_of_a_pair_become_their_character_and_others_a_replacement():
     assert valid_text({"a\ud83d": ["\ud83d\ude00", "é", 3, None]}) == {"a\ufffd": ["\U0001f600", "é", 3, None]}
+
+
+def test_the_name_of_a_criterion_may_hold_what_a_model_wrote(tiny_model, tmp_path):
+    def judged(texts, **columns):
+        return [[SpanReward("key \ud83d", float(len(text) % 2))] for text in texts]
+
+    options = {"config_cls": SpanCreditConfig, "reward_funcs": None, "trainer": {"span_reward_funcs": judged}}
+    train(tiny_model, tmp_path, RecordingSpans, max_steps=1, log_completions=True, log_trees_steps=1, **options)
+    (spans,) = pd.read_parquet(tmp_path / "tempo" / "trees_0.parquet")["spans"][0]
+    assert spans["name"] == "key \ufffd"
+    assert "key \ufffd" in pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")["criteria"][0]
