@@ -190,7 +190,7 @@ def main(output: str, quick: bool, compare: bool, method: str | None, task: str 
     if failed is not None:
         log = failed.folder / "run.log"
         console.print(f"The run failed ({failed.method}). Last lines of {log}:", style="bold")
-        console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
+        console.print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), markup=False, highlight=False)
         return 1
     show(chosen, runs, folder, console)
     return 0

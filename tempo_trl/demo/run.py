@@ -109,7 +109,7 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None, task:
     if failed is not None:
         log = failed.folder / "run.log"
         console.print(f"A run failed ({failed.method}, seed {failed.seed}). Last lines of {log}:", style="bold")
-        console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
+        console.print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), markup=False, highlight=False)
         return 1
 
     # imports torch, pandas and matplotlib, which are not needed while the runs are training

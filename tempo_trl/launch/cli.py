@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.launch.train_help import train_help
+from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.version import __version__, package_versions
 
 DEMO_OUTPUT = "tempo_demo"
@@ -21,10 +22,11 @@ def main(argv: list[str] | None = None) -> int:
     """Run the verb in `argv` (by default the process's arguments) and return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
     _stay_importable()
-    if argv[:1] == ["train"]:
-        return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
-    arguments = vars(command_parser().parse_args(argv))
-    return arguments.pop("run")(**arguments)
+    with replacing_unprintable():
+        if argv[:1] == ["train"]:
+            return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
+        arguments = vars(command_parser().parse_args(argv))
+        return arguments.pop("run")(**arguments)
 
 
 def _stay_importable() -> None:

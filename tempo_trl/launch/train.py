@@ -25,6 +25,7 @@ from tempo_trl.launch.datasets import load_datasets
 from tempo_trl.launch.fields import BUILT_IN, REWARDS, SPAN_REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.log import STATE, checkpoints
+from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.runs.recipes import recipe_path
 from tempo_trl.trainers.reward_extras import refuse_missing_extras
 
@@ -262,5 +263,6 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)
         return 2
-    run(arguments, argv)
+    with replacing_unprintable():
+        run(arguments, argv)
     return 0

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 @contextmanager
 def replacing_unprintable() -> Iterator[None]:
     """Print `?` inside the block for each character that the terminal cannot encode, instead of raising an error."""
-    streams = [stream for stream in (sys.stdout, sys.stderr) if hasattr(stream, "reconfigure")]
-    before = [stream.errors for stream in streams]
-    for stream in streams:
-        stream.reconfigure(errors="replace")
+    stream = sys.stdout  # stderr never raises
+    if not hasattr(stream, "reconfigure"):  # of a notebook, which is UTF-8
+        yield
+        return
+    before = stream.errors
+    stream.reconfigure(errors="replace")
     try:
         yield
     finally:
-        for stream, errors in zip(streams, before, strict=True):
-            stream.reconfigure(errors=errors)
+        stream.reconfigure(errors=before)

@@ -15,6 +15,7 @@ from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server, wait_for_server
 from tempo_trl.runs.messages import valid_text
+from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.completion_table import readable_table
 from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
@@ -109,10 +110,13 @@ class BaseTrainer(OnTree, GRPOTrainer):
 
     def _generate(self, prompts):
         prompts[:] = valid_text(prompts)  # in place, because rewards and logs read the same list
-        parse = grpo_trainer.parse_response
-        grows = isinstance(self.rollout_func, TreeRollout)
+        parse, rollout = grpo_trainer.parse_response, self.rollout_func
+        grows = isinstance(rollout, TreeRollout)
+        if not (grows or rollout is None):
+            rollout = checks.refusing_empty_rows(rollout)
         with (
             replaced(grpo_trainer, parse_response=lambda *args, **keywords: valid_text(parse(*args, **keywords))),
+            replaced(self, rollout_func=rollout),
             self._watched_server() if grows else nullcontext(),  # TRL sends the weights before trees are grown
         ):
             return super()._generate(prompts)
@@ -135,6 +139,8 @@ class BaseTrainer(OnTree, GRPOTrainer):
 
     def _tokenize_prompts(self, prompts):
         tokenized = super()._tokenize_prompts(prompts)
+        change = "Drop the row, or begin the prompt with a token, such as that of the beginning of a sequence"
+        checks.refuse_empty_rows(tokenized[0], "prompt", change)
         checks.warn_of_long_prompts(tokenized[0], checks.room_for_prompts(self))
         return tokenized
 
@@ -152,7 +158,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
         self.signal_share.log()
         shown = self.log_completions and self.accelerator.is_main_process
         try:
-            with readable_table(self) if shown else nullcontext():
+            with replacing_unprintable(), readable_table(self) if shown else nullcontext():
                 super().log(logs, start_time)
         except OSError as error:
             if not faults.is_of_the_completions_table(error):

@@ -5,6 +5,7 @@ process.
 """
 
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -222,6 +223,29 @@ def warn_of_no_room_for_prompts(trainer: GRPOTrainer) -> None:
             UserWarning,
             stacklevel=4,
         )
+
+
+def refuse_empty_rows(rows: Sequence[Sequence[int]], kind: str, change: str) -> None:
+    """Raise ValueError for a prompt or a completion without tokens: the model has nothing to predict, or to learn."""
+    empty = [row for row, ids in enumerate(rows) if len(ids) == 0]
+    if empty:
+        raise ValueError(f"The {kind} in row {empty[0]} has no tokens, expected at least one. {change}.")
+
+
+def refusing_empty_rows(rollout_func: Callable) -> Callable:
+    """A `rollout_func` with [`refuse_empty_rows`] of what it returns."""
+    changes = {
+        "prompt": "Return the prompt's token ids, such as that of the beginning of a sequence",
+        "completion": "Return at least the end-of-sequence token for a completion that ends at once",
+    }
+
+    def checked(prompts: list, trainer: GRPOTrainer) -> dict:
+        output = rollout_func(prompts, trainer)
+        for kind, change in changes.items():
+            refuse_empty_rows(output.get(f"{kind}_ids", ()), f"{kind} that `rollout_func` returned", change)
+        return output
+
+    return checked
 
 
 def warn_of_long_prompts(prompt_ids: list[list[int]], room: int | None) -> None:

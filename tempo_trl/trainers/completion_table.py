@@ -13,7 +13,6 @@ from trl import GRPOTrainer
 from trl.trainer import grpo_trainer
 
 from tempo_trl.runs.messages import valid_text
-from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.trainers.logged_names import OWN_COLUMNS
 from tempo_trl.trainers.replaced import replaced
 
@@ -35,8 +34,7 @@ def readable_table(trainer: GRPOTrainer) -> Iterator[None]:
 
     def print_sample(prompts, completions, *args, extra=None, **keywords):
         shown = {name: values for name, values in (extra or {}).items() if name not in OWN_COLUMNS}
-        with replacing_unprintable():
-            theirs(prompts, [_printable(entry) for entry in completions], *args, extra=shown, **keywords)
+        theirs(prompts, [_printable(entry) for entry in completions], *args, extra=shown, **keywords)
 
     without_images = grpo_trainer.strip_images_from_messages  # as TRL does before it writes them
     columns = {name: _writable(map(without_images, logs[name])) for name in ("prompt", "completion")}
