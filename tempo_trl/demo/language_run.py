@@ -167,11 +167,12 @@ def main(output: str, quick: bool, compare: bool, method: str | None, task: str 
     """
     console, chosen = Console(), LANGUAGE_TASKS[task]
     methods = list(dict.fromkeys([method or chosen.method, *([BASELINE] if compare else [])]))
+    known = methods_with_recipes(chosen.recipes)
+    if unknown := [name for name in methods if name not in known]:
+        message = f"got --methods {unknown[0]!r}, expected one of {', '.join(known)}. Correct the name."
+        console.print(message, markup=False, highlight=False, soft_wrap=True)
+        return 2
     try:
-        known = methods_with_recipes(chosen.recipes)
-        for name in methods:
-            if name not in known:
-                raise ValueError(f"got the method {name!r}, expected one of {', '.join(known)}. Correct the name.")
         source = language_model()
     except (ValueError, FileNotFoundError) as error:
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)

@@ -94,7 +94,9 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None, task:
     unknown = [name for name in names if name not in known]
     if unknown:
         expected = f"all, or some of {', '.join(known)}"
-        console.print(f"got --methods {unknown[0]!r}, expected {expected}. Correct the name.", highlight=False)
+        console.print(
+            f"got --methods {unknown[0]!r}, expected {expected}. Correct the name.", highlight=False, soft_wrap=True
+        )
         return 2
     steps, seeds = (QUICK_STEPS, 1) if quick else (MAX_STEPS, seeds)
     folder = Path(output) / (f"{task}-quick" if quick else task)

@@ -81,8 +81,13 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     written as flags.
 
     Raises:
-        ValueError: the method is unknown, or [`recipe_path`] or [`read_recipe`] raises it.
+        ValueError: there are no arguments, the method is unknown, or [`recipe_path`] or [`read_recipe`] raises it.
     """
+    if not argv:
+        raise ValueError(
+            "got no arguments, expected a recipe, such as `--config demo/tempo`. `tempo-trl recipes` lists all of "
+            "them, and `tempo-trl train --help` the most important fields."
+        )
     first = ArgumentParser(prog="tempo-trl train", add_help=False, allow_abbrev=False)
     first.add_argument("--config")
     first.add_argument("--method")
