@@ -8,7 +8,9 @@ transformers.
 from importlib import import_module
 
 from tempo_trl.methods import METHODS
-from tempo_trl.version import __version__
+from tempo_trl.version import __version__, warn_of_another_trl
+
+warn_of_another_trl()
 
 # The public names and the module of each. Imported on first use: `tempo-trl --help` must not wait for torch and TRL.
 _PUBLIC = {
