@@ -186,11 +186,11 @@ def main(output: str, quick: bool, compare: bool, method: str | None, task: str 
     except KeyboardInterrupt:
         for run in runs:
             run.stop()
-        console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.")
+        console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.", soft_wrap=True)
         return 130
     if failed is not None:
         log = failed.folder / "run.log"
-        console.print(f"The run failed ({failed.method}). Last lines of {log}:", style="bold")
+        console.print(f"The run failed ({failed.method}). Last lines of {log}:", style="bold", soft_wrap=True)
         console.print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), markup=False, highlight=False)
         return 1
     show(chosen, runs, folder, console)
@@ -203,7 +203,9 @@ def _train(run: LanguageRun, console: Console) -> bool:
     per step. Returns whether it is finished then.
     """
     if run.finished():
-        console.print(f"{run.method} is finished. To train again, remove {run.folder} or give another --output.")
+        console.print(
+            f"{run.method} is finished. To train again, remove {run.folder} or give another --output.", soft_wrap=True
+        )
         return True
     watch = Watch(run)
     run.start()
