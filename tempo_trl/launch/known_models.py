@@ -40,7 +40,7 @@ def model_config(name: str, **keywords) -> tuple[PretrainedConfig, bool]:
     The configuration of a model, and whether it was read from its folder or the Hub.
 
     Raises:
-        OSError: it could not be read, and the model is none of `KNOWN`.
+        OSError: it could not be read, and `KNOWN` has no such model.
     """
     try:
         return AutoConfig.from_pretrained(name, **keywords), True

@@ -72,6 +72,10 @@ class RewardFunctions:
         self.weights = [1.0] * len(functions) if weights is None else weights
         self._loop = _event_loop() if any(map(is_async_callable, functions)) else None
 
+    def logged(self) -> Logged:
+        """What the functions log for one batch: nothing yet."""
+        return Logged(self._trainer.reward_func_names)
+
     def each(self, failures: Failures, score: Callable[[int], None]) -> None:
         """
         Score with one function after the other. An error ends the work of its function and is kept.

@@ -16,7 +16,7 @@ from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.replaced import replaced
-from tempo_trl.trainers.reward_functions import Logged, RewardFunctions
+from tempo_trl.trainers.reward_functions import RewardFunctions
 
 SpanRewardFunc = Callable[..., list[list[SpanReward]]]
 
@@ -99,7 +99,7 @@ class SpanRewards:
         self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, failures: Failures
     ) -> SpanScores:
         """Judge this rank's rows. Every rank must call this."""
-        ours, logged = self._functions, Logged(self._trainer.reward_func_names)
+        ours, logged = self._functions, self._functions.logged()
         places = [self._texts(ids) for ids in completion_ids]
         texts = [place.text for place in places]
         keywords = ours.keywords(inputs, prompts, completions, completion_ids, logged) | {"texts": texts}

