@@ -9,7 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tempo_trl.methods import METHODS
-from tempo_trl.version import __version__
+from tempo_trl.version import __version__, warn_of_another_trl
+
+warn_of_another_trl()
 
 if TYPE_CHECKING:  # editors and type checkers do not run `__getattr__`
     from tempo_trl.methods.anchor_baseline import AnchorBaselineConfig, AnchorBaselineTrainer

@@ -15,6 +15,8 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, add_fused_lm_head
 
+from tempo_trl.trainers.logged_names import refuse_reserved_metrics
+
 from .trainers.recording import config, parity, questions, train
 
 OVERRIDDEN = {
@@ -24,6 +26,7 @@ OVERRIDDEN = {
     "_get_train_sampler": ["self", "dataset"],
     "_tokenize_prompts": ["self", "prompts"],
     "_generate": ["self", "prompts"],
+    "_get_tool_suffix_ids": ["self", "tool_messages"],
     "_save_checkpoint": ["self", "model", "trial"],
     "_save_rng_state": ["self", "output_dir"],
     "log": ["self", "logs", "start_time"],
@@ -86,7 +89,25 @@ def test_span_rewards_are_judged_where_trl_computes_its_rewards():
 
 def test_the_table_of_completions_is_printed_by_the_function_that_we_replace():
     assert "print_prompt_completions_sample(" in inspect.getsource(GRPOTrainer.log)
-    assert "extra" in inspect.signature(grpo_trainer.print_prompt_completions_sample).parameters
+    parameters = list(inspect.signature(grpo_trainer.print_prompt_completions_sample).parameters)
+    assert parameters[:2] == ["prompts", "completions"] and "extra" in parameters
+    assert grpo_trainer.strip_images_from_messages("text") == "text"
+
+
+def test_what_a_model_wrote_is_parsed_by_the_function_that_we_replace():
+    for method, calls in ((GRPOTrainer._generate, 1), (GRPOTrainer._tool_call_loop, 1)):
+        assert inspect.getsource(method).count("parse_response(") == calls, "BaseTrainer._generate replaces it"
+    assert "= self._generate(prompts)" in inspect.getsource(GRPOTrainer._generate_and_score_completions)
+
+
+def test_every_metric_that_trl_logs_is_reserved():
+    source = inspect.getsource(grpo_trainer)
+    names = set(re.findall(r'self\._metrics\[(?:mode|"train")\]\["(.+?)"\]', source))
+    assert len(names) > 20
+    for name in names:
+        with pytest.raises(ValueError, match="log_metric"):
+            refuse_reserved_metrics([name])
+    assert "self._pending_metrics[name]" in source and "self._pending_extra_logs[column]" in source
 
 
 def test_the_accelerator_is_made_by_a_method_of_trainers_that_we_wrap():

@@ -7,7 +7,10 @@ import tempfile
 from configparser import ConfigParser
 from pathlib import Path
 
+import pytest
+
 import tempo_trl
+from tempo_trl.version import TRL
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,3 +65,19 @@ def checked_types(script: str) -> list[str]:
         environment = os.environ | {"MYPYPATH": str(ROOT)}
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     return [line for line in done.stdout.splitlines() if ": error: " in line]
+
+
+def test_the_version_of_trl_is_that_of_the_requirements():
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    major, minor = map(int, TRL.split("."))
+    assert f"trl>={TRL},<{major}.{minor + 1}" in setup["options"]["install_requires"].split()
+
+
+@pytest.mark.parametrize(("found", "warned"), [("1.15.2", 1), ("1.17.0.dev0", 1), ("1.160.0", 1), ("1.16.3", 0)])
+def test_another_trl_is_told_once_in_one_line_at_import(found, warned):
+    script = f"import importlib.metadata as m; real = m.version; m.version = lambda name: {found!r} if name == 'trl' "
+    script += "else real(name); import tempo_trl, tempo_trl.credit"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr.count(f"needs trl {TRL}, found {found}") == warned
+    assert len(done.stderr.splitlines()) == warned

@@ -70,7 +70,7 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
     (output / "compare.md").write_text(text, encoding="utf-8")
     (output / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
     written = ", ".join(["compare.md", "compare.json", *pictures])
-    console.print(f"\nWritten to {output}: {written}", highlight=False, markup=False)
+    console.print(f"\nWritten to {output}: {written}", highlight=False, markup=False, soft_wrap=True)
     return numbers
 
 

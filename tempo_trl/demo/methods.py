@@ -25,7 +25,7 @@ def show_methods(runs: list, folder: Path, console: Console, task: TinyTask = TI
     rows = {method: [curve.at(budget) for curve in own] for method, own in curves.items()}
     console.print(method_table(rows, budget, task.held_out))
     _write(curves, rows, budget, folder / "methods.json")
-    console.print(f"Numbers: {folder / 'methods.json'}", highlight=False)
+    console.print(f"Numbers: {folder / 'methods.json'}", highlight=False, soft_wrap=True)
 
 
 def method_table(rows: dict[str, list[Curve]], budget: float, held_out: int) -> Table:

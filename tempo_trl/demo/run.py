@@ -94,7 +94,9 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None, task:
     unknown = [name for name in names if name not in known]
     if unknown:
         expected = f"all, or some of {', '.join(known)}"
-        console.print(f"got --methods {unknown[0]!r}, expected {expected}. Correct the name.", highlight=False)
+        console.print(
+            f"got --methods {unknown[0]!r}, expected {expected}. Correct the name.", highlight=False, soft_wrap=True
+        )
         return 2
     steps, seeds = (QUICK_STEPS, 1) if quick else (MAX_STEPS, seeds)
     folder = Path(output) / (f"{task}-quick" if quick else task)
@@ -104,12 +106,14 @@ def main(output: str, quick: bool, seeds: int, methods: str | None = None, task:
         failed = _train(runs, console)
     except KeyboardInterrupt:
         _stop(runs)
-        console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.")
+        console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.", soft_wrap=True)
         return 130
     if failed is not None:
         log = failed.folder / "run.log"
-        console.print(f"A run failed ({failed.method}, seed {failed.seed}). Last lines of {log}:", style="bold")
-        console.print("\n".join(log.read_text().splitlines()[-20:]), markup=False, highlight=False)
+        console.print(
+            f"A run failed ({failed.method}, seed {failed.seed}). Last lines of {log}:", style="bold", soft_wrap=True
+        )
+        console.print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), markup=False, highlight=False)
         return 1
 
     # imports torch, pandas and matplotlib, which are not needed while the runs are training
@@ -130,7 +134,7 @@ def _report(runs: list[Run], folder: Path, console: Console) -> None:
     from tempo_trl.report.command import report
 
     path = report([run.folder for run in runs], folder / "report.html")
-    console.print(f"\nCredit per token: open {path} in a browser.", style="bold", highlight=False)
+    console.print(f"\nCredit per token: open {path} in a browser.", style="bold", highlight=False, soft_wrap=True)
 
 
 def demo_methods(task: str = "sums") -> list[str]:

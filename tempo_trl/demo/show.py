@@ -41,8 +41,14 @@ def show(runs: list, folder: Path, console: Console) -> None:
     _print_group(generations[0], console)
     draw(curves, folder / "curves.png")
     _write(curves, gains, shares, folder / "results.json")
-    console.print(f"\nCurves: {folder / 'curves.png'}   numbers: {folder / 'results.json'}", highlight=False)
-    console.print(f"Completions and metrics of each run: {folder}/*/completions, trainer_state.json", highlight=False)
+    console.print(
+        f"\nCurves: {folder / 'curves.png'}   numbers: {folder / 'results.json'}", highlight=False, soft_wrap=True
+    )
+    console.print(
+        f"Completions and metrics of each run: {folder}/*/completions, trainer_state.json",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def comparison(curves: dict[str, list[Curve]]) -> Table:

@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 
 from tempo_trl.hub.card import model_card
+from tempo_trl.runs.compared_runs import read_files
 from tempo_trl.runs.curves import curves_png
 from tempo_trl.runs.files import WEIGHTS
 from tempo_trl.runs.log import training_log, unfinished_checkpoint
@@ -53,6 +54,7 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
             f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}. Finish the training "
             "(`--resume_from_checkpoint last`), or remove the later checkpoints."
         )
+    read_files(run_dir)  # names all that are broken
     stale = {result.file for result in read_results(run_dir)} - {result.file for result in current_results(run_dir)}
     files = {path: file for path, file in files.items() if path not in stale}
     return files | _adapter_config(run_dir) | generated(run_dir, repo)

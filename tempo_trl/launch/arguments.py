@@ -11,8 +11,10 @@ from trl import DatasetMixtureConfig, ModelConfig, TrlParser
 
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
 from tempo_trl.launch.recipe_values import with_numbers
+from tempo_trl.launch.renamed import renamed_hint
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import read_recipe, recipe_path
+from tempo_trl.trainers.checks import refuse_what_cannot_train
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -56,7 +58,7 @@ def parse(argv: list[str]) -> RunArguments:
 
     Raises:
         ValueError: an unknown flag or key (the message suggests the nearest known name), a repeated key, a value that
-            its field rejects, or a run without data, reward or model.
+            its field rejects or no run can train with, or a run without data, reward or model.
     """
     parser, flags, _ = recipe_parser(argv)
     refuse_unknown(parser.parse_known_args(flags)[1], option_names(parser), parser.method)
@@ -69,6 +71,7 @@ def parse(argv: list[str]) -> RunArguments:
         raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. {change}.")
     if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
+    refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
     return arguments
 
 
@@ -79,8 +82,13 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     written as flags.
 
     Raises:
-        ValueError: the method is unknown, or [`recipe_path`] or [`read_recipe`] raises it.
+        ValueError: there are no arguments, the method is unknown, or [`recipe_path`] or [`read_recipe`] raises it.
     """
+    if not argv:
+        raise ValueError(
+            "got no arguments, expected a recipe, such as `--config demo/tempo`. `tempo-trl recipes` lists all of "
+            "them, and `tempo-trl train --help` the most important fields."
+        )
     first = ArgumentParser(prog="tempo-trl train", add_help=False, allow_abbrev=False)
     first.add_argument("--config")
     first.add_argument("--method")
@@ -146,6 +154,8 @@ def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
 def _hint(name: str, known: set[str], method: str) -> str:
     if name == "accelerate_config":
         return f"`{name}` is a flag of `tempo-trl train`, not of the script that it launches. Remove it here"
+    if (hint := renamed_hint(name)) is not None:
+        return hint
     for other in METHODS:
         if name in {field.name for field in fields(class_of(other, "Config"))}:
             return f"`{name}` belongs to method {other}, but this run uses method {method}. Remove it or set `method`"

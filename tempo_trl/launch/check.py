@@ -3,11 +3,13 @@
 import sys
 import warnings
 from argparse import Namespace
+from contextlib import AbstractContextManager
+from pathlib import Path
 from unittest.mock import patch
 
 from rich.console import Console
 from rich.table import Table
-from transformers import AutoConfig
+from transformers import PretrainedConfig
 from trl import GRPOConfig, get_peft_config
 
 from tempo_trl.launch.arguments import RunArguments, parse, recipe_parser
@@ -23,12 +25,14 @@ from tempo_trl.launch.batch_sizes import (
     known_prompts,
     tree_kind,
 )
+from tempo_trl.launch.known_models import KNOWN, model_config
 from tempo_trl.launch.memory import Row, critic_of, estimate, needs, policy_of, prompt_tokens, readable
 from tempo_trl.launch.model_shape import model_shape
 from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_arguments, launch_plan
-from tempo_trl.launch.train import model_path
+from tempo_trl.launch.train import load_functions, load_rewards, model_path
 from tempo_trl.methods.ppo import PPOConfig
-from tempo_trl.trainers.checks import refuse_what_cannot_train
+from tempo_trl.trainers.config_values import clamp_of_cispo
+from tempo_trl.trainers.reward_extras import refuse_missing_extras
 
 COLUMNS = 100  # of output that does not go to a terminal
 
@@ -46,9 +50,11 @@ def check(argv: list[str]) -> None:
         asked = parser.parse_known_args(flags)[0]
         plan = launch_plan(launched, use_cpu=bool(asked.use_cpu))
         arguments = parse_as_launched(launched.training_script_args, asked, plan.num_processes)
+        _refuse_functions(arguments)
         refuse(arguments.training, plan, use_cpu=bool(asked.use_cpu or launched.cpu))
         sizes = batch_sizes_of(arguments.training, plan.num_processes, known_prompts(arguments.script))
-        _print(sizes, plan, arguments)
+        notes = note_on_this_machine(launched.training_script_args, plan.num_processes)
+        _print(sizes, plan._replace(notes=plan.notes + notes), arguments)
 
 
 def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArguments:
@@ -63,7 +69,7 @@ def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArg
     """
     expect_positive(asked)
     on_any_machine = patch("transformers.training_args.is_torch_tf32_available", lambda: True)
-    with patch.object(GRPOConfig, "world_size", devices), on_any_machine:
+    with _counting(devices), on_any_machine:
         try:
             return parse([*argv, "--use_cpu", "true"])
         except ValueError as error:
@@ -73,9 +79,24 @@ def parse_as_launched(argv: list[str], asked: Namespace, devices: int) -> RunArg
             raise ValueError(" ".join([f"{str(error).rstrip('.')}.", *change])) from error
 
 
+def _counting(devices: int) -> AbstractContextManager:
+    """The config counts so many processes inside the block."""
+    return patch.object(GRPOConfig, "world_size", devices)
+
+
+def note_on_this_machine(argv: list[str], devices: int) -> tuple[str, ...]:
+    """Why a run that passes every other check would stop at once on the machine that checks; empty if it would not."""
+    try:
+        with _counting(devices):
+            parse(argv)
+    except ValueError as error:
+        problem = " ".join(str(error).split()).rstrip(".")
+        return (f"on this machine the run would stop at once: {problem}. To train here, pass `--use_cpu true`.",)
+    return ()
+
+
 def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
     """Raise ValueError for a problem that a run would otherwise meet after its launch, or at its end."""
-    refuse_what_cannot_train(args)
     if args.max_completion_length is None:
         raise ValueError(
             "`max_completion_length` is None, expected a number: the check needs the length of completions. Set it."
@@ -94,6 +115,28 @@ def refuse(args: GRPOConfig, plan: LaunchPlan, use_cpu: bool) -> None:
             "one of them. Pass `--gradient_checkpointing false`, or set the other to false in the accelerate "
             "configuration."
         )
+
+
+def _refuse_functions(arguments: RunArguments) -> None:
+    """Raise ValueError for functions that cannot be imported, lack a package, or do not have a weight each."""
+    script, args = arguments.script, arguments.training
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, which launches the run
+    rewards = load_rewards(script)
+    functions = {"reward_funcs": rewards, **load_functions(script)}
+    try:
+        refuse_missing_extras(rewards)
+    except ImportError as error:
+        raise ValueError(str(error)) from error
+    if not rewards and script.span_reward_funcs:
+        functions["reward_funcs"] = ["the mean of the criteria"]
+    for name in ("reward_funcs", "step_reward_funcs", "span_reward_funcs"):
+        field = f"{name.removesuffix('_funcs')}_weights"
+        weights, expected = getattr(args, field, None), len(functions.get(name, []))
+        if weights is not None and len(weights) != expected:
+            raise ValueError(
+                f"`{field}` has {len(weights)} numbers, expected {expected}: one per function of `{name}`"
+                f"{', the reward model first' * bool(script.reward_model_name_or_path)}. Change one of them."
+            )
 
 
 def _refuse_trees(args: GRPOConfig) -> None:
@@ -157,6 +200,7 @@ def _print(sizes: BatchSizes, plan: LaunchPlan, arguments: RunArguments) -> None
 def _print_memory(console: Console, plan: LaunchPlan, arguments: RunArguments) -> None:
     try:
         prompt, rows = memory_rows(plan, arguments)
+        is_read = config_of(arguments)[1]
     except (OSError, ValueError, KeyError, AttributeError, ImportError) as error:  # whatever a model's code raises
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         console.print(
@@ -164,10 +208,12 @@ def _print_memory(console: Console, plan: LaunchPlan, arguments: RunArguments) -
             f"{reason}"
         )
         return
+    source = "" if is_read else ", from the sizes that this package knows, because config.json could not be read"
     updating, sampling = needs(rows, arguments.training)
     console.print(
         f"\nMemory per device, estimated for prompts of {prompt} tokens: at least "
-        f"{readable(max(updating, sampling))} ({readable(updating)} for updates, {readable(sampling)} for sampling)\n"
+        f"{readable(max(updating, sampling))} ({readable(updating)} for updates, {readable(sampling)} for "
+        f"sampling){source}\n"
     )
     console.print(_table([(row.name, readable(row.size), row.where, row.formula) for row in rows]))
 
@@ -175,21 +221,27 @@ def _print_memory(console: Console, plan: LaunchPlan, arguments: RunArguments) -
 def memory_rows(plan: LaunchPlan, arguments: RunArguments) -> tuple[int, list[Row]]:
     """The assumed number of tokens in a prompt, and the rows of the estimate.
 
-    Reads the config.json of the model, and of the model that a critic starts from, from their folders or the Hub. It
-    reads no weights. The critic does not use the policy's adapters.
+    Reads the config.json of the model, and of the model that a critic starts from, from their folders or the Hub; the
+    shapes of the models of our recipes are known. It reads no weights. The critic does not use the policy's adapters.
     """
     _, args, model_args, _ = arguments
     trust, critic = args.trust_remote_code, None
-    config = AutoConfig.from_pretrained(
-        model_path(arguments), revision=model_args.model_revision, trust_remote_code=trust
-    )
+    config, _ = config_of(arguments)
     policy = policy_of(model_shape(config, get_peft_config(model_args), trust), plan, args, model_args, config)
     if isinstance(args, PPOConfig) and not args.shared_trunk:  # whose value head on the policy is next to nothing
         named = args.critic_model_name_or_path
-        start = config if named is None else AutoConfig.from_pretrained(named, trust_remote_code=trust)
+        start = config if named is None else model_config(named, trust_remote_code=trust)[0]
         critic = critic_of(model_shape(start, trust_remote_code=trust), args)
     prompt = prompt_tokens(args, config)
     return prompt, estimate(policy, critic, prompt, args)
+
+
+def config_of(arguments: RunArguments) -> tuple[PretrainedConfig, bool]:
+    """[`~tempo_trl.launch.known_models.model_config`] of the run's model."""
+    name = arguments.model.model_name_or_path
+    path = name if name in KNOWN else model_path(arguments)
+    trust = arguments.training.trust_remote_code
+    return model_config(path, revision=arguments.model.model_revision, trust_remote_code=trust)
 
 
 def _table(rows: list[tuple]) -> Table:
@@ -207,6 +259,8 @@ def _notes(arguments: RunArguments) -> list[str]:
         notes.append("some optimizer steps train on completions of two generations.")
     if script_args.reward_model_name_or_path:
         notes.append("the reward model's memory is not counted.")
+    if (message := clamp_of_cispo(args)) is not None:
+        notes.append(message)
     return [*notes, *_notes_on_sampling(args)]
 
 

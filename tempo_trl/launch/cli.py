@@ -4,12 +4,15 @@ import argparse
 import importlib
 import os
 import platform
+import re
 import subprocess
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.launch.train_help import train_help
+from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.version import __version__, package_versions
 
 DEMO_OUTPUT = "tempo_demo"
@@ -21,10 +24,11 @@ def main(argv: list[str] | None = None) -> int:
     """Run the verb in `argv` (by default the process's arguments) and return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
     _stay_importable()
-    if argv[:1] == ["train"]:
-        return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
-    arguments = vars(command_parser().parse_args(argv))
-    return arguments.pop("run")(**arguments)
+    with replacing_unprintable():
+        if argv[:1] == ["train"]:
+            return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
+        arguments = vars(command_parser().parse_args(argv))
+        return arguments.pop("run")(**arguments)
 
 
 def _stay_importable() -> None:
@@ -38,9 +42,18 @@ def _stay_importable() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose error for a verb, or another choice, that it does not know suggests the nearest."""
+
+    def error(self, message: str):
+        choice = re.search(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", message)
+        nearest = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1) if choice else []
+        super().error(f"{message}. Did you mean {nearest[0]}?" if nearest else message)
+
+
 def command_parser() -> argparse.ArgumentParser:
     """Parser of the verbs and of their flags, except those of `train`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tempo-trl", description="Token-level credit assignment for RL of language models, on top of TRL."
     )
     parser.add_argument("--version", action="version", version=f"tempo_trl {__version__}")

@@ -25,7 +25,9 @@ from tempo_trl.launch.datasets import load_datasets
 from tempo_trl.launch.fields import BUILT_IN, REWARDS, SPAN_REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.log import STATE, checkpoints
+from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.runs.recipes import recipe_path
+from tempo_trl.trainers.reward_extras import refuse_missing_extras
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -42,6 +44,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     """The trainer of a parsed run ([`~tempo_trl.launch.arguments.parse`]), with model, data and rewards loaded."""
     script_args, training_args, model_args, _ = arguments
     reward_funcs = load_rewards(script_args)
+    refuse_missing_extras(reward_funcs)  # before data are loaded, and for TRL's own trainer
     train_dataset, eval_dataset = load_datasets(arguments)
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
@@ -105,8 +108,6 @@ def load_functions(script_args: TrainArguments) -> dict:
 
 def _reward_function(name: str) -> Callable:
     function = load_function(REWARDS.get(name, name))
-    if name == "math_reward":
-        function([], [])  # raises now if math-verify is missing, not after the first batch has been sampled
     if name == "get_soft_overlong_punishment":  # returns a reward function; the numbers are those of TRL's script
         return function(max_completion_len=1280, soft_punish_cache=256)
     return function
@@ -262,5 +263,6 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)
         return 2
-    run(arguments, argv)
+    with replacing_unprintable():
+        run(arguments, argv)
     return 0

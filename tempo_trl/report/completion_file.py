@@ -1,7 +1,7 @@
 """The lines of a JSONL file of completions: checked, and encoded as token ids."""
 
 import json
-import math
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -9,8 +9,11 @@ from pathlib import Path
 from tempo_trl.report.conversations import Encoder
 from tempo_trl.rewards.mean_reward import mean_of
 from tempo_trl.rewards.span_reward import SpanReward, by_criterion, check_spans
-from tempo_trl.runs.messages import prompt_text, turns_of
+from tempo_trl.runs.messages import prompt_text, turns_of, valid_text
 from tempo_trl.runs.token_places import TokenTexts
+from tempo_trl.runs.token_text import token_pieces
+
+MAX_ID = 2**31  # no vocabulary is as large
 
 
 class CompletionFile:
@@ -78,7 +81,7 @@ class CompletionFile:
     def _lines(self) -> list[tuple[dict, str]]:
         lines = []
         # Not `splitlines`: JSON may contain other line separators (U+2028).
-        for number, text in enumerate(self.path.read_text(encoding="utf-8").split("\n"), start=1):
+        for number, text in enumerate(_text_of(self.path).split("\n"), start=1):
             if text.strip():
                 where = f"{self.path}, line {number}"
                 lines.append((_checked(text, where), where))
@@ -90,8 +93,9 @@ class CompletionFile:
 
     def _encoded(self, line: dict, where: str) -> dict:
         completion, prompt = line["completion"], line["prompt"]
-        found = line | {"prompt": prompt_text(prompt)}
-        if isinstance(completion, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in completion):
+        found = line | {"prompt": self._of_ids(prompt, where) if is_ids(prompt) else prompt_text(prompt)}
+        if is_ids(completion):
+            _check_ids("completion", completion, where)
             return found | {"ids": completion}
         self._check(line, where)
         try:
@@ -102,6 +106,12 @@ class CompletionFile:
                 f"{where}: the tokenizer cannot encode `completion` {completion!r:.60}: {error}. Use its own "
                 "tokenizer."
             ) from error
+
+    def _of_ids(self, prompt: list[int], where: str) -> str:
+        """Text of a prompt that is token ids; the ids themselves without a tokenizer."""
+        _check_ids("prompt", prompt, where)
+        pieces = map("<{}>".format, prompt) if self.tokenizer is None else token_pieces(self.tokenizer, prompt)
+        return "".join(pieces)
 
     def _check(self, line: dict, where: str) -> None:
         """Raise ValueError unless a completion is text or messages, and there is what it needs."""
@@ -131,24 +141,62 @@ class CompletionFile:
         return [*ids, eos] if ends and ids[-1:] != [eos] else ids
 
 
+def is_ids(value) -> bool:
+    """Whether a prompt or a completion is a list of token ids."""
+    return isinstance(value, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in value)
+
+
+def _check_ids(name: str, ids: list[int], where: str) -> None:
+    unknown = [i for i in ids if not 0 <= i < MAX_ID]  # a model's vocabulary may be larger than the tokenizer's
+    if unknown:
+        raise ValueError(
+            f"{where}: `{name}` has the token id {unknown[0]}, expected ids of at least 0. Leave out masked tokens, "
+            "whose label is -100."
+        )
+
+
 def is_conversation(value) -> bool:
     """Whether a prompt or a completion is a list of messages."""
-    return bool(value) and isinstance(value, list) and all(isinstance(one, dict) and "role" in one for one in value)
+    return bool(value) and isinstance(value, list) and all(map(_is_message, value))
+
+
+def _is_message(value) -> bool:
+    content = value.get("content") if isinstance(value, dict) and "role" in value else 0
+    return isinstance(content, str | None) or (isinstance(content, list) and all(isinstance(p, dict) for p in content))
+
+
+def _text_of(path: Path) -> str:
+    if not path.is_file():
+        problem = "is a folder" if path.is_dir() else "does not exist"
+        raise ValueError(
+            f"{path} {problem}, expected a file with one JSON object per line. Correct the path. For the folder of a "
+            "run, use `tempo-trl tree` or `tempo-trl report`."
+        )
+    try:
+        return path.read_text(encoding="utf-8-sig")  # also with a byte order mark
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}). Save it as UTF-8.") from error
 
 
 def _checked(text: str, where: str) -> dict:
     try:
-        line = json.loads(text)
+        line = valid_text(json.loads(text))
     except json.JSONDecodeError as error:
         raise ValueError(f"{where} is not valid JSON ({error}). Write one object per line.") from error
     missing = [name for name in ("prompt", "completion") if not isinstance(line, dict) or name not in line]
     if missing:
         raise ValueError(f"{where} has no `{missing[0]}`, expected prompt, completion and reward. Add it.")
     reward = line.get("reward")
-    if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float) or math.isinf(reward)):
+    if reward is not None and (
+        isinstance(reward, bool) or not isinstance(reward, int | float) or abs(reward) > sys.float_info.max
+    ):
         raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
-    if not isinstance(line["prompt"], str | list):
-        raise ValueError(f"{where}: `prompt` must be a text or a list of messages, got {line['prompt']!r}.")
+    prompt = line["prompt"]
+    if not (isinstance(prompt, str) or is_ids(prompt) or is_conversation(prompt)):
+        raise ValueError(
+            f"{where}: `prompt` must be text, a list of token ids or a list of messages with role and content, got "
+            f"{prompt!r:.60}."
+        )
     return line
 
 

@@ -4,9 +4,10 @@ Each line is a completion. The lines of a prompt may be in any order:
 
     {"prompt": "7+5-3?", "completion": "7+5=2;2-3=9#9", "reward": 1.0}
 
-`completion` is text, a list of token ids, or a list of messages: assistant messages with `tool_calls`, and the tool
-messages that answer them. `reward` is a number, or null if there is no score. The tokenizer's EOS token is appended to
-a text, unless the line has `"truncated": true`. `group`, a number or a name, separates groups with the same prompt.
+`prompt` is text, a list of token ids, or a list of messages, and so is `completion`: its messages are assistant
+messages with `tool_calls`, and the tool messages that answer them. `reward` is a number, or null if there is no score.
+The tokenizer's EOS token is appended to a text, unless the line has `"truncated": true`. `group`, a number or a name,
+separates groups with the same prompt.
 
 A line may have `spans`, rewards that say where: `[{"name": "sum", "reward": 1, "start": 0, "end": 5}]`. Start and end
 count characters of a text, or token ids; without them a criterion has no place. The credit of such a file is span

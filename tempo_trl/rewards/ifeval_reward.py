@@ -25,24 +25,28 @@ def ifeval_reward(
     Raises:
         ImportError: the checkers cannot be imported.
     """
+    checkers = _checkers()  # before there are answers, so that a trainer learns at once if they are missing
     answers = [after_thinking(completion_text(completion)) for completion in completions]
-    return [_share(*row) for row in zip(answers, instruction_id_list, map(json.loads, kwargs), strict=True)]
+    return [_share(checkers, *row) for row in zip(answers, instruction_id_list, map(json.loads, kwargs), strict=True)]
 
 
-def _share(answer: str, names: list[str], kwargs: list[dict]) -> float:
-    followed = [_follows(answer, name, given) for name, given in zip(names, kwargs, strict=True)]
-    return sum(followed) / len(followed)
-
-
-def _follows(answer: str, name: str, kwargs: dict) -> bool:
+def _checkers() -> dict[str, type]:
     try:
         from lm_eval.tasks.ifeval.instructions_registry import INSTRUCTION_DICT
     except ImportError as error:
         raise ImportError(
             f'`ifeval_reward` needs the checkers of lm-eval: pip install "lm-eval[ifeval]" ({error})'
         ) from error
+    return INSTRUCTION_DICT
+
+
+def _share(checkers: dict[str, type], answer: str, names: list[str], kwargs: list[dict]) -> float:
+    followed = [_follows(checkers[name](name), answer, given) for name, given in zip(names, kwargs, strict=True)]
+    return sum(followed) / len(followed)
+
+
+def _follows(instruction, answer: str, kwargs: dict) -> bool:
     if not answer.strip():
         return False
-    instruction = INSTRUCTION_DICT[name](name)
     instruction.build_description(**{key: value for key, value in kwargs.items() if value is not None})
     return bool(instruction.check_following(answer))

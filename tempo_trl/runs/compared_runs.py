@@ -4,17 +4,18 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.methods import METHODS
+from tempo_trl.runs.files import read_all
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import recipe_names
 from tempo_trl.runs.record import FOLDER as RECORD_FOLDER
 from tempo_trl.runs.record import RECORD, read_record
 from tempo_trl.runs.results import FOLDER, Result, read_results
-from tempo_trl.runs.trees import recorded_steps
+from tempo_trl.runs.trees import PREFIX, read_metadata, recorded_steps, trees_path
 
 NAMES = ("base", *METHODS)
 # `tempo`, `tempo-seed0`; not `tempo_trl` or `tempo_demo`, which hold runs of every method.
@@ -69,19 +70,39 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
     twice = next((path for path, full in zip(paths, resolved, strict=True) if resolved.count(full) > 1), None)
     if twice:
         raise ValueError(f"got {twice} twice, which would count as two independent runs. Give it once.")
-    return [_read_run(path, label) for path, label in zip(paths, labels or [None] * len(paths), strict=True)]
+    given = zip(paths, labels or [None] * len(paths), strict=True)
+    return read_all(partial(_read_run, path, label) for path, label in given)
+
+
+def read_files(folder: Path) -> tuple[list[dict], list[Result], dict]:
+    """
+    Log, results and record of a run, empty where it has none.
+
+    Raises:
+        ValueError: files are invalid, recorded trees included; the message names all of them.
+    """
+    trained = _run_of(folder)
+    trees = [trees_path(folder, mode, step) for mode in PREFIX for step in recorded_steps(folder, mode)]
+    log, results, record, *_ = read_all(
+        [
+            partial(training_log, folder),
+            partial(read_results, folder),
+            partial(read_record, trained) if _has_record(trained) else dict,
+            *(partial(read_metadata, path) for path in trees),
+        ]
+    )
+    return log, results, record
 
 
 def _read_run(folder: Path, label: str | None) -> ComparedRun:
-    log, results = training_log(folder), read_results(folder)
+    log, results, record = read_files(folder)
     if not (_has_record(folder) or log or results or recorded_steps(folder)):
         what = "is not a run" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
         raise ValueError(
             f"{folder} {what}, expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "
             f"{RECORD_FOLDER}/{RECORD}. Give the output folder of `tempo-trl train`, or of `tempo-trl evaluate`."
         )
-    home, trained = _home(folder), _run_of(folder)
-    record = read_record(trained) if _has_record(trained) else {}
+    home = _home(folder)
     identity = _of_record(record) if record else _of_path(home, is_trained=bool(log))
     identity["method"] = label or identity["method"]
     return ComparedRun(folder, **identity, log=log, results=results, settings=record.get("config") or {})

@@ -1,10 +1,32 @@
-"""Files of a run: name patterns of weights, and atomic writing."""
+"""Files of a run: name patterns of weights, reading of several files, and atomic writing."""
 
 import contextlib
 import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
+
+
+def read_all(readers: Iterable[Callable[[], T]]) -> list[T]:
+    """
+    What each reader of a file returns.
+
+    Raises:
+        ValueError: some files cannot be read; the message names all of them, one on a line.
+    """
+    found, problems = [], []
+    for read in readers:
+        try:
+            found.append(read())
+        except (ValueError, OSError) as error:
+            problems.append(str(error))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return found
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -1,6 +1,23 @@
 """Text of prompts and conversations, and the turns of a conversation: tools called, and what was observed."""
 
 from collections.abc import Sequence
+from typing import Any
+
+
+def valid_text(value: Any) -> Any:
+    """
+    A value whose texts, also those in lists and mappings, have no surrogates.
+
+    JSON and tools can produce half of a pair (`"\\ud83d"`), which no tokenizer and no file accepts. Two halves of a
+    pair become their character, and others U+FFFD.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [valid_text(item) for item in value]
+    if isinstance(value, dict):
+        return {valid_text(key): valid_text(item) for key, item in value.items()}
+    return value
 
 
 def prompt_text(prompt: str | list[dict]) -> str:

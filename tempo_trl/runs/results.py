@@ -11,12 +11,14 @@ A file contains one result or a list of them:
 import json
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
 
 from tempo_trl.data import BENCHMARKS
+from tempo_trl.runs.files import read_all
 
 FOLDER = "evaluation"
 NUMBERS = ("value", "n", "k")
@@ -70,13 +72,17 @@ def read_results(run_dir: Path) -> list[Result]:
     paths = sorted(folder.glob("*.json"))
     if folder == run_dir:  # which also has the files of the model and of Trainer
         paths = [path for path in paths if path.stem in BENCHMARKS]
-    return [_result(entry, path, path.relative_to(run_dir)) for path in paths for entry in _entries(path)]
+    return [result for found in read_all(partial(_results, path, run_dir) for path in paths) for result in found]
+
+
+def _results(path: Path, run_dir: Path) -> list[Result]:
+    return [_result(entry, path, path.relative_to(run_dir)) for entry in _entries(path)]
 
 
 def _entries(path: Path) -> list:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # not JSON, or not UTF-8
         raise ValueError(f"{path} is not valid JSON: {error}. Evaluate again, or remove it.") from error
     return content if isinstance(content, list) else [content]
 

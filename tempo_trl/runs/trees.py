@@ -35,7 +35,9 @@ missing), `method` (its key in the table of methods; files of earlier versions, 
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -43,7 +45,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.dataset import dataset
 
-from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.files import read_all, write_atomically
 from tempo_trl.runs.record import FOLDER
 from tempo_trl.version import __version__
 
@@ -79,12 +81,12 @@ SCHEMA = pa.schema(
         ("spans", pa.list_(SPAN)),
     ]
 )
-_PREFIX = {"train": "trees", "eval": "eval_trees"}
+PREFIX = {"train": "trees", "eval": "eval_trees"}
 
 
 def trees_path(output_dir: str | Path, mode: str, step: int) -> Path:
     """File of the trees recorded at a step, in `mode` `"train"` or `"eval"`."""
-    return Path(output_dir) / FOLDER / f"{_PREFIX[mode]}_{step}.parquet"
+    return Path(output_dir) / FOLDER / f"{PREFIX[mode]}_{step}.parquet"
 
 
 def write_trees(path: Path, rows: Sequence[dict], metadata: dict[str, str]) -> None:
@@ -102,14 +104,29 @@ def write_trees(path: Path, rows: Sequence[dict], metadata: dict[str, str]) -> N
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a file of recorded trees."""
-    return {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
+    """
+    The metadata of a file of recorded trees.
+
+    Raises:
+        ValueError: it is not a parquet file.
+    """
+    with _named(path):
+        return {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file in an error of pyarrow."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise ValueError(f"{path} is not a whole file of recorded trees ({error}). Remove it.") from error
 
 
 def recorded_steps(run_dir: str | Path, mode: str = "train") -> list[int]:
     """Steps at which the run recorded trees, in order."""
-    pattern = re.compile(rf"{_PREFIX[mode]}_(\d+)\.parquet")
-    matches = (pattern.fullmatch(path.name) for path in Path(run_dir, FOLDER).glob(f"{_PREFIX[mode]}_*.parquet"))
+    pattern = re.compile(rf"{PREFIX[mode]}_(\d+)\.parquet")
+    matches = (pattern.fullmatch(path.name) for path in Path(run_dir, FOLDER).glob(f"{PREFIX[mode]}_*.parquet"))
     return sorted(int(match[1]) for match in matches if match)
 
 
@@ -135,10 +152,10 @@ def read_trees(
         `pandas.DataFrame`, in which lists are `numpy.ndarray`. Empty if the run recorded no trees.
 
     Raises:
-        ValueError: `run_dir` is not a folder, the mode is unknown, or a step was not recorded.
+        ValueError: `run_dir` is not a folder, the mode is unknown, a step was not recorded, or files are broken.
     """
-    if mode not in _PREFIX:
-        raise ValueError(f"`mode` must be one of {tuple(_PREFIX)}, got {mode!r}.")
+    if mode not in PREFIX:
+        raise ValueError(f"`mode` must be one of {tuple(PREFIX)}, got {mode!r}.")
     if not Path(run_dir).is_dir():
         raise ValueError(f"{run_dir} is not a folder. Give the output folder of a run.")
     recorded = recorded_steps(run_dir, mode)
@@ -147,14 +164,15 @@ def read_trees(
         raise ValueError(f"{run_dir} has no trees of step {missing[0]} ({mode}). {_those(recorded)}")
     paths = [trees_path(run_dir, mode, step) for step in recorded if steps is None or step in steps]
     names = list(columns) if columns is not None else SCHEMA.names
-    tables = [_columns(path, names).replace_schema_metadata() for path in paths]
+    tables = [table.replace_schema_metadata() for table in read_all(partial(_columns, path, names) for path in paths)]
     empty = pa.table({name: pa.array([], SCHEMA.field(name).type) for name in names})
     return pa.concat_tables([empty, *tables]).to_pandas()
 
 
 def _columns(path: Path, names: list[str]) -> pa.Table:
     """Columns of a file; those that it lacks are null."""
-    return dataset(path, SCHEMA, "parquet").to_table(names)
+    with _named(path):
+        return dataset(path, SCHEMA, "parquet").to_table(names)
 
 
 def _those(recorded: list[int]) -> str:

@@ -1,24 +1,29 @@
 """The base of all trainers: TRL's `GRPOTrainer` with early checks, clear errors and an exact resume."""
 
 import warnings
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from transformers import PreTrainedModel
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer import grpo_trainer
 from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server, wait_for_server
+from tempo_trl.runs.messages import valid_text
+from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.trainers import checks, faults
-from tempo_trl.trainers.credit_log import printed_without_own_columns
+from tempo_trl.trainers.completion_table import readable_table
 from tempo_trl.trainers.given_rollout import checked_rollout
+from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.precision import keep_outputs_in_float32
 from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.resumable_sampler import ResumableSampler
+from tempo_trl.trainers.reward_extras import refuse_missing_extras
 from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.trainers.subclasses import warnings_at_the_caller
 from tempo_trl.tree_forward.tree_pass import OnTree, TreePass
@@ -47,6 +52,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
     def __init__(self, model: str | PreTrainedModel, reward_funcs=None, args: GRPOConfig | None = None, **keywords):
         model_name = model if isinstance(model, str) else get_config_model_id(model.config)
         args = self._checked_config(args, model_name)
+        refuse_missing_extras(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         if (rollout := self._tree_rollout(args)) is not None:
             keywords["rollout_func"] = _only_rollout(rollout, keywords.get("rollout_func"))
         wait_for_server(args, model_name)
@@ -111,13 +117,22 @@ class BaseTrainer(OnTree, GRPOTrainer):
             self.model.train(training)  # TRL's continuous batching always leaves the model in training mode
 
     def _generate(self, prompts):
-        if self.rollout_func is None:
+        prompts[:] = valid_text(prompts)  # in place, because rewards and logs read the same list
+        parse, rollout = grpo_trainer.parse_response, self.rollout_func
+        grows = isinstance(rollout, TreeRollout)
+        if not (grows or rollout is None):
+            rollout = checked_rollout(rollout)
+        with (
+            replaced(grpo_trainer, parse_response=lambda *args, **keywords: valid_text(parse(*args, **keywords))),
+            replaced(self, rollout_func=rollout),
+            self._watched_server() if grows else nullcontext(),  # TRL sends the weights before trees are grown
+        ):
             return super()._generate(prompts)
-        if isinstance(self.rollout_func, TreeRollout):
-            with self._watched_server():
-                return super()._generate(prompts)  # sends the weights to vLLM before the rollout grows trees
-        with replaced(self, rollout_func=checked_rollout(self.rollout_func)):
-            return super()._generate(prompts)
+
+    def _get_tool_suffix_ids(self, tool_messages):
+        for message in tool_messages:
+            message["content"] = valid_text(message["content"])
+        return super()._get_tool_suffix_ids(tool_messages)
 
     @contextmanager
     def _watched_server(self):
@@ -132,6 +147,8 @@ class BaseTrainer(OnTree, GRPOTrainer):
 
     def _tokenize_prompts(self, prompts):
         tokenized = super()._tokenize_prompts(prompts)
+        change = "Drop the row, or begin the prompt with a token, such as that of the beginning of a sequence"
+        checks.refuse_empty_rows(tokenized[0], "prompt", change)
         checks.warn_of_long_prompts(tokenized[0], checks.room_for_prompts(self))
         return tokenized
 
@@ -140,14 +157,17 @@ class BaseTrainer(OnTree, GRPOTrainer):
         with faults.watch_rewards(patience, self.accelerator.process_index, self.reward_func_names):
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
+        refuse_reserved_metrics(self._pending_metrics)
+        refuse_reserved_columns(self._pending_extra_logs, self.reward_func_names)
         return rewards
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
         self.tree_pass.log()
         self.signal_share.log()
+        shown = self.log_completions and self.accelerator.is_main_process
         try:
-            with printed_without_own_columns():
+            with replacing_unprintable(), readable_table(self) if shown else nullcontext():
                 super().log(logs, start_time)
         except OSError as error:
             if not faults.is_of_the_completions_table(error):

@@ -5,6 +5,7 @@ process.
 """
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -13,6 +14,11 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.trainers.config_values import (
+    clamp_of_cispo,
+    refuse_a_folder_that_cannot_be_written,
+    refuse_wrong_values,
+)
 from tempo_trl.trainers.zero_advantages import refuse_models_that_see_all_rows
 
 logger = logging.get_logger(__name__)
@@ -29,6 +35,8 @@ def check_settings(args: GRPOConfig) -> None:
     refuse_what_cannot_train(args)
     if args.process_index == 0:
         warn_of_sampling_without_branches(args)
+        if (message := clamp_of_cispo(args)) is not None:
+            warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def check_trainer(trainer: GRPOTrainer) -> None:
@@ -49,6 +57,8 @@ def refuse_what_cannot_train(args: GRPOConfig) -> None:
 
     TRL itself rejects `num_generations` below 2. A group of 1 is allowed in evaluation, which does not need a tree.
     """
+    refuse_wrong_values(args)
+    refuse_a_folder_that_cannot_be_written(args)
     if args.temperature <= 0:
         raise ValueError(
             f"`temperature` must be above 0, got {args.temperature}: the loss divides the logits by it. Use 1, for "
@@ -249,6 +259,13 @@ def warn_of_no_room_for_prompts(trainer: GRPOTrainer) -> None:
             UserWarning,
             stacklevel=4,
         )
+
+
+def refuse_empty_rows(rows: Sequence[Sequence[int]], kind: str, change: str) -> None:
+    """Raise ValueError for a prompt or a completion without tokens: the model has nothing to predict, or to learn."""
+    empty = [row for row, ids in enumerate(rows) if len(ids) == 0]
+    if empty:
+        raise ValueError(f"The {kind} in row {empty[0]} has no tokens, expected at least one. {change}.")
 
 
 def warn_of_long_prompts(prompt_ids: list[list[int]], room: int | None) -> None:

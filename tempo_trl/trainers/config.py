@@ -8,8 +8,6 @@ from trl import GRPOConfig
 from tempo_trl.trainers.zero_advantages import refuse_gradients_without_advantage
 from tempo_trl.tree_forward.config import TreeForwardFields
 
-IMPORTANCE_LEVELS = ("token", "sequence")
-
 
 @dataclass
 class TokenCreditConfig(TreeForwardFields, GRPOConfig):
@@ -91,11 +89,6 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
         if self.skip_zero_advantages:
             refuse_gradients_without_advantage(self)
         self._check_weights()
-        if self.importance_sampling_level not in IMPORTANCE_LEVELS:  # TRL asks in the loss, where ours is another
-            raise ValueError(
-                f"`importance_sampling_level` must be one of {IMPORTANCE_LEVELS}, got "
-                f"{self.importance_sampling_level!r}. Set it to one of them."
-            )
         if self.num_iterations < 1:
             raise ValueError(
                 f"`num_iterations` must be at least 1, got {self.num_iterations}: no step would be taken."

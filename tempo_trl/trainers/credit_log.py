@@ -1,22 +1,15 @@
 """Logging of a batch's credit: metrics over all ranks, and columns in the table of completions."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from trl import GRPOTrainer
-from trl.trainer import grpo_trainer
 
 from tempo_trl.credit.anchors import anchor_sums
 from tempo_trl.credit.metrics import credit_sums, largest_state_sums, tree_sums
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.merged_states import without_own_keys
 from tempo_trl.trainers.observations import before_turns
-from tempo_trl.trainers.rank_reports import CRITERIA, RankReport, joined_columns, summed_metrics
-from tempo_trl.trainers.replaced import replaced
+from tempo_trl.trainers.rank_reports import RankReport, joined_columns, summed_metrics
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
-
-OWN_COLUMNS = ("td_share", "branch_tokens", CRITERIA)  # in the completions table
 
 
 def log_credit(
@@ -67,19 +60,6 @@ def log_sums(
         if denominator:
             metrics[f"{prefix}/{name}"].append(numerator / denominator)
     return dict(zip(sums, map(tuple, totals), strict=True))
-
-
-@contextmanager
-def printed_without_own_columns() -> Iterator[None]:
-    """TRL prints its table of completions without our columns, which would squeeze the text; files have them."""
-    theirs = grpo_trainer.print_prompt_completions_sample
-
-    def print_sample(*args, extra=None, **keywords):
-        shown = {name: values for name, values in (extra or {}).items() if name not in OWN_COLUMNS}
-        theirs(*args, extra=shown, **keywords)
-
-    with replaced(grpo_trainer, print_prompt_completions_sample=print_sample):
-        yield
 
 
 def _log_table(trainer: GRPOTrainer, output: dict, columns: dict[str, torch.Tensor]) -> None:

@@ -9,10 +9,9 @@ from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.trainers.batch import Credit
 from tempo_trl.trainers.failures import Failures
+from tempo_trl.trainers.logged_names import CRITERIA
 from tempo_trl.trainers.span_rewards import SpanScores
 from tempo_trl.trainers.step_rewards import StepScores
-
-CRITERIA = "criteria"  # column of the table of completions: name, reward and advantage of each criterion
 
 
 class RankReport(NamedTuple):

@@ -11,19 +11,23 @@ from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, 
 
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.faults import watch_rewards
+from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
 
 
 class Logged:
     """What functions log with TRL's `log_metric` and `log_extra`, for one batch of this rank."""
 
-    def __init__(self):
+    def __init__(self, reward_names: list[str]):
+        self._reward_names = reward_names
         self._metrics: dict[str, list[float]] = defaultdict(list)
         self._columns: dict[str, list] = defaultdict(list)
 
     def log_metric(self, name: str, value: float) -> None:
+        refuse_reserved_metrics([name])
         self._metrics[name].append(float(value))
 
     def log_extra(self, column: str, values: list) -> None:
+        refuse_reserved_columns([column], self._reward_names)
         self._columns[column].extend(values)
 
     @property
@@ -67,6 +71,10 @@ class RewardFunctions:
         self.functions, self.names = functions, names
         self.weights = [1.0] * len(functions) if weights is None else weights
         self._loop = _event_loop() if any(map(is_async_callable, functions)) else None
+
+    def logged(self) -> Logged:
+        """What the functions log for one batch: nothing yet."""
+        return Logged(self._trainer.reward_func_names)
 
     def each(self, failures: Failures, score: Callable[[int], None]) -> None:
         """

@@ -12,10 +12,11 @@ from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.spans import Criteria, criteria_of
 from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
+from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
 from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.replaced import replaced
-from tempo_trl.trainers.reward_functions import Logged, RewardFunctions
+from tempo_trl.trainers.reward_functions import RewardFunctions
 
 SpanRewardFunc = Callable[..., list[list[SpanReward]]]
 
@@ -98,7 +99,7 @@ class SpanRewards:
         self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, failures: Failures
     ) -> SpanScores:
         """Judge this rank's rows. Every rank must call this."""
-        ours, logged = self._functions, Logged()
+        ours, logged = self._functions, self._functions.logged()
         places = [self._texts(ids) for ids in completion_ids]
         texts = [place.text for place in places]
         keywords = ours.keywords(inputs, prompts, completions, completion_ids, logged) | {"texts": texts}
@@ -120,6 +121,7 @@ class SpanRewards:
 
     def _label(self, function: str, criterion: str) -> str:
         """Name of a criterion among those of all functions."""
+        criterion = valid_text(criterion)  # a model may have written it
         return criterion if len(self._functions.functions) == 1 else f"{function}/{criterion}"
 
 

@@ -12,7 +12,7 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 from tempo_trl.credit.turns import turn_ends
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.trainers.failures import Failures
-from tempo_trl.trainers.reward_functions import Logged, RewardFunctions
+from tempo_trl.trainers.reward_functions import RewardFunctions
 from tempo_trl.trainers.scored_rows import ScoredRows
 
 StepRewardFunc = str | PreTrainedModel | Callable[..., list[list[float | None]]]
@@ -65,7 +65,7 @@ class StepRewards:
             failures ([`Failures`]):
                 Keeps an error of a function.
         """
-        ours, logged = self._functions, Logged()
+        ours, logged = self._functions, self._functions.logged()
         counts = (steps.amax(dim=1) + 1).tolist()
         rewards = torch.full((len(ours.functions), len(steps), max(counts)), torch.nan)
         keywords = ours.keywords(rows.inputs, rows.prompts, rows.completions, rows.completion_ids, logged)

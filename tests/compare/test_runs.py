@@ -161,3 +161,30 @@ def test_a_file_of_another_form_is_named_in_one_line(file, content, tmp_path, ca
     assert cli.main(["compare", str(tmp_path / "run"), "-o", str(tmp_path / "out")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"tempo-trl compare: error: {path}") and "expected" in line and "got" in line
+
+
+@pytest.mark.parametrize("verb", ["report", "compare"])
+def test_all_broken_files_of_all_runs_are_named_at_once(verb, tmp_path, capsys):
+    broken = {
+        "tempo/trainer_state.json": '{"log_hist',
+        "tempo/tempo/run.json": "[",
+        "tempo/tempo/trees_3.parquet": "PAR1 cut",
+        "tempo/evaluation/math.json": "{",
+        "tempo/evaluation/medqa.json": "\udcff",
+        "grpo/trainer_state.json": "",
+    }
+    for name, content in broken.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content.encode(errors="surrogateescape"))
+    folders = [str(tmp_path / "tempo"), str(tmp_path / "grpo")]
+    assert cli.main([verb, *folders, "-o", str(tmp_path / "out")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [name for name in broken if not any(str(tmp_path / name) in line for line in lines)] == []
+    assert len(lines) == len(broken)
+
+
+def test_broken_trees_are_named_by_the_verb_that_draws_them(tmp_path, capsys):
+    (tmp_path / "tempo").mkdir()
+    (tmp_path / "tempo" / "trees_3.parquet").write_text("PAR1 cut")
+    assert cli.main(["tree", str(tmp_path)]) == 2
+    assert "trees_3.parquet is not a whole file of recorded trees" in capsys.readouterr().err

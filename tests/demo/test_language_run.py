@@ -68,6 +68,7 @@ def test_a_method_without_a_recipe_of_the_task_is_refused(method, task, tmp_path
     printed = capsys.readouterr().out
     assert method in printed
     assert "expected one of tempo, prefix_baseline," in printed
+    assert "Without a language model" not in printed
 
 
 @pytest.mark.parametrize(("task", "method"), RECIPES)

@@ -75,6 +75,24 @@ def test_what_no_verb_takes_is_refused(argv, capsys):
     assert "tempo-trl" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argv", "nearest"),
+    [("trian", "train"), ("reprot x", "report"), ("demo --task order", "orders"), ("evalute", "evaluate")],
+)
+def test_a_misspelt_verb_or_choice_is_answered_with_the_nearest(argv, nearest, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(argv.split())
+    assert capsys.readouterr().err.endswith(f"Did you mean {nearest}?\n")
+
+
+@pytest.mark.parametrize("argv", [["train"], ["train", "--check"]])
+def test_train_without_arguments_points_to_the_recipes(argv, capsys):
+    assert cli.main(argv) == 2
+    error = capsys.readouterr().err
+    assert "`--config demo/tempo`" in error
+    assert "`tempo-trl recipes`" in error
+
+
 def test_help_names_every_verb(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--help"])

@@ -303,6 +303,16 @@ def test_a_narrow_window_does_not_scroll_sideways(hand_worked, open_page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
+@pytest.mark.parametrize("run", [hand_worked_run, order_run, hostile_run, large_run])
+def test_no_table_of_tokens_or_criteria_is_cut_in_a_narrow_window(run, tmp_path, open_page):
+    page = open_page(report([run(tmp_path / "run")], pictures=False))
+    page.set_viewport_size({"width": 400, "height": 800})
+    cut = "all => all.filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.id)"
+    assert page.locator("#token-table, #entropy-table, #criteria-table").evaluate_all(cut) == []
+    number = page.locator("#token-table td.number").first
+    assert number.evaluate("cell => getComputedStyle(cell, '::before').content").startswith('"sum |')
+
+
 def test_the_colours_can_be_chosen(hand_worked, open_page):
     page = open_page(hand_worked, color_scheme="light")
     grounds = set()

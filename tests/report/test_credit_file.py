@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from tempo_trl.credit import prefix_values, tempo_advantages
 from tempo_trl.demo.policy import policy_path
@@ -87,6 +88,43 @@ def test_a_line_separator_within_a_text_ends_no_line(tmp_path):
     assert read_groups(path, DEMO)[0].prompt == "7+5\u2028-3?\x85"
 
 
+def test_token_ids_are_a_prompt_too_and_tell_groups_apart(tmp_path):
+    rows = [{"prompt": [5 + i // 2, 7], "completion": [i], "reward": i % 2} for i in range(4)]
+    groups = read_groups(write(tmp_path, rows))
+    assert [group.prompt for group in groups] == ["<5><7>", "<6><7>"]
+    encode = AutoTokenizer.from_pretrained(DEMO).encode
+    with_text = read_groups(write(tmp_path, hand_worked(encode("7+5-3?"))), DEMO)
+    assert [group.prompt for group in with_text] == ["7+5-3?"]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    path = write(tmp_path, hand_worked())
+    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert len(read_groups(path, DEMO)) == 1
+
+
+def test_a_lone_surrogate_is_read_as_a_replacement_and_printed(tmp_path, capsys):
+    rows = [{"prompt": "a\ud83d", "completion": [i], "reward": i} for i in range(2)]
+    output = str(tmp_path / "credit.html")
+    assert main(["credit", str(write(tmp_path, rows)), "-o", output]) == 0
+    assert "a\ufffd" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "problem"), [("none.jsonl", "none.jsonl does not exist"), ("", "is a folder")])
+def test_a_path_without_a_file_is_told_in_words(name, problem, tmp_path, capsys):
+    assert main(["credit", str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert f"{problem}, expected a file with one JSON object per line" in error
+    assert "Errno" not in error
+
+
+def test_another_encoding_is_told(tmp_path, capsys):
+    path = tmp_path / "completions.jsonl"
+    path.write_text(json.dumps(hand_worked()[0]), encoding="utf-16")
+    assert main(["credit", str(path)]) == 2
+    assert "is not UTF-8" in capsys.readouterr().err
+
+
 def test_messages_are_a_prompt_too(tmp_path):
     group = read_groups(write(tmp_path, hand_worked([{"role": "user", "content": "7+5-3?"}])), DEMO)[0]
     assert group.prompt == "user: 7+5-3?"
@@ -101,8 +139,18 @@ def test_messages_are_a_prompt_too(tmp_path):
         ([{"prompt": "a", "completion": [1]}], "line 1 has no `reward`"),
         (
             [{"prompt": None, "completion": [1], "reward": 1}],
-            "`prompt` must be a text or a list of messages, got",
+            "`prompt` must be text, a list of token ids or a list of messages with role and content, got",
         ),
+        ([{"prompt": ["a"], "completion": [1], "reward": 1}], "`prompt` must be text, a list of token ids or"),
+        ([{"prompt": [{"content": "a"}], "completion": [1], "reward": 1}], "`prompt` must be text, a list of"),
+        (
+            [{"prompt": [{"role": "user", "content": 5}], "completion": [1], "reward": 1}],
+            "`prompt` must be text, a list of",
+        ),
+        ([{"prompt": "a", "completion": [1, -100], "reward": 1}], "line 1: `completion` has the token id -100"),
+        ([{"prompt": [-100], "completion": [1], "reward": 1}], "line 1: `prompt` has the token id -100"),
+        ([{"prompt": "a", "completion": [2**70], "reward": 1}], "has the token id 1180591620717411303424"),
+        ([{"prompt": "a", "completion": [1], "reward": 10**400}], "`reward` must be a finite number or null"),
         ([{"prompt": "a", "completion": [1], "reward": "1"}], "`reward` must be a finite number or null"),
         ([{"prompt": "a", "completion": [1], "reward": float("inf")}], "`reward` must be a finite number or null"),
         (

@@ -115,3 +115,20 @@ def test_images_tell_prompts_apart_by_what_they_show():
     keys = prompt_keys(torch.ones(3, 2, dtype=torch.long), torch.ones(3, 2), images)
     assert keys[0] == keys[1] != keys[2]
     assert list(images_in("plain text")) == list(images_in([{"role": "user", "content": "plain"}])) == []
+
+
+@pytest.mark.parametrize("prompts", [["a", "b", "", "c"], [""] * 4])
+def test_a_prompt_without_tokens_is_refused_also_among_others(prompts, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"The prompt in row \d has no tokens, expected at least one. Drop the row"):
+        train(tiny_model, tmp_path, dataset=Dataset.from_dict({"prompt": prompts}))
+
+
+@pytest.mark.parametrize("kind", ["prompt", "completion"])
+def test_a_rollout_function_that_returns_no_tokens_is_told_which_row(kind, tiny_model, tmp_path):
+    def rollout(prompts, trainer):
+        output = {name: [[5]] * len(prompts) for name in ("prompt_ids", "completion_ids", "logprobs")}
+        output[f"{kind}_ids"] = [[5], [], *[[5]] * (len(prompts) - 2)]
+        return output
+
+    with pytest.raises(ValueError, match=rf"`rollout_func` must return .*, got none in `{kind}_ids` of row 1"):
+        train(tiny_model, tmp_path, trainer={"rollout_func": rollout})

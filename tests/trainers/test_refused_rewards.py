@@ -76,8 +76,8 @@ def test_a_run_that_resumes_at_its_end_trains_nothing_and_is_no_error(tiny_model
 
 @pytest.mark.parametrize("level", ["sequnce", "Sequence", "sequence_token"])
 def test_a_level_of_importance_ratios_that_trl_does_not_know_is_refused(level, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"`importance_sampling_level` must be one of \('token', 'sequence'\)"):
-        config(tmp_path, importance_sampling_level=level)
+    with pytest.raises(ValueError, match=r"`importance_sampling_level` is .*, expected one of: token, sequence"):
+        TEMPOTrainer(tiny_model, parity, config(tmp_path, importance_sampling_level=level), questions())
     trainer = TEMPOTrainer(tiny_model, parity, config(tmp_path), questions())
     trainer.importance_sampling_level = level
     with pytest.raises(ValueError, match="Unknown importance sampling level"):  # TRL's own

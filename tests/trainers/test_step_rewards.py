@@ -143,6 +143,15 @@ def test_what_functions_log_is_in_the_log_and_in_the_table_of_completions(tiny_m
     assert table["first_door"].tolist() == [1, 3, 5, 1] * 2
 
 
+@pytest.mark.parametrize(("log", "name"), [("log_metric", "kl"), ("log_extra", "advantage")])
+def test_what_functions_log_has_a_name_of_its_own(log, name, tiny_model, tmp_path):
+    def logging_func(completions, **columns):
+        columns[log](name, 1.0 if log == "log_metric" else [1.0] * len(completions))
+
+    with pytest.raises(ValueError, match=rf"`{log}\('{name}', ...\)`.*Choose another"):
+        watch(tiny_model, tmp_path, logging_func)
+
+
 def test_in_evaluation_too(tiny_model, tmp_path):
     watching = functions.Watching()
     evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}

@@ -2,9 +2,10 @@
 
 function table(caption, heads, lines) {
   const numeric = heads.map((head) => head.startsWith("#"));
-  const cell = (content, i, tag) => html(tag, { class: numeric[i] ? "number" : null }, content);
+  const label = (i) => heads[i].replace("#", "");
+  const cell = (content, i, tag) => html(tag, { class: numeric[i] ? "number" : null, "data-label": tag === "td" ? label(i) : null }, content);
   return html("table", {}, html("caption", { hidden: "" }, caption),
-    html("thead", {}, html("tr", {}, ...heads.map((head, i) => cell(head.replace("#", ""), i, "th")))),
+    html("thead", {}, html("tr", {}, ...heads.map((_, i) => cell(label(i), i, "th")))),
     html("tbody", {}, ...lines.map((cells) => html("tr", {}, ...cells.map((content, i) => cell(content, i, "td"))))));
 }
 

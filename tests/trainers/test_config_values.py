@@ -1,0 +1,163 @@
+"""Values that no run can train with are refused when the trainer is built, by a run's parser and by `--check`."""
+
+import re
+import shlex
+import sys
+
+import pytest
+from trl import GRPOConfig, rewards
+
+from tempo_trl import TEMPOTrainer
+from tempo_trl.launch import cli
+from tempo_trl.launch.arguments import parse
+from tempo_trl.rewards import ifeval_reward, math_reward
+from tempo_trl.trainers.config_values import CHOICES
+
+from .recording import config, parity, questions, train
+
+VALUES = {
+    "loss_type": ("DAPO", "expected one of: grpo, dr_grpo, dapo, .*Did you mean 'dapo'?"),
+    "scale_rewards": ("std", "expected one of: group, batch, none"),
+    "multi_objective_aggregation": ("sum", "expected one of: sum_then_normalize"),
+    "vllm_importance_sampling_mode": ("token", "expected one of: token_truncate"),
+    "generation_kwargs": ({"num_return_sequences": 4}, "num_return_sequences=4, expected 1"),
+    "learning_rate": (float("nan"), "is nan, expected a number"),
+    "weight_decay": (-0.1, "is -0.1, expected at least 0"),
+    "epsilon": (-1.0, "is -1.0, expected at least 0"),
+    "epsilon_high": (float("nan"), "is nan, expected a number"),
+    "beta": (-0.04, "is -0.04, expected at least 0"),
+    "top_p": (1.5, "is 1.5, expected a number from 0 to 1"),
+    "adam_beta1": (float("nan"), "is nan, expected a number"),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_trainer_refuses_it_before_the_model_is_loaded(name, tmp_path):
+    value, message = VALUES[name]
+    with pytest.raises(ValueError, match=f"`{name}` .*{message}"):
+        TEMPOTrainer("nowhere/nothing", parity, config(tmp_path, **{name: value}), questions())
+
+
+@pytest.mark.parametrize("method", ["tempo", "grpo"])
+@pytest.mark.parametrize("name", VALUES)
+def test_a_run_and_its_check_refuse_it_for_trl_s_own_trainer_too(name, method, capsys):
+    value, message = VALUES[name]
+    text = str(value).replace("'", '"')
+    flags = ["--config", f"demo/{method}", f"--{name}", text]
+    with pytest.raises(ValueError, match=f"`{name}` .*{message}"):
+        parse(flags)
+    assert cli.main(["train", "--check", *flags]) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_choices_are_those_of_trl_and_no_name_is_left_out():
+    text = {name: GRPOConfig.__dataclass_fields__[name].metadata["help"] for name in CHOICES}
+    for name, choices in CHOICES.items():
+        assert all(choice in text[name] for choice in choices), name
+    listed = re.search(r"Supported values are (.*?)\.", text["loss_type"])[1]
+    assert {*re.findall(r"'(\w+)'", listed)} == {*CHOICES["loss_type"]}
+
+
+@pytest.mark.parametrize("value", [True, False, "batch"])
+def test_values_that_trl_translates_are_accepted(value, tmp_path, tiny_model):
+    args = config(tmp_path, scale_rewards=value, epsilon_high=float("inf"), generation_kwargs={"do_sample": True})
+    TEMPOTrainer(tiny_model, parity, args, questions())
+
+
+@pytest.mark.parametrize("below", ["", "runs/first"])
+def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(below, tmp_path, capsys):
+    (tmp_path / "taken").write_text("a file")
+    folder = tmp_path / "taken" / below
+    with pytest.raises(ValueError, match=r"`output_dir` is .*taken is not a folder"):
+        TEMPOTrainer("nowhere/nothing", parity, config(folder), questions())
+    assert cli.main(["train", "--check", "--config", "demo/tempo", "--output_dir", str(folder)]) == 2
+    assert "taken is not a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--reward_funcs my_package.nothing", "cannot import function 'my_package.nothing'"),
+        ("--span_reward_funcs my_package.nothing", "cannot import function 'my_package.nothing'"),
+        ("--tools my_package.nothing", "cannot import function 'my_package.nothing'"),
+        ("--reward_weights 1 2", "`reward_weights` has 2 numbers, expected 1: one per function of `reward_funcs`"),
+        (
+            "--reward_funcs tests.trainers.recording.parity tests.trainers.recording.picky --reward_weights 1",
+            "`reward_weights` has 1 numbers, expected 2",
+        ),
+        ("--reward_model_name_or_path a/b --reward_weights 1", "has 1 numbers, expected 2: .*the reward model first"),
+        ("--span_reward_funcs equations --span_reward_weights 1 2", "`span_reward_weights` has 2 numbers, expected 1"),
+    ],
+)
+def test_the_check_imports_functions_and_counts_their_weights(flags, message, capsys):
+    assert cli.main(["train", "--check", "--config", "demo/tempo", *shlex.split(flags)]) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_check_imports_modules_of_the_current_folder(tmp_path, monkeypatch, capsys):
+    (tmp_path / "my_own_rewards.py").write_text("def mine(completions, **columns): return [0.0] * len(completions)\n")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "--check", "--config", "demo/tempo", "--reward_funcs", "my_own_rewards.mine"]) == 0
+    assert "The batch sizes work" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("function", [rewards.accuracy_reward, rewards.reasoning_accuracy_reward, math_reward])
+def test_a_reward_without_its_package_is_refused_before_the_model_is_loaded(function, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("trl.rewards.accuracy_rewards.is_math_verify_available", lambda: False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"math.verify"):
+        TEMPOTrainer("nowhere/nothing", [parity, function], config(tmp_path), questions())
+    flags = f"--config demo/tempo --reward_funcs {function.__name__}"
+    assert cli.main(["train", "--check", *flags.split()]) == 2
+    assert re.search("math.verify", capsys.readouterr().err)
+
+
+def test_ifeval_s_checkers_are_looked_for_too(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lm_eval.tasks.ifeval.instructions_registry", None)
+    with pytest.raises(ImportError, match=r'pip install "lm-eval\[ifeval\]"'):
+        TEMPOTrainer("nowhere/nothing", ifeval_reward, config(tmp_path), questions())
+
+
+@pytest.mark.parametrize(("epsilon_high", "bound"), [(None, 0.2), (0.28, 0.28), (5.0, None)])
+def test_a_clamp_of_cispo_under_one_is_told(epsilon_high, bound, tiny_model, tmp_path, recwarn):
+    args = config(tmp_path, loss_type="cispo", epsilon_high=epsilon_high)
+    TEMPOTrainer(tiny_model, parity, args, questions())
+    told = [str(warning.message) for warning in recwarn if "loss_type='cispo'" in str(warning.message)]
+    assert len(told) == (bound is not None)
+    assert bound is None or f"`epsilon_high` = {bound}, not" in told[0]
+
+
+def test_the_check_notes_a_clamp_of_cispo(capsys):
+    assert cli.main(["train", "--check", "--config", "demo/tempo", "--loss_type", "cispo"]) == 0
+    assert "Note: With loss_type='cispo'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["kl", "reward", "tempo/td_share", "rewards/parity/mean", "clip_ratio/low_mean"])
+def test_a_metric_of_a_name_that_is_logged_anyway_is_refused(name, tiny_model, tmp_path):
+    def logging_reward(completions, log_metric, **columns):
+        log_metric(name, 1.0)
+        return [0.0] * len(completions)
+
+    with pytest.raises(ValueError, match=rf"log_metric\('{name}', ...\).*Choose another"):
+        train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1)
+
+
+@pytest.mark.parametrize("name", ["advantage", "prompt", "logging_reward", "td_share"])
+def test_a_column_of_a_name_that_the_table_has_anyway_is_refused(name, tiny_model, tmp_path):
+    def logging_reward(completions, log_extra, **columns):
+        log_extra(name, [1.0] * len(completions))
+        return [0.0] * len(completions)
+
+    with pytest.raises(ValueError, match=rf"log_extra\('{name}', ...\).*Choose another"):
+        train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1)
+
+
+def test_other_names_are_logged(tiny_model, tmp_path):
+    def logging_reward(completions, log_metric, log_extra, **columns):
+        log_metric("math/no_answer", 0.25)
+        log_metric("td_share", 0.5)
+        log_extra("found", ["a"] * len(completions))
+        return [0.0] * len(completions)
+
+    logged = train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1).state.log_history[0]
+    assert (logged["math/no_answer"], logged["td_share"]) == (0.25, 0.5)
