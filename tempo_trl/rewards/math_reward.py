@@ -10,8 +10,8 @@ from tempo_trl.rewards.boxed import committed_answer, completion_text, gold_answ
 from tempo_trl.rewards.float_gold import FloatGold, float_gold
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
 from tempo_trl.rewards.math_guards import contradicts
-from tempo_trl.rewards.math_text import math_text
-from tempo_trl.rewards.math_units import in_another_unit
+from tempo_trl.rewards.math_text import is_prose, is_same_text, math_text
+from tempo_trl.rewards.math_units import in_another_unit, without_units
 from tempo_trl.rewards.plain_number import number_readings
 
 logger = logging.getLogger(__name__)
@@ -114,6 +114,10 @@ def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
     if not answer or len(answer) > MAX_ANSWER_CHARS:
         return 0.0
     ours, theirs = math_text(gold.text), math_text(answer)
+    if is_same_text(ours, theirs):
+        return 1.0
+    if is_prose(ours):
+        return None
     if in_another_unit(gold.text, answer) or contradicts(ours, theirs):
         return 0.0
     if gold.number is not None:
@@ -121,9 +125,9 @@ def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
         if readings or gold.number.rounded:
             return float(gold.number.equals(readings))
         ours = gold.number.text()
-    if ours == theirs or _same_number(number_readings(ours, strict=True), number_readings(theirs, strict=True)):
+    if _same_number(number_readings(ours, strict=True), number_readings(theirs, strict=True)):
         return 1.0
-    verdict = budget.compare(ours, theirs)
+    verdict = budget.compare(without_units(ours), without_units(theirs))
     return None if verdict is None else float(verdict)
 
 

@@ -143,12 +143,44 @@ def with_unit_as_text(text: str) -> str:
     return rf"{bare['quantity']}\text{{ {bare['unit']}}}" + (f"^{_POWERS[power[0]]}" if power else "")
 
 
+_NOTED = re.compile(r"\\(?:text(?:rm|bf|it)?|mbox|hbox)\s*\{\s*(?P<number>[^a-zA-Z{}]*\d%?)\s+(?P<words>[a-zA-Z][^{}\d]*)\}")
+_COUNTED = re.compile(r"(?P<number>(?:\\[a-z]+|[^a-zA-Z])*[\d)}])\s+(?P<words>[a-z]{4,}(?:[ -][a-z]+){0,5})")
+
+
+def with_words_as_text(text: str) -> str:
+    r"""`\text{73 clips}` and `73 clips` as `73\text{ clips}`. Letters alone may be variables: words have four."""
+    counted = _NOTED.fullmatch(text) or _COUNTED.fullmatch(text)
+    return rf"{counted['number']}\text{{ {counted['words']}}}" if counted else text
+
+
+_BEHIND = re.compile(
+    r"(?P<quantity>[\d})\]%]|\\[a-z]+|[a-z])(?:[\s~]|\\[,;:! ])*"
+    rf"(?P<unit>{_WRAPPER}(?P<words>[^{{}}]*)\}}(?:{_POWER})?)"
+    r"(?=(?:[\s~]|\\[,;:! ])*(?:$|[,;)\]}&=]|\\[\\}]|\\right))",
+    re.IGNORECASE,
+)
+_CONNECTIVES = {"", "or", "and", "e", "i"}
+
+
+def without_units(text: str) -> str:
+    r"""`5` for `5\text{ cm}`, which is a product for the parser. Behind a letter only known units: not `n\text{ even}`."""
+    return _BEHIND.sub(_without_unit, text)
+
+
+def _without_unit(match: re.Match) -> str:
+    words = re.findall("[a-z]+", match["words"].lower())
+    is_unit = bool(words) and words[0] not in _CONNECTIVES
+    is_known = is_unit and (words[-1] in ("unit", "units") or _meanings(words[-1]) <= _SPELLINGS.keys())
+    needs_known = match["quantity"].isalpha() or match["unit"].startswith(r"\mathrm")
+    return match["quantity"] if is_known or (is_unit and not needs_known) else match[0]
+
+
 _TEMPERATURE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ\s*\}}?|\\degree|°)\s*(?P<open>{_WRAPPER})?\s*"
-    r"(?P<scale>[CF]|[Cc]elsius|[Ff]ahrenheit)(?![a-zA-Z])(?(open)\s*\})"
+    r"(?P<scale>[CFNSEW]|[Cc]elsius|[Ff]ahrenheit)(?![a-zA-Z])(?(open)\s*\})"
 )
 
 
 def with_temperature_as_text(text: str) -> str:
-    r"""`20^\circ C`, `20°C` and `20^\circ\text{C}` as `20\text{ C}`."""
+    r"""`20^\circ C`, `20°C` and `20^\circ\text{C}` as `20\text{ C}`; the same for the directions N, S, E and W."""
     return _TEMPERATURE.sub(r"\\text{ \g<scale>}", text)
