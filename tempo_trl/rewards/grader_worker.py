@@ -27,7 +27,7 @@ from latex2sympy2_extended.latex2sympy2 import NormalizationConfig, latex2sympy,
 from math_verify import verify
 from math_verify.grader import is_atomic_or_pct_atomic, is_relation, should_treat_as_complex
 from sympy import Basic, Expr, FiniteSet, Float, I, Integer, Intersection, MatrixBase, MatrixExpr, Number
-from sympy import Pow, Rational, Symbol, Tuple, Union, expand, log, nan, oo, simplify, zoo
+from sympy import Pow, Rational, Symbol, Tuple, Union, expand, log, nan, oo, simplify, solve, zoo
 
 # Per comparison, with two parses. Of 750 MATH golds the slowest took 0.07 s.
 CPU_SECONDS = 3.0
@@ -61,23 +61,37 @@ def compare(gold: str, answer: str) -> bool | None:
 
 def is_equal(gold: str, answer: str) -> bool:
     """Whether one reading of the answer equals one of the gold, with math-verify's defaults except for numbers."""
-    return any(
-        verify(*pair, timeout_seconds=None, allow_set_relation_comp=True, **precision(pair[0]))
-        or _equal_where_real(*pair)
-        for pair in product(readings(gold), readings(answer))
-    )
+    return any(_equal(*pair) for pair in product(readings(gold), readings(answer)))
+
+
+def _equal(gold: Basic | MatrixBase, answer: Basic | MatrixBase) -> bool:
+    if is_relation(gold) and is_relation(answer) and not (gold.free_symbols or answer.free_symbols):
+        return gold == answer  # math-verify solves `3 = 5` and `2 = 5`: no solution
+    options = {"timeout_seconds": None, "allow_set_relation_comp": True, **precision(gold)}
+    return verify(gold, answer, **options) or _equal_where_real(gold, answer)
 
 
 # Units are dropped before, where they stand behind a number: math-verify's rule takes the t of `3 + 2t` for a unit.
 _NORMAL = NormalizationConfig(units=False, malformed_operators=True, nits=True, boxed="none")
-# math-verify adds numbers that stand side by side, as the whole and the fraction of a mixed number.
-_SIDE_BY_SIDE = re.compile(r"\d(?:[\s~]|\\[,;: ]|\\q?quad(?![a-zA-Z]))+\d")
 _MIXED = re.compile(r"(?<![\d.,/^_])(\d+)\s+(\d{1,2})\s*/\s*(\d+)(?![\d.,])")
-_ALTERNATIVES = re.compile(r"\s*(?:,\s*)?(?:\\text\s*\{\s*or\s*\}|(?<![a-zA-Z\\])or(?![a-zA-Z]))\s*")
-_CONDITIONS = re.compile(r"\s*(?:,\s*)?(?:\\text\s*\{\s*and\s*\}|(?<![a-zA-Z\\])and(?![a-zA-Z]))\s*")
-# Without them, math-verify reads a list from 2 to 8 as three numbers.
-_DOTS = re.compile(r"\\[lcdv]?dots(?![a-zA-Z])|\\dots[cbmio](?![a-zA-Z])|\.\.|…")
+# math-verify puts 5 in braces, which its parser does not read.
+_LOGARITHM = re.compile(r"\\log\s*_\s*(\d|\{\d+\})\s*(\d+)(?![.,]?\d)")
 _PRIMES = re.compile(r"(?<=[A-Za-z)])'+")
+_OPERATOR = r"\\(?:cup|cap|in|notin|setminus|times|cdot|leq?|geq?|lt|gt|neq?|to|pm|mp|approx|quad|qquad|right|left)"
+_WORD = r"\\(?:text(?:rm|bf|it)?|mbox|hbox|mathrm)\s*\{[^{}]*[A-Za-z]{2}[^{}]*\}"
+# What math-verify reads as something else.
+_MISREAD = re.compile(
+    r"\\[lcdv]?dots[cbmio]?(?![a-zA-Z])|\.\.|…"  # a list from 2 to 8 as three numbers
+    # Numbers side by side as a sum or as one number. Behind a letter they may be arguments, as in `\binom 5 2`.
+    r"|(?<![\w.^_])(?<![a-zA-Z_^]\s)\d[\d.]*(?:[\s~]|\\[,;: ]|\\q?quad(?![a-zA-Z]))+\d|\d\s*['\"]+\s*\d"
+    # Words as factors, in any order.
+    rf"|{_WORD}\s*(?:[\w]|\\(?!{_OPERATOR[2:]}|[\\}}{{,;:! ])[a-zA-Z])|(?:[\d)}}\]!%]|(?<![\\a-zA-Z])[a-zA-Z])\s*{_WORD}"
+    r"|(?<![a-zA-Z\\])(?:to|mod|per|of|is|from|by|at|vs|than|if|when|for|with|until|over|choose)(?![a-zA-Z])"
+    r"|\\equiv(?![a-zA-Z])|\\(?:angle|triangle\w*)(?![a-zA-Z])(?!.*=)"
+)
+_CONNECTIVE = r"\s*(?:,\s*)?(?:\\(?:text|mbox)\s*\{{\s*{0}\s*\}}|(?<![a-zA-Z\\]){0}(?![a-zA-Z]))\s*"
+_CONNECTIVES = [(re.compile(_CONNECTIVE.format("or")), Union), (re.compile(_CONNECTIVE.format("and")), Intersection)]
+_LISTED = re.compile(f"{_CONNECTIVES[0][0].pattern}|{_CONNECTIVES[1][0].pattern}")
 
 
 def readings(text: str) -> list[Basic | MatrixBase]:
@@ -86,12 +100,12 @@ def readings(text: str) -> list[Basic | MatrixBase]:
     `x < 3 or x > 5` is a union of intervals, too. `1:2:3` is a ratio: numbers in proportion to the first.
     """
     text = _MIXED.sub(r"\1\\frac{\2}{\3}", text)
-    if _SIDE_BY_SIDE.search(text) or _DOTS.search(text):
+    if _MISREAD.search(_LISTED.sub(",", text)):
         return []
     text = _PRIMES.sub(lambda primes: f"^{{{len(primes[0]) * 'prime '}}}", text)  # dropped by math-verify
     if text.count(":") > 1:
         return _ratio(text.split(":"))
-    for connective, operation in ((_ALTERNATIVES, Union), (_CONDITIONS, Intersection)):
+    for connective, operation in _CONNECTIVES:
         parts = connective.split(text)
         relations = [each for part in parts for each in _read(part)] if len(parts) > 1 else []
         if len(relations) == len(parts) and all(map(is_relation, relations)):
@@ -100,7 +114,7 @@ def readings(text: str) -> list[Basic | MatrixBase]:
 
 
 def _read(text: str) -> list[Basic | MatrixBase]:
-    normal = normalize_latex(text, _NORMAL)
+    normal = normalize_latex(_LOGARITHM.sub(r"\\log_\1(\2)", text), _NORMAL)
     with contextlib.suppress(Exception):  # the parser raises Exception itself for whatever it does not read
         is_real = not should_treat_as_complex(normal)
         expression = latex2sympy(normal, is_real=is_real, normalization_config=None)
@@ -149,6 +163,7 @@ def _leading_zeros(numbers: list[Basic]) -> int:
 
 
 _math_verifys = math_verify.grader.sympy_numeric_eq
+_by_solving = math_verify.grader.sympy_solve_and_compare
 _by_simplifying = math_verify.grader.sympy_symbolic_eq
 
 
@@ -176,6 +191,11 @@ def numerically_equal(a: Basic | MatrixBase, b: Basic | MatrixBase, float_roundi
 def symbolically_equal(a: Basic | MatrixBase, b: Basic | MatrixBase) -> bool:
     """Replaces math-verify's comparison by simplifying, which rounds a sum with a decimal number to 15 digits."""
     return _by_simplifying(*(_exact(each) if isinstance(each, Expr) else each for each in (a, b)))
+
+
+def solved_equally(gold: Basic, answer: Basic, *digits: int) -> bool:
+    """Replaces math-verify's comparison of equations by their solutions, to which two without any are equal."""
+    return bool(solve(gold, gold.free_symbols)) and _by_solving(gold, answer, *digits)
 
 
 def _exact(expression: Basic) -> Basic:
@@ -253,6 +273,7 @@ def main() -> None:
     limit_memory()
     math_verify.grader.sympy_numeric_eq = numerically_equal
     math_verify.grader.sympy_symbolic_eq = symbolically_equal
+    math_verify.grader.sympy_solve_and_compare = solved_equally
     replies = take_stdout()
     is_equal("1", "2")  # builds the parser's tables: the first answer must not pay for them
     signal.signal(signal.SIGPROF, give_up)

@@ -129,7 +129,7 @@ def _synonym(command: re.Match) -> str:
     return name if not name[0].isalpha() else rf"\{name}"
 
 
-_COMMANDS = re.compile(r"\\[a-zA-Z]+|\\[,;:! ]")
+_COMMANDS = re.compile(r"\\(?:begin|end|operatorname)\*?\s*\{[^{}]*\}|\\[a-zA-Z]+|\\[,;:! ]")
 _LONG_WORD = re.compile(r"[A-Za-z]{4,}")
 MOST_WORDS = 4  # of an answer in words, such as `no real solutions`
 

@@ -154,17 +154,26 @@ def with_words_as_text(text: str) -> str:
 
 
 _BEHIND = re.compile(
-    r"(?P<quantity>[\d})\]%]|\\[a-z]+|[a-z])(?:[\s~]|\\[,;:! ])*"
-    rf"(?P<unit>{_WRAPPER}(?P<words>[^{{}}]*)\}}(?:{_POWER})?)"
+    r"(?P<quantity>[\d})\]%]|\\pi|(?<![\\a-z])[a-z])(?:[\s~]|\\[,;:! ])*"
+    rf"(?P<unit>{_WRAPPER}(?P<words>[^{{}}]*)\}}(?:{_POWER})?"
+    rf"(?:\s*/\s*{_WRAPPER}[^{{}}]*\}}(?:{_POWER})?)?)"
     r"(?=(?:[\s~]|\\[,;:! ])*(?:$|[,;)\]}&=]|\\[\\}]|\\right))",
     re.IGNORECASE,
 )
-_CONNECTIVES = {"", "or", "and", "e", "i"}
+_BETWEEN = re.compile(rf"(?<=[\d}}])\s*{_WRAPPER}(?P<words>[^{{}}\d]*)\}}\s*(?=\d)")
+_CONNECTIVES = {"or", "and", "e", "i"}
 
 
 def without_units(text: str) -> str:
     r"""`5` for `5\text{ cm}`, which is a product for the parser. Behind a letter only known units: not `n\text{ even}`."""
-    return _BEHIND.sub(_without_unit, text)
+    return _BEHIND.sub(_without_unit, _BETWEEN.sub(_plus, text))
+
+
+def _plus(unit: re.Match) -> str:
+    r"""`7\cdot u_{foot}+6` for `7\text{ feet }6\text{ inches}`."""
+    words = re.findall("[a-z]+", unit["words"].lower().removesuffix("and ").removesuffix(", "))
+    is_unit = len(words) == 1 and _meanings(words[0]) <= _SPELLINGS.keys()
+    return rf"\cdot u_{{{min(_meanings(words[0]))}}}+" if is_unit else unit[0]
 
 
 def _without_unit(match: re.Match) -> str:
