@@ -7,7 +7,7 @@ MATH (https://huggingface.co/papers/2103.03874) marks the answer of each solutio
 import re
 from typing import NamedTuple
 
-MOST_DENIED = 50  # boxes that are looked at, from the end
+MOST_BOXES = 50  # boxes that are looked at, from the end
 RETRACTION_CHARS = 2000  # behind the last box
 # A box opens with a brace, or holds a bare number: some MATH solutions have `\boxed 5`. An escaped brace is text, as
 # in `\{1, 2\}`: the second line swallows it together with its backslash.
@@ -62,15 +62,21 @@ def after_thinking(completion: str) -> str:
 
 
 def committed_answer(completion: str) -> str:
-    """The final answer of a completion: the box that it commits to outside of thinking, stripped; empty without one."""
-    box = committed_box(after_thinking(completion))
-    return box.text.strip() if box else ""
+    """The final answer of a completion, stripped; empty if there is none, or more than one."""
+    answers = committed_answers(completion)
+    return answers[0] if len(answers) == 1 else ""
 
 
-class Box(NamedTuple):
-    """What a text commits to in a box, empty if in none of its boxes, and where the last box ends."""
+def committed_answers(completion: str) -> tuple[str, ...]:
+    r"""The boxes that a completion commits to outside of thinking, stripped: two for `\boxed{3} or \boxed{5}`."""
+    found = committed_boxes(after_thinking(completion))
+    return tuple(filter(None, map(str.strip, found.texts))) if found else ()
 
-    text: str
+
+class Boxes(NamedTuple):
+    """What a text commits to in boxes: nothing, one answer or several; and where the last box ends."""
+
+    texts: tuple[str, ...]
     end: int
 
 
@@ -84,7 +90,8 @@ _THAT_IT_IS = (
 HEARSAY = (
     rf"\b(?:{_OTHERS}|(?:they|he|she|you|one) (?:would|might|may|could)(?: \w+)?) {_OPINION}s?{_THAT_IT_IS}"
     rf"|\b(?:tempted|tempting) to {_OPINION}{_THAT_IT_IS}"
-    rf"|\b(?:mistakenly|wrongly|incorrectly)(?: \w+)?{_THAT_IT_IS}|\b(?:mistake|error) (?:is|would be)(?: \w+)?"
+    rf"|\b(?:mistakenly|wrongly|incorrectly)(?: \w+)?{_THAT_IT_IS}"
+    r"|\b(?:common|usual|typical|frequent|easy) (?:mistake|error) (?:is|would be)(?: to \w+)?"
 )
 # How a sentence goes on that gives an opinion of others, or takes the answer back.
 OTHERS_SAY = rf"[^.!?\n]{{0,80}}[,(-] ?{_OTHERS} {_OPINION}\b"
@@ -97,10 +104,11 @@ _NEGATION = re.compile(
 )
 _OTHERS_SAY = re.compile(OTHERS_SAY, re.IGNORECASE)
 _FALSE = r"(?:wrong|incorrect|false|invalid|impossible|a (?:common )?(?:mistake|error))"
-_TRUE = r"(?:answer|correct|right|valid|possible|work|solution|true|it|be)"
+_TRUE = r"(?:answer|correct|right|valid|possible|work|solution|true|it)"
 _DENIAL = re.compile(
     rf"[\s$*).}}\\,]{{0,5}}(?:which )?(?:(?:is|was|would be|would have been|must be|seems)(?: \w+)? {_FALSE}\b"
-    rf"|(?:(?:is|was|would|can|does|did)(?: ?not\b|n['’]t\b)|cannot\b)(?:(?: \w+){{0,2}} {_TRUE}\b|[\s$*]*(?:[.,;!?)]|$)))",
+    rf"|(?:(?:is|was|would|can|does|did)(?: ?not\b|n['’]t\b)|cannot\b)(?: \w+){{0,2}} {_TRUE}\b"
+    r"|(?:is|was)(?: ?not\b|n['’]t\b)[\s$*]*(?:[.,;!?)]|$))",
     re.IGNORECASE,
 )
 TAKEN_BACK = r"\bscratch that\b|\bon second thought|\bi was (?:wrong|mistaken)\b"
@@ -121,24 +129,23 @@ _COMMAND = re.compile(r"\\(?:boxed|fbox)")
 _TEXT = re.compile(r"\\(?:text|mbox|textrm)\s*\{([^{}]*)\}")
 
 
-def committed_box(said: str) -> Box | None:
-    r"""The last box that is not denied; None without a box.
+def committed_boxes(said: str) -> Boxes | None:
+    r"""The last box that is not denied, with those that it is joined to by "or" and the like; None without a box.
 
-    Its text is empty for `\boxed{3} or \boxed{5}`, `Many would say \boxed{5}.` and `\boxed{5} Wait, no.`.
+    There is none for `Many would say \boxed{5}.` and `\boxed{5} Wait, no.`.
     """
     spans = boxes(said)
     if not spans:
         return None
-    committed = [span for span in spans[-MOST_DENIED:] if not _is_denied(said, *span)]
+    committed = [span for span in spans[-MOST_BOXES:] if not _is_denied(said, *span)]
     end = max(end for _, end in spans) + 1
     if not committed or _RETRACTION.search(said[end : end + RETRACTION_CHARS]):
-        return Box("", end)
-    last = said[slice(*committed[-1])]
-    if len(committed) > 1:
-        earlier, between = committed[-2], said[committed[-2][1] + 1 : _command(said, committed[-1][0])]
-        if _is_hedged(said[slice(*earlier)], _TEXT.sub(r"\1", between), last):
-            return Box("", end)
-    return Box(last, end)
+        return Boxes((), end)
+    first = len(committed) - 1
+    while first and _are_joined(said, committed[first - 1], committed[first]):
+        first -= 1
+    texts = [said[slice(*span)] for span in committed[first:]]
+    return Boxes(tuple(text for text, after in zip(texts, [*texts[1:], None], strict=True) if not _is_same(text, after)), end)
 
 
 def _command(said: str, start: int) -> int:
@@ -153,19 +160,24 @@ def _is_denied(said: str, start: int, end: int) -> bool:
     return bool(_NEGATION.search(before) or _HEARD.search(before) or _DENIAL.match(behind) or _OTHERS_SAY.match(behind))
 
 
-def _is_hedged(earlier: str, between: str, last: str) -> bool:
-    """Whether two boxes are one statement with two answers: joined by no more than "or", or one in the other."""
-    first, second = (re.sub(r"[\s{}$]", "", _COMMAND.sub("", text)) for text in (earlier, last))
-    is_same = first == second or first.endswith(f"={second}")  # `\boxed{x = \boxed{4}}`
-    return not is_same and _CONNECTIVE.fullmatch(between) is not None
+def _are_joined(said: str, earlier: tuple[int, int], later: tuple[int, int]) -> bool:
+    """Whether two boxes are one statement: joined by no more than "or", or one in the other."""
+    between = said[earlier[1] + 1 : _command(said, later[0])]
+    return len(between) < 200 and _CONNECTIVE.fullmatch(_TEXT.sub(r"\1", between)) is not None
+
+
+def _is_same(text: str, after: str | None) -> bool:
+    r"""Whether a box repeats the next one, or names it as in `\boxed{x = \boxed{4}}`."""
+    ours, theirs = (re.sub(r"[\s{}$]", "", _COMMAND.sub("", each or "")) for each in (text, after))
+    return after is not None and (ours == theirs or ours.endswith(f"={theirs}"))
 
 
 def gold_answer(solution: str) -> str:
-    r"""The answer of a gold: the last box of a worked solution, or all of a bare answer; empty if there is none.
+    r"""The answer of a gold: the last box of a worked solution, what follows its `####`, or all of a bare answer.
 
-    A solution whose box never closes was cut: it has no answer.
+    Empty if there is none. A solution whose box never closes was cut: it has no answer.
     """
     box = last_box(solution)
     if box is None:
-        box = "" if r"\boxed" in solution else solution
+        box = "" if r"\boxed" in solution else solution.rpartition("####")[2]
     return box.strip()

@@ -15,7 +15,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from tempo_trl.rewards.boxed import HEARSAY, OTHERS_SAY, TAKEN_BACK, committed_box
+from tempo_trl.rewards.boxed import HEARSAY, OTHERS_SAY, TAKEN_BACK, committed_boxes
 
 # Number of characters read after "answer is": it is prose, and its beginning commits.
 CLAUSE_CHARS = 600
@@ -33,14 +33,15 @@ class Statement(NamedTuple):
 def final_statements(said: str) -> list[Statement]:
     """The statement to use, and what stands behind it if it is a box: a box may hold something else than the answer.
 
-    The text is empty if there is no statement, or if it is retracted.
+    There is none if the boxes are denied, withdrawn or joined by "or". The text of one in doubt is empty.
     """
     said = said.translate(_WIDE_PUNCTUATION)
-    box = committed_box(said)
-    if box is None:
+    found = committed_boxes(said)
+    if found is None:
         return [_without_a_box(said)]
-    first = Statement(box.text, is_prose=False)
-    return [first, _without_a_box(said[box.end :])] if box.text else [first]
+    if len(found.texts) != 1:
+        return []
+    return [Statement(found.texts[0], is_prose=False), _without_a_box(said[found.end :])]
 
 
 def _without_a_box(said: str) -> Statement:

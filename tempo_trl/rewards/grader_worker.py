@@ -76,12 +76,13 @@ _NORMAL = NormalizationConfig(units=False, malformed_operators=True, nits=True, 
 _MIXED = re.compile(r"(?<![\d.,/^_])(\d+)\s+(\d{1,2})\s*/\s*(\d+)(?![\d.,])")
 # math-verify puts 5 in braces, which its parser does not read.
 _LOGARITHM = re.compile(r"\\log\s*_\s*(\d|\{\d+\})\s*(\d+)(?![.,]?\d)")
+_BARE_FRACTION = re.compile(r"\\[dtc]?frac\s*(?:(\\pi)\s*(\w|\\pi)|(\w)\s*(\\pi))")
 _PRIMES = re.compile(r"(?<=[A-Za-z)])'+")
 _OPERATOR = r"\\(?:cup|cap|in|notin|setminus|times|cdot|leq?|geq?|lt|gt|neq?|to|pm|mp|approx|quad|qquad|right|left)"
-_WORD = r"\\(?:text(?:rm|bf|it)?|mbox|hbox|mathrm)\s*\{[^{}]*[A-Za-z]{2}[^{}]*\}"
+_WORD = r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|mathrm)\s*\{[^{}]*[A-Za-z]{2}[^{}]*\}"
 # What math-verify reads as something else.
 _MISREAD = re.compile(
-    r"\\[lcdv]?dots[cbmio]?(?![a-zA-Z])|\.\.|…"  # a list from 2 to 8 as three numbers
+    r"\\[lcdv]?dots[cbmio]?(?![a-zA-Z])|\.\.|…|⋯"  # a list from 2 to 8 as three numbers
     # Numbers side by side as a sum or as one number. Behind a letter they may be arguments, as in `\binom 5 2`.
     r"|(?<![\w.^_])(?<![a-zA-Z_^]\s)\d[\d.]*(?:[\s~]|\\[,;: ]|\\q?quad(?![a-zA-Z]))+\d|\d\s*['\"]+\s*\d"
     # Words as factors, in any order.
@@ -114,7 +115,8 @@ def readings(text: str) -> list[Basic | MatrixBase]:
 
 
 def _read(text: str) -> list[Basic | MatrixBase]:
-    normal = normalize_latex(_LOGARITHM.sub(r"\\log_\1(\2)", text), _NORMAL)
+    text = _BARE_FRACTION.sub(r"\\frac{\1\3}{\2\4}", _LOGARITHM.sub(r"\\log_\1(\2)", text))
+    normal = normalize_latex(text, _NORMAL).removeprefix(r"\approx")
     with contextlib.suppress(Exception):  # the parser raises Exception itself for whatever it does not read
         is_real = not should_treat_as_complex(normal)
         expression = latex2sympy(normal, is_real=is_real, normalization_config=None)
@@ -183,9 +185,8 @@ def numerically_equal(a: Basic | MatrixBase, b: Basic | MatrixBase, float_roundi
     a, b = _exact(a), _exact(b)
     if not (a.is_number and b.is_number):
         return expand(a - b) == 0
-    if a.is_Rational and b.is_Rational:
-        return abs(a - b) <= Rational(1, 2 * 10**float_rounding) if is_decimal else a == b
-    return _is_close(a, b, Rational(1, 2 * 10**float_rounding) if is_decimal else 0)
+    slack = min(Rational(1, 2 * 10**float_rounding), abs(a) / 1000) if is_decimal else 0
+    return abs(a - b) <= slack if a.is_Rational and b.is_Rational else _is_close(a, b, slack)
 
 
 def symbolically_equal(a: Basic | MatrixBase, b: Basic | MatrixBase) -> bool:

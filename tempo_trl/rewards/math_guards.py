@@ -89,7 +89,7 @@ def has_other_repeats(gold: str, answer: str) -> bool:
 
 
 _TIME = re.compile(r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?", re.ASCII)
-_UNIT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\s")
+_UNIT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\s|\\[,;:! ]")
 
 
 def is_another_time(gold: str, answer: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-from tempo_trl.rewards.boxed import committed_answer, completion_text, gold_answer
+from tempo_trl.rewards.boxed import committed_answers, completion_text, gold_answer
 from tempo_trl.rewards.float_gold import FloatGold, float_gold
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
 from tempo_trl.rewards.math_guards import contradicts
@@ -68,13 +68,15 @@ def math_reward(
             "lists of equal length."
         )
     budget = _Budget(CALL_SECONDS + COMPLETION_SECONDS * len(completions))
-    answers = [committed_answer(completion_text(completion)) for completion in completions]
+    answers = [committed_answers(completion_text(completion)) for completion in completions]
     if log_metric is not None and answers:
-        log_metric("math/no_answer", answers.count("") / len(answers))
+        log_metric("math/no_answer", answers.count(()) / len(answers))
     pairs = list(zip(map(_gold, solution), answers, strict=True))
     # The completions of a group often agree: each distinct answer is compared once.
-    rewards = {pair: _reward(*pair, budget) for pair in dict.fromkeys(pairs)}
-    _warn_of_ungraded(sum(rewards[pair] is None and pair[0].text != "" for pair in pairs), len(pairs))
+    rewards = {pair: _reward_of_all(*pair, budget) for pair in dict.fromkeys(pairs)}
+    ungraded = [pair[0] for pair in pairs if pair[0].text and rewards[pair] is None]
+    _warn_of_prose([gold.text for gold in ungraded if gold.is_prose], len(pairs))
+    _warn_of_ungraded(sum(not gold.is_prose for gold in ungraded), len(pairs))
     return [rewards[pair] for pair in pairs]
 
 
@@ -96,13 +98,24 @@ class _Budget:
 class _Gold(NamedTuple):
     text: str  # empty where the row has no answer, and where it is too long to be one
     number: FloatGold | None
+    is_prose: bool  # neither a formula nor a few words: only the same text is graded
 
 
 def _gold(solution: str | float | None) -> _Gold:
     if not isinstance(solution, str):  # AMC's and GSM-Hard's own columns hold floats
         solution = "" if solution is None or solution != solution else str(solution)
     text = gold_answer(solution)
-    return _Gold(text, float_gold(solution)) if len(text) <= MAX_ANSWER_CHARS else _Gold("", None)
+    if len(text) > MAX_ANSWER_CHARS:
+        return _Gold("", None, is_prose=False)
+    return _Gold(text, float_gold(solution), is_prose(math_text(text)))
+
+
+def _reward_of_all(gold: _Gold, answers: tuple[str, ...], budget: _Budget) -> float | None:
+    r"""Reward of the boxes of one statement: each must be right, or they together: `\boxed{1} and \boxed{2}` for `1,2`."""
+    rewards = [_reward(gold, answer, budget) for answer in answers or ("",)]
+    if len(answers) > 1 and 0.0 in rewards:
+        return _reward(gold, ", ".join(answers), budget)
+    return None if None in rewards else min(rewards)
 
 
 def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
@@ -112,11 +125,11 @@ def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
     if answer == gold.text:
         return 1.0
     if not answer or len(answer) > MAX_ANSWER_CHARS:
-        return 0.0
+        return None if gold.is_prose else 0.0
     ours, theirs = math_text(gold.text), math_text(answer)
     if is_same_text(ours, theirs):
         return 1.0
-    if is_prose(ours):
+    if gold.is_prose:
         return None
     if in_another_unit(gold.text, answer) or contradicts(ours, theirs):
         return 0.0
@@ -141,6 +154,17 @@ def _same_number(gold: tuple[Fraction, ...], answer: tuple[Fraction, ...]) -> bo
 def _require_math_verify() -> None:
     if importlib.util.find_spec("math_verify") is None:
         raise ImportError('math_reward needs math-verify. Install it: pip install "tempo_trl[math-verify]"')
+
+
+def _warn_of_prose(golds: list[str], num_completions: int) -> None:
+    if golds:
+        logger.warning(
+            "math_reward did not grade %d of %d completions (their reward is None): their solutions are prose, for "
+            "example %.80r. Write the answer alone into `solution`, or put it in \\boxed{}.",
+            len(golds),
+            num_completions,
+            golds[0],
+        )
 
 
 def _warn_of_ungraded(num_ungraded: int, num_completions: int) -> None:

@@ -27,7 +27,7 @@ _BRACED = re.compile(r"\{([^{}]*)\}")
 
 def without_markup(text: str) -> str:
     r"""`**73**`, `` `73` ``, `\(73\)`, `\color{red}{73}`, `\mathbf{73}` and `{\bf 73}` as `73`."""
-    text = _FONT.sub("", _COLOUR.sub("", _ROMAN.sub(r"\\text{\1}", text))).strip()
+    text = _FONT.sub("", _COLOUR.sub("", _ROMAN.sub(r"\\text{\1}", text))).strip().removeprefix("=").strip()
     for _ in range(3):  # `**$73$**`
         marked, delimited = _WRAPPED.fullmatch(text), _DELIMITED.fullmatch(text)
         braced = _BRACED.fullmatch(text)
@@ -122,6 +122,7 @@ _BARE_ROOT = re.compile(r"\\sqrt\s*(\d+(?:\.\d+)?|[a-zA-Z](?![a-zA-Z]))")
 _EULER = re.compile(r"\\(?:mathrm|text|operatorname)\s*\{\s*e\s*\}")
 _RELATIONS = {"<=": r"\le ", ">=": r"\ge ", "!=": r"\ne ", "->": r"\to ", "=>": r"\Rightarrow ", "**": "^"}
 _RELATION = re.compile("|".join(map(re.escape, _RELATIONS)))
+_POWER_OF_TEN = re.compile(r"(?<![\w.^])(\d+(?:\.\d+)?)e([-+]?\d{1,3})(?![\w.])", re.ASCII)
 _UNION = re.compile(r"(?<=[)\]])\s*U\s*(?=[(\[])")
 
 
@@ -131,6 +132,7 @@ def with_ascii_in_latex(text: str) -> str:
 
 
 def _from_ascii(text: str) -> str:
+    text = _POWER_OF_TEN.sub(r"\1 \\times 10^{\2}", text)
     text = _UNION.sub(r" \\cup ", _RELATION.sub(lambda relation: _RELATIONS[relation[0]], text))
     text = _NAME.sub(lambda name: _NAMES[name[0]], text.replace(r"\exp", "exp"))
     return _with_braced_arguments(_BARE_ROOT.sub(r"\\sqrt{\1}", text))

@@ -105,8 +105,9 @@ def _multiplied(scale: re.Match) -> str:
     return factors + (rf"\text{{ {scale['rest']}}}" if scale["rest"] else "" if scale["wrapper"] else " ")
 
 
-_SPACING = re.compile(r"\\[,;:! ]|\\(?:left|right|q?quad)(?![a-zA-Z])|[$~]|(?<!\d)\s+|\s+(?!\d)")
-_WORDS = re.compile(r"\\(?:text(?:rm|bf|it)?|mbox|hbox|mathrm)\s*\{([^{}]*)\}")
+_SPACING = re.compile(r"\\[,;: ]|\\q?quad(?![a-zA-Z])|~")
+_SILENT = re.compile(r"\\!|\\(?:left|right)(?![a-zA-Z])|\$|(?<!\d)\s+|\s+(?!\d)")
+_WORDS = re.compile(r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|mathrm)\s*\{([^{}]*)\}")
 _SYNONYMS = {"dfrac": "frac", "tfrac": "frac", "rightarrow": "to", "implies": "Rightarrow", "mid": "|", "colon": ":"}
 _SYNONYMS |= {"leq": "le", "geq": "ge", "neq": "ne", "dots": "ldots", "cdots": "ldots", "iff": "Leftrightarrow"}
 _COMMAND = re.compile(r"\\([a-zA-Z]+)|\.{3}|…")
@@ -120,7 +121,7 @@ def is_same_text(gold: str, answer: str) -> bool:
 
 def _canonical(text: str) -> str:
     text = _SINGLE.sub(r" \1", _COMMAND.sub(_synonym, _WORDS.sub(r"\1", text)))
-    text = _SPACING.sub("", text)
+    text = _SILENT.sub("", _SPACING.sub(" ", text))
     return text.casefold() if re.fullmatch(r"[A-Za-z]{2,}", text) else text
 
 
@@ -139,7 +140,9 @@ def is_prose(text: str) -> bool:
 
     Words are four letters or more outside of `\text{...}`; `xyz` is a product.
     """
-    bare = _COMMANDS.sub(" ", _WORDS.sub(" ", text))
+    noted = _WORDS.fullmatch(text.strip())
+    bare = _COMMANDS.sub(" ", noted[1] if noted else _WORDS.sub(" ", text))
     if not _LONG_WORD.search(bare):
         return False
-    return bool(re.search(r"[\d=+*/^<>]", bare)) or len(bare.split()) > MOST_WORDS
+    is_long = len(bare.split()) > MOST_WORDS
+    return is_long or not noted and bool(re.search(r"[\d=+*/^<>]", bare))

@@ -85,7 +85,7 @@ def _differ(ours: Unit, theirs: Unit) -> bool:
     return ours.meanings | theirs.meanings <= _SPELLINGS.keys()
 
 
-_WRAPPER = r"\\(?:text(?:rm|bf|it)?|mbox|hbox|mathrm)\s*\{"
+_WRAPPER = r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|mathrm)\s*\{"
 _POWER = r"\s*(?:\^\s*\{?\s*[123](?!\d)\s*\}?|[²³])"
 # Words behind something: those that begin an answer, as in `\text{In }5\text{ hours}`, are not a unit. A lone dollar
 # in front is money, a pair is LaTeX's.
@@ -143,8 +143,8 @@ def with_unit_as_text(text: str) -> str:
     return rf"{bare['quantity']}\text{{ {bare['unit']}}}" + (f"^{_POWERS[power[0]]}" if power else "")
 
 
-_NOTED = re.compile(r"\\(?:text(?:rm|bf|it)?|mbox|hbox)\s*\{\s*(?P<number>[^a-zA-Z{}]*\d%?)\s+(?P<words>[a-zA-Z][^{}\d]*)\}")
-_COUNTED = re.compile(r"(?P<number>(?:\\[a-z]+|[^a-zA-Z])*[\d)}])\s+(?P<words>[a-z]{4,}(?:[ -][a-z]+){0,5})")
+_NOTED = re.compile(r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox)\s*\{\s*(?P<number>[^a-zA-Z{}]*\d%?)\s+(?P<words>[a-zA-Z][^{}\d]*)\}")
+_COUNTED = re.compile(r"(?P<number>(?:\\[a-z]+|[^a-zA-Z])*(?:[\d)}]|\\pi)\$?)\s+(?P<words>[a-z]{4,}(?:[ -][a-z]+){0,5})")
 
 
 def with_words_as_text(text: str) -> str:

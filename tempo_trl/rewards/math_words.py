@@ -58,7 +58,7 @@ _BINDING = {
 }
 _COMMAND = re.compile(r"\\[a-zA-Z]+|[^a-zA-Z'-]+")
 _INEQUALITY = re.compile(r"[<>≤≥]|\\(?:leq?|geq?|lt|gt|leqslant|geqslant)(?![a-zA-Z])")
-_WRAPPED_CAPITALS = re.compile(r"\\(?:text(?:rm|bf|it)?|mbox|mathrm)\s*\{\s*((?:[NSEW]\.?\s*){1,2})\}")
+_WRAPPED_CAPITALS = re.compile(r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|mathrm)\s*\{\s*((?:[NSEW]\.?\s*){1,2})\}")
 _COMPASS = re.compile(r"north[- ]?(?:east|west)|south[- ]?(?:east|west)|north|south|east|west")
 _INITIALS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
