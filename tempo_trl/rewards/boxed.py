@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 MOST_BOXES = 50  # boxes that are looked at, from the end
-RETRACTION_CHARS = 2000  # behind the last box
+_BEHIND_CHARS = 2000  # behind the last box
 # A box opens with a brace, or holds a bare number: some MATH solutions have `\boxed 5`. An escaped brace is text, as
 # in `\{1, 2\}`: the second line swallows it together with its backslash.
 _TOKEN = re.compile(
@@ -84,17 +84,17 @@ class Boxes(NamedTuple):
 _OTHERS = r"(?:many|some|most|others?|people|students|someone|everyone|(?:text)?books?|experts?)(?: \w+){0,2}"
 _OPINION = r"(?:say|think|believe|argue|claim|guess|assume|answer|choose|pick|expect)"
 _THAT_IT_IS = (
-    r"[,:]?(?: that)?(?: (?:the|it|its|this))?(?: (?:correct|right|final|best))?"
+    r"[,:]?(?: that)?(?: (?:the|it|its|this|it['’]s))?(?: (?:correct|right|final|best))?"
     r"(?: (?:answer|option|choice|value|result))?(?: (?:is|was|be|would be|to be|should be|must be|equals))?"
 )
 HEARSAY = (
     rf"\b(?:{_OTHERS}|(?:they|he|she|you|one) (?:would|might|may|could)(?: \w+)?) {_OPINION}s?{_THAT_IT_IS}"
     rf"|\b(?:tempted|tempting) to {_OPINION}{_THAT_IT_IS}"
     rf"|\b(?:mistakenly|wrongly|incorrectly)(?: \w+)?{_THAT_IT_IS}"
-    r"|\b(?:common|usual|typical|frequent|easy) (?:mistake|error) (?:is|would be)(?: to \w+)?"
+    rf"|\b(?:common|usual|typical|frequent|easy) (?:mistake|error) (?:is|would be)(?: to \w+)?{_THAT_IT_IS}"
 )
 # How a sentence goes on that gives an opinion of others, or takes the answer back.
-OTHERS_SAY = rf"[^.!?\n]{{0,80}}[,(-] ?{_OTHERS} {_OPINION}\b"
+OTHERS_SAY = rf"[^.!?\n]{{0,80}}(?:[,(-]|is what) ?{_OTHERS} {_OPINION}\b"
 _MARKS = r"[\s$*:({}\\]{0,5}$"
 _HEARD = re.compile(rf"(?:{HEARSAY}){_MARKS}", re.IGNORECASE)
 _NEGATION = re.compile(
@@ -112,7 +112,7 @@ _DENIAL = re.compile(
     re.IGNORECASE,
 )
 TAKEN_BACK = r"\bscratch that\b|\bon second thought|\bi was (?:wrong|mistaken)\b"
-_RETRACTION = re.compile(
+RETRACTION = re.compile(
     rf"{TAKEN_BACK}|\b(?:wait|hold on|h+m+|actually|oh|oops|sorry)\b[\s,.!…–—-]{{1,5}}"
     r"(?:no\b|not\b|(?:that|this|it)(?:['’]s| is| was)(?: \w+)? (?:wrong|incorrect|mistake)"
     r"|(?:that|this|it)(?:(?:['’]s| is| was) not|(?: is| was)n['’]t) (?:right|correct)|i made\b)"
@@ -139,13 +139,15 @@ def committed_boxes(said: str) -> Boxes | None:
         return None
     committed = [span for span in spans[-MOST_BOXES:] if not _is_denied(said, *span)]
     end = max(end for _, end in spans) + 1
-    if not committed or _RETRACTION.search(said[end : end + RETRACTION_CHARS]):
+    if not committed or RETRACTION.search(said[end : end + _BEHIND_CHARS]):
         return Boxes((), end)
     first = len(committed) - 1
     while first and _are_joined(said, committed[first - 1], committed[first]):
         first -= 1
     texts = [said[slice(*span)] for span in committed[first:]]
-    return Boxes(tuple(text for text, after in zip(texts, [*texts[1:], None], strict=True) if not _is_same(text, after)), end)
+    return Boxes(
+        tuple(text for text, after in zip(texts, [*texts[1:], None], strict=True) if not _is_same(text, after)), end
+    )
 
 
 def _command(said: str, start: int) -> int:
@@ -157,7 +159,9 @@ def _is_denied(said: str, start: int, end: int) -> bool:
     r"""Whether a box stands in `not \boxed{3}`, `some would say \boxed{3}` or `\boxed{3} would be wrong`."""
     command = _command(said, start)
     before, behind = said[max(0, command - 80) : command], said[end + 1 : end + 60]
-    return bool(_NEGATION.search(before) or _HEARD.search(before) or _DENIAL.match(behind) or _OTHERS_SAY.match(behind))
+    return bool(
+        _NEGATION.search(before) or _HEARD.search(before) or _DENIAL.match(behind) or _OTHERS_SAY.match(behind)
+    )
 
 
 def _are_joined(said: str, earlier: tuple[int, int], later: tuple[int, int]) -> bool:

@@ -49,10 +49,10 @@ _NOT = re.compile(
 )
 _BUT = re.compile(r"^[,;.]? ?(?:but|rather|instead)\b,? ?(?:rather |it is |it['’]s )?(?:the )?", re.IGNORECASE)
 _WORD = r"(?:(?i:the )?(?i:option|choice|letter|answer)\b(?: is)?[ :]*)?"
-_ALONE = re.compile(_WORD + r"[(\[]?(?P<letter>[A-Za-z])[)\]]?", re.ASCII)
+_ALONE = re.compile(_WORD + r"[(\[‘']?(?P<letter>[A-Za-z])[)\]’']?")
 
 
-_MARKED = re.compile(r"[(\[]?(?P<letter>[A-Z])[)\].: ]{1,3}(?P<option>.+)", re.ASCII)
+_MARKED = re.compile(r"[(\[]?(?P<letter>[A-Z])(?: [-–—] |[)\].: ]{1,3})(?P<option>.+)", re.ASCII)
 
 
 def _with_its_text(line: str, texts: dict[str, str]) -> str:
@@ -74,7 +74,8 @@ def _named(statement: str, texts: dict[str, str], is_prose: bool) -> str:
         return min(exact) if agrees and len(exact) == 1 else ""
     if alone:
         letter = alone["letter"].upper()
-        return letter if letter in texts and not is_prose else ""  # in prose, `a` is an article
+        is_article = is_prose and text[-1] == "a"  # `(a)` is not
+        return letter if letter in texts and not is_article else ""
     return _named_in_front(text, texts, is_prose)
 
 
@@ -96,8 +97,9 @@ def _named_in_front(text: str, texts: dict[str, str], is_prose: bool) -> str:
 
 # Behind the name of an option, a statement ends with its sentence, or where it gives a reason.
 _REASON = (
-    r"[,;]? (?:because|since|which|due to|as (?:it|he|she|they|the|this|these|there|his|her|all|both|only|neither))\b"
-    r"|[,;]? as (?:(?:options?|choices?) )?\(?[A-H]\b[^.!?\n]{0,60}"
+    r"[,;]? (?:because|since|which|due to|(?:even )?though|although|while|whereas|given|as (?:it|he|she|they|the|this|these|there|his|her|all|both|only|neither))\b"
+    r"|(?:[,;]? (?:as|but)|;) (?:(?:options?|choices?) )?\(?[A-H]\)?(?:(?:,| and| or|, and|, or) [A-H])* "
+    r"(?:is|are|was|were|would|can|could|does|do|has|have)\b[^.!?\n]{0,60}"
     r"(?:\b(?:wrong|incorrect|false|not|cannot|excluded|ruled out|impossible|unlikely)\b|n['’]t\b)"
 )
 _ENDS = re.compile(rf"[.!](?: (?![a-z])|$)|{_REASON}|$")

@@ -15,7 +15,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from tempo_trl.rewards.boxed import HEARSAY, OTHERS_SAY, TAKEN_BACK, committed_boxes
+from tempo_trl.rewards.boxed import HEARSAY, OTHERS_SAY, RETRACTION, TAKEN_BACK, committed_boxes
 
 # Number of characters read after "answer is": it is prose, and its beginning commits.
 CLAUSE_CHARS = 600
@@ -80,24 +80,28 @@ _ADVERB = (
     r"(?:[\s*_:,]{0,20}\b(?:therefore|thus|hence|then|clearly|definitely|certainly|surely|for sure|obviously|indeed"
     r"|undoubtedly|most likely|likely|probably)\b,?)?"
 )
-_IS = r"(?::|=|[-–—](?=[ \t]{1,4}[*_($]{0,3}[A-Z](?!\w))|\b(?:is|would be|must be|should be)\b)"
+_A_LETTER = r"(?=[ \t]{1,4}[*_($]{0,3}[A-Z](?!\w))"  # `Answer - B`
+_LETTER_ENDS = r"(?=[*_($]{0,3}[A-Z][)$*_]{0,3}[.!]?[ \t]*(?:\n|$))"  # `Answer B`
+_IS = rf"(?::|=|(?:[-–—→⇒]|[-=]>){_A_LETTER}|\b(?:is|would be|must be|should be)\b)"
 _ANSWER_IS = re.compile(
-    rf"(?:\banswers?(?:[ \t](?:choice|option))?[*_ \t]{{0,4}}{_IS}"
-    rf"|\b(?:correct|right|best|final|my)[ \t](?:option|choice|letter|pick)[*_ \t]{{0,4}}{_IS}"
+    rf"(?:\b(?:answers?|ans)(?:[ \t](?:choice|option))?(?:,?[ ](?:therefore|thus|then|hence),?)?[*_ \t]{{0,4}}{_IS}"
+    rf"|\b(?:correct|right|best|final|my)[ \t](?:option|choice|letter|pick|one)[*_ \t]{{0,4}}{_IS}"
+    rf"|\b(?:answer|ans\.|therefore,|thus,|hence,|so,)[ ]{_LETTER_ENDS}"
+    r"|\bI(?:['’]d|[ ]would)[ ]say(?=[ ][*_($]{0,3}[A-Z](?!\w))"
     r"|\bI(?:['’]d|['’]ll|[ ]would|[ ]will)?[ ](?:choose|pick|select|go[ ](?:with|for)|opt[ ]for)\b"
     # "It is B." alone: "it is a drug" says something about the answer.
-    r"|\bit(?:['’]s|[ ]is)(?=[ ][*_($]{0,3}[A-Z][)$]?[*_]{0,2}(?:[!,;\n]|\.(?![ ]?[a-z])|$))"
+    r"|\bit(?:['’]s|[ ](?:is|must[ ]be|has[ ]to[ ]be|should[ ]be))(?=[ ][*_($]{0,3}[A-Z][)$]?[*_]{0,2}(?:[!,;\n]|\.(?![ ]?[a-z])|$))"
     rf"|(?:答案|正确选项)(?:应为|应该是|是|为|选|:)){_ADVERB}",
     re.IGNORECASE,
 )
 _IS_RIGHT = re.compile(
-    r"(?:^|[.,;:!?(\n]|\b(?i:so|thus|hence|therefore|that|because|but|and|option|choice|answer))[\s*_]{0,4}\(?"
+    r"(?:^|[.,;:!?(\n]|\b(?i:so|thus|hence|therefore|that|because|but|and|only|option|choice|answer))[\s*_]{0,4}\(?"
     r"(?P<letter>[A-Z])\)?[*_]{0,2}[ ](?:is|must[ ]be|has[ ]to[ ]be)[ ]"
     r"(?:(?:the|clearly|definitely|certainly|indeed|therefore|thus|most[ ]likely|probably)[ ]){0,3}"
     r"(?:(?:right|correct|best)[ ](?:answer|option|choice)|right|correct|answer)(?![\w-]|[ ]?\?)",
 )
 _DOUBT = re.compile(
-    r"\b(?:if|whether|unless|suppose|supposing|assum\w{1,4}|not|never|cannot|wrong|incorrect|doubt|why)\b|n['’]t\b",
+    r"\b(?:if|whether|unless|suppose|supposing|assum\w{1,4}|not|never|cannot|wrong|incorrect|doubt|why|naive|tempting|popular)\b|n['’]t\b",
     re.IGNORECASE,
 )
 _HEARD = re.compile(rf"(?:{HEARSAY})[\s*_$]*$", re.IGNORECASE)
@@ -122,7 +126,11 @@ def _last_in_prose(text: str) -> Statement | None:
     is_doubted = _DOUBT.search(clause_before) or _HEARD.search(
         clause_before + ("" if last.re is _IS_RIGHT else last[0])
     )
-    is_withdrawn = _TAKEN_BACK.search(text, last.end()) or _OTHERS_SAY.match(text, last.end())
+    is_withdrawn = (
+        _TAKEN_BACK.search(text, last.end())
+        or RETRACTION.search(text[last.end() :])
+        or _OTHERS_SAY.match(text, last.end())
+    )
     if is_doubted or is_withdrawn or _contradicts_itself(text, found):
         return Statement("", is_prose=True)
     if last.re is _IS_RIGHT:
@@ -179,8 +187,8 @@ def _is_list(line: str, next_line: str = "") -> bool:
     return (_MARKED.findall(line) + _MARKED.findall(next_line[:8]))[:2] == ["A", "B"]
 
 
-_ALONE = re.compile(r"[\s*_$(\[#]{0,8}(?P<letter>[A-Z])[\s*_$)\].:]{0,8}", re.ASCII)
-_MARKED_LINE = re.compile(r"[\s*_$(\[#>+-]{0,8}[A-Z][)\].:*_]", re.ASCII)
+_ALONE = re.compile(r"[\s*_$(\[#>]{0,8}(?:(?i:option|choice)[ ])?(?P<letter>[A-Z])[\s*_$)\].:]{0,8}", re.ASCII)
+_MARKED_LINE = re.compile(r"[\s*_$(\[#>+-]{0,8}[A-Z](?:[)\].:*_]|[ ][-–—][ ])")
 
 
 def _option_on_a_line(lines: list[str]) -> Statement:

@@ -169,7 +169,9 @@ _by_solving = math_verify.grader.sympy_solve_and_compare
 _by_simplifying = math_verify.grader.sympy_symbolic_eq
 
 
-def numerically_equal(a: Basic | MatrixBase, b: Basic | MatrixBase, float_rounding: int, numeric_precision: int) -> bool:
+def numerically_equal(
+    a: Basic | MatrixBase, b: Basic | MatrixBase, float_rounding: int, numeric_precision: int
+) -> bool:
     """Replaces math-verify's comparison of numbers.
 
     That one rounds inner factors under 1e-15 to 0 (`chop`), so that fractions with a long denominator are all equal.
@@ -244,7 +246,9 @@ def _agree(ours: Expr, theirs: Expr, symbols: list[Symbol]) -> bool:
     for signs in product((1, -1), repeat=len(symbols)):
         point = {symbol: sign * Rational(7 + 4 * i, 5) for i, (symbol, sign) in enumerate(zip(symbols, signs))}
         first, second, *others = (part.subs(point).evalf(20) for part in parts)
-        if all(value.is_real for value in (first, second, *others)) and abs(first - second) > 1e-9 * max(1, abs(first)):
+        if all(value.is_real for value in (first, second, *others)) and abs(first - second) > 1e-9 * max(
+            1, abs(first)
+        ):
             return False
     return True
 

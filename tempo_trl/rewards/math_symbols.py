@@ -22,7 +22,7 @@ _FONT = re.compile(
     r"|tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![a-zA-Z])\s*"
 )
 _ROMAN = re.compile(r"\{\s*\\rm(?![a-zA-Z])([^{}]*)\}")
-_BRACED = re.compile(r"\{([^{}]*)\}")
+_BRACED = re.compile(r"\{+([^{}]*)\}+")
 
 
 def without_markup(text: str) -> str:
@@ -98,7 +98,9 @@ def _from_unicode(text: str) -> str:
     text = _SHARE.sub(lambda share: r"\frac{%s}{%s}" % tuple(_plain(share[0]).split("⁄")), text)
     text = _RAISED_RUN.sub(lambda power: f"^{{{_plain(power[0])}}}", text)
     text = _LOWERED_RUN.sub(lambda index: f"_{{{_plain(index[0])}}}", text)
-    text = _ROOT.sub(lambda root: rf"\sqrt{_INDEX[root['sign']]}" + (f"{{{root['bare']}}}" if root["bare"] else ""), text)
+    text = _ROOT.sub(
+        lambda root: rf"\sqrt{_INDEX[root['sign']]}" + (f"{{{root['bare']}}}" if root["bare"] else ""), text
+    )
     return _SIGN.sub(_command, _with_braced_arguments(text))
 
 

@@ -143,8 +143,12 @@ def with_unit_as_text(text: str) -> str:
     return rf"{bare['quantity']}\text{{ {bare['unit']}}}" + (f"^{_POWERS[power[0]]}" if power else "")
 
 
-_NOTED = re.compile(r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox)\s*\{\s*(?P<number>[^a-zA-Z{}]*\d%?)\s+(?P<words>[a-zA-Z][^{}\d]*)\}")
-_COUNTED = re.compile(r"(?P<number>(?:\\[a-z]+|[^a-zA-Z])*(?:[\d)}]|\\pi)\$?)\s+(?P<words>[a-z]{4,}(?:[ -][a-z]+){0,5})")
+_NOTED = re.compile(
+    r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox)\s*\{\s*(?P<number>[^a-zA-Z{}]*\d%?)\s+(?P<words>[a-zA-Z][^{}\d]*)\}"
+)
+_COUNTED = re.compile(
+    r"(?P<number>(?:\\[a-z]+|[^a-zA-Z])*(?:[\d)}]|\\pi)\$?)\s+(?P<words>[a-z]{4,}(?:[ -][a-z]+){0,5})"
+)
 
 
 def with_words_as_text(text: str) -> str:
