@@ -97,7 +97,8 @@ def _named_in_front(text: str, texts: dict[str, str], is_prose: bool) -> str:
 
 # Behind the name of an option, a statement ends with its sentence, or where it gives a reason.
 _REASON = (
-    r"[,;]? (?:because|since|which|due to|(?:even )?though|although|while|whereas|given|as (?:it|he|she|they|the|this|these|there|his|her|all|both|only|neither))\b"
+    r"[,;]? (?:because|since|which|due to|(?:even )?though|although|while|whereas|given"
+    r"|as (?:it|he|she|they|the|this|these|there|his|her|all|both|only|neither))\b"
     r"|(?:[,;]? (?:as|but)|;) (?:(?:options?|choices?) )?\(?[A-H]\)?(?:(?:,| and| or|, and|, or) [A-H])* "
     r"(?:is|are|was|were|would|can|could|does|do|has|have)\b[^.!?\n]{0,60}"
     r"(?:\b(?:wrong|incorrect|false|not|cannot|excluded|ruled out|impossible|unlikely)\b|n['’]t\b)"

@@ -1,8 +1,9 @@
 r"""Find the words with which a completion commits to an answer of a multiple-choice question.
 
-One statement is used: the box that the text commits to; without a box, or behind one that names no option, the last `<answer>`; else the last answer of a JSON
-object; else the last statement in prose, such as "the answer is B", "I would choose B" and "B is right"; else a letter
-alone, or with its option's text, on the first or the last line. The first capital letter is never used.
+One statement is used: the box that the text commits to; without a box, or behind one that names no option, the last
+`<answer>`; else the last answer of a JSON object; else the last statement in prose, such as "the answer is B", "I would
+choose B" and "B is right"; else a letter alone, or with its option's text, on the first or the last line. The first
+capital letter is never used.
 
 The last committing statement counts. A denial ("not B", "B would be wrong") does not commit. Two statements that
 contradict each other in one sentence, and a retracted statement, count as no answer. If a statement names no option,
@@ -90,7 +91,8 @@ _ANSWER_IS = re.compile(
     r"|\bI(?:['’]d|[ ]would)[ ]say(?=[ ][*_($]{0,3}[A-Z](?!\w))"
     r"|\bI(?:['’]d|['’]ll|[ ]would|[ ]will)?[ ](?:choose|pick|select|go[ ](?:with|for)|opt[ ]for)\b"
     # "It is B." alone: "it is a drug" says something about the answer.
-    r"|\bit(?:['’]s|[ ](?:is|must[ ]be|has[ ]to[ ]be|should[ ]be))(?=[ ][*_($]{0,3}[A-Z][)$]?[*_]{0,2}(?:[!,;\n]|\.(?![ ]?[a-z])|$))"
+    r"|\bit(?:['’]s|[ ](?:is|must[ ]be|has[ ]to[ ]be|should[ ]be))"
+    r"(?=[ ][*_($]{0,3}[A-Z][)$]?[*_]{0,2}(?:[!,;\n]|\.(?![ ]?[a-z])|$))"
     rf"|(?:答案|正确选项)(?:应为|应该是|是|为|选|:)){_ADVERB}",
     re.IGNORECASE,
 )
@@ -101,7 +103,8 @@ _IS_RIGHT = re.compile(
     r"(?:(?:right|correct|best)[ ](?:answer|option|choice)|right|correct|answer)(?![\w-]|[ ]?\?)",
 )
 _DOUBT = re.compile(
-    r"\b(?:if|whether|unless|suppose|supposing|assum\w{1,4}|not|never|cannot|wrong|incorrect|doubt|why|naive|tempting|popular)\b|n['’]t\b",
+    r"\b(?:if|whether|unless|suppose|supposing|assum\w{1,4}|not|never|cannot|wrong|incorrect|doubt|why"
+    r"|naive|tempting|popular)\b|n['’]t\b",
     re.IGNORECASE,
 )
 _HEARD = re.compile(rf"(?:{HEARSAY})[\s*_$]*$", re.IGNORECASE)

@@ -26,8 +26,30 @@ import math_verify.grader
 from latex2sympy2_extended.latex2sympy2 import NormalizationConfig, latex2sympy, normalize_latex
 from math_verify import verify
 from math_verify.grader import is_atomic_or_pct_atomic, is_relation, should_treat_as_complex
-from sympy import Basic, Expr, FiniteSet, Float, I, Integer, Intersection, MatrixBase, MatrixExpr, Number
-from sympy import Pow, Rational, Symbol, Tuple, Union, expand, log, nan, oo, simplify, solve, zoo
+from sympy import (
+    Basic,
+    Expr,
+    FiniteSet,
+    Float,
+    I,
+    Integer,
+    Intersection,
+    MatrixBase,
+    MatrixExpr,
+    Number,
+    Pow,
+    Rational,
+    Symbol,
+    Tuple,
+    Union,
+    expand,
+    log,
+    nan,
+    oo,
+    simplify,
+    solve,
+    zoo,
+)
 
 # Per comparison, with two parses. Of 750 MATH golds the slowest took 0.07 s.
 CPU_SECONDS = 3.0
@@ -78,7 +100,8 @@ _MIXED = re.compile(r"(?<![\d.,/^_])(\d+)\s+(\d{1,2})\s*/\s*(\d+)(?![\d.,])")
 _LOGARITHM = re.compile(r"\\log\s*_\s*(\d|\{\d+\})\s*(\d+)(?![.,]?\d)")
 _BARE_FRACTION = re.compile(r"\\[dtc]?frac\s*(?:(\\pi)\s*(\w|\\pi)|(\w)\s*(\\pi))")
 _PRIMES = re.compile(r"(?<=[A-Za-z)])'+")
-_OPERATOR = r"\\(?:cup|cap|in|notin|setminus|times|cdot|leq?|geq?|lt|gt|neq?|to|pm|mp|approx|quad|qquad|right|left)"
+_OPERATORS = "cup|cap|in|notin|setminus|times|cdot|leq?|geq?|lt|gt|neq?|pm|mp|approx|quad|qquad|right|left"
+_FACTOR = r"(?:[\d)}\]!%]|(?<![\\a-zA-Z])[a-zA-Z])"
 _WORD = r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|mathrm)\s*\{[^{}]*[A-Za-z]{2}[^{}]*\}"
 # What math-verify reads as something else.
 _MISREAD = re.compile(
@@ -86,7 +109,7 @@ _MISREAD = re.compile(
     # Numbers side by side as a sum or as one number. Behind a letter they may be arguments, as in `\binom 5 2`.
     r"|(?<![\w.^_])(?<![a-zA-Z_^]\s)\d[\d.]*(?:[\s~]|\\[,;: ]|\\q?quad(?![a-zA-Z]))+\d|\d\s*['\"]+\s*\d"
     # Words as factors, in any order.
-    rf"|{_WORD}\s*(?:[\w]|\\(?!{_OPERATOR[2:]}|[\\}}{{,;:! ])[a-zA-Z])|(?:[\d)}}\]!%]|(?<![\\a-zA-Z])[a-zA-Z])\s*{_WORD}"
+    rf"|{_WORD}\s*(?:\w|\\(?!(?:{_OPERATORS})(?![a-zA-Z]))[a-zA-Z])|{_FACTOR}\s*{_WORD}"
     r"|(?<![a-zA-Z\\])(?:to|mod|per|of|is|from|by|at|vs|than|if|when|for|with|until|over|choose)(?![a-zA-Z])"
     r"|\\equiv(?![a-zA-Z])|\\(?:angle|triangle\w*)(?![a-zA-Z])(?!.*=)"
 )
@@ -244,11 +267,10 @@ def _agree(ours: Expr, theirs: Expr, symbols: list[Symbol]) -> bool:
     """Whether two formulas have equal values, where both are real, at a point of each combination of signs."""
     parts = [ours, theirs, *_roots_and_logarithms(ours), *_roots_and_logarithms(theirs)]
     for signs in product((1, -1), repeat=len(symbols)):
-        point = {symbol: sign * Rational(7 + 4 * i, 5) for i, (symbol, sign) in enumerate(zip(symbols, signs))}
-        first, second, *others = (part.subs(point).evalf(20) for part in parts)
-        if all(value.is_real for value in (first, second, *others)) and abs(first - second) > 1e-9 * max(
-            1, abs(first)
-        ):
+        sizes = [sign * Rational(7 + 4 * place, 5) for place, sign in enumerate(signs)]
+        values = [part.subs(dict(zip(symbols, sizes, strict=True))).evalf(20) for part in parts]
+        difference = abs(values[0] - values[1])
+        if all(value.is_real for value in values) and difference > 1e-9 * max(1, abs(values[0])):
             return False
     return True
 

@@ -1,4 +1,4 @@
-r"""The reward for mathematical answers: 1.0 if the last box of the completion equals the gold answer, 0.0 if not."""
+r"""The reward for mathematical answers: 1.0 if the box of the completion equals the gold answer, 0.0 if not."""
 
 import importlib.util
 import logging
@@ -30,11 +30,13 @@ def math_reward(
     r"""Reward function for TRL: 1.0 if a completion's final answer equals the gold answer, 0.0 otherwise.
 
     The final answer is the last `\boxed{...}` outside of thinking: text up to the last `</think>` is dropped, and an
-    unclosed `<think>`, a missing box or an empty box counts as no answer. Answers are equal if they are the same text,
-    the same plain number, or equal according to math-verify (https://github.com/huggingface/Math-Verify) with both
-    sides boxed. Everyday spellings are first converted to the form that math-verify reads
-    ([`~tempo_trl.rewards.math_text`]). Answers that math-verify accepts despite another unit
-    ([`~tempo_trl.rewards.math_units`]), base or kind of brackets ([`~tempo_trl.rewards.math_guards`]) earn 0.0. If
+    unclosed `<think>`, a missing box or an empty box counts as no answer. A box that the text denies or takes back is
+    not an answer, and boxes that are joined by "or" must all be right ([`~tempo_trl.rewards.boxed`]). Answers are equal
+    if they are the same text, the same plain number, or equal according to math-verify
+    (https://github.com/huggingface/Math-Verify), which reads both as a whole and compares numbers exactly. Everyday
+    spellings are first converted to the form that math-verify reads ([`~tempo_trl.rewards.math_text`]). Answers that
+    math-verify accepts despite another unit ([`~tempo_trl.rewards.math_units`]), opposite words
+    ([`~tempo_trl.rewards.math_words`]), base or kind of brackets ([`~tempo_trl.rewards.math_guards`]) earn 0.0. If
     comparing an answer hangs, crashes or exhausts the memory, its reward is `None`; the call itself neither hangs nor
     raises, in any thread.
 
@@ -46,8 +48,8 @@ def math_reward(
         **columns: Other columns that TRL passes; ignored.
 
     Returns:
-        `1.0` or `0.0` for each completion; `None` if the gold has no answer, or if the comparison ran out of time:
-        more than 3 s for the answer, or more than 5 s plus 0.25 s per completion for the call. These are seconds of
+        `1.0` or `0.0` for each completion; `None` if the gold has no answer, if it is prose ("The answer is 5.") and
+        the answer is not the same text, or if the comparison ran out of time: more than 3 s for the answer, or more than 5 s plus 0.25 s per completion for the call. These are seconds of
         CPU time, so a busy machine does not change rewards.
 
     Raises:
@@ -111,7 +113,10 @@ def _gold(solution: str | float | None) -> _Gold:
 
 
 def _reward_of_all(gold: _Gold, answers: tuple[str, ...], budget: _Budget) -> float | None:
-    r"""Reward of the boxes of one statement: each must be right, or they together: `\boxed{1} and \boxed{2}` for `1,2`."""
+    r"""Reward of the boxes of one statement.
+
+    Each must be right, or they are the gold's list: `\boxed{1} and \boxed{2}` for `1,2`.
+    """
     rewards = [_reward(gold, answer, budget) for answer in answers or ("",)]
     if len(answers) > 1 and 0.0 in rewards:
         return _reward(gold, ", ".join(answers), budget)

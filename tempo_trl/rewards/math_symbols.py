@@ -77,9 +77,9 @@ _SIGNS = {
     r"\leqslant": r"\le ",
     r"\geqslant": r"\ge ",
 }
-_LETTERS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi".split()
-_LETTERS += ["", "pi", "rho", "", *"sigma tau upsilon phi chi psi omega".split()]
-_SIGNS |= {chr(0x3B1 + place): rf"\{name} " for place, name in enumerate(_LETTERS) if name}
+_LETTERS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi . pi rho . sigma tau upsilon phi"
+_LETTERS += " chi psi omega"  # in the order of Unicode; `.` are omicron and the final sigma
+_SIGNS |= {chr(0x3B1 + place): rf"\{name} " for place, name in enumerate(_LETTERS.split(" ")) if name != "."}
 _SIGN = re.compile("|".join(re.escape(sign) + ("(?![a-zA-Z])" if sign.isascii() else "") for sign in _SIGNS))
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱˣʸᵏᵐ"
 _LOWERED = "₀₁₂₃₄₅₆₇₈₉₊₋ₙᵢₖₘₓ"
@@ -95,7 +95,7 @@ def with_unicode_in_latex(text: str) -> str:
 
 
 def _from_unicode(text: str) -> str:
-    text = _SHARE.sub(lambda share: r"\frac{%s}{%s}" % tuple(_plain(share[0]).split("⁄")), text)
+    text = _SHARE.sub(lambda share: r"\frac{{{}}}{{{}}}".format(*_plain(share[0]).split("⁄")), text)
     text = _RAISED_RUN.sub(lambda power: f"^{{{_plain(power[0])}}}", text)
     text = _LOWERED_RUN.sub(lambda index: f"_{{{_plain(index[0])}}}", text)
     text = _ROOT.sub(
@@ -114,9 +114,9 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFKC", text).replace("−", "-")
 
 
-_FUNCTIONS = "arcsin arccos arctan sinh cosh tanh sin cos tan csc cot ln log".split()
-_GREEK = "alpha beta gamma delta epsilon theta lambda mu sigma tau phi omega pi".split()
-_NAMES = {name: rf"\{name}" for name in (*_FUNCTIONS, *_GREEK)}
+_FUNCTIONS = "arcsin arccos arctan sinh cosh tanh sin cos tan csc cot ln log"
+_GREEK = "alpha beta gamma delta epsilon theta lambda mu sigma tau phi omega pi"
+_NAMES = {name: rf"\{name}" for name in f"{_FUNCTIONS} {_GREEK}".split(" ")}
 _NAMES |= {"infinity": r"\infty", "infty": r"\infty", "inf": r"\infty", "sqrt": r"\sqrt", "exp": "e^", "deg": "°"}
 _NAMES |= {"asin": r"\arcsin", "acos": r"\arccos", "atan": r"\arctan"}
 _NAME = re.compile(rf"(?<![a-zA-Z\\])(?:{'|'.join(sorted(_NAMES, key=len, reverse=True))})(?![a-zA-Z])")
@@ -129,7 +129,7 @@ _UNION = re.compile(r"(?<=[)\]])\s*U\s*(?=[(\[])")
 
 
 def with_ascii_in_latex(text: str) -> str:
-    r"""`pi/2`, `sqrt(2)`, `exp(16)-1`, `x >= 2` and `\mathrm{e}` as `\pi/2`, `\sqrt{2}`, `e^{16}-1`, `x \ge 2` and `e`."""
+    r"""`pi/2`, `sqrt(2)`, `exp(16)-1` and `\mathrm{e}` as `\pi/2`, `\sqrt{2}`, `e^{16}-1` and `e`."""
     return outside_text(_from_ascii, _EULER.sub("e", text))
 
 

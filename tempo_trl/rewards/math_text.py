@@ -145,4 +145,4 @@ def is_prose(text: str) -> bool:
     if not _LONG_WORD.search(bare):
         return False
     is_long = len(bare.split()) > MOST_WORDS
-    return is_long or not noted and bool(re.search(r"[\d=+*/^<>]", bare))
+    return is_long or (not noted and bool(re.search(r"[\d=+*/^<>]", bare)))

@@ -169,7 +169,10 @@ _CONNECTIVES = {"or", "and", "e", "i"}
 
 
 def without_units(text: str) -> str:
-    r"""`5` for `5\text{ cm}`, which is a product for the parser. Behind a letter only known units: not `n\text{ even}`."""
+    r"""`5` for `5\text{ cm}`, which the parser takes for a product.
+
+    Behind a letter only known units are dropped, unlike the word of `n\text{ even}`.
+    """
     return _BEHIND.sub(_without_unit, _BETWEEN.sub(_plus, text))
 
 

@@ -1,4 +1,4 @@
-r"""Reject answers whose words say the opposite of the gold's: units and words are dropped before formulas are compared.
+r"""Reject answers whose words say the opposite of the gold's: formulas are compared without units and words.
 
 A word that is missing is not compared, as with units: `20\%` is paid for `20\%\text{ increase}`. Words that bind a
 number must be in both: `3` is not `3\text{ or more}`.
@@ -9,7 +9,9 @@ import re
 # Words of one line exclude each other.
 _OPPOSITES = """
 even evens / odd odds
-increase increases increased increasing rise rises gain gains growth profit / decrease decreases decreased decreasing fall falls drop decline loss losses
+increase increases increased increasing / decrease decreases decreased decreasing
+rise rises growth / fall falls drop drops decline
+profit gain gains / loss losses
 prime primes / composite composites
 clockwise / counterclockwise anticlockwise
 positive positives / negative negatives
