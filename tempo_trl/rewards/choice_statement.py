@@ -1,9 +1,9 @@
 r"""Find the words with which a completion commits to an answer of a multiple-choice question.
 
 One statement is used: the box that the text commits to; without a box, or behind one that names no option, the last
-`<answer>`; else the last answer of a JSON object; else the last statement in prose, such as "the answer is B", "I would
-choose B" and "B is right"; else a letter alone, or with its option's text, on the first or the last line. The first
-capital letter is never used.
+`<answer>`; else the last answer of a JSON object; else the last statement in prose, such as "the answer is B",
+"I would choose B" and "B is right"; else a letter alone, or with its option's text, on the first or the last line. The
+first capital letter is never used.
 
 The last committing statement counts. A denial ("not B", "B would be wrong") does not commit. Two statements that
 contradict each other in one sentence, and a retracted statement, count as no answer. If a statement names no option,

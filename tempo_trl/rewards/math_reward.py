@@ -31,8 +31,8 @@ def math_reward(
 
     The final answer is the last `\boxed{...}` outside of thinking: text up to the last `</think>` is dropped, and an
     unclosed `<think>`, a missing box or an empty box counts as no answer. A box that the text denies or takes back is
-    not an answer, and boxes that are joined by "or" must all be right ([`~tempo_trl.rewards.boxed`]). Answers are equal
-    if they are the same text, the same plain number, or equal according to math-verify
+    not an answer, and boxes that are joined by "or" must all be right ([`~tempo_trl.rewards.boxed`]). Answers are
+    equal if they are the same text, the same plain number, or equal according to math-verify
     (https://github.com/huggingface/Math-Verify), which reads both as a whole and compares numbers exactly. Everyday
     spellings are first converted to the form that math-verify reads ([`~tempo_trl.rewards.math_text`]). Answers that
     math-verify accepts despite another unit ([`~tempo_trl.rewards.math_units`]), opposite words
@@ -49,8 +49,9 @@ def math_reward(
 
     Returns:
         `1.0` or `0.0` for each completion; `None` if the gold has no answer, if it is prose ("The answer is 5.") and
-        the answer is not the same text, or if the comparison ran out of time: more than 3 s for the answer, or more than 5 s plus 0.25 s per completion for the call. These are seconds of
-        CPU time, so a busy machine does not change rewards.
+        the answer is not the same text, or if the comparison ran out of time: more than 3 s for the answer, or more
+        than 5 s plus 0.25 s per completion for the call. These are seconds of CPU time, so a busy machine does not
+        change rewards.
 
     Raises:
         ImportError: math-verify is not installed.
