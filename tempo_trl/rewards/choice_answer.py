@@ -9,7 +9,7 @@ an ambiguous statement names no option.
 import re
 
 from tempo_trl.rewards.boxed import after_thinking
-from tempo_trl.rewards.choice_statement import final_statement
+from tempo_trl.rewards.choice_statement import Statement, final_statements
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -17,11 +17,16 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 def chosen_letter(completion: str, options: list[str]) -> str:
     """Letter of the option that a completion commits to, outside of thinking; empty if it commits to none."""
-    statement = final_statement(after_thinking(completion))
+    texts = {letter: plain(option) for letter, option in zip(LETTERS, options, strict=False)}
+    letters = (_chosen(statement, texts) for statement in final_statements(after_thinking(completion)))
+    return next(filter(None, letters), "")
+
+
+def _chosen(statement: Statement, texts: dict[str, str]) -> str:
     if not statement.text or len(statement.text) > MAX_ANSWER_CHARS:
         return ""
-    texts = {letter: plain(option) for letter, option in zip(LETTERS, options, strict=False)}
-    return _named(plain(statement.text), texts, statement.is_prose)
+    text = plain(statement.text)
+    return _with_its_text(text, texts) if statement.needs_text else _named(text, texts, statement.is_prose)
 
 
 _FONT = re.compile(
@@ -42,13 +47,24 @@ _NOT = re.compile(
     r"[,;]? ?\(?(?:(?:and|but) )?\b(?:(?i:not)|rather than|instead of) (?i:(?:option|choice) )?\(?[A-Z]\b\)?"
     r"(?: ?(?:,|/|or|nor|and) ?\(?[A-Z]\b\)?)*\)?"
 )
+_BUT = re.compile(r"^[,;.]? ?(?:but|rather|instead)\b,? ?(?:rather |it is |it['’]s )?(?:the )?", re.IGNORECASE)
 _WORD = r"(?:(?i:the )?(?i:option|choice|letter|answer)\b(?: is)?[ :]*)?"
-_ALONE = re.compile(_WORD + r"[(\[]?(?P<letter>[A-Za-z])[)\]]?", re.ASCII)
+_ALONE = re.compile(_WORD + r"[(\[‘']?(?P<letter>[A-Za-z])[)\]’']?")
+
+
+_MARKED = re.compile(r"[(\[]?(?P<letter>[A-Z])(?: [-–—] |[)\].: ]{1,3})(?P<option>.+)", re.ASCII)
+
+
+def _with_its_text(line: str, texts: dict[str, str]) -> str:
+    """Letter of a line that is a letter, a mark and the text of its option: `B) Digoxin`."""
+    marked = _MARKED.fullmatch(line)
+    is_option = marked and texts.get(marked["letter"], "").casefold() == marked["option"].casefold()
+    return marked["letter"] if is_option else ""
 
 
 def _named(statement: str, texts: dict[str, str], is_prose: bool) -> str:
     """Letter of the option that a plain statement names; prose may go on behind the name."""
-    text = _NOT.sub("", statement).rstrip(" .,;:!")
+    text = _BUT.sub("", _NOT.sub("", statement)).rstrip(" .,;:!")
     exact = {letter for letter, option in texts.items() if option and option.casefold() == statement.casefold()}
     alone = _ALONE.fullmatch(text)
     if alone and alone["letter"] in texts:
@@ -58,7 +74,8 @@ def _named(statement: str, texts: dict[str, str], is_prose: bool) -> str:
         return min(exact) if agrees and len(exact) == 1 else ""
     if alone:
         letter = alone["letter"].upper()
-        return letter if letter in texts and not is_prose else ""  # in prose, `a` is an article
+        is_article = is_prose and text[-1] == "a"  # `(a)` is not
+        return letter if letter in texts and not is_article else ""
     return _named_in_front(text, texts, is_prose)
 
 
@@ -79,7 +96,13 @@ def _named_in_front(text: str, texts: dict[str, str], is_prose: bool) -> str:
 
 
 # Behind the name of an option, a statement ends with its sentence, or where it gives a reason.
-_REASON = r"[,;]? (?:because|since|which|due to|as (?:it|he|she|they|the|this|these|there|his|her))\b"
+_REASON = (
+    r"[,;]? (?:because|since|which|due to|(?:even )?though|although|while|whereas|given"
+    r"|as (?:it|he|she|they|the|this|these|there|his|her|all|both|only|neither))\b"
+    r"|(?:[,;]? (?:as|but)|;) (?:(?:options?|choices?) )?\(?[A-H]\)?(?:(?:,| and| or|, and|, or) [A-H])* "
+    r"(?:is|are|was|were|would|can|could|does|do|has|have)\b[^.!?\n]{0,60}"
+    r"(?:\b(?:wrong|incorrect|false|not|cannot|excluded|ruled out|impossible|unlikely)\b|n['’]t\b)"
+)
 _ENDS = re.compile(rf"[.!](?: (?![a-z])|$)|{_REASON}|$")
 _SECOND = re.compile(r"(?<![\w'’^+-])[A-H](?![\w'’^+-])")
 

@@ -19,11 +19,13 @@ def choice_reward(
     r"""Reward function for TRL: 1.0 if a completion commits to the correct option, 0.0 otherwise.
 
     The answer is read from the last `\boxed{}` outside of thinking: text up to the last `</think>` is dropped, and an
-    unclosed `<think>` counts as no answer. Without a box it is read from the last `<answer>`, else from the text after
-    the last "answer is" or "answer:", else from a letter alone on the first or last line. The answer names an option
-    by its letter, by its exact text, or by both if they agree ([`~tempo_trl.rewards.choice_statement`],
-    [`~tempo_trl.rewards.choice_answer`]). Two letters, a letter followed by another option's text, or a letter that
-    the row does not have count as no answer and earn 0.0. There is no default letter.
+    unclosed `<think>` counts as no answer. A box that the text denies or takes back is not an answer, nor are two that
+    are joined by "or" ([`~tempo_trl.rewards.boxed`]). Without a box, or behind one that names no option, it is read
+    from the last `<answer>`, else from the text after the last "answer is" or "answer:", else from a letter alone, or
+    with its option's text, on the first or last line. The answer names an option by its letter, by its exact text, or
+    by both if they agree ([`~tempo_trl.rewards.choice_statement`], [`~tempo_trl.rewards.choice_answer`]). Two letters,
+    a letter followed by another option's text, or a letter that the row does not have count as no answer and earn 0.0.
+    There is no default letter.
 
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.

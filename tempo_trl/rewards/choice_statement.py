@@ -1,8 +1,9 @@
 r"""Find the words with which a completion commits to an answer of a multiple-choice question.
 
-One statement is used: the last balanced `\boxed{}`; without a box the last `<answer>`; else the last answer of a JSON
-object; else the last statement in prose, such as "the answer is B", "I would choose B" and "B is right"; else a letter
-alone on the first or the last line. The first capital letter is never used.
+One statement is used: the box that the text commits to; without a box, or behind one that names no option, the last
+`<answer>`; else the last answer of a JSON object; else the last statement in prose, such as "the answer is B",
+"I would choose B" and "B is right"; else a letter alone, or with its option's text, on the first or the last line. The
+first capital letter is never used.
 
 The last committing statement counts. A denial ("not B", "B would be wrong") does not commit. Two statements that
 contradict each other in one sentence, and a retracted statement, count as no answer. If a statement names no option,
@@ -15,7 +16,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from tempo_trl.rewards.boxed import boxes
+from tempo_trl.rewards.boxed import HEARSAY, OTHERS_SAY, RETRACTION, TAKEN_BACK, committed_boxes
 
 # Number of characters read after "answer is": it is prose, and its beginning commits.
 CLAUSE_CHARS = 600
@@ -27,60 +28,30 @@ class Statement(NamedTuple):
 
     text: str
     is_prose: bool
+    needs_text: bool = False  # a letter counts only with the whole text of its option
 
 
-def final_statement(said: str) -> Statement:
-    """The statement to use; empty if there is none, or if it is retracted."""
+def final_statements(said: str) -> list[Statement]:
+    """The statement to use, and what stands behind it if it is a box: a box may hold something else than the answer.
+
+    There is none if the boxes are denied, withdrawn or joined by "or". The text of one in doubt is empty.
+    """
     said = said.translate(_WIDE_PUNCTUATION)
-    for enclosed in (_boxed, _tagged, _json_value):
+    found = committed_boxes(said)
+    if found is None:
+        return [_without_a_box(said)]
+    if len(found.texts) != 1:
+        return []
+    return [Statement(found.texts[0], is_prose=False), _without_a_box(said[found.end :])]
+
+
+def _without_a_box(said: str) -> Statement:
+    for enclosed in (_tagged, _json_value):
         text = enclosed(said)
         if text is not None:
             return Statement(text, is_prose=False)
     lines = _without_option_lists(said)
-    return _last_in_prose("\n".join(lines)) or Statement(_letter_on_a_line(lines), is_prose=False)
-
-
-_NEGATION = re.compile(
-    r"(?:\b(?:not|never|neither|nor|cannot)|n['’]t)(?: be)?(?: (?:the|option|choice))?[\s$*:({}]{0,5}$", re.IGNORECASE
-)
-_DENIAL = re.compile(
-    r"[\s$*).}]{0,5}(?:(?:is|was|would be|would have been|must be|seems)(?: \w+)? (?:wrong|incorrect|false|a mistake)"
-    r"|(?:is|was|would|can)(?: ?not\b|n['’]t\b)|cannot\b)",
-    re.IGNORECASE,
-)
-_CONNECTIVE = re.compile(r"[\s$,;/&.*()\\]{0,20}(?:(?:and|or)[\s$*()\\]{0,20})?", re.IGNORECASE)
-_COMMAND = re.compile(r"\\(?:boxed|fbox)")
-
-
-def _boxed(said: str) -> str | None:
-    r"""Content of the last box that is not denied; None without a box, empty for `\boxed{A} or \boxed{B}`."""
-    spans = boxes(said)
-    if not spans:
-        return None
-    committed = (span for span in reversed(spans) if not _is_denied(said, *span))
-    last, earlier = next(committed, (0, 0)), next(committed, None)
-    text = said[slice(*last)]
-    if earlier and _is_hedged(said[slice(*earlier)], said[earlier[1] + 1 : _command(said, last[0])], text):
-        return ""
-    return text
-
-
-def _command(said: str, start: int) -> int:
-    r"""Where the `\boxed` of a box begins whose content begins at `start`."""
-    return max(said.rfind(r"\boxed", 0, start), said.rfind(r"\fbox", 0, start))
-
-
-def _is_denied(said: str, start: int, end: int) -> bool:
-    r"""Whether a box stands in `not \boxed{A}` or `\boxed{A} would be wrong`."""
-    command = _command(said, start)
-    before, behind = said[max(0, command - 40) : command], said[end + 1 : end + 60]
-    return bool(_NEGATION.search(before) or _DENIAL.match(behind))
-
-
-def _is_hedged(earlier: str, between: str, last: str) -> bool:
-    """Whether two boxes are one statement with two answers: joined by no more than "or", or one in the other."""
-    same = re.sub(r"[\s{}$]", "", _COMMAND.sub("", earlier)) == re.sub(r"[\s{}$]", "", last)
-    return not same and _CONNECTIVE.fullmatch(between) is not None
+    return _last_in_prose("\n".join(lines)) or _option_on_a_line(lines)
 
 
 _TAG = re.compile(r"<(?P<close>/?)answer>", re.IGNORECASE)
@@ -110,29 +81,39 @@ _ADVERB = (
     r"(?:[\s*_:,]{0,20}\b(?:therefore|thus|hence|then|clearly|definitely|certainly|surely|for sure|obviously|indeed"
     r"|undoubtedly|most likely|likely|probably)\b,?)?"
 )
-_IS = r"(?::|\b(?:is|would be|must be|should be)\b)"
+_A_LETTER = r"(?=[ \t]{1,4}[*_($]{0,3}[A-Z](?!\w))"  # `Answer - B`
+_LETTER_ENDS = r"(?=[*_($]{0,3}[A-Z][)$*_]{0,3}[.!]?[ \t]*(?:\n|$))"  # `Answer B`
+_IS = rf"(?::|=|(?:[-–—→⇒]|[-=]>){_A_LETTER}|\b(?:is|would be|must be|should be)\b)"
 _ANSWER_IS = re.compile(
-    rf"(?:\banswers?(?:[ \t](?:choice|option))?[*_ \t]{{0,4}}{_IS}"
-    rf"|\b(?:correct|right|best|final|my)[ \t](?:option|choice|letter|pick)[*_ \t]{{0,4}}{_IS}"
+    rf"(?:\b(?:answers?|ans)(?:[ \t](?:choice|option))?(?:,?[ ](?:therefore|thus|then|hence),?)?[*_ \t]{{0,4}}{_IS}"
+    rf"|\b(?:correct|right|best|final|my)[ \t](?:option|choice|letter|pick|one)[*_ \t]{{0,4}}{_IS}"
+    rf"|\b(?:answer|ans\.|therefore,|thus,|hence,|so,)[ ]{_LETTER_ENDS}"
+    r"|\bI(?:['’]d|[ ]would)[ ]say(?=[ ][*_($]{0,3}[A-Z](?!\w))"
     r"|\bI(?:['’]d|['’]ll|[ ]would|[ ]will)?[ ](?:choose|pick|select|go[ ](?:with|for)|opt[ ]for)\b"
+    # "It is B." alone: "it is a drug" says something about the answer.
+    r"|\bit(?:['’]s|[ ](?:is|must[ ]be|has[ ]to[ ]be|should[ ]be))"
+    r"(?=[ ][*_($]{0,3}[A-Z][)$]?[*_]{0,2}(?:[!,;\n]|\.(?![ ]?[a-z])|$))"
     rf"|(?:答案|正确选项)(?:应为|应该是|是|为|选|:)){_ADVERB}",
     re.IGNORECASE,
 )
 _IS_RIGHT = re.compile(
-    r"(?:^|[.,;:!?(\n]|\b(?i:so|thus|hence|therefore|that|because|but|and|option|choice|answer))[\s*_]{0,4}\(?"
+    r"(?:^|[.,;:!?(\n]|\b(?i:so|thus|hence|therefore|that|because|but|and|only|option|choice|answer))[\s*_]{0,4}\(?"
     r"(?P<letter>[A-Z])\)?[*_]{0,2}[ ](?:is|must[ ]be|has[ ]to[ ]be)[ ]"
     r"(?:(?:the|clearly|definitely|certainly|indeed|therefore|thus|most[ ]likely|probably)[ ]){0,3}"
     r"(?:(?:right|correct|best)[ ](?:answer|option|choice)|right|correct|answer)(?![\w-]|[ ]?\?)",
 )
 _DOUBT = re.compile(
-    r"\b(?:if|whether|unless|suppose|supposing|assum\w{1,4}|not|never|cannot|wrong|incorrect|doubt|why)\b|n['’]t\b",
+    r"\b(?:if|whether|unless|suppose|supposing|assum\w{1,4}|not|never|cannot|wrong|incorrect|doubt|why"
+    r"|naive|tempting|popular)\b|n['’]t\b",
     re.IGNORECASE,
 )
+_HEARD = re.compile(rf"(?:{HEARSAY})[\s*_$]*$", re.IGNORECASE)
 _TAKEN_BACK = re.compile(
-    r"\b(?:wait[.,!…]|wait (?:no|actually|that|but)\b|hold on\b|scratch that\b|on second thought|i was wrong"
+    rf"{TAKEN_BACK}|\b(?:wait[.,!…]|wait (?:no|actually|that|but)\b|hold on\b"
     r"|that(?:['’]s| is) (?:wrong|not right|incorrect))",
     re.IGNORECASE,
 )
+_OTHERS_SAY = re.compile(OTHERS_SAY, re.IGNORECASE)
 _LETTER_BEHIND = re.compile(r"[\s*_($\[]{0,8}(?P<letter>[A-Z])(?!\w)")
 _SENTENCE_END = re.compile(r"[.!?\n]")
 
@@ -145,7 +126,15 @@ def _last_in_prose(text: str) -> Statement | None:
     last = found[-1]
     begin = last.start("letter") if last.re is _IS_RIGHT else last.start()
     clause_before = re.split(r"[.,;:!?\n]", text[max(0, begin - 80) : begin])[-1]
-    if _DOUBT.search(clause_before) or _TAKEN_BACK.search(text, last.end()) or _contradicts_itself(text, found):
+    is_doubted = _DOUBT.search(clause_before) or _HEARD.search(
+        clause_before + ("" if last.re is _IS_RIGHT else last[0])
+    )
+    is_withdrawn = (
+        _TAKEN_BACK.search(text, last.end())
+        or RETRACTION.search(text[last.end() :])
+        or _OTHERS_SAY.match(text, last.end())
+    )
+    if is_doubted or is_withdrawn or _contradicts_itself(text, found):
         return Statement("", is_prose=True)
     if last.re is _IS_RIGHT:
         return Statement(last["letter"], is_prose=False)
@@ -201,11 +190,16 @@ def _is_list(line: str, next_line: str = "") -> bool:
     return (_MARKED.findall(line) + _MARKED.findall(next_line[:8]))[:2] == ["A", "B"]
 
 
-_ALONE = re.compile(r"[\s*_$(\[#]{0,8}(?P<letter>[A-Z])[\s*_$)\].:]{0,8}", re.ASCII)
+_ALONE = re.compile(r"[\s*_$(\[#>]{0,8}(?:(?i:option|choice)[ ])?(?P<letter>[A-Z])[\s*_$)\].:]{0,8}", re.ASCII)
+_MARKED_LINE = re.compile(r"[\s*_$(\[#>+-]{0,8}[A-Z](?:[)\].:*_]|[ ][-–—][ ])")
 
 
-def _letter_on_a_line(lines: list[str]) -> str:
-    """The letter that stands alone on the first or the last line, if no other one stands alone on any."""
+def _option_on_a_line(lines: list[str]) -> Statement:
+    """The option that stands alone on the first or the last line, if no other one stands alone on any."""
     alone = [found["letter"] if found else "" for found in map(_ALONE.fullmatch, lines)]
-    letters = set(alone) - {""}
-    return letters.pop() if len(letters) == 1 and (alone[0] or alone[-1]) else ""
+    letters, marked = set(alone) - {""}, [bool(_MARKED_LINE.match(line)) for line in lines]
+    if len(letters) == 1 and (alone[0] or alone[-1]):
+        return Statement(letters.pop(), is_prose=False)
+    if not letters and sum(marked) == 1 and (marked[0] or marked[-1]):
+        return Statement(lines[marked.index(True)], is_prose=False, needs_text=True)
+    return Statement("", is_prose=False)

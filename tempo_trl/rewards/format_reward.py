@@ -2,7 +2,7 @@ r"""The reward for the format: 1.0 if the completion has exactly one non-empty b
 
 from collections.abc import Callable
 
-from tempo_trl.rewards.boxed import after_thinking, committed_answer, completion_text
+from tempo_trl.rewards.boxed import after_thinking, completion_text, last_box
 from tempo_trl.rewards.choice_answer import plain
 
 
@@ -35,7 +35,7 @@ def format_reward(
         None of `math_reward` or `choice_reward` therefore counts as 0.0.
     """
     said = [after_thinking(completion_text(completion)) for completion in completions]
-    answers = [plain(committed_answer(text)) for text in said]
+    answers = [plain(last_box(text)) for text in said]
     if log_metric is not None and answers:
         log_metric("format/no_answer", answers.count("") / len(answers))
     return [float(answer != "" and _boxes_opened(text) == 1) for answer, text in zip(answers, said, strict=True)]

@@ -1,14 +1,19 @@
 r"""Reject wrong answers that math-verify accepts.
 
-It ignores bases, the kind of brackets, idle operators, the order of capitals and how often a value is in a list.
+It ignores bases, the kind of brackets, idle operators, the order of letters and how often a value is in a list, and
+reads times of day as divisions.
 """
 
+import math
 import re
+
+from tempo_trl.rewards.math_words import says_otherwise
 
 
 def contradicts(gold: str, answer: str) -> bool:
     """Whether an answer differs from the gold in one of these ways, both from `math_text`."""
     guards = (in_another_base, in_another_kind, has_idle_operator, is_another_word, has_other_repeats)
+    guards += (is_another_time, says_otherwise)
     return any(differs(gold, answer) for differs in guards)
 
 
@@ -66,9 +71,10 @@ _WRAPPER = re.compile(r"\\(?:text|mathrm|mbox)\s*\{|\}|\s|\\[,;:! ]")
 
 
 def is_another_word(gold: str, answer: str) -> bool:
-    """`YYNN` for `YNYN`: math-verify takes three or more capitals for a product, in any order."""
+    """`YYNN` for `YNYN` and `seat` for `east`: math-verify takes letters for a product, in any order."""
     words = [_WRAPPER.sub("", text) for text in (gold, answer)]
-    return all(re.fullmatch(r"[A-Z]{3,}", word) for word in words) and words[0] != words[1]
+    is_word = all(re.fullmatch(r"[A-Z]{3,}|[A-Za-z]{4,}", word) for word in words)
+    return is_word and words[0].casefold() != words[1].casefold()
 
 
 _BRACKETED = re.compile(r"[()\[\]]|\\\{|\\lbrace")
@@ -80,3 +86,17 @@ def has_other_repeats(gold: str, answer: str) -> bool:
         return False
     ours, theirs = (sorted(_SILENT.sub("", text).split(",")) for text in (gold, answer))
     return ours != theirs and set(ours) == set(theirs)
+
+
+_TIME = re.compile(r"(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?", re.ASCII)
+_UNIT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\s|\\[,;:! ]")
+
+
+def is_another_time(gold: str, answer: str) -> bool:
+    """`4:20` or `1/5` for `8:40`. A ratio in lowest terms may be written as a fraction: `1/10` for `1:10`."""
+    ours, theirs = (_TIME.fullmatch(_UNIT.sub("", text)) for text in (gold, answer))
+    if ours is None:
+        return False
+    if theirs is None:
+        return ours["second"] is not None or math.gcd(int(ours["hour"]), int(ours["minute"])) != 1
+    return [*map(int, filter(None, ours.groups()))] != [*map(int, filter(None, theirs.groups()))]

@@ -1,4 +1,4 @@
-r"""The reward for mathematical answers: 1.0 if the last box of the completion equals the gold answer, 0.0 if not."""
+r"""The reward for mathematical answers: 1.0 if the box of the completion equals the gold answer, 0.0 if not."""
 
 import importlib.util
 import logging
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-from tempo_trl.rewards.boxed import committed_answer, completion_text, gold_answer
+from tempo_trl.rewards.boxed import committed_answers, completion_text, gold_answer
 from tempo_trl.rewards.float_gold import FloatGold, float_gold
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
 from tempo_trl.rewards.math_guards import contradicts
-from tempo_trl.rewards.math_text import math_text
-from tempo_trl.rewards.math_units import in_another_unit
+from tempo_trl.rewards.math_text import is_prose, is_same_text, math_text
+from tempo_trl.rewards.math_units import in_another_unit, without_units
 from tempo_trl.rewards.plain_number import number_readings
 
 logger = logging.getLogger(__name__)
@@ -30,11 +30,13 @@ def math_reward(
     r"""Reward function for TRL: 1.0 if a completion's final answer equals the gold answer, 0.0 otherwise.
 
     The final answer is the last `\boxed{...}` outside of thinking: text up to the last `</think>` is dropped, and an
-    unclosed `<think>`, a missing box or an empty box counts as no answer. Answers are equal if they are the same text,
-    the same plain number, or equal according to math-verify (https://github.com/huggingface/Math-Verify) with both
-    sides boxed. Everyday spellings are first converted to the form that math-verify reads
-    ([`~tempo_trl.rewards.math_text`]). Answers that math-verify accepts despite another unit
-    ([`~tempo_trl.rewards.math_units`]), base or kind of brackets ([`~tempo_trl.rewards.math_guards`]) earn 0.0. If
+    unclosed `<think>`, a missing box or an empty box counts as no answer. A box that the text denies or takes back is
+    not an answer, and boxes that are joined by "or" must all be right ([`~tempo_trl.rewards.boxed`]). Answers are
+    equal if they are the same text, the same plain number, or equal according to math-verify
+    (https://github.com/huggingface/Math-Verify), which reads both as a whole and compares numbers exactly. Everyday
+    spellings are first converted to the form that math-verify reads ([`~tempo_trl.rewards.math_text`]). Answers that
+    math-verify accepts despite another unit ([`~tempo_trl.rewards.math_units`]), opposite words
+    ([`~tempo_trl.rewards.math_words`]), base or kind of brackets ([`~tempo_trl.rewards.math_guards`]) earn 0.0. If
     comparing an answer hangs, crashes or exhausts the memory, its reward is `None`; the call itself neither hangs nor
     raises, in any thread.
 
@@ -46,9 +48,10 @@ def math_reward(
         **columns: Other columns that TRL passes; ignored.
 
     Returns:
-        `1.0` or `0.0` for each completion; `None` if the gold has no answer, or if the comparison ran out of time:
-        more than 3 s for the answer, or more than 5 s plus 0.25 s per completion for the call. These are seconds of
-        CPU time, so a busy machine does not change rewards.
+        `1.0` or `0.0` for each completion; `None` if the gold has no answer, if it is prose ("The answer is 5.") and
+        the answer is not the same text, or if the comparison ran out of time: more than 3 s for the answer, or more
+        than 5 s plus 0.25 s per completion for the call. These are seconds of CPU time, so a busy machine does not
+        change rewards.
 
     Raises:
         ImportError: math-verify is not installed.
@@ -68,13 +71,15 @@ def math_reward(
             "lists of equal length."
         )
     budget = _Budget(CALL_SECONDS + COMPLETION_SECONDS * len(completions))
-    answers = [committed_answer(completion_text(completion)) for completion in completions]
+    answers = [committed_answers(completion_text(completion)) for completion in completions]
     if log_metric is not None and answers:
-        log_metric("math/no_answer", answers.count("") / len(answers))
+        log_metric("math/no_answer", answers.count(()) / len(answers))
     pairs = list(zip(map(_gold, solution), answers, strict=True))
     # The completions of a group often agree: each distinct answer is compared once.
-    rewards = {pair: _reward(*pair, budget) for pair in dict.fromkeys(pairs)}
-    _warn_of_ungraded(sum(rewards[pair] is None and pair[0].text != "" for pair in pairs), len(pairs))
+    rewards = {pair: _reward_of_all(*pair, budget) for pair in dict.fromkeys(pairs)}
+    ungraded = [pair[0] for pair in pairs if pair[0].text and rewards[pair] is None]
+    _warn_of_prose([gold.text for gold in ungraded if gold.is_prose], len(pairs))
+    _warn_of_ungraded(sum(not gold.is_prose for gold in ungraded), len(pairs))
     return [rewards[pair] for pair in pairs]
 
 
@@ -96,13 +101,27 @@ class _Budget:
 class _Gold(NamedTuple):
     text: str  # empty where the row has no answer, and where it is too long to be one
     number: FloatGold | None
+    is_prose: bool  # neither a formula nor a few words: only the same text is graded
 
 
 def _gold(solution: str | float | None) -> _Gold:
     if not isinstance(solution, str):  # AMC's and GSM-Hard's own columns hold floats
         solution = "" if solution is None or solution != solution else str(solution)
     text = gold_answer(solution)
-    return _Gold(text, float_gold(solution)) if len(text) <= MAX_ANSWER_CHARS else _Gold("", None)
+    if len(text) > MAX_ANSWER_CHARS:
+        return _Gold("", None, is_prose=False)
+    return _Gold(text, float_gold(solution), is_prose(math_text(text)))
+
+
+def _reward_of_all(gold: _Gold, answers: tuple[str, ...], budget: _Budget) -> float | None:
+    r"""Reward of the boxes of one statement.
+
+    Each must be right, or they are the gold's list: `\boxed{1} and \boxed{2}` for `1,2`.
+    """
+    rewards = [_reward(gold, answer, budget) for answer in answers or ("",)]
+    if len(answers) > 1 and 0.0 in rewards:
+        return _reward(gold, ", ".join(answers), budget)
+    return None if None in rewards else min(rewards)
 
 
 def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
@@ -112,8 +131,12 @@ def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
     if answer == gold.text:
         return 1.0
     if not answer or len(answer) > MAX_ANSWER_CHARS:
-        return 0.0
+        return None if gold.is_prose else 0.0
     ours, theirs = math_text(gold.text), math_text(answer)
+    if is_same_text(ours, theirs):
+        return 1.0
+    if gold.is_prose:
+        return None
     if in_another_unit(gold.text, answer) or contradicts(ours, theirs):
         return 0.0
     if gold.number is not None:
@@ -121,9 +144,9 @@ def _reward(gold: _Gold, answer: str, budget: _Budget) -> float | None:
         if readings or gold.number.rounded:
             return float(gold.number.equals(readings))
         ours = gold.number.text()
-    if ours == theirs or _same_number(number_readings(ours, strict=True), number_readings(theirs, strict=True)):
+    if _same_number(number_readings(ours, strict=True), number_readings(theirs, strict=True)):
         return 1.0
-    verdict = budget.compare(ours, theirs)
+    verdict = budget.compare(without_units(ours), without_units(theirs))
     return None if verdict is None else float(verdict)
 
 
@@ -137,6 +160,17 @@ def _same_number(gold: tuple[Fraction, ...], answer: tuple[Fraction, ...]) -> bo
 def _require_math_verify() -> None:
     if importlib.util.find_spec("math_verify") is None:
         raise ImportError('math_reward needs math-verify. Install it: pip install "tempo_trl[math-verify]"')
+
+
+def _warn_of_prose(golds: list[str], num_completions: int) -> None:
+    if golds:
+        logger.warning(
+            "math_reward did not grade %d of %d completions (their reward is None): their solutions are prose, for "
+            "example %.80r. Write the answer alone into `solution`, or put it in \\boxed{}.",
+            len(golds),
+            num_completions,
+            golds[0],
+        )
 
 
 def _warn_of_ungraded(num_ungraded: int, num_completions: int) -> None:

@@ -6,7 +6,13 @@ not separate an answer from its own gold.
 
 import re
 
-from tempo_trl.rewards.math_units import with_temperature_as_text, with_unit_as_text
+from tempo_trl.rewards.math_symbols import (
+    with_ascii_in_latex,
+    with_repeating_decimals,
+    with_unicode_in_latex,
+    without_markup,
+)
+from tempo_trl.rewards.math_units import with_temperature_as_text, with_unit_as_text, with_words_as_text
 
 _NUMERALS = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
 _NUMERALS |= {"eleven": 11, "twelve": 12, "sixteen": 16}
@@ -14,10 +20,13 @@ _NUMERALS |= {"eleven": 11, "twelve": 12, "sixteen": 16}
 
 def math_text(answer: str) -> str:
     """The answer, or the gold, after all rules in order."""
-    for rule in (without_final_stop, with_temperature_as_text, without_degrees, with_joined_thousands):
+    for rule in (without_final_stop, without_markup, without_final_stop, with_unicode_in_latex, with_ascii_in_latex):
+        answer = rule(answer)
+    for rule in (with_repeating_decimals, with_temperature_as_text, without_degrees, with_joined_thousands):
         answer = rule(answer)
     for rule in (with_imaginary_unit, with_base_in_digits, with_scale_in_digits, with_unit_as_text):
         answer = rule(answer)
+    answer = with_words_as_text(answer)
     return answer.strip()
 
 
@@ -94,3 +103,46 @@ def with_scale_in_digits(text: str) -> str:
 def _multiplied(scale: re.Match) -> str:
     factors = "".join(rf" \times {SCALES[word]}" for word in re.findall("|".join(SCALES), scale["scales"]))
     return factors + (rf"\text{{ {scale['rest']}}}" if scale["rest"] else "" if scale["wrapper"] else " ")
+
+
+_SPACING = re.compile(r"\\[,;: ]|\\q?quad(?![a-zA-Z])|~")
+_SILENT = re.compile(r"\\!|\\(?:left|right)(?![a-zA-Z])|\$|(?<!\d)\s+|\s+(?!\d)")
+_WORDS = re.compile(r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|mathrm)\s*\{([^{}]*)\}")
+_SYNONYMS = {"dfrac": "frac", "tfrac": "frac", "rightarrow": "to", "implies": "Rightarrow", "mid": "|", "colon": ":"}
+_SYNONYMS |= {"leq": "le", "geq": "ge", "neq": "ne", "dots": "ldots", "cdots": "ldots", "iff": "Leftrightarrow"}
+_COMMAND = re.compile(r"\\([a-zA-Z]+)|\.{3}|…")
+_SINGLE = re.compile(r"\{(\w)\}")
+
+
+def is_same_text(gold: str, answer: str) -> bool:
+    r"""Whether texts differ in spaces, fonts, synonyms of commands and, between words, in case alone."""
+    return _canonical(gold) == _canonical(answer)
+
+
+def _canonical(text: str) -> str:
+    text = _SINGLE.sub(r" \1", _COMMAND.sub(_synonym, _WORDS.sub(r"\1", text)))
+    text = _SILENT.sub("", _SPACING.sub(" ", text))
+    return text.casefold() if re.fullmatch(r"[A-Za-z]{2,}", text) else text
+
+
+def _synonym(command: re.Match) -> str:
+    name = _SYNONYMS.get(command[1] or "dots", command[1] or "ldots")
+    return name if not name[0].isalpha() else rf"\{name}"
+
+
+_COMMANDS = re.compile(r"\\(?:begin|end|operatorname)\*?\s*\{[^{}]*\}|\\[a-zA-Z]+|\\[,;:! ]")
+_LONG_WORD = re.compile(r"[A-Za-z]{4,}")
+MOST_WORDS = 4  # of an answer in words, such as `no real solutions`
+
+
+def is_prose(text: str) -> bool:
+    r"""Whether a text, from `math_text`, is neither a formula nor an answer in a few words: `The answer is 5`.
+
+    Words are four letters or more outside of `\text{...}`; `xyz` is a product.
+    """
+    noted = _WORDS.fullmatch(text.strip())
+    bare = _COMMANDS.sub(" ", noted[1] if noted else _WORDS.sub(" ", text))
+    if not _LONG_WORD.search(bare):
+        return False
+    is_long = len(bare.split()) > MOST_WORDS
+    return is_long or (not noted and bool(re.search(r"[\d=+*/^<>]", bare)))

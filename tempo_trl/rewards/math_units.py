@@ -85,7 +85,7 @@ def _differ(ours: Unit, theirs: Unit) -> bool:
     return ours.meanings | theirs.meanings <= _SPELLINGS.keys()
 
 
-_WRAPPER = r"\\(?:text(?:rm|bf|it)?|mbox|hbox|mathrm)\s*\{"
+_WRAPPER = r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox|mathrm)\s*\{"
 _POWER = r"\s*(?:\^\s*\{?\s*[123](?!\d)\s*\}?|[²³])"
 # Words behind something: those that begin an answer, as in `\text{In }5\text{ hours}`, are not a unit. A lone dollar
 # in front is money, a pair is LaTeX's.
@@ -143,12 +143,60 @@ def with_unit_as_text(text: str) -> str:
     return rf"{bare['quantity']}\text{{ {bare['unit']}}}" + (f"^{_POWERS[power[0]]}" if power else "")
 
 
+_NOTED = re.compile(
+    r"\\(?:text(?:rm|bf|it|sf|tt|normal)?|mbox|hbox)\s*\{\s*(?P<number>[^a-zA-Z{}]*\d%?)\s+(?P<words>[a-zA-Z][^{}\d]*)\}"
+)
+_COUNTED = re.compile(
+    r"(?P<number>(?:\\[a-z]+|[^a-zA-Z])*(?:[\d)}]|\\pi)\$?)\s+(?P<words>[a-z]{4,}(?:[ -][a-z]+){0,5})"
+)
+
+
+def with_words_as_text(text: str) -> str:
+    r"""`\text{73 clips}` and `73 clips` as `73\text{ clips}`. Letters alone may be variables: words have four."""
+    counted = _NOTED.fullmatch(text) or _COUNTED.fullmatch(text)
+    return rf"{counted['number']}\text{{ {counted['words']}}}" if counted else text
+
+
+_BEHIND = re.compile(
+    r"(?P<quantity>[\d})\]%]|\\pi|(?<![\\a-z])[a-z])(?:[\s~]|\\[,;:! ])*"
+    rf"(?P<unit>{_WRAPPER}(?P<words>[^{{}}]*)\}}(?:{_POWER})?"
+    rf"(?:\s*/\s*{_WRAPPER}[^{{}}]*\}}(?:{_POWER})?)?)"
+    r"(?=(?:[\s~]|\\[,;:! ])*(?:$|[,;)\]}&=]|\\[\\}]|\\right))",
+    re.IGNORECASE,
+)
+_BETWEEN = re.compile(rf"(?<=[\d}}])\s*{_WRAPPER}(?P<words>[^{{}}\d]*)\}}\s*(?=\d)")
+_CONNECTIVES = {"or", "and", "e", "i"}
+
+
+def without_units(text: str) -> str:
+    r"""`5` for `5\text{ cm}`, which the parser takes for a product.
+
+    Behind a letter only known units are dropped, unlike the word of `n\text{ even}`.
+    """
+    return _BEHIND.sub(_without_unit, _BETWEEN.sub(_plus, text))
+
+
+def _plus(unit: re.Match) -> str:
+    r"""`7\cdot u_{foot}+6` for `7\text{ feet }6\text{ inches}`."""
+    words = re.findall("[a-z]+", unit["words"].lower().removesuffix("and ").removesuffix(", "))
+    is_unit = len(words) == 1 and _meanings(words[0]) <= _SPELLINGS.keys()
+    return rf"\cdot u_{{{min(_meanings(words[0]))}}}+" if is_unit else unit[0]
+
+
+def _without_unit(match: re.Match) -> str:
+    words = re.findall("[a-z]+", match["words"].lower())
+    is_unit = bool(words) and words[0] not in _CONNECTIVES
+    is_known = is_unit and (words[-1] in ("unit", "units") or _meanings(words[-1]) <= _SPELLINGS.keys())
+    needs_known = match["quantity"].isalpha() or match["unit"].startswith(r"\mathrm")
+    return match["quantity"] if is_known or (is_unit and not needs_known) else match[0]
+
+
 _TEMPERATURE = re.compile(
     rf"(?:\^\s*\{{?\s*\\circ\s*\}}?|\\degree|°)\s*(?P<open>{_WRAPPER})?\s*"
-    r"(?P<scale>[CF]|[Cc]elsius|[Ff]ahrenheit)(?![a-zA-Z])(?(open)\s*\})"
+    r"(?P<scale>[CFNSEW]|[Cc]elsius|[Ff]ahrenheit)(?![a-zA-Z])(?(open)\s*\})"
 )
 
 
 def with_temperature_as_text(text: str) -> str:
-    r"""`20^\circ C`, `20°C` and `20^\circ\text{C}` as `20\text{ C}`."""
+    r"""`20^\circ C`, `20°C` and `20^\circ\text{C}` as `20\text{ C}`; the same for the directions N, S, E and W."""
     return _TEMPERATURE.sub(r"\\text{ \g<scale>}", text)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.rewards.boxed import committed_answer, gold_answer, last_box
+from tempo_trl.rewards.boxed import committed_answer, committed_answers, gold_answer, last_box
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,40 @@ def test_an_unfinished_thought_is_not_an_answer(completion, answer):
 )
 def test_a_gold_is_a_worked_solution_or_a_bare_answer(solution, answer):
     assert gold_answer(solution) == answer
+
+
+@pytest.mark.parametrize(
+    "completion, answers",
+    [
+        (r"\boxed{3} or \boxed{5}", ("3", "5")),
+        (r"Either \boxed{3} or perhaps $\boxed{5}$.", ("3", "5")),
+        (r"\boxed{3}, \boxed{4}, and \boxed{5}", ("3", "4", "5")),
+        (r"\boxed{3} \text{ or } \boxed{5}", ("3", "5")),
+        (r"It is \boxed{3}, not \boxed{5}.", ("3",)),
+        (r"\boxed{3}; \boxed{5} would be wrong.", ("3",)),
+        (r"\boxed{3} rather than \boxed{5}", ("3",)),
+        (r"x \neq \boxed{5}", ()),
+        (r"Many would say \boxed{5}.", ()),
+        (r"A common mistake is \boxed{5}.", ()),
+        (r"\boxed{5} Wait, no.", ()),
+        (r"\boxed{5}. Hold on, that's not right.", ()),
+        (r"\boxed{3}. Actually, that is wrong. It is \boxed{5}.", ("5",)),
+        (r"\boxed{x = \boxed{5}}", ("5",)),
+        (r"\boxed{5}, that is, \boxed{5}", ("5",)),
+        (r"\boxed{3} or rather, after another look, \boxed{5}", ("5",)),
+        (r"First $x = \boxed{3}$. Then $y = \boxed{5}$.", ("5",)),
+        (r"The answer is \boxed{5}, which is not divisible by 2.", ("5",)),
+        (r"\boxed{5}, which cannot be simplified further.", ("5",)),
+        (r"the largest possible error is \boxed{5}", ("5",)),
+        (r"\boxed{5}. Wait, let me check: yes.", ("5",)),
+        (r"One gets \boxed{5}.", ("5",)),
+        ("no box", ()),
+    ],
+)
+def test_boxes_that_are_denied_or_withdrawn_commit_to_nothing_and_joined_ones_are_one_statement(completion, answers):
+    assert committed_answers(completion) == answers
+    assert committed_answer(completion) == (answers[0] if len(answers) == 1 else "")
+
+
+def test_a_gold_stands_behind_the_mark_of_gsm8k():
+    assert gold_answer("12 + 15 = 27\n#### 27") == "27"

@@ -150,6 +150,8 @@ SHAPES = {
     "prose": "The answer is **{letter}. {text}**\n\nThe others are wrong.",
     "prose with a reason": "The correct answer is {letter}, because A and B are wrong.",
     "a letter alone": "{letter}\n\nThe others are wrong.",
+    "a letter with its text, alone": "{letter}. {text}",
+    "a letter with its text, bold": "**{letter}) {text}**\n\nThe others are wrong.",
 }
 
 
@@ -163,12 +165,15 @@ def test_every_option_of_the_real_rows_is_paid_exactly_where_it_is_gold(name, sh
         assert rewards_of(said, gold, options) == [float(letter == gold) for letter in "ABCDE"[: len(options)]]
 
 
+CONTRADICTIONS = ("\\boxed{{{}. {}}}", "The answer is {}) {}", "{}. {}", "**{}) {}**")
+
+
 @needs_real_rows
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_letter_with_another_options_text_is_never_paid(name):
     for options, gold in real_choices(name):
         others = [text for text in options if text.casefold() != options["ABCDE".index(gold)].casefold()]
-        said = [form.format(gold, text) for text in others for form in ("\\boxed{{{}. {}}}", "The answer is {}) {}")]
+        said = [form.format(gold, text) for text in others for form in CONTRADICTIONS]
         assert rewards_of(said, gold, options) == [0.0] * len(said)
 
 
@@ -188,5 +193,5 @@ def test_the_text_of_a_real_option_names_it_unless_it_is_there_twice_or_another_
 def test_questions_and_lists_of_real_options_are_no_answers(name):
     for options, gold in real_choices(name):
         lines = [f"{letter}. {text}" for letter, text in zip("ABCDE", options, strict=False)]
-        said = ["\n".join(lines), "Answer:\n" + "\n".join(lines), boxed(", ".join(lines)), *lines]
+        said = ["\n".join(lines), "Answer:\n" + "\n".join(lines), boxed(", ".join(lines))]
         assert rewards_of(said, gold, options) == [0.0] * len(said)

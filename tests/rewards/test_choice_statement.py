@@ -222,6 +222,59 @@ def test_a_box_that_is_denied_commits_to_nothing(completion, letter):
     check(DRUGS, completion, letter)
 
 
+@pytest.mark.parametrize(
+    "completion, letter",
+    [
+        ("The answer is B, as A and C are wrong.", "B"),
+        ("The answer is B, although A is tempting.", "B"),
+        ("The answer is B; A is wrong.", "B"),
+        ("The answer is not A, it is B.", "B"),
+        ("The answer is not A but B.", "B"),
+        ("The answer isn't A. It's B.", "B"),
+        ("B) Digoxin", "B"),
+        ("B. Digoxin", "B"),
+        ("B - Digoxin", "B"),
+        ("**B. Digoxin**\n\nIt slows conduction.", "B"),
+        ("Option B", "B"),
+        ("Answer = B", "B"),
+        ("Answer - B", "B"),
+        ("Answer: b", "B"),
+        ("Answer B", "B"),
+        ("Ans: B", "B"),
+        ("Therefore, B.", "B"),
+        ("It's B", "B"),
+        ("It must be B.", "B"),
+        ("I'd say B.", "B"),
+        ("The answer is 'B'.", "B"),
+        ("\\boxed{2 + 2 = 4}\n\nAnswer: B", "B"),
+        (r"\boxed{A or B} The answer is B.", "B"),
+        ("The answer is B. It is a cardiac glycoside.", "B"),
+        ("The answer is B, as A is too.", ""),
+        ("The answer is B as well as C.", ""),
+        ("The answer is B; or C.", ""),
+        ("The answer is not A, it is not B.", ""),
+        ("B) Warfarin", ""),
+        ("B) Digoxin is wrong.", ""),
+        ("B) Digoxin\nC) Amiodarone", ""),
+        ("It's B or C.", ""),
+        ("It is C. difficile.", ""),
+        ("Answer = B or C", ""),
+        ("Answer - none", ""),
+        (r"\boxed{B} Wait, no.", ""),
+        (r"\boxed{B}. Hold on, that's not right.", ""),
+        ("The answer is B. Actually, no.", ""),
+        ("Many would say the answer is B.", ""),
+        ("Some might think it's B.", ""),
+        (r"Most would say \boxed{B}.", ""),
+        ("The answer is B, many would say.", ""),
+        ("The tempting answer is B.", ""),
+        ("A common mistake is to say the answer is B.", ""),
+    ],
+)
+def test_reasons_signs_and_opinions_of_others(completion, letter):
+    check(DRUGS, completion, letter)
+
+
 LIST = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCDE", DRUGS, strict=True))
 
 

@@ -214,3 +214,13 @@ def test_a_script_without_a_main_guard_runs_once_and_files_beside_it_are_not_imp
         text=True,
     )
     assert (output.stdout, output.stderr, output.returncode) == ("[1.0]\n", "", 0)
+
+
+def test_math_verify_calls_the_functions_that_the_child_replaces():
+    """They are private: an upgrade that renames them must fail here, not in the verdicts."""
+    import math_verify.grader
+
+    for name in ("sympy_numeric_eq", "sympy_symbolic_eq", "sympy_solve_and_compare"):
+        assert name in math_verify.grader.sympy_expr_eq.__code__.co_names or name in (
+            math_verify.grader.sympy_compare_relational.__code__.co_names
+        )

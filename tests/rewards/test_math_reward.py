@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.boxed import gold_answer
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
+from tempo_trl.rewards.math_text import math_text
+from tempo_trl.rewards.math_units import without_units
 
 from .answers import ROOT, boxed, needs_real_rows, read_rows
 
@@ -75,9 +77,48 @@ def test_every_gold_of_math_is_paid_as_a_solution_and_as_a_bare_answer(name):
 
 @needs_real_rows
 @pytest.mark.parametrize("name", ["math_train", "math_test", "math500"])
-def test_math_verify_itself_pays_every_gold_of_math(name):
-    golds = [gold_answer(row["solution"]) for row in read_rows(name)]
+def test_the_child_itself_reads_every_gold_of_math_as_a_whole_and_pays_it(name):
+    golds = [without_units(math_text(gold_answer(row["solution"]))) for row in read_rows(name)]
     assert [gold for gold in golds if not shared_grader.compare(gold, gold).equal] == []
+
+
+@pytest.mark.parametrize(
+    "completion, reward",
+    [
+        (r"\boxed{3} or \boxed{5}", 0.0),
+        (r"It is \boxed{3}, not \boxed{5}.", 0.0),
+        (r"\boxed{3}; \boxed{5} would be wrong.", 0.0),
+        (r"\boxed{5} Wait, no.", 0.0),
+        (r"It is \boxed{5}, not \boxed{3}.", 1.0),
+        (r"\boxed{5} or \boxed{\frac{10}{2}}", 1.0),
+    ],
+)
+def test_a_hedge_is_paid_if_each_of_its_boxes_is_right(completion, reward):
+    assert math_reward([completion], ["5"]) == [reward]
+
+
+def test_the_boxes_of_one_statement_may_be_the_golds_list():
+    completions = [r"\boxed{1} and \boxed{2}", r"\boxed{1} and \boxed{3}", r"\boxed{1}. So \boxed{2}."]
+    assert math_reward(completions, ["1, 2"] * 3) == [1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("gold", ["The answer is 5.", "5 (five)", "There are 5 apples.", "He adds two and two first."])
+def test_a_gold_in_prose_is_not_graded_and_one_warning_shows_it(gold, caplog):
+    completions = [boxed("5"), boxed("6"), "no box", boxed(gold)]
+    assert math_reward(completions, [gold] * 4) == [None, None, None, 1.0]
+    assert [record.getMessage()[:50] for record in caplog.records] == [
+        "math_reward did not grade 3 of 4 completions (thei"
+    ]
+    assert repr(gold) in caplog.text
+
+
+@pytest.mark.parametrize(
+    "gold",
+    ["**5**", "5 apples", "$5$ apples", r"5\pi square units", "x = 5", r"\text{east}", "no real solutions", "xyz"],
+)
+def test_a_gold_with_a_unit_or_in_a_few_words_is_graded(gold, caplog):
+    assert math_reward([boxed(gold), boxed("17"), "no box"], [gold] * 3) == [1.0, 0.0, 0.0]
+    assert caplog.records == []
 
 
 # TRL's contract
