@@ -266,7 +266,7 @@ def test_no_list_of_the_navigation_has_more_than_fourteen_pages_and_the_evidence
 
 
 def test_the_home_page_shows_a_picture_of_credit_before_any_code():
-    assert 0 < text_of("docs/index.md").find("](images/language_credit.png)") < text_of("docs/index.md").find("```")
+    assert 0 < text_of("docs/index.md").find("](images/orders_credit.png)") < text_of("docs/index.md").find("```")
 
 
 # What is generated
