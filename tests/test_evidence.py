@@ -15,11 +15,12 @@ from benchmarks.estimators.__main__ import QUESTIONS
 from benchmarks.language_model import cells
 from benchmarks.language_model.__main__ import STAGES
 from benchmarks.language_model.arms import LONG_STEPS, Cell
-from benchmarks.language_model.show import compared, tables
-from benchmarks.language_model.study import INSTRUCTIONS
+from benchmarks.language_model.show import LAST, compared, tables
+from benchmarks.language_model.study import INSTRUCTIONS, ORDERS
 from benchmarks.language_model.study import STUDIES as LANGUAGE_STUDIES
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
+from benchmarks.learning.statistics import iqm
 from benchmarks.learning.studies import STUDIES
 
 REPOSITORY = Path(__file__).parents[1]
@@ -309,6 +310,26 @@ def test_the_tables_of_a_study_with_criteria_are_those_of_its_numbers(study):
     assert found
     for row in found:
         assert [*row] in page
+
+
+@pytest.mark.parametrize("arm", ["grpo", "tempo", "span_credit"])
+def test_the_readmes_table_of_orders_is_that_of_the_numbers(arm):
+    measured = cells.Cells(ORDERS)
+    rates = measured.rates()
+    pairs = measured.pairs(arm, rates[arm], rates["grpo"])
+    mean, gain, *_ = compared(pairs, ORDERS.level)
+    points = [100 * float(number) for number in re.findall(r"-?[0-9.]+", gain)]
+    ahead = "{:+.1f} ({:.1f} to {:.1f})".format(*points).replace("-0.0", "0.0") if points else ""
+    last = iqm([100 * np.mean(row["all"][-LAST:]) for row, _ in pairs])
+    held_out = [100 * np.mean([row["held_out"][name] for row, _ in pairs]) for name in ("mean", "all")]
+    expected = [
+        f"{100 * float(mean.split()[0]):.1f} %",
+        ahead,
+        f"{last:.0f} %",
+        "{:.0f} %, {:.0f} %".format(*held_out),
+    ]
+    label = {"grpo": "GRPO", "tempo": "TEMPO", "span_credit": "span credit"}[arm]
+    assert [label, *expected] in rows_of((REPOSITORY / "README.md").read_text())
 
 
 def rows_of(page: str) -> list[list[str]]:
