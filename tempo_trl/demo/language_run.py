@@ -236,7 +236,9 @@ class Watch:
 
     def __init__(self, run: LanguageRun):
         self.run, self.shares, self.phase = run, run.shares(), ""
-        self.started, self.begun = time.time(), 0.0
+        self.begun = 0.0
+        # Files of an earlier attempt. Their times tell, because the clock of files runs behind Python's.
+        self.old = {path: path.stat().st_mtime_ns for path in (*run.tables(), run.folder / STATE) if path.exists()}
         # A resumed run keeps the time that it had at its last checkpoint.
         self.earlier = sum(entry.get("step_time", 0.0) for entry in training_log(run.folder))
 
@@ -271,4 +273,4 @@ class Watch:
 
     def _has_written(self, path: Path) -> bool:
         """Whether this file is from now, not from an earlier attempt."""
-        return path.exists() and path.stat().st_mtime > self.started
+        return path.exists() and path.stat().st_mtime_ns != self.old.get(path)

@@ -18,6 +18,7 @@ from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.trainers import checks, faults
 from tempo_trl.trainers.completion_table import readable_table
+from tempo_trl.trainers.credit_log import keep_td_share
 from tempo_trl.trainers.given_rollout import checked_rollout
 from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.precision import keep_outputs_in_float32
@@ -165,6 +166,7 @@ class BaseTrainer(OnTree, GRPOTrainer):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
         self.tree_pass.log()
         self.signal_share.log()
+        keep_td_share(self._metrics["train" if self.model.training else "eval"])
         shown = self.log_completions and self.accelerator.is_main_process
         try:
             with replacing_unprintable(), readable_table(self) if shown else nullcontext():

@@ -38,8 +38,6 @@ def log_credit(
         counted = batch.owned & without_own_keys(batch, rows)
         sums |= largest_state_sums(before_turns(batch), batch.num_generations, counted)
     totals = log_sums(trainer, "tempo", sums)
-    if not totals["td_share"][1]:  # all groups are flat: nothing is credited, and nobody should miss the metric
-        metrics["tempo/td_share"].append(0.0)
     _log_table(trainer, rows.output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
     return totals
 
@@ -60,6 +58,12 @@ def log_sums(
         if denominator:
             metrics[f"{prefix}/{name}"].append(numerator / denominator)
     return dict(zip(sums, map(tuple, totals), strict=True))
+
+
+def keep_td_share(metrics: dict[str, list[float]]) -> None:
+    """Log a share of 0 while all groups are flat: nothing is credited then, and nobody should miss the metric."""
+    if metrics.get("tempo/flat_groups") and not metrics.get("tempo/td_share"):
+        metrics["tempo/td_share"].append(0.0)
 
 
 def _log_table(trainer: GRPOTrainer, output: dict, columns: dict[str, torch.Tensor]) -> None:
