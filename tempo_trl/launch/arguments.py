@@ -14,7 +14,6 @@ from tempo_trl.launch.recipe_values import with_numbers
 from tempo_trl.launch.renamed import renamed_hint
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import read_recipe, recipe_path
-from tempo_trl.trainers.checks import refuse_what_cannot_train
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -71,7 +70,8 @@ def parse(argv: list[str]) -> RunArguments:
         raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. {change}.")
     if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
-    refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
+    checks = import_module("tempo_trl.trainers.checks")  # here, because `--help` must not wait for torch
+    checks.refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
     return arguments
 
 
