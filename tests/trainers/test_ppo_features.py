@@ -109,7 +109,7 @@ def test_the_config_is_grpos_but_for_the_papers_kl_and_epochs(tmp_path):
 
 REFUSED = [
     ({"gae_gamma": 1.1}, "`gae_gamma` must be between 0 and 1, got 1.1"),
-    ({"gae_lambda": float("nan")}, "`gae_lambda` must be between 0 and 1, got nan"),
+    ({"gae_lambda": float("nan")}, "`gae_lambda` (must be|is) .*nan"),
     ({"critic_learning_rate": -1e-5}, "`critic_learning_rate` must be a finite number of at least 0"),
     ({"value_coef": float("inf")}, "`value_coef` must be a finite number of at least 0, got inf"),
     ({"value_clip_range": 0.0}, "`value_clip_range` must be above 0, or None, got 0.0"),
