@@ -94,7 +94,7 @@ HEARSAY = (
     rf"|\b(?:common|usual|typical|frequent|easy) (?:mistake|error) (?:is|would be)(?: to \w+)?{_THAT_IT_IS}"
 )
 # How a sentence goes on that gives an opinion of others, or takes the answer back.
-OTHERS_SAY = rf"[^.!?\n]{{0,80}}(?:[,(-]|is what) ?{_OTHERS} {_OPINION}\b"
+OTHERS_SAY = re.compile(rf"[^.!?\n]{{0,80}}(?:[,(-]|is what) ?{_OTHERS} {_OPINION}\b", re.IGNORECASE)
 _MARKS = r"[\s$*:({}\\]{0,5}$"
 _HEARD = re.compile(rf"(?:{HEARSAY}){_MARKS}", re.IGNORECASE)
 _NEGATION = re.compile(
@@ -102,7 +102,6 @@ _NEGATION = re.compile(
     rf"(?: (?:the|an?|answer|option|choice|simply|just|equal(?:s| to)?)){{0,3}}|\\neq?|≠){_MARKS}",
     re.IGNORECASE,
 )
-_OTHERS_SAY = re.compile(OTHERS_SAY, re.IGNORECASE)
 _FALSE = r"(?:wrong|incorrect|false|invalid|impossible|a (?:common )?(?:mistake|error))"
 _TRUE = r"(?:answer|correct|right|valid|possible|work|solution|true|it)"
 _DENIAL = re.compile(
@@ -159,9 +158,7 @@ def _is_denied(said: str, start: int, end: int) -> bool:
     r"""Whether a box stands in `not \boxed{3}`, `some would say \boxed{3}` or `\boxed{3} would be wrong`."""
     command = _command(said, start)
     before, behind = said[max(0, command - 80) : command], said[end + 1 : end + 60]
-    return bool(
-        _NEGATION.search(before) or _HEARD.search(before) or _DENIAL.match(behind) or _OTHERS_SAY.match(behind)
-    )
+    return bool(_NEGATION.search(before) or _HEARD.search(before) or _DENIAL.match(behind) or OTHERS_SAY.match(behind))
 
 
 def _are_joined(said: str, earlier: tuple[int, int], later: tuple[int, int]) -> bool:

@@ -113,7 +113,6 @@ _TAKEN_BACK = re.compile(
     r"|that(?:['’]s| is) (?:wrong|not right|incorrect))",
     re.IGNORECASE,
 )
-_OTHERS_SAY = re.compile(OTHERS_SAY, re.IGNORECASE)
 _LETTER_BEHIND = re.compile(r"[\s*_($\[]{0,8}(?P<letter>[A-Z])(?!\w)")
 _SENTENCE_END = re.compile(r"[.!?\n]")
 
@@ -132,7 +131,7 @@ def _last_in_prose(text: str) -> Statement | None:
     is_withdrawn = (
         _TAKEN_BACK.search(text, last.end())
         or RETRACTION.search(text[last.end() :])
-        or _OTHERS_SAY.match(text, last.end())
+        or OTHERS_SAY.match(text, last.end())
     )
     if is_doubted or is_withdrawn or _contradicts_itself(text, found):
         return Statement("", is_prose=True)
