@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 PACKAGE = str(Path(__file__).parents[1])
+PACKAGE_NAME = __name__.split(".")[0]
 SCORE = "_generate_and_score_completions"
 ASSIGNED = "assigned_advantages"  # in TRL's batch, until the subclass has returned it
 
@@ -49,15 +50,15 @@ def warnings_at_the_caller() -> Iterator[None]:
 
 
 def watch_columns(cls: type) -> None:
-    """Wrap a subclass's own `_generate_and_score_completions`, so that factors per column are found."""
-    if SCORE in vars(cls):
+    """Wrap a user's own `_generate_and_score_completions`, so that factors per column are found."""
+    if SCORE in vars(cls) and cls.__module__.split(".")[0] != PACKAGE_NAME:
         setattr(cls, SCORE, _watched(vars(cls)[SCORE], cls.__name__))
 
 
-def keep_assigned(output: dict, is_overridden: bool) -> None:
+def keep_assigned(output: dict, cls: type) -> None:
     """Keep the advantages for [`watch_columns`] where a number per completion also fits the tokens: B = T."""
     advantages = output["advantages"]
-    if is_overridden and advantages.ndim == 2 and advantages.shape[0] == advantages.shape[1]:
+    if hasattr(getattr(cls, SCORE), "is_watched") and advantages.ndim == 2 and advantages.shape[0] == advantages.shape[1]:
         output[ASSIGNED] = advantages.clone()
 
 
@@ -70,6 +71,7 @@ def _watched(method: Callable, name: str) -> Callable:
             _refuse_factors_of_columns(output["advantages"], assigned, name)
         return output
 
+    score.is_watched = True
     return score
 
 

@@ -229,10 +229,7 @@ class TokenCreditTrainer(BaseTrainer):
         self._assign_credit(rows, failures, due)
         self.tree_pass.number_rows(output)
         self.signal_share.number_groups(output)
-        keep_assigned(
-            output,
-            type(self)._generate_and_score_completions is not TokenCreditTrainer._generate_and_score_completions,
-        )
+        keep_assigned(output, type(self))
         return output
 
     def _with_entropies(self, forward: Callable) -> Callable:
