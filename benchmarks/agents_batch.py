@@ -27,8 +27,7 @@ from benchmarks.agent_credit import seconds
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.failures import Failures
-from tempo_trl.trainers.scored_rows import Place, ScoredRows
+from tempo_trl.trainers.scored_rows import Failures, Place, ScoredRows
 from tempo_trl.trainers.whole_groups import batch_of
 
 TOKENIZER = character_tokenizer()
@@ -72,6 +71,7 @@ def conversations(shape: Shape, seed: int = 0) -> ScoredRows:
         "advantages": torch.zeros(rows),
     }
     return ScoredRows(
+        Failures(0),
         inputs=[{}] * rows,
         output=output,
         prompts=["?"] * rows,
@@ -97,6 +97,8 @@ def batch(rows: ScoredRows, delimiter: str | None = None, key_func: Callable[[st
     trainer = SimpleNamespace(
         args=arguments(delimiter),
         accelerator=None,
+        credit_func=None,
+        reads_observations=True,
         environments=None,
         model=SimpleNamespace(training=True),
         observation_key_func=key_func,
@@ -106,9 +108,8 @@ def batch(rows: ScoredRows, delimiter: str | None = None, key_func: Callable[[st
         scale_rewards="group",
         _tokenizer=TOKENIZER,
     )
-    failures = Failures(0)
-    made, _ = batch_of(trainer, rows, failures)
-    assert failures.cause is None
+    made, _ = batch_of(trainer, rows)
+    assert rows.failures.cause is None
     return made
 
 

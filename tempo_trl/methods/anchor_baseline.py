@@ -77,7 +77,7 @@ class AnchorBaselineCredit:
         """Learn from a batch: the statistics of all ranks."""
         self.covariance.update(sum(statistics, PairStatistics()))
 
-    def learned(self) -> dict[str, float]:
+    def learned_metrics(self) -> dict[str, float]:
         """The share of the variance of returns that is due to states, and each level's covariance, for the log."""
         levels = self.covariance(np.arange(1, self.history + 4)).tolist()
         return {"tempo/anchor_explained": self.covariance.explained} | {
@@ -160,11 +160,11 @@ class AnchorBaselineTrainer(TokenCreditTrainer):
     method_name = "anchor_baseline"
     reads_step_rewards = reads_observations = True
 
-    def _credit_function(self):
+    def _prepare_credit(self):
         args = self.args
         if self.step_rewards is not None:
             refuse_rewards_that_are_normalized_first(args, "`step_reward_funcs` are added to the weighted sum")
-        return AnchorBaselineCredit(args.anchor_history, args.trace_lambda, args.scale_rewards)
+        self.learned = AnchorBaselineCredit(args.anchor_history, args.trace_lambda, args.scale_rewards)
 
-    def _learned_metrics(self):
-        return super()._learned_metrics() | self.credit_func.learned()
+    def credit(self, batch):
+        return self.learned(batch)

@@ -1,7 +1,6 @@
 """GiGPO: GRPO's advantage per completion plus an advantage per turn among the visits of the same state."""
 
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 
@@ -137,10 +136,10 @@ class GiGPOTrainer(TokenCreditTrainer):
     method_name = "gigpo"
     reads_step_rewards = reads_observations = True
 
-    def _credit_function(self):
+    def credit(self, batch):
         args = self.args
-        return partial(
-            gigpo_credit,
+        return gigpo_credit(
+            batch,
             step_advantage_weight=args.step_advantage_weight,
             gamma=args.gamma,
             history=args.anchor_history,

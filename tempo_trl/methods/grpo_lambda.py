@@ -2,7 +2,6 @@
 
 import textwrap
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 
@@ -194,26 +193,26 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
     _config_cls = GRPOLambdaConfig
     method_name = "grpo_lambda"
 
-    def _credit_function(self):
+    def credit(self, batch):
         args = self.args
-        return partial(
-            grpo_lambda_credit,
+        return grpo_lambda_credit(
+            batch,
             min_advantage=args.min_advantage,
             trace_update=args.trace_update,
             trace_decay=args.trace_decay,
             trace_style=args.trace_style,
         )
 
-    def _put_reference(self, inputs, logps):
-        """Replace the old log-probabilities so that the ratios in TRL's loss are the traced ones."""
+    def _reference(self, inputs, logps):
+        """With these old log-probabilities the ratios in TRL's loss are the traced ones."""
         if self.args.trace_update != "trace":
-            return
+            return {}
         mask, old = loss_mask(inputs), inputs.get("old_per_token_logps")
         old = logps.detach() if old is None else old
         reference = traced_reference(logps, old, mask, self.args.trace_decay, self.args.trace_style)
-        inputs["old_per_token_logps"] = reference
-        inputs.setdefault("sampling_per_token_logps", old)  # the off-policy mask would fall back on the traced ones
         self._log_ratios((logps - old).detach(), (logps - reference).detach(), mask)
+        sampling = inputs.get("sampling_per_token_logps", old)  # else the off-policy mask reads the traced ones
+        return {"old_per_token_logps": reference, "sampling_per_token_logps": sampling}
 
     def _log_ratios(self, plain: torch.Tensor, traced: torch.Tensor, mask: torch.Tensor) -> None:
         sums = [(ratio.abs().masked_fill(mask == 0, 0.0)).sum() for ratio in (plain, traced)]

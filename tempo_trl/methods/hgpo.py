@@ -1,7 +1,6 @@
 """HGPO: advantages per turn among visits of the same state, averaged over how much history a state has."""
 
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import torch
@@ -131,10 +130,10 @@ class HGPOTrainer(TokenCreditTrainer):
     method_name = "hgpo"
     reads_step_rewards = reads_observations = True
 
-    def _credit_function(self):
+    def credit(self, batch):
         args = self.args
-        return partial(
-            hgpo_credit,
+        return hgpo_credit(
+            batch,
             history=args.anchor_history,
             history_weight=args.history_weight,
             gamma=args.gamma,

@@ -18,6 +18,7 @@ from tempo_trl.methods.prefix_tree_method import (
 )
 from tempo_trl.rollout.tree import branches, repeated_rows
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 
 class KernelBaselineCredit:
@@ -82,7 +83,7 @@ class KernelBaselineCredit:
         """Restore a `state_dict`."""
         self.covariance.load_state_dict(state)
 
-    def learned(self) -> dict[str, float]:
+    def learned_metrics(self) -> dict[str, float]:
         """The learned weight of similarity, for the log."""
         return {"tempo/similarity_weight": float(self.covariance.weights.sum())}
 
@@ -144,7 +145,13 @@ class KernelBaselineTrainer(PrefixTreeTrainer):
     _config_cls = KernelBaselineConfig
     method_name = "kernel_baseline"
 
-    def _credit_function(self):
+    def _prepare_credit(self):
         args = self.args
         sketch = Sketch(args.similarity_block, tuple(range(1, args.similarity_order + 1)))
-        return KernelBaselineCredit(sketch, args.leaf_weights, args.forced_tokens)
+        self.learned = KernelBaselineCredit(sketch, args.leaf_weights, args.forced_tokens)
+
+    def credit(self, batch):
+        return self.learned(batch)
+
+    def _load_method(self, checkpoint):
+        TokenCreditTrainer._load_method(self, checkpoint)  # it never had another file

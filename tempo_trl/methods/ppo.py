@@ -15,7 +15,7 @@ from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_sums
-from tempo_trl.trainers.replaced import recorded_calls, replaced
+from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 from tempo_trl.tree_forward.stopwatch import Stopwatch
@@ -216,13 +216,16 @@ class PPOTrainer(TokenCreditTrainer):
 
     method_name = "ppo"
 
-    def _credit_function(self):
-        """Creates the critic. Returns None: credit needs the critic, TRL's prompts and all ranks, not just a Batch."""
+    def _prepare_credit(self):
         refuse_engines_without_a_critic(self)
         self.critic = (SharedTrunkCritic if self.args.shared_trunk else SeparateCritic)(self)
         self._loss_sums = torch.zeros(2, device=self.accelerator.device)  # value loss and tokens since the last step
         self._watch = Stopwatch(self.accelerator.device)
-        return None
+        self._micro_batches: list[dict] = []  # of the policy's training step, for the critic's
+
+    @classmethod
+    def _has_own_credit(cls):
+        return True  # from the critic, TRL's prompts and all ranks, not from a Batch: see [`_own_credit`]
 
     def _tree_obstacle(self):
         if self.args.shared_trunk:
@@ -311,6 +314,8 @@ class PPOTrainer(TokenCreditTrainer):
     # Learning: the policy's loss, and the critic's
 
     def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
+        if model.training and "returns" in inputs:
+            self._micro_batches.append(inputs)
         # With kl_in="reward" the penalty has been subtracted already.
         with replaced(self, beta=0.0 if self.args.kl_in == "reward" else self.beta):
             if not (self.args.shared_trunk and "returns" in inputs):
@@ -329,13 +334,11 @@ class PPOTrainer(TokenCreditTrainer):
 
     def training_step(self, model, inputs, num_items_in_batch):
         """TRL's training step on a micro-batch, then the critic's, after the policy's activations are freed."""
-        with recorded_calls(self, "_compute_loss") as calls:
-            loss = super().training_step(model, inputs, num_items_in_batch)
+        loss = super().training_step(model, inputs, num_items_in_batch)
+        micro_batches, self._micro_batches = self._micro_batches, []
         with self._watch.running():
-            for call in calls["_compute_loss"]:
-                micro_batch = call.arguments[1]
-                if not self.args.shared_trunk and "returns" in micro_batch:
-                    self._value_loss(self.critic.values(micro_batch), micro_batch).backward()
+            for micro_batch in [] if self.args.shared_trunk else micro_batches:
+                self._value_loss(self.critic.values(micro_batch), micro_batch).backward()
             norm = self.critic.step() if self.accelerator.sync_gradients else None
         if norm is not None:
             self._log_step(norm)

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from tempo_trl.credit.advantages import credit_tokens
 from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
-from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.methods.prefix_tree_method import (
+    LearnedPrefixes,
     PrefixTreeConfig,
     PrefixTreeTrainer,
     completion_weights,
@@ -23,33 +22,24 @@ from tempo_trl.trainers.batch import Batch, Credit
 COVARIANCE_DEPTHS = np.array([1, 4, 16, 64, 256])  # tokens at which the learned covariance is logged
 
 
-class PrefixBaselineCredit:
+class PrefixBaselineCredit(LearnedPrefixes):
     r"""
     Credit over the adaptive prefix baseline (ours, no paper's): $A_{i,t} = g_i - b_{i,t}$.
 
     b estimates the value of the state before the token from the other completions of the group
     ([`~tempo_trl.credit.prefix_baseline.prefix_baselines`]). A learned shrinkage uses the covariance of earlier
-    batches, so b does not depend on the reward that it is subtracted from. `td` are TEMPO's TD errors, for
-    comparison.
+    batches, so b does not depend on the reward that it is subtracted from.
 
     Args:
         shrinkage (`str` or `float`):
             `"auto"` learns the shrinkage from earlier batches; a number k is fixed, infinity is RLOO.
-        covariance ([`~tempo_trl.credit.prefix_covariance.PrefixCovariance`]):
-            The covariance for `"auto"`, which the trainer updates with every batch, and saves.
         leaf_weights, forced_tokens (`str`):
             As in [`PrefixBaselineConfig`], for completions that were grown as trees.
     """
 
-    def __init__(
-        self,
-        shrinkage: str | float,
-        covariance: PrefixCovariance,
-        leaf_weights: str = "by_branch",
-        forced_tokens: str = "keep",
-    ):
+    def __init__(self, shrinkage: str | float, leaf_weights: str = "by_branch", forced_tokens: str = "keep"):
+        super().__init__()
         self.shrinkage = checked_shrinkage(shrinkage)
-        self.covariance = covariance
         self.leaf_weights, self.forced_tokens = leaf_weights, forced_tokens
 
     def __call__(self, batch: Batch) -> Credit:
@@ -61,19 +51,17 @@ class PrefixBaselineCredit:
         metrics = value_error(batch, advantages, batch.outcome)
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
-        td = credit_tokens(batch.tree, batch.outcome, width, 1.0, weights)[1]
-        return with_forced_tokens(
-            Credit(advantages, td, metrics, weights=weights, outcome=whole_outcome(batch, weights)),
-            batch,
-            self.forced_tokens,
-        )
+        outcome = whole_outcome(batch, weights)
+        credit = Credit(advantages, metrics=metrics, weights=weights, outcome=outcome, statistics=batch.pairs)
+        return with_forced_tokens(credit, batch, self.forced_tokens)
 
-    def learned(self) -> dict[str, float]:
-        """The learned covariance of rewards at some numbers of shared tokens, for the log; empty if not learned."""
+    def learned_metrics(self) -> dict[str, float]:
+        """`tempo/prefix_explained` and, if it is read, the covariance of rewards at some numbers of shared tokens."""
         if self.shrinkage != "auto":
-            return {}
+            return super().learned_metrics()
         values = self.covariance(COVARIANCE_DEPTHS).tolist()
-        return {f"tempo/prefix_covariance_{depth}": v for depth, v in zip(COVARIANCE_DEPTHS, values, strict=True)}
+        named = zip(COVARIANCE_DEPTHS, values, strict=True)
+        return super().learned_metrics() | {f"tempo/prefix_covariance_{depth}": value for depth, value in named}
 
 
 def value_error(batch: Batch, advantages: torch.Tensor, outcome: torch.Tensor) -> dict[str, tuple[float, float]]:
@@ -150,8 +138,9 @@ class PrefixBaselineTrainer(PrefixTreeTrainer):
     _config_cls = PrefixBaselineConfig
     method_name = "prefix_baseline"
 
-    def _credit_function(self):
+    def _prepare_credit(self):
         args = self.args
-        return PrefixBaselineCredit(
-            args.prefix_shrinkage, self.prefix_covariance, args.leaf_weights, args.forced_tokens
-        )
+        self.learned = PrefixBaselineCredit(args.prefix_shrinkage, args.leaf_weights, args.forced_tokens)
+
+    def credit(self, batch):
+        return self.learned(batch)

@@ -1,10 +1,13 @@
 """Config and trainer shared by TEMPO and the prefix baseline: completions sampled independently or grown as trees."""
 
+import json
 from dataclasses import dataclass, field, replace
 
 import torch
 
 from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.level_covariance import PairStatistics
+from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree import LEAF_WEIGHTS, branches, row_weights
@@ -15,6 +18,7 @@ from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 ROLLOUTS = ("iid", "fixed", "entropy")
+OLD_FILE = "prefix_covariance.json"  # of what was learned, in a checkpoint of an earlier version
 
 
 @dataclass
@@ -71,17 +75,46 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
             self.check_entropy_tree()
 
 
+class LearnedPrefixes:
+    """
+    How well prefixes predict rewards, learned from the batches of a run. A credit function may read the covariance.
+
+    Its `update` takes the `Batch.pairs` of all ranks, as `Credit.statistics`.
+    """
+
+    def __init__(self):
+        self.covariance = PrefixCovariance()
+
+    def update(self, statistics: list[PairStatistics]) -> None:
+        self.covariance.update(sum(statistics, PairStatistics()))
+
+    def state_dict(self) -> dict:
+        return self.covariance.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        self.covariance.load_state_dict(state)
+
+    def learned_metrics(self) -> dict[str, float]:
+        return {"tempo/prefix_explained": self.covariance.explained}
+
+
 class PrefixTreeTrainer(TokenCreditTrainer):
     """A trainer with a [`PrefixTreeConfig`]. It can grow trees, and warns if the first batch has no branches."""
 
     _config_cls = PrefixTreeConfig
 
+    def _prepare_credit(self):
+        self.learned = LearnedPrefixes()
+
     def _tree_rollout(self, args):
         grow = {"fixed": fixed_tree_rollout, "entropy": entropy_tree_rollout}.get(args.rollout)
         return grow and grow(args)
 
-    def _learned_metrics(self):
-        return super()._learned_metrics() | getattr(self.credit_func, "learned", dict)()
+    def _load_method(self, checkpoint):
+        if (checkpoint / OLD_FILE).exists():
+            self.learned.load_state_dict(json.loads((checkpoint / OLD_FILE).read_text()))
+        else:
+            super()._load_method(checkpoint)
 
     def _log_credit(self, batch, *args):
         totals = super()._log_credit(batch, *args)

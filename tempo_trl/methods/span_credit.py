@@ -1,7 +1,6 @@
 """Span credit: rewards that say where. Each criterion is a GRPO of its own, on the tokens that decided it."""
 
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 
@@ -145,9 +144,9 @@ class SpanCreditTrainer(TokenCreditTrainer):
     method_name = "span_credit"
     reads_criteria = True
 
-    def _credit_function(self):
-        return partial(
-            span_credit,
+    def credit(self, batch):
+        return span_credit(
+            batch,
             trace_lambda=self.args.trace_lambda,
             scale=self.args.scale_rewards,
             with_outcome=not self.span_rewards.are_the_reward,

@@ -3,7 +3,6 @@
 import math
 import textwrap
 from dataclasses import dataclass, field
-from functools import partial
 
 from tempo_trl.credit.advantages import credit_tokens, flat_groups
 from tempo_trl.credit.anchors import state_labels
@@ -53,7 +52,8 @@ def tempo_credit(
     advantages, td = credit_tokens(batch.tree, batch.outcome, width, td_coef, weights)
     untouched = td_coef == 0 and batch.grown is None  # one advantage per completion, as TRL has it
     outcome = whole_outcome(batch, weights)
-    credit = Credit(batch.outcome if untouched else advantages, td, weights=weights, outcome=outcome)
+    advantages = batch.outcome if untouched else advantages
+    credit = Credit(advantages, td, weights=weights, outcome=outcome, statistics=batch.pairs)
     return with_forced_tokens(credit, batch, forced_tokens)
 
 
@@ -65,7 +65,7 @@ def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
     )
     outcome = batch.outcome.float().nan_to_num(0.0)
     flat = flat_groups(batch.outcome, batch.num_generations).repeat_interleave(batch.num_generations)
-    return Credit(outcome.masked_fill(flat, 0.0)[:, None] + td_coef * td, td)
+    return Credit(outcome.masked_fill(flat, 0.0)[:, None] + td_coef * td, td, statistics=batch.pairs)
 
 
 @dataclass
@@ -182,10 +182,10 @@ class TEMPOTrainer(PrefixTreeTrainer):
     def reads_observations(self) -> bool:
         return self.args.merge_states
 
-    def _credit_function(self):
+    def credit(self, batch):
         args = self.args
-        return partial(
-            tempo_credit,
+        return tempo_credit(
+            batch,
             td_coef=args.td_coef,
             leaf_weights=args.leaf_weights,
             forced_tokens=args.forced_tokens,

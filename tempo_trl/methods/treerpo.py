@@ -2,7 +2,6 @@
 
 import textwrap
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from trl import GRPOConfig
 
@@ -239,9 +238,9 @@ class TreeRPOTrainer(TokenCreditTrainer):
     def _tree_rollout(self, args):
         return fixed_tree_rollout(args)
 
-    def _credit_function(self):
+    def credit(self, batch):
         args = self.args
-        return partial(sibling_credit, scale=args.advantage_scale, shared_tokens=args.shared_tokens)
+        return sibling_credit(batch, scale=args.advantage_scale, shared_tokens=args.shared_tokens)
 
 
 class TreeRPOEntropyTrainer(TokenCreditTrainer):
@@ -289,7 +288,7 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
     def _tree_rollout(self, args):
         return entropy_tree_rollout(args)
 
-    def _credit_function(self):
+    def credit(self, batch):
         args = self.args
         choices = {"shared_tokens": args.shared_tokens, "forced_tokens": args.forced_tokens}
-        return partial(sibling_credit, average="leaves", scale="none", **choices)
+        return sibling_credit(batch, average="leaves", scale="none", **choices)

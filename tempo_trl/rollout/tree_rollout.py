@@ -104,6 +104,16 @@ def _sampler_of(trainer: GRPOTrainer) -> contextlib.AbstractContextManager[Sampl
     return contextlib.nullcontext(VLLMSampler(trainer)) if trainer.use_vllm else transformers_sampler(trainer)
 
 
+def only_rollout(grows_trees: TreeRollout, given: object) -> TreeRollout:
+    """The rollout of a method that grows trees. Raises ValueError if the user has given another one."""
+    if given is not None:
+        raise ValueError(
+            "`rollout_func` must be None, got a function: this method grows its completions as trees, with its "
+            "own rollout. Remove it, or use a method that samples independently (TEMPOTrainer with rollout='iid')."
+        )
+    return grows_trees
+
+
 def _one_a_group(prompts: list, prompt_ids: list[list[int]], num_generations: int) -> list[list[int]]:
     groups = [prompts[start : start + num_generations] for start in range(0, len(prompts), num_generations)]
     if any(len(group) < num_generations or any(prompt != group[0] for prompt in group) for group in groups):

@@ -38,7 +38,7 @@ class Batch:
         num_generations (`int`):
             Rows in a group.
         prompts (`torch.Tensor` of shape `(R,)`, int64):
-            Equal where the state before the first token is equal ([`~tempo_trl.trainers.prompt_keys.prompt_keys`]).
+            Equal where the state before the first token is equal ([`~tempo_trl.trainers.observations.prompt_keys`]).
         loss_mask (`torch.Tensor` of shape `(R, T)`, bool):
             Tokens of the loss: inside a completion, sampled by the policy, and not masked as truncated.
         turns (`torch.Tensor` of shape `(R, T)`, int64):
@@ -46,9 +46,10 @@ class Batch:
             padding.
         steps (`torch.Tensor` of shape `(R, T)`, int64):
             Index of the step of a token, where `step_delimiter` cuts turns into steps; without it the same as `turns`.
-        observations (`torch.Tensor` of shape `(R, N)`, int64):
+        observations (`torch.Tensor` of shape `(R, N)`, int64, *optional*):
             Key of what the policy saw just before each step: the prompt (column 0), or what tools and environments
-            answered. Equal keys mean equal observations after equal prompts. 0 where a row has no such step.
+            answered. Equal keys mean equal observations after equal prompts. 0 where a row has no such step. A
+            `credit_func` always gets them; None where no method reads them and there are no tools.
         columns (`dict[str, list]`):
             The dataset's columns of each row, the prompt among them.
         training (`bool`):
@@ -84,7 +85,7 @@ class Batch:
     loss_mask: torch.Tensor
     turns: torch.Tensor
     steps: torch.Tensor
-    observations: torch.Tensor
+    observations: torch.Tensor | None
     columns: dict[str, list]
     training: bool
     owned: torch.Tensor
@@ -122,8 +123,13 @@ class Batch:
         return slice(int(rows[0]) // self.num_generations, int(rows[-1]) // self.num_generations + 1)
 
     @cached_property
-    def pairs(self) -> PairStatistics:
-        """Statistics of the pairs of owned completions, to be summed over ranks. Repeated leaves are skipped."""
+    def pairs(self) -> PairStatistics | None:
+        """Statistics of the pairs of owned completions, from which methods learn. None in evaluation.
+
+        They are summed over ranks. Repeated leaves of grown trees are skipped.
+        """
+        if not self.training:
+            return None
         outcome = self.outcome.masked_fill(~self.owned, torch.nan)
         if self.grown is not None:
             outcome = outcome.masked_fill(repeated_rows(self.grown), torch.nan)

@@ -39,6 +39,27 @@ def check_settings(args: GRPOConfig) -> None:
             warnings.warn(message, UserWarning, stacklevel=3)
 
 
+def checked_config(args: GRPOConfig | None, config_cls: type[GRPOConfig], model_name: str, method: str) -> GRPOConfig:
+    """
+    The configuration of a run, or the default one for a model and a method. Raises ValueError, or warns.
+
+    Args:
+        args ([`~trl.GRPOConfig`], *optional*): What the user passed.
+        config_cls (`type`): What it must be. Its method `check()` raises ValueError for invalid settings.
+        model_name, method (`str`): They are the default `output_dir`.
+    """
+    if args is None:
+        args = config_cls(f"{model_name.split('/')[-1]}-{method.replace('_', '-')}")
+    if not isinstance(args, config_cls):
+        raise ValueError(
+            f"`args` must be a {config_cls.__name__}, got {type(args).__name__}. Create a {config_cls.__name__} "
+            "instead: it has every field of GRPOConfig."
+        )
+    check_settings(args)
+    args.check()  # again, because fields can be set after the configuration was created
+    return args
+
+
 def check_trainer(trainer: GRPOTrainer) -> None:
     """Check tokenizer, model and batch sizes of a trainer: raise or warn."""
     refuse_a_missing_end_token(trainer)
@@ -181,17 +202,15 @@ def warn_of_saves_between_generations(args: GRPOConfig) -> None:
         )
 
 
-def warn_of_what_was_not_saved(files: list[Path]) -> None:
-    """Warn if a checkpoint lacks a file of the method's learned state."""
-    missing = [file.name for file in files if not file.exists()]
-    if missing:
-        warnings.warn(
-            f"{files[0].parent} has no {' and no '.join(missing)}: it was saved by another trainer, or by an earlier "
-            "version with `save_only_model`. The run continues, but learns how its rewards vary from the beginning. "
-            "To keep what was learned, resume from a checkpoint with this state.",
-            UserWarning,
-            stacklevel=2,
-        )
+def warn_of_what_was_not_saved(file: Path) -> None:
+    """Warn that a checkpoint lacks the method's learned state."""
+    warnings.warn(
+        f"{file.parent} has no {file.name}: it was saved by another trainer, or by an earlier version with "
+        "`save_only_model`. The run continues, but learns how its rewards vary from the beginning. To keep what was "
+        "learned, resume from a checkpoint with this state.",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 def refuse_a_missing_end_token(trainer: GRPOTrainer) -> None:
@@ -261,16 +280,20 @@ def warn_of_no_room_for_prompts(trainer: GRPOTrainer) -> None:
         )
 
 
-def refuse_empty_rows(rows: Sequence[Sequence[int]], kind: str, change: str) -> None:
-    """Raise ValueError for a prompt or a completion without tokens: the model has nothing to predict, or to learn."""
-    empty = [row for row, ids in enumerate(rows) if len(ids) == 0]
-    if empty:
-        raise ValueError(f"The {kind} in row {empty[0]} has no tokens, expected at least one. {change}.")
+def check_prompts(prompt_ids: Sequence[Sequence[int]], trainer: GRPOTrainer) -> None:
+    """Raise ValueError for a prompt without tokens. Warn once of one that is longer than the room for prompts."""
+    lengths = list(map(len, prompt_ids))
+    if 0 in lengths:
+        raise ValueError(
+            f"The prompt in row {lengths.index(0)} has no tokens, expected at least one. Drop the row, or begin the "
+            "prompt with a token, such as that of the beginning of a sequence."
+        )
+    warn_of_long_prompts(max(lengths, default=0), room_for_prompts(trainer))
 
 
-def warn_of_long_prompts(prompt_ids: list[list[int]], room: int | None) -> None:
-    """Warn once if a prompt of the batch is longer than `room` tokens."""
-    if room is not None and max(map(len, prompt_ids)) > room:
+def warn_of_long_prompts(longest: int, room: int | None) -> None:
+    """Warn once if a prompt is longer than `room` tokens."""
+    if room is not None and longest > room:
         logger.warning_once(
             f"A prompt is longer than the {room} tokens that max_completion_length leaves in the model's context. "
             "Beyond the context, learned position embeddings fail, rotary ones lose quality, and vLLM rejects or "

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pandas as pd
@@ -13,12 +13,29 @@ from trl import GRPOTrainer
 from trl.trainer import grpo_trainer
 
 from tempo_trl.runs.messages import valid_text
+from tempo_trl.runs.printing import replacing_unprintable
+from tempo_trl.trainers import faults
 from tempo_trl.trainers.logged_names import OWN_COLUMNS
 from tempo_trl.trainers.replaced import replaced
 
 logger = logging.get_logger(__name__)
 
 UNWRITABLE = (ArrowException, ValueError, TypeError, OverflowError)  # what pandas raises for values without a type
+
+
+@contextmanager
+def surviving_table(trainer: GRPOTrainer) -> Iterator[None]:
+    """Let TRL log inside the block, with a [`readable_table`], and warn if its file cannot be written."""
+    shown = trainer.log_completions and trainer.accelerator.is_main_process
+    try:
+        with replacing_unprintable(), readable_table(trainer) if shown else nullcontext():
+            yield
+    except OSError as error:
+        if not faults.is_of_the_completions_table(error):
+            raise
+        path = faults.completions_path(trainer.args, trainer.state.global_step)
+        faults.remove_if_torn(path)
+        faults.warn_of_a_refused_table(path.parent, error)
 
 
 @contextmanager

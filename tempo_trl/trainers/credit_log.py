@@ -1,15 +1,85 @@
-"""Logging of a batch's credit: metrics over all ranks, and columns in the table of completions."""
+"""What ranks tell each other about a batch's credit: errors, and metrics and columns for the log."""
+
+import pickle
+from typing import NamedTuple
 
 import torch
+from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from tempo_trl.credit.anchors import anchor_sums
 from tempo_trl.credit.metrics import credit_sums, largest_state_sums, tree_sums
+from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.logged_names import CRITERIA
 from tempo_trl.trainers.merged_states import without_own_keys
 from tempo_trl.trainers.observations import before_turns
-from tempo_trl.trainers.rank_reports import RankReport, joined_columns, summed_metrics
-from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.scored_rows import Failures, ScoredRows, loss_mask
+from tempo_trl.trainers.span_rewards import SpanScores
+from tempo_trl.trainers.step_rewards import StepScores
+
+
+class RankReport(NamedTuple):
+    """
+    The report of one rank.
+
+    Args:
+        failure: Error message of a function that failed on this rank, and whether its return value was invalid.
+        metrics: (numerator, denominator) by name, to be summed over ranks.
+        statistics: Data from which a method with a state learns, pickled here so that a pickling error has its rank.
+        drops_tokens: Whether tokens are removed from the loss, so that all ranks must count its tokens again.
+        columns: Columns of the table of completions, with a value per row of this rank.
+    """
+
+    failure: tuple[str, bool] | None = None
+    metrics: dict[str, tuple[float, float]] = {}
+    statistics: bytes = b""
+    drops_tokens: bool = False
+    columns: dict[str, list] = {}
+
+    @classmethod
+    def of(cls, credit: Credit, scores: list[StepScores | SpanScores]) -> "RankReport":
+        """The report of a rank whose functions succeeded. `scores` are those of functions that reward a place."""
+        known = {name: sums for own in scores for name, sums in own.metrics.items()} | credit.metrics
+        metrics = {str(name): (float(total), float(count)) for name, (total, count) in known.items()}
+        columns = {name: values for own in scores for name, values in own.columns.items()}
+        for own in scores:
+            if isinstance(own, SpanScores):
+                columns[CRITERIA] = [criteria_text(spans) for spans in spans_of(own.criteria, credit.criteria)]
+        return cls(None, metrics, pickle.dumps(credit.statistics), credit.loss_mask is not None, columns)
+
+
+def gather_reports(own: RankReport, failures: Failures) -> list[RankReport]:
+    """
+    The reports of all ranks, in rank order. Every rank must call this for every batch.
+
+    Raises:
+        ValueError: on every rank, if a function of the user's returned something invalid on one of them.
+        RuntimeError: on every rank, if it raised any other error.
+    """
+    reports = gather_object([own._replace(failure=failures.first)])
+    for report in reports:
+        if report.failure is not None:
+            message, wrong = report.failure
+            raise (ValueError if wrong else RuntimeError)(message) from failures.cause
+    return reports
+
+
+def summed_metrics(reports: list[RankReport]) -> dict[str, float]:
+    """Ratios of the sums over ranks. Metrics whose denominator is 0 are left out."""
+    sums: dict[str, list[float]] = {}
+    for report in reports:
+        for name, (numerator, denominator) in report.metrics.items():
+            total = sums.setdefault(name, [0.0, 0.0])
+            total[0] += numerator
+            total[1] += denominator
+    return {name: numerator / denominator for name, (numerator, denominator) in sums.items() if denominator}
+
+
+def joined_columns(reports: list[RankReport], rows: int) -> dict[str, list]:
+    """Columns of the table of completions in rank order. A rank without a column has None in each of its `rows`."""
+    names = dict.fromkeys(name for report in reports for name in report.columns)
+    return {name: [v for report in reports for v in report.columns.get(name, [None] * rows)] for name in names}
 
 
 def log_credit(
@@ -28,17 +98,22 @@ def log_credit(
     if batch.grown is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
     outcome = batch.outcome[rows.place.own].nan_to_num(0.0)
-    shares = credit_sums(outcome, credit.td, loss_mask(rows.output).cpu())
+    mask = loss_mask(rows.output)
+    shares = credit_sums(outcome, credit.td, mask.cpu())
     sums = {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
         flat = batch.flat_groups[batch.owned_groups]
         sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
-    if trainer.tools or (trainer.rollout_func is not None and batch.grown is None):
+    if trainer.sees_answers:
         sums |= anchor_sums(batch.observations, batch.num_generations, batch.owned)
         counted = batch.owned & without_own_keys(batch, rows)
         sums |= largest_state_sums(before_turns(batch), batch.num_generations, counted)
     totals = log_sums(trainer, "tempo", sums)
-    _log_table(trainer, rows.output, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()})
+    advantages = rows.output["advantages"].view(len(mask), -1)
+    mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    _log_table(
+        trainer, mean_advantage, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()}
+    )
     return totals
 
 
@@ -66,12 +141,9 @@ def keep_td_share(metrics: dict[str, list[float]]) -> None:
         metrics["tempo/td_share"].append(0.0)
 
 
-def _log_table(trainer: GRPOTrainer, output: dict, columns: dict[str, torch.Tensor]) -> None:
+def _log_table(trainer: GRPOTrainer, advantages: torch.Tensor, columns: dict[str, torch.Tensor]) -> None:
     """Replace the advantages in the rows that TRL has just added to its table, and add `(B,)` columns to them."""
-    mask = loss_mask(output)
-    advantages = output["advantages"].view(len(mask), -1)
-    mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    own = torch.stack([mean_advantage, *(column.to(mask.device) for column in columns.values())], dim=1)
+    own = torch.stack([advantages, *(column.to(advantages.device) for column in columns.values())], dim=1)
     rows = trainer.accelerator.gather(own).T.tolist()
     scalar = trainer._logs["advantages"]  # contains GRPO's advantages
     for _ in range(min(len(rows[0]), len(scalar))):

@@ -1,4 +1,4 @@
-"""Handling of external faults: the completions table cannot be written, or a reward function hangs."""
+"""External faults: the completions table cannot be written, a reward function hangs, the vLLM server stops."""
 
 import contextlib
 import itertools
@@ -11,6 +11,10 @@ from pathlib import Path
 
 from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
+
+from tempo_trl.rollout.server_watch import end_if_server_dies
+from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server
+from tempo_trl.trainers.replaced import replaced
 
 logger = logging.get_logger(__name__)
 
@@ -73,3 +77,24 @@ def _log_position(thread: int, seconds: float, rank: int, names: list[str]) -> N
         "hangs on one rank, the other ranks time out after ddp_timeout and the run ends. Stack of this rank:\n"
         + "".join(traceback.format_list(stack[start:]))
     )
+
+
+@contextlib.contextmanager
+def watched_server(trainer: GRPOTrainer, model: str) -> Iterator[None]:
+    """
+    Add advice to the error if the vLLM server stops, and end the run if it stops while TRL sends weights to it.
+    Does nothing with colocated vLLM.
+
+    Args:
+        trainer ([`~trl.GRPOTrainer`]):
+            The trainer.
+        model (`str`):
+            Model id or folder, for the command that starts a server.
+    """
+    place = trainer.args, model, trainer.state.global_step
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(advice_if_server_stops(*place))
+        if samples_on_server(trainer.args) and trainer.accelerator.is_main_process:
+            sync_weights = end_if_server_dies(*place)(trainer.vllm_generation.sync_weights)
+            stack.enter_context(replaced(trainer.vllm_generation, sync_weights=sync_weights))
+        yield

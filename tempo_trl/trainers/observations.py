@@ -8,13 +8,18 @@ from trl import GRPOTrainer
 
 from tempo_trl.credit.anchors import key_of, observation_keys
 from tempo_trl.credit.turns import turn_ends, turn_starts
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import answer_text, answers_before_turns
 from tempo_trl.trainers.batch import Batch
-from tempo_trl.trainers.failures import Failures
-from tempo_trl.trainers.prompt_keys import image_bytes, images_in
-from tempo_trl.trainers.scored_rows import ScoredRows
+from tempo_trl.trainers.scored_rows import Failures, ScoredRows
 
 ObservationKeyFunc = Callable[[str], str]
+
+
+def sees_answers(trainer: GRPOTrainer) -> bool:
+    """Whether the policy may see answers of tools or environments before a turn."""
+    own_rollout = trainer.rollout_func is not None and not isinstance(trainer.rollout_func, TreeRollout)
+    return bool(trainer.tools or trainer.environment_factories or own_rollout)
 
 
 def observed_before_steps(
@@ -106,6 +111,27 @@ def first_steps(turns: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
 
 
 def before_turns(batch: Batch) -> torch.Tensor:
-    """Key of what was seen before each turn of a batch, `(R, N)`, int64; 0 where a row has no such turn."""
+    """
+    Key of what was seen before each turn of a batch, `(R, N)`, int64; 0 where a row has no such turn.
+
+    Without `Batch.observations` a row has one turn, and has seen its prompt.
+    """
+    if batch.observations is None:
+        return batch.prompts[:, None]
     first = first_steps(batch.turns, batch.steps)
     return batch.observations.gather(1, first.clamp(min=0)).masked_fill(first < 0, 0)
+
+
+def images_in(prompt: str | list[dict]) -> Iterator:
+    """The images of a prompt's messages, in order."""
+    for message in () if isinstance(prompt, str) else prompt:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            if part.get("type") == "image":
+                yield part.get("image")
+
+
+def image_bytes(image) -> bytes:
+    if hasattr(image, "tobytes"):  # PIL's, or an array
+        return repr((getattr(image, "mode", None), getattr(image, "size", None))).encode() + image.tobytes()
+    return repr(image).encode()  # a path or a URL

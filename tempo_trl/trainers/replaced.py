@@ -1,8 +1,8 @@
 """Temporary replacement of a trainer's attributes: the one way in which this package changes a phase of TRL's loop."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 MISSING = object()
 
@@ -35,27 +35,3 @@ def replaced(target: object, **attributes: Any) -> Iterator[None]:
                 delattr(target, name)
             else:
                 setattr(target, name, value)
-
-
-class Call(NamedTuple):
-    """A call of a method: its positional arguments and its result."""
-
-    arguments: tuple
-    result: Any
-
-
-@contextmanager
-def recorded_calls(target: object, *names: str) -> Iterator[dict[str, list[Call]]]:
-    """Records the calls of an object's methods inside the block, by name and in order."""
-    calls = {name: [] for name in names}
-
-    def recording(name: str, method: Callable) -> Callable:
-        def call(*args, **kwargs):
-            result = method(*args, **kwargs)
-            calls[name].append(Call(args, result))
-            return result
-
-        return call
-
-    with replaced(target, **{name: recording(name, getattr(target, name)) for name in names}):
-        yield calls

@@ -9,9 +9,9 @@ from typing import Any
 from trl import GRPOTrainer
 from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, start_event_loop_in_daemon
 
-from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.faults import watch_rewards
 from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
+from tempo_trl.trainers.scored_rows import Failures
 
 
 class Logged:

@@ -1,12 +1,42 @@
-"""This rank's rows of a batch as TRL sampled and scored them, and their place among the rows of all ranks."""
+"""This rank's rows of a batch as TRL samples and scores them, and their place among the rows of all ranks."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from trl import GRPOTrainer
 
-from tempo_trl.trainers.replaced import Call
-from tempo_trl.trainers.span_rewards import SpanScores
+if TYPE_CHECKING:
+    from tempo_trl.trainers.span_rewards import SpanScores
+
+
+class Failures:
+    """
+    The first error of the user's functions on a batch. It is kept until all ranks meet, because the others wait for
+    this rank's rows.
+
+    Args:
+        rank (`int`):
+            This rank, for the message.
+    """
+
+    def __init__(self, rank: int):
+        self._rank = rank
+        self.cause: Exception | None = None
+        self.first: tuple[str, bool] | None = None  # a message, and whether a function returned something invalid
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Ends the block at an error, and keeps the error. `name` is what the user calls the function."""
+        try:
+            yield
+        except Exception as error:
+            if self.cause is None:
+                invalid = isinstance(error, ValueError)
+                what = f"failed: {error}" if invalid else f"raised {type(error).__name__}: {error}"
+                self.cause, self.first = error, (f"{name} {what} (on rank {self._rank})", invalid)
 
 
 class Place(NamedTuple):
@@ -36,68 +66,52 @@ class Place(NamedTuple):
         return cls(near, own, owned, rows % num_generations != 0)
 
 
-class ScoredRows(NamedTuple):
+@dataclass
+class ScoredRows:
     """
-    This rank's B rows of a batch, as TRL sampled and scored them.
+    This rank's B rows of a batch, as TRL samples and scores them.
+
+    The trainer fills them in with what TRL's own methods get and return.
 
     Args:
+        failures ([`Failures`]): Keeps an error of the user's functions.
+        with_entropies (`bool`): Whether entropies are computed with the log-probabilities of the sampling policy.
         inputs (`list[dict]`): Rows of the dataset.
-        output (`dict`): TRL's batch. The trainer writes the credit into it.
         prompts, completions (`list`): Text, or messages, of each row.
         completion_ids (`list[list[int]]`): Token ids without padding.
         sampled (`list[list[int]]`, *optional*): 0 for tokens of tools and environments; None if there are none.
         rewards_per_func (`torch.Tensor` of shape `(N, F)`): Rewards of the rows of all ranks.
         entropies (`torch.Tensor` of shape `(B, T)`, *optional*): Those of the sampling policy, if TRL computed them.
         state_keys (`dict[tuple[int, int], bytes]`): Environments' own keys, by row and turn.
-        num_generations (`int`): Rows in a group.
-        place ([`Place`]): Their place.
         spans ([`~tempo_trl.trainers.span_rewards.SpanScores`], *optional*): Their criteria; None without
             `span_reward_funcs`.
+        output (`dict`): TRL's batch. The trainer writes the credit into it.
+        num_generations (`int`): Rows in a group.
+        place ([`Place`]): Their place.
     """
 
-    inputs: list[dict]
-    output: dict
-    prompts: list
-    completions: list
-    completion_ids: list[list[int]]
-    sampled: list[list[int]] | None
-    rewards_per_func: torch.Tensor
-    entropies: torch.Tensor | None
-    state_keys: dict[tuple[int, int], bytes]
-    num_generations: int
-    place: Place
-    spans: SpanScores | None = None
+    failures: Failures
+    with_entropies: bool = False
+    inputs: list[dict] = field(default_factory=list)
+    prompts: list = field(default_factory=list)
+    completions: list = field(default_factory=list)
+    completion_ids: list[list[int]] = field(default_factory=list)
+    sampled: list[list[int]] | None = None
+    rewards_per_func: torch.Tensor | None = None
+    entropies: torch.Tensor | None = None
+    state_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    spans: "SpanScores | None" = None
+    output: dict = field(default_factory=dict)
+    num_generations: int = 0
+    place: Place | None = None
 
-    @classmethod
-    def of(
-        cls,
-        trainer: GRPOTrainer,
-        output: dict,
-        calls: dict[str, list[Call]],
-        state_keys: dict,
-        spans: SpanScores | None = None,
-    ) -> "ScoredRows":
-        """The rows of `output`, and what TRL passed to its own methods and got from them."""
+    def completed(self, trainer: GRPOTrainer, output: dict) -> "ScoredRows":
+        """These rows with TRL's batch and their place."""
         size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
-        scored, entropies = calls["_calculate_rewards"][0], None
+        place = Place.of(trainer.accelerator.process_index, len(self.completion_ids), size)
         # Without old log-probabilities the only forward pass was the reference model's (with LoRA the same module).
-        if "old_per_token_logps" in output:
-            entropies = calls["_get_per_token_logps_and_entropies"][0].result[1]
-        inputs, prompts, completions, completion_ids = scored.arguments
-        return cls(
-            inputs=inputs,
-            output=output,
-            prompts=prompts,
-            completions=completions,
-            completion_ids=completion_ids,
-            sampled=calls["_generate"][0].result[2],
-            rewards_per_func=scored.result,
-            entropies=entropies,
-            state_keys=state_keys,
-            num_generations=size,
-            place=Place.of(trainer.accelerator.process_index, len(completion_ids), size),
-            spans=spans,
-        )
+        entropies = self.entropies if "old_per_token_logps" in output else None
+        return replace(self, output=output, num_generations=size, place=place, entropies=entropies)
 
 
 def loss_mask(inputs: dict) -> torch.Tensor:

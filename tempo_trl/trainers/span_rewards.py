@@ -1,7 +1,6 @@
 """Rewards with a place: functions that judge criteria of a completion, and say where each was decided."""
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from itertools import chain, count
 from typing import NamedTuple
 
@@ -14,9 +13,8 @@ from tempo_trl.credit.spans import Criteria, criteria_of
 from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
-from tempo_trl.trainers.failures import Failures
-from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.reward_functions import RewardFunctions
+from tempo_trl.trainers.scored_rows import Failures
 
 SpanRewardFunc = Callable[..., list[list[SpanReward]]]
 
@@ -73,32 +71,14 @@ class SpanRewards:
         self._functions = RewardFunctions(trainer, "span_reward_funcs", functions, names, weights)
         self._texts = TokenTexts(trainer._tokenizer)
 
-    @contextmanager
-    def recorded(self, failures: Failures) -> Iterator[list[SpanScores]]:
-        """
-        Judges a batch in the block, when TRL computes its rewards, and adds the scores to the list.
-
-        Args:
-            failures ([`Failures`]): Keeps an error of a function.
-        """
-        found, theirs = [], self._trainer._calculate_rewards
-
-        def calculate_rewards(inputs, prompts, completions, completion_ids):
-            rewards = theirs(inputs, prompts, completions, completion_ids)
-            scores = self(inputs, prompts, completions, completion_ids, failures)
-            found.append(scores)
-            if not self.are_the_reward:
-                return rewards
-            own = scores.criteria.mean_reward().float().to(rewards.device)
-            return self._trainer.accelerator.gather(own)[:, None]
-
-        with replaced(self._trainer, _calculate_rewards=calculate_rewards):
-            yield found
+    def mean_everywhere(self, scores: SpanScores, device: torch.device) -> torch.Tensor:
+        """The mean of the criteria as the reward of the rows of all ranks, `(N, 1)`. Every rank must call this."""
+        return self._trainer.accelerator.gather(scores.criteria.mean_reward().float().to(device))[:, None]
 
     def __call__(
         self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, failures: Failures
     ) -> SpanScores:
-        """Judge this rank's rows. Every rank must call this."""
+        """Judge this rank's rows, when TRL computes their rewards. Every rank must call this."""
         ours, logged = self._functions, self._functions.logged()
         places = [self._texts(ids) for ids in completion_ids]
         texts = [place.text for place in places]

@@ -8,8 +8,8 @@ from numbers import Integral
 import numpy as np
 from trl import GRPOTrainer
 
-from tempo_trl.trainers.failures import Failures
 from tempo_trl.trainers.replaced import replaced
+from tempo_trl.trainers.scored_rows import Failures
 
 STATE_KEY = "_state_key"  # private, because TRL makes an environment's public methods tools
 
@@ -32,7 +32,7 @@ class StateKeys:
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
-        """Reads the keys of all turns that TRL samples in the block."""
+        """Reads the keys of all turns that are sampled in the block, by TRL or by a method of a user's subclass."""
         generate, play = self._trainer._generate_single_turn, self._trainer._tool_call_loop
 
         def generate_single_turn(*args, **kwargs):

@@ -53,12 +53,13 @@ def watch_columns(cls: type) -> None:
     """Wrap a user's own `_generate_and_score_completions`, so that factors per column are found."""
     if SCORE in vars(cls) and cls.__module__.split(".")[0] != PACKAGE_NAME:
         setattr(cls, SCORE, _watched(vars(cls)[SCORE], cls.__name__))
+        cls._watches_columns = True
 
 
-def keep_assigned(output: dict, cls: type) -> None:
+def keep_assigned(output: dict) -> None:
     """Keep the advantages for [`watch_columns`] where a number per completion also fits the tokens: B = T."""
     advantages = output["advantages"]
-    if hasattr(getattr(cls, SCORE), "is_watched") and advantages.ndim == 2 and advantages.shape[0] == advantages.shape[1]:
+    if advantages.ndim == 2 and advantages.shape[0] == advantages.shape[1]:
         output[ASSIGNED] = advantages.clone()
 
 
@@ -71,7 +72,6 @@ def _watched(method: Callable, name: str) -> Callable:
             _refuse_factors_of_columns(output["advantages"], assigned, name)
         return output
 
-    score.is_watched = True
     return score
 
 

@@ -1,22 +1,23 @@
 """TRL's training loop with a credit function: it gets each scored batch, and returns the advantages to train on."""
 
-import json
 import pickle
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
+from trl.trainer import grpo_trainer
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
+from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.importance import gspo_token_reference
-from tempo_trl.credit.level_covariance import PairStatistics
-from tempo_trl.credit.prefix_covariance import PrefixCovariance
-from tempo_trl.trainers.base import BaseTrainer
+from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.runs.messages import valid_text
+from tempo_trl.trainers import checks
 from tempo_trl.trainers.batch import Batch, Credit, checked
-from tempo_trl.trainers.checks import warn_of_what_was_not_saved
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_arguments import (
     checked_functions,
@@ -24,30 +25,39 @@ from tempo_trl.trainers.credit_arguments import (
     refuse_a_wrong_credit_func,
     refuse_missing_span_functions,
 )
-from tempo_trl.trainers.credit_log import log_credit
-from tempo_trl.trainers.failures import Failures
+from tempo_trl.trainers.credit_log import RankReport, gather_reports, log_credit
+from tempo_trl.trainers.faults import watch_rewards, watched_server
+from tempo_trl.trainers.given_rollout import checked_rollout
+from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.merged_states import MergedStates
-from tempo_trl.trainers.observations import ObservationKeyFunc
-from tempo_trl.trainers.rank_reports import RankReport, gather_reports
+from tempo_trl.trainers.observations import ObservationKeyFunc, sees_answers
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.replaced import recorded_calls, replaced
-from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.replaced import replaced
+from tempo_trl.trainers.run import RunTrainer
+from tempo_trl.trainers.scored_rows import Failures, ScoredRows, loss_mask
+from tempo_trl.trainers.signal_share import GROUP
 from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, drop_first_reward, mean_of_criteria
 from tempo_trl.trainers.state_keys import StateKeys
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
-from tempo_trl.trainers.subclasses import keep_assigned, refuse_unknown_arguments, signature_without, watch_columns
+from tempo_trl.trainers.subclasses import (
+    keep_assigned,
+    refuse_unknown_arguments,
+    signature_without,
+    watch_columns,
+)
 from tempo_trl.trainers.whole_groups import batch_of
-from tempo_trl.trainers.zero_advantages import over_rows, rows_with_credit
+from tempo_trl.trainers.zero_advantages import on_all_rows, rows_with_credit
+from tempo_trl.tree_forward.tree_pass import State
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
     from transformers import BitsAndBytesConfig
 
 CreditFunc = Callable[[Batch], torch.Tensor | Credit]
-COVARIANCE_FILE, STATE_FILE = "prefix_covariance.json", "credit_state.pt"  # in a checkpoint
+STATE_FILE = "credit_state.pt"  # in a checkpoint
 
 
-class TokenCreditTrainer(BaseTrainer):
+class TokenCreditTrainer(RunTrainer):
     """
     [`~trl.GRPOTrainer`] with advantages from your own function: one per token, or one per completion.
 
@@ -105,7 +115,11 @@ class TokenCreditTrainer(BaseTrainer):
         - The off-policy mask uses the sign of the outcome (`Credit.outcome`), not that of each token's advantage.
         - The table of completions shows the mean advantage over the tokens of a completion.
 
-        To add a method, override [`_credit_function`] in a subclass; docs/contributing/new_method.md shows how.
+        A run is also checked before it trains, goes on if the disk is full, says which reward function hangs or that
+        the vLLM server has stopped, and resumes with the prompts of the uninterrupted run; with a stream
+        (`IterableDataset`), whose length is unknown, only within its first pass.
+
+        To add a method, override [`credit`] in a subclass; docs/contributing/new_method.md shows how.
     """
 
     _tag_names = ["trl", "token-credit"]
@@ -115,11 +129,12 @@ class TokenCreditTrainer(BaseTrainer):
     reads_step_rewards = False  # whether a method's own credit function reads `Batch.step_rewards`
     reads_criteria = False  # ... and `Batch.criteria`
     reads_observations = False  # ... and `Batch.observations`
+    _watches_columns = False  # whether a user's subclass changes what is scored
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
         watch_columns(cls)
-        own_credit = cls._credit_function is not TokenCreditTrainer._credit_function
+        own_credit = cls._has_own_credit()
         read = {"step_reward_funcs": cls.reads_step_rewards, "span_reward_funcs": cls.reads_criteria}
         unread = {"credit_func", *(name for name, is_read in read.items() if not is_read)} if own_credit else set()
         cls.__signature__ = signature_without(cls, unread if cls.__init__ is TokenCreditTrainer.__init__ else set())
@@ -155,7 +170,7 @@ class TokenCreditTrainer(BaseTrainer):
         span_reward_funcs: SpanRewardFunc | list[SpanRewardFunc] | None = None,
         observation_key_func: ObservationKeyFunc | None = None,
     ):
-        name, own = type(self).__name__, type(self)._credit_function is not TokenCreditTrainer._credit_function
+        name, own = type(self).__name__, self._has_own_credit()
         refuse_a_wrong_credit_func(credit_func, own, name)
         step_reward_funcs = checked_functions(
             "step_reward_funcs", step_reward_funcs, self.reads_step_rewards or not own, name
@@ -183,87 +198,156 @@ class TokenCreditTrainer(BaseTrainer):
             rollout_func=rollout_func,
             environment_factory=environment_factory,
         )
-        self.prefix_covariance = PrefixCovariance()  # learned in every run: how well prefixes predict rewards
-        self._given_credit_func = credit_func
-        self.observation_key_func = observation_key_func
+        self.credit_func, self.observation_key_func = credit_func, observation_key_func
+        self.sees_answers = sees_answers(self)
         self.step_rewards = StepRewards(self, step_reward_funcs) if step_reward_funcs else None
         if are_the_reward and len(self.reward_funcs) > 1:  # an environment has a reward of its own
             are_the_reward = False
             drop_first_reward(self)
         self.span_rewards = SpanRewards(self, span_reward_funcs, are_the_reward) if span_reward_funcs else None
-        self.credit_func = self._credit_function()
+        self.learned = credit_func  # if it has a state
+        self._prepare_credit()
         self._recorder, self._merged_states = Recorder(self), MergedStates(self)
 
-    def _credit_function(self) -> CreditFunc:
-        """The function from a [`Batch`] to its credit. This is the only method that a new method must override."""
-        return self._given_credit_func
+    # A method: what a subclass overrides
+
+    def credit(self, batch: Batch) -> torch.Tensor | Credit:
+        """The credit of whole groups, as described for `credit_func`. This is all that a new method must override."""
+        return self.credit_func(batch)
+
+    def _prepare_credit(self) -> None:
+        """
+        Create what credit needs beyond a batch, at the end of `__init__`. Does nothing here.
+
+        A method that learns sets `learned`: an object with `update`, `state_dict` and `load_state_dict`, as described
+        for `credit_func`, and `learned_metrics() -> dict[str, float]` for the log.
+        """
+
+    @classmethod
+    def _has_own_credit(cls) -> bool:
+        """Whether the trainer is a method, and not one for a function of the user's."""
+        return cls.credit is not TokenCreditTrainer.credit
 
     @property
     def credit_name(self) -> str:
-        """Name of the credit function, for messages and records."""
-        function = self.credit_func
-        function = getattr(function, "func", function)  # unwraps a functools.partial
-        if function is None:  # PPO's credit needs more than a batch
-            return type(self).__name__
-        return getattr(function, "__qualname__", type(function).__name__)
+        """Name of the method or of the user's function, for messages and records."""
+        return type(self).__name__ if self.credit_func is None else get_callable_name(self.credit_func)
 
-    # Credit: when a batch has been sampled and scored
+    # A batch: sampling and rewards
+
+    def _prepare_inputs(self, generation_batch):
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self.tree_pass.state is State.OFF or self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _generate_and_score_completions(self, inputs):
-        due = self._recorder.is_due()
-        names = ("_generate", "_calculate_rewards", "_get_per_token_logps_and_entropies")
-        forward = self._get_per_token_logps_and_entropies
-        if due or self._given_credit_func is not None:
-            forward = self._with_entropies(forward)
+        due = self.args.log_trees_steps > 0 and self._recorder.is_due()
         failures = Failures(self.accelerator.process_index)
-        keys = StateKeys(self, failures)
-        judged = self.span_rewards.recorded(failures) if self.span_rewards else nullcontext([None])
-        with (
-            replaced(self, _get_per_token_logps_and_entropies=forward),
-            keys.recorded(),
-            judged as spans,
-            recorded_calls(self, *names) as calls,
-        ):
+        rows = ScoredRows(failures, with_entropies=due or self.credit_func is not None)
+        asked = nullcontext()
+        if self.environment_factories is not None:
+            keys = StateKeys(self, failures)
+            rows.state_keys, asked = keys.found, keys.recorded()
+        with asked, replaced(self, **self._noting(rows)):
             output = super()._generate_and_score_completions(inputs)
-        rows = ScoredRows.of(self, output, calls, keys.found, spans[0])
-        self._assign_credit(rows, failures, due)
-        self.tree_pass.number_rows(output)
-        self.signal_share.number_groups(output)
-        keep_assigned(output, type(self))
+        self._assign_credit(rows.completed(self, output), due)
+        if self.tree_pass.state is not State.OFF:
+            self.tree_pass.number_rows(output)
+        if self.signal_share.on:
+            self.signal_share.number_groups(output)
+        if self._watches_columns:
+            keep_assigned(output)
         return output
 
-    def _with_entropies(self, forward: Callable) -> Callable:
-        """TRL's forward pass over the sampled completions, with entropies as well if the model is the policy."""
+    def _noting(self, rows: ScoredRows) -> dict[str, Callable]:
+        """The methods that TRL scores a batch with, of a user's subclass too, noting in `rows` what they see."""
+        generate, score, forward = self._generate, self._calculate_rewards, self._get_per_token_logps_and_entropies
 
-        def with_entropies(model, *args, **kwargs):
-            return forward(model, *args, **kwargs | ({"compute_entropy": True} if model is self.model else {}))
+        def noted_generate(prompts):
+            prompt_ids, completion_ids, rows.sampled, *others = generate(prompts)
+            return prompt_ids, completion_ids, rows.sampled, *others
 
-        return with_entropies
+        def noted_score(inputs, prompts, completions, completion_ids):
+            rewards = score(inputs, prompts, completions, completion_ids)
+            if self.span_rewards is not None:
+                rows.spans = self.span_rewards(inputs, prompts, completions, completion_ids, rows.failures)
+                if self.span_rewards.are_the_reward:
+                    rewards = self.span_rewards.mean_everywhere(rows.spans, rewards.device)
+            rows.inputs, rows.prompts, rows.completions = inputs, prompts, completions
+            rows.completion_ids, rows.rewards_per_func = completion_ids, rewards
+            return rewards
 
-    def _assign_credit(self, rows: ScoredRows, failures: Failures, due: bool) -> None:
+        def noted_forward(model, *args, **kwargs):
+            if rows.with_entropies and model is self.model:
+                kwargs["compute_entropy"] = True
+            result = forward(model, *args, **kwargs)
+            rows.entropies = result[1] if rows.entropies is None else rows.entropies
+            return result
+
+        names = ("_generate", "_calculate_rewards", "_get_per_token_logps_and_entropies")
+        return dict(zip(names, (noted_generate, noted_score, noted_forward), strict=True))
+
+    def _generate(self, prompts):
+        prompts[:] = valid_text(prompts)  # in place, because rewards and logs read the same list
+        parse, rollout = grpo_trainer.parse_response, self.rollout_func
+        around = nullcontext()
+        if isinstance(rollout, TreeRollout):
+            around = self._watched_server()  # TRL sends the weights before trees are grown
+        elif rollout is not None:
+            around = replaced(self, rollout_func=checked_rollout(rollout))
+        parsed = replaced(grpo_trainer, parse_response=lambda *args, **keywords: valid_text(parse(*args, **keywords)))
+        with parsed, around:
+            return super()._generate(prompts)
+
+    def _generate_single_turn(self, *args, **kwargs):
+        training = self.model.training
+        try:
+            with self._watched_server():
+                return super()._generate_single_turn(*args, **kwargs)
+        finally:
+            self.model.train(training)  # TRL's continuous batching always leaves the model in training mode
+
+    def _watched_server(self) -> AbstractContextManager:
+        return watched_server(self, self._model_name) if self.use_vllm else nullcontext()
+
+    def _get_tool_suffix_ids(self, tool_messages):
+        for message in tool_messages:
+            message["content"] = valid_text(message["content"])
+        return super()._get_tool_suffix_ids(tool_messages)
+
+    def _tokenize_prompts(self, prompts):
+        tokenized = super()._tokenize_prompts(prompts)
+        checks.check_prompts(tokenized[0], self)
+        return tokenized
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rank, patience = self.accelerator.process_index, self.args.ddp_timeout / 2
+        with watch_rewards(patience, rank, self.reward_func_names):
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
+        if self._pending_metrics or self._pending_extra_logs:
+            refuse_reserved_metrics(self._pending_metrics)
+            refuse_reserved_columns(self._pending_extra_logs, self.reward_func_names)
+        return rewards
+
+    # A batch: credit
+
+    def _assign_credit(self, rows: ScoredRows, due: bool) -> None:
         """Replace GRPO's advantages in a scored batch by the method's; then learn, log and record."""
-        batch, steps = batch_of(self, rows, failures)
-        scores = [steps, rows.spans] if rows.spans else [steps]
+        batch, steps = batch_of(self, rows)
         credit, report = None, RankReport()
-        pairs = batch.pairs if batch.training else None
-        with self._kept(failures):
+        with self._kept(rows.failures):
             credit = self._own_credit(batch, rows)
-            report = RankReport.of(credit, pairs, scores)
-        reports = gather_reports(report, failures)
+            report = RankReport.of(credit, [scores for scores in (steps, rows.spans) if scores is not None])
+        reports = gather_reports(report, rows.failures)
         self._use(rows.output, credit, any(report.drops_tokens for report in reports))
         self._learn(reports)
         self._log_credit(batch, rows, credit, reports)
         if due:
             self._recorder.record(batch, rows, credit)
-
-    def _log_credit(
-        self, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]
-    ) -> dict[str, tuple[float, float]]:
-        """[`~tempo_trl.trainers.credit_log.log_credit`]. A method may override this to read the sums."""
-        sums = log_credit(self, batch, rows, credit, reports)
-        if self._given_credit_func is not None or self.reads_observations:
-            self._merged_states.warn(batch, rows, sums)
-        return sums
 
     def _kept(self, failures: Failures) -> AbstractContextManager:
         """What keeps an error of the credit function until all ranks meet, after a block without collectives."""
@@ -271,7 +355,7 @@ class TokenCreditTrainer(BaseTrainer):
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         """The credit of this rank's rows."""
-        return checked(self.credit_func(batch), batch).rows(rows.place.own, rows.output["completion_ids"].shape[1])
+        return checked(self.credit(batch), batch).rows(rows.place.own, rows.output["completion_ids"].shape[1])
 
     def _use(self, output: dict, credit: Credit, recount: bool) -> None:
         """Put the advantages and the loss mask into TRL's batch, and keep the outcome for the off-policy mask.
@@ -291,85 +375,89 @@ class TokenCreditTrainer(BaseTrainer):
 
     def _learn(self, reports: list[RankReport]) -> None:
         """Learn from a batch after its credit was computed, so that a baseline does not depend on its own rewards."""
-        if not self.model.training:
+        if not self.model.training or not hasattr(self.learned, "update"):
             return
-        self.prefix_covariance.update(sum((report.pairs for report in reports), PairStatistics()))
-        if hasattr(self.credit_func, "update"):
-            self.credit_func.update([pickle.loads(report.statistics) for report in reports])
-            if self.state.global_step == 0:
-                refuse_a_state_that_cannot_be_loaded(self.credit_func, self.credit_name)
-        for name, value in self._learned_metrics().items():
+        self.learned.update([pickle.loads(report.statistics) for report in reports])
+        if self.state.global_step == 0:
+            refuse_a_state_that_cannot_be_loaded(self.learned, self.credit_name)
+        for name, value in getattr(self.learned, "learned_metrics", dict)().items():
             self._metrics["train"][name].append(value)
 
-    def _learned_metrics(self) -> dict[str, float]:
-        """Metrics of the learned state, to be logged."""
-        return {"tempo/prefix_explained": self.prefix_covariance.explained}
+    def _log_credit(
+        self, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]
+    ) -> dict[str, tuple[float, float]]:
+        """[`~tempo_trl.trainers.credit_log.log_credit`]. A method may override this to read the sums."""
+        sums = log_credit(self, batch, rows, credit, reports)
+        if self.credit_func is not None or self.reads_observations:
+            self._merged_states.warn(batch, rows, sums)
+        return sums
 
-    # Loss
+    # A micro-batch: the loss
 
     def _compute_loss(self, model, inputs):
-        forward, inputs = self._get_per_token_logps_and_entropies, dict(inputs)  # a copy: TRL reuses buffered batches
-        kept = None
-        if self.args.skip_zero_advantages and self.model.training and not self.tree_pass.is_untried:
-            kept = rows_with_credit(inputs["advantages"])
-            forward = over_rows(kept, forward, inputs)
-        with self.signal_share.watching(inputs, kept), replaced(self, _get_per_token_logps_and_entropies=forward):
+        inputs = dict(inputs)  # a copy: TRL reuses buffered batches
+        forward = partial(self._logps_of_the_loss, inputs, self._get_per_token_logps_and_entropies)
+        with replaced(self, _get_per_token_logps_and_entropies=forward, **self._per_token(inputs)):
             return self._loss(model, inputs, super()._compute_loss)
 
     def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
-        """
-        TRL's loss of a micro-batch, with ratios and masks that keep each token's own advantage.
+        """TRL's loss of a micro-batch, `compute_loss(model, inputs)`. A method may override this to add to it."""
+        return compute_loss(model, inputs)
 
-        Args:
-            model (`torch.nn.Module`): The policy.
-            inputs (`dict`): The micro-batch; it may be changed.
-            compute_loss (`Callable`): TRL's own loss, a function of model and inputs.
-        """
-        forward = self._get_per_token_logps_and_entropies
-        per_token, changes = inputs["advantages"].ndim == 2, {}
-        if per_token:
-            outcome, theirs = inputs["outcome_advantages"].unsqueeze(1), self.get_off_policy_mask
+    def _per_token(self, inputs: dict) -> dict:
+        """What TRL's loss reads of the trainer that would not keep each token's own advantage."""
+        if inputs["advantages"].ndim == 1:
+            return {}
+        outcome, theirs = inputs["outcome_advantages"].unsqueeze(1), self.get_off_policy_mask
+        changes = {"get_off_policy_mask": lambda advantages, **kwargs: theirs(outcome, **kwargs)}
+        if self.importance_sampling_level == "sequence":  # TRL raises an error for any other level
+            changes["importance_sampling_level"] = "token"
+        return changes
 
-            def off_policy_mask(advantages, **kwargs):
-                return theirs(outcome, **kwargs)
+    def _logps_of_the_loss(
+        self, inputs: dict, forward: Callable, model, input_ids, attention_mask, *args, **kwargs
+    ) -> tuple:
+        """The one forward pass of a loss: of the rows with an advantage, then what their ratios are taken to."""
+        kept = None
+        if self.args.skip_zero_advantages and self.model.training and not self.tree_pass.is_untried:
+            kept = rows_with_credit(inputs["advantages"])
+            input_ids, attention_mask = input_ids[kept], attention_mask[kept]
+        with self.signal_share.watching(inputs, kept) if GROUP in inputs else nullcontext():
+            result = forward(model, input_ids, attention_mask, *args, **kwargs)
+        if kept is not None:
+            result = on_all_rows(kept, *result, inputs)
+        if inputs["advantages"].ndim == 2:
+            inputs |= self._reference(inputs, result[0])
+        return result
 
-            changes = {"get_off_policy_mask": off_policy_mask}
-            if self.importance_sampling_level == "sequence":  # TRL raises an error for any other level
-                changes["importance_sampling_level"] = "token"
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        theirs = super()._get_per_token_logps_and_entropies
+        if self.tree_pass.state is State.OFF:
+            return theirs(*args, **kwargs)
+        return self.tree_pass.logps(theirs, *args, **kwargs)
 
-        def forward_with_reference(*args, **kwargs):
-            logps, entropies, aux_loss = forward(*args, **kwargs)
-            if per_token:
-                self._put_reference(inputs, logps)
-            return logps, entropies, aux_loss
-
-        with replaced(self, _get_per_token_logps_and_entropies=forward_with_reference, **changes):
-            return compute_loss(model, inputs)
-
-    def _put_reference(self, inputs: dict, logps: torch.Tensor) -> None:
-        """Replace the old log-probabilities so that TRL's token ratios become the method's, `(B, T)`."""
-        if self.args.importance_sampling_level == "sequence" and "old_per_token_logps" in inputs:
-            old = inputs["old_per_token_logps"]
-            inputs["old_per_token_logps"] = gspo_token_reference(logps, old, loss_mask(inputs))
+    def _reference(self, inputs: dict, logps: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Entries of the micro-batch with which TRL's token ratios become the method's: `old_per_token_logps`."""
+        if self.args.importance_sampling_level != "sequence" or "old_per_token_logps" not in inputs:
+            return {}
+        return {"old_per_token_logps": gspo_token_reference(logps, inputs["old_per_token_logps"], loss_mask(inputs))}
 
     # Checkpoints
 
     def _save_method(self, checkpoint):
         super()._save_method(checkpoint)
-        (checkpoint / COVARIANCE_FILE).write_text(json.dumps(self.prefix_covariance.state_dict()))
-        if hasattr(self.credit_func, "state_dict"):
-            torch.save(self.credit_func.state_dict(), checkpoint / STATE_FILE)
+        if hasattr(self.learned, "state_dict"):
+            torch.save(self.learned.state_dict(), checkpoint / STATE_FILE)
 
     def _load_method(self, checkpoint):
         super()._load_method(checkpoint)
-        covariance, state = checkpoint / COVARIANCE_FILE, checkpoint / STATE_FILE
-        has_state = hasattr(self.credit_func, "load_state_dict")
-        if covariance.exists():
-            self.prefix_covariance.load_state_dict(json.loads(covariance.read_text()))
-        if state.exists() and has_state:
-            self.credit_func.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
-        if self.accelerator.is_main_process:
-            warn_of_what_was_not_saved([covariance, state] if has_state else [covariance])
+        if not hasattr(self.learned, "load_state_dict"):
+            return
+        state = checkpoint / STATE_FILE
+        if state.exists():
+            self.learned.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
+        elif self.accelerator.is_main_process:
+            checks.warn_of_what_was_not_saved(state)
 
 
 TokenCreditTrainer.__signature__ = signature_without(TokenCreditTrainer, set())

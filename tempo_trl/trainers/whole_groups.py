@@ -1,5 +1,8 @@
 """Build a [`Batch`] of whole groups from TRL's scored rows. A group may be split over two or more ranks."""
 
+import hashlib
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from accelerate import Accelerator
@@ -11,9 +14,7 @@ from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.batch import Batch
-from tempo_trl.trainers.failures import Failures
-from tempo_trl.trainers.observations import observed_before_steps
-from tempo_trl.trainers.prompt_keys import images_in, prompt_keys
+from tempo_trl.trainers.observations import image_bytes, images_in, observed_before_steps
 from tempo_trl.trainers.scored_rows import Place, ScoredRows, loss_mask
 from tempo_trl.trainers.step_rewards import StepScores
 from tempo_trl.trainers.steps import delimited_steps
@@ -22,7 +23,7 @@ PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan}  # of tensors on
 PER_STEP = ("observations", "step_rewards")  # tensors of shape `(B, N)`
 
 
-def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tuple[Batch, StepScores]:
+def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]:
     """
     The whole groups of which this rank has a row, and what the `step_reward_funcs` made of this rank's rows.
 
@@ -33,17 +34,19 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
             The trainer.
         rows ([`ScoredRows`]):
             This rank's rows.
-        failures ([`Failures`]):
-            Keeps an error of the user's functions.
     """
-    output = rows.output
+    output, failures = rows.output, rows.failures
     lengths = torch.tensor([len(ids) for ids in rows.completion_ids])
     turns = turns_of(lengths, rows.sampled, output["completion_ids"].shape[1])
-    steps = delimited_steps(trainer._tokenizer, output["completion_ids"], turns, trainer.args.step_delimiter)
+    steps = turns
+    if trainer.args.step_delimiter is not None:
+        steps = delimited_steps(trainer._tokenizer, output["completion_ids"], turns, trainer.args.step_delimiter)
     # Images of a dataset are the same for the whole group.
     images = [list(images_in(prompt)) for prompt in rows.prompts] if trainer.environments else ()
     prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
-    observations = observed_before_steps(trainer, rows, turns, steps, prompts, failures)
+    observations = None
+    if trainer.credit_func is not None or trainer.reads_observations or trainer.sees_answers:
+        observations = observed_before_steps(trainer, rows, turns, steps, prompts, failures)
     scores = trainer.step_rewards(rows, steps, failures) if trainer.step_rewards else StepScores()
     every_reward = weighted_rewards(trainer, rows.rewards_per_func)
     rewards = every_reward[rows.place.near]
@@ -72,7 +75,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, failures: Failures) -> tupl
     near |= {name: near[name][:, :most] for name in PER_STEP if name in near}
     criteria = _whole_criteria(trainer, rows.spans.criteria, near) if rows.spans else None
     batch = Batch(
-        **near | {"loss_mask": near["loss_mask"].bool()},
+        **{"observations": None} | near | {"loss_mask": near["loss_mask"].bool()},
         rewards=rewards.cpu(),
         rewards_per_func=rows.rewards_per_func[rows.place.near].cpu(),
         num_generations=rows.num_generations,
@@ -183,6 +186,29 @@ def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int)
         own[row, :length] = True if sampled is None else np.fromiter(sampled[row], bool, length)
     begins = np.diff(own, axis=1, prepend=False) & own
     return torch.from_numpy(np.where(own, begins.cumsum(axis=1) - 1, -1))
+
+
+def prompt_keys(prompt_ids: torch.Tensor, prompt_mask: torch.Tensor, images: Sequence = ()) -> torch.Tensor:
+    """
+    A number for each prompt: equal prompts have equal numbers, on every rank.
+
+    Args:
+        prompt_ids, prompt_mask (`torch.Tensor` of shape `(B, P)`):
+            Token ids, and a mask that is 0 on padding.
+        images (`Sequence` of `B` sequences, *optional*):
+            Images of each prompt. They are compared, too, because different images have the same tokens.
+
+    Returns:
+        `torch.Tensor` of shape `(B,)`, int64, on the CPU: 64 bits of a hash.
+    """
+    ids, inside = prompt_ids.cpu().numpy(), prompt_mask.cpu().numpy().astype(bool)
+    keys = []
+    for i, (row, kept) in enumerate(zip(ids, inside, strict=True)):
+        digest = hashlib.blake2b(row[kept].tobytes(), digest_size=8)
+        for image in images[i] if images else ():
+            digest.update(image_bytes(image))
+        keys.append(int.from_bytes(digest.digest(), "little", signed=True))
+    return torch.tensor(keys, dtype=torch.int64)
 
 
 def weighted_rewards(trainer: GRPOTrainer, rewards_per_func: torch.Tensor) -> torch.Tensor:

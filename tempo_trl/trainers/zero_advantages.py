@@ -1,7 +1,5 @@
 """Leave completions without any advantage out of the forward and backward pass: they have no gradient."""
 
-from collections.abc import Callable
-
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
@@ -22,24 +20,21 @@ def rows_with_credit(advantages: torch.Tensor) -> torch.Tensor:
     return kept
 
 
-def over_rows(kept: torch.Tensor, forward: Callable, inputs: dict) -> Callable:
+def on_all_rows(
+    kept: torch.Tensor, logps: torch.Tensor, entropies: torch.Tensor, aux_loss: torch.Tensor | None, inputs: dict
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """
-    TRL's forward pass over the rows of a micro-batch that are `kept`, in the form of a pass over all of them.
+    The results of a forward pass over the rows of a micro-batch that are `kept`, in the form of a pass over all rows.
 
     The other rows get constants: the old log-probabilities, so that their ratio is 1, and the mean entropy of the
     `kept` rows, so that TRL logs this mean.
     """
     rows = kept.nonzero().flatten()
-
-    def over_kept(model, input_ids, attention_mask, *args, **kwargs):
-        logps, entropies, aux_loss = forward(model, input_ids[rows], attention_mask[rows], *args, **kwargs)
-        old = inputs.get("old_per_token_logps", logps.new_zeros(len(kept), logps.shape[1]))
-        mask = loss_mask(inputs)[rows]
-        mean = (entropies.detach() * mask).sum() / mask.sum().clamp(min=1)
-        entropies = mean.repeat(old.shape).index_copy(0, rows, entropies)
-        return old.to(logps.dtype).index_copy(0, rows, logps), entropies, aux_loss
-
-    return over_kept
+    old = inputs.get("old_per_token_logps", logps.new_zeros(len(kept), logps.shape[1]))
+    mask = loss_mask(inputs)[rows]
+    mean = (entropies.detach() * mask).sum() / mask.sum().clamp(min=1)
+    entropies = mean.repeat(old.shape).index_copy(0, rows, entropies)
+    return old.to(logps.dtype).index_copy(0, rows, logps), entropies, aux_loss
 
 
 def refuse_gradients_without_advantage(args: GRPOConfig) -> None:

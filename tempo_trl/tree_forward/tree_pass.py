@@ -272,28 +272,7 @@ def _has_images(arguments: dict) -> bool:
     return any(value is not None and name not in OF_TEXT for name, value in arguments.items())
 
 
-class OnTree:
-    """Overrides the two methods of [`~trl.GRPOTrainer`] that `tree_pass` handles."""
-
-    tree_pass: TreePass
-
-    def _tree_obstacle(self) -> str | None:
-        """The trainer's own reason why it cannot compute on the tree, or None."""
-        return None
-
-    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
-        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
-
-    def _prepare_inputs(self, generation_batch):
-        before = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
-        if self._buffered_inputs is before:
-            return inputs
-        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
-
-
-class TreeForward(OnTree):
+class TreeForward:
     """
     Mixin that adds [`TreePass`] to your own trainer. List it before [`~trl.GRPOTrainer`] among the bases, and
     [`~tempo_trl.tree_forward.config.TreeForwardFields`] before [`~trl.GRPOConfig`]:
@@ -310,6 +289,21 @@ class TreeForward(OnTree):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.tree_pass = TreePass(self, self._tree_obstacle())
+
+    def _tree_obstacle(self) -> str | None:
+        """The trainer's own reason why it cannot compute on the tree, or None."""
+        return None
+
+    def _get_per_token_logps_and_entropies(self, *args, **kwargs):
+        return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
+
+    def _prepare_inputs(self, generation_batch):
+        before = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if self._buffered_inputs is before:
+            return inputs
+        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
+        return self._buffered_inputs[self._step % self.args.steps_per_generation]
 
     def _generate_and_score_completions(self, inputs):
         output = super()._generate_and_score_completions(inputs)

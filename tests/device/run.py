@@ -40,6 +40,7 @@ def _a_wait_a_row(self, output, *rest, use=TokenCreditTrainer._use):
         output["advantages"][0, 0] = row[0].item()
 
 
+WAITS_BY_CHANCE = ("transformers_sampler", "subclasses")
 MISTAKES = {
     "advantages left on the CPU": (TokenCreditTrainer, "_use", _advantages_on_the_cpu, "tempo", {}),
     "a mask on the CPU": (PackedRows, "unpack", _unpacked_by_a_mask_on_the_cpu, "tempo", ON_TREE),
@@ -96,7 +97,9 @@ def ours(counted: Counter) -> dict[str, int]:
     found = Counter()
     for key, count in counted.items():
         place = key[1] if isinstance(key, tuple) else key
-        if place.startswith("tempo_trl/") and not any(name in place for name in ("transformers_sampler", "subclasses")):
+        if place.startswith("tempo_trl/") and not any(
+            name in place for name in ("transformers_sampler", "subclasses")
+        ):
             found[place] += count
     return dict(found)
 

@@ -20,7 +20,7 @@ def _why_not() -> str | None:
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium, driven through the DevTools protocol; nothing is downloaded. Its event loop runs until it is closed."""
+    """Chromium, through the DevTools protocol; nothing is downloaded. Its event loop runs until it is closed."""
     why_not = _why_not()
     if why_not:
         pytest.skip(why_not)

@@ -187,7 +187,7 @@ def test_before_it_has_learned_the_anchor_baseline_is_rloo_and_then_states_count
     first = credit(batch)
     torch.testing.assert_close(first.advantages, torch.where(batch.turns >= 0, rloo[:, None], 0.0).float())
     credit.update([first.statistics])
-    assert credit.learned()["tempo/anchor_explained"] >= 0
+    assert credit.learned_metrics()["tempo/anchor_explained"] >= 0
 
 
 @pytest.mark.matrix

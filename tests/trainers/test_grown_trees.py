@@ -173,9 +173,9 @@ def test_a_baseline_on_grown_trees_leaves_the_whole_branch_out(tiny_model, tmp_p
 def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_explain(tiny_model, tmp_path):
     trainer = run("prefix_baseline", tiny_model, tmp_path)
     entry = trainer.state.log_history[-2]
-    assert entry["tempo/prefix_explained"] == trainer.prefix_covariance.explained
+    assert entry["tempo/prefix_explained"] == trainer.learned.covariance.explained
     for depth in (1, 4, 16, 64, 256):
-        assert entry[f"tempo/prefix_covariance_{depth}"] == trainer.prefix_covariance([depth])[0]
+        assert entry[f"tempo/prefix_covariance_{depth}"] == trainer.learned.covariance([depth])[0]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_every_run_logs_what_prefixes_explain_of_its_rewards(method, options, ti
 
 def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
     trainer = run("prefix_baseline", tiny_model, tmp_path)
-    before = trainer.prefix_covariance.state_dict()
+    before = trainer.learned.covariance.state_dict()
     trainer.evaluate(questions(4))
-    assert trainer.prefix_covariance.state_dict() == before
+    assert trainer.learned.covariance.state_dict() == before
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from accelerate.utils import FullyShardedDataParallelPlugin
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
-from tempo_trl.trainers import base
 from tempo_trl.trainers.precision import keep_outputs_in_float32
 
 from .launching import REPOSITORY

@@ -7,7 +7,7 @@ import torch
 
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.scored_rows import Place, ScoredRows
+from tempo_trl.trainers.scored_rows import Failures, Place, ScoredRows
 
 ROWS, TOKENS = 4, 2048
 
@@ -35,6 +35,7 @@ def test_a_recorded_token_takes_at_most_twenty_bytes():
         entropies=numbers,
     )
     scored = ScoredRows(
+        Failures(0),
         inputs=[{}] * ROWS,
         output={"advantages": numbers, "completion_mask": ones},
         prompts=["?"] * ROWS,

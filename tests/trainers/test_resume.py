@@ -80,7 +80,7 @@ def test_what_was_learned_is_there_for_evaluations_after_a_finished_run_and_befo
     finished.train(resume_from_checkpoint=True)
     finished.evaluate()
     assert finished.credit_func.seen == [("evaluation", 3)]
-    assert finished.prefix_covariance.state_dict() == first.prefix_covariance.state_dict()
+    assert finished.learned.state_dict() == first.learned.state_dict()
 
     options = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 100, "eval_on_start": True}
     resumed = counting_run(tiny_model, tmp_path, **options)

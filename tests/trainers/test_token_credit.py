@@ -229,7 +229,7 @@ def test_every_run_records_trees_table_and_metrics(tiny_model, tmp_path):
     assert len(trees) == 8
     row = trees.iloc[0]
     assert row["td_errors"] == pytest.approx(row["advantages"] - row["outcome"], abs=1e-6)
-    assert {"tempo/td_share", "tempo/branch_nodes", "tempo/prefix_explained"} <= set(trainer.state.log_history[0])
+    assert {"tempo/td_share", "tempo/branch_nodes"} <= set(trainer.state.log_history[0])
     table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
     assert {"td_share", "branch_tokens", "advantage"} <= set(table.columns)
 

@@ -17,7 +17,7 @@ from tempo_trl import (
     TEMPOConfig,
     TEMPOTrainer,
 )
-from tempo_trl.trainers.zero_advantages import over_rows, refuse_models_that_see_all_rows, rows_with_credit
+from tempo_trl.trainers.zero_advantages import on_all_rows, refuse_models_that_see_all_rows, rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
 
 from .recording import config, train, weights
@@ -59,10 +59,7 @@ def test_rows_that_are_left_out_have_ratio_one_and_the_mean_entropy_of_the_other
     inputs = {"old_per_token_logps": old, "completion_mask": torch.tensor([[1, 1, 1]] * 2 + [[1, 0, 0]] * 2)}
     inputs["tool_mask"] = torch.tensor([[1, 0, 1]] * 4)
 
-    def forward(model, ids, mask):
-        return logps[ids], entropies[ids], None
-
-    found, entropy, _ = over_rows(kept, forward, inputs)(None, torch.arange(4), torch.arange(4))
+    found, entropy, _ = on_all_rows(kept, logps[kept], entropies[kept], None, inputs)
     assert torch.equal(found[kept], logps[kept])
     assert torch.equal(found[~kept], old[~kept])
     mean = torch.stack([entropies[0, 0], entropies[0, 2], entropies[2, 0]]).mean()

@@ -1,0 +1,124 @@
+"""A run of TRL's `GRPOTrainer` that is checked before it trains, survives a full disk, and resumes exactly."""
+
+import warnings
+from pathlib import Path
+
+from transformers import PreTrainedModel
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import get_config_model_id
+
+from tempo_trl.rollout.completion_rules import end_token_ids
+from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, only_rollout
+from tempo_trl.rollout.vllm_server import wait_for_server
+from tempo_trl.trainers import checks
+from tempo_trl.trainers.completion_table import surviving_table
+from tempo_trl.trainers.credit_log import keep_td_share
+from tempo_trl.trainers.precision import keep_outputs_in_float32
+from tempo_trl.trainers.resumable_sampler import ResumableSampler
+from tempo_trl.trainers.reward_extras import refuse_missing_extras
+from tempo_trl.trainers.signal_share import SignalShare
+from tempo_trl.trainers.subclasses import warnings_at_the_caller
+from tempo_trl.tree_forward.tree_pass import TreePass
+
+
+class RunTrainer(GRPOTrainer):
+    """
+    [`~trl.GRPOTrainer`] with additions to a whole run, for any method. A stream (`IterableDataset`) resumes exactly
+    only within its first pass, because its length is unknown.
+
+    A subclass sets `_config_cls`, a configuration whose method `check()` raises ValueError for invalid settings, and
+    `_name`, which is also the suffix of the default `output_dir`.
+
+    Args:
+        model, reward_funcs, args, **keywords:
+            As for [`~trl.GRPOTrainer`]; `args` is an instance of `_config_cls`.
+
+    Raises:
+        ValueError: if `args` is not an instance of `_config_cls`.
+    """
+
+    _config_cls = GRPOConfig
+
+    def __init__(self, model: str | PreTrainedModel, reward_funcs=None, args: GRPOConfig | None = None, **keywords):
+        self._model_name = model if isinstance(model, str) else get_config_model_id(model.config)  # for messages
+        args = checks.checked_config(args, self._config_cls, self._model_name, self._name)
+        refuse_missing_extras(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
+        if (rollout := self._tree_rollout(args)) is not None:
+            keywords["rollout_func"] = only_rollout(rollout, keywords.get("rollout_func"))
+        wait_for_server(args, self._model_name)
+        with warnings_at_the_caller(), warnings.catch_warnings():
+            if rollout is not None:  # TRL warns that `rollout_func` is experimental, but the user did not set it
+                warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
+            super().__init__(model, reward_funcs, args, **keywords)
+        # TRL does not know the end tokens of `generation_kwargs`: it would train on the padding behind them, and count
+        # completions that end with them as truncated.
+        self.eos_token_ids = [*self.eos_token_ids, *(end_token_ids(self) - {*self.eos_token_ids})]
+        if isinstance(self.rollout_func, TreeRollout):
+            check_trees_can_grow(self, self.rollout_func.grower)
+        checks.check_trainer(self)
+        self.tree_pass = TreePass(self, self._tree_obstacle())
+        self.signal_share = SignalShare(self)
+
+    def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:
+        """The rollout of a method that grows completions as trees; None if TRL samples the completions."""
+        return None
+
+    def _tree_obstacle(self) -> str | None:
+        """The method's own reason why it cannot compute on the tree, or None."""
+        return None
+
+    def create_accelerator_and_postprocess(self):
+        """Create the accelerator as Trainer does, and keep model outputs in float32 under FSDP2."""
+        super().create_accelerator_and_postprocess()
+        keep_outputs_in_float32(self.accelerator)
+
+    def _get_train_sampler(self, dataset=None):
+        checks.refuse_less_than_a_generation(self)
+        # The epoch is a fraction with rounding errors: 1.9999999 means two whole epochs.
+        return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
+
+    def train(self, *args, **kwargs):
+        """[`~trl.GRPOTrainer.train`]. Raises RuntimeError if no step was trained although there should be some."""
+        result = super().train(*args, **kwargs)
+        checks.refuse_a_run_without_a_step(self)
+        return result
+
+    def _run_epoch(self, *args, **kwargs):
+        # Trainer asks whether the run is at its end after each step only: resumed at its end, it would train one more.
+        if self.state.global_step < self.state.max_steps:
+            super()._run_epoch(*args, **kwargs)
+
+    def log(self, logs, start_time=None):
+        """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
+        self.tree_pass.log()
+        self.signal_share.log()
+        keep_td_share(self._metrics["train" if self.model.training else "eval"])
+        with surviving_table(self):
+            super().log(logs, start_time)
+
+    def _save_checkpoint(self, model, trial):
+        # First, because the checkpoint counts as complete, and may be pushed, once TRL has written its part.
+        if self.args.should_save:
+            folder = Path(self._get_output_dir(trial=trial), f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
+            folder.mkdir(parents=True, exist_ok=True)
+            self._save_method(folder)
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        # Trainer calls this in every resumed run, before any batch. It restores generators in an epoch only, which a
+        # finished run does not begin.
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self._load_method(Path(checkpoint))
+
+    def _save_rng_state(self, output_dir):
+        super()._save_rng_state(output_dir)
+        # Rank 0 writes trainer_state.json next, which marks the checkpoint as complete: wait for every rank's files.
+        self.accelerator.wait_for_everyone()
+
+    def _save_method(self, checkpoint: Path) -> None:
+        """Write the method's learned state to a checkpoint, on the main process. Does nothing here."""
+
+    def _load_method(self, checkpoint: Path) -> None:
+        """Read what [`_save_method`] wrote, on every rank. Does nothing here."""
