@@ -36,7 +36,7 @@ OF_THE_METHOD = {
     "kernel_baseline": {"similarity_block", "similarity_order"},
     "hepo": {"top_entropy_quantile"},
     "span_credit": {"span_reward_funcs", "reward_funcs", "trace_lambda"},
-    "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "min_advantage"},
+    "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "advantage_floor"},
     "treerpo": {*FIXED_TREE, "advantage_scale", "shared_tokens"},
     "treerpo_entropy": {*ENTROPY_TREE, *SAMPLING, "shared_tokens"},
     "ppo": {*CRITIC, "beta"},

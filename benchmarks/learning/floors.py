@@ -2,14 +2,13 @@
 
     A[i, t] = max(method's A[i, t], -0.1)
 
-GRPO with the floor is GRPO-lambda with a trace of practically zero.
+GRPO with the floor is GRPO-lambda with a trace of practically zero. Since these were measured, `advantage_floor` is a
+field of every configuration: it does the same.
 """
 
 from dataclasses import replace
 
 from tempo_trl import Batch, Credit
-from tempo_trl.credit.level_covariance import PairStatistics
-from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.methods.grpo_lambda import GRPOLambdaConfig
 from tempo_trl.methods.prefix_baseline import PrefixBaselineCredit
 from tempo_trl.methods.tempo import tempo_credit
@@ -17,7 +16,7 @@ from tempo_trl.methods.tempo import tempo_credit
 
 def with_floor(credit: Credit) -> Credit:
     """`credit` with GRPO-lambda's default floor under the advantage of each token."""
-    return replace(credit, advantages=credit.advantages.clamp(min=GRPOLambdaConfig.min_advantage))
+    return replace(credit, advantages=credit.advantages.clamp(min=GRPOLambdaConfig.advantage_floor))
 
 
 def grpo_floor(batch: Batch) -> Credit:
@@ -33,24 +32,9 @@ def tempo_floor(batch: Batch) -> Credit:
 class PrefixBaselineFloor(PrefixBaselineCredit):
     """The adaptive prefix baseline's credit with the floor; its covariance is learned as in that method's trainer."""
 
-    def __init__(self):
-        super().__init__("auto", PrefixCovariance())
-
     def __call__(self, batch: Batch) -> Credit:
-        return replace(with_floor(super().__call__(batch)), statistics=batch.pairs if batch.training else None)
-
-    def update(self, statistics: list[PairStatistics]) -> None:
-        """Learn from the batch of all ranks."""
-        self.covariance.update(sum(statistics, PairStatistics()))
-
-    def state_dict(self) -> dict:
-        """What was learned."""
-        return self.covariance.state_dict()
-
-    def load_state_dict(self, state: dict) -> None:
-        """Restore a `state_dict`."""
-        self.covariance.load_state_dict(state)
+        return with_floor(super().__call__(batch))
 
 
 # What a recipe's `credit_func` names.
-prefix_baseline_floor = PrefixBaselineFloor()
+prefix_baseline_floor = PrefixBaselineFloor("auto")

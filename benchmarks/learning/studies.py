@@ -171,7 +171,7 @@ def _lambda() -> Study:
     variants = {
         "lambda 0, no floor": (("trace_lambda", 0.0),),
         "floor alone": FLOOR_ALONE,
-        "trace alone, 0.99": (("min_advantage", None),),
+        "trace alone, 0.99": (("advantage_floor", None),),
     }
     for style in ("recent", "both"):
         for value in (0.9, 0.98, 0.99):

@@ -3,6 +3,7 @@
 RENAMED = {
     "dataset_id_or_path": "dataset_name",
     "epsilon_low": "epsilon",
+    "min_advantage": "advantage_floor",
     "evaluation_strategy": "eval_strategy",
     "no_cuda": "use_cpu",
     "per_gpu_eval_batch_size": "per_device_eval_batch_size",

@@ -1,7 +1,8 @@
 """GRPO-lambda: eligibility traces inside GRPO's importance ratio, or as weights of its tokens."""
 
 import textwrap
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import InitVar, dataclass, field
 
 import torch
 
@@ -12,11 +13,12 @@ from tempo_trl.trainers.scored_rows import loss_mask
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 UPDATES = ("trace", "weight")
+RENAMED = "called `advantage_floor` now"  # the default of a field's old name: not given
 
 
 def grpo_lambda_credit(
     batch: Batch,
-    min_advantage: float | None = -0.1,
+    advantage_floor: float | None = -0.1,
     trace_update: str = "trace",
     trace_decay: float = 0.99,
     trace_style: str = "recent",
@@ -29,7 +31,7 @@ def grpo_lambda_credit(
     Args:
         batch ([`~tempo_trl.Batch`]):
             Whole groups.
-        min_advantage, trace_update, trace_style:
+        advantage_floor, trace_update, trace_style:
             As in [`GRPOLambdaConfig`].
         trace_decay (`float`, *optional*, defaults to `0.99`):
             Gamma times lambda; 0 is GRPO.
@@ -40,8 +42,8 @@ def grpo_lambda_credit(
     if trace_decay == 0:
         return batch.outcome
     advantages = batch.outcome.nan_to_num(0.0)
-    if min_advantage is not None:
-        advantages = advantages.clamp(min=min_advantage)
+    if advantage_floor is not None:
+        advantages = advantages.clamp(min=advantage_floor)
     if trace_update == "weight":
         return advantages[:, None] * trace_weights(batch.loss_mask.float(), trace_decay, trace_style)
     return advantages[:, None].expand(batch.completion_ids.shape)
@@ -64,8 +66,9 @@ class GRPOLambdaConfig(TokenCreditConfig):
         trace_update (`str`, *optional*, defaults to `"trace"`):
             Where the trace is applied: to the log-ratios (`"trace"`, epsilon-trace) or as a weight of each token's
             loss (`"weight"`, epsilon-weight).
-        min_advantage (`float`, *optional*, defaults to `-0.1`):
-            Lower bound of the advantages, at most 0 (section 4.2, appendix B); `None` for no bound.
+        advantage_floor (`float`, *optional*, defaults to `-0.1`):
+            Lower bound of the advantages, at most 0 (section 4.2, appendix B); `None` for no bound. It was called
+            `min_advantage`, which still works in this release.
         beta (`float`, *optional*, defaults to `0.04`):
             Coefficient of the KL divergence from the reference model (table 2); TRL's default is 0.
         use_bias_correction_kl (`bool`, *optional*, defaults to `False`):
@@ -90,7 +93,7 @@ class GRPOLambdaConfig(TokenCreditConfig):
             "token's loss (`weight`, epsilon-weight)."
         },
     )
-    min_advantage: float | None = field(
+    advantage_floor: float | None = field(
         default=-0.1, metadata={"help": "Lower bound of the advantages, at most 0; None for no bound."}
     )
     beta: float = field(
@@ -101,6 +104,15 @@ class GRPOLambdaConfig(TokenCreditConfig):
         default=False,
         metadata={"help": "Whether to multiply the KL term by the importance ratio; not with `trace_update` trace."},
     )
+
+    min_advantage: InitVar[float | str | None] = RENAMED
+
+    def __post_init__(self, min_advantage):
+        if min_advantage is not RENAMED:
+            message = "`min_advantage` is called `advantage_floor` now. The old name will be gone in the next release."
+            warnings.warn(message, FutureWarning, stacklevel=3)
+            self.advantage_floor = min_advantage
+        super().__post_init__()
 
     @property
     def trace_decay(self) -> float:
@@ -116,8 +128,6 @@ class GRPOLambdaConfig(TokenCreditConfig):
         for name, known in {"trace_style": STYLES, "trace_update": UPDATES}.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"`{name}` must be one of {known}, got {getattr(self, name)!r}.")
-        if self.min_advantage is not None and not self.min_advantage <= 0.0:
-            raise ValueError(f"`min_advantage` must be at most 0, or None for no bound, got {self.min_advantage!r}.")
         if self.trace_decay > 0:
             self._refuse_what_has_no_token_ratio()
 
@@ -192,12 +202,13 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
 
     _config_cls = GRPOLambdaConfig
     method_name = "grpo_lambda"
+    _advantage_floor = None  # its credit function applies it, before the weights of the trace
 
     def credit(self, batch):
         args = self.args
         return grpo_lambda_credit(
             batch,
-            min_advantage=args.min_advantage,
+            advantage_floor=args.advantage_floor,
             trace_update=args.trace_update,
             trace_decay=args.trace_decay,
             trace_style=args.trace_style,

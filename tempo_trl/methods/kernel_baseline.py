@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from tempo_trl.credit.advantages import credit_tokens
 from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
 from tempo_trl.credit.kernel_covariance import KernelCovariance, KernelStatistics
 from tempo_trl.credit.similarity import Sketch, prefix_similarities
@@ -27,8 +26,7 @@ class KernelBaselineCredit:
 
     b predicts the value of the state before the token from the other completions of the group
     ([`~tempo_trl.credit.kernel_baseline.kernel_baseline_tokens`]): those that share its prefix, and those that wrote
-    something similar so far. How much either counts is learned from earlier batches. `td` are TEMPO's TD errors, for
-    comparison.
+    something similar so far. How much either counts is learned from earlier batches.
 
     Args:
         sketch ([`~tempo_trl.credit.similarity.Sketch`]):
@@ -43,20 +41,13 @@ class KernelBaselineCredit:
         self.leaf_weights, self.forced_tokens = leaf_weights, forced_tokens
 
     def __call__(self, batch: Batch) -> Credit:
-        width, weights = batch.completion_ids.shape[1], completion_weights(batch, self.leaf_weights)
+        weights = completion_weights(batch, self.leaf_weights)
         advantages, statistics = self._advantages(batch)
         metrics = value_error(batch, advantages, batch.outcome)
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
-        td = credit_tokens(batch.tree, batch.outcome, width, 1.0, weights)[1]
-        credit = Credit(
-            advantages,
-            td,
-            metrics,
-            weights=weights,
-            outcome=whole_outcome(batch, weights),
-            statistics=statistics,
-        )
+        outcome = whole_outcome(batch, weights)
+        credit = Credit(advantages, metrics=metrics, weights=weights, outcome=outcome, statistics=statistics)
         return with_forced_tokens(credit, batch, self.forced_tokens)
 
     def _advantages(self, batch: Batch) -> tuple[torch.Tensor, KernelStatistics]:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from tempo_trl.methods import METHODS
 
 LEAVE_ONE_OUT = ("prefix_baseline", "kernel_baseline", "anchor_baseline")  # baselines without the own reward
-OF_PREFIX_VALUES = ("prefix_baseline", "kernel_baseline")  # of these, methods that record TEMPO's TD errors
 
 
 class CreditTerms(NamedTuple):
@@ -43,7 +42,7 @@ class CreditTerms(NamedTuple):
 
     @property
     def is_td(self) -> bool:
-        """Whether TD errors of prefix values were recorded: TEMPO's credit, or for comparison with a baseline's."""
+        """Whether TEMPO's TD errors are what the method adds."""
         return self.added == "TD"
 
     @property
@@ -74,10 +73,9 @@ def terms_of(method: str, label: str) -> CreditTerms:
     if method == "span_credit":
         lead = f"{first} compares completions criterion by criterion; each advantage falls on the criterion's place."
         return OF_PLACES._replace(label=label, lead=lead)
-    if method in OF_PREFIX_VALUES:
-        lead = f"{first} subtracts its own estimate of V instead of the mean. TD errors are shown for comparison."
-        return CreditTerms(label, lead=lead, leave_one_out=True)
     lead = f"{first} adds a positive or negative number to it at each token."
+    if method in LEAVE_ONE_OUT:
+        lead = f"{first} subtracts its own estimate of the value at each token instead of the mean of the group."
     words = ("added", "added credit", "more than GRPO", "less than GRPO")
     nothing, marked = "every advantage is GRPO's", "its added credit is large"
     return CreditTerms(label, *words, lead, nothing, marked, method in LEAVE_ONE_OUT)

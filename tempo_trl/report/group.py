@@ -123,7 +123,7 @@ def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, grown:
         ids=[row.tolist() for row in lists["completion_ids"]],
         tokens=[row.tolist() for row in lists["tokens"]],
         values=lists["values"],
-        td_errors=lists["td_errors"],
+        td_errors=_added(lists) if terms.leave_one_out else lists["td_errors"],
         advantages=lists["advantages"],
         entropies=None if any(row is None for row in lists["entropies"]) else lists["entropies"],
         loss_mask=lists["loss_mask"],
@@ -135,6 +135,11 @@ def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, grown:
         trace_lambda=trace_lambda,
         **(_turns(lists) if all(row is not None for row in lists["turns"]) else {}),
     )
+
+
+def _added(lists: dict[str, list]) -> list[np.ndarray]:
+    """What a baseline adds to the outcome. Earlier versions recorded TEMPO's TD errors beside it."""
+    return [row - outcome for row, outcome in zip(lists["advantages"], lists["outcome"], strict=True)]
 
 
 def _spans(rows: list) -> list[list[Span]]:

@@ -86,7 +86,7 @@ def _verdict(summary: CreditSummary) -> str:
     if not share:
         return f"No credit moved: {summary.terms.nothing}, so this is GRPO."
     terms = summary.terms
-    verdicts = TD_VERDICTS if terms.is_td and not terms.leave_one_out else VERDICTS
+    verdicts = TD_VERDICTS if terms.is_td else VERDICTS
     verdicts = PLACES_VERDICTS if terms.of_places else verdicts
     return next(words for least, words in verdicts if share >= least).format(label=terms.label)
 

@@ -10,7 +10,7 @@ steps before they were sampled.
 | `completion_ids` | list of int, T | sampled token ids, with the EOS id, without padding |
 | `tokens` | list of string, T | text of each token; incomplete characters as bytes, `<0xF0>` ([`runs.token_text`]) |
 | `values` | list of float, T + 1 | V after 0 to T tokens, in units of `reward` |
-| `td_errors` | list of float, T | what the method adds; for TEMPO, prefix and kernel baseline TD errors of V |
+| `td_errors` | list of float, T | what the method adds to the outcome; for TEMPO the TD errors of V |
 | `outcome` | float | GRPO's advantage; 0 if no function scored the completion |
 | `advantages` | list of float, T | the advantages used for training |
 | `entropies` | list of float, T, or null | of the policy at each token, in nats; null if TRL did not compute them |

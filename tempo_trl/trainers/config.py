@@ -21,6 +21,9 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             batch sampled after that many steps is recorded, and each evaluation. 0 records nothing.
         log_trees_prompts (`int`, *optional*, defaults to `8`):
             Maximum number of groups per record.
+        advantage_floor (`float`, *optional*):
+            Lower bound of the advantages, at most 0: a bad completion is pushed away only so far
+            ([GRPO-lambda](https://huggingface.co/papers/2510.00194), section 4.2, clamps at -0.1). None for no bound.
         step_delimiter (`str`, *optional*):
             Text that ends a step within a turn, such as two line breaks. `step_reward_funcs` then score steps instead
             of turns.
@@ -63,6 +66,10 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
         },
     )
 
+    advantage_floor: float | None = field(
+        default=None, metadata={"help": "Lower bound of the advantages, at most 0, such as -0.1; None for no bound."}
+    )
+
     step_delimiter: str | None = field(
         default=None,
         metadata={"help": "Text that ends a step within a turn. `step_reward_funcs` then score steps, not turns."},
@@ -86,6 +93,10 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
         self.check_tree_forward()
         if self.step_delimiter == "":
             raise ValueError("`step_delimiter` must be a text or None, got an empty one. Use None for whole turns.")
+        if self.advantage_floor is not None and not self.advantage_floor <= 0.0:
+            raise ValueError(
+                f"`advantage_floor` must be at most 0, or None for no bound, got {self.advantage_floor!r}."
+            )
         if self.skip_zero_advantages:
             refuse_gradients_without_advantage(self)
         self._check_weights()

@@ -229,6 +229,11 @@ class TokenCreditTrainer(RunTrainer):
         return cls.credit is not TokenCreditTrainer.credit
 
     @property
+    def _advantage_floor(self) -> float | None:
+        """Lower bound of the advantages that the credit function returns."""
+        return self.args.advantage_floor
+
+    @property
     def credit_name(self) -> str:
         """Name of the method or of the user's function, for messages and records."""
         return type(self).__name__ if self.credit_func is None else get_callable_name(self.credit_func)
@@ -365,7 +370,10 @@ class TokenCreditTrainer(RunTrainer):
         if credit.advantages.ndim == 2:
             outcome = output["advantages"] if credit.outcome is None else credit.outcome
             output["outcome_advantages"] = outcome.to(output["advantages"])
-        output["advantages"] = credit.advantages.to(output["advantages"].device)
+        advantages, floor = credit.advantages, self._advantage_floor
+        if floor is not None:
+            advantages = advantages.clamp(min=floor)
+        output["advantages"] = advantages.to(output["advantages"].device)
         if credit.loss_mask is not None:
             mask = output["completion_mask"]
             kept = credit.loss_mask.to(mask.device, mask.dtype)

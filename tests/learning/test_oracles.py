@@ -14,7 +14,7 @@ from benchmarks.learning.plan import Plan, right_plan, success_along, success_pr
 from benchmarks.learning.starts import rewards
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.inputs import prefix_tree
-from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.demo.task import first_slip
 from tempo_trl.methods.prefix_baseline import PrefixBaselineCredit
@@ -169,13 +169,12 @@ def test_the_floor_lifts_what_is_below_it_and_leaves_the_rest():
 
 
 def test_the_prefix_baseline_with_a_floor_learns_what_the_method_learns():
-    batch, covariance = sampled(Chain()), PrefixCovariance()
-    method, ours = PrefixBaselineCredit("auto", covariance), floors.PrefixBaselineFloor()
+    batch, method, ours = sampled(Chain()), PrefixBaselineCredit("auto"), floors.PrefixBaselineFloor("auto")
     for _ in range(2):  # the second batch has a learned covariance
         credit = ours(batch)
         assert torch.equal(credit.advantages, method(batch).advantages.clamp(min=-0.1))
-        covariance.update(batch.pairs)
+        method.update([batch.pairs])
         ours.update([credit.statistics])
-    resumed = floors.PrefixBaselineFloor()
+    resumed = floors.PrefixBaselineFloor("auto")
     resumed.load_state_dict(ours.state_dict())
     assert torch.equal(resumed(batch).advantages, ours(batch).advantages)

@@ -270,8 +270,8 @@ def test_an_arm_keeps_a_learning_rate_of_its_own(tmp_path):
 def test_the_floor_and_the_trace_of_grpo_lambda_are_each_switched_off_once():
     """Lambda 0 switches off both, so it cannot tell which of them helps."""
     settings = {arm.label: dict(arm.changes) for arm in study("lambda").arms}
-    assert 0 < settings["floor alone"]["trace_lambda"] < 1e-3 and "min_advantage" not in settings["floor alone"]
-    assert settings["trace alone, 0.99"] == {"min_advantage": None}
+    assert 0 < settings["floor alone"]["trace_lambda"] < 1e-3 and "advantage_floor" not in settings["floor alone"]
+    assert settings["trace alone, 0.99"] == {"advantage_floor": None}
 
 
 def test_the_best_rate_is_that_of_the_highest_mean_and_an_edge_is_said():

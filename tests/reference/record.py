@@ -1,6 +1,5 @@
 """A run of a case as a flat dict of everything that must not change: `name -> tensor or list of texts`."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,10 +107,8 @@ def state(path: Path) -> Iterator[tuple[str, torch.Tensor]]:
     """Name and value of every number in a file of a checkpoint; nothing of a file that has none."""
     if path.suffix == ".safetensors":
         yield from leaves(load_file(path))
-    elif path.name in ("optimizer.pt", "scheduler.pt"):
+    elif path.name in ("optimizer.pt", "scheduler.pt", "credit_state.pt"):
         yield from leaves(torch.load(path, weights_only=True))
-    elif path.name == "prefix_covariance.json":
-        yield from leaves(json.loads(path.read_text()))
 
 
 def leaves(tree, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:

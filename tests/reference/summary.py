@@ -13,7 +13,7 @@ import torch
 HERE = Path(__file__).parent
 # Kernels for another CPU (ATEN_CPU_CAPABILITY=default) move metrics and tensors by up to 6e-6 of their size or 6e-8.
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
-STATE = ("prefix_covariance.json", "critic/model.safetensors")  # in a checkpoint, what is ours
+STATE = ("credit_state.pt", "critic/model.safetensors")  # in a checkpoint, what is ours
 
 
 def summary(seen: dict) -> dict:

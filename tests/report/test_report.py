@@ -58,7 +58,7 @@ def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
     [
         ({}, "TEMPO", "TD"),  # recorded before records named their method
         ({"method": "tempo", "credit": "TEMPO"}, "TEMPO", "TD"),
-        ({"method": "prefix_baseline", "credit": "prefix baseline"}, "prefix baseline", "TD"),
+        ({"method": "prefix_baseline", "credit": "prefix baseline"}, "prefix baseline", "added"),
         ({"method": "grpo_lambda", "credit": "GRPO-lambda"}, "GRPO-lambda", "added"),
         ({"method": "ppo"}, "PPO", "added"),
         ({"method": "token_credit", "credit": "my_credit"}, "my_credit", "added"),

@@ -161,7 +161,7 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance | K
         relative = (groups - groups.mean(dim=1, keepdim=True)) / (groups.std(dim=1, keepdim=True) + 1e-6)
         return relative.view(-1, 1) * inside + (outcome if method == "gigpo" else 0.0)
     if method == "grpo_lambda":
-        return outcome.clamp(min=GRPOLambdaConfig.min_advantage)
+        return outcome.clamp(min=GRPOLambdaConfig.advantage_floor)
     if method == "span_credit":
         return outcome + credit_of_halves(inputs)
     if method == "token_credit":

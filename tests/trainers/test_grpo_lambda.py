@@ -80,7 +80,7 @@ class LossProbe(GRPOLambdaTrainer):
 
 
 def probe(model, folder, cls=LossProbe, **options):
-    defaults = {"loss_type": "grpo", "beta": 0.0, "trace_lambda": LAMBDA, "min_advantage": None}
+    defaults = {"loss_type": "grpo", "beta": 0.0, "trace_lambda": LAMBDA, "advantage_floor": None}
     return cls(model, share_of_threes, config(folder, GRPOLambdaConfig, **(defaults | options)), questions())
 
 
@@ -113,7 +113,7 @@ def test_lambda_or_gamma_zero_is_stock_grpo_bit_for_bit(zero, options, tiny_mode
 @pytest.mark.parametrize("update", ["trace", "weight"])
 @pytest.mark.parametrize("style", STYLES)
 def test_traces_change_the_weights_and_are_logged(style, update, tiny_model, tmp_path):
-    shared = {"reward_funcs": share_of_threes, "config_cls": GRPOLambdaConfig, "min_advantage": None} | OFF_POLICY
+    shared = {"reward_funcs": share_of_threes, "config_cls": GRPOLambdaConfig, "advantage_floor": None} | OFF_POLICY
     shared |= {"trace_style": style, "trace_update": update}
     grpo = train(tiny_model, tmp_path / "grpo", GRPOLambdaTrainer, trace_lambda=0.0, **shared)
     ours = train(tiny_model, tmp_path / "ours", GRPOLambdaTrainer, **shared)
@@ -216,7 +216,7 @@ def test_the_off_policy_mask_sees_the_plain_log_probabilities(tiny_model, tmp_pa
 
 @pytest.mark.parametrize("update", ["trace", "weight"])
 def test_negative_advantages_are_clamped_and_positive_ones_are_not(update, tiny_model, tmp_path):
-    clamping = probe(tiny_model, tmp_path, min_advantage=-0.1, trace_update=update)
+    clamping = probe(tiny_model, tmp_path, advantage_floor=-0.1, trace_update=update)
     plain = probe(tiny_model, tmp_path, trace_update=update)
     old = plain.logps().detach() - DRIFT
     computed = clamping.gradient(old)
@@ -228,7 +228,7 @@ def test_negative_advantages_are_clamped_and_positive_ones_are_not(update, tiny_
 def test_the_config_is_grpos_but_for_the_papers_kl(tmp_path):
     ours, stock = (cls(str(tmp_path), use_cpu=True, bf16=False) for cls in (GRPOLambdaConfig, GRPOConfig))
     own = {"trace_lambda": 0.99, "trace_gamma": 1.0, "trace_style": "recent", "trace_update": "trace"}
-    own |= {"min_advantage": -0.1}
+    own |= {"advantage_floor": -0.1}
     assert {name: getattr(ours, name) for name in own} == own
     ours, stock = ours.to_dict(), stock.to_dict()
     assert {key for key in stock if ours[key] != stock[key]} - {"logging_dir"} == {"beta", "use_bias_correction_kl"}
@@ -244,7 +244,7 @@ REFUSED = [
     ({"trace_gamma": float("nan")}, "`trace_gamma` .* nan"),
     ({"trace_style": "late"}, r"`trace_style` must be one of .*, got 'late'"),
     ({"trace_update": "both"}, r"`trace_update` must be one of .*, got 'both'"),
-    ({"min_advantage": 0.5}, "`min_advantage` must be at most 0, or None"),
+    ({"advantage_floor": 0.5}, "`advantage_floor` must be at most 0, or None"),
     ({"importance_sampling_level": "sequence"}, "would average out the traces.*Leave it at 'token'"),
     ({"importance_sampling_level": "sequence", "trace_update": "weight"}, "would average out the traces"),
     ({"loss_type": "cispo"}, "no gradient through the importance ratio.*or trace_update='weight'"),

@@ -13,7 +13,6 @@ from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import SEED, WARM_UP
 from benchmarks.estimators.metrics import bias, error, gain, standard_error, variance
 from benchmarks.estimators.rooms import ACTIONS, Episodes, Rooms, play
-from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.credit.turns import turn_starts
 from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
 from tempo_trl.methods.gigpo import gigpo_credit
@@ -55,10 +54,8 @@ class Method:
         credit = self.function(episodes.batch)
         starts = turn_starts(episodes.batch.turns)
         advantages = credit.advantages.gather(1, starts.clamp(min=0)).double().numpy()
-        if isinstance(self.function, AnchorBaselineCredit):
+        if hasattr(self.function, "update"):
             self.function.update([credit.statistics])
-        if isinstance(self.function, PrefixBaselineCredit):
-            self.function.covariance.update(episodes.batch.pairs)
         width = episodes.states.shape[1]
         return np.pad(advantages, ((0, 0), (0, width - advantages.shape[1])))
 
@@ -86,7 +83,7 @@ def arms(world: Rooms) -> dict[str, Callable[[Episodes], np.ndarray]]:
         "RLOO": Grpo(leave_one_out=True),
         "TEMPO, tree": Method(tempo_credit),
         "TEMPO, graph": Method(partial(tempo_credit, merge_states=True)),
-        "prefix baseline": Method(PrefixBaselineCredit("auto", PrefixCovariance())),
+        "prefix baseline": Method(PrefixBaselineCredit("auto")),
         "GiGPO": Method(partial(gigpo_credit, **unscaled)),
         "GiGPO, gamma 0.95": Method(partial(gigpo_credit, gamma=0.95, scale="none")),
         "HGPO": Method(partial(hgpo_credit, **unscaled)),

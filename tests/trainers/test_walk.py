@@ -1,0 +1,48 @@
+"""The walk of a reader through one training step of TEMPO with nothing switched on: few files, few jumps."""
+
+import itertools
+import sys
+from pathlib import Path
+
+import tempo_trl
+
+from .recording import config, questions, share_of_threes
+
+PACKAGE = str(Path(tempo_trl.__file__).parent)
+MOST_FILES, MOST_CHANGES = 15, 45
+
+
+def walk_of(step) -> list[tuple[str, str]]:
+    """File and function of each call in the package while `step` runs, in order."""
+    walk = []
+
+    def enter(frame, event, argument):
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            walk.append((frame.f_code.co_filename[len(PACKAGE) + 1 :], frame.f_code.co_qualname))
+
+    sys.setprofile(enter)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return walk
+
+
+def test_a_step_is_a_walk_through_few_files(tiny_model, tmp_path):
+    args = config(tmp_path, max_steps=2, log_trees_steps=0)
+    trainer = tempo_trl.TEMPOTrainer(tiny_model, share_of_threes, args, questions())
+    walks, step = [], trainer.training_step
+
+    def training_step(*arguments, **keywords):
+        losses = []
+        walks.append(walk_of(lambda: losses.append(step(*arguments, **keywords))))
+        return losses[0]
+
+    trainer.training_step = training_step
+    trainer.train()
+    walk = walks[1]
+    files = dict.fromkeys(file for file, _ in walk)
+    changes = sum(one != other for (one, _), (other, _) in itertools.pairwise(walk))
+    print("\n".join(f"{file:36} {function}" for file, function in dict.fromkeys(walk)))
+    print(f"{len(files)} files, {changes} changes of the file")
+    assert len(files) <= MOST_FILES and changes <= MOST_CHANGES
