@@ -21,7 +21,6 @@ from benchmarks.estimators.questions import (
     credit,
     entropy,
     kernel,
-    learned_td,
     signals,
     trees,
     where,
@@ -37,7 +36,6 @@ QUESTIONS = {
     "signals": signals,
     "agents": agents,
     "kernel": kernel,
-    "learned_td": learned_td,
 }
 QUICK_BATCHES, QUICK_BUDGET = 3, 480
 

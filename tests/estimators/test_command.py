@@ -23,7 +23,6 @@ ROWS = {
     "signals": 3,
     "agents": 13,
     "kernel": 3,
-    "learned_td": 3,
 }
 
 
