@@ -17,9 +17,7 @@ from benchmarks.estimators.evidence import Effort, commit, provenance, write
 from benchmarks.estimators.questions import (
     adaptive,
     agents,
-    coefficient,
     credit,
-    entropy,
     kernel,
     signals,
     trees,
@@ -28,10 +26,8 @@ from benchmarks.estimators.questions import (
 
 QUESTIONS = {
     "where": where,
-    "coefficient": coefficient,
     "adaptive": adaptive,
     "trees": trees,
-    "entropy": entropy,
     "credit": credit,
     "signals": signals,
     "agents": agents,
