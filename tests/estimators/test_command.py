@@ -19,7 +19,7 @@ ROWS = {
     "trees": 15,
     "credit": 31,
     "signals": 3,
-    "agents": 13,
+    "agents": 12,
     "kernel": 3,
 }
 
