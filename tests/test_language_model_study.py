@@ -171,6 +171,19 @@ def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
     assert by_kind.split()[-2:] == ["9", "0"]  # kinds on which it is ahead, and behind
 
 
+def test_an_arm_that_the_study_no_longer_has_is_shown_as_it_was_measured(tmp_path):
+    cells = swept(tmp_path / "cells.json", {"grpo": RATES[1], "gone": RATES[2]})
+    cells.rows += [row("tempo at GRPO's rate", RATES[1], seed, 0.5) for seed in SEEDS]
+    cells.rows += [row(arm, rate, s, 0.5) for s in SEEDS for arm, rate in (("grpo", RATES[1]), ("gone", RATES[2]))]
+    assert cells.arms == [*INSTRUCTIONS.arms, "gone"]  # and no control
+    assert cells.rates() == {"grpo": RATES[1], "gone": RATES[2]}
+    assert {cell.arm for cell in INSTRUCTIONS.final(cells.rates())} == {"grpo"}  # it is not run again
+    console = Console(width=300)
+    with console.capture() as printed:
+        show(cells, console)
+    assert sum(line.startswith("  gone") for line in printed.get().splitlines()) == 4
+
+
 def test_rewards_by_kind_are_those_of_the_kind_of_each_prompt():
     first, second = generated_rows("train")[:2]
     prompts = [[{"role": "user", "content": row["instruction"]}] for row in (first, second, second)]

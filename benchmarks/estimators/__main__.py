@@ -17,11 +17,8 @@ from benchmarks.estimators.evidence import Effort, commit, provenance, write
 from benchmarks.estimators.questions import (
     adaptive,
     agents,
-    coefficient,
     credit,
-    entropy,
     kernel,
-    learned_td,
     signals,
     trees,
     where,
@@ -29,15 +26,12 @@ from benchmarks.estimators.questions import (
 
 QUESTIONS = {
     "where": where,
-    "coefficient": coefficient,
     "adaptive": adaptive,
     "trees": trees,
-    "entropy": entropy,
     "credit": credit,
     "signals": signals,
     "agents": agents,
     "kernel": kernel,
-    "learned_td": learned_td,
 }
 QUICK_BATCHES, QUICK_BUDGET = 3, 480
 

@@ -43,8 +43,8 @@ def _function(path: str, *changes: tuple[str, object], rated_as: str = "") -> Ar
     return Arm("grpo", (*own, *changes), rated_as)
 
 
-def _credit(name: str, module: str = "credit_functions") -> Arm:
-    return _function(f"{HERE}.{module}.{name}", rated_as=BASELINE)
+def _credit(name: str) -> Arm:
+    return _function(f"{HERE}.credit_functions.{name}", rated_as=BASELINE)
 
 
 # GRPO and HEPO are TEMPO's trainer with `td_coef` 0, which trains like TRL's (tests say so), on the tree and so in
@@ -58,9 +58,6 @@ ARMS = {
     "grpo_lambda without trace": Arm("grpo_lambda", (("trace_lambda", 1e-6),)),  # the floor alone
     "hepo": Arm("tempo", (("td_coef", 0.0), ("top_entropy_quantile", 0.2))),
     "oracle": _credit("oracle"),
-    "hidden_baseline": _credit("hidden_baseline", "critic"),
-    "hidden_td": _credit("hidden_td", "critic"),
-    "shear": _credit("shear", "shear"),
 }
 CONTROLS = {
     "grpo at twice its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),

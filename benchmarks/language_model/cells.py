@@ -53,6 +53,12 @@ class Cells:
             provenance = origin | {"commits_of_runs": commits, "seeds": counted}
             write_json(self.path, {"provenance": provenance, "cells": self.rows}, DIGITS)
 
+    @property
+    def arms(self) -> list[str]:
+        """The arms of the study, and after them those that it had when their cells were measured."""
+        known = self.study.arms | self.study.controls
+        return [*self.study.arms, *dict.fromkeys(row["arm"] for row in self.rows if row["arm"] not in known)]
+
     def to_try(self, arm: str) -> list[float]:
         """The rates of an arm on the first of the sweep's seeds: two, then the best one's neighbours."""
         tried = self._ranked(arm)
@@ -77,7 +83,7 @@ class Cells:
     def rates(self) -> dict[str, float]:
         """The better on average over the sweep's seeds of each arm's best two rates, where both have run on all."""
         chosen, seeds = {}, self.study.sweep_seeds
-        for arm in self.study.arms:
+        for arm in self.arms:
             tried = {rate: [self.of(self.study.cell(arm, rate, s)) for s in seeds] for rate in self.best_two(arm)}
             if tried and all(row is not None for own in tried.values() for row in own):
                 budget = tokens_of(row for own in tried.values() for row in own)

@@ -26,7 +26,7 @@ WITH_CRITERIA = {
 FIRST_ARMS = 6  # of the study of a task with criteria, which have panels of their own
 MORE_STYLES = {
     "grpo_lambda without trace": ("#E69F00", "--"),
-    "hidden_baseline": ("#56B4E9", "-"),
+    "hidden_baseline": ("#56B4E9", "-"),  # this one and the next two were measured, and are arms no more
     "hidden_td": ("#56B4E9", "--"),
     "shear": ("#CC79A7", "--"),
     "span_credit": ("#D55E00", "-"),
@@ -47,7 +47,7 @@ def draw(cells: Cells, path: Path) -> bool:
     study, rates = cells.study, cells.rates()
     rows = {
         arm: [cells.of(study.cell(arm, rates[arm], seed)) for seed in study.seeds]
-        for arm in study.arms
+        for arm in cells.arms
         if arm in rates
     }
     rows = {arm: found for arm, own in rows.items() if len(found := [row for row in own if row]) > 1}

@@ -42,9 +42,6 @@ SERIES = {
     "prefix_explained": "tempo/prefix_explained",
     "flat_groups": "tempo/flat_groups",
     "signal_share": "tempo/signal_share",
-    "lambda": "hidden/lambda",
-    "hidden_explained": "hidden/explained",
-    "hidden_seconds": "hidden/seconds",
 }
 FIELDS = "fields/"  # what every arm of a task with criteria logs: the mean of each, `mean` and `all`
 

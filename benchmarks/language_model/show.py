@@ -64,11 +64,11 @@ def sweep_table(cells: Cells) -> Table:
     """Mean reward over the steps by arm and rate, of the seeds that choose the rates."""
     study = cells.study
     first = study.sweep_seeds[0]
-    rates = [rate for rate in study.rates if any(cells.of(study.cell(arm, rate, first)) for arm in study.arms)]
+    rates = [rate for rate in study.rates if any(cells.of(study.cell(arm, rate, first)) for arm in cells.arms)]
     table = Table(title=f"Sweep: mean reward over all steps, seeds {study.sweep_seeds}", box=SIMPLE_HEAD)
     for heading in ("arm", *(f"{rate:g}" for rate in rates)):
         table.add_column(heading)
-    for arm in study.arms:
+    for arm in cells.arms:
         own = [[cells.of(study.cell(arm, rate, seed)) for seed in study.sweep_seeds] for rate in rates]
         if any(row for rows in own for row in rows):
             table.add_row(arm, *(", ".join(f"{_mean(row['reward']):.3f}" for row in rows if row) for rows in own))

@@ -8,22 +8,17 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.estimators.learned_td import over_values
 from benchmarks.language_model import gradients, values
-from benchmarks.language_model.hidden import Probe, States, best_penalty, deviations, states_of
 from benchmarks.language_model.rollouts import GROUP, PLACES, Rolled, roll, taught
-from benchmarks.language_model.shear import token_weights
 from benchmarks.language_model.values import at_places, leave_one_out, samples_of
 from benchmarks.similarity import OURS, VARIANTS, Kernel, Prefixes, Samples, compared
 from tempo_trl.credit import prefix_values, td_errors
 
 TAUGHT = 128  # prompts that the estimates with a memory have learned from
-MEAN, HIDDEN = "mean of the others", "hidden states"
-LAMBDAS = (0.98, 0.9)  # of TD errors of the hidden states' values
+MEAN = "mean of the others"
 ROLLOUT_COUNTS = (1, 4)
 
 Prompts = Sequence[Rolled]
-StatesOf = Callable[[Prompts], States]
 Estimate = Callable[[Prompts], np.ndarray]  # the value before each token, `(R, T)`
 
 
@@ -41,8 +36,7 @@ def measure(policy: str, prompts: int, each_token: int, folder: Path) -> dict:
     # The weights that sampled, but products in float32.
     model = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.bfloat16).float().eval()
     model.requires_grad_(False)
-    states = remembered(partial(states_of, model))
-    known = estimates(states, lessons)
+    known = estimates(lessons)
     errors = {name: values.squared_errors(rolled, at_places(rolled, of(rolled))) for name, of in known.items()}
     errors |= {f"{k} rollouts": values.rollout_errors(rolled, k) for k in ROLLOUT_COUNTS}
     return {
@@ -52,24 +46,11 @@ def measure(policy: str, prompts: int, each_token: int, folder: Path) -> dict:
         "decided_by": values.decided_by(rolled),
         "errors": values.compared(errors, MEAN),
         "td_errors": values.concentration(rolled),
-        **gradient_noise(model, states, rolled, known),
+        **gradient_noise(model, rolled, known),
     }
 
 
-def remembered(states: StatesOf) -> StatesOf:
-    """`states`, with the last result kept: several credits ask for the same group in a row."""
-    last: tuple[Prompts, States] | None = None
-
-    def of(prompts: Prompts) -> States:
-        nonlocal last
-        if last is None or [*map(id, last[0])] != [*map(id, prompts)]:
-            last = prompts, states(prompts)
-        return last[1]
-
-    return of
-
-
-def estimates(states: StatesOf, lessons: Prompts) -> dict[str, Estimate]:
+def estimates(lessons: Prompts) -> dict[str, Estimate]:
     """The estimates of values, those with a memory after all lessons."""
     batch = samples_of(lessons)
     mixed = np.flatnonzero(np.ptp(batch.rewards, axis=1) > 0)
@@ -77,15 +58,10 @@ def estimates(states: StatesOf, lessons: Prompts) -> dict[str, Estimate]:
     for part in batch.batches(mixed):
         prefixes(part, learn=True)
         kernel(part, learn=True)
-    targets = deviations(lessons)
-    probe = Probe(states(lessons), targets, best_penalty(states(lessons), targets))
 
     def at_the_mean(prompts: Prompts) -> np.ndarray:
         found = prefixes(samples_of(prompts), learn=False)
         return means(prompts) + found - found[:, :1]
-
-    def hidden(prompts: Prompts) -> np.ndarray:
-        return means(prompts) + probe(states(prompts))
 
     return {
         MEAN: means,
@@ -93,7 +69,6 @@ def estimates(states: StatesOf, lessons: Prompts) -> dict[str, Estimate]:
         "prefix baseline": lambda prompts: prefixes(samples_of(prompts), learn=False),
         "prefix baseline from the mean": at_the_mean,
         "kernel baseline": lambda prompts: kernel(samples_of(prompts), learn=False),
-        HIDDEN: hidden,
     }
 
 
@@ -113,12 +88,11 @@ def _prefix_values(samples: Samples) -> torch.Tensor:
     return prefix_values(ids, lengths, torch.from_numpy(samples.rewards.ravel()).float(), samples.size)
 
 
-def gradient_noise(model, states: StatesOf, prompts: Prompts, known: dict[str, Estimate]) -> dict[str, dict]:
+def gradient_noise(model, prompts: Prompts, known: dict[str, Estimate]) -> dict[str, dict]:
     """Noise to signal and bias of each credit's gradient over RLOO's, and the sources of RLOO's noise."""
     found: dict[str, list[gradients.Moments]] = {}
     functions = {name: partial(_over, of) for name, of in known.items()}
-    functions |= {"TEMPO": _tempo, "SHEAR": partial(_shear, states)}
-    functions |= {f"hidden states, lambda {x}": partial(_traced, known[HIDDEN], x) for x in LAMBDAS}
+    functions |= {"TEMPO": _tempo}
     means = []
     for rolled in prompts:
         moments, mean = _moments(model, rolled, functions)
@@ -167,20 +141,6 @@ def _tempo(group: Rolled) -> np.ndarray:
     td = td_errors(_prefix_values(samples), torch.from_numpy(samples.lengths)).numpy()
     inside = np.arange(td.shape[1]) < samples.lengths[:, None]
     return (samples.rewards.reshape(-1, 1) - samples.rewards.mean() + td) * inside
-
-
-def _shear(states: StatesOf, group: Rolled) -> np.ndarray:
-    found, right = states([group]), torch.tensor(group.rewards) > 0.5
-    # Middle and last layer, each followed by its running mean: the last layer is the third.
-    layer = torch.from_numpy(found.features).unflatten(2, (4, -1))[:, :, 2]
-    own = [row[:length] for row, length in zip(layer, found.lengths.tolist(), strict=True)]
-    centred = np.array(group.rewards) - np.mean(group.rewards)
-    return centred[:, None] * token_weights(own, right, layer.shape[1]).numpy() * found.inside
-
-
-def _traced(estimate: Estimate, trace: float, group: Rolled) -> np.ndarray:
-    """GAE over the values of an estimate, with lambda `trace`."""
-    return over_values(torch.from_numpy(_over(estimate, group)), 1 - trace).numpy()
 
 
 def _last_place(rolled: Rolled) -> np.ndarray:

@@ -54,22 +54,20 @@ def main(argv: list[str] | None = None, program: str = "learning", description: 
 
 
 def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
-    from benchmarks.learning import branches, ceiling, figures, show
+    from benchmarks.learning import ceiling, figures, show
 
     experiment = _experiment(arguments, console)
     study = experiment.study(name)
     results, tried = experiment.measure(study)
-    path, more = arguments.figures / f"{arguments.program}_{name}.png", None
+    path = arguments.figures / f"{arguments.program}_{name}.png"
     origin = show.provenance(results, _command(name, arguments))
     caption = show.caption(origin)
-    if study.figure == "branches":
-        more = branches.carry_out(study, experiment, results[0], path, caption)
-    elif study.figure != "ceiling":
+    if study.figure != "ceiling":
         figures.draw(study, results, path, caption)
     show.print_sweep(tried, console)
     show.print_results(study, results, console)
     numbers = path.with_suffix(".json")
-    show.write_json(study, results, tried, origin, numbers, more)
+    show.write_json(study, results, tried, origin, numbers)
     if study.figure == "ceiling":
         path = ceiling.draw(arguments.figures)
     console.print(f"Figure: {path}   numbers: {numbers}", highlight=False)

@@ -42,7 +42,7 @@ class Study:
     Args:
         name, title (`str`): What it is called, and what its figure is headed with.
         arms (`tuple` of `Arm`): What is compared.
-        figure (`str`): `"curves"`, `"levels"` (a number a panel against a knob), `"dots"`, `"branches"` or
+        figure (`str`): `"curves"`, `"levels"` (a number a panel against a knob), `"dots"` or
             `"ceiling"` (a map of all studies of this kind; a panel names row and column, with a comma between).
         swept (`bool`): Whether it chooses learning rates, for itself and for the studies that are `tuned_as` it.
         knob (`str`): What differs from panel to panel.

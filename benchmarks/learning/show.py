@@ -102,9 +102,7 @@ def print_sweep(tried: Sequence[Tried], console: Console) -> None:
     console.print(table)
 
 
-def write_json(
-    study: Study, results: Sequence[Result], tried: Sequence[Tried], origin: dict, path: Path, more: dict | None = None
-) -> None:
+def write_json(study: Study, results: Sequence[Result], tried: Sequence[Tried], origin: dict, path: Path) -> None:
     """All numbers of a study, and how they were made, their [`provenance`]."""
     numbers = {
         "study": study.name,
@@ -113,7 +111,6 @@ def write_json(
         "starts": {result.runs[0].start.task.name: _start(result) for result in results},
         "sweep": [_tried(one, tried) for one in tried],
         "results": [as_json(one, baseline_of(one, results), oracle_of(one, results)) for one in results],
-        **(more or {}),
     }
     compact_json.write_json(path, numbers, DIGITS)
 

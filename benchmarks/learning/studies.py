@@ -30,7 +30,6 @@ ALL = {
     "tempo, entropy trees": ("tempo", ENTROPY),
     "tempo, fixed trees": ("tempo", FIXED),
 }
-FEW = ("grpo", "tempo", "prefix_baseline", "tempo, entropy trees")
 CREDITS = ("grpo", "tempo", "prefix_baseline", "grpo_lambda")  # of independent completions: trees cost thrice the time
 
 
@@ -52,20 +51,6 @@ def _plan() -> Study:
     """One character in thirteen is to be learned: longer runs, higher rates."""
     title = "Plan: one early decision, noisy execution"
     return Study("plan", title, _arms(Plan()), swept=True, rates=PLAN_RATES, budget=PLAN_BUDGET)
-
-
-def _batch() -> Study:
-    """Two prompts per update are noisy, sixteen are not: each size has its own rates."""
-    arms = _arms(Plan(), FEW, "256 completions a generation")
-    arms += tuple(
-        replace(
-            arm, changes=arm.changes + SMALL_BATCH, panel="32 completions a generation", tuned_as=f"{arm.label}, 32"
-        )
-        for arm in arms
-    )
-    rates = tuple(rate / 2 for rate in PLAN_RATES)
-    title = "Plan with small and large batches, equal tokens"
-    return Study("batch", title, arms, swept=True, knob="batch", rates=rates, budget=PLAN_BUDGET)
 
 
 def _wording() -> Study:
@@ -131,21 +116,6 @@ def _length() -> Study:
     return Study("length", title, tuple(arms), swept=True, knob="steps")
 
 
-def _equal_rates() -> Study:
-    """What of `length` is the method's, and what is the rate's that one run chose: here GRPO's best is everyone's."""
-    best = {3: 4e-4, 5: 4e-4, 10: 2e-4, 20: 1e-4}  # of GRPO in the sweeps of `length`
-    own = ((n, arm) for n, task in _lengths().items() for arm in _arms(task, CREDITS, f"{n} steps"))
-    arms = (replace(arm, learning_rate=best[n]) for n, arm in own)
-    title = "Chain length, every method at GRPO's best rate for it"
-    return Study("equal_rates", title, tuple(arms), knob="steps")
-
-
-def _slip() -> Study:
-    slips = (0.08, Chain().slip_rate, 0.25)
-    arms = (arm for slip in slips for arm in _at_one_rate(Chain(slip_rate=slip), f"slip rate {slip:g}"))
-    return Study("slip", "Slip rate of the starting policy", tuple(arms), knob="slip rate")
-
-
 def _group_size() -> Study:
     def changed(arm: Arm, size: int) -> Arm:
         return Arm(arm.label, arm.task, arm.method, (("num_generations", size),), f"G = {size}", arm.tuned_as)
@@ -153,12 +123,6 @@ def _group_size() -> Study:
     sizes, labels = (3, 5, 7, 9, 16), ("grpo", "tempo", "prefix_baseline")  # the paper's, and twice the recipes'
     arms = (changed(arm, size) for size in sizes for arm in _arms(Chain(), labels))
     return Study("group_size", "Group size at equal generated tokens", tuple(arms), figure="levels", knob="G")
-
-
-def _branches() -> Study:
-    recorded = (("log_trees_steps", 2), ("log_trees_prompts", 32))
-    arms = (Arm("tempo", Chain(), "tempo", recorded, tuned_as="tempo"),)
-    return Study("branches", "Accuracy by the branches of a group's prefix tree", arms, figure="branches")
 
 
 def _variants(method: str, task: Task, variants: dict[str, tuple]) -> tuple[Arm, ...]:
@@ -189,18 +153,6 @@ def _treerpo() -> Study:
     }
     arms = _variants("treerpo", Chain(), variants)
     return Study("treerpo", "TreeRPO: children ** depth", arms, figure="dots")
-
-
-def _tempo_ablation() -> Study:
-    variants = {
-        "tempo": (),
-        "no clip-higher": (("epsilon_high", 0.2),),
-        "no token-mean loss": (("loss_type", "grpo"),),
-        "neither": (("epsilon_high", 0.2), ("loss_type", "grpo")),
-        **{f"td_coef {value:g}": (("td_coef", value),) for value in (0.5, 2.0, 4.0)},
-    }
-    arms = _variants("tempo", Chain(), variants)
-    return Study("tempo_ablation", "TEMPO: clip-higher, token-mean loss, td_coef", arms, figure="dots")
 
 
 def _credit(function: str) -> tuple[str, tuple]:
@@ -253,21 +205,16 @@ def _floor() -> Study:
 STUDIES: dict[str, Callable[[], Study]] = {
     "chain": _chain,
     "plan": _plan,
-    "batch": _batch,
     "wording": _wording,
     "similarity": _similarity,
     "letters": _letters,
     "kernel_chain": _kernel_chain,
     "kernel_plan": _kernel_plan,
     "group_size": _group_size,
-    "branches": _branches,
-    "tempo_ablation": _tempo_ablation,
     "lambda": _lambda,
     "treerpo": _treerpo,
     "carried": _carried,
     "length": _length,
-    "equal_rates": _equal_rates,
-    "slip": _slip,
     "ceiling_chain": lambda: _ceiling("chain", Chain(), LEARNING_RATES, Budget()),
     "ceiling_plan": lambda: _ceiling("plan", Plan(), PLAN_RATES, PLAN_BUDGET),
     "ceiling_wording": lambda: _ceiling("wording", Chain(wording=4), LEARNING_RATES, Budget()),

@@ -4,26 +4,19 @@ import math
 import textwrap
 from dataclasses import dataclass, field
 
-from tempo_trl.credit.advantages import credit_tokens, flat_groups
-from tempo_trl.credit.anchors import state_labels
-from tempo_trl.credit.state_graph import graph_td_errors
+from tempo_trl.credit.advantages import credit_tokens
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
-    completion_weights,
     whole_outcome,
     with_forced_tokens,
 )
+from tempo_trl.rollout.tree import row_weights
 from tempo_trl.trainers.batch import Batch, Credit
-from tempo_trl.trainers.observations import before_turns
 
 
 def tempo_credit(
-    batch: Batch,
-    td_coef: float = 1.0,
-    leaf_weights: str = "by_branch",
-    forced_tokens: str = "keep",
-    merge_states: bool = False,
+    batch: Batch, td_coef: float = 1.0, leaf_weights: str = "by_branch", forced_tokens: str = "keep"
 ) -> Credit:
     r"""
     TEMPO's credit: the outcome plus the TD errors of the prefix values (section 4.2 of
@@ -38,34 +31,17 @@ def tempo_credit(
             Coefficient c of the TD errors. 0 is GRPO.
         leaf_weights, forced_tokens (`str`):
             As in [`TEMPOConfig`], for completions that were grown as trees.
-        merge_states (`bool`, *optional*, defaults to `False`):
-            Whether V(s) is taken over all completions that come to the state before a turn, not only those with the
-            same tokens ([`~tempo_trl.credit.state_graph.graph_td_errors`]).
 
     Returns:
         [`~tempo_trl.Credit`], with the TD errors as `td`.
     """
-    if merge_states and td_coef:
-        return _credit_on_graph(batch, td_coef)
-    weights = completion_weights(batch, leaf_weights)
-    width = batch.completion_ids.shape[1]
-    advantages, td = credit_tokens(batch.tree, batch.outcome, width, td_coef, weights)
-    untouched = td_coef == 0 and batch.grown is None  # one advantage per completion, as TRL has it
+    weights = None if batch.grown is None else row_weights(batch.grown, leaf_weights)
+    advantages, td = credit_tokens(batch.tree, batch.outcome, batch.completion_ids.shape[1], td_coef, weights)
+    if batch.grown is None:  # without TD errors one advantage per completion, as TRL has it
+        return Credit(advantages if td_coef else batch.outcome, td, statistics=batch.pairs)
     outcome = whole_outcome(batch, weights)
-    advantages = batch.outcome if untouched else advantages
     credit = Credit(advantages, td, weights=weights, outcome=outcome, statistics=batch.pairs)
     return with_forced_tokens(credit, batch, forced_tokens)
-
-
-def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
-    # Of turns, not of steps: the key of a step within a turn has all tokens before it, also those before the state.
-    labels = state_labels(before_turns(batch), batch.num_generations)[0]
-    td = graph_td_errors(
-        batch.completion_ids, batch.lengths, batch.turns, labels, batch.outcome, batch.num_generations
-    )
-    outcome = batch.outcome.float().nan_to_num(0.0)
-    flat = flat_groups(batch.outcome, batch.num_generations).repeat_interleave(batch.num_generations)
-    return Credit(outcome.masked_fill(flat, 0.0)[:, None] + td_coef * td, td, statistics=batch.pairs)
 
 
 @dataclass
@@ -80,9 +56,6 @@ class TEMPOConfig(PrefixTreeConfig):
             Coefficient of the branch-gated TD error in the advantage of a token. The paper
             (https://huggingface.co/papers/2509.18314, section 4.2) uses 1. With 0 the advantages are those of
             [`~trl.GRPOTrainer`].
-        merge_states (`bool`, *optional*, defaults to `False`):
-            For agents: whether completions that saw the same answer of a tool or an environment before a turn share
-            that state, although their tokens before it differ. The prefix tree becomes a graph.
     """
 
     td_coef: float = field(
@@ -92,12 +65,6 @@ class TEMPOConfig(PrefixTreeConfig):
             "With 0 the advantages are GRPO's."
         },
     )
-    merge_states: bool = field(
-        default=False,
-        metadata={
-            "help": "For agents: whether completions that saw the same answer of a tool share the state after it."
-        },
-    )
 
     def check(self) -> None:
         """Validate the credit and rollout settings."""
@@ -105,10 +72,6 @@ class TEMPOConfig(PrefixTreeConfig):
         if not 0.0 <= self.td_coef < math.inf:
             raise ValueError(
                 f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. The paper uses 1; 0 is GRPO."
-            )
-        if self.merge_states and self.rollout != "iid":
-            raise ValueError(
-                f"`merge_states` needs rollout='iid', got rollout={self.rollout!r}. Set one of the two to its default."
             )
 
 
@@ -178,16 +141,6 @@ class TEMPOTrainer(PrefixTreeTrainer):
     _config_cls = TEMPOConfig
     method_name = "tempo"
 
-    @property
-    def reads_observations(self) -> bool:
-        return self.args.merge_states
-
     def credit(self, batch):
         args = self.args
-        return tempo_credit(
-            batch,
-            td_coef=args.td_coef,
-            leaf_weights=args.leaf_weights,
-            forced_tokens=args.forced_tokens,
-            merge_states=args.merge_states,
-        )
+        return tempo_credit(batch, args.td_coef, args.leaf_weights, args.forced_tokens)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tempo_trl.report import sentences, word_cloud
+from tempo_trl.report import sentences
 from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.embed import embed_groups, json_number, script_json, visible_piece
@@ -132,8 +132,6 @@ def _statistics(summary: CreditSummary | None) -> dict | None:
     total, rank = ranked["mass"].sum(), {text: i for i, text in enumerate(ranked.index, start=1)}
     return {
         "tokensLead": sentences.tokens_lead(summary),
-        "cloud": word_cloud.cloud(ranked),
-        "noCloud": word_cloud.MISSING,
         "top": [_token(t, summary) | {"mass": t.mass, "share": t.mass / total} for t in ranked[:TOP].itertuples()],
         "entropies": [
             _token(t, summary) | {"entropy": t.mean_entropy, "rank": rank.get(t.Index)} for t in uncertain.itertuples()

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 
 from tempo_trl.methods import method_colours
-from tempo_trl.report import word_cloud
 from tempo_trl.report.collect import RecordedRun, opening_group
-from tempo_trl.report.colours import BAD, DIVERGING, EDGE, GOOD, MONO, value_colour
+from tempo_trl.report.colours import BAD, EDGE, GOOD, MONO, value_colour
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.folded_tree import FoldedNode
 from tempo_trl.report.group import Group, reward_range
@@ -143,35 +142,21 @@ def _credit_piece(axes, x: float, y: float, piece: str, share: float) -> None:
 
 
 def draw_tokens(summary: CreditSummary) -> Figure | None:
-    """Word cloud of the tokens by their sum of |TD|, and bars of the first ones; None if all TDs are 0."""
+    """Bars of the tokens with the largest sums of |TD|; None if all TDs are 0."""
     ranked = summary.top_td()
     if ranked.empty:
         return None
-    placed = word_cloud.cloud(ranked)
-    figure = Figure(figsize=(11 if placed else 5, 4.2), layout="constrained")
-    panels = figure.subplots(1, 2, width_ratios=(3, 2)) if placed else [None, figure.subplots()]
-    if placed:
-        _cloud(panels[0], placed)
+    figure = Figure(figsize=(5, 4.2), layout="constrained")
+    axes = figure.subplots()
     top = ranked[:TOP][::-1]
     more, less = (top["mass"] + top["net"]) / 2, (top["mass"] - top["net"]) / 2
-    panels[1].barh(range(len(top)), more, color=GOOD, label=summary.terms.more)
-    panels[1].barh(range(len(top)), less, left=more, color=BAD, label=summary.terms.less)
-    panels[1].set_yticks(range(len(top)), [cut(label_of(text), 16) for text in top.index], **MONO)
-    panels[1].set_xlabel(f"sum of |{summary.terms.added}|, in units of the advantage")
-    panels[1].legend(frameon=False, loc="lower right")
-    panels[1].spines[["top", "right"]].set_visible(False)
+    axes.barh(range(len(top)), more, color=GOOD, label=summary.terms.more)
+    axes.barh(range(len(top)), less, left=more, color=BAD, label=summary.terms.less)
+    axes.set_yticks(range(len(top)), [cut(label_of(text), 16) for text in top.index], **MONO)
+    axes.set_xlabel(f"sum of |{summary.terms.added}|, in units of the advantage")
+    axes.legend(frameon=False, loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
     return figure
-
-
-def _cloud(axes, placed: dict) -> None:
-    x, y, width, height = placed["box"]
-    axes.set(xlim=(x, x + width), ylim=(y + height, y), aspect="equal")
-    axes.axis("off")
-    inches = axes.figure.get_size_inches()[0] * 0.58
-    for word in placed["words"]:
-        share = 0.5 + 0.5 * (0.6 * np.sign(word["sign"]) + 0.4 * word["sign"])
-        size = 0.86 * word["size"] * inches * 72 / width  # this font is wider than the one that was measured
-        axes.text(word["x"], word["y"], word["text"], fontsize=size, va="baseline", color=DIVERGING(share), **MONO)
 
 
 def draw_depth(summary: CreditSummary) -> Figure | None:

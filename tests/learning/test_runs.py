@@ -13,7 +13,7 @@ from rich.console import Console
 from transformers import TrainerControl, TrainerState
 
 from benchmarks.learning import __main__ as cli
-from benchmarks.learning import branches, workers
+from benchmarks.learning import workers
 from benchmarks.learning.arms import ORACLES
 from benchmarks.learning.chain import Chain
 from benchmarks.learning.plan import Plan
@@ -231,16 +231,3 @@ def test_the_clock_ends_a_run_after_the_generation_that_spends_its_budget():
     long = {"completions/mean_length": 25.0}
     assert clock_at(1, [(1, long)]) == (False, False)  # between the updates of a generation
     assert clock_at(2, [(1, long), (2, {})]) == (True, True)
-
-
-def test_branches_are_the_children_of_nodes_that_have_several():
-    assert branches.branches(["abc", "abd", "abe", "abe"]) == 3
-    assert branches.branches(["ab", "abc", "xbc"]) == 4  # two at the root, two after ab: one ends, the other goes on
-    assert branches.branches([[1, 2], [1, 3], [4, 2], [4, 3]]) == 6
-    assert branches.branches(["abcd", "bcda", "cdab", "dabc"]) == 4  # k = G: all part at once
-    assert branches.branches(["ab", "ab"]) == 0
-
-
-def test_classes_of_few_groups_are_left_out():
-    counts, values = np.array([2] * 10 + [3] * 9), np.array([0.5] * 10 + [1.0] * 9)
-    assert branches.by_branches(counts, values) == {2: 0.5}

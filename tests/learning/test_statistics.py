@@ -1,6 +1,7 @@
 """Interquartile means, bands and ratios, by hand; and the numbers that a result has of runs made by hand."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -260,8 +261,13 @@ def test_the_sweep_of_a_study_has_the_seeds_of_the_study_and_runs_the_length_of_
     assert [(run.seed, run.budget.generations, run.rows) for run in runs] == [(100, 20, 32), (101, 20, 32)]
 
 
+def test_make_runs_every_study():
+    (recipe,) = re.findall(r"benchmarks\.learning (.*)", (Path(__file__).parents[2] / "Makefile").read_text())
+    assert sorted(recipe.split()) == sorted(STUDIES)
+
+
 def test_an_arm_keeps_a_learning_rate_of_its_own(tmp_path):
-    chosen, tried = Experiment(tmp_path, 1, None, rates=(1e-3,))._learning_rates(study("slip"))
+    chosen, tried = Experiment(tmp_path, 1, None, rates=(1e-3,))._learning_rates(study("carried"))
     assert {arm.label: rate for arm, rate in chosen.items()}["grpo, rate 8e-4"] == 8e-4
     assert {rate for arm, rate in chosen.items() if arm.learning_rate is None} == {1e-3}
     assert not tried

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tempo_trl.launch.cli import main
-from tempo_trl.report import word_cloud
 from tempo_trl.report.collect import MAX_GROUPS, spread
 from tempo_trl.report.command import report
+from tempo_trl.report.credit_summary import CreditSummary
+from tempo_trl.report.group import recorded_groups
+from tempo_trl.report.pictures import draw_tokens
 from tempo_trl.runs.trees import trees_path
 
 from .recorded import HAND_REWARDS, HAND_WORKED, hand_worked_run, hostile_run, large_run, record, rows_of
@@ -141,21 +143,19 @@ def test_a_spread_has_both_ends_and_no_repetition(n, most):
     assert not n or (chosen[0], chosen[-1]) == (0, n - 1)
 
 
-def test_without_wordcloud_the_report_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "wordcloud", None)
-    data = page_data(report([hand_worked_run(tmp_path / "run")]))
-    assert data["runs"][0]["statistics"]["cloud"] is None
-    assert data["runs"][0]["statistics"]["noCloud"] == word_cloud.MISSING
-    assert (tmp_path / "run" / "report" / "tokens.png").is_file()
-
-
-def test_the_cloud_is_larger_where_more_credit_lies(tmp_path):
-    pytest.importorskip("wordcloud", reason="wordcloud is not installed")
+def test_the_bars_of_tokens_have_the_length_of_their_credit(tmp_path):
     rows = [["good", "x"], ["bad", "y"], ["good", "z"], ["bad", "w"]]
-    data = page_data(report([record(tmp_path, [rows_of(rows, [1.0, 0.0, 0.9, 0.0])])], pictures=False))
-    words = {word["text"]: word for word in data["runs"][0]["statistics"]["cloud"]["words"]}
-    assert words["good"]["size"] > words["x"]["size"]
-    assert (words["good"]["sign"], words["bad"]["sign"]) == (pytest.approx(1), pytest.approx(-1))
+    folder = record(tmp_path, [rows_of(rows, [1.0, 0.0, 0.9, 0.0])])
+    summary = CreditSummary()
+    summary.add(recorded_groups(folder, 0))
+    (axes,) = draw_tokens(summary).axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    more, less = ([bar.get_width() for bar in bars] for bars in axes.containers)
+    ranked = summary.top_td()
+    for name, up, down in zip(names, more, less, strict=True):
+        assert up + down == pytest.approx(ranked["mass"][name])
+        assert up - down == pytest.approx(ranked["net"][name])
+    assert set(names[-2:]) == {"good", "bad"}  # the first at the top
 
 
 def test_what_is_no_run_is_refused(tmp_path, capsys):

@@ -1,4 +1,4 @@
-// Pictures of a whole run: words and tables of tokens, bars over depth, curves over training.
+// Pictures of a whole run: tables of tokens, bars over depth, curves over training.
 
 function table(caption, heads, lines) {
   const numeric = heads.map((head) => head.startsWith("#"));
@@ -13,13 +13,11 @@ const code = (text) => html("code", {}, text);
 const empty = (text) => html("p", { class: "empty" }, text);
 
 function drawTokens(statistics) {
-  const parts = ["tokens-lead", "cloud", "token-table", "entropy-table"].map(byId);
+  const parts = ["tokens-lead", "token-table", "entropy-table"].map(byId);
   parts.forEach((part) => part.replaceChildren());
-  const [lead, cloud, tokens, entropies] = parts;
+  const [lead, tokens, entropies] = parts;
   if (!statistics || !statistics.top.length) return lead.replaceChildren(empty(statistics ? `No token has ${terms().some}: ${terms().nothing}.` : data.nothing));
   lead.textContent = statistics.tokensLead;
-  if (statistics.cloud) cloud.append(drawCloud(statistics.cloud), html("figcaption", {}, `Size: sum of |${terms().added}|. Blue: mostly ${terms().more}. Orange: mostly ${terms().less}.`));
-  else cloud.append(empty(statistics.noCloud));
   const lines = statistics.top.map((token) => [code(token.text), token.mass.toFixed(2), percent(token.share), `${token.ups} ↑ ${token.downs} ↓`, token.seen.toLocaleString("en"), examples(token)]);
   tokens.append(table(`tokens by ${terms().added}`, ["token", `#sum |${terms().added}|`, "#share", "#ups and downs", "#seen", "largest changes"], lines));
   if (statistics.entropies.length) {
@@ -36,17 +34,6 @@ function examples(token) {
     box.append(html("span", { class: "context", dir: "auto" }, `${signed(td)}  …${before}`, own, `${after}…`));
   }
   return box;
-}
-
-function drawCloud(cloud) {
-  const picture = svg("svg", { viewBox: cloud.box.join(" "), role: "img", "aria-label": `tokens by the sum of |${terms().added}|` });
-  for (const word of cloud.words) {
-    const text = svg("text", { x: word.x, y: word.y, "font-size": word.size, textLength: word.width, lengthAdjust: "spacingAndGlyphs", "font-family": "var(--mono)" }, word.text);
-    text.style.fill = diverging(0.6 * Math.sign(word.sign) + 0.4 * word.sign, 100, "var(--soft)");
-    text.append(svg("title", {}, `${word.text}: sum of |${terms().added}| ${word.mass.toFixed(2)}`));
-    picture.append(text);
-  }
-  return picture;
 }
 
 /** Round numbers that cover low to high. */
