@@ -86,6 +86,7 @@ def credit_functions(batch: Batch) -> dict[str, Callable[[Batch], Credit]]:
         "GiGPO": gigpo_credit,
         "HGPO": hgpo_credit,
         "anchor baseline": anchors,
+        "TEMPO, merge_states": lambda batch: tempo_credit(batch, merge_states=True),
     }
 
 

@@ -120,7 +120,7 @@ def test_the_comparison_of_baselines_prints_its_tables():
 def test_the_cost_of_credit_for_agents_is_printed_for_each_method(capsys):
     agent_credit.main(["--quick"])
     printed = capsys.readouterr().out
-    for method in ("GiGPO", "HGPO", "anchor baseline"):
+    for method in ("GiGPO", "HGPO", "anchor baseline", "TEMPO, merge_states"):
         assert re.search(rf"│ {method} +│ +\d\.\d{{3}} s │", printed)
         assert re.search(rf"│ {method}: 4 times the turns +│ +\d+\.\d │", printed)
 

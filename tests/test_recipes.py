@@ -70,6 +70,8 @@ def of_the_method(name: str) -> set[str]:
     keys = OF_THE_METHOD[method] | {"method", "output_dir"}
     if method == "ppo" and name in PAPER:
         keys |= OF_PPO_IN_THE_PAPER
+    if method == "tempo" and name in AGENTS:
+        return keys | {"merge_states"}
     if name in SMALL:
         return keys | {"tree_forward", "skip_zero_advantages"}  # which TRL's own trainer lacks
     return keys | ON_TREES if method == "tempo" and cell.endswith("/trees") else keys

@@ -13,6 +13,7 @@ ARMS = {
     "grpo": ("grpo", ()),
     "prefix_baseline": ("prefix_baseline", ()),
     "tempo": ("tempo", ()),
+    "tempo, merged": ("tempo", (("merge_states", True),)),
     "gigpo": ("gigpo", ()),
     "hgpo": ("hgpo", ()),
     "anchor_baseline": ("anchor_baseline", ()),

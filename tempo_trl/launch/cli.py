@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
 from tempo_trl.launch.train_help import train_help
-from tempo_trl.removed import removed_hint
 from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.version import __version__, package_versions
 
@@ -44,15 +43,12 @@ def _stay_importable() -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose error for a verb, or another choice, that it does not know suggests the nearest, and that says
-    what became of a flag that was removed."""
+    """A parser whose error for a verb, or another choice, that it does not know suggests the nearest."""
 
     def error(self, message: str):
         choice = re.search(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", message)
         nearest = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1) if choice else []
-        more = [f"Did you mean {nearest[0]}?"] if nearest else []
-        more += filter(None, map(removed_hint, re.findall(r"--([\w-]+)", message)))
-        super().error(". ".join([message, *more]))
+        super().error(f"{message}. Did you mean {nearest[0]}?" if nearest else message)
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -137,6 +133,11 @@ def _add_report_verbs(verbs) -> None:
     )
     verb.add_argument("--scale-rewards", default="group", choices=("group", "batch", "none"), help="as in GRPOConfig")
     verb.add_argument("--td-coef", type=float, default=1.0, metavar="C", help="coefficient of the TD error (1)")
+    verb.add_argument(
+        "--merge-states",
+        action="store_true",
+        help="for agents: the same answer of a tool is the same state",
+    )
     verb.add_argument(
         "--observation-key-func", metavar="PATH", help="dotted path of a function from an answer's text to its state"
     )

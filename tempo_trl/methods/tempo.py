@@ -4,7 +4,9 @@ import math
 import textwrap
 from dataclasses import dataclass, field
 
-from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.advantages import credit_tokens, flat_groups
+from tempo_trl.credit.anchors import state_labels
+from tempo_trl.credit.state_graph import graph_td_errors
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
@@ -13,10 +15,15 @@ from tempo_trl.methods.prefix_tree_method import (
 )
 from tempo_trl.rollout.tree import row_weights
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.observations import before_turns
 
 
 def tempo_credit(
-    batch: Batch, td_coef: float = 1.0, leaf_weights: str = "by_branch", forced_tokens: str = "keep"
+    batch: Batch,
+    td_coef: float = 1.0,
+    leaf_weights: str = "by_branch",
+    forced_tokens: str = "keep",
+    merge_states: bool = False,
 ) -> Credit:
     r"""
     TEMPO's credit: the outcome plus the TD errors of the prefix values (section 4.2 of
@@ -31,10 +38,15 @@ def tempo_credit(
             Coefficient c of the TD errors. 0 is GRPO.
         leaf_weights, forced_tokens (`str`):
             As in [`TEMPOConfig`], for completions that were grown as trees.
+        merge_states (`bool`, *optional*, defaults to `False`):
+            Whether V(s) is taken over all completions that come to the state before a turn, not only those with the
+            same tokens ([`~tempo_trl.credit.state_graph.graph_td_errors`]).
 
     Returns:
         [`~tempo_trl.Credit`], with the TD errors as `td`.
     """
+    if merge_states and td_coef:
+        return _credit_on_graph(batch, td_coef)
     weights = None if batch.grown is None else row_weights(batch.grown, leaf_weights)
     advantages, td = credit_tokens(batch.tree, batch.outcome, batch.completion_ids.shape[1], td_coef, weights)
     if batch.grown is None:  # without TD errors one advantage per completion, as TRL has it
@@ -42,6 +54,17 @@ def tempo_credit(
     outcome = whole_outcome(batch, weights)
     credit = Credit(advantages, td, weights=weights, outcome=outcome, statistics=batch.pairs)
     return with_forced_tokens(credit, batch, forced_tokens)
+
+
+def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
+    # Of turns, not of steps: the key of a step within a turn has all tokens before it, also those before the state.
+    labels = state_labels(before_turns(batch), batch.num_generations)[0]
+    td = graph_td_errors(
+        batch.completion_ids, batch.lengths, batch.turns, labels, batch.outcome, batch.num_generations
+    )
+    outcome = batch.outcome.float().nan_to_num(0.0)
+    flat = flat_groups(batch.outcome, batch.num_generations).repeat_interleave(batch.num_generations)
+    return Credit(outcome.masked_fill(flat, 0.0)[:, None] + td_coef * td, td, statistics=batch.pairs)
 
 
 @dataclass
@@ -56,6 +79,9 @@ class TEMPOConfig(PrefixTreeConfig):
             Coefficient of the branch-gated TD error in the advantage of a token. The paper
             (https://huggingface.co/papers/2509.18314, section 4.2) uses 1. With 0 the advantages are those of
             [`~trl.GRPOTrainer`].
+        merge_states (`bool`, *optional*, defaults to `False`):
+            For agents: whether completions that saw the same answer of a tool or an environment before a turn share
+            that state, although their tokens before it differ. The prefix tree becomes a graph.
     """
 
     td_coef: float = field(
@@ -65,6 +91,12 @@ class TEMPOConfig(PrefixTreeConfig):
             "With 0 the advantages are GRPO's."
         },
     )
+    merge_states: bool = field(
+        default=False,
+        metadata={
+            "help": "For agents: whether completions that saw the same answer of a tool share the state after it."
+        },
+    )
 
     def check(self) -> None:
         """Validate the credit and rollout settings."""
@@ -72,6 +104,10 @@ class TEMPOConfig(PrefixTreeConfig):
         if not 0.0 <= self.td_coef < math.inf:
             raise ValueError(
                 f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. The paper uses 1; 0 is GRPO."
+            )
+        if self.merge_states and self.rollout != "iid":
+            raise ValueError(
+                f"`merge_states` needs rollout='iid', got rollout={self.rollout!r}. Set one of the two to its default."
             )
 
 
@@ -141,6 +177,10 @@ class TEMPOTrainer(PrefixTreeTrainer):
     _config_cls = TEMPOConfig
     method_name = "tempo"
 
+    def _prepare_credit(self):
+        super()._prepare_credit()
+        self.reads_observations = self.args.merge_states
+
     def credit(self, batch):
         args = self.args
-        return tempo_credit(batch, args.td_coef, args.leaf_weights, args.forced_tokens)
+        return tempo_credit(batch, args.td_coef, args.leaf_weights, args.forced_tokens, args.merge_states)

@@ -30,8 +30,9 @@ from rich.text import Text
 from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
-from tempo_trl.credit.anchors import key_of, observation_keys
+from tempo_trl.credit.anchors import key_of, observation_keys, state_labels
 from tempo_trl.credit.spans import Criteria, criteria_of, criterion_advantages, span_advantages
+from tempo_trl.credit.state_graph import graph_td_errors
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.command import write_report
 from tempo_trl.report.completion_file import CompletionFile
@@ -53,13 +54,14 @@ def main(
     td_coef: float,
     groups: int,
     output: str | None,
+    merge_states: bool = False,
     observation_key_func: Callable[[str], str] | None = None,
     trace_lambda: float = 0.0,
 ) -> int:
     """Print trees and credit of the completions in a file, write the report if requested, return the exit status."""
     try:
         path = Path(completions)
-        found = read_groups(path, tokenizer, scale_rewards, td_coef, observation_key_func, trace_lambda)
+        found = read_groups(path, tokenizer, scale_rewards, td_coef, merge_states, observation_key_func, trace_lambda)
         inside = RecordedRun(Path(completions).name, "credit", [])
         inside.read("train", [found], [0])
         _print(found, groups, inside)
@@ -77,6 +79,7 @@ def read_groups(
     tokenizer: str | None = None,
     scale_rewards: str = "group",
     td_coef: float = 1.0,
+    merge_states: bool = False,
     observation_key_func: Callable[[str], str] | None = None,
     trace_lambda: float = 0.0,
 ) -> list[Group]:
@@ -88,6 +91,8 @@ def read_groups(
         tokenizer (`str`, *optional*): Name on the Hub or folder; needed for text, and to show ids as text.
         scale_rewards (`str`, *optional*, defaults to `"group"`): As in [`~tempo_trl.credit.tempo_advantages`].
         td_coef (`float`, *optional*, defaults to `1.0`): Coefficient of the TD error.
+        merge_states (`bool`, *optional*, defaults to `False`): Whether completions that have just seen the same answer
+            of a tool share a state, as in [`TEMPOConfig`].
         observation_key_func (`Callable[[str], str]`, *optional*): What identifies the state in the text of an answer.
             Defaults to its tokens.
         trace_lambda (`float`, *optional*, defaults to `0.0`): Decay of span credit before a place, as in
@@ -106,21 +111,21 @@ def read_groups(
     file = CompletionFile(path, tokenizer)
     lines = file.read()
     has_spans = any("spans" in line for line in lines)
-    _refuse_settings_of_other_credit(has_spans, td_coef, trace_lambda)
+    _refuse_settings_of_other_credit(has_spans, td_coef, merge_states, trace_lambda)
     by_group: dict[tuple, list[dict]] = {}
     for line in lines:
         by_group.setdefault((line["prompt"], json.dumps(line.get("group"))), []).append(line)
     outcomes = _outcomes(list(by_group.values()), scale_rewards)
     groups = [
-        _group(i, _keyed(rows, observation_key_func), outcome, file.tokenizer, td_coef)
+        _group(i, _keyed(rows, observation_key_func), outcome, file.tokenizer, td_coef, merge_states)
         for i, (rows, outcome) in enumerate(zip(by_group.values(), outcomes, strict=True))
     ]
     return _of_spans(groups, list(by_group.values()), scale_rewards, trace_lambda) if has_spans else groups
 
 
-def _refuse_settings_of_other_credit(has_spans: bool, td_coef: float, trace_lambda: float) -> None:
-    if has_spans and td_coef != 1.0:
-        raise ValueError(f"`td_coef` is TEMPO's, but the file has `spans`, got {td_coef!r}. Leave it out.")
+def _refuse_settings_of_other_credit(has_spans: bool, td_coef: float, merge_states: bool, trace_lambda: float) -> None:
+    if has_spans and (td_coef != 1.0 or merge_states):
+        raise ValueError("`td_coef` and `merge_states` are TEMPO's, but the file has `spans`. Leave both out.")
     if trace_lambda and not has_spans:
         raise ValueError(f"`trace_lambda` is for `spans`, which no line has, got {trace_lambda!r}. Leave it out.")
 
@@ -193,14 +198,19 @@ def _outcomes(groups: Sequence[Sequence[dict]], scale_rewards: str) -> list[torc
     return [outcome_advantages(_rewards(rows), len(rows), "none") / scale for rows in groups]
 
 
-def _group(number: int, rows: Sequence[dict], outcome: torch.Tensor, tokenizer, td_coef: float) -> Group:
+def _group(
+    number: int, rows: Sequence[dict], outcome: torch.Tensor, tokenizer, td_coef: float, merge_states: bool
+) -> Group:
     ids, rewards = [row["ids"] for row in rows], _rewards(rows)
     lengths, size = torch.tensor([len(row) for row in ids]), len(ids)
     padded = _padded(ids, 0)
     turns = _padded([row.get("turns", [0] * len(row["ids"])) for row in rows], -1)
     keys = _states(rows, padded, turns)
     # V is a mean, so TD errors of outcome advantages are those of the rewards in the advantages' units.
-    td = td_errors(prefix_values(padded, lengths, outcome.float(), size), lengths).masked_fill(turns < 0, 0.0)
+    if merge_states:
+        td = graph_td_errors(padded, lengths, turns, state_labels(keys, size)[0], outcome.float(), size)
+    else:
+        td = td_errors(prefix_values(padded, lengths, outcome.float(), size), lengths).masked_fill(turns < 0, 0.0)
     td[rewards.isnan()] = 0.0
     values = prefix_values(padded, lengths, rewards, size)
     outcome = outcome.float().nan_to_num()

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from trl import GRPOConfig
 
-from tempo_trl.removed import refuse_removed
 from tempo_trl.trainers.zero_advantages import refuse_gradients_without_advantage
 from tempo_trl.tree_forward.config import TreeForwardFields
 
@@ -82,10 +81,6 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
         default=None,
         metadata={"help": "Weights of the `span_reward_funcs`, one number per function. If None, all are 1."},
     )
-
-    def __new__(cls, *args, **kwargs):
-        refuse_removed(kwargs)  # else Python says only that the keyword is unexpected
-        return super().__new__(cls)
 
     def __post_init__(self):
         if self.num_generations == 0:  # TRL divides by it before it checks it

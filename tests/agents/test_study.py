@@ -28,7 +28,7 @@ def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
 def test_every_world_has_its_oracle_and_methods_with_and_without_states(name):
     arms = study(name).arms
     assert {arm.label for arm in arms} <= set(STYLES)
-    assert [arm.label for arm in arms[:4]] == ["grpo", "prefix_baseline", "tempo", "gigpo"]
+    assert [arm.label for arm in arms[:4]] == ["grpo", "prefix_baseline", "tempo", "tempo, merged"]
     (oracle,) = [arm for arm in arms if arm.label == "oracle"]
     assert named(dict(oracle.changes)["credit_func"]).tables is TABLES[name]
 
@@ -39,7 +39,7 @@ def test_a_quick_study_writes_its_figure_and_numbers(tmp_path):
     assert main(["rooms", *flags], "agents") == 0
     numbers = json.loads((tmp_path / "figures" / "agents_rooms.json").read_text())
     assert numbers["command"] == "python -m benchmarks.agents rooms --quick"
-    assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo"]
+    assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo", "tempo, merged"]
     start = numbers["starts"]["rooms"]
     assert start["expected"] == ROOMS.expected_accuracy
     assert start["measured"] > 0.15

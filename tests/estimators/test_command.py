@@ -19,7 +19,7 @@ ROWS = {
     "trees": 15,
     "credit": 31,
     "signals": 3,
-    "agents": 12,
+    "agents": 13,
     "kernel": 3,
 }
 

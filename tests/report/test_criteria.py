@@ -285,8 +285,9 @@ def test_what_is_no_criterion_is_named_by_its_line(spans, message, tmp_path, cap
 
 def test_settings_of_another_credit_are_refused(tmp_path, capsys):
     path = str(write(tmp_path, orders()))
-    assert main(["credit", path, "--tokenizer", DEMO, "--td-coef", "0"]) == 2
-    assert "`td_coef` is TEMPO's, but the file has `spans`" in capsys.readouterr().err
+    for flags in (["--td-coef", "0"], ["--merge-states"]):
+        assert main(["credit", path, "--tokenizer", DEMO, *flags]) == 2
+        assert "are TEMPO's, but the file has `spans`" in capsys.readouterr().err
     mixed = [*orders(), orders(reward=1)[0]]
     assert main(["credit", str(write(tmp_path, mixed)), "--tokenizer", DEMO]) == 2
     assert "line 1 has no `reward`" in capsys.readouterr().err

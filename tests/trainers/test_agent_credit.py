@@ -12,7 +12,9 @@ from torch.nn.functional import pad
 
 from tempo_trl import Batch
 from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.credit.anchors import observation_keys
 from tempo_trl.credit.returns import TurnRewards
+from tempo_trl.credit.turns import steps_of
 from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
 from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.methods.hgpo import hgpo_credit
@@ -237,6 +239,16 @@ def test_equal_rewards_in_another_order_leave_no_rounding_error_for_the_scale_to
         assert (gigpo_credit(batch_of(rollouts, steps), scale=scale).advantages == 0).all()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_steps_within_turns_do_not_change_the_states_that_tempo_merges(seed):
+    """A state ends with its turn: the tokens of a turn so far are part of it, whatever cuts them into steps."""
+    batch = batch_of(Rollouts(seed, size=4))
+    steps = steps_of(batch.turns, torch.ones_like(batch.turns, dtype=torch.bool))
+    cut = replace(batch, steps=steps, observations=observation_keys(batch.completion_ids, steps, batch.prompts))
+    whole, in_steps = (tempo_credit(b, merge_states=True).advantages for b in (batch, cut))
+    assert torch.equal(whole, in_steps)
+
+
 # Rows without a turn: completions of a `rollout_func` whose tokens are all an environment's.
 
 
@@ -252,7 +264,7 @@ def without_turns(rollouts: Rollouts, rows: list[int]) -> Rollouts:
 def test_where_no_row_has_a_turn_there_is_no_credit_and_no_error(name, rewarded):
     rollouts = without_turns(Rollouts(3), list(range(6)))
     batch = batch_of(rollouts, torch.zeros(6, 0) if rewarded else None)
-    credit = CREDITS.get(name, lambda batch, scale: tempo_credit(batch))(batch, "group")
+    credit = CREDITS.get(name, lambda batch, scale: tempo_credit(batch, merge_states=True))(batch, "group")
     assert not (credit.advantages * batch.loss_mask).any()
 
 

@@ -197,10 +197,13 @@ def test_before_it_has_learned_the_anchor_baseline_is_rloo_and_then_states_count
         (GiGPOTrainer, GiGPOConfig, gigpo_credit),
         (HGPOTrainer, HGPOConfig, hgpo_credit),
         (AnchorBaselineTrainer, AnchorBaselineConfig, AnchorBaselineCredit()),
-        (TEMPOTrainer, TEMPOConfig, tempo_credit),
+        (TEMPOTrainer, None, None),
     ],
 )
 def test_methods_train_on_their_credit(cls, config_cls, function, rooms, tiny_model, tmp_path):
+    options = {"config_cls": config_cls} if config_cls else {"merge_states": True}
+    if config_cls is None:
+        options["config_cls"], function = TEMPOConfig, lambda batch: tempo_credit(batch, merge_states=True)
     trained = {}
 
     class Keeps(cls):
@@ -210,7 +213,7 @@ def test_methods_train_on_their_credit(cls, config_cls, function, rooms, tiny_mo
             super()._use(output, credit, recount)
             trained["advantages"] = output["advantages"]
 
-    play(tiny_model, tmp_path, Keeps, config_cls=config_cls)
+    play(tiny_model, tmp_path, Keeps, **options)
     expected = function(rooms[0]).advantages
     mask = rooms[0].loss_mask
     torch.testing.assert_close(trained["advantages"][mask], expected[mask])

@@ -59,6 +59,7 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
         "log_signal_share",
         "log_trees_steps",
         "log_trees_prompts",
+        "merge_states",
         "skip_zero_advantages",
         "step_delimiter",
         "span_reward_weights",

@@ -50,6 +50,7 @@ OWN = {"cls": TokenCreditTrainer, "config_cls": TokenCreditConfig, "trainer": {"
         {"cls": GiGPOTrainer, "config_cls": GiGPOConfig},
         {"cls": HGPOTrainer, "config_cls": HGPOConfig},
         {"cls": AnchorBaselineTrainer, "config_cls": AnchorBaselineConfig},
+        {"cls": TEMPOTrainer, "config_cls": TEMPOConfig, "merge_states": True},
     ],
 )
 def test_an_answer_that_is_always_the_same_is_warned_of_once_with_numbers(options, tiny_model, tmp_path):

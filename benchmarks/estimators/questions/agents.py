@@ -82,6 +82,7 @@ def arms(world: Rooms) -> dict[str, Callable[[Episodes], np.ndarray]]:
         "GRPO": Grpo(),
         "RLOO": Grpo(leave_one_out=True),
         "TEMPO, tree": Method(tempo_credit),
+        "TEMPO, graph": Method(partial(tempo_credit, merge_states=True)),
         "prefix baseline": Method(PrefixBaselineCredit("auto")),
         "GiGPO": Method(partial(gigpo_credit, **unscaled)),
         "GiGPO, gamma 0.95": Method(partial(gigpo_credit, gamma=0.95, scale="none")),
