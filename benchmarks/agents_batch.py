@@ -27,7 +27,8 @@ from benchmarks.agent_credit import seconds
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.scored_rows import Failures, Place, ScoredRows
+from tempo_trl.trainers.credit_log import Failures
+from tempo_trl.trainers.scored_rows import Place, ScoredRows
 from tempo_trl.trainers.whole_groups import batch_of
 
 TOKENIZER = character_tokenizer()

@@ -26,11 +26,11 @@ from benchmarks.estimators.task import Task
 from benchmarks.training_step import policy
 from tempo_trl.credit import prefix_values
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
 from tempo_trl.credit.kernel_covariance import KernelCovariance, KernelStatistics
 from tempo_trl.credit.prefix_baseline import prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.similarity import Sketch, prefix_similarities
 
 GROUPS, SEED = 16, 0

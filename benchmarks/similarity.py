@@ -29,11 +29,11 @@ from torch.nn.functional import normalize
 
 from benchmarks.compact_json import write_json
 from benchmarks.estimators.evidence import commit
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.kernel_baseline import Similarities, predict, taught
 from tempo_trl.credit.kernel_covariance import KernelCovariance
 from tempo_trl.credit.prefix_baseline import tree_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.similarity import Sketch, counts_of, grams_of
 
 SEED, VOCABULARY, GROUPS_AT_ONCE, RESAMPLES = 0, 2048, 16, 1000

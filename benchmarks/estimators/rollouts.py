@@ -16,7 +16,7 @@ import torch
 from benchmarks.estimators.sampler import TabularSampler, rules_of
 from benchmarks.estimators.task import TokenTree
 from tempo_trl.credit import PrefixTree
-from tempo_trl.credit.inputs import prefix_tree
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.rollout import EntropyTree, FixedTree, GrownTree
 from tempo_trl.rollout.growth import Grower, grow
 from tempo_trl.rollout.tree import Branches, branches, row_weights

@@ -7,8 +7,7 @@ t is the token that leads from state t to state t + 1. The rows of a group are a
 import numpy as np
 import torch
 
-from tempo_trl.credit.inputs import check_lengths, check_rewards, prefix_tree
-from tempo_trl.credit.prefix_tree import PrefixTree
+from tempo_trl.credit.prefix_tree import PrefixTree, check_lengths, check_rewards, prefix_tree
 
 SCALES = ("group", "batch", "none")
 EPSILON = 1e-4  # added to every standard deviation, as TRL does

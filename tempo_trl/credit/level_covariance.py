@@ -184,19 +184,15 @@ class LevelCovariance(PooledBatches):
         batches (`int`, *optional*, defaults to `8`):
             Number of last batches to pool. Older ones are dropped because the policy changes.
 
+    Attributes:
+        explained (`float`):
+            Share of the variance of rewards that agreement explains, 0 to 0.98: the mean of C(a) / v over completions.
+            a is the closest agreement of a completion, or of a state, with another completion of its group. 0 means
+            that the baseline is RLOO's.
+
     Raises:
         ValueError: if `batches` is less than 1.
     """
-
-    @property
-    def explained(self) -> float:
-        r"""
-        Share of the variance of rewards that agreement explains, 0 to 0.98: the mean of C(a) / v over completions.
-
-        a is the closest agreement of a completion, or of a state, with another completion of its group. 0 means that
-        the baseline is RLOO's.
-        """
-        return self._explained
 
     def __call__(self, level: np.ndarray) -> np.ndarray:
         """C at each level: float64, shape of `level`."""
@@ -225,7 +221,7 @@ class LevelCovariance(PooledBatches):
             rising = isotonic_regression(means, weights=pooled.pairs).x
             rising = np.minimum(rising - rising[0], LARGEST_CORRELATION * self._variance)
         self._values = np.append(0.0, rising)
-        self._explained = float(pooled.closest @ self.correlation(pooled.levels)) / max(int(pooled.closest.sum()), 1)
+        self.explained = float(pooled.closest @ self.correlation(pooled.levels)) / max(int(pooled.closest.sum()), 1)
 
 
 SAVED_AS = {"levels": "shared", "closest": "rows"}  # their names in a checkpoint, which were those of prefixes

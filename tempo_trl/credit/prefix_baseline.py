@@ -17,10 +17,9 @@ import torch
 
 from tempo_trl.credit.advantages import flat_groups, outcome_advantages
 from tempo_trl.credit.baseline_paths import BaselinePaths, branch_paths, own_paths, ranges
-from tempo_trl.credit.inputs import check_rewards, prefix_tree
 from tempo_trl.credit.kernel_covariance import KernelCovariance
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pairwise_lcp, predictor
-from tempo_trl.credit.prefix_tree import PrefixTree
+from tempo_trl.credit.prefix_tree import PrefixTree, check_rewards, prefix_tree
 
 
 def prefix_baselines(

@@ -24,6 +24,29 @@ class PrefixCovariance(LevelCovariance):
     """
 
 
+class LearnedPrefixes:
+    """
+    How well prefixes predict rewards, learned from the batches of a run. A credit function may read the covariance.
+
+    Its `update` takes the `Batch.pairs` of all ranks, as `Credit.statistics`.
+    """
+
+    def __init__(self):
+        self.covariance = PrefixCovariance()
+
+    def update(self, statistics: list[PairStatistics]) -> None:
+        self.covariance.update(sum(statistics, PairStatistics()))
+
+    def state_dict(self) -> dict:
+        return self.covariance.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        self.covariance.load_state_dict(state)
+
+    def learned_metrics(self) -> dict[str, float]:
+        return {"tempo/prefix_explained": self.covariance.explained}
+
+
 def pair_statistics(tree: PrefixTree, outcome: torch.Tensor) -> PairStatistics:
     """
     Statistics of a batch for [`PrefixCovariance`], over the pairs of scorable completions of groups that are not flat.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tempo_trl.credit.inputs import check_ids, check_lengths
+from tempo_trl.credit.prefix_tree import check_ids, check_lengths
 
 FINE = 16  # blocks with a sketch each, before sketches become rarer
 HELD_AT_ONCE = 2**22  # numbers in the sketches that are held at once: 16 MiB

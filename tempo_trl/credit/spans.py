@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from tempo_trl.credit.advantages import check_scale, outcome_advantages
-from tempo_trl.credit.inputs import check_lengths
+from tempo_trl.credit.prefix_tree import check_lengths
 
 
 class Criteria(NamedTuple):

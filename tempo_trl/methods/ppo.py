@@ -5,18 +5,18 @@ import textwrap
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 import torch
 from transformers import SchedulerType
 
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
-from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.batch import Batch, Credit, loss_mask
 from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_sums
-from tempo_trl.trainers.replaced import replaced
-from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 from tempo_trl.tree_forward.stopwatch import Stopwatch
 
@@ -317,7 +317,7 @@ class PPOTrainer(TokenCreditTrainer):
         if model.training and "returns" in inputs:
             self._micro_batches.append(inputs)
         # With kl_in="reward" the penalty has been subtracted already.
-        with replaced(self, beta=0.0 if self.args.kl_in == "reward" else self.beta):
+        with patch.multiple(self, beta=0.0 if self.args.kl_in == "reward" else self.beta):
             if not (self.args.shared_trunk and "returns" in inputs):
                 return super()._loss(model, inputs, compute_loss)
             with self.critic.watch() as seen:

@@ -8,8 +8,8 @@ import torch
 
 from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
+from tempo_trl.credit.prefix_covariance import LearnedPrefixes
 from tempo_trl.methods.prefix_tree_method import (
-    LearnedPrefixes,
     PrefixTreeConfig,
     PrefixTreeTrainer,
     completion_weights,

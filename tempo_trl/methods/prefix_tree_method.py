@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from tempo_trl.credit.advantages import credit_tokens
-from tempo_trl.credit.level_covariance import PairStatistics
-from tempo_trl.credit.prefix_covariance import PrefixCovariance
+from tempo_trl.credit.prefix_covariance import LearnedPrefixes
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree import LEAF_WEIGHTS, branches, row_weights
@@ -75,29 +74,6 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
             self.check_entropy_tree()
 
 
-class LearnedPrefixes:
-    """
-    How well prefixes predict rewards, learned from the batches of a run. A credit function may read the covariance.
-
-    Its `update` takes the `Batch.pairs` of all ranks, as `Credit.statistics`.
-    """
-
-    def __init__(self):
-        self.covariance = PrefixCovariance()
-
-    def update(self, statistics: list[PairStatistics]) -> None:
-        self.covariance.update(sum(statistics, PairStatistics()))
-
-    def state_dict(self) -> dict:
-        return self.covariance.state_dict()
-
-    def load_state_dict(self, state: dict) -> None:
-        self.covariance.load_state_dict(state)
-
-    def learned_metrics(self) -> dict[str, float]:
-        return {"tempo/prefix_explained": self.covariance.explained}
-
-
 class PrefixTreeTrainer(TokenCreditTrainer):
     """A trainer with a [`PrefixTreeConfig`]. It can grow trees, and warns if the first batch has no branches."""
 
@@ -116,11 +92,9 @@ class PrefixTreeTrainer(TokenCreditTrainer):
         else:
             super()._load_method(checkpoint)
 
-    def _log_credit(self, batch, *args):
-        totals = super()._log_credit(batch, *args)
-        if batch.training and self.state.global_step == 0 and self.accelerator.is_main_process:
-            checks.warn_of_a_first_batch_without_branches(totals)
-        return totals
+    def _check_first_batch(self, sums):
+        if self.accelerator.is_main_process:
+            checks.warn_of_a_first_batch_without_branches(sums)
 
 
 def completion_weights(batch: Batch, leaf_weights: str) -> torch.Tensor | None:

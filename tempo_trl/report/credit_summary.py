@@ -8,10 +8,10 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import flat_groups
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.report.credit_terms import TEMPO
 from tempo_trl.report.criteria import CriterionSums, add_criteria
 from tempo_trl.report.folded_tree import first_branch

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
 from tempo_trl.credit.kernel_covariance import KernelCovariance, KernelStatistics
 from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.similarity import Sketch, prefix_similarities
 from tempo_trl.report.group import Group
 

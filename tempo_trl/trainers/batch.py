@@ -7,10 +7,9 @@ from typing import Any
 import torch
 
 from tempo_trl.credit.advantages import flat_groups
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.prefix_covariance import pair_statistics
-from tempo_trl.credit.prefix_tree import PrefixTree
+from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
 from tempo_trl.rollout.tree import GrownTree, repeated_rows
@@ -236,3 +235,8 @@ def _refuse_what_is_not_finite(advantages: torch.Tensor, batch: Batch) -> None:
             f"`advantages` must be finite on every token of the loss (`batch.loss_mask`), got {int(wrong.sum())} "
             f"non-finite values, the first at row {row}, token {column}: {advantages[row, column].item()}."
         )
+
+
+def loss_mask(inputs: dict) -> torch.Tensor:
+    """1 on the tokens of the loss, `(B, T)`: inside a completion, and sampled by the policy."""
+    return inputs["completion_mask"] * inputs.get("tool_mask", 1)

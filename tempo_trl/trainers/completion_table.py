@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import pandas as pd
 from pyarrow import ArrowException
@@ -16,7 +17,6 @@ from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.trainers import faults
 from tempo_trl.trainers.logged_names import OWN_COLUMNS
-from tempo_trl.trainers.replaced import replaced
 
 logger = logging.get_logger(__name__)
 
@@ -57,8 +57,8 @@ def readable_table(trainer: GRPOTrainer) -> Iterator[None]:
     columns = {name: _writable(map(without_images, logs[name])) for name in ("prompt", "completion")}
     extra = {name: _writable(values) for name, values in logs["extra"].items() if _fits(name, values, logs)}
     with (
-        replaced(trainer, _logs={**logs, **columns, "extra": extra}),
-        replaced(grpo_trainer, print_prompt_completions_sample=print_sample),
+        patch.multiple(trainer, _logs={**logs, **columns, "extra": extra}),
+        patch.multiple(grpo_trainer, print_prompt_completions_sample=print_sample),
     ):
         yield
 

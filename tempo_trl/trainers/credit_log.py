@@ -1,6 +1,8 @@
 """What ranks tell each other about a batch's credit: errors, and metrics and columns for the log."""
 
 import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -10,13 +12,40 @@ from trl import GRPOTrainer
 from tempo_trl.credit.anchors import anchor_sums
 from tempo_trl.credit.metrics import credit_sums, largest_state_sums, tree_sums
 from tempo_trl.runs.criteria import criteria_text, spans_of
-from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.batch import Batch, Credit, loss_mask
 from tempo_trl.trainers.logged_names import CRITERIA
 from tempo_trl.trainers.merged_states import without_own_keys
 from tempo_trl.trainers.observations import before_turns
-from tempo_trl.trainers.scored_rows import Failures, ScoredRows, loss_mask
+from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.span_rewards import SpanScores
 from tempo_trl.trainers.step_rewards import StepScores
+
+
+class Failures:
+    """
+    The first error of the user's functions on a batch. It is kept until all ranks meet, because the others wait for
+    this rank's rows.
+
+    Args:
+        rank (`int`):
+            This rank, for the message.
+    """
+
+    def __init__(self, rank: int):
+        self._rank = rank
+        self.cause: Exception | None = None
+        self.first: tuple[str, bool] | None = None  # a message, and whether a function returned something invalid
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Ends the block at an error, and keeps the error. `name` is what the user calls the function."""
+        try:
+            yield
+        except Exception as error:
+            if self.cause is None:
+                invalid = isinstance(error, ValueError)
+                what = f"failed: {error}" if invalid else f"raised {type(error).__name__}: {error}"
+                self.cause, self.first = error, (f"{name} {what} (on rank {self._rank})", invalid)
 
 
 class RankReport(NamedTuple):
@@ -99,11 +128,12 @@ def log_credit(
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
     outcome = batch.outcome[rows.place.own].nan_to_num(0.0)
     mask = loss_mask(rows.output)
-    shares = credit_sums(outcome, credit.td, mask.cpu())
-    sums = {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
+    sums = {}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
         flat = batch.flat_groups[batch.owned_groups]
-        sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))} | sums
+        sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))}
+    shares = credit_sums(outcome, credit.td, mask.cpu())
+    sums |= {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if trainer.sees_answers:
         sums |= anchor_sums(batch.observations, batch.num_generations, batch.owned)
         counted = batch.owned & without_own_keys(batch, rows)

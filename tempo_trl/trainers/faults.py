@@ -8,13 +8,13 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.rollout.vllm_server import advice_if_server_stops, samples_on_server
-from tempo_trl.trainers.replaced import replaced
 
 logger = logging.get_logger(__name__)
 
@@ -96,5 +96,5 @@ def watched_server(trainer: GRPOTrainer, model: str) -> Iterator[None]:
         stack.enter_context(advice_if_server_stops(*place))
         if samples_on_server(trainer.args) and trainer.accelerator.is_main_process:
             sync_weights = end_if_server_dies(*place)(trainer.vllm_generation.sync_weights)
-            stack.enter_context(replaced(trainer.vllm_generation, sync_weights=sync_weights))
+            stack.enter_context(patch.multiple(trainer.vllm_generation, sync_weights=sync_weights))
         yield

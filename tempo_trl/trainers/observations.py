@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from trl import GRPOTrainer
@@ -11,7 +12,11 @@ from tempo_trl.credit.turns import turn_ends, turn_starts
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import answer_text, answers_before_turns
 from tempo_trl.trainers.batch import Batch
-from tempo_trl.trainers.scored_rows import Failures, ScoredRows
+from tempo_trl.trainers.scored_rows import ScoredRows
+
+if TYPE_CHECKING:
+    from tempo_trl.trainers.credit_log import Failures
+
 
 ObservationKeyFunc = Callable[[str], str]
 
@@ -28,7 +33,7 @@ def observed_before_steps(
     turns: torch.Tensor,
     steps: torch.Tensor,
     prompts: torch.Tensor,
-    failures: Failures,
+    failures: "Failures",
 ) -> torch.Tensor:
     """
     Keys of what was seen before each step, `(B, N)`, int64; 0 where a row has no such step.

@@ -11,7 +11,7 @@ from transformers.utils import logging
 from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import tree_values
-from tempo_trl.credit.inputs import prefix_tree
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.methods import METHODS
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.rollout.ranks import send_to_main
@@ -20,9 +20,9 @@ from tempo_trl.runs.criteria import spans_of
 from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
-from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.batch import Batch, Credit, loss_mask
 from tempo_trl.trainers.observations import before_turns
-from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.whole_groups import weighted_rewards
 
 logger = logging.get_logger(__name__)

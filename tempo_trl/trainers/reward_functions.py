@@ -4,14 +4,16 @@ import asyncio
 import atexit
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trl import GRPOTrainer
 from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, start_event_loop_in_daemon
 
 from tempo_trl.trainers.faults import watch_rewards
 from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
-from tempo_trl.trainers.scored_rows import Failures
+
+if TYPE_CHECKING:
+    from tempo_trl.trainers.credit_log import Failures
 
 
 class Logged:
@@ -76,7 +78,7 @@ class RewardFunctions:
         """What the functions log for one batch: nothing yet."""
         return Logged(self._trainer.reward_func_names)
 
-    def each(self, failures: Failures, score: Callable[[int], None]) -> None:
+    def each(self, failures: "Failures", score: Callable[[int], None]) -> None:
         """
         Score with one function after the other. An error ends the work of its function and is kept.
 

@@ -1,7 +1,5 @@
 """This rank's rows of a batch as TRL samples and scores them, and their place among the rows of all ranks."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,34 +7,8 @@ import torch
 from trl import GRPOTrainer
 
 if TYPE_CHECKING:
+    from tempo_trl.trainers.credit_log import Failures
     from tempo_trl.trainers.span_rewards import SpanScores
-
-
-class Failures:
-    """
-    The first error of the user's functions on a batch. It is kept until all ranks meet, because the others wait for
-    this rank's rows.
-
-    Args:
-        rank (`int`):
-            This rank, for the message.
-    """
-
-    def __init__(self, rank: int):
-        self._rank = rank
-        self.cause: Exception | None = None
-        self.first: tuple[str, bool] | None = None  # a message, and whether a function returned something invalid
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """Ends the block at an error, and keeps the error. `name` is what the user calls the function."""
-        try:
-            yield
-        except Exception as error:
-            if self.cause is None:
-                invalid = isinstance(error, ValueError)
-                what = f"failed: {error}" if invalid else f"raised {type(error).__name__}: {error}"
-                self.cause, self.first = error, (f"{name} {what} (on rank {self._rank})", invalid)
 
 
 class Place(NamedTuple):
@@ -90,7 +62,7 @@ class ScoredRows:
         place ([`Place`]): Their place.
     """
 
-    failures: Failures
+    failures: "Failures"
     with_entropies: bool = False
     inputs: list[dict] = field(default_factory=list)
     prompts: list = field(default_factory=list)
@@ -112,8 +84,3 @@ class ScoredRows:
         # Without old log-probabilities the only forward pass was the reference model's (with LoRA the same module).
         entropies = self.entropies if "old_per_token_logps" in output else None
         return replace(self, output=output, num_generations=size, place=place, entropies=entropies)
-
-
-def loss_mask(inputs: dict) -> torch.Tensor:
-    """1 on the tokens of the loss, `(B, T)`: inside a completion, and sampled by the policy."""
-    return inputs["completion_mask"] * inputs.get("tool_mask", 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import chain, count
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from accelerate.utils import gather_object
@@ -14,7 +14,10 @@ from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, chec
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
 from tempo_trl.trainers.reward_functions import RewardFunctions
-from tempo_trl.trainers.scored_rows import Failures
+
+if TYPE_CHECKING:
+    from tempo_trl.trainers.credit_log import Failures
+
 
 SpanRewardFunc = Callable[..., list[list[SpanReward]]]
 
@@ -76,7 +79,7 @@ class SpanRewards:
         return self._trainer.accelerator.gather(scores.criteria.mean_reward().float().to(device))[:, None]
 
     def __call__(
-        self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, failures: Failures
+        self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, failures: "Failures"
     ) -> SpanScores:
         """Judge this rank's rows, when TRL computes their rewards. Every rank must call this."""
         ours, logged = self._functions, self._functions.logged()

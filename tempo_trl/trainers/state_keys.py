@@ -4,12 +4,15 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 from trl import GRPOTrainer
 
-from tempo_trl.trainers.replaced import replaced
-from tempo_trl.trainers.scored_rows import Failures
+if TYPE_CHECKING:
+    from tempo_trl.trainers.credit_log import Failures
+
 
 STATE_KEY = "_state_key"  # private, because TRL makes an environment's public methods tools
 
@@ -25,7 +28,7 @@ class StateKeys:
             Keeps an error of a `_state_key`.
     """
 
-    def __init__(self, trainer: GRPOTrainer, failures: Failures):
+    def __init__(self, trainer: GRPOTrainer, failures: "Failures"):
         self._trainer, self._failures = trainer, failures
         self._turn, self._conversations, self._sizes = 0, None, []
         self.found: dict[tuple[int, int], bytes] = {}  # by row and turn
@@ -45,7 +48,7 @@ class StateKeys:
             return play(prompts, prompt_ids, completion_ids, completions, *args)
 
         changes = {"_generate_single_turn": generate_single_turn, "_tool_call_loop": tool_call_loop}
-        with replaced(self._trainer, **changes):
+        with patch.multiple(self._trainer, **changes):
             yield
 
     def _read(self) -> None:

@@ -1,7 +1,7 @@
 """Rewards inside a completion: functions, or process reward models, that score each turn or step."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer, PreTrainedModel
@@ -12,7 +12,11 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 from tempo_trl.credit.turns import turn_ends
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.trainers.reward_functions import RewardFunctions
-from tempo_trl.trainers.scored_rows import Failures, ScoredRows
+from tempo_trl.trainers.scored_rows import ScoredRows
+
+if TYPE_CHECKING:
+    from tempo_trl.trainers.credit_log import Failures
+
 
 StepRewardFunc = str | PreTrainedModel | Callable[..., list[list[float | None]]]
 
@@ -52,7 +56,7 @@ class StepRewards:
         weights = trainer.args.step_reward_weights
         self._functions = RewardFunctions(trainer, "step_reward_funcs", prepared, names, weights)
 
-    def __call__(self, rows: ScoredRows, steps: torch.Tensor, failures: Failures) -> StepScores:
+    def __call__(self, rows: ScoredRows, steps: torch.Tensor, failures: "Failures") -> StepScores:
         """
         Score this rank's rows.
 

@@ -2,9 +2,10 @@
 
 import pickle
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import torch
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
@@ -17,7 +18,7 @@ from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks
-from tempo_trl.trainers.batch import Batch, Credit, checked
+from tempo_trl.trainers.batch import Batch, Credit, checked, loss_mask
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_arguments import (
     checked_functions,
@@ -25,16 +26,15 @@ from tempo_trl.trainers.credit_arguments import (
     refuse_a_wrong_credit_func,
     refuse_missing_span_functions,
 )
-from tempo_trl.trainers.credit_log import RankReport, gather_reports, log_credit
+from tempo_trl.trainers.credit_log import Failures, RankReport, gather_reports, log_credit
 from tempo_trl.trainers.faults import watch_rewards, watched_server
 from tempo_trl.trainers.given_rollout import checked_rollout
 from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.merged_states import MergedStates
 from tempo_trl.trainers.observations import ObservationKeyFunc, sees_answers
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.replaced import replaced
 from tempo_trl.trainers.run import RunTrainer
-from tempo_trl.trainers.scored_rows import Failures, ScoredRows, loss_mask
+from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.signal_share import GROUP
 from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, drop_first_reward, mean_of_criteria
 from tempo_trl.trainers.state_keys import StateKeys
@@ -228,6 +228,9 @@ class TokenCreditTrainer(RunTrainer):
         """Whether the trainer is a method, and not one for a function of the user's."""
         return cls.credit is not TokenCreditTrainer.credit
 
+    def _check_first_batch(self, sums: dict[str, tuple[float, float]]) -> None:
+        """Look at numerators and denominators of `tempo/*` of the first batch, over all ranks. Does nothing here."""
+
     @property
     def _advantage_floor(self) -> float | None:
         """Lower bound of the advantages that the credit function returns."""
@@ -256,7 +259,7 @@ class TokenCreditTrainer(RunTrainer):
         if self.environment_factories is not None:
             keys = StateKeys(self, failures)
             rows.state_keys, asked = keys.found, keys.recorded()
-        with asked, replaced(self, **self._noting(rows)):
+        with asked, patch.multiple(self, **self._noting(rows)):
             output = super()._generate_and_score_completions(inputs)
         self._assign_credit(rows.completed(self, output), due)
         if self.tree_pass.state is not State.OFF:
@@ -297,14 +300,16 @@ class TokenCreditTrainer(RunTrainer):
 
     def _generate(self, prompts):
         prompts[:] = valid_text(prompts)  # in place, because rewards and logs read the same list
-        parse, rollout = grpo_trainer.parse_response, self.rollout_func
-        around = nullcontext()
+        rollout, around = self.rollout_func, ExitStack()
+        if not isinstance(prompts[0], str):  # TRL parses what the model wrote into messages
+            parse = grpo_trainer.parse_response
+            parsed = {"parse_response": lambda *args, **keywords: valid_text(parse(*args, **keywords))}
+            around.enter_context(patch.multiple(grpo_trainer, **parsed))
         if isinstance(rollout, TreeRollout):
-            around = self._watched_server()  # TRL sends the weights before trees are grown
+            around.enter_context(self._watched_server())  # TRL sends the weights before trees are grown
         elif rollout is not None:
-            around = replaced(self, rollout_func=checked_rollout(rollout))
-        parsed = replaced(grpo_trainer, parse_response=lambda *args, **keywords: valid_text(parse(*args, **keywords)))
-        with parsed, around:
+            around.enter_context(patch.object(self, "rollout_func", checked_rollout(rollout)))
+        with around:
             return super()._generate(prompts)
 
     def _generate_single_turn(self, *args, **kwargs):
@@ -391,21 +396,19 @@ class TokenCreditTrainer(RunTrainer):
         for name, value in getattr(self.learned, "learned_metrics", dict)().items():
             self._metrics["train"][name].append(value)
 
-    def _log_credit(
-        self, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]
-    ) -> dict[str, tuple[float, float]]:
-        """[`~tempo_trl.trainers.credit_log.log_credit`]. A method may override this to read the sums."""
+    def _log_credit(self, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]) -> None:
         sums = log_credit(self, batch, rows, credit, reports)
         if self.credit_func is not None or self.reads_observations:
             self._merged_states.warn(batch, rows, sums)
-        return sums
+        if batch.training and self.state.global_step == 0:
+            self._check_first_batch(sums)
 
     # A micro-batch: the loss
 
     def _compute_loss(self, model, inputs):
         inputs = dict(inputs)  # a copy: TRL reuses buffered batches
         forward = partial(self._logps_of_the_loss, inputs, self._get_per_token_logps_and_entropies)
-        with replaced(self, _get_per_token_logps_and_entropies=forward, **self._per_token(inputs)):
+        with patch.multiple(self, _get_per_token_logps_and_entropies=forward, **self._per_token(inputs)):
             return self._loss(model, inputs, super()._compute_loss)
 
     def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens, predict
 from tempo_trl.credit.kernel_covariance import POWERS, KernelCovariance
 from tempo_trl.credit.prefix_baseline import baseline_tokens, tree_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.similarity import Sketch, prefix_similarities
 
 from .groups import as_tensors, groups

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
 from tempo_trl.credit.kernel_covariance import (
     DEPTHS,
@@ -22,6 +21,7 @@ from tempo_trl.credit.kernel_covariance import (
     non_negative,
 )
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pairwise_lcp
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.similarity import Sketch, prefix_similarities
 
 from .groups import as_tensors, groups

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tempo_trl.credit import prefix_values, tempo_advantages
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.prefix_baseline import prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tests.credit.groups import as_tensors, groups
 
 SHRINKAGES = (0.0, 2.0, math.inf)

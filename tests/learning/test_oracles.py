@@ -13,8 +13,8 @@ from benchmarks.learning.chain import LETTERS, Chain, plain, slip_index, worded
 from benchmarks.learning.plan import Plan, right_plan, success_along, success_probability
 from benchmarks.learning.starts import rewards
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.prefix_covariance import pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.demo.task import first_slip
 from tempo_trl.methods.prefix_baseline import PrefixBaselineCredit

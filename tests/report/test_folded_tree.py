@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.metrics import tree_sums
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.report.folded_tree import branches, fold
 from tempo_trl.report.group import groups_of
 from tempo_trl.runs.trees import read_trees

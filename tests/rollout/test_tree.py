@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tempo_trl.credit import prefix_values
 from tempo_trl.credit.advantages import credit_tokens
-from tempo_trl.credit.inputs import prefix_tree
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.siblings import segment_values
 from tempo_trl.rollout.tree import GrownTree, Segment, branches
 

@@ -6,9 +6,9 @@ import torch
 from tempo_trl import PrefixBaselineConfig, PrefixBaselineTrainer, TEMPOConfig, TEMPOTrainer
 from tempo_trl.credit import prefix_values, tempo_advantages
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
-from tempo_trl.credit.inputs import prefix_tree
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.siblings import segment_values
 from tempo_trl.report.group import recorded_groups
 from tempo_trl.rollout.fixed import FixedTree

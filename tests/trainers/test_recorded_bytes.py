@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import torch
 
 from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.credit_log import Failures
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.scored_rows import Failures, Place, ScoredRows
+from tempo_trl.trainers.scored_rows import Place, ScoredRows
 
 ROWS, TOKENS = 4, 2048
 
