@@ -56,6 +56,7 @@ def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
     }
     own = {"td_coef", "rollout", "leaf_weights"}
     own |= {
+        "advantage_floor",
         "log_signal_share",
         "log_trees_steps",
         "log_trees_prompts",
