@@ -22,6 +22,7 @@ from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
 from benchmarks.learning.statistics import iqm
 from benchmarks.learning.studies import STUDIES
+from docs import hooks
 
 from .removed_benchmarks import REMOVED
 
@@ -78,12 +79,26 @@ def test_every_question_and_study_that_was_measured_has_a_page():
     assert {f"estimators_{name}" for name in QUESTIONS} <= shown
 
 
-def test_the_decision_table_comes_first():
-    assert re.search(r"^\| *([^|]*?) *\|", PAGES[0], re.MULTILINE)[1] == "your situation"
+def test_every_file_of_the_evidence_is_named_by_a_page():
+    behind = {path for figure in FIGURES if f"]({figure.name})" in PAGE for path in (figure, *numbers_behind(figure))}
+    files = {path for path in (DOCS / "evidence").iterdir() if path.suffix != ".md"}
+    assert [path.name for path in sorted(files - behind) if f"`{path.name}`" not in PAGE] == []
+
+
+def test_the_evidence_has_at_most_ten_pages_with_those_from_elsewhere():
+    made = [page for page in hooks.INCLUDED if page.startswith("evidence/")]
+    assert len(PAGES) + len(made) <= 10
+
+
+def test_one_page_has_the_table_of_situations_and_the_results_link_to_it():
+    pages = [path for path in DOCS.rglob("*.md") if "| your situation |" in path.read_text()]
+    assert pages == [DOCS / "guides" / "choosing.md"]
+    assert "](guides/choosing.md)" in PAGES[0]
 
 
 def test_commands_of_the_page_are_known():
-    for command in re.findall("`(python -m benchmarks[^`]*)`", PAGE):
+    """Those that are to be run now; code that a commit is named for may be gone."""
+    for command in re.findall("(?<!at commit [0-9a-f]{7} with )`(python -m benchmarks[^`]*)`", " ".join(PAGE.split())):
         module, subject = shlex.split(command)[2:4]
         if module != "benchmarks.similarity":  # which takes a file
             known = {"estimators": [*QUESTIONS, "all"], "learning": [*STUDIES], "agents": agents.STUDIES}
@@ -183,7 +198,7 @@ def ratio(measured: dict | None) -> str:
 def test_the_table_of_a_study_is_that_of_the_numbers(name):
     rows = rows_of_study(name, TABLES[name])
     told = "\n".join(rows)
-    print(f"The rows of {name}, to be pasted into docs/evidence/{name}.md:\n\n{told}")
+    print(f"The rows of {name}, to be pasted into docs/evidence/chains.md:\n\n{told}")
     assert told in PAGE
 
 
@@ -210,7 +225,7 @@ def test_the_table_of_a_ceiling_is_that_of_the_numbers(name):
     results = numbers_of(f"learning_{name}")["results"]
     for panel in dict.fromkeys(arm["panel"] for arm in results):
         told = "\n".join(row_of_ceiling(arm) for arm in results if arm["panel"] == panel)
-        print(f"The rows of {panel}, to be pasted into docs/evidence/ceiling.md:\n\n{told}")
+        print(f"The rows of {panel}, to be pasted into docs/evidence/chains.md:\n\n{told}")
         assert told in PAGE
 
 
@@ -229,7 +244,7 @@ def rows_of_floor() -> list[str]:
 
 def test_the_table_of_the_floor_is_that_of_the_numbers():
     told = "\n".join(rows_of_floor())
-    print(f"The rows, to be pasted into docs/evidence/floor.md:\n\n{told}")
+    print(f"The rows, to be pasted into docs/evidence/chains.md:\n\n{told}")
     assert told in PAGE
 
 
@@ -380,7 +395,7 @@ def test_equal_rates_are_those_that_grpos_own_sweeps_chose():
 
 
 def test_the_tables_of_perfect_credit_are_those_of_the_numbers():
-    page = (DOCS / "evidence" / "language_model_truth.md").read_text()
+    page = (DOCS / "evidence" / "language_model.md").read_text()
     policies = numbers_of("language_model_truth")["policies"]
     start, trained = (policies[name] for name in ("start", "grpo,lr=0.0001,seed=0,steps=20"))
 

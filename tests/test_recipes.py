@@ -48,7 +48,7 @@ HEPO = 0.2  # the share of tokens of the TEMPO paper's HEPO, which is GRPO other
 SERVED = [name for name in recipe_names() if read_recipe(recipe_path(name)).get("vllm_mode") == "server"]
 RECOMMENDED = {
     "qwen3-1.7b/math/tempo_recommended": "prefix_baseline"
-}  # recipes with their method, by docs/evidence.md
+}  # recipes with their method, by docs/guides/choosing.md
 AGENTS = [name for name in recipe_names() if "/rooms/" in name]
 SMALL = [name for name in recipe_names() if name.startswith("smollm2-135m/")]
 CALLS = [name for name in recipe_names() if "/function_calls/" in name]

@@ -13,7 +13,7 @@ from benchmarks import similarity
 from tempo_trl.credit.similarity import prefix_similarities
 
 DOCS = Path(__file__).parents[1] / "docs" / "evidence"
-PAGE = "".join((DOCS / f"{name}.md").read_text() for name in ("similarity", "comparing"))
+PAGE = (DOCS / "language_model.md").read_text()
 NAMES = {
     "plain prefix mean (TEMPO's values)": "TEMPO's prefix values, without the completion itself",
     "adaptive prefix baseline": "adaptive prefix baseline",

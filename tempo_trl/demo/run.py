@@ -1,7 +1,7 @@
 """The demo on tiny models: train methods from the same starting policy, and compare them.
 
-Of sums, where every slip is known, the methods are TEMPO, the prefix baseline (recommended by docs/evidence.md) and
-GRPO. Of rooms, where an agent calls tools, they are HGPO and GRPO.
+Of sums, where every slip is known, the methods are TEMPO, the prefix baseline (recommended by docs/guides/choosing.md)
+and GRPO. Of rooms, where an agent calls tools, they are HGPO and GRPO.
 
 Each run is the command `python -m tempo_trl.train --config recipes/demo/METHOD.yaml --seed S`, in its own process with
 one thread, two at a time. Repeat the command to resume interrupted runs from their last checkpoints. Finished runs are

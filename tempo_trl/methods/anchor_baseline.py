@@ -109,7 +109,7 @@ class AnchorBaselineConfig(AnchorFields, TokenCreditConfig):
             learned.
         trace_lambda (`float`, *optional*, defaults to `1.0`):
             Lambda of the generalized advantage, 0 to 1. 1 has no bias of its own. 0.9 to 0.95 has less noise where an
-            episode has many turns, and a small bias (docs/evidence/agents.md).
+            episode has many turns, and a small bias (docs/evidence/agents.md#the-gradient).
     """
 
     anchor_history: int = field(

