@@ -13,7 +13,7 @@ from tempo_trl.methods import METHODS
 if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
 
-BUILT_IN = {"demo": "tempo_trl.demo.task", "rooms": "tempo_trl.demo.rooms"}  # tasks with a tiny model of their own
+BUILT_IN = {"demo": "tempo_trl.demo.task", "rooms": "tempo_trl.data.rooms"}  # tasks with a tiny model of their own
 TASKS = (*BENCHMARKS, *BUILT_IN)
 TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.

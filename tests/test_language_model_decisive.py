@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.language_model.decisive import decisive_shares, decisive_token
 from tempo_trl.data.instructions import generated_rows
-from tempo_trl.demo.decisive import decisive_shares, decisive_token
 from tempo_trl.report.group import Group
 
 

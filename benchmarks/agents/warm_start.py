@@ -1,6 +1,6 @@
 """Teach a tiny policy to play a world imperfectly, by imitation. Recreate the start of the rooms in two minutes:
 
-    python -m tempo_trl.demo.agent_warm_start [--output tempo_trl/demo/rooms_start] [--seed 0]
+    python -m benchmarks.agents.warm_start [--output tempo_trl/demo/rooms_start] [--seed 0]
 
 Good play comes first, because what a good call depends on is faint in bad play. Fewer lessons of worse play follow,
 which leave the policy room to improve.
@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from tempo_trl.demo.agent_policy import DONE, agent_policy_config, word_tokenizer
+from benchmarks.agents.policy import DONE, agent_policy_config, word_tokenizer
+from tempo_trl.data.rooms import HELD_OUT, TURNS, WORDS, Rooms, draw_tasks, problems, room_reward
 from tempo_trl.demo.policy import policy_path, write_policy
 from tempo_trl.demo.results import wilson
-from tempo_trl.demo.rooms import HELD_OUT, TURNS, WORDS, Rooms, draw_tasks, problems, room_reward
 from tempo_trl.demo.warm_start import supervised
 
 FIRST_SKILL, SKILL = 0.85, 0.4
@@ -36,11 +36,11 @@ tags: [tempo]
 ---
 # Starting policy of the agents' demonstration
 
-A Qwen3 of {parameters:,} parameters, one word a token, that calls the tools of `tempo_trl.demo.rooms.Rooms`. It has
+A Qwen3 of {parameters:,} parameters, one word a token, that calls the tools of `tempo_trl.data.rooms.Rooms`. It has
 learned from play in which a call is the best one with probability {skill} and any call otherwise. Stored in float16,
 declared float32: it loads in float32 unless told otherwise.
 
-Made by `python -m tempo_trl.demo.agent_warm_start --seed {seed}` with torch {torch} and transformers {transformers}.
+Made by `python -m benchmarks.agents.warm_start --seed {seed}` with torch {torch} and transformers {transformers}.
 The same seed gives the same weights on one machine at one number of threads.
 
 Measured on {n} held-out tasks, one completion each, at temperature 1:
@@ -70,7 +70,7 @@ def taught_policy(
             Tokenizer with the words of the world.
         make (`Callable`):
             Makes an environment from the number of its row. Beside TRL's methods it has `_best_call` and `_calls`, as
-            [`~tempo_trl.demo.rooms.Rooms`] has.
+            [`~tempo_trl.data.rooms.Rooms`] has.
         draw (`Callable`):
             Draws the dataset's rows of as many tasks as asked for.
         seed (`int`):

@@ -10,11 +10,10 @@ import torch
 from rich.console import Console
 
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.demo import orders
-from tempo_trl.demo.language_show import all_groups, held_out_answers
-from tempo_trl.demo.orders import FIELDS, ORDERS
+from tempo_trl.demo import orders_show as orders
+from tempo_trl.demo.orders_show import FIELDS, all_groups, held_out_answers
 
-from .language_runs import HELD_OUT, TRAINED, evaluated, no_express, recorded, table, trained, wrong_city
+from .order_runs import HELD_OUT, TRAINED, evaluated, no_express, recorded, table, trained, wrong_city
 
 ORDER, TRUTH = TRAINED[0]["order"], TRAINED[0]["truth"]
 
@@ -41,7 +40,7 @@ def test_the_fields_are_those_of_the_task():
 def test_rates_before_and_after_come_with_their_intervals(tmp_path):
     trained(tmp_path)
     evaluated(tmp_path)
-    before, after = held_out_answers(ORDERS, tmp_path)
+    before, after = held_out_answers(tmp_path)
     assert after["answer"].tolist() == [row["truth"] for row in HELD_OUT]  # without the row of training
     rates = orders.held_out_rates(before, after)
     assert rates.loc[list(FIELDS), "before"].tolist() == [0] * 6
@@ -55,7 +54,7 @@ def test_a_run_without_answers_of_the_trained_policy_is_named(tmp_path):
     table(tmp_path, 0, HELD_OUT, ["no", "no"])
     table(tmp_path, 1, TRAINED, ["no", "no"])
     with pytest.raises(ValueError, match="has no answers of the trained policy to the held-out orders"):
-        held_out_answers(ORDERS, tmp_path)
+        held_out_answers(tmp_path)
 
 
 def test_an_answer_shows_its_right_and_wrong_fields():

@@ -1,4 +1,4 @@
-"""The world of the agents' demo: nine rooms, a key, and an exit that opens only with the key.
+"""A world for an agent that calls tools: nine rooms, a key, and an exit that opens only with the key.
 
     room0 - room1 - room2        prompt      key room2 exit room6 room4
       |               |          turn        /go direction= east

@@ -1,4 +1,4 @@
-"""Folders of the demo's runs on a language model, as a training leaves them, made of given answers."""
+"""Folders of the demo's runs on orders, as a training leaves them, made of given answers."""
 
 import json
 from pathlib import Path
