@@ -69,4 +69,4 @@ class AgentRun(Run):
             "environment_factory": self.start.task.environment,
             "max_tool_calling_iterations": self.start.task.turns,
         }
-        return read_recipe(recipe_path("demo/rooms/grpo")) | world
+        return read_recipe(recipe_path("rooms/grpo")) | world

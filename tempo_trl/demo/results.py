@@ -11,7 +11,7 @@ from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import read_recipe, recipe_path
 from tempo_trl.runs.statistics import student_interval
 
-RECIPES = "demo"
+RECIPES = "sums"
 # All recipes of the folder share these values (tests/test_recipes.py).
 _RECIPE = read_recipe(recipe_path(f"{RECIPES}/tempo"))
 GROUP = _RECIPE["num_generations"]

@@ -1,6 +1,6 @@
 """The demo's task `sums`: train a tiny model on sums whose slips are known, with several methods and seeds.
 
-A run is `demo/METHOD.yaml` in a process of its own, with one thread. By default the methods are TEMPO, the prefix
+A run is `sums/METHOD.yaml` in a process of its own, with one thread. By default the methods are TEMPO, the prefix
 baseline (recommended by docs/evidence.md) and GRPO.
 """
 

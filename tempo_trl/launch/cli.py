@@ -19,7 +19,7 @@ DEMO_OUTPUT = "tempo_demo"
 COMPARE_OUTPUT = "tempo_compare"
 DEMO_SEEDS = 3
 # What to train of the tasks that the demo does not show.
-TASK_RECIPES = {"instructions": "smollm2-135m/instructions/tempo", "rooms": "demo/rooms/hgpo"}
+TASK_RECIPES = {"instructions": "smollm2-135m/instructions/tempo", "rooms": "rooms/hgpo"}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -147,7 +147,7 @@ def test_the_shipped_policy_is_the_one_of_this_vocabulary(tokenizer):
 def test_the_recipes_train_the_shipped_policy(method, tmp_path):
     small = {"max_steps": 2, "save_strategy": "no", "eval_strategy": "no", "eval_on_start": False}
     flags = [text for key, value in small.items() for text in (f"--{key}", str(value))]
-    assert train.main(["--config", f"demo/rooms/{method}", *flags, "--output_dir", str(tmp_path)]) == 0
+    assert train.main(["--config", f"rooms/{method}", *flags, "--output_dir", str(tmp_path)]) == 0
     log = training_log(tmp_path)
     assert [entry["step"] for entry in log if "step_time" in entry] == [1, 2]
     assert 0 < log[0]["reward"] < 1

@@ -89,7 +89,7 @@ def test_a_misspelt_verb_or_choice_is_answered_with_the_nearest(argv, nearest, c
 def test_train_without_arguments_points_to_the_recipes(argv, capsys):
     assert cli.main(argv) == 2
     error = capsys.readouterr().err
-    assert "`--config demo/tempo`" in error
+    assert "`--config sums/tempo`" in error
     assert "`tempo-trl recipes`" in error
 
 
