@@ -57,7 +57,7 @@ def measure(options: dict, generations: int) -> Figures:
             "log_completions": False,
         }
         flags = [text for key, value in (run | options).items() for text in (f"--{key}", str(value))]
-        trainer = build_trainer(parse(["--config", "demo/tempo", *flags]))
+        trainer = build_trainer(parse(["--config", "sums/tempo", *flags]))
         trainer.train()
     history = [entry for entry in trainer.state.log_history if "tempo/td_share" in entry]
     return _figures(history, options["num_generations"])

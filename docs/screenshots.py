@@ -17,7 +17,7 @@ from tests.report.conftest import NAMES
 from tests.report.recorded import hand_worked_run
 
 IMAGES = Path(__file__).with_name("images")
-TRAIN = "train --config demo/tempo --log_trees_steps 4 --output_dir"
+TRAIN = "train --config sums/tempo --log_trees_steps 4 --output_dir"
 
 
 def main() -> None:

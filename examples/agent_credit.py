@@ -9,8 +9,8 @@ import torch
 from rich.console import Console
 
 from tempo_trl import AnchorBaselineConfig, AnchorBaselineTrainer
+from tempo_trl.data.rooms import TURNS, Rooms, problems, room_reward
 from tempo_trl.demo.policy import policy_path
-from tempo_trl.demo.rooms import TURNS, Rooms, problems, room_reward
 from tempo_trl.report.show_tree import recorded_group
 from tempo_trl.report.terminal_tree import turn_tables
 

@@ -15,7 +15,7 @@ from tempo_trl.report import read_trees
 
 run_dir = sys.argv[1] if sys.argv[1:] else "runs/inspect"
 if not sys.argv[1:]:
-    fields = f"--config demo/tempo --output_dir {run_dir} --max_steps 10 --log_trees_steps 2"
+    fields = f"--config sums/tempo --output_dir {run_dir} --max_steps 10 --log_trees_steps 2"
     subprocess.run([sys.executable, "-m", "tempo_trl.train", *fields.split()], check=True)
 
 trees = read_trees(run_dir)  # a pandas frame, one completion a row; its columns: tempo_trl/runs/trees.py

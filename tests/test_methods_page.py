@@ -46,8 +46,8 @@ def tempo_trl(house: Path, *arguments: str) -> str:
 
 @pytest.mark.matrix
 def test_three_files_make_a_method_that_trains_reports_and_compares(house):
-    tempo_trl(house, "train", "--config", "demo/discounted")
-    run = house / "runs/demo/discounted"
+    tempo_trl(house, "train", "--config", "sums/discounted")
+    run = house / "runs/sums/discounted"
     assert sorted((run / "tempo").glob("trees_*.parquet"))
     tempo_trl(house, "report", str(run))
     assert "discounted GRPO" in (run / "report.html").read_text()

@@ -49,11 +49,11 @@ SERVED = [name for name in recipe_names() if read_recipe(recipe_path(name)).get(
 RECOMMENDED = {
     "qwen3-1.7b/math/tempo_recommended": "prefix_baseline"
 }  # recipes with their method, by docs/guides/choosing.md
-AGENTS = [name for name in recipe_names() if "/rooms/" in name]
+AGENTS = [name for name in recipe_names() if "/rooms/" in f"/{name}"]
 SMALL = [name for name in recipe_names() if name.startswith("smollm2-135m/")]
 CALLS = [name for name in recipe_names() if "/function_calls/" in name]
 OURS = {*RECOMMENDED, *AGENTS, *SMALL, *CALLS}
-PAPER = [name for name in recipe_names() if not name.startswith("demo/") and name not in OURS]
+PAPER = [name for name in recipe_names() if not name.startswith("sums/") and name not in OURS]
 SERVER_FLAGS = ["--max-model-len", "4096", *vllm_server.SERVER_FLAGS]
 # A machine without a GPU takes a bf16 recipe only if it is told that it has none.
 ON_CPU = ["--use_cpu", "true"]
@@ -188,20 +188,23 @@ def test_recipes_of_one_cell_differ_only_in_the_keys_of_the_method(subtests):
 
 
 def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):
-    packaged = recipes_folder() / "demo/tempo.yaml"
+    packaged = recipes_folder() / "sums/tempo.yaml"
     monkeypatch.chdir(tmp_path)
-    for name in ("demo/tempo", "demo/tempo.yaml", "recipes/demo/tempo", "recipes/demo/tempo.yaml", str(packaged)):
+    for name in ("sums/tempo", "sums/tempo.yaml", "recipes/sums/tempo", "recipes/sums/tempo.yaml", str(packaged)):
         assert recipe_path(name) == packaged
-    (tmp_path / "demo").mkdir()
-    (tmp_path / "demo/tempo.yaml").touch()
-    assert recipe_path("demo/tempo.yaml").resolve() == tmp_path / "demo/tempo.yaml"
+    (tmp_path / "sums").mkdir()
+    (tmp_path / "sums/tempo.yaml").touch()
+    assert recipe_path("sums/tempo.yaml").resolve() == tmp_path / "sums/tempo.yaml"
 
 
 def test_an_unknown_recipe_is_answered_with_similar_ones():
     with pytest.raises(ValueError, match=r"not found.*Did you mean qwen3-1\.7b/math/tempo or .*`tempo-trl recipes`"):
         recipe_path("qwen3-1.7b/math/temp")
-    with pytest.raises(ValueError, match=r"not found.*Did you mean demo/tempo or "):
+    with pytest.raises(ValueError, match=r"not found.*Did you mean sums/tempo or "):
         recipe_path("tempo")
+    for former, now in (("demo/tempo", "sums/tempo"), ("demo/rooms/hgpo", "rooms/hgpo")):
+        with pytest.raises(ValueError, match=f"not found.*Did you mean {now} or "):
+            recipe_path(former)
     with pytest.raises(ValueError, match=r"packaged recipe\. `tempo-trl recipes` lists all names"):
         recipe_path("nowhere")
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from benchmarks.agents.runs import AgentRun, AgentStart
 from benchmarks.agents.studies import study
+from benchmarks.agents.warm_start import FIRST_STEPS
 from benchmarks.learning import experiment
-from tempo_trl.demo.agent_warm_start import FIRST_STEPS
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
     turn     /move direction= east               /drive direction= south
     answer   square1 ; lamp dust                 row4 col1 waiting ; web bell
 
-As in `tempo_trl.demo.rooms`, an answer is the state and words that mean nothing. Rules, transitions and slips are
+As in `tempo_trl.data.rooms`, an answer is the state and words that mean nothing. Rules, transitions and slips are
 gymnasium's. Slips depend on the task's seed and the number of the row, so they are reproducible and differ in a group.
 """
 
@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from tempo_trl.demo.rooms import DECORATED, DECORATIONS, SPLITS, Call, split_of
+from tempo_trl.data.rooms import DECORATED, DECORATIONS, SPLITS, Call, split_of
 
 ROW, COLUMN = range(5), range(5)
 STANDS = ("red", "green", "yellow", "blue")  # of Taxi, in gymnasium's order; the next place is in the taxi

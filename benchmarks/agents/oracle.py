@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from benchmarks.agents.policy import word_tokenizer
 from benchmarks.agents.rules import TABLES, Rules
-from tempo_trl.demo.agent_policy import word_tokenizer
 
 if TYPE_CHECKING:
     from tempo_trl import Batch, Credit

@@ -8,7 +8,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from benchmarks.agents.gym_worlds import ABOARD, FrozenLake, GymWorld, SlipperyLake, Taxi
-from tempo_trl.demo import rooms
+from tempo_trl.data import rooms
 
 Task = tuple[int, ...]
 

@@ -35,8 +35,8 @@ class AgentStart(Start):
         (self.folder / "start.json").write_text(json.dumps(numbers | {"measured": self._measured()}))
 
     def _model_and_tokenizer(self):
-        from tempo_trl.demo.agent_policy import word_tokenizer
-        from tempo_trl.demo.agent_warm_start import LATER_STEPS, taught_policy
+        from benchmarks.agents.policy import word_tokenizer
+        from benchmarks.agents.warm_start import LATER_STEPS, taught_policy
         from tempo_trl.demo.policy import load_policy, policy_path
 
         if self.task.shipped:
@@ -69,4 +69,4 @@ class AgentRun(Run):
             "environment_factory": self.start.task.environment,
             "max_tool_calling_iterations": self.start.task.turns,
         }
-        return read_recipe(recipe_path("demo/rooms/grpo")) | world
+        return read_recipe(recipe_path("rooms/grpo")) | world

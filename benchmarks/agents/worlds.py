@@ -31,7 +31,7 @@ class World:
     skill: float
     shipped: bool = False
 
-    reward_func = "tempo_trl.demo.rooms.room_reward"
+    reward_func = "tempo_trl.data.rooms.room_reward"
     held_out = 128
     parent = None
     delimiters = ()
@@ -54,7 +54,7 @@ class World:
     @cached_property
     def expected_accuracy(self) -> float:
         """Of the play that the starting policy is taught, on held-out tasks."""
-        from tempo_trl.demo.agent_warm_start import played
+        from benchmarks.agents.warm_start import played
 
         rng, environment, won = random.Random(0), self.make(0), 0
         for row in self.rows(PLAYED, 0, "test"):
@@ -88,4 +88,4 @@ GYM = "benchmarks.agents.gym_worlds"
 LAKE = World("lake", f"{GYM}.FrozenLake", f"{GYM}.lake_rows", 50, 0.5)
 SLIPPERY_LAKE = World("slippery_lake", f"{GYM}.SlipperyLake", f"{GYM}.lake_rows", 82, 0.6)
 TAXI = World("taxi", f"{GYM}.Taxi", f"{GYM}.taxi_rows", 74, 0.5)
-ROOMS = World("rooms", "tempo_trl.demo.rooms.Rooms", "tempo_trl.demo.rooms.draw_tasks", 50, 0.4, shipped=True)
+ROOMS = World("rooms", "tempo_trl.data.rooms.Rooms", "tempo_trl.data.rooms.draw_tasks", 50, 0.4, shipped=True)

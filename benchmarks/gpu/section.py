@@ -42,7 +42,7 @@ def save_policy(shape: dict, folder: Path) -> str:
 def demo_run(model: str, folder: Path, tiny: bool, *flags: str) -> list[str]:
     """Flags of `tempo-trl train` for a short run of TEMPO on the demonstration's task."""
     rows, length = (8, 8) if tiny else (64, 256)
-    run = f"--method tempo --task demo --reward_funcs tempo_trl.demo.task.correct_answer --output_dir {folder}"
+    run = f"--method tempo --task sums --reward_funcs tempo_trl.demo.task.correct_answer --output_dir {folder}"
     sizes = f"--num_generations 8 --per_device_train_batch_size {rows} --max_completion_length {length} --max_steps 3"
     quiet = "--report_to none --save_strategy no --logging_steps 1 --disable_tqdm true --eval_strategy no"
     return [*f"{run} {sizes} {quiet} --model_name_or_path {model} --bf16 true".split(), *flags]

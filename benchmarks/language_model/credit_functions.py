@@ -5,11 +5,11 @@ from functools import cache, partial
 
 import torch
 
+from benchmarks.language_model.decisive import decisive_token
 from tempo_trl import Batch, Credit
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.credit.advantages import EPSILON
 from tempo_trl.credit.spans import Criteria, criterion_advantages
-from tempo_trl.demo.decisive import decisive_token
 from tempo_trl.demo.language_model import language_model
 from tempo_trl.methods.span_credit import span_credit
 from tempo_trl.runs.token_text import token_pieces

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.language_model.arms import BASELINE, LONG_STEPS, Cell
+from benchmarks.language_model.decisive import decisive_shares
 from benchmarks.language_model.study import INSTRUCTIONS, Study
 from tempo_trl.data.instructions import KINDS, generated_rows
-from tempo_trl.demo.decisive import decisive_shares
-from tempo_trl.demo.language_run import KEEP_MEMORY
+from tempo_trl.demo.orders import KEEP_MEMORY
 from tempo_trl.report.group import recorded_groups
 from tempo_trl.report.value_errors import ValueErrors
 from tempo_trl.rewards.instruction_checks import lower_words

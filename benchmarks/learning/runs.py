@@ -1,6 +1,6 @@
 """One training run of a study: its settings, its recipe, and its files.
 
-A run is `tempo_trl.train` on `recipes/demo/METHOD.yaml` with the study's task, start and learning rate in place of the
+A run is `tempo_trl.train` on `recipes/sums/METHOD.yaml` with the study's task, start and learning rate in place of the
 demonstration's. It ends when it has generated its budget of tokens, not after a number of updates.
 """
 
@@ -82,7 +82,7 @@ class Run:
     def base(self) -> dict:
         """The recipe of the demonstration that this run starts from: GRPO's for a credit function of a study."""
         recipe = "grpo" if self.method == "token_credit" else self.method
-        return read_recipe(recipe_path(f"demo/{recipe}")) | {"method": self.method}
+        return read_recipe(recipe_path(f"sums/{recipe}")) | {"method": self.method}
 
     @cached_property
     def recipe(self) -> dict:

@@ -1,1 +1,1 @@
-"""Compare runs: the paper's Table 1 with your values in it, and learning curves."""
+"""Compare runs: the paper's Table 1 with your values in it, and paired intervals of differences."""

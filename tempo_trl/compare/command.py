@@ -1,8 +1,8 @@
-"""`tempo-trl compare RUN_A RUN_B ...`: the paper's Table 1 with your values in it, and learning curves.
+"""`tempo-trl compare RUN_A RUN_B ...`: the paper's Table 1 with your values in it, and paired differences.
 
 All data come from the runs' folders: `evaluation/` ([`tempo_trl.runs.results`]), the answers to each question
 ([`~tempo_trl.compare.questions`]), Trainer's log and the record of the run. Missing values are "not run". The output
-folder gets compare.md, compare.json (all numbers, as fractions of 1) and curves as PNG.
+folder gets compare.md and compare.json (all numbers, as fractions of 1).
 """
 
 import json
@@ -12,25 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from rich.console import Console
 
 from tempo_trl.compare import paper
-from tempo_trl.compare.curves import MethodCurve, method_curves, speeds
-from tempo_trl.compare.draw import draw
-from tempo_trl.compare.show import markdown, rich_table, sheets, speed_sentence
-from tempo_trl.compare.table import OF_CELL, OF_RUN, compare_results
-from tempo_trl.runs.compared_runs import ComparedRun, mismatches, read_runs
+from tempo_trl.compare.show import REWARDS, markdown, rich_table, sheets
+from tempo_trl.compare.table import Cell, compare_results
+from tempo_trl.runs.compared_runs import ComparedRun, groups, mismatches, read_runs
+from tempo_trl.runs.curves import Curve, read_curve
+from tempo_trl.runs.statistics import student_interval
 from tempo_trl.version import __version__
 
-# Columns of the differences in compare.json, some with other names.
-OF_PAIR = ["model", "method", "baseline", "trained_on", "task", "metric", "difference"]
-RENAMED = {
-    "paired_interval": "interval",
-    "paired_questions": "questions",
-    "left_out": "questions_left_out",
-    "paper_difference": "paper",
-}
+OF_RUN = ["folder", "method", "model", "trained_on", "seed"]
+LATEST = 20  # a training reward at the end is the mean over the last 1/20 of the log: single batches are too noisy
 
 
 def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -> int:
@@ -54,24 +47,52 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
     """
     runs = read_runs(folders, labels)
     notes = mismatches(runs)
-    table, curves = compare_results(runs, notes), method_curves(runs)
-    faster = speeds(curves)
-    numbers = _numbers(runs, table, curves, faster, notes)
-
+    cells, ends = compare_results(runs, notes), trainings(runs)
+    numbers = _plain(
+        {
+            "tempo_trl": __version__,
+            "paper": paper.SOURCE,
+            "runs": [{name: getattr(run, name) for name in OF_RUN} for run in runs],
+            "cells": [_numbers(cell) for cell in cells],
+            "training": ends,
+            "notes": notes,
+        }
+    )
     _make_folder(output)
-    pictures = [path.name for path in draw(curves, output)]
-    printed, sentences = sheets(table, curves), list(map(speed_sentence, faster))
-    sentences = sentences or ["No speed comparison: no two methods have learning curves on the same task."]
-    for sheet in printed:
+    found = sheets(cells, ends)
+    for sheet in found:
         console.print(rich_table(sheet))
-    for line in (*sentences, *(f"Note: {note}" for note in notes)):
-        console.print(line, highlight=False, markup=False)
-    text = _page(list(map(markdown, printed)), sentences, notes, pictures)
-    (output / "compare.md").write_text(text, encoding="utf-8")
+    for note in notes:
+        console.print(f"Note: {note}", highlight=False, markup=False)
+    listed = ["## Notes", "", *(f"- {note}" for note in notes)] if notes else []
+    text = ["# Comparison", "", *map(markdown, found), *listed]
+    (output / "compare.md").write_text("\n".join(text) + "\n", encoding="utf-8")
     (output / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
-    written = ", ".join(["compare.md", "compare.json", *pictures])
-    console.print(f"\nWritten to {output}: {written}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"\nWritten to {output}: compare.md, compare.json", highlight=False, markup=False, soft_wrap=True)
     return numbers
+
+
+def trainings(runs: Sequence[ComparedRun]) -> list[dict]:
+    """The rewards with which the trainings of each method ended: means over its runs. Without a log there are none."""
+    found = []
+    for metric in REWARDS:
+        for (model, trained_on, method), own in groups(runs).items():
+            curves = [curve for run in own if (curve := read_curve(run.log, metric))]
+            if curves:
+                setting = {"model": model, "trained_on": trained_on, "method": method, "metric": metric}
+                found.append(setting | _ends(curves, metric))
+    return found
+
+
+def _ends(curves: list[Curve], metric: str) -> dict:
+    value, *interval = map(float, student_interval(np.array([_end(curve, metric) for curve in curves])))
+    steps, seconds = (float(np.mean([getattr(own, clock)[-1] for own in curves])) for clock in ("steps", "seconds"))
+    return {"value": value, "interval": interval, "runs": len(curves), "steps": steps, "seconds": seconds}
+
+
+def _end(curve: Curve, metric: str) -> float:
+    latest = max(1, len(curve.value) // LATEST) if metric == "reward" else 1
+    return float(curve.value[-latest:].mean())
 
 
 def _make_folder(output: Path) -> None:
@@ -83,35 +104,9 @@ def _make_folder(output: Path) -> None:
         ) from error
 
 
-def _page(tables: list[str], sentences: list[str], notes: list[str], pictures: list[str]) -> str:
-    parts = ["# Comparison", "", *tables, "## Speed", "", *(f"- {sentence}" for sentence in sentences), ""]
-    parts += [f"![Learning curves against steps, tokens and time]({name})" for name in pictures]
-    return "\n".join([*parts, *(["", "## Notes", "", *(f"- {note}" for note in notes)] if notes else [])]) + "\n"
-
-
-def _numbers(
-    runs: list[ComparedRun], table: pd.DataFrame, curves: list[MethodCurve], faster: list[dict], notes: list[str]
-) -> dict:
-    differences = table.loc[table.baseline.notna(), [*OF_PAIR, *RENAMED]]
-    return _plain(
-        {
-            "tempo_trl": __version__,
-            "paper": {"source": paper.SOURCE, "table_1": _table_1()},
-            "runs": [{name: getattr(run, name) for name in OF_RUN} for run in runs],
-            "cells": table[OF_CELL].to_dict("records"),
-            "differences": differences.rename(columns=RENAMED).to_dict("records"),
-            "curves": [curve.numbers for curve in curves],
-            "speed": faster,
-            "notes": notes,
-        }
-    )
-
-
-def _table_1() -> dict:
-    return {
-        model: {method: dict(zip(paper.TASKS, values, strict=True)) for method, values in methods.items()}
-        for model, methods in paper.TABLE_1.items()
-    }
+def _numbers(cell: Cell) -> dict:
+    """The entry of a cell in compare.json."""
+    return {name: value for name, value in vars(cell).items() if name not in ("results", "numbers")}
 
 
 def _plain(value):
@@ -120,8 +115,6 @@ def _plain(value):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
     if isinstance(value, Path):
         return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

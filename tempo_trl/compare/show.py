@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from tempo_trl.compare import paper
-from tempo_trl.compare.curves import METRICS, SMOOTHED, MethodCurve
+from tempo_trl.compare.table import Cell
 from tempo_trl.methods import method_label
 
 NOT_RUN = "not run"
-UNITS = {"steps": "steps", "tokens": "tokens", "seconds": "time"}
+REWARDS = {"reward": "mean reward in training", "eval_reward": "mean reward in evaluation"}
+Row = tuple[str | None, str, str | None]  # model, method, dataset
 
 
 class Sheet(NamedTuple):
@@ -24,141 +24,96 @@ class Sheet(NamedTuple):
     caption: str
 
 
-def sheets(table: pd.DataFrame, curves: Sequence[MethodCurve]) -> list[Sheet]:
-    """Table 1 and the differences for each model, other metrics, and the ends of curves. Empty tables are left out."""
+def sheets(cells: Sequence[Cell], trainings: Sequence[dict]) -> list[Sheet]:
+    """Table 1 for each model, its other metrics, and the ends of training. Empty tables are left out."""
     found = []
-    for _, own in table.groupby("model", sort=False, dropna=False):
-        model, primary = own.model.iloc[0], _primary(own)
-        is_primary = own.metric == own.task.map(primary)
-        found += [
-            _accuracies(model, own[is_primary], primary),
-            _differences(model, own[is_primary & own.baseline.notna()], primary),
-            _others(model, own[~is_primary]),
-        ]
-    return [sheet for sheet in [*found, _ends(curves)] if sheet.rows]
+    for model in dict.fromkeys(cell.model for cell in cells):
+        own = [cell for cell in cells if cell.model == model]
+        primary = _primary(model, own)
+        others = [cell for cell in own if cell.metric != primary[cell.task]]
+        found += [_accuracies(model, own, primary), _others(model, others)]
+    return [sheet for sheet in [*found, _trainings(trainings)] if sheet.rows]
 
 
-def _primary(table: pd.DataFrame) -> dict[str, str]:
+def _primary(model: str | None, cells: Sequence[Cell]) -> dict[str, str]:
     """The main metric of each task: the accuracy, or else what was measured instead. Tasks in the paper's order."""
-    in_paper = table.model.iloc[0] in paper.MODELS
-    measured = {task: [] for task in paper.TASKS} if in_paper else {}
-    measured |= table.groupby("task", sort=False).metric.agg(list).to_dict()
+    measured = {task: [] for task in paper.TASKS} if model in paper.MODELS else {}
+    for cell in cells:
+        measured.setdefault(cell.task, []).append(cell.metric)
     return {task: "accuracy" if "accuracy" in own or not own else own[0] for task, own in measured.items()}
 
 
-def _headings(primary: dict[str, str]) -> list[str]:
-    return ["", *(_task(task) + ("" if metric == "accuracy" else f", {metric}") for task, metric in primary.items())]
-
-
-def _rows(table: pd.DataFrame) -> list[tuple[str | None, str, str | None]]:
-    """(model, method, dataset) of each printed row."""
-    return list(dict.fromkeys(zip(table.model, table.method, table.dataset, strict=True)))
-
-
-def _cells(table: pd.DataFrame) -> dict[tuple, tuple]:
-    """The rows of the frame as named tuples, by their printed row, task and metric."""
-    return {((cell.model, cell.method, cell.dataset), cell.task, cell.metric): cell for cell in table.itertuples()}
-
-
-def _accuracies(model: str | None, table: pd.DataFrame, primary: dict[str, str]) -> Sheet:
-    cells, of_paper = _cells(table), [(model, method, None) for method in paper.TABLE_1.get(model, {})]
+def _accuracies(model: str | None, cells: Sequence[Cell], primary: dict[str, str]) -> Sheet:
+    """A row per method, the paper's among them, and a column per task."""
+    of_paper = [(model, method, None) for method in paper.TABLE_1.get(model or "", {})]
+    found = {(cell.row, cell.task, cell.metric): cell for cell in cells}
     lines = [
-        [[_name(row)], *(_accuracy(cells.get((row, *column)), row, column[0]) for column in primary.items())]
-        for row in dict.fromkeys([*of_paper, *_rows(table)])
+        [[_name(row)], *(_lines(found.get((row, *column)), row, column[0]) for column in primary.items())]
+        for row in dict.fromkeys([*of_paper, *(cell.row for cell in cells if cell.metric == primary[cell.task])])
     ]
-    caption = "Accuracy in %, with its 95% interval over questions, which does not cover the randomness of training."
+    headings = [_task(task) + ("" if metric == "accuracy" else f", {metric}") for task, metric in primary.items()]
+    caption = (
+        "Accuracy in %, with its 95% interval over questions, which does not cover the randomness of training. "
+        f"{_against(cells)}"
+    )
     if of_paper:
-        caption += f" Below it, the paper's value ({paper.SOURCE})."
-    return Sheet(_title("Accuracy", model), _headings(primary), lines, caption)
+        caption += f" Last the paper's value ({paper.SOURCE})."
+    return Sheet(_title("Accuracy", model), ["", *headings], lines, caption)
 
 
-def _accuracy(cell: tuple | None, row: tuple, task: str) -> list[str]:
-    lines = _value(cell) if cell else [NOT_RUN]
-    values = [run["value"] for run in cell.runs] if cell else []
-    if len(values) > 1:
-        lines += [f"{len(values)} runs:", _range((min(values), max(values)))]
-    of_paper = None if row[2] else paper.table_1(row[0], row[1], task)
+def _others(model: str | None, cells: Sequence[Cell]) -> Sheet:
+    """A row for each task and metric that is not in Table 1, a column per method."""
+    rows, found = list(dict.fromkeys(cell.row for cell in cells)), {(c.row, c.task, c.metric): c for c in cells}
+    lines = [
+        [[f"{_task(task)} {metric}"], *(_lines(found.get((row, task, metric)), row, None) for row in rows)]
+        for task, metric in dict.fromkeys((cell.task, cell.metric) for cell in cells)
+    ]
+    caption = f"In %, with 95% intervals over questions. {_against(cells)}"
+    return Sheet(_title("Several answers per question", model), ["", *map(_name, rows)], lines, caption)
+
+
+def _against(cells: Sequence[Cell]) -> str:
+    baseline = next((cell.baseline for cell in cells if cell.baseline), None)
+    if baseline is None:
+        return "There is no baseline to compare with."
+    return (
+        f"With a sign: the difference from {method_label(baseline)} in points, with the 95% interval paired over the "
+        "questions of both. No interval: the answers were not kept."
+    )
+
+
+def _lines(cell: Cell | None, row: Row, task: str | None) -> list[str]:
+    """The lines of one cell: value, runs, difference, and the paper's value for an accuracy of `task`."""
+    lines = [NOT_RUN] if cell is None else [f"{100 * cell.value:.1f}"]
+    if cell is not None:
+        values = [run["value"] for run in cell.runs]
+        lines += [_range(cell.interval)] if cell.interval else []
+        lines += [f"{len(values)} runs:", _range((min(values), max(values)))] if len(values) > 1 else []
+        lines += [f"{100 * cell.difference:+.1f}"] if cell.difference is not None else []
+        lines += [_range(cell.paired_interval, "+")] if cell.paired_interval else []
+    of_paper = paper.table_1(row[0], row[1], task) if task and row[2] is None else None
     return lines if of_paper is None else [*lines, f"paper {of_paper}"]
 
 
-def _value(cell: tuple) -> list[str]:
-    return [f"{100 * cell.value:.1f}", *([_range(cell.interval)] if cell.interval else [])]
+def _range(interval: Sequence[float], sign: str = "") -> str:
+    return " to ".join(f"{100 * end:{sign}.1f}" for end in interval)
 
 
-def _differences(model: str | None, table: pd.DataFrame, primary: dict[str, str]) -> Sheet:
-    cells = _cells(table)
-    lines = [
-        [[_name(row)], *(_difference(cells.get((row, *column))) for column in primary.items())] for row in _rows(table)
-    ]
-    baseline = "" if table.empty else method_label(table.baseline.iloc[0])
-    caption = "Points, with 95% intervals paired over the questions of both. No interval: the answers were not kept."
-    return Sheet(_title(f"Difference from {baseline}", model), _headings(primary), lines, caption)
-
-
-def _difference(cell: tuple | None) -> list[str]:
-    if cell is None:
-        return [NOT_RUN]
-    lines = [f"{100 * cell.difference:+.1f}"]
-    if cell.paired_interval:
-        lines.append("{:+.1f} to {:+.1f}".format(*(100 * end for end in cell.paired_interval)))
-    return [*lines, *([f"paper {100 * cell.paper_difference:+.1f}"] if cell.paper_difference is not None else [])]
-
-
-def _others(model: str | None, table: pd.DataFrame) -> Sheet:
-    """A row for each task and metric that is not in Table 1, a column per method."""
-    cells, columns = _cells(table), _rows(table)
-    lines = [
-        [[f"{_task(task)} {metric}"], *(_other(cells.get((column, task, metric))) for column in columns)]
-        for task, metric in dict.fromkeys(zip(table.task, table.metric, strict=True))
-    ]
-    caption = "In %, with 95% intervals over questions, and the difference from the baseline, paired."
-    return Sheet(_title("Several answers per question", model), ["", *map(_name, columns)], lines, caption)
-
-
-def _other(cell: tuple | None) -> list[str]:
-    if cell is None:
-        return [NOT_RUN]
-    return [*_value(cell), *(_difference(cell) if cell.baseline else [])]
-
-
-def _ends(curves: Sequence[MethodCurve]) -> Sheet:
+def _trainings(trainings: Sequence[dict]) -> Sheet:
     rows = []
-    for curve in curves:
-        mean, name = curve.mean, _name((curve.model, curve.method, curve.trained_on))
-        interval = f"({curve.low[-1]:.3f} to {curve.high[-1]:.3f})" if len(curve.runs) > 1 else "one run"
-        clocks = f"{mean.steps[-1]:,.0f}", f"{mean.tokens[-1]:,.0f}", f"{mean.seconds[-1] / 3600:,.2f}"
-        rows.append([[name], [METRICS[curve.metric]], [f"{mean.value[-1]:.3f}", interval], *([n] for n in clocks)])
-    caption = (
-        "95% intervals of the mean over runs. Tokens include prompts and completions. Training rewards are means over "
-        f"the last 1/{SMOOTHED} of a curve."
-    )
-    return Sheet("Training", ["", "", "at the end", "steps", "tokens", "hours"], rows, caption)
+    for own in trainings:
+        trained_on = None if own["trained_on"] in paper.TRAINED_ON else own["trained_on"]
+        interval = "({:.3f} to {:.3f})".format(*own["interval"]) if own["runs"] > 1 else "one run"
+        ends = f"{own['steps']:,.0f}", f"{own['seconds'] / 3600:,.2f}"
+        name, reward = _name((own["model"], own["method"], trained_on)), REWARDS[own["metric"]]
+        rows.append([[name], [reward], [f"{own['value']:.3f}", interval], *([end] for end in ends)])
+    caption = "At the end of training, with 95% intervals of the mean over runs. `tempo-trl report` draws the curves."
+    return Sheet("Training", ["", "", "at the end", "steps", "hours"], rows, caption)
 
 
-def speed_sentence(speed: dict) -> str:
-    """When a method reached the baseline's best value, in steps, tokens and time, or that it never did."""
-    theirs, ours = method_label(speed["baseline"]), _name((speed["model"], speed["method"], speed["trained_on"]))
-    at = f"{speed['level']:.3f} at step {speed['baseline_at']['steps']:,.0f}"
-    best = f"{theirs}'s best {METRICS[speed['metric']]} ({at})"
-    if speed["method_at"] is None:
-        return f"{ours} never reached {best}."
-    parts = [f"{_times(ratio)} its {UNITS[clock]}" for clock, ratio in speed["times_as_fast"].items() if ratio]
-    after = f": after {', '.join(parts)}" if parts else ""
-    return f"{ours} reached {best} at step {speed['method_at']['steps']:,.0f}{after}."
-
-
-def _times(ratio: float) -> str:
-    return f"1/{ratio:.2f} of" if ratio >= 1 else f"{1 / ratio:.2f} times"
-
-
-def _range(interval: tuple[float, float]) -> str:
-    return f"{100 * interval[0]:.1f}–{100 * interval[1]:.1f}"
-
-
-def _name(row: tuple) -> str:
+def _name(row: Row) -> str:
     """The method, and its training data if the paper did not train on them."""
-    dataset = row[2] if row[2] not in paper.TRAINED_ON.values() else None
-    return method_label(row[1]) + (f" ({dataset})" if dataset else "")
+    return method_label(row[1]) + (f" ({row[2]})" if row[2] else "")
 
 
 def _task(task: str) -> str:

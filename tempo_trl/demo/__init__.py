@@ -1,1 +1,1 @@
-"""The demo: a small task where the decisive tokens are known, and methods trained on it from the same policy."""
+"""The demo: orders in JSON for a language model, and sums with known slips for a tiny one; trained, then shown."""

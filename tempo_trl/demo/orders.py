@@ -1,233 +1,201 @@
-"""The demo's task `orders`: what it shows are shares by field, answers with the reference, and credit by field."""
+"""The demo's task `orders`: train SmolLM2-135M-Instruct to write orders as JSON, and show what changed.
 
-from collections.abc import Sequence
-from functools import cache
-from itertools import accumulate
+A run is `smollm2-135m/orders/METHOD.yaml` in a process of its own, ended by a clock, with held-out orders answered
+before and after.
+"""
 
-import numpy as np
+import json
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
 import pandas as pd
-import torch
-from rich.box import SIMPLE_HEAD
+import pyarrow as pa
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
-from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.data.orders import generated_rows
-from tempo_trl.demo.language_show import BAD, GOOD, all_groups, held_out_answers, in_colours_of, on_one_line, rate
-from tempo_trl.demo.language_task import LanguageTask, answers_of, prompts_of
+from tempo_trl.demo.language_model import language_model
+from tempo_trl.demo.orders_show import MEASURE, held_out_orders, orders_of, right_fields, show
+from tempo_trl.demo.run import BASELINE, Run, demonstrate, methods_to_train
 from tempo_trl.methods import METHODS
-from tempo_trl.report.group import Group
-from tempo_trl.rewards.json_fields import json_fields
-from tempo_trl.rewards.span_reward import SpanReward
-from tempo_trl.runs.token_text import readable
+from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.log import STATE, training_log
+from tempo_trl.runs.recipes import read_recipe, recipe_path
 
-FIELDS = ("date", "customer", "city", "item", "quantity", "express")
-CHECKS = {"all six fields": "all", "readable JSON": "json"}  # what the table has beside the fields
-SHOWN_ORDERS, SHOWN_COMPLETIONS = 3, 3
-GRPO = METHODS["grpo"].label
-
-
-@cache
-def references() -> dict[str, str]:
-    """The JSON of each order, of all splits."""
-    return {row["order"]: row["truth"] for split in ("train", "test") for row in generated_rows(split)}
-
-
-def checks(answers: Sequence[str], orders: Sequence[str]) -> pd.DataFrame:
-    """Rewards of [`~tempo_trl.rewards.json_fields`], a row per answer; `all` is 1.0 if all fields are right."""
-    judged = json_fields(list(answers), truth=[references()[order] for order in orders])
-    frame = pd.DataFrame([{span.name: span.reward for span in spans} for spans in judged])
-    return frame.assign(all=frame[list(FIELDS)].min(axis=1))
+METHOD = "span_credit"
+SECONDS, QUICK_SECONDS = 220, 30  # of training; the rest of the six minutes loads, evaluates and draws
+HELD_OUT, QUICK_HELD_OUT = 64, 16  # orders answered before and after, in one batch
+QUICK = {"gradient_accumulation_steps": 2}  # 4 prompts per step instead of 8
+SAVE_EVERY = 4
+# A CPU's log-probabilities allocate 100 MB in each operation, and glibc gives that back to the system each time: a
+# quarter of a step went into fresh pages.
+KEEP_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+    "MALLOC_TOP_PAD_": str(2**28),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+LEVELS, LONGEST_CURVE = " ▁▂▃▄▅▆▇█", 16  # with all else on a line of 80 columns
 
 
-def right_fields(completions: pd.DataFrame) -> float:
-    """Share of right fields in a table of completions."""
-    found = checks(answers_of(completions), prompts_of(completions))
-    return float(found[list(FIELDS)].to_numpy().mean())
-
-
-def show(runs: list, console: Console) -> dict:
-    """Print tables, answers and credit. Returns the numbers."""
-    answers = {run.method: held_out_answers(ORDERS, run.folder) for run in runs}
-    rates = {method: held_out_rates(*tables) for method, tables in answers.items()}
-    for run in runs:
-        console.print(field_rates(rates[run.method], run.label, len(answers[run.method][0])))
-    before, after = answers[runs[0].method]
-    console.print(Text(f"The first {SHOWN_ORDERS} of the held-out orders ({runs[0].label})", style="italic"))
-    for row in range(min(SHOWN_ORDERS, len(before))):
-        order = before["asked"][row]
-        console.print(before_and_after(order, before["answer"][row], after["answer"][row]))
-    _show_credit(runs, console)
-    return {"runs": {method: {"held_out": own.to_dict()} for method, own in rates.items()}}
-
-
-def held_out_rates(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Shares of right answers, `before` and `after`, by field, of all six, and of JSON that can be read."""
-    tables = {"before": before, "after": after}
-    return pd.DataFrame({when: checks(own["answer"], own["asked"]).mean() for when, own in tables.items()})
-
-
-def field_rates(rates: pd.DataFrame, label: str, n: int) -> Table:
-    """Those shares as a table with intervals."""
-    table = Table(
-        title=f"{label}: right fields of {n} held-out orders",
-        caption="95% Wilson intervals; other words than in training",
-        box=SIMPLE_HEAD,
-    )
-    for heading in ("field", "before", "after"):
-        table.add_column(heading, justify="left" if heading == "field" else "right")
-    for field in FIELDS:
-        table.add_row(field, *(rate(rates[when][field], n) for when in ("before", "after")))
-    means = [f"{rates[when][list(FIELDS)].mean():.0%}" for when in ("before", "after")]
-    table.add_section()
-    table.add_row("mean of the six", *means)
-    for name, key in CHECKS.items():
-        table.add_row(name, *(rate(rates[when][key], n) for when in ("before", "after")))
-    return table
-
-
-def before_and_after(order: str, before: str, after: str) -> Padding:
-    """An order with its reference and the two answers, the place of each right or wrong field in its colour."""
-    table = _labelled()
-    table.add_row("order", Text(order, style="bold"))
-    table.add_row("reference", Text(references()[order]))
-    table.add_row("before", judged_text(before, order))
-    table.add_row("after", judged_text(after, order))
-    return _below(table)
-
-
-def judged_text(answer: str, order: str) -> Text:
-    """An answer on one line, its fields coloured, with its count of right fields and the names of the wrong ones."""
-    styles = ["default"] * len(answer)
-    spans = _fields(answer, order)
-    for span in spans:
-        if span.start is not None:
-            styles[span.start : span.end] = [GOOD if span.reward else BAD] * (span.end - span.start)
-    text = Text()
-    for character, style in zip(answer, styles, strict=True):
-        text.append(on_one_line(character), style=style)
-    wrong = [span.name for span in spans if not span.reward]
-    return text.append(f"\n{len(FIELDS) - len(wrong)} of 6 right" + (f"; wrong: {', '.join(wrong)}" if wrong else ""))
-
-
-def _fields(text: str, order: str) -> list[SpanReward]:
-    """The six fields of an answer."""
-    (spans,) = json_fields([text], truth=[references()[order]])
-    return [span for span in spans if span.name in FIELDS]
-
-
-def _show_credit(runs: list, console: Console) -> None:
-    """Print credit by token in a group of the first run that records its groups."""
-    for run in runs:
-        groups = [group for group in all_groups(run.folder) if order_of(group) in references()]
-        if groups:
-            group = max(groups, key=parted)
-            title = f"Credit in some of the {len(group.ids)} answers to an order of step {group.step}"
-            console.print(Text(title, style="italic"))
-            colours = console.color_system is not None
-            if colours:
-                console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
-            console.print(credit_of(group, run.label, colours))
-            return
-    console.print(f"{runs[0].label} has TRL's own trainer, which records no groups, so no credit is shown.\n")
-
-
-def order_of(group: Group) -> str:
-    """The order that the completions of a group answer: the last line of their prompt."""
-    return group.prompt.rpartition("\n")[2].removeprefix("user: ")
-
-
-def parted(group: Group) -> float:
-    """In how many fields the completions of a group differ, times the share of them that are readable JSON."""
-    found = checks(list(map(_text, group.tokens)), [order_of(group)] * len(group.tokens))
-    return float((found[list(FIELDS)].nunique() > 1).sum() * found["json"].mean())
-
-
-def credit_of(group: Group, label: str, colours: bool = True) -> Padding:
+@dataclass
+class OrdersRun(Run):
     """
-    Completions of a group, from that with most right fields to that with fewest: the credit that GRPO with the same
-    rewards gives to each token, and that of the method. In colours each completion stands twice, one below the other.
+    A run on orders.
+
+    Args:
+        quick: Whether it trains only a few steps.
     """
-    grpo = outcome_advantages(torch.from_numpy(group.rewards), len(group.rewards)).numpy()
-    table, order = _labelled(), order_of(group)
-    table.add_row("order", Text(order, style="bold"))
-    table.add_row("reference", Text(references()[order]))
-    for row in shown_completions(group):
-        pieces, own = group.tokens[row], group.advantages[row]
-        same = f"{grpo[row]:+.2f} on every token"
-        by_field = ", ".join(f"{name} {credit:+.2f}" for name, credit in field_credit(group, row).items())
-        table.add_row("", "")
-        if colours:
-            same_colour = in_colours_of(pieces, np.full(len(own), grpo[row]), np.abs(grpo).max() or 1.0)
-            table.add_row(GRPO, same_colour.append(f"\n{same}"))
-            table.add_row(label, in_colours_of(pieces, own, _largest(group.advantages)).append(f"\n{by_field}"))
-        else:
-            table.add_row("answer", on_one_line(_text(pieces)))
-            table.add_row(GRPO, same)
-            table.add_row(label, by_field)
-    return _below(table)
+
+    quick: bool = False
+    _read: dict[Path, int] = field(default_factory=dict, repr=False)  # times of the tables that were read
+
+    recipes: ClassVar[str] = "smollm2-135m/orders"
+    settings: ClassVar[dict[str, str]] = KEEP_MEMORY | {"OMP_NUM_THREADS": str(os.cpu_count())}
+
+    @property
+    def module(self) -> tuple[str, ...]:
+        return "tempo_trl.launch.timed_training", str(self.seconds)
+
+    @property
+    def seconds(self) -> int:
+        """Seconds of training."""
+        return QUICK_SECONDS if self.quick else SECONDS
+
+    @property
+    def held_out(self) -> int:
+        """How many held-out orders it answers before and after."""
+        return QUICK_HELD_OUT if self.quick else HELD_OUT
+
+    def overrides(self) -> dict:
+        fields = {
+            "max_steps": 1000,  # the clock ends the run
+            "dataset_test_split": f"test[:{self.held_out}]",
+            "do_eval": True,
+            "eval_on_start": True,
+            "num_generations_eval": 1,
+            "per_device_eval_batch_size": self.held_out,
+            "save_steps": SAVE_EVERY,
+        }
+        method = read_recipe(recipe_path(f"{self.recipes}/{self.method}"))["method"]
+        if not METHODS[method].trainer.startswith("trl."):  # TRL's trainer records no trees
+            fields["log_trees_steps"] = 1
+        return fields | (QUICK if self.quick else {})
+
+    def watch(self) -> "OrdersWatch":
+        return OrdersWatch(self)
+
+    def tables(self) -> list[Path]:
+        """TRL's tables of completions, that of step 0 (held-out answers of the untrained policy) first."""
+        return sorted((self.folder / "completions").glob("completions_*.parquet"))
+
+    @cached_property
+    def _shares(self) -> dict[Path, float]:
+        kept = self.folder / "shares.json"
+        known = json.loads(kept.read_text()) if kept.exists() else {}
+        return {self.folder / "completions" / name: share for name, share in known.items()}
+
+    def shares(self) -> list[float]:
+        """
+        The share of right fields at each step so far, read from TRL's tables of completions.
+
+        They are kept in shares.json: an evaluation replaces the table of the step before it.
+        """
+        tables, shares = self.tables(), self._shares
+        before = dict(shares)
+        for table in tables:
+            with suppress(pa.ArrowInvalid, OSError):  # the run is writing it, or has removed it
+                changed = table.stat().st_mtime_ns
+                if self._read.get(table) != changed:
+                    completions = pd.read_parquet(table)
+                    self._read[table] = changed
+                    if held_out_orders().isdisjoint(orders_of(completions)):
+                        shares[table] = right_fields(completions)
+        for table in shares.keys() - set(tables):  # of a step that a resumed run trains again
+            del shares[table]
+        if shares != before:
+            content = {table.name: shares[table] for table in sorted(shares)}
+            write_atomically(self.folder / "shares.json", json.dumps(content, indent=2))
+        return [shares[table] for table in sorted(shares)]
 
 
-def shown_completions(group: Group) -> list[int]:
-    """Rows of completions with different texts, from most right fields to fewest, evenly spread."""
-    texts = list(map(_text, group.tokens))
-    right = checks(texts, [order_of(group)] * len(texts))[list(FIELDS)].sum(axis=1)
-    rows = sorted({texts.index(text) for text in texts}, key=lambda row: (-right[row], row))
-    places = np.linspace(0, len(rows) - 1, min(SHOWN_COMPLETIONS, len(rows))).round().astype(int)
-    return [rows[place] for place in places]
+class OrdersWatch:
+    """What a run does now, and its seconds of training ([`~tempo_trl.demo.run.Watch`])."""
+
+    def __init__(self, run: OrdersRun):
+        self.run, self.shares, self.phase = run, run.shares(), ""
+        self.begun = 0.0
+        # Files of an earlier attempt. Their times tell, because the clock of files runs behind Python's.
+        self.old = {path: path.stat().st_mtime_ns for path in (*run.tables(), run.folder / STATE) if path.exists()}
+        # A resumed run keeps the time that it had at its last checkpoint.
+        self.earlier = sum(entry.get("step_time", 0.0) for entry in training_log(run.folder))
+
+    def look(self) -> bool:
+        before = self.phase, len(self.shares)
+        self.shares = self.run.shares()
+        if self._has_written(self.run.folder / STATE):
+            self.phase = "after"
+        elif self.phase != "training":
+            self.phase = "training" if any(map(self._has_written, self.run.tables())) else "before"
+            self.begun = time.monotonic()
+        return (self.phase, len(self.shares)) != before
+
+    def done(self) -> float:
+        return self.spent() / self.run.seconds
+
+    def spent(self) -> float:
+        """Seconds of training so far, as far as the clock of the run counts them."""
+        here = time.monotonic() - self.begun if self.phase == "training" else 0.0
+        return self.run.seconds if self.phase == "after" else min(self.earlier + here, self.run.seconds)
+
+    def state(self, curve: bool) -> str:
+        if self.phase != "training":
+            return f"{'' if self.phase == 'after' else 'loading, and '}answering held-out orders"
+        left = f"{self.run.seconds - self.spent():.0f} s left"
+        if not self.shares:
+            return f"first step, {left}"
+        last = f"{self.shares[-1]:.2f}, {left}"
+        if not curve:
+            return f"step {len(self.shares)}, {MEASURE} {last}"
+        levels = "".join(LEVELS[round(share * (len(LEVELS) - 1))] for share in self.shares[-LONGEST_CURVE:])
+        return f"{MEASURE} {self.shares[0]:.2f} {levels} {last}"
+
+    def _has_written(self, path: Path) -> bool:
+        """Whether this file is from now, not from an earlier attempt."""
+        return path.exists() and path.stat().st_mtime_ns != self.old.get(path)
 
 
-def field_credit(group: Group, row: int) -> dict[str, float]:
+def main(output: str, quick: bool, methods: str | None, compare: bool) -> int:
     """
-    Credit of each field of a completion: its recorded advantage, or, for a method without criteria, the mean credit of
-    its tokens. A token with one character of the field counts.
+    Train, and show the result.
+
+    Args:
+        output (`str`):
+            Folder for the runs and the report.
+        quick (`bool`):
+            A few steps only.
+        methods (`str`, *optional*):
+            Recipes in `smollm2-135m/orders`, separated by commas, or `"all"`. Defaults to span credit.
+        compare (`bool`):
+            Whether to train GRPO as well, for as many seconds.
+
+    Returns:
+        `int`: exit status, from [`~tempo_trl.demo.run.demonstrate`].
+
+    Raises:
+        ValueError: an unknown method, or there is no language model.
     """
-    recorded = {span.name: span.advantage for span in (group.spans[row] if group.spans else ())}
-    if any(advantage is not None for advantage in recorded.values()):
-        return {name: recorded[name] for name in FIELDS if recorded.get(name) is not None}
-    pieces = readable(group.tokens[row])
-    ends = np.array([*accumulate(map(len, pieces))])
-    begins = ends - list(map(len, pieces))
-    means = {}
-    for span in _fields("".join(pieces), order_of(group)):
-        if span.start is not None:  # the completion has text
-            place = (begins < span.end) & (ends > span.start)
-            means[span.name] = float(group.advantages[row][place].mean())
-    return means
-
-
-def _text(pieces: Sequence[str]) -> str:
-    return "".join(readable(pieces))
-
-
-def _largest(credit: Sequence[np.ndarray]) -> float:
-    return max((float(np.abs(own).max()) for own in credit if len(own)), default=0.0) or 1.0
-
-
-def _labelled() -> Table:
-    """A table of labels and what they stand before."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
-def _below(table: Table) -> Padding:
-    return Padding(table, (0, 0, 1, 2))
-
-
-ORDERS = LanguageTask(
-    name="orders",
-    method="span_credit",
-    seconds=220,
-    held_out=64,
-    held_out_quick=16,
-    rows=generated_rows,
-    prompt="order",
-    measure="right fields",
-    share=right_fields,
-    title="SmolLM2-135M-Instruct learns to write orders as JSON",
-    show=show,
-)
+    names = methods_to_train(methods, [METHOD], OrdersRun.recipes)
+    names = list(dict.fromkeys([*names, *([BASELINE] if compare else [])]))
+    try:
+        source = language_model()
+    except FileNotFoundError as error:
+        hint = "Without a language model, `tempo-trl demo --task sums` trains a tiny one."
+        raise ValueError(f"{error}\n{hint}") from error
+    console, folder = Console(), Path(output) / ("orders-quick" if quick else "orders")
+    console.print(f"Model: SmolLM2-135M-Instruct, from {source.origin}", highlight=False, soft_wrap=True)
+    runs = [OrdersRun(name, folder / name, quick) for name in names]
+    return demonstrate(runs, folder, console, lambda: show(runs, folder, console))

@@ -1,4 +1,4 @@
-"""Results of the demo's runs: accuracy curves, and the difference of two methods with its interval."""
+"""Results of runs of `sums`: accuracy curves, and the difference of two methods with its interval."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,10 +6,19 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from tempo_trl.demo.recipe import GROUP, ROWS
 from tempo_trl.runs.curves import Curve, read_curve
 from tempo_trl.runs.log import training_log
+from tempo_trl.runs.recipes import read_recipe, recipe_path
 from tempo_trl.runs.statistics import student_interval
+
+RECIPES = "sums"
+# All recipes of the folder share these values (tests/test_recipes.py).
+_RECIPE = read_recipe(recipe_path(f"{RECIPES}/tempo"))
+GROUP = _RECIPE["num_generations"]
+MAX_LENGTH = _RECIPE["max_completion_length"]
+MAX_STEPS = _RECIPE["max_steps"]
+UPDATES_PER_GENERATION = _RECIPE["steps_per_generation"] // _RECIPE["gradient_accumulation_steps"]
+ROWS = _RECIPE["per_device_train_batch_size"] * _RECIPE["steps_per_generation"]  # completions of a generation
 
 
 def accuracy_curve(folder: Path, rows: int = ROWS, group: int = GROUP) -> Curve:

@@ -1,196 +1,190 @@
-"""The demo on tiny models: train methods from the same starting policy, and compare them.
+"""Start, resume, watch and show the runs of a demo. A task of the demo says what it runs, and what it shows.
 
-Of sums, where every slip is known, the methods are TEMPO, the prefix baseline (recommended by docs/guides/choosing.md)
-and GRPO. Of rooms, where an agent calls tools, they are HGPO and GRPO.
-
-Each run is the command `python -m tempo_trl.train --config recipes/demo/METHOD.yaml --seed S`, in its own process with
-one thread, two at a time. Repeat the command to resume interrupted runs from their last checkpoints. Finished runs are
-not repeated.
+Each run is a process of its own. Repeat the command to resume interrupted runs from their last checkpoints. Finished
+runs are not repeated.
 """
 
-import json
 import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
-from tempo_trl.demo.recipe import MAX_STEPS, TINY_TASKS, UPDATES_PER_GENERATION, methods_with_recipes
-from tempo_trl.runs.recipes import recipe_path
+from tempo_trl.methods import METHODS, method_label
+from tempo_trl.runs.recipes import recipe_names, recipe_path
 
-GROW_TREES = ("treerpo", "treerpo_entropy")
-QUICK_STEPS = 10  # 5 generations
-PARALLEL = 2  # processes at a time, one core each
-TREE_STEPS = 2  # factor on steps: a tree of 8 completions samples little more than half the tokens of 8 completions
+BASELINE = "grpo"
+
+
+class Watch(Protocol):
+    """What a run does now, seen from the files that it writes."""
+
+    def look(self) -> bool:
+        """Look at the files. Returns whether the run has done a step, or does something else than before."""
+
+    def done(self) -> float:
+        """Share of the training that is done, 0 to 1."""
+
+    def state(self, curve: bool) -> str:
+        """In words, with the curve of a measure or with its last value only."""
 
 
 @dataclass
 class Run:
-    """One training run of the demo. Its folder has everything that TRL writes."""
+    """
+    One training run of the demo. Its folder has everything that TRL writes.
+
+    A task adds `overrides` and `watch`.
+
+    Args:
+        method: A recipe in the folder `recipes`.
+        folder: Its output folder.
+    """
 
     method: str
-    seed: int
     folder: Path
-    max_steps: int
-    recipes: str = "demo"
-    process: subprocess.Popen | None = None
+    process: subprocess.Popen | None = field(default=None, init=False)
+
+    recipes: ClassVar[str]
+    settings: ClassVar[dict[str, str]] = {}  # of the environment of its process
+    module: ClassVar[tuple[str, ...]] = ("tempo_trl.train",)  # what trains it, with arguments of its own
+
+    @property
+    def name(self) -> str:
+        return self.method
+
+    @property
+    def label(self) -> str:
+        return method_label(self.method)
+
+    def overrides(self) -> dict:
+        """Fields that differ from the recipe's."""
+        raise NotImplementedError
+
+    def watch(self) -> Watch:
+        """What sees how far the run is. It is made before the run starts."""
+        raise NotImplementedError
 
     def command(self) -> list[str]:
-        overrides = {"seed": self.seed, "output_dir": self.folder, "max_steps": self.max_steps}
-        overrides["log_completions"] = True  # which shows how far a run is
-        flags = [text for key, value in overrides.items() for text in (f"--{key}", str(value))]
+        fields = {"output_dir": self.folder, "resume_from_checkpoint": "last"} | self.overrides()
+        flags = [text for key, value in fields.items() for text in (f"--{key}", str(value))]
         recipe = str(recipe_path(f"{self.recipes}/{self.method}"))
-        module = [sys.executable, "-m", "tempo_trl.train"]
-        return [*module, "--config", recipe, *flags, "--resume_from_checkpoint", "last"]
+        return [sys.executable, "-m", *self.module, "--config", recipe, *flags]
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        threads = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"} | self.settings
         with (self.folder / "run.log").open("a") as log:
-            self.process = subprocess.Popen(
-                self.command(), stdout=log, stderr=subprocess.STDOUT, env=os.environ | threads
-            )
+            self.process = subprocess.Popen(self.command(), stdout=log, stderr=subprocess.STDOUT, env=environment)
 
-    def steps_done(self) -> int:
-        """Optimizer steps so far: the number of tables of completions, which TRL writes at each step."""
-        steps = [int(file.stem.split("_")[1]) for file in self.folder.glob("completions/completions_*.parquet")]
-        return max(steps, default=0)
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait()
 
     def finished(self) -> bool:
-        state = self.folder / "trainer_state.json"
-        return state.exists() and json.loads(state.read_text())["global_step"] >= self.max_steps
+        """Whether it has evaluated the trained policy, which it does last."""
+        return (self.folder / "eval_results.json").exists()
 
 
-def main(output: str, quick: bool, seeds: int, methods: str | None = None, task: str = "sums") -> int:
+def methods_with_recipes(folder: str) -> list[str]:
+    """Recipes in a folder of the packaged ones, not in those below it, in the order of the table of methods."""
+    named = (name.removeprefix(f"{folder}/") for name in recipe_names() if name.startswith(f"{folder}/"))
+    found = sorted(name for name in named if "/" not in name)
+    return [*(name for name in METHODS if name in found), *(name for name in found if name not in METHODS)]
+
+
+def methods_to_train(given: str | None, default: Sequence[str], recipes: str) -> list[str]:
     """
-    Train the methods, compare them and print the results.
+    The methods that `--methods` names, separated by commas; `"all"` are those with a recipe.
+
+    Raises:
+        ValueError: a method has no recipe in the folder `recipes`.
+    """
+    known = methods_with_recipes(recipes)
+    if given is None:
+        return list(default)
+    names = known if given == "all" else list(dict.fromkeys(name.strip() for name in given.split(",")))
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(
+            f"got --methods {unknown[0]!r}, expected all, or some of {', '.join(known)}. Correct the name."
+        )
+    return names
+
+
+def demonstrate(runs: list[Run], folder: Path, console: Console, show: Callable[[], None], parallel: int = 1) -> int:
+    """
+    Train the runs that are not finished, show the result, and write the report of all of them.
 
     Args:
-        output (`str`):
-            Folder for the runs, the figures and the numbers.
-        quick (`bool`):
-            5 generations and one seed instead of 12 and `seeds`.
-        seeds (`int`):
-            Number of seeds. Each method is trained once with each seed.
-        methods (`str`, *optional*):
-            Comma-separated names of methods, or `"all"`. Prints one table of them at an equal number of sampled tokens
-            instead of the default comparison with credit.
-        task (`str`, *optional*, defaults to `"sums"`):
-            A key of [`~tempo_trl.demo.recipe.TINY_TASKS`].
+        runs (`list[Run]`):
+            What to train.
+        folder (`Path`):
+            The folder of the runs; the report comes here, too.
+        console (`Console`):
+            Where progress and paths are printed.
+        show (`Callable`):
+            Prints what changed, once all runs are finished.
+        parallel (`int`, *optional*, defaults to `1`):
+            Runs at a time.
 
     Returns:
-        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed, 2 for `seeds` below 1 or an unknown method.
+        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed.
     """
-    console = Console()
-    if seeds < 1:
-        console.print(f"got --seeds {seeds}, expected at least 1. Raise it.")
-        return 2
-    tiny, known = TINY_TASKS[task], demo_methods(task)
-    names = _method_names(methods, tiny.methods, known)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        expected = f"all, or some of {', '.join(known)}"
-        console.print(
-            f"got --methods {unknown[0]!r}, expected {expected}. Correct the name.", highlight=False, soft_wrap=True
-        )
-        return 2
-    steps, seeds = (QUICK_STEPS, 1) if quick else (MAX_STEPS, seeds)
-    folder = Path(output) / (f"{task}-quick" if quick else task)
-    length = steps, methods is not None
-    runs = [_run(name, seed, folder, *length, tiny.recipes) for seed in range(seeds) for name in names]
     try:
-        failed = _train(runs, console)
+        failed = train(runs, console, parallel)
     except KeyboardInterrupt:
-        _stop(runs)
+        for run in runs:
+            run.stop()
         console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.", soft_wrap=True)
         return 130
     if failed is not None:
         log = failed.folder / "run.log"
-        console.print(
-            f"A run failed ({failed.method}, seed {failed.seed}). Last lines of {log}:", style="bold", soft_wrap=True
-        )
+        console.print(f"A run failed ({failed.name}). Last lines of {log}:", style="bold", soft_wrap=True)
         console.print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), markup=False, highlight=False)
         return 1
+    show()
 
-    # imports torch, pandas and matplotlib, which are not needed while the runs are training
-    if methods is None and task == "sums":
-        from tempo_trl.demo.show import show
-
-        show(runs, folder, console)
-    else:
-        from tempo_trl.demo.methods import show_methods
-
-        show_methods(runs, folder, console, tiny)
-    _report(runs, folder, console)
-    return 0
-
-
-def _report(runs: list[Run], folder: Path, console: Console) -> None:
-    """Write the report of all runs, including those without recorded trees."""
-    from tempo_trl.report.command import report
+    from tempo_trl.report.command import report  # imports matplotlib, which is not needed while the runs are training
 
     path = report([run.folder for run in runs], folder / "report.html")
     console.print(f"\nCredit per token: open {path} in a browser.", style="bold", highlight=False, soft_wrap=True)
+    return 0
 
 
-def demo_methods(task: str = "sums") -> list[str]:
-    """Methods with a recipe for a task of the demo, in the order of the table of methods."""
-    return methods_with_recipes(TINY_TASKS[task].recipes)
-
-
-def _method_names(methods: str | None, default: tuple[str, ...], known: list[str]) -> list[str]:
-    if methods is None:
-        return list(default)
-    return known if methods == "all" else [name.strip() for name in methods.split(",")]
-
-
-def _run(method: str, seed: int, folder: Path, steps: int, equal_tokens: bool, recipes: str) -> Run:
-    longer = TREE_STEPS if equal_tokens and method in GROW_TREES else 1
-    return Run(method, seed, folder / f"{method}-seed{seed}", longer * steps, recipes)
-
-
-def _train(runs: list[Run], console: Console) -> Run | None:
-    """Start the unfinished runs, `PARALLEL` at a time, and show their progress. Returns a failed run, or None."""
-    waiting, active = [run for run in runs if not run.finished()], []
-    if waiting:
-        console.print(
-            f"Training {len(waiting)} runs, {PARALLEL} at a time, one core each. Stop with Ctrl-C and resume any time."
-        )
-    else:
-        console.print("All runs are finished. To train again, remove their folder or give another --output.")
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        bars = {
-            id(run): progress.add_task(f"{run.method:15s} seed {run.seed}", total=run.max_steps, start=False, state="")
-            for run in waiting
-        }
+def train(runs: Sequence[Run], console: Console, parallel: int) -> Run | None:
+    """
+    Train the runs that are not finished, `parallel` at a time, and show how far they are: in a terminal with bars,
+    elsewhere on a line per step. Returns a run that failed, or None.
+    """
+    waiting, active = [run for run in runs if not run.finished()], {}
+    if finished := [run.name for run in runs if run not in waiting]:
+        console.print(f"Finished before: {', '.join(finished)}. To train again, remove the folder of the run.")
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=10), TextColumn("{task.fields[state]}"))
+    width = max((len(run.name) for run in waiting), default=0)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bars = {run.name: progress.add_task(f"{run.name:{width}s}", total=1.0, state="") for run in waiting}
         while waiting or active:
-            while waiting and len(active) < PARALLEL:
+            while waiting and len(active) < parallel:
                 run = waiting.pop(0)
+                active[run.name] = run, run.watch()
                 run.start()
-                progress.start_task(bars[id(run)])
-                active.append(run)
             time.sleep(0.3)
-            for run in active:
-                done, total = (steps // UPDATES_PER_GENERATION for steps in (run.steps_done(), run.max_steps))
-                progress.update(bars[id(run)], completed=done, total=total, state=f"generation {done} of {total}")
-            for run in [run for run in active if run.process.poll() is not None]:
-                active.remove(run)
-                progress.stop_task(bars[id(run)])
-                if run.process.returncode or not run.finished():
-                    _stop(active)
-                    return run
+            for name, (run, watch) in list(active.items()):
+                ended = run.process.poll() is not None  # asked first: what it wrote before it ended is looked at
+                if watch.look() and not console.is_terminal:
+                    console.print(f"{name}: {watch.state(curve=False)}", markup=False, highlight=False)
+                progress.update(bars[name], completed=watch.done(), state=watch.state(curve=True))
+                if ended:
+                    del active[name]
+                    if run.process.returncode or not run.finished():
+                        for other, _ in active.values():
+                            other.stop()
+                        return run
     return None
-
-
-def _stop(runs: list[Run]) -> None:
-    for run in runs:
-        if run.process is not None and run.process.poll() is None:
-            run.process.terminate()
-    for run in runs:
-        if run.process is not None:
-            run.process.wait()

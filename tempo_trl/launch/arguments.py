@@ -86,7 +86,7 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     """
     if not argv:
         raise ValueError(
-            "got no arguments, expected a recipe, such as `--config demo/tempo`. `tempo-trl recipes` lists all of "
+            "got no arguments, expected a recipe, such as `--config sums/tempo`. `tempo-trl recipes` lists all of "
             "them, and `tempo-trl train --help` the most important fields."
         )
     first = ArgumentParser(prog="tempo-trl train", add_help=False, allow_abbrev=False)

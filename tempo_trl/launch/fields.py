@@ -13,7 +13,7 @@ from tempo_trl.methods import METHODS
 if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
 
-BUILT_IN = {"demo": "tempo_trl.demo.task", "rooms": "tempo_trl.demo.rooms"}  # tasks with a tiny model of their own
+BUILT_IN = {"sums": "tempo_trl.demo.task", "rooms": "tempo_trl.data.rooms"}  # tasks with a tiny model of their own
 TASKS = (*BENCHMARKS, *BUILT_IN)
 TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
@@ -49,7 +49,7 @@ class TrainArguments(ScriptArguments):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
             `"medqa"`, `"medqa_5options"`, `"medmcqa"`, `"ifeval_rl"`, `"function_calls"`; without a download
             `"instructions"`, `"orders"`, `"calls"`, `"word_sums"`; with a `train_file` also the benchmarks without a
-            training split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`), `"demo"` (sums of digits) or `"rooms"` (an
+            training split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`), `"sums"` (sums of digits) or `"rooms"` (an
             agent's world, with `environment_factory`). The last two train a tiny built-in model unless
             `model_name_or_path` is set.
         train_file (`str`, *optional*):
@@ -105,7 +105,7 @@ class TrainArguments(ScriptArguments):
             "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
             "`medmcqa`, `ifeval_rl`, `function_calls`; without a download `instructions`, `orders`, `calls`, "
             "`word_sums`; with a `train_file` also the benchmarks without a training split: `gsm_hard`, `amc23`, "
-            "`mmlu_medical`), `demo` (sums of digits) or `rooms` (an agent's world, with `environment_factory`). The "
+            "`mmlu_medical`), `sums` (sums of digits) or `rooms` (an agent's world, with `environment_factory`). The "
             "last two train a tiny built-in model unless `model_name_or_path` is set."
         },
     )

@@ -66,7 +66,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
 
 
 def model_path(arguments: RunArguments) -> str:
-    """Folder or Hub id of the model to train: tasks demo and rooms have a built-in model."""
+    """Folder or Hub id of the model to train: tasks sums and rooms have a built-in model."""
     task = arguments.script.task
     if task in BUILT_IN and arguments.model.model_name_or_path in (None, task):
         from tempo_trl.demo.policy import policy_path

@@ -28,7 +28,7 @@ Train a model from a recipe: a YAML file of fields. Any field is also a flag, an
   --help-fields                print every field with its meaning and default
 
 examples:
-  tempo-trl train --config demo/tempo
+  tempo-trl train --config sums/tempo
   tempo-trl train --config qwen3-1.7b/math/tempo --resume_from_checkpoint last
   tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2 --check
   tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2

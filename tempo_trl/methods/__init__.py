@@ -109,14 +109,14 @@ METHODS = {
         trainer="tempo_trl.methods.gigpo.GiGPOTrainer",
         config="tempo_trl.methods.gigpo.GiGPOConfig",
         paper=f"{PAPERS}/2505.10978",
-        recipe="demo/rooms/gigpo",
+        recipe="rooms/gigpo",
     ),
     "hgpo": Method(
         label="HGPO",
         trainer="tempo_trl.methods.hgpo.HGPOTrainer",
         config="tempo_trl.methods.hgpo.HGPOConfig",
         paper=f"{PAPERS}/2602.22817",
-        recipe="demo/rooms/hgpo",
+        recipe="rooms/hgpo",
     ),
     "anchor_baseline": Method(
         label="anchor baseline",

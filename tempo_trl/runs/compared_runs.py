@@ -56,7 +56,7 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
     The runs of `folders`, in their order.
 
     A run's method, model, task and seed come from its record (`tempo/run.json`), or without a record from its path
-    (`runs/qwen3-1.7b/math/tempo`, `demo/tempo-seed1`). A label replaces the method. If the path contains no method,
+    (`runs/qwen3-1.7b/math/tempo`, `sums/tempo-seed1`). A label replaces the method. If the path contains no method,
     the folder's name is used. The folder `evaluation` of a run has the run's record and name, a checkpoint its record.
 
     Raises:
@@ -223,4 +223,4 @@ def _differing(a: dict, b: dict) -> list[str]:
 @cache
 def _recipe_models() -> set[str]:
     """Models that recipes train, as their folders are called."""
-    return {name.split("/")[0] for name in recipe_names()} - {"demo"}
+    return {name.split("/")[0] for name in recipe_names()} - {"sums", "rooms"}

@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("gymnasium")
 
 from benchmarks.agents.gym_worlds import FrozenLake, SlipperyLake, Taxi, lake_rows, short_tasks, taxi_rows
+from benchmarks.agents.policy import word_tokenizer
+from benchmarks.agents.warm_start import lessons, played
 from benchmarks.agents.worlds import LAKE, SLIPPERY_LAKE, TAXI
-from tempo_trl.demo.agent_policy import word_tokenizer
-from tempo_trl.demo.agent_warm_start import lessons, played
-from tempo_trl.demo.rooms import state_text
+from tempo_trl.data.rooms import state_text
 
 WORLDS = [LAKE, SLIPPERY_LAKE, TAXI]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from tempo_trl.demo.agent_policy import word_tokenizer
-from tempo_trl.demo.agent_warm_start import lessons
-from tempo_trl.demo.rooms import ROOMS, STEPS, TURNS, distance, next_direction
+from benchmarks.agents.policy import word_tokenizer
+from benchmarks.agents.warm_start import lessons
+from tempo_trl.data.rooms import ROOMS, STEPS, TURNS, distance, next_direction
 from tempo_trl.trainers.batch import Batch
 
 pytest.importorskip("gymnasium")

@@ -5,11 +5,13 @@ import random
 import pytest
 from trl.chat_template_utils import is_chat_template_prefix_preserving, parse_response, supports_tool_calling
 
-from tempo_trl.demo import rooms
-from tempo_trl.demo.agent_policy import word_tokenizer
-from tempo_trl.demo.agent_warm_start import is_valid, lessons, played
+from benchmarks.agents.policy import word_tokenizer
+from benchmarks.agents.warm_start import is_valid, lessons, played
+from tempo_trl.data import rooms
+from tempo_trl.data.rooms import TURNS, WORDS, Rooms, draw_tasks, neighbour, next_direction, state_text
 from tempo_trl.demo.policy import load_policy, policy_path
-from tempo_trl.demo.rooms import TURNS, WORDS, Rooms, draw_tasks, neighbour, next_direction, state_text
+from tempo_trl.launch import train
+from tempo_trl.runs.log import training_log
 
 TASKS = draw_tasks(40, random.Random(0))
 
@@ -138,3 +140,14 @@ def test_the_shipped_policy_is_the_one_of_this_vocabulary(tokenizer):
     assert shipped.chat_template == tokenizer.chat_template
     assert shipped.response_template == tokenizer.response_template
     assert model.config.vocab_size == len(tokenizer)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("method", ["hgpo", "grpo"])
+def test_the_recipes_train_the_shipped_policy(method, tmp_path):
+    small = {"max_steps": 2, "save_strategy": "no", "eval_strategy": "no", "eval_on_start": False}
+    flags = [text for key, value in small.items() for text in (f"--{key}", str(value))]
+    assert train.main(["--config", f"rooms/{method}", *flags, "--output_dir", str(tmp_path)]) == 0
+    log = training_log(tmp_path)
+    assert [entry["step"] for entry in log if "step_time" in entry] == [1, 2]
+    assert 0 < log[0]["reward"] < 1

@@ -56,3 +56,8 @@ def compare(output: Path, *runs: Path, label: list[str] | None = None) -> dict:
     return json.loads(
         (output / "compare.json").read_text(), parse_constant=lambda name: pytest.fail(f"{name} in JSON")
     )
+
+
+def differences(numbers: dict) -> list[dict]:
+    """The cells that have a baseline."""
+    return [cell for cell in numbers["cells"] if cell["baseline"]]

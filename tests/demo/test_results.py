@@ -1,5 +1,6 @@
-"""The demonstration's arithmetic: curves, the comparison and its uncertainty, and where credit fell."""
+"""The arithmetic of the demo on sums: curves, the comparison and its uncertainty, and where credit fell."""
 
+import io
 import json
 
 import numpy as np
@@ -7,9 +8,10 @@ import pytest
 import torch
 from rich.console import Console
 
-from tempo_trl.demo.results import accuracy_curve, difference, wilson
-from tempo_trl.demo.show import slip_sentence, verdict
+from tempo_trl.demo.results import GROUP as ROWS_OF_A_GROUP
+from tempo_trl.demo.results import ROWS, accuracy_curve, difference, wilson
 from tempo_trl.demo.slips import Generation, as_ids, most_varied_group, slip_shares
+from tempo_trl.demo.sums_show import comparison, slip_sentence, verdict
 from tempo_trl.report.terminal_tree import terminal_tree
 from tempo_trl.runs.curves import Curve
 
@@ -34,6 +36,37 @@ def test_a_curve_counts_steps_and_seconds_of_training_but_not_of_evaluation(tmp_
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}))
     read = accuracy_curve(tmp_path)
     assert (read.steps.tolist(), read.seconds.tolist(), read.value.tolist()) == ([0, 2], [0, 3], [0.4, 0.5])
+
+
+def test_tokens_are_those_of_the_completions_or_of_the_trees_where_a_shared_one_counts_once(tmp_path):
+    evaluations = [{"step": 0, "eval_reward": 0.4}, {"step": 2, "eval_reward": 0.5}, {"step": 4, "eval_reward": 0.6}]
+    sampled = [{"step": step, "completions/mean_length": 30.0} for step in (1, 3)]
+    entries = [evaluations[0], sampled[0], {"step": 2, "loss": 0.0}, evaluations[1], sampled[1], *evaluations[2:]]
+    grown = [entry | ({"rollout/generated_tokens": 100.0} if entry in sampled else {}) for entry in entries]
+    for history, generation in ((entries, 30 * ROWS), (grown, 100 * ROWS // ROWS_OF_A_GROUP)):
+        (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+        assert accuracy_curve(tmp_path).tokens.tolist() == [0, generation, 2 * generation]
+
+
+def test_a_curve_is_cut_between_two_evaluations():
+    cut = Curve(*np.array([[0, 1, 2], [0, 100, 200], [0, 10, 20], [0.4, 0.6, 0.9]])).at(150)
+    assert cut.value.tolist() == pytest.approx([0.4, 0.6, 0.75])
+    assert (cut.steps[-1], cut.seconds[-1]) == (1.5, 15)
+
+
+def test_the_table_has_a_row_per_method_with_means_over_seeds():
+    curves = {
+        "grpo": [curve([0.4, 0.65]), curve([0.4, 0.77])],
+        "treerpo_entropy": [curve([0.4, 0.8]), curve([0.4, 1.0])],
+    }
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(comparison(curves, 12_345))
+    printed = console.export_text()
+    assert "…" not in printed
+    grpo, treerpo = [" ".join(line.split()) for line in printed.splitlines() if "RPO" in line]
+    # 1,024 samples. To 70% linearly: 0.30 / 0.31 and 0.3 / 0.5 of 5 steps, two of which are a generation.
+    assert grpo == "GRPO 40.0 71.0 (68.1 to 73.7) 2.4 never 10 s"
+    assert treerpo == "TreeRPO (hierarchical) 40.0 90.0 (88.1 to 91.7) 1.5 2.5 10 s"
 
 
 def test_the_time_to_an_accuracy_lies_between_the_evaluations_around_it():

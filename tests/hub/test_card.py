@@ -165,7 +165,7 @@ def test_what_is_not_on_the_hub_is_not_linked(tmp_path):
 
 def test_the_third_command_is_one_that_the_launcher_takes(tmp_path):
     record = changed(
-        command=["--config", "demo/tempo", "--max_steps", "3", "--output_dir", "x", "--reward_funcs", "a.b", "c.d"]
+        command=["--config", "sums/tempo", "--max_steps", "3", "--output_dir", "x", "--reward_funcs", "a.b", "c.d"]
     )
     install, fetch, train = commands("me/tiny", record, recipe=True)
     assert install.startswith(f"git checkout {record['git']['commit']}")
@@ -173,14 +173,14 @@ def test_the_third_command_is_one_that_the_launcher_takes(tmp_path):
     assert train == (
         "tempo-trl train --config published/tempo/recipe.yaml --max_steps 3 --reward_funcs a.b c.d --num_processes 2"
     )
-    flags = train.replace("published/tempo/recipe.yaml", "demo/tempo").split()[2:]
+    flags = train.replace("published/tempo/recipe.yaml", "sums/tempo").split()[2:]
     assert launch_arguments(flags).num_processes == 2
 
 
 def test_a_run_without_a_recipe_is_repeated_by_its_flags(tmp_path):
-    argv = ["--task", "demo", "--reward_funcs", "a.b", "--output_dir", "x", "--push_to_hub", "true"]
+    argv = ["--task", "sums", "--reward_funcs", "a.b", "--output_dir", "x", "--push_to_hub", "true"]
     text = card(run(tmp_path, changed(command=argv)))
-    train = "tempo-trl train --task demo --reward_funcs a.b --num_processes 2"
+    train = "tempo-trl train --task sums --reward_funcs a.b --num_processes 2"
     assert f"\n{train}\n" in text
     assert "In a clone of tempo_trl:" in text
     assert "A script that is not part of this repository" not in text

@@ -27,7 +27,7 @@ SMALL += " --eval_on_start false --log_completions false --push_to_hub true"
 def arguments(folder: Path, repo: str, flags: str) -> list[str]:
     return [
         "--config",
-        "demo/tempo",
+        "sums/tempo",
         *SMALL.split(),
         "--output_dir",
         str(folder),
@@ -51,7 +51,7 @@ def assert_the_card_reproduces(card: str, repo: Repo, folder: Path, monkeypatch)
 def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path, monkeypatch):
     hub.faults.append(Fault("POST", "/commit/", "half"))  # of the first checkpoint: Trainer says nothing
     recipe = tmp_path / "mine.yaml"
-    recipe.write_text((ROOT / "recipes/demo/tempo.yaml").read_text() + f"hub_token: {TOKEN}\n")
+    recipe.write_text((ROOT / "recipes/sums/tempo.yaml").read_text() + f"hub_token: {TOKEN}\n")
     flags = "--hub_strategy every_save --hub_always_push true --save_steps 1 --max_steps 3"
     argv = [*arguments(tmp_path / "run", "me/pushed", flags), "--config", str(recipe)]
     variables = environment(hub, tmp_path, token="") | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -80,7 +80,7 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
 
     record = json.loads(repo.files["tempo/run.json"])
     assert record["config"]["training"]["max_steps"] == 3
-    assert record["config"]["script"]["task"] == "demo"
+    assert record["config"]["script"]["task"] == "sums"
     assert HIDDEN in repo.files["tempo/recipe.yaml"].decode()
     assert_the_card_reproduces(card, repo, tmp_path / "published", monkeypatch)
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path != recipe]

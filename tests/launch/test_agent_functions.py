@@ -57,7 +57,7 @@ def test_the_trainer_gets_what_the_paths_name(recipe):
 
 def test_an_environment_may_bring_its_own_reward():
     flags = ["--method", TOKEN_CREDIT, "--credit_func", "my_agent.credit", "--environment_factory", "my_agent.World"]
-    given = build_trainer(parse(["--task", "demo", "--use_cpu", "true", "--bf16", "false", *flags])).given
+    given = build_trainer(parse(["--task", "sums", "--use_cpu", "true", "--bf16", "false", *flags])).given
     assert given["environment_factory"].__name__ == "World" and given["reward_funcs"] == []
 
 

@@ -57,7 +57,7 @@ def header_flags(name: str) -> str:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_s_own_command_passes_with_the_equation_it_has_to_meet(name, tiny_model, capsys):
-    model = "" if name.startswith("demo/") else f"--model_name_or_path {tiny_model}"
+    model = "" if name.startswith(("sums/", "rooms/")) else f"--model_name_or_path {tiny_model}"
     output = checked(f"{header_flags(name)} {model}", capsys)
     verdict = r"The batch sizes work: (\S+) prompts x (\d+) generations = (\d+) devices? x (\d+) completions x (\d+) "
     numbers = [int(number.replace(",", "")) for number in re.match(verdict, output).groups()]
@@ -140,7 +140,7 @@ def test_what_is_assumed_about_the_launch_is_said(flags, use_cpu, note):
 
 @pytest.mark.matrix
 def test_two_real_ranks_arrive_at_the_geometry_that_one_process_foresees(tmp_path):
-    flags = ["--config", "demo/tempo", "--generation_batch_size", "512", "--steps_per_generation", "None"]
+    flags = ["--config", "sums/tempo", "--generation_batch_size", "512", "--steps_per_generation", "None"]
     asked = Namespace(**vars(GRPOConfig(use_cpu=True, bf16=False, output_dir=str(tmp_path))))
     foreseen = parse_as_launched(flags, asked, devices=2).training
     script = tmp_path / "rank.py"
@@ -157,8 +157,8 @@ def test_two_real_ranks_arrive_at_the_geometry_that_one_process_foresees(tmp_pat
 
 def test_foreseeing_leaves_trl_s_config_as_it_was(tmp_path):
     asked = Namespace(**vars(GRPOConfig(use_cpu=True, bf16=False, output_dir=str(tmp_path))))
-    assert parse_as_launched(["--config", "demo/tempo"], asked, devices=3).training.generation_batch_size == 768
-    assert parse(["--config", "demo/tempo"]).training.generation_batch_size == 256
+    assert parse_as_launched(["--config", "sums/tempo"], asked, devices=3).training.generation_batch_size == 768
+    assert parse(["--config", "sums/tempo"]).training.generation_batch_size == 256
 
 
 def test_the_hand_worked_geometry(tiny_model, capsys):
@@ -186,7 +186,7 @@ def test_the_hand_worked_geometry(tiny_model, capsys):
 
 def test_an_epoch_ends_with_an_optimizer_step_as_trainer_counts(capsys):
     flags = "--per_device_train_batch_size 32 --gradient_accumulation_steps 2 --steps_per_generation 5"
-    output = checked(f"--config demo/tempo {flags} --max_steps -1 --num_train_epochs 3", capsys)
+    output = checked(f"--config sums/tempo {flags} --max_steps -1 --num_train_epochs 3", capsys)
     # 8,192 prompts = 409 x 20 + 12; 409 x 5 = 2,045 micro-batches are 1,023 steps, the last of one micro-batch.
     assert line_of(output, "run") == "3 epochs: 1,227 generations, 3,069 optimizer steps"
 
@@ -318,7 +318,7 @@ def test_without_the_model_s_config_the_rest_stands_and_says_why(tmp_path, capsy
 @pytest.mark.parametrize("flags", [["--check"], ["--num_processes", "2", "--check"]])
 def test_the_training_script_refuses_to_check_and_does_not_train(flags, monkeypatch, capsys):
     monkeypatch.setattr(train, "run", lambda arguments: pytest.fail("it trains"))
-    assert train.main(["--config", "demo/tempo", *flags]) == 2
+    assert train.main(["--config", "sums/tempo", *flags]) == 2
     assert "Run `tempo-trl train --check`" in capsys.readouterr().err
 
 

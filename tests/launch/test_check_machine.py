@@ -29,7 +29,7 @@ def checked(capsys, *flags: str) -> str:
         (("--config", "qwen3-1.7b/math/tempo"), True),
         (("--config", "qwen3-1.7b/math/tempo", "--use_vllm", "false", "--use_cpu", "true"), False),
         (("--config", "qwen3-1.7b/math/tempo", "--bf16", "false"), False),
-        (("--config", "demo/tempo"), False),
+        (("--config", "sums/tempo"), False),
         (("--config", "qwen3-4b/math/two_gpus/tempo", "--num_processes", "2"), True),
     ],
 )

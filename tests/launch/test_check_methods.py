@@ -86,7 +86,7 @@ def test_the_shape_of_a_tree_is_shown(flags, trees, tiny_model, capsys):
     assert line_of(output, "groups") == "each on one device"
 
 
-@pytest.mark.parametrize("name", ["demo/tempo", "demo/ppo", "qwen3-1.7b/math/tempo", "qwen3-1.7b/math/trees/grpo"])
+@pytest.mark.parametrize("name", ["sums/tempo", "sums/ppo", "qwen3-1.7b/math/tempo", "qwen3-1.7b/math/trees/grpo"])
 def test_independent_completions_have_no_tree_to_show(name, tiny_model, capsys):
     assert "\ntrees " not in checked(f"--config {name} --model_name_or_path {tiny_model}", capsys)
 

@@ -89,7 +89,7 @@ def test_a_misspelt_verb_or_choice_is_answered_with_the_nearest(argv, nearest, c
 def test_train_without_arguments_points_to_the_recipes(argv, capsys):
     assert cli.main(argv) == 2
     error = capsys.readouterr().err
-    assert "`--config demo/tempo`" in error
+    assert "`--config sums/tempo`" in error
     assert "`tempo-trl recipes`" in error
 
 
@@ -118,15 +118,25 @@ def test_help_of_train_lists_the_methods_of_the_table(monkeypatch, capsys):
 
 
 def test_demo_passes_its_flags_on(monkeypatch):
-    for module in ("run", "language_run"):
-        monkeypatch.setitem(sys.modules, f"tempo_trl.demo.{module}", SimpleNamespace(main=lambda *flags: flags))
-    assert cli.main(["demo"]) == (cli.DEMO_OUTPUT, False, False, None, "orders")
-    assert cli.main(["demo", "--compare", "--quick"]) == (cli.DEMO_OUTPUT, True, True, None, "orders")
-    given = ["--task", "instructions", "--method", "grpo"]
-    assert cli.main(["demo", *given]) == (cli.DEMO_OUTPUT, False, False, "grpo", "instructions")
-    assert cli.main(["demo", "--task", "rooms"]) == (cli.DEMO_OUTPUT, False, cli.DEMO_SEEDS, None, "rooms")
-    given = ["--task", "sums", "--quick", "--output", "x", "--seeds", "3", "--methods", "all"]
-    assert cli.main(["demo", *given]) == ("x", True, 3, "all", "sums")
+    for task in ("orders", "sums"):
+        monkeypatch.setitem(sys.modules, f"tempo_trl.demo.{task}", SimpleNamespace(main=lambda *flags: flags))
+    assert cli.main(["demo"]) == (cli.DEMO_OUTPUT, False, None, False)
+    assert cli.main(["demo", "--compare", "--quick"]) == (cli.DEMO_OUTPUT, True, None, True)
+    assert cli.main(["demo", "--method", "grpo"]) == (cli.DEMO_OUTPUT, False, "grpo", False)
+    assert cli.main(["demo", "--task", "sums"]) == (cli.DEMO_OUTPUT, False, None, cli.DEMO_SEEDS)
+    given = ["--task", "sums", "--quick", "--output", "x", "--seeds", "2", "--methods", "all"]
+    assert cli.main(["demo", *given]) == ("x", True, "all", 2)
+
+
+@pytest.mark.parametrize("task", ["instructions", "rooms"])
+def test_a_task_without_a_show_names_the_recipe_to_train(task, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["demo", "--task", task])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    recipe = re.search(r"tempo-trl train --config (\S+)$", error)[1]
+    assert recipe in recipe_names()
+    assert f"/{task}/" in f"/{recipe}/"
 
 
 @pytest.mark.parametrize("flags", [["--seeds", "2"], ["--task", "sums", "--compare"]])

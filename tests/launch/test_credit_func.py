@@ -13,7 +13,7 @@ from tempo_trl.methods import METHODS, Method
 
 GIVEN = [
     "--task",
-    "demo",
+    "sums",
     "--reward_funcs",
     "tempo_trl.demo.task.correct_answer",
     "--use_cpu",
@@ -102,6 +102,6 @@ def test_a_path_that_names_no_function_is_refused_by_name(path, message, mine):
 @pytest.mark.matrix
 def test_a_launched_run_imports_from_its_current_directory(mine):
     """As `python -m tempo_trl.train` starts: a module of the folder is found."""
-    flags = ["--config", "demo/tempo", "--reward_funcs", "mine_of_credit.number", "--output_dir", str(mine / "out")]
+    flags = ["--config", "sums/tempo", "--reward_funcs", "mine_of_credit.number", "--output_dir", str(mine / "out")]
     started = subprocess.run([sys.executable, "-m", "tempo_trl.train", *flags], capture_output=True, text=True)
     assert "ValueError: 'mine_of_credit.number' has type int" in started.stderr

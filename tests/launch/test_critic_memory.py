@@ -24,7 +24,7 @@ STATE = ("critic's weights", "critic's gradients", "critic's optimizer state")
 
 
 def ppo_run(tmp_path, tiny_model, flags: str) -> RunArguments:
-    run = f"--method ppo --task demo --reward_funcs tempo_trl.demo.task.correct_answer --output_dir {tmp_path}"
+    run = f"--method ppo --task sums --reward_funcs tempo_trl.demo.task.correct_answer --output_dir {tmp_path}"
     return parse(f"{run} --model_name_or_path {tiny_model} --use_cpu true {flags}".split())
 
 

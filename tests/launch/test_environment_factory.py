@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl.demo.rooms import Rooms
+from tempo_trl.data.rooms import Rooms
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.train import build_trainer
 from tempo_trl.methods import METHODS, Method
 
-FLAGS = ["--task", "rooms", "--reward_funcs", "tempo_trl.demo.rooms.room_reward", "--use_cpu", "true"]
+FLAGS = ["--task", "rooms", "--reward_funcs", "tempo_trl.data.rooms.room_reward", "--use_cpu", "true"]
 FLAGS += ["--bf16", "false", "--method", "stub"]
-ROOMS = ["--environment_factory", "tempo_trl.demo.rooms.Rooms"]
+ROOMS = ["--environment_factory", "tempo_trl.data.rooms.Rooms"]
 
 
 class StubTrainer:
@@ -32,7 +32,7 @@ def test_the_trainer_gets_the_class_that_the_path_names(recipe, tmp_path):
     flags = ROOMS
     if recipe:
         path = tmp_path / "recipe.yaml"
-        path.write_text("environment_factory: tempo_trl.demo.rooms.Rooms\n")
+        path.write_text("environment_factory: tempo_trl.data.rooms.Rooms\n")
         flags = ["--config", str(path)]
     given = build_trainer(parse([*FLAGS, *flags])).given
     assert given["environment_factory"] is Rooms
@@ -48,8 +48,8 @@ def test_a_run_without_one_gets_none():
     ("path", "message"),
     [
         ("Rooms", "Expected package.module.function"),
-        ("tempo_trl.demo.rooms.Halls", "has no attribute 'Halls'"),
-        ("tempo_trl.demo.rooms.TURNS", "'tempo_trl.demo.rooms.TURNS' has type int, expected a function"),
+        ("tempo_trl.data.rooms.Halls", "has no attribute 'Halls'"),
+        ("tempo_trl.data.rooms.TURNS", "'tempo_trl.data.rooms.TURNS' has type int, expected a function"),
     ],
 )
 def test_a_path_that_names_nothing_to_call_is_refused(path, message):

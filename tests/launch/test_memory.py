@@ -71,7 +71,7 @@ def test_adapters_are_those_that_peft_makes(targets):
 
 
 def given(tmp_path, tiny_model, flags: str) -> RunArguments:
-    run = f"--task demo --reward_funcs tempo_trl.demo.task.correct_answer --model_name_or_path {tiny_model}"
+    run = f"--task sums --reward_funcs tempo_trl.demo.task.correct_answer --model_name_or_path {tiny_model}"
     return parse(f"{run} --output_dir {tmp_path} --use_cpu true {flags}".split())
 
 

@@ -28,7 +28,7 @@ def test_a_recipe_and_a_flag_are_answered_alike(text, message, tmp_path, capsys)
     with pytest.raises(ValueError, match=message):
         parse(["--config", str(tmp_path / "recipe.yaml")])
     name, value = text.split(": ")
-    assert cli.main(["train", "--config", "demo/tempo", f"--{name}", value]) == 2
+    assert cli.main(["train", "--config", "sums/tempo", f"--{name}", value]) == 2
     assert message in capsys.readouterr().err
 
 

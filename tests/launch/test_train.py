@@ -53,9 +53,9 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
         ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--reward_funcs math_rewards", "`reward_funcs` is 'math_rewards', expected one of: math_reward"),
         ("--dataset_name some/dataset", "got task and dataset_name"),
-        ("--task demo --train_file rows.jsonl", "got train_file with `task` = 'demo', but only benchmarks"),
+        ("--task sums --train_file rows.jsonl", "got train_file with `task` = 'sums', but only benchmarks"),
         (
-            "--task demo --drop_leaked_rows",
+            "--task sums --drop_leaked_rows",
             "only benchmarks have such fields. Remove them, or set `task` to one of math, ",
         ),
         ("--task gsm_hard", "`task` is 'gsm_hard', which has no training split. Set `task` to one of math, medqa, "),
@@ -305,7 +305,7 @@ def test_the_demo_trains_the_built_in_model_on_the_built_in_task(tmp_path):
     small = (
         "--num_generations 4 --per_device_train_batch_size 8 --max_steps 2 --eval_strategy no --eval_on_start false"
     )
-    trainer = build_trainer(parse(["--config", "demo/tempo", *small.split(), "--output_dir", str(tmp_path)]))
+    trainer = build_trainer(parse(["--config", "sums/tempo", *small.split(), "--output_dir", str(tmp_path)]))
     trainer.train()
     assert type(trainer) is TEMPOTrainer
     assert trainer.model.config.name_or_path == str(policy_path())
@@ -335,7 +335,7 @@ def test_a_run_that_is_asked_to_pushes_model_and_card(monkeypatch, tmp_path):
     monkeypatch.setattr(TEMPOTrainer, "push_to_hub", lambda trainer, **kwargs: pushed.append(kwargs))
     small = "--num_generations 4 --per_device_train_batch_size 8 --max_steps 1 --save_strategy no"
     small += " --eval_strategy no --eval_on_start false --push_to_hub true --hub_model_id someone/tempo"
-    assert main(["--config", "demo/tempo", *small.split(), "--output_dir", str(tmp_path / "out")]) == 0
+    assert main(["--config", "sums/tempo", *small.split(), "--output_dir", str(tmp_path / "out")]) == 0
     assert pushed[-1] == {"dataset_name": None}
     assert (tmp_path / "out/model.safetensors").exists()
     assert "# Model Card for tempo" in (tmp_path / "out/README.md").read_text()
@@ -355,7 +355,7 @@ def test_files_of_an_earlier_run_are_told_where_a_run_starts_from_the_beginning(
     (folder / "trainer_state.json").write_text("{}")
     with warnings.catch_warnings(record=True) as caught, pytest.raises(Recorded):
         warnings.simplefilter("always")
-        main(["--config", "demo/tempo", "--output_dir", str(tmp_path / "out"), *flags])
+        main(["--config", "sums/tempo", "--output_dir", str(tmp_path / "out"), *flags])
     told = [str(each.message) for each in caught if "earlier run" in str(each.message)]
     assert [f"{tmp_path / 'out'} has checkpoint-9 of an earlier run, but" in message for message in told] == (
         [] if flags else [True]

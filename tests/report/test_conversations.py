@@ -8,8 +8,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl.data.rooms import TURNS, Rooms, problems, state_text
 from tempo_trl.demo.policy import load_policy, policy_path
-from tempo_trl.demo.rooms import TURNS, Rooms, problems, state_text
 from tempo_trl.launch.cli import main
 from tempo_trl.report import read_trees
 from tempo_trl.report.completion_file import CompletionFile
@@ -98,10 +98,10 @@ def test_conversations_get_the_tokens_turns_states_and_credit_of_training(traine
 def test_the_verb_prints_credit_by_turn_and_takes_a_function_of_the_answer(trained, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     flags = ["credit", str(trained / "agents.jsonl"), "--tokenizer", ROOMS, "--merge-states"]
-    assert main([*flags, "--observation-key-func", "tempo_trl.demo.rooms.state_text"]) == 0
+    assert main([*flags, "--observation-key-func", "tempo_trl.data.rooms.state_text"]) == 0
     assert "turn 12" in capsys.readouterr().out
-    assert main([*flags, "--observation-key-func", "tempo_trl.demo.rooms.nothing"]) == 2
-    assert "cannot import function 'tempo_trl.demo.rooms.nothing'" in capsys.readouterr().err
+    assert main([*flags, "--observation-key-func", "tempo_trl.data.rooms.nothing"]) == 2
+    assert "cannot import function 'tempo_trl.data.rooms.nothing'" in capsys.readouterr().err
 
 
 def test_the_terminal_draws_the_turns_of_a_recorded_group(trained, capsys, monkeypatch):

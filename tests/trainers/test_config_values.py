@@ -43,7 +43,7 @@ def test_a_trainer_refuses_it_before_the_model_is_loaded(name, tmp_path):
 def test_a_run_and_its_check_refuse_it_for_trl_s_own_trainer_too(name, method, capsys):
     value, message = VALUES[name]
     text = str(value).replace("'", '"')
-    flags = ["--config", f"demo/{method}", f"--{name}", text]
+    flags = ["--config", f"sums/{method}", f"--{name}", text]
     with pytest.raises(ValueError, match=f"`{name}` .*{message}"):
         parse(flags)
     assert cli.main(["train", "--check", *flags]) == 2
@@ -70,7 +70,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(b
     folder = tmp_path / "taken" / below
     with pytest.raises(ValueError, match=r"`output_dir` is .*taken is not a folder"):
         TEMPOTrainer("nowhere/nothing", parity, config(folder), questions())
-    assert cli.main(["train", "--check", "--config", "demo/tempo", "--output_dir", str(folder)]) == 2
+    assert cli.main(["train", "--check", "--config", "sums/tempo", "--output_dir", str(folder)]) == 2
     assert "taken is not a folder" in capsys.readouterr().err
 
 
@@ -90,14 +90,14 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(b
     ],
 )
 def test_the_check_imports_functions_and_counts_their_weights(flags, message, capsys):
-    assert cli.main(["train", "--check", "--config", "demo/tempo", *shlex.split(flags)]) == 2
+    assert cli.main(["train", "--check", "--config", "sums/tempo", *shlex.split(flags)]) == 2
     assert re.search(message, capsys.readouterr().err)
 
 
 def test_the_check_imports_modules_of_the_current_folder(tmp_path, monkeypatch, capsys):
     (tmp_path / "my_own_rewards.py").write_text("def mine(completions, **columns): return [0.0] * len(completions)\n")
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", "--check", "--config", "demo/tempo", "--reward_funcs", "my_own_rewards.mine"]) == 0
+    assert cli.main(["train", "--check", "--config", "sums/tempo", "--reward_funcs", "my_own_rewards.mine"]) == 0
     assert "The batch sizes work" in capsys.readouterr().out
 
 
@@ -107,7 +107,7 @@ def test_a_reward_without_its_package_is_refused_before_the_model_is_loaded(func
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"math.verify"):
         TEMPOTrainer("nowhere/nothing", [parity, function], config(tmp_path), questions())
-    flags = f"--config demo/tempo --reward_funcs {function.__name__}"
+    flags = f"--config sums/tempo --reward_funcs {function.__name__}"
     assert cli.main(["train", "--check", *flags.split()]) == 2
     assert re.search("math.verify", capsys.readouterr().err)
 
@@ -128,7 +128,7 @@ def test_a_clamp_of_cispo_under_one_is_told(epsilon_high, bound, tiny_model, tmp
 
 
 def test_the_check_notes_a_clamp_of_cispo(capsys):
-    assert cli.main(["train", "--check", "--config", "demo/tempo", "--loss_type", "cispo"]) == 0
+    assert cli.main(["train", "--check", "--config", "sums/tempo", "--loss_type", "cispo"]) == 0
     assert "Note: With loss_type='cispo'" in capsys.readouterr().out
 
 

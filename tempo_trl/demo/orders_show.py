@@ -1,0 +1,309 @@
+"""What the demo shows of `orders`: shares by field, answers with the reference, credit by field, and curves."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.data.orders import generated_rows
+from tempo_trl.demo.results import wilson
+from tempo_trl.methods import METHODS, method_colours, method_label
+from tempo_trl.report.group import Group, recorded_groups
+from tempo_trl.rewards.json_fields import json_fields
+from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.runs.token_text import readable, visible
+from tempo_trl.runs.trees import recorded_steps
+
+MEASURE = "right fields"  # what rises with the steps
+FIELDS = ("date", "customer", "city", "item", "quantity", "express")
+CHECKS = {"all six fields": "all", "readable JSON": "json"}  # what the table has beside the fields
+SHOWN_ORDERS, SHOWN_COMPLETIONS = 3, 3
+GRPO = METHODS["grpo"].label
+# Blue for good and orange for bad, which colour-blind people can tell apart.
+GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"
+
+
+@cache
+def references() -> dict[str, str]:
+    """The JSON of each order, of all splits."""
+    return {row["order"]: row["truth"] for split in ("train", "test") for row in generated_rows(split)}
+
+
+@cache
+def held_out_orders() -> frozenset[str]:
+    """The orders that are never trained."""
+    return frozenset(row["order"] for row in generated_rows("test"))
+
+
+def orders_of(table: pd.DataFrame) -> list[str]:
+    """The order in each row of TRL's table of completions: the last message to the model."""
+    return [prompt[-1]["content"] for prompt in table["prompt"]]
+
+
+def answers_of(table: pd.DataFrame) -> list[str]:
+    """The model's answer in each row of TRL's table of completions."""
+    return [completion[-1]["content"] for completion in table["completion"]]
+
+
+def checks(answers: Sequence[str], orders: Sequence[str]) -> pd.DataFrame:
+    """Rewards of [`~tempo_trl.rewards.json_fields`], a row per answer; `all` is 1.0 if all fields are right."""
+    judged = json_fields(list(answers), truth=[references()[order] for order in orders])
+    frame = pd.DataFrame([{span.name: span.reward for span in spans} for spans in judged])
+    return frame.assign(all=frame[list(FIELDS)].min(axis=1))
+
+
+def right_fields(completions: pd.DataFrame) -> float:
+    """Share of right fields in a table of completions."""
+    found = checks(answers_of(completions), orders_of(completions))
+    return float(found[list(FIELDS)].to_numpy().mean())
+
+
+def show(runs: list, folder: Path, console: Console) -> None:
+    """Print tables, answers and credit; write curves.png and results.json to `folder`."""
+    answers = {run.method: held_out_answers(run.folder) for run in runs}
+    rates = {method: held_out_rates(*tables) for method, tables in answers.items()}
+    for run in runs:
+        console.print(field_rates(rates[run.method], run.label, len(answers[run.method][0])))
+    before, after = answers[runs[0].method]
+    console.print(Text(f"The first {SHOWN_ORDERS} of the held-out orders ({runs[0].label})", style="italic"))
+    for row in range(min(SHOWN_ORDERS, len(before))):
+        order = before["asked"][row]
+        console.print(before_and_after(order, before["answer"][row], after["answer"][row]))
+    _show_credit(runs, console)
+    shares = {run.method: run.shares() for run in runs}
+    draw(shares, folder / "curves.png")
+    numbers = {method: {MEASURE: own, "held_out": rates[method].to_dict()} for method, own in shares.items()}
+    (folder / "results.json").write_text(json.dumps({"runs": numbers}, indent=2))
+    for what, name in (("Curves", "curves.png"), ("Numbers", "results.json")):
+        console.print(f"{what}: {folder / name}", highlight=False, soft_wrap=True)
+
+
+def held_out_answers(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """
+    TRL's tables of a run's answers to held-out orders before and after, with the columns `asked` and `answer` more.
+
+    TRL keeps as many rows as a generation has: all that were answered if they are not more, and among them rows of
+    training if they are fewer, which are left out.
+
+    Raises:
+        ValueError: the tables are not of the same orders.
+    """
+    files = sorted((folder / "completions").glob("completions_*.parquet"))
+    tables = [pd.read_parquet(file) for file in (files[0], files[-1])]
+    tables = [table.assign(asked=orders_of(table), answer=answers_of(table)) for table in tables]
+    before, after = (table[table["asked"].isin(held_out_orders())].reset_index(drop=True) for table in tables)
+    if before.empty or before["asked"].tolist() != after["asked"].tolist():
+        raise ValueError(
+            f"{folder} has no answers of the trained policy to the held-out orders. Remove the folder, and train "
+            "again."
+        )
+    return before, after
+
+
+def held_out_rates(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Shares of right answers, `before` and `after`, by field, of all six, and of JSON that can be read."""
+    tables = {"before": before, "after": after}
+    return pd.DataFrame({when: checks(own["answer"], own["asked"]).mean() for when, own in tables.items()})
+
+
+def field_rates(rates: pd.DataFrame, label: str, n: int) -> Table:
+    """Those shares as a table with intervals."""
+    table = Table(
+        title=f"{label}: right fields of {n} held-out orders",
+        caption="95% Wilson intervals; other words than in training",
+        box=SIMPLE_HEAD,
+    )
+    for heading in ("field", "before", "after"):
+        table.add_column(heading, justify="left" if heading == "field" else "right")
+    for field in FIELDS:
+        table.add_row(field, *(_rate(rates[when][field], n) for when in ("before", "after")))
+    means = [f"{rates[when][list(FIELDS)].mean():.0%}" for when in ("before", "after")]
+    table.add_section()
+    table.add_row("mean of the six", *means)
+    for name, key in CHECKS.items():
+        table.add_row(name, *(_rate(rates[when][key], n) for when in ("before", "after")))
+    return table
+
+
+def _rate(share: float, n: int) -> str:
+    low, high = wilson(share, n)
+    return f"{share:.0%} ({low:.0%} to {high:.0%})"
+
+
+def before_and_after(order: str, before: str, after: str) -> Padding:
+    """An order with its reference and the two answers, the place of each right or wrong field in its colour."""
+    table = _labelled()
+    table.add_row("order", Text(order, style="bold"))
+    table.add_row("reference", Text(references()[order]))
+    table.add_row("before", judged_text(before, order))
+    table.add_row("after", judged_text(after, order))
+    return _below(table)
+
+
+def judged_text(answer: str, order: str) -> Text:
+    """An answer on one line, its fields coloured, with its count of right fields and the names of the wrong ones."""
+    styles = ["default"] * len(answer)
+    spans = _fields(answer, order)
+    for span in spans:
+        if span.start is not None:
+            styles[span.start : span.end] = [GOOD if span.reward else BAD] * (span.end - span.start)
+    text = Text()
+    for character, style in zip(answer, styles, strict=True):
+        text.append(_on_one_line(character), style=style)
+    wrong = [span.name for span in spans if not span.reward]
+    return text.append(f"\n{len(FIELDS) - len(wrong)} of 6 right" + (f"; wrong: {', '.join(wrong)}" if wrong else ""))
+
+
+def _fields(text: str, order: str) -> list[SpanReward]:
+    """The six fields of an answer."""
+    (spans,) = json_fields([text], truth=[references()[order]])
+    return [span for span in spans if span.name in FIELDS]
+
+
+def _show_credit(runs: list, console: Console) -> None:
+    """Print credit by token in a group of the first run that records its groups."""
+    for run in runs:
+        groups = [group for group in all_groups(run.folder) if order_of(group) in references()]
+        if groups:
+            group = max(groups, key=parted)
+            title = f"Credit in some of the {len(group.ids)} answers to an order of step {group.step}"
+            console.print(Text(title, style="italic"))
+            colours = console.color_system is not None
+            if colours:
+                console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
+            console.print(credit_of(group, run.label, colours))
+            return
+    console.print(f"{runs[0].label} has TRL's own trainer, which records no groups, so no credit is shown.\n")
+
+
+def all_groups(folder: Path) -> list[Group]:
+    """All groups that a run recorded in training."""
+    return [group for step in recorded_steps(folder) for group in recorded_groups(folder, step)]
+
+
+def order_of(group: Group) -> str:
+    """The order that the completions of a group answer: the last line of their prompt."""
+    return group.prompt.rpartition("\n")[2].removeprefix("user: ")
+
+
+def parted(group: Group) -> float:
+    """In how many fields the completions of a group differ, times the share of them that are readable JSON."""
+    found = checks(list(map(_text, group.tokens)), [order_of(group)] * len(group.tokens))
+    return float((found[list(FIELDS)].nunique() > 1).sum() * found["json"].mean())
+
+
+def credit_of(group: Group, label: str, colours: bool = True) -> Padding:
+    """
+    Completions of a group, from that with most right fields to that with fewest: the credit that GRPO with the same
+    rewards gives to each token, and that of the method. In colours each completion stands twice, one below the other.
+    """
+    grpo = outcome_advantages(torch.from_numpy(group.rewards), len(group.rewards)).numpy()
+    table, order = _labelled(), order_of(group)
+    table.add_row("order", Text(order, style="bold"))
+    table.add_row("reference", Text(references()[order]))
+    for row in shown_completions(group):
+        pieces, own = group.tokens[row], group.advantages[row]
+        same = f"{grpo[row]:+.2f} on every token"
+        by_field = ", ".join(f"{name} {credit:+.2f}" for name, credit in field_credit(group, row).items())
+        table.add_row("", "")
+        if colours:
+            same_colour = in_colours_of(pieces, np.full(len(own), grpo[row]), np.abs(grpo).max() or 1.0)
+            table.add_row(GRPO, same_colour.append(f"\n{same}"))
+            table.add_row(label, in_colours_of(pieces, own, _largest(group.advantages)).append(f"\n{by_field}"))
+        else:
+            table.add_row("answer", _on_one_line(_text(pieces)))
+            table.add_row(GRPO, same)
+            table.add_row(label, by_field)
+    return _below(table)
+
+
+def in_colours_of(pieces: Sequence[str], credit: np.ndarray, scale: float) -> Text:
+    """Tokens in the colours of their credit; bold above 0.6 `scale`."""
+    text = Text()
+    for piece, own in zip(readable(pieces), credit, strict=True):
+        strong = "bold " if abs(own) > 0.6 * scale else ""
+        colour = EVEN if abs(own) < 1e-6 else GOOD if own > 0 else BAD
+        text.append(_on_one_line(piece), style=strong + colour)
+    return text
+
+
+def _on_one_line(piece: str) -> str:
+    """A part of a text, with symbols for what is invisible and for line breaks."""
+    return visible(piece).replace("\n", "⏎").replace("\t", "⇥")
+
+
+def shown_completions(group: Group) -> list[int]:
+    """Rows of completions with different texts, from most right fields to fewest, evenly spread."""
+    texts = list(map(_text, group.tokens))
+    right = checks(texts, [order_of(group)] * len(texts))[list(FIELDS)].sum(axis=1)
+    rows = sorted({texts.index(text) for text in texts}, key=lambda row: (-right[row], row))
+    places = np.linspace(0, len(rows) - 1, min(SHOWN_COMPLETIONS, len(rows))).round().astype(int)
+    return [rows[place] for place in places]
+
+
+def field_credit(group: Group, row: int) -> dict[str, float]:
+    """
+    Credit of each field of a completion: its recorded advantage, or, for a method without criteria, the mean credit of
+    its tokens. A token with one character of the field counts.
+    """
+    recorded = {span.name: span.advantage for span in (group.spans[row] if group.spans else ())}
+    if any(advantage is not None for advantage in recorded.values()):
+        return {name: recorded[name] for name in FIELDS if recorded.get(name) is not None}
+    pieces = readable(group.tokens[row])
+    ends = np.array([*accumulate(map(len, pieces))])
+    begins = ends - list(map(len, pieces))
+    means = {}
+    for span in _fields("".join(pieces), order_of(group)):
+        if span.start is not None:  # the completion has text
+            place = (begins < span.end) & (ends > span.start)
+            means[span.name] = float(group.advantages[row][place].mean())
+    return means
+
+
+def _text(pieces: Sequence[str]) -> str:
+    return "".join(readable(pieces))
+
+
+def _largest(credit: Sequence[np.ndarray]) -> float:
+    return max((float(np.abs(own).max()) for own in credit if len(own)), default=0.0) or 1.0
+
+
+def _labelled() -> Table:
+    """A table of labels and what they stand before."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _below(table: Table) -> Padding:
+    return Padding(table, (0, 0, 1, 2))
+
+
+def draw(shares: dict[str, Sequence[float]], path: Path) -> None:
+    """The share of right fields at each step, a line per method."""
+    figure, colours = Figure(figsize=(6, 3.5), layout="constrained"), method_colours(list(shares))
+    axes = figure.subplots()
+    for method, own in shares.items():
+        axes.plot(range(1, len(own) + 1), own, color=colours[method], label=method_label(method), marker=".")
+    last = max(map(len, shares.values()))
+    axes.set(xlabel="steps", ylabel=MEASURE, xlim=(0.5, last + 0.5), ylim=(0, 1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.suptitle("SmolLM2-135M-Instruct learns to write orders as JSON")
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,155 @@
+"""What the demo runs on orders, and how it watches the run; a script stands in for training."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tempo_trl.demo import orders
+from tempo_trl.demo.language_model import Source
+from tempo_trl.demo.orders import SECONDS, OrdersRun, OrdersWatch
+from tempo_trl.demo.run import BASELINE, methods_with_recipes
+from tempo_trl.launch.arguments import parse
+from tempo_trl.methods import METHODS
+from tempo_trl.runs.recipes import read_recipe, recipe_path
+
+from .order_runs import HELD_OUT, TRAINED, evaluated, recorded, table, trained, wrong_city
+
+TRAINING = """
+import sys, time
+from pathlib import Path
+from tests.demo.order_runs import HELD_OUT, TRAINED, evaluated, recorded, table, wrong_city
+
+folder = Path(sys.argv[1])
+table(folder, 0, HELD_OUT, ["Sure!", '{"city": '])
+recorded(folder)
+for step in (1, 2):
+    time.sleep(1.5)
+    table(folder, step, TRAINED, [wrong_city(TRAINED[0]["truth"]), TRAINED[1]["truth"] if step == 2 else "no"])
+time.sleep(1.5)
+evaluated(folder)
+"""
+
+
+@pytest.mark.parametrize("method", methods_with_recipes(OrdersRun.recipes))
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_run_of_every_recipe_is_one_that_the_parser_takes(method, quick, tmp_path):
+    run = OrdersRun(method, tmp_path, quick)
+    words = run.command()
+    script, training, *_ = parse(words[words.index("--config") :])
+    assert script.method == read_recipe(recipe_path(f"smollm2-135m/orders/{method}"))["method"]
+    assert script.dataset_test_split == f"test[:{run.held_out}]"
+    of_trl = METHODS[script.method].trainer.startswith("trl.")
+    assert getattr(training, "log_trees_steps", None) == (None if of_trl else 1)
+
+
+def test_the_default_method_and_the_baseline_have_recipes():
+    assert {orders.METHOD, BASELINE} <= set(methods_with_recipes(OrdersRun.recipes))
+
+
+def test_all_held_out_orders_fit_into_the_table_of_a_generation():
+    for quick in (False, True):
+        run = OrdersRun("grpo", Path("x"), quick)
+        training = parse(run.command()[run.command().index("--config") :]).training
+        rows = training.per_device_train_batch_size * training.gradient_accumulation_steps
+        assert run.held_out <= rows
+
+
+def test_the_share_of_each_step_outlives_the_evaluation_that_replaces_its_table(tmp_path):
+    run = OrdersRun("grpo", tmp_path)
+    assert run.shares() == []
+    trained(tmp_path)
+    shares = [5 / 6, 11 / 12]
+    assert run.shares() == pytest.approx(shares)
+    evaluated(tmp_path)
+    assert run.finished()
+    assert run.shares() == pytest.approx(shares)
+    assert OrdersRun("grpo", tmp_path).shares() == pytest.approx(shares)  # in another process
+
+
+def test_a_step_that_is_trained_again_counts_once(tmp_path):
+    trained(tmp_path)
+    assert len(OrdersRun("grpo", tmp_path).shares()) == 2
+    run = OrdersRun("grpo", tmp_path)
+    (tmp_path / "completions" / "completions_00002.parquet").unlink()  # as the clock of the resumed run does
+    assert run.shares() == pytest.approx([5 / 6])
+    table(tmp_path, 2, TRAINED, ["no", "no"])
+    assert run.shares() == pytest.approx([5 / 6, 0])
+
+
+def test_a_table_that_is_being_written_is_read_when_it_is_whole(tmp_path):
+    trained(tmp_path)
+    path = tmp_path / "completions" / "completions_00002.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    run = OrdersRun("grpo", tmp_path)
+    assert len(run.shares()) == 1
+    path.write_bytes(whole)
+    assert len(run.shares()) == 2
+
+
+def test_the_watch_says_what_the_run_does_and_how_long_it_has(tmp_path):
+    run = OrdersRun("grpo", tmp_path)
+    table(tmp_path, 0, HELD_OUT, ["no", "no"])  # of an attempt that was interrupted
+    (tmp_path / "checkpoint-1").mkdir()
+    log = {"log_history": [{"step": 1, "step_time": 50.0}]}
+    (tmp_path / "checkpoint-1" / "trainer_state.json").write_text(json.dumps(log))
+    time.sleep(0.01)
+    watch = OrdersWatch(run)
+    assert watch.look()
+    assert watch.state(curve=True) == "loading, and answering held-out orders"
+    assert not watch.look()
+    table(tmp_path, 1, HELD_OUT, ["no", "no"])
+    assert watch.look()
+    assert watch.state(curve=True) == f"first step, {SECONDS - 50} s left"
+    table(tmp_path, 2, TRAINED, [wrong_city(TRAINED[0]["truth"]), "no"])
+    assert watch.look()
+    assert watch.state(curve=False) == f"step 1, right fields 0.42, {SECONDS - 50} s left"
+    assert watch.state(curve=True) == f"right fields 0.42 ▃ 0.42, {SECONDS - 50} s left"
+    evaluated(tmp_path)
+    assert watch.look()
+    assert watch.state(curve=True) == "answering held-out orders"
+    assert watch.spent() == SECONDS
+
+
+def test_the_line_with_the_bar_fits_into_80_columns(tmp_path):
+    watch = OrdersWatch(OrdersRun("grpo", tmp_path))
+    watch.phase, watch.shares, watch.begun = "training", [0.5] * 40, time.monotonic()
+    assert len(f"prefix_baseline {'━' * 10} {watch.state(curve=True)}") <= 80
+
+
+def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(orders, "language_model", lambda: Source("a folder", "a folder"))
+    monkeypatch.setattr(OrdersRun, "command", lambda run: [sys.executable, "-c", TRAINING, str(run.folder)])
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.setattr(orders, "Console", lambda: Console(width=80))
+    assert orders.main(str(tmp_path), False, None, False) == 0
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80  # a path to copy stays whole
+    for name in ("curves.png", "results.json", "report.html"):
+        assert str(tmp_path / "orders" / name) in printed
+    steps = [line for line in lines if line.startswith("span_credit: step ")]
+    assert [line.rpartition(",")[0] for line in steps] == [
+        "span_credit: step 1, right fields 0.42",
+        "span_credit: step 2, right fields 0.92",
+    ]
+    assert "mean of the six" in printed
+    folder = tmp_path / "orders"
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    results = json.loads((folder / "results.json").read_text())["runs"]["span_credit"]
+    assert results["right fields"] == pytest.approx([5 / 12, 11 / 12])
+    assert results["held_out"]["before"]["city"] == 0
+    assert results["held_out"]["after"]["all"] == 1
+    assert (folder / "report.html").is_file()
+    assert orders.main(str(tmp_path), False, None, False) == 0  # is not trained again
+    assert "Finished before: span_credit." in capsys.readouterr().out
+
+
+def test_a_recorded_group_does_not_stand_for_a_finished_run(tmp_path):
+    recorded(tmp_path)
+    assert not OrdersRun("span_credit", tmp_path).finished()
