@@ -1,9 +1,9 @@
 """An estimate of the memory that a training run takes on one device, computed from shapes alone.
 
 A row is a sum of products: bytes per number x count of numbers. The peak of small models on a CPU is within a tenth of
-the sum (tests/launch/test_measured_memory.py). Not counted: CUDA's context, fragmentation, the copies that an optimizer
-makes during its step, the logits of the next token in `generate`, and reward models. On devices without Triton, TRL
-also makes several copies of a tile of logits, which are large for a large vocabulary.
+the sum (tests/launch/test_measured_memory.py). Not counted are CUDA's context, fragmentation, the optimizer's copies
+during its step, the logits of the next token in `generate`, and reward models. On devices without Triton, TRL makes
+several copies of a tile of logits, which are large for a large vocabulary.
 """
 
 import re

@@ -27,7 +27,7 @@ from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.log import STATE, checkpoints
 from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.runs.recipes import recipe_path
-from tempo_trl.trainers.reward_extras import refuse_missing_extras
+from tempo_trl.trainers.run import refuse_missing_extras
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback

@@ -14,8 +14,8 @@ from tempo_trl.methods.prefix_tree_method import (
     with_forced_tokens,
 )
 from tempo_trl.rollout.tree import row_weights
+from tempo_trl.trainers.agents import before_turns
 from tempo_trl.trainers.batch import Batch, Credit
-from tempo_trl.trainers.observations import before_turns
 
 
 def tempo_credit(

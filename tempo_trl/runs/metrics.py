@@ -59,3 +59,6 @@ METRICS = {
     "ppo/critic_grad_norm": "norm of the critic's gradient before clipping",
     "ppo/critic_time": "seconds in which the critic trained; TRL's `step_time` leaves them out",
 }
+
+CRITERIA = "criteria"  # name, reward and advantage of each criterion of a completion
+OWN_COLUMNS = ("td_share", "branch_tokens", CRITERIA)  # in TRL's table of completions

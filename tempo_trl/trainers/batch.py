@@ -37,7 +37,7 @@ class Batch:
         num_generations (`int`):
             Rows in a group.
         prompts (`torch.Tensor` of shape `(R,)`, int64):
-            Equal where the state before the first token is equal ([`~tempo_trl.trainers.observations.prompt_keys`]).
+            Equal where the state before the first token is equal ([`~tempo_trl.trainers.agents.prompt_keys`]).
         loss_mask (`torch.Tensor` of shape `(R, T)`, bool):
             Tokens of the loss: inside a completion, sampled by the policy, and not masked as truncated.
         turns (`torch.Tensor` of shape `(R, T)`, int64):

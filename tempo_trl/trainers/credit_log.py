@@ -12,10 +12,9 @@ from trl import GRPOTrainer
 from tempo_trl.credit.anchors import anchor_sums
 from tempo_trl.credit.metrics import credit_sums, largest_state_sums, tree_sums
 from tempo_trl.runs.criteria import criteria_text, spans_of
+from tempo_trl.runs.metrics import CRITERIA
+from tempo_trl.trainers.agents import before_turns, without_own_keys
 from tempo_trl.trainers.batch import Batch, Credit, loss_mask
-from tempo_trl.trainers.logged_names import CRITERIA
-from tempo_trl.trainers.merged_states import without_own_keys
-from tempo_trl.trainers.observations import before_turns
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.span_rewards import SpanScores
 from tempo_trl.trainers.step_rewards import StepScores

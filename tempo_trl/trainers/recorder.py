@@ -20,8 +20,8 @@ from tempo_trl.runs.criteria import spans_of
 from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
+from tempo_trl.trainers.agents import before_turns
 from tempo_trl.trainers.batch import Batch, Credit, loss_mask
-from tempo_trl.trainers.observations import before_turns
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.whole_groups import weighted_rewards
 

@@ -18,32 +18,26 @@ from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks
+from tempo_trl.trainers.agents import MergedStates, ObservationKeyFunc, StateKeys, sees_answers
 from tempo_trl.trainers.batch import Batch, Credit, checked, loss_mask
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.credit_arguments import (
-    checked_functions,
-    refuse_a_state_that_cannot_be_loaded,
-    refuse_a_wrong_credit_func,
-    refuse_missing_span_functions,
-)
 from tempo_trl.trainers.credit_log import Failures, RankReport, gather_reports, log_credit
 from tempo_trl.trainers.faults import watch_rewards, watched_server
-from tempo_trl.trainers.given_rollout import checked_rollout
-from tempo_trl.trainers.logged_names import refuse_reserved_columns, refuse_reserved_metrics
-from tempo_trl.trainers.merged_states import MergedStates
-from tempo_trl.trainers.observations import ObservationKeyFunc, sees_answers
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.run import RunTrainer
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.signal_share import GROUP
 from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, drop_first_reward, mean_of_criteria
-from tempo_trl.trainers.state_keys import StateKeys
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
-from tempo_trl.trainers.subclasses import (
-    keep_assigned,
-    refuse_unknown_arguments,
-    signature_without,
-    watch_columns,
+from tempo_trl.trainers.subclasses import keep_assigned, refuse_unknown_arguments, signature_without, watch_columns
+from tempo_trl.trainers.user_functions import (
+    checked_functions,
+    checked_rollout,
+    refuse_a_state_that_cannot_be_loaded,
+    refuse_a_wrong_credit_func,
+    refuse_missing_span_functions,
+    refuse_reserved_columns,
+    refuse_reserved_metrics,
 )
 from tempo_trl.trainers.whole_groups import batch_of
 from tempo_trl.trainers.zero_advantages import on_all_rows, rows_with_credit
@@ -54,7 +48,6 @@ if TYPE_CHECKING:
     from transformers import BitsAndBytesConfig
 
 CreditFunc = Callable[[Batch], torch.Tensor | Credit]
-STATE_FILE = "credit_state.pt"  # in a checkpoint
 
 
 class TokenCreditTrainer(RunTrainer):
@@ -205,7 +198,7 @@ class TokenCreditTrainer(RunTrainer):
             are_the_reward = False
             drop_first_reward(self)
         self.span_rewards = SpanRewards(self, span_reward_funcs, are_the_reward) if span_reward_funcs else None
-        self.learned = credit_func  # if it has a state
+        self.learned = credit_func
         self._prepare_credit()
         self._recorder, self._merged_states = Recorder(self), MergedStates(self)
 
@@ -452,23 +445,6 @@ class TokenCreditTrainer(RunTrainer):
         if self.args.importance_sampling_level != "sequence" or "old_per_token_logps" not in inputs:
             return {}
         return {"old_per_token_logps": gspo_token_reference(logps, inputs["old_per_token_logps"], loss_mask(inputs))}
-
-    # Checkpoints
-
-    def _save_method(self, checkpoint):
-        super()._save_method(checkpoint)
-        if hasattr(self.learned, "state_dict"):
-            torch.save(self.learned.state_dict(), checkpoint / STATE_FILE)
-
-    def _load_method(self, checkpoint):
-        super()._load_method(checkpoint)
-        if not hasattr(self.learned, "load_state_dict"):
-            return
-        state = checkpoint / STATE_FILE
-        if state.exists():
-            self.learned.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
-        elif self.accelerator.is_main_process:
-            checks.warn_of_what_was_not_saved(state)
 
 
 TokenCreditTrainer.__signature__ = signature_without(TokenCreditTrainer, set())

@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from trl.trainer.utils import add_fused_lm_head
 
-from tempo_trl.trainers.precision import keep_outputs_in_float32
+from tempo_trl.trainers.run import keep_outputs_in_float32
 
 from ..tree_forward.models import model_of
 

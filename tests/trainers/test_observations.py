@@ -9,8 +9,8 @@ from PIL import Image
 
 from tempo_trl.credit import anchors
 from tempo_trl.trainers import whole_groups
+from tempo_trl.trainers.agents import observed_before_steps
 from tempo_trl.trainers.credit_log import Failures
-from tempo_trl.trainers.observations import observed_before_steps
 
 from ..tiny import tiny_tokenizer
 from . import credit_functions as functions

@@ -10,7 +10,7 @@ from accelerate.utils import FullyShardedDataParallelPlugin
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.trainers import run
-from tempo_trl.trainers.precision import keep_outputs_in_float32
+from tempo_trl.trainers.run import keep_outputs_in_float32
 
 from .launching import REPOSITORY
 from .recording import train

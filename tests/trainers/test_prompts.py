@@ -7,7 +7,7 @@ from PIL import Image
 
 from tempo_trl import PrefixBaselineConfig, TEMPOConfig
 from tempo_trl.report import read_trees
-from tempo_trl.trainers.observations import images_in
+from tempo_trl.trainers.agents import images_in
 from tempo_trl.trainers.whole_groups import prompt_keys
 
 from .recording import RecordingBaseline, RecordingTrainer, questions, train

@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 
 from tempo_trl.launch.train import end
 from tempo_trl.rollout.server_watch import end_if_server_dies
-from tempo_trl.trainers import base
+from tempo_trl.trainers import faults
 
 from ..trainers.recording import RecordingTrainer, config, parity, questions
 from .gloo_transfer import replace_transport
@@ -55,7 +55,7 @@ def build(model: str, folder: str, url: str, weights: str, options: tuple[str, .
     overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
     replace_transport(killed := overrides.pop("kill_server_within_update", None))  # (process id, number of the update)
     if killed:  # a minute would be waited
-        base.end_if_server_dies = partial(end_if_server_dies, interval=0.2, patience=2.0)
+        faults.end_if_server_dies = partial(end_if_server_dies, interval=0.2, patience=2.0)
     kill = overrides.pop("kill_server", None)  # (process id, step)
     dataset = questions(8, conversational=overrides.pop("conversational", False))
     defaults = {
