@@ -1,6 +1,6 @@
 """Teach a tiny policy to play a world imperfectly, by imitation. Recreate the start of the rooms in two minutes:
 
-    python -m benchmarks.agents.warm_start [--output tempo_trl/data/rooms_start] [--seed 0]
+    python -m benchmarks.agents.warm_start [--output tempo_trl/demo/rooms_start] [--seed 0]
 
 Good play comes first, because what a good call depends on is faint in bad play. Fewer lessons of worse play follow,
 which leave the policy room to improve.
