@@ -13,7 +13,7 @@ class TurnRewards(NamedTuple):
     The rewards of completions, from which returns are computed.
 
     Args:
-        outcome (`torch.Tensor` of shape `(R,)`):
+        reward (`torch.Tensor` of shape `(R,)`):
             Reward of the whole completion; NaN where unscorable.
         turns (`torch.Tensor` of shape `(R, T)`, int64):
             Turn of each token, starting at 0, -1 for tokens of no turn and for padding; or one column per turn.
@@ -21,36 +21,36 @@ class TurnRewards(NamedTuple):
             Reward of each turn; NaN counts as 0. None if turns have no rewards.
     """
 
-    outcome: torch.Tensor
+    reward: torch.Tensor
     turns: torch.Tensor
     steps: torch.Tensor | None = None
 
     def returns(self, gamma: float = 1.0) -> torch.Tensor:
         """Return from each turn on, `(R, N)`, float64: [`~tempo_trl.credit.turns.turn_returns`]."""
-        return turn_returns(self.steps, self.turns, self.outcome, gamma)
+        return turn_returns(self.steps, self.turns, self.reward, gamma)
 
     def whole_returns(self) -> torch.Tensor:
         """Undiscounted return of each completion, `(R,)`, float64; NaN where unscorable: [`whole_returns`]."""
-        return whole_returns(self.returns(), self.outcome)
+        return whole_returns(self.returns(), self.reward)
 
 
-def whole_returns(returns: torch.Tensor, outcome: torch.Tensor) -> torch.Tensor:
+def whole_returns(returns: torch.Tensor, reward: torch.Tensor) -> torch.Tensor:
     """
     The return from the first turn on of each completion, `(R,)`, float64; NaN where unscorable.
 
-    A completion without any turn has its outcome. It has no credit, because it has no token of a turn, but it counts
-    among the completions of its group: in their mean, in their standard deviation, and as one of the others. Without
-    rewards per turn it counts in the same way.
+    A completion without any turn has its own reward. It has no credit, because it has no token of a turn, but it
+    counts among the completions of its group: in their mean, in their standard deviation, and as one of the others.
+    Without rewards per turn it counts in the same way.
 
     Args:
         returns (`torch.Tensor` of shape `(R, N)`, float64):
             Return from each turn on; NaN where unscorable, and where a row has no such turn.
-        outcome (`torch.Tensor` of shape `(R,)`):
+        reward (`torch.Tensor` of shape `(R,)`):
             Reward of the whole completion; NaN where unscorable.
     """
-    outcome = outcome.double()
-    first = returns[:, 0] if returns.shape[1] else outcome
-    return torch.where(first.isnan(), outcome, first)
+    reward = reward.double()
+    first = returns[:, 0] if returns.shape[1] else reward
+    return torch.where(first.isnan(), reward, first)
 
 
 def return_scale(
@@ -86,11 +86,11 @@ def return_scale(
         ValueError: for an unknown scale.
     """
     check_scale(scale_rewards)
-    rows = len(rewards.outcome)
+    rows = len(rewards.reward)
     if scale_rewards == "none":
         return torch.ones(rows, dtype=torch.float64)
     together = rewards if scale_rewards == "group" or everywhere is None else everywhere
-    size = num_generations if scale_rewards == "group" else len(together.outcome)
+    size = num_generations if scale_rewards == "group" else len(together.reward)
     spread = nanstd(together.whole_returns().view(-1, size))[:, 0]
     squares = _changes(together, gamma).square().reshape(len(spread), -1)
     scale = torch.maximum(spread, squares.nanmean(dim=1).nan_to_num(0.0).sqrt()) + EPSILON
@@ -98,7 +98,7 @@ def return_scale(
 
 
 def _changes(rewards: TurnRewards, gamma: float) -> torch.Tensor:
-    """Return from each turn on minus that from the next one, the outcome after the last: `(R, N)`, NaN for no turn."""
-    returns, outcome = rewards.returns(gamma), rewards.outcome.double()[:, None]
-    following = torch.cat([returns[:, 1:], outcome], dim=1)[:, : returns.shape[1]]
-    return returns - torch.where(following.isnan(), outcome, following)
+    """Return from each turn on minus that from the next one, the reward after the last: `(R, N)`, NaN for no turn."""
+    returns, reward = rewards.returns(gamma), rewards.reward.double()[:, None]
+    following = torch.cat([returns[:, 1:], reward], dim=1)[:, : returns.shape[1]]
+    return returns - torch.where(following.isnan(), reward, following)

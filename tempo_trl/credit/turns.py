@@ -36,14 +36,14 @@ def turn_ends(turns: torch.Tensor) -> torch.Tensor:
 
 
 def turn_returns(
-    step_rewards: torch.Tensor | None, turns: torch.Tensor, outcome: torch.Tensor, gamma: float = 1.0
+    step_rewards: torch.Tensor | None, turns: torch.Tensor, reward: torch.Tensor, gamma: float = 1.0
 ) -> torch.Tensor:
     r"""
-    Discounted return from each turn on, with the outcome at the end.
+    Discounted return from each turn on, with the reward at the end.
 
     $$G_n = \sum_{m \ge n} \gamma^{m - n} r_m + \gamma^{N - 1 - n} R$$
 
-    Without rewards per turn it is the discounted outcome. docs/guides/agents.md says which baselines of these returns
+    Without rewards per turn it is the discounted reward. docs/guides/agents.md says which baselines of these returns
     are unbiased.
 
     Args:
@@ -51,7 +51,7 @@ def turn_returns(
             Reward of each turn; NaN counts as 0.
         turns (`torch.Tensor` of shape `(R, T)`, int64):
             Turn of each token, starting at 0; -1 for tokens of tools and environments and for padding.
-        outcome (`torch.Tensor` of shape `(R,)`):
+        reward (`torch.Tensor` of shape `(R,)`):
             Reward R of the whole completion; NaN where unscorable.
         gamma (`float`, *optional*, defaults to `1.0`):
             Discount per turn, 0 to 1.
@@ -65,8 +65,8 @@ def turn_returns(
     """
     count = turns.amax(dim=1) + 1 if turns.shape[1] else torch.zeros(len(turns), dtype=torch.long)
     most = int(count.max()) if len(count) else 0
-    if outcome.shape != (len(turns),):
-        raise ValueError(f"`outcome` must be ({len(turns)},), one per completion, got shape {tuple(outcome.shape)}.")
+    if reward.shape != (len(turns),):
+        raise ValueError(f"`reward` must be ({len(turns)},), one per completion, got shape {tuple(reward.shape)}.")
     if step_rewards is not None and (step_rewards.ndim != 2 or step_rewards.shape[1] < most):
         raise ValueError(
             f"`step_rewards` must be ({len(turns)}, {most}), one per turn, got shape {tuple(step_rewards.shape)}."
@@ -76,7 +76,7 @@ def turn_returns(
     returns = torch.full((len(turns), most + 1), torch.nan, dtype=torch.float64)
     rewards = returns.new_zeros(len(turns), most) if step_rewards is None else step_rewards.double().nan_to_num(0.0)
     for n in reversed(range(most)):
-        following = torch.where(n == count - 1, outcome.double(), gamma * returns[:, n + 1])
+        following = torch.where(n == count - 1, reward.double(), gamma * returns[:, n + 1])
         returns[:, n] = rewards[:, n] + following
     return returns[:, :most]
 

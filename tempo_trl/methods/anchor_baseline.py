@@ -68,7 +68,7 @@ class AnchorBaselineCredit:
     def _returns(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return from each turn on, `(R, N)`, and whole returns, `(R,)`, in one unit: without step rewards TRL's."""
         if batch.step_rewards is None:
-            rewards, scale = batch.turn_rewards._replace(outcome=batch.outcome), torch.ones(len(batch.outcome))
+            rewards, scale = batch.turn_rewards._replace(reward=batch.outcome), torch.ones(len(batch.outcome))
         else:
             rewards, scale = batch.turn_rewards, scale_of(batch, self.scale)
         return (rewards.returns() / scale[:, None]).numpy(), (rewards.whole_returns() / scale).numpy()

@@ -144,7 +144,7 @@ def gather_near(
 
 
 def rewards_everywhere(
-    accelerator: Accelerator, outcome: torch.Tensor, steps: torch.Tensor, step_rewards: torch.Tensor | None
+    accelerator: Accelerator, rewards: torch.Tensor, steps: torch.Tensor, step_rewards: torch.Tensor | None
 ) -> TurnRewards:
     """
     The rewards of the rows of all ranks. Every rank must call this.
@@ -152,7 +152,7 @@ def rewards_everywhere(
     Args:
         accelerator (`Accelerator`):
             The trainer's accelerator.
-        outcome (`torch.Tensor` of shape `(N,)`):
+        rewards (`torch.Tensor` of shape `(N,)`):
             Rewards of the rows of all ranks.
         steps (`torch.Tensor` of shape `(B, T)`):
             Step of each token of this rank's rows.
@@ -163,9 +163,9 @@ def rewards_everywhere(
     column = torch.arange(int(count.max()))
     turns = torch.where(column < count[:, None], column, -1)
     if step_rewards is None:
-        return TurnRewards(outcome, turns)
+        return TurnRewards(rewards, turns)
     padded = accelerator.pad_across_processes(step_rewards.to(accelerator.device), dim=1, pad_index=torch.nan)
-    return TurnRewards(outcome, turns, accelerator.gather(padded).cpu()[:, : len(column)])
+    return TurnRewards(rewards, turns, accelerator.gather(padded).cpu()[:, : len(column)])
 
 
 def turns_of(lengths: torch.Tensor, sampled: list[list[int]] | None, width: int) -> torch.Tensor:

@@ -25,7 +25,7 @@ def rewards_of(rollouts: Rollouts, seed: int) -> TurnRewards:
 def scale_by_definition(rewards: TurnRewards, rows: range, gamma: float) -> float:
     whole, changes = [], []
     for row in rows:
-        outcome, count = float(rewards.outcome[row]), int(rewards.turns[row].max()) + 1
+        outcome, count = float(rewards.reward[row]), int(rewards.turns[row].max()) + 1
         given = [float(rewards.steps[row, n].nan_to_num(0.0)) for n in range(count)]
         if math.isnan(outcome):
             continue

@@ -46,7 +46,7 @@ def test_what_does_not_fit_is_refused():
     turns = torch.tensor([[0, -1, 1]])
     with pytest.raises(ValueError, match=r"`step_rewards` must be \(1, 2\), one per turn, got shape \(1, 1\)"):
         turn_returns(torch.zeros(1, 1), turns, torch.zeros(1))
-    with pytest.raises(ValueError, match=r"`outcome` must be \(1,\)"):
+    with pytest.raises(ValueError, match=r"`reward` must be \(1,\)"):
         turn_returns(None, turns, torch.zeros(2))
     with pytest.raises(ValueError, match=r"`gamma` must be between 0 and 1, got 1\.5"):
         turn_returns(None, turns, torch.zeros(1), 1.5)
