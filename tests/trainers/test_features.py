@@ -14,7 +14,7 @@ from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
 
 from .recording import RecordingTrainer, config, parity, picky, questions, share_of_threes, train
 
-pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
+pytestmark = pytest.mark.matrix
 
 
 def from_credit(trainer, batch) -> torch.Tensor:

@@ -20,7 +20,7 @@ from .every_method import trainer_of
 from .recording import RecordingBaseline, RecordingTrainer, config, parity, questions, share_of_threes, train
 from .test_every_method import spread
 
-pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
+pytestmark = pytest.mark.matrix
 
 ROLLOUTS = ("tempo on fixed trees", "tempo on entropy trees")
 

@@ -16,7 +16,7 @@ from .recording import config, questions, share_of_threes, weights
 from .test_equivalence import assert_same_weights
 from .test_ppo import KINDS, LINEAR, build, critic_weights, run
 
-pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
+pytestmark = pytest.mark.matrix
 
 TRAINS = {
     "bf16": {"bf16": True},
