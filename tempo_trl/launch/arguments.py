@@ -11,7 +11,7 @@ from trl import DatasetMixtureConfig, ModelConfig, TrlParser
 
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
 from tempo_trl.launch.recipe_values import with_numbers
-from tempo_trl.launch.renamed import renamed_hint
+from tempo_trl.launch.renamed import renamed_hint, with_new_names
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import read_recipe, recipe_path
 
@@ -93,7 +93,7 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     first.add_argument("--config")
     first.add_argument("--method")
     chosen, flags = first.parse_known_args(argv)
-    recipe = read_recipe(recipe_path(chosen.config)) if chosen.config else {}
+    recipe = with_new_names(read_recipe(recipe_path(chosen.config))) if chosen.config else {}
     if chosen.method:
         recipe["method"] = chosen.method
     _set_environment(recipe.pop("env", None) or {})

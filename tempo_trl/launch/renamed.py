@@ -1,9 +1,10 @@
 """Fields of public recipes that TRL or transformers 5 renamed or dropped, or that are a script's own."""
 
+import warnings
+
 RENAMED = {
     "dataset_id_or_path": "dataset_name",
     "epsilon_low": "epsilon",
-    "min_advantage": "advantage_floor",
     "evaluation_strategy": "eval_strategy",
     "no_cuda": "use_cpu",
     "per_gpu_eval_batch_size": "per_device_eval_batch_size",
@@ -17,6 +18,8 @@ RENAMED = {
     "vllm_max_model_len": "vllm_max_model_length",
     "wandb_log_unique_prompts": "log_unique_prompts",
 }
+# Of this package: old names that still work in this release.
+FORMER = {"min_advantage": "advantage_floor"}
 # What to do instead.
 DROPPED = {
     "adafactor": "set `optim: adafactor`",
@@ -40,6 +43,14 @@ DROPPED = {
 
 def renamed_hint(name: str) -> str | None:
     """What to write instead of a field that is gone; None for any other name."""
-    if name in RENAMED:
-        return f"`{name}` is called `{RENAMED[name]}` now"
+    if name in RENAMED | FORMER:
+        return f"`{name}` is called `{(RENAMED | FORMER)[name]}` now"
     return f"`{name}` is gone: {DROPPED[name]}" if name in DROPPED else None
+
+
+def with_new_names(values: dict) -> dict:
+    """The values of a recipe under the names that their fields have now, with a warning for each former name."""
+    for name in FORMER.keys() & values.keys():
+        message = f"`{name}` is called `{FORMER[name]}` now. The old name will be gone in the next release."
+        warnings.warn(message, FutureWarning, stacklevel=2)
+    return {FORMER.get(name, name): value for name, value in values.items()}

@@ -85,11 +85,11 @@ def _texts(trainer: GRPOTrainer, rows: ScoredRows, turns: torch.Tensor) -> dict[
                 observed = rows.completion_ids[row][ends[row][turn - 1] + 1 : start]
                 answer = answers[turn] if turn < len(answers) else []
                 text = answer_text(answer) if answer else trainer._tokenizer.decode(observed, skip_special_tokens=True)
-                found[row, turn] = b"text of an answer: " + _checked_key(trainer.observation_key_func, text).encode()
+                found[row, turn] = b"text of an answer: " + _key_of_text(trainer.observation_key_func, text).encode()
     return found
 
 
-def _checked_key(key_func: ObservationKeyFunc, text: str) -> str:
+def _key_of_text(key_func: ObservationKeyFunc, text: str) -> str:
     key = key_func(text)
     if not isinstance(key, str):
         raise ValueError(
@@ -190,7 +190,7 @@ class StateKeys:
         self._turn += self._conversations is not None  # each call within TRL's loop is the next turn
         for row in self._in_play(len(environments)):
             if hasattr(environments[row], STATE_KEY):
-                self.found[row, self._turn] = _checked_key(environments[row], row, self._turn)
+                self.found[row, self._turn] = _key_of_state(environments[row], row, self._turn)
 
     def _in_play(self, rows: int) -> list[int]:
         """The rows whose next turn TRL samples: at first all, then those with a new answer at the end."""
@@ -201,7 +201,7 @@ class StateKeys:
         return [row for row in grown if self._conversations[row][-1]["role"] != "assistant"]
 
 
-def _checked_key(environment: object, row: int, turn: int) -> bytes:
+def _key_of_state(environment: object, row: int, turn: int) -> bytes:
     """The key in bytes: equal where Python says so, 1 and True as well, but not 1 and "1"."""
     key = getattr(environment, STATE_KEY)()
     if isinstance(key, str):

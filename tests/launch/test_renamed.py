@@ -10,6 +10,7 @@ from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.fields import TrainArguments
 from tempo_trl.launch.renamed import DROPPED, RENAMED
+from tempo_trl.runs.recipes import recipes_folder
 
 GUIDE = Path(__file__).parents[2] / "docs/get_started.md"
 
@@ -43,3 +44,14 @@ def test_the_guide_lists_all_of_them():
     rows += [f"| `{name}` | {change} |" for name, change in DROPPED.items()]
     table = GUIDE.read_text(encoding="utf-8").partition("| field | instead |\n|---|---|\n")[2].partition("\n\n")[0]
     assert sorted(table.splitlines()) == sorted(rows)
+
+
+def test_the_former_name_of_a_field_of_ours_still_works_in_a_recipe(tmp_path):
+    recipe = (
+        (recipes_folder() / "sums/grpo_lambda.yaml")
+        .read_text()
+        .replace("advantage_floor: -0.1", "min_advantage: -0.3")
+    )
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    with pytest.warns(FutureWarning, match="`min_advantage` is called `advantage_floor` now"):
+        assert parse(["--config", str(tmp_path / "recipe.yaml")]).training.advantage_floor == -0.3
