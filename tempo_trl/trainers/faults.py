@@ -110,7 +110,6 @@ def watched_server(trainer: GRPOTrainer, model: str) -> Iterator[None]:
         yield
 
 
-logger = logging.get_logger(__name__)
 
 UNWRITABLE = (ArrowException, ValueError, TypeError, OverflowError)  # what pandas raises for values without a type
 
