@@ -30,16 +30,6 @@ PLACES_VERDICTS = (
     *VERDICTS[1:3],
     (0.0, "This is practically GRPO: almost no token has another advantage."),
 )
-# Smallest share of the rewards' variance that prefixes explain, and the results on such tasks in docs/evidence.md,
-# where the true gradient is known.
-EXPLAINED = (
-    (0.4, "TEMPO was closer to the true gradient than GRPO in about half of them, the prefix baseline in all"),
-    (0.2, "TEMPO was closer to the true gradient than GRPO in a third of them, the prefix baseline in all"),
-    (
-        0.0,
-        "TEMPO was closer to the true gradient than GRPO in none of them, and the prefix baseline was level with GRPO",
-    ),
-)
 NOTHING = (
     "No trees were recorded. The trainers of this package record them if log_trees_steps > 0; TRL's own trainer does "
     "not. The logged metrics are shown below."
@@ -108,10 +98,9 @@ def _explained(summary: CreditSummary) -> list[str]:
     explained = summary.explained()
     if explained is None:
         return []
-    meaning = next(words for least, words in EXPLAINED if explained >= least)
     return [
-        f"Shared prefixes explain {explained:.0%} of the variance of the rewards. Among tasks with a similar share, "
-        f"{meaning} (docs/evidence.md)."
+        f"Shared prefixes explain {explained:.0%} of the variance of the rewards. Credit from the prefix tree cannot "
+        "see the rest."
     ]
 
 

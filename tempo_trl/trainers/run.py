@@ -25,73 +25,9 @@ from tempo_trl.trainers.subclasses import warnings_at_the_caller
 from tempo_trl.tree_forward.tree_pass import TreePass
 
 
-def keep_outputs_in_float32(accelerator: Accelerator) -> None:
-    """
-    Keep the log-probabilities that a model returns in float32 under FSDP2 with mixed precision.
-
-    accelerate's mixed-precision policy for FSDP2 casts the outputs of the model to half precision, after accelerate's
-    own conversion to float32. That rounds the log-probabilities (by 0.008 nats on average on a small model in
-    bfloat16), and with them all ratios, KL terms and entropies. The computation inside the model does not change.
-
-    Call this before any model is prepared: accelerate reads the policy then, for the reference model, too.
-    """
-    plugin = getattr(accelerator.state, "fsdp_plugin", None)
-    if plugin is None or plugin.fsdp_version != 2 or plugin.mixed_precision_policy is None:
-        return
-    if plugin.mixed_precision_policy.output_dtype in (torch.bfloat16, torch.float16):
-        plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, output_dtype=None)
-
-
-class ResumableSampler(Sampler):
-    """
-    Makes a sampler with its own random generator, such as TRL's `RepeatSampler`, resumable.
-
-    Checkpoints do not contain that generator, so a run resumed in its second epoch would repeat the order of the
-    first. This class draws and discards the orders of the epochs that were trained before the resume.
-
-    Args:
-        sampler (`Sampler`):
-            The sampler, which draws its order when its iteration begins.
-        epochs_trained (`Callable[[], int]`):
-            Returns the number of whole epochs trained before the first iteration. Called when that begins.
-    """
-
-    def __init__(self, sampler: Sampler, epochs_trained: Callable[[], int]):
-        self.sampler = sampler
-        self.epochs_trained = epochs_trained
-        self.begun = False
-
-    def __iter__(self) -> Iterator[int]:
-        if not self.begun:
-            for _ in range(self.epochs_trained()):
-                next(iter(self.sampler), None)
-            self.begun = True
-        return iter(self.sampler)
-
-    def __len__(self) -> int:
-        return len(self.sampler)
-
-
 PACKAGES = ("trl.rewards.", "tempo_trl.rewards.")
 # Functions by name, with the number of lists that they take.
 NEED_AN_EXTRA = {"math_reward": 2, "accuracy_reward": 2, "reasoning_accuracy_reward": 2, "ifeval_reward": 3}
-
-
-def refuse_missing_extras(reward_funcs: Iterable) -> None:
-    """
-    Call each known reward function without completions, before a model is loaded and a batch is sampled.
-
-    Raises:
-        ImportError: the package that a function needs is not installed; the message is that of the function.
-    """
-    for function in reward_funcs:
-        while isinstance(function, partial):
-            function = function.func
-        lists = NEED_AN_EXTRA.get(getattr(function, "__name__", None))
-        if lists and f"{function.__module__}.".startswith(PACKAGES):
-            function(*[[]] * lists)
-
-
 STATE_FILE = "credit_state.pt"  # in a checkpoint
 
 
@@ -205,3 +141,65 @@ class RunTrainer(GRPOTrainer):
             self.learned.load_state_dict(torch.load(state, map_location="cpu", weights_only=True))
         elif self.accelerator.is_main_process:
             checks.warn_of_what_was_not_saved(state)
+
+
+def keep_outputs_in_float32(accelerator: Accelerator) -> None:
+    """
+    Keep the log-probabilities that a model returns in float32 under FSDP2 with mixed precision.
+
+    accelerate's mixed-precision policy for FSDP2 casts the outputs of the model to half precision, after accelerate's
+    own conversion to float32. That rounds the log-probabilities (by 0.008 nats on average on a small model in
+    bfloat16), and with them all ratios, KL terms and entropies. The computation inside the model does not change.
+
+    Call this before any model is prepared: accelerate reads the policy then, for the reference model, too.
+    """
+    plugin = getattr(accelerator.state, "fsdp_plugin", None)
+    if plugin is None or plugin.fsdp_version != 2 or plugin.mixed_precision_policy is None:
+        return
+    if plugin.mixed_precision_policy.output_dtype in (torch.bfloat16, torch.float16):
+        plugin.mixed_precision_policy = replace(plugin.mixed_precision_policy, output_dtype=None)
+
+
+class ResumableSampler(Sampler):
+    """
+    Makes a sampler with its own random generator, such as TRL's `RepeatSampler`, resumable.
+
+    Checkpoints do not contain that generator, so a run resumed in its second epoch would repeat the order of the
+    first. This class draws and discards the orders of the epochs that were trained before the resume.
+
+    Args:
+        sampler (`Sampler`):
+            The sampler, which draws its order when its iteration begins.
+        epochs_trained (`Callable[[], int]`):
+            Returns the number of whole epochs trained before the first iteration. Called when that begins.
+    """
+
+    def __init__(self, sampler: Sampler, epochs_trained: Callable[[], int]):
+        self.sampler = sampler
+        self.epochs_trained = epochs_trained
+        self.begun = False
+
+    def __iter__(self) -> Iterator[int]:
+        if not self.begun:
+            for _ in range(self.epochs_trained()):
+                next(iter(self.sampler), None)
+            self.begun = True
+        return iter(self.sampler)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
+def refuse_missing_extras(reward_funcs: Iterable) -> None:
+    """
+    Call each known reward function without completions, before a model is loaded and a batch is sampled.
+
+    Raises:
+        ImportError: the package that a function needs is not installed; the message is that of the function.
+    """
+    for function in reward_funcs:
+        while isinstance(function, partial):
+            function = function.func
+        lists = NEED_AN_EXTRA.get(getattr(function, "__name__", None))
+        if lists and f"{function.__module__}.".startswith(PACKAGES):
+            function(*[[]] * lists)
