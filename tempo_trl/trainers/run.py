@@ -24,7 +24,6 @@ from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.trainers.subclasses import warnings_at_the_caller
 from tempo_trl.tree_forward.tree_pass import TreePass
 
-
 PACKAGES = ("trl.rewards.", "tempo_trl.rewards.")
 # Functions by name, with the number of lists that they take.
 NEED_AN_EXTRA = {"math_reward": 2, "accuracy_reward": 2, "reasoning_accuracy_reward": 2, "ifeval_reward": 3}
