@@ -106,7 +106,7 @@ estimators: $(INSTALLED) ## every estimator against an exact gradient: ten minut
 
 # Learning curves and ablations with the real trainers: several hours on two cores. Can be stopped and resumed.
 learning: $(INSTALLED) ## learning curves and ablations: several hours
-	$(BIN)/python -m benchmarks.learning chain plan wording similarity letters kernel_chain kernel_plan group_size lambda treerpo carried length ceiling_chain ceiling_plan ceiling_wording floor
+	$(BIN)/python -m benchmarks.learning chain plan wording group_size lambda treerpo carried length ceiling_chain ceiling_plan ceiling_wording floor
 
 clean: ## remove virtual environments and builds
 	rm -rf $(VENV) $(VLLM_VENV) build dist site *.egg-info

@@ -12,7 +12,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import argparse
 import platform
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -23,15 +22,10 @@ from benchmarks.credit import completions, seconds
 from benchmarks.estimators.estimators import adaptive, prefix_baseline, tempo
 from benchmarks.estimators.measure import measure_groups
 from benchmarks.estimators.task import Task
-from benchmarks.training_step import policy
 from tempo_trl.credit import prefix_values
-from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
-from tempo_trl.credit.kernel_covariance import KernelCovariance, KernelStatistics
 from tempo_trl.credit.prefix_baseline import prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
-from tempo_trl.credit.similarity import Sketch, prefix_similarities
 
 GROUPS, SEED = 16, 0
 BATCHES = {8: 62, 32: 25}
@@ -87,46 +81,6 @@ def speed(groups: int, width: int) -> list[tuple[str, str]]:
     ]
 
 
-def kernel_call(groups: int, num_generations: int, width: int) -> Callable[[], object]:
-    """All that the kernel baseline does with a batch, its prefix trees included, after it has learned from one."""
-    ids, lengths, rewards = completions(groups, num_generations, width)
-    outcome, sketch = outcome_advantages(rewards, num_generations), Sketch()
-    covariance = KernelCovariance()
-
-    def credit() -> KernelStatistics:
-        tree = prefix_tree(ids, lengths, num_generations)
-        similar = prefix_similarities(ids, lengths, num_generations, sketch).numpy()
-        similarities = Similarities(sketch.depths(width), similar)
-        return kernel_baseline_tokens(tree, outcome, width, similarities, covariance)[1]
-
-    covariance.update(credit())
-    return credit
-
-
-def update_seconds(rows: int, width: int) -> float:
-    """Forward and backward pass over some completions, on an untrained Qwen3 of ten million parameters."""
-    model = policy()
-    ids = torch.randint(0, model.config.vocab_size, (rows, width))
-
-    def update() -> None:
-        model(input_ids=ids, labels=ids).loss.backward()
-
-    return seconds(update, repeats=3)
-
-
-def kernel_speed(groups: int, width: int, long: tuple[int, int, int]) -> list[tuple[str, str]]:
-    """The cost of the kernel baseline beside the update of the same batch, and how it grows with length and group."""
-    few = 8
-    own = seconds(kernel_call(groups, 8, width), repeats=5)
-    update = update_seconds(few, width) * groups * 8 / few  # in micro-batches of `few`
-    name, per_token = "x".join(map(str, long)).replace("x", " x "), own / (groups * 8 * width)
-    grown = seconds(kernel_call(*long), repeats=3) / (long[0] * long[1] * long[2])
-    return [
-        (f"{groups} x 8 x {width:,}: kernel baseline / update of 10M parameters", f"{own / update:.2%}"),
-        (f"kernel baseline, time a token: {name} / {groups} x 8 x {width:,}", f"{grown / per_token:.2f}"),
-    ]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
     parser.add_argument("--quick", action="store_true", help="only check that it runs: small sizes")
@@ -147,8 +101,6 @@ def main() -> None:
     ratios.add_column("measured", justify="right")
     for name, ratio in speed(groups, width):
         ratios.add_row(f"{groups} x 8 x {width:,}: baselines, {name} / prefix values", ratio)
-    for row in kernel_speed(groups, width, (1, 64, 1024) if quick else (8, 64, 8192)):
-        ratios.add_row(*row)
     console = Console(width=160)
     console.print(table, ratios)
 

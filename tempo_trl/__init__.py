@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tempo_trl.methods import METHODS
+from tempo_trl.removed import removed_hint
 from tempo_trl.version import __version__, warn_of_another_trl
 
 warn_of_another_trl()
@@ -18,7 +19,6 @@ if TYPE_CHECKING:  # editors and type checkers do not run `__getattr__`
     from tempo_trl.methods.gigpo import GiGPOConfig, GiGPOTrainer
     from tempo_trl.methods.grpo_lambda import GRPOLambdaConfig, GRPOLambdaTrainer
     from tempo_trl.methods.hgpo import HGPOConfig, HGPOTrainer
-    from tempo_trl.methods.kernel_baseline import KernelBaselineConfig, KernelBaselineTrainer
     from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
     from tempo_trl.methods.prefix_baseline import PrefixBaselineConfig, PrefixBaselineTrainer
     from tempo_trl.methods.span_credit import SpanCreditConfig, SpanCreditTrainer
@@ -53,8 +53,6 @@ __all__ = [
     "GiGPOTrainer",
     "HGPOConfig",
     "HGPOTrainer",
-    "KernelBaselineConfig",
-    "KernelBaselineTrainer",
     "PPOConfig",
     "PPOTrainer",
     "PrefixBaselineConfig",
@@ -77,6 +75,8 @@ __all__ = [
 if not TYPE_CHECKING:  # with it, type checkers would take any name
 
     def __getattr__(name: str):
+        if (hint := removed_hint(name)) is not None:
+            raise ImportError(f"{hint}.")  # the text of an AttributeError is lost in `from tempo_trl import ...`
         if name not in _PUBLIC:
             raise AttributeError(f"module 'tempo_trl' has no attribute {name!r}")
         return getattr(import_module(_PUBLIC[name]), name)

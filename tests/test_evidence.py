@@ -24,7 +24,7 @@ from benchmarks.learning.statistics import iqm
 from benchmarks.learning.studies import STUDIES
 from docs import hooks
 
-from .removed_benchmarks import REMOVED
+from .test_docs import without_what_was_measured
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
@@ -98,13 +98,16 @@ def test_one_page_has_the_table_of_situations_and_the_results_link_to_it():
 
 def test_commands_of_the_page_are_known():
     """Those that are to be run now; code that a commit is named for may be gone."""
-    for command in re.findall("(?<!at commit [0-9a-f]{7} with )`(python -m benchmarks[^`]*)`", " ".join(PAGE.split())):
+    known = {
+        "estimators": [*QUESTIONS, "all"],
+        "learning": STUDIES,
+        "agents": agents.STUDIES,
+        "language_model": STAGES,
+    }
+    to_run = without_what_was_measured(PAGE)
+    for command in re.findall("`(python -m benchmarks[^`]*)`", " ".join(to_run.split())):
         module, subject = shlex.split(command)[2:4]
-        if module != "benchmarks.similarity":  # which takes a file
-            known = {"estimators": [*QUESTIONS, "all"], "learning": [*STUDIES], "agents": agents.STUDIES}
-            known["language_model"] = STAGES
-            known_now = known[module.removeprefix("benchmarks.")]
-            assert subject in known_now or subject in REMOVED.get(module, ())
+        assert subject in known[module.removeprefix("benchmarks.")]
 
 
 def row_of(cells: list[str]) -> str:
@@ -385,6 +388,38 @@ def test_the_table_of_similar_prefixes_is_that_of_the_numbers(label):
     arms = [arm for name in studies for arm in numbers_of(f"learning_{name}")["results"]]
     cells = [points(arm["mean_over_grpo"], "+") for arm in arms if arm["label"] == label]
     assert f"| `{label}` | {' | '.join(cells)} |" in PAGE
+
+
+def similarity_of(samples: str) -> dict:
+    """Errors of predicting rewards of real samples, by group size and by what predicts."""
+    return {size: own["errors"] for size, own in numbers_of(f"similarity_{samples}")["sizes"].items()}
+
+
+OF_THE_PACKAGE = "n-grams to 2, blocks of 1"  # how the kernel baseline compared prefixes
+PREDICTIONS = {
+    "plain prefix mean (TEMPO's values)": "TEMPO's prefix values, without the completion itself",
+    "adaptive prefix baseline": "adaptive prefix baseline",
+    OF_THE_PACKAGE: "kernel baseline",
+}
+
+
+@pytest.mark.parametrize("samples", ["code", "words"])
+def test_the_table_of_samples_is_that_of_the_numbers(samples):
+    for name, label in PREDICTIONS.items():
+        own = [errors[name] for errors in similarity_of(samples).values()]
+        cells = ["{:.3f} [{:.3f}, {:.3f}] | {:.3f}".format(e["error"], *e["interval"], e["by_eighth"][6]) for e in own]
+        assert f"| {label} | {' | '.join(cells)} |" in PAGE
+    origin = numbers_of(f"similarity_{samples}")["provenance"]
+    assert f"`{origin['command']}`" in PAGE
+    assert re.fullmatch("[0-9a-f]{40}", origin["commit"]) and not origin["dirty"]
+
+
+def test_the_table_of_ways_to_compare_prefixes_is_that_of_the_numbers():
+    shown = [*similarity_of("code").values(), similarity_of("words")["8"]]
+    for name in shown[0].keys() - [*PREDICTIONS][:2]:
+        cells = [f"{errors[name][half]:.3f}" for errors in shown for half in ("chosen_by", "error")]
+        label = "the kernel baseline as it was" if name == OF_THE_PACKAGE else name
+        assert f"| {label} | {' | '.join(cells)} |" in PAGE
 
 
 def test_equal_rates_are_those_that_grpos_own_sweeps_chose():

@@ -248,7 +248,7 @@ def cell_row(cell, reward):
 def measured(tmp_path):
     """Cells of a whole study of three arms, in which span credit earns more, and the last one less than GRPO."""
     cells = Cells(ORDERS, tmp_path / "cells.json")
-    for arm, gain in {"grpo": 0.0, "span_credit": 0.125, "kernel_baseline": -0.125}.items():
+    for arm, gain in {"grpo": 0.0, "span_credit": 0.125, "prefix_baseline": -0.125}.items():
         for seed in (*ORDERS.sweep_seeds, *ORDERS.seeds):
             rates = [4e-5] if seed in ORDERS.seeds else [2e-5, 4e-5, 8e-5]
             for rate in rates:
@@ -262,7 +262,7 @@ def test_the_tables_say_what_an_arm_is_ahead_by_phase_by_criterion_and_held_out(
     with console.capture() as printed:
         show(measured, console)
     tables = printed.get()
-    assert measured.rates() == dict.fromkeys(["grpo", "span_credit", "kernel_baseline"], 4e-5)
+    assert measured.rates() == dict.fromkeys(["grpo", "span_credit", "prefix_baseline"], 4e-5)
     lines = [line.split("  ") for line in tables.splitlines() if line.startswith("  span_credit ")]
     lines = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     ahead = "+12.5 [+12.5, +12.5]"  # in the last four steps, where 1 - 0.25 ** step is nearly 1

@@ -15,7 +15,7 @@ from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.cells import Cells, mean_reward, smooth, steps_to, tokens_of
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import _by_kind, command
-from benchmarks.language_model.show import show
+from benchmarks.language_model.show import show, tables
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.data.instructions import KINDS, generated_rows
@@ -182,6 +182,17 @@ def test_an_arm_that_the_study_no_longer_has_is_shown_as_it_was_measured(tmp_pat
     with console.capture() as printed:
         show(cells, console)
     assert sum(line.startswith("  gone") for line in printed.get().splitlines()) == 4
+
+
+def test_a_control_that_the_study_no_longer_has_is_shown_among_the_controls(tmp_path):
+    cells = swept(tmp_path / "cells.json", {"grpo": RATES[1]})
+    cells.rows += [row("grpo", RATES[1], seed, 0.5) for seed in SEEDS]
+    cells.rows += [row("gone at GRPO's rate", RATES[1], seed, 0.625) for seed in INSTRUCTIONS.control_seeds]
+    assert cells.arms == [*INSTRUCTIONS.arms]
+    assert cells.rates() == {"grpo": RATES[1]}
+    (controls,) = [table for table in tables(cells) if table.title == "Controls"]
+    (last,) = zip(*(column.cells for column in controls.columns), strict=True)
+    assert last[:4] == ("gone at GRPO's rate", f"{RATES[1]:g}", "3", "0.625 [0.625, 0.625]")
 
 
 def test_rewards_by_kind_are_those_of_the_kind_of_each_prompt():

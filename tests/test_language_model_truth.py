@@ -158,7 +158,7 @@ def test_all_numbers_of_a_policy_are_measured_and_a_second_call_samples_nothing(
     assert numbers["prompts"] == 2
     assert len(numbers["decided_by"]) == len(PLACES)
     assert numbers["errors"][truth.MEAN]["error"] == [1.0, 1.0, 1.0]
-    assert set(numbers["gradient"]) >= {truth.MEAN, "TEMPO", "kernel baseline", "true TD errors"}
+    assert set(numbers["gradient"]) >= {truth.MEAN, "TEMPO", "prefix baseline", "true TD errors"}
     assert numbers["gradient"][truth.MEAN]["noise_to_signal"][0] == pytest.approx(1.0)
     assert sum(share[0] for share in numbers["sources"].values()) == pytest.approx(1.0)
     monkeypatch.setattr(rollouts, "Player", lambda *_: pytest.fail("it samples again"))

@@ -25,7 +25,7 @@ def test_methods_are_told_apart_by_their_own_keys():
         tempo, grpo, hepo = (f"{cell}/{method}" for method in ("tempo", "grpo", "hepo"))
         assert differing(tempo, grpo) == {"method", "td_coef", "output_dir"}
         assert differing(grpo, hepo) == {"method", "top_entropy_quantile", "output_dir"}
-    for other in ("grpo_lambda", "prefix_baseline", "kernel_baseline", "trees/tempo", "trees/treerpo", "two_gpus/ppo"):
+    for other in ("grpo_lambda", "prefix_baseline", "trees/tempo", "trees/treerpo", "two_gpus/ppo"):
         name = f"qwen3-1.7b/math/{other}"
         assert differing(name, f"{name.rpartition('/')[0]}/grpo") == of_the_method(name)
     name = "qwen3-1.7b/math/trees/treerpo_entropy"  # the delimiters are the text's, which are the default

@@ -16,7 +16,6 @@ OURS = ("step_rewards", "spans", "tempo", "rollout", "treerpo", "grpo_lambda", "
 RUNS = {
     "tempo": {"tree_forward": "on", "log_signal_share": True},
     "prefix_baseline": {},
-    "kernel_baseline": {},
     "span_credit": {},
     "grpo_lambda": {},
     "treerpo": {},

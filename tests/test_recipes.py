@@ -33,7 +33,6 @@ OF_THE_METHOD = {
     "anchor_baseline": {"trace_lambda"},
     "gigpo": set(),
     "hgpo": set(),
-    "kernel_baseline": {"similarity_block", "similarity_order"},
     "hepo": {"top_entropy_quantile"},
     "span_credit": {"span_reward_funcs", "reward_funcs", "trace_lambda"},
     "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "advantage_floor"},

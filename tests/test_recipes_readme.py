@@ -12,7 +12,6 @@ from tempo_trl.runs.recipes import read_recipe, recipe_names, recipe_path, recip
 
 from .test_recipes import ACCELERATE, arguments_on, devices_of, launch_of, method_of
 
-BASELINES = ("prefix_baseline", "kernel_baseline")
 FOR_AGENTS = ("anchor_baseline", "gigpo", "hgpo")
 METHODS = (
     "tempo",
@@ -20,7 +19,7 @@ METHODS = (
     "hepo",
     "span_credit",
     "ppo",
-    *BASELINES,
+    "prefix_baseline",
     *FOR_AGENTS,
     "grpo_lambda",
     "treerpo",

@@ -18,7 +18,6 @@ from benchmarks.estimators.questions import (
     adaptive,
     agents,
     credit,
-    kernel,
     signals,
     trees,
     where,
@@ -31,7 +30,6 @@ QUESTIONS = {
     "credit": credit,
     "signals": signals,
     "agents": agents,
-    "kernel": kernel,
 }
 QUICK_BATCHES, QUICK_BUDGET = 3, 480
 

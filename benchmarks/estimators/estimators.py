@@ -8,7 +8,6 @@ token once, and the adaptive baseline learns from earlier batches.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +17,9 @@ from benchmarks.estimators.rollouts import Rollout, Sample
 from benchmarks.estimators.task import TokenTree
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages, prefix_values
 from tempo_trl.credit.gae import at_last_token, gae
-from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
-from tempo_trl.credit.kernel_covariance import KernelCovariance
 from tempo_trl.credit.prefix_baseline import baseline_tokens, prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.siblings import count_once, segment_values, sibling_advantages
-from tempo_trl.credit.similarity import Sketch, prefix_similarities
 from tempo_trl.credit.traces import trace_weights, traced_reference
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree import repeated_rows
@@ -106,28 +102,6 @@ def adaptive(batches: int = 8) -> Callable[[Sample, TokenTree], Credit]:
         return torch.cat([_over_baseline(batch, learned).values() for batch, learned in learning(sample, batches)])
 
     return credit
-
-
-def kernel(sample: Sample, _: TokenTree) -> Credit:
-    """The kernel baseline of independent completions: each batch by what the eight before it taught."""
-    advantages = _over_kernel_baseline(sample)
-    return Credit(advantages, lambda: outcome(sample)[:, None] - advantages)
-
-
-@lru_cache(maxsize=1)  # several credits of one sample may begin with it
-def _over_kernel_baseline(sample: Sample) -> torch.Tensor:
-    covariance, sketch, parts = KernelCovariance(), Sketch(), []
-    width, size = sample.ids.shape[1], sample.num_generations
-    for batch in map(sample.batch, range(len(sample.tokens))):
-        rows = len(batch.ids)
-        similar = prefix_similarities(batch.ids, batch.lengths, size, sketch, torch.zeros(rows, dtype=torch.long))
-        similarities = Similarities(sketch.depths(width), similar.numpy())
-        advantages, statistics = kernel_baseline_tokens(
-            batch.prefixes, outcome(batch), width, similarities, covariance, None, torch.ones(rows, dtype=torch.bool)
-        )
-        parts.append(advantages)
-        covariance.update(statistics)
-    return torch.cat(parts)
 
 
 def grpo_lambda(

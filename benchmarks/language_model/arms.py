@@ -53,7 +53,6 @@ ARMS = {
     "grpo": Arm("tempo", (("td_coef", 0.0),)),
     "tempo": Arm("tempo"),
     "prefix_baseline": Arm("prefix_baseline"),
-    "kernel_baseline": Arm("kernel_baseline"),
     "grpo_lambda": Arm("grpo_lambda"),
     "grpo_lambda without trace": Arm("grpo_lambda", (("trace_lambda", 1e-6),)),  # the floor alone
     "hepo": Arm("tempo", (("td_coef", 0.0), ("top_entropy_quantile", 0.2))),
@@ -64,7 +63,6 @@ CONTROLS = {
     "grpo at four times its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 4.0),
     "tempo at GRPO's rate": Arm("tempo", rated_as=BASELINE),
     "prefix_baseline at GRPO's rate": Arm("prefix_baseline", rated_as=BASELINE),
-    "kernel_baseline at GRPO's rate": Arm("kernel_baseline", rated_as=BASELINE),
     "grpo with the first token twice": _credit("first_1"),
     "grpo with the first 3 tokens twice": _credit("first_3"),
     "grpo with the first 8 tokens twice": _credit("first_8"),
@@ -102,7 +100,6 @@ def arms_with_criteria(task: str, criteria: int) -> dict[str, Arm]:
         "span_credit one scale": _function(f"{HERE}.credit_functions.one_scale", places),
         "span_credit shuffled": _function(f"{HERE}.credit_functions.shuffled_places", places),
         "grpo all or nothing": Arm("tempo", (grpo, ("reward_funcs", f"{checks}_all"))),
-        "kernel_baseline": Arm("prefix_baseline", (("method", "kernel_baseline"), mean)),
         "grpo with floor": _function(f"{learning}.grpo_floor", mean),
         "prefix_baseline with floor": _function(f"{learning}.prefix_baseline_floor", mean),
     }

@@ -56,8 +56,18 @@ class Cells:
     @property
     def arms(self) -> list[str]:
         """The arms of the study, and after them those that it had when their cells were measured."""
+        return [*self.study.arms, *(arm for arm in self._gone() if self._ranked(arm))]
+
+    def controls(self, rates: dict[str, float]) -> dict[str, float]:
+        """The rates of the study's controls, and of those that it had when their cells were measured."""
+        rated = {name: arm for name, arm in self.study.controls.items() if arm.rated_as in rates}
+        known = {name: arm.factor * rates[arm.rated_as] for name, arm in rated.items()}
+        return known | {arm: rate for arm, rate in self._gone().items() if not self._ranked(arm)}
+
+    def _gone(self) -> dict[str, float]:
+        """What was measured and belongs to the study no more, and a rate of it. Controls have no sweep."""
         known = self.study.arms | self.study.controls
-        return [*self.study.arms, *dict.fromkeys(row["arm"] for row in self.rows if row["arm"] not in known)]
+        return {row["arm"]: row["learning_rate"] for row in self.rows if row["arm"] not in known}
 
     def to_try(self, arm: str) -> list[float]:
         """The rates of an arm on the first of the sweep's seeds: two, then the best one's neighbours."""

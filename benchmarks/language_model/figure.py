@@ -26,7 +26,8 @@ WITH_CRITERIA = {
 FIRST_ARMS = 6  # of the study of a task with criteria, which have panels of their own
 MORE_STYLES = {
     "grpo_lambda without trace": ("#E69F00", "--"),
-    "hidden_baseline": ("#56B4E9", "-"),  # this one and the next two were measured, and are arms no more
+    "kernel_baseline": ("#009E73", "--"),  # this one and the next three were measured, and are arms no more
+    "hidden_baseline": ("#56B4E9", "-"),
     "hidden_td": ("#56B4E9", "--"),
     "shear": ("#CC79A7", "--"),
     "span_credit": ("#D55E00", "-"),

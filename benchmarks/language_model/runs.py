@@ -169,7 +169,7 @@ def _of_groups(folder: Path) -> dict:
         errors.add(groups)
         sums.append(decisive_shares(groups))
     if not sums:
-        return {"decisive": None, "value_errors": None}
+        return {"decisive": None, "value_error": None}
     total = {name: np.sum([own[name] for own in sums], axis=0) for name in sums[0]}
     shares = {name: float(own[0] / own[1]) if own[1] else None for name, own in total.items()}
-    return {"decisive": shares, "value_errors": errors.ratios()}
+    return {"decisive": shares, "value_error": errors.ratio()}

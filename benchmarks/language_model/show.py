@@ -53,8 +53,7 @@ def tables(cells: Cells) -> Iterator[Table]:
         if study.has_criteria:
             yield signs(cells, rates)
     if BASELINE in rates and study.controls:
-        varied = {name: arm for name, arm in study.controls.items() if arm.rated_as in rates}
-        pairs = {name: (arm.factor * rates[arm.rated_as], rates[BASELINE]) for name, arm in varied.items()}
+        pairs = {name: (rate, rates[BASELINE]) for name, rate in cells.controls(rates).items()}
         yield over_grpo(cells, pairs, study.control_seeds, "Controls")
     if rows := [row for row in cells.rows if row["steps"] == arms.LONG_STEPS]:
         yield long_runs(rows)

@@ -10,8 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from benchmarks.language_model import gradients, values
 from benchmarks.language_model.rollouts import GROUP, PLACES, Rolled, roll, taught
-from benchmarks.language_model.values import at_places, leave_one_out, samples_of
-from benchmarks.similarity import OURS, VARIANTS, Kernel, Prefixes, Samples, compared
+from benchmarks.language_model.values import Prefixes, Samples, at_places, leave_one_out, samples_of
 from tempo_trl.credit import prefix_values, td_errors
 
 TAUGHT = 128  # prompts that the estimates with a memory have learned from
@@ -54,10 +53,9 @@ def estimates(lessons: Prompts) -> dict[str, Estimate]:
     """The estimates of values, those with a memory after all lessons."""
     batch = samples_of(lessons)
     mixed = np.flatnonzero(np.ptp(batch.rewards, axis=1) > 0)
-    prefixes, kernel = Prefixes(), Kernel(lambda samples: compared(samples, VARIANTS[OURS]))
+    prefixes = Prefixes()
     for part in batch.batches(mixed):
         prefixes(part, learn=True)
-        kernel(part, learn=True)
 
     def at_the_mean(prompts: Prompts) -> np.ndarray:
         found = prefixes(samples_of(prompts), learn=False)
@@ -68,7 +66,6 @@ def estimates(lessons: Prompts) -> dict[str, Estimate]:
         "TEMPO": tempo_values,
         "prefix baseline": lambda prompts: prefixes(samples_of(prompts), learn=False),
         "prefix baseline from the mean": at_the_mean,
-        "kernel baseline": lambda prompts: kernel(samples_of(prompts), learn=False),
     }
 
 

@@ -4,15 +4,55 @@ Everything is a ratio of sums over prompts, with a bootstrap interval over promp
 of two independent estimates ([`~benchmarks.language_model.rollouts.halves`]).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from benchmarks.language_model.rollouts import GROUP, PLACES, Rolled, halves
-from benchmarks.similarity import Samples
+from tempo_trl.credit.prefix_baseline import tree_baselines
+from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
+from tempo_trl.credit.prefix_tree import prefix_tree
 
 RESAMPLES, SEED = 2000, 0
 LARGEST, PARTS = (1, 2, 4), 4  # of a completion
+GROUPS_AT_ONCE = 16
+FOREVER = 10**6  # batches: the policy of the samples does not change
+
+
+@dataclass
+class Samples:
+    """Groups of tokenised completions: rows `ids` of `lengths`, `size` to a group, whose `rewards` are `(P, G)`."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+    rewards: np.ndarray
+    size: int
+
+    def batches(self, among: np.ndarray) -> Iterator["Samples"]:
+        """Batches of the groups whose index is `among`, cut to their longest completion."""
+        for first in range(0, len(among), GROUPS_AT_ONCE):
+            groups = among[first : first + GROUPS_AT_ONCE]
+            rows = (groups[:, None] * self.size + np.arange(self.size)).ravel()
+            lengths = self.lengths[rows]
+            yield Samples(self.ids[rows, : lengths.max()], lengths, self.rewards[groups], self.size)
+
+
+class Prefixes:
+    """The adaptive prefix baseline, which learns from the batches that it has predicted."""
+
+    def __init__(self):
+        self.covariance = PrefixCovariance(FOREVER)
+
+    def __call__(self, batch: Samples, learn: bool) -> np.ndarray:
+        """The baselines of a batch, `(R, T)`."""
+        tree = prefix_tree(torch.from_numpy(batch.ids), torch.from_numpy(batch.lengths), batch.size)
+        rewards = torch.from_numpy(batch.rewards.ravel())
+        baselines = tree_baselines(tree, rewards, batch.ids.shape[1], self.covariance)
+        if learn:
+            self.covariance.update(pair_statistics(tree, rewards))
+        return baselines
 
 
 def ratio(top: np.ndarray, bottom: np.ndarray) -> list[float]:
@@ -72,7 +112,7 @@ def samples_of(prompts: Sequence[Rolled]) -> Samples:
     ids = np.zeros((len(rows), lengths.max()), dtype=np.int64)
     ids[np.arange(ids.shape[1]) < lengths[:, None]] = np.concatenate(rows)
     rewards = np.array([own_rewards(rolled) for rolled in prompts])
-    return Samples(ids, lengths, rewards, np.arange(len(prompts)), GROUP)
+    return Samples(ids, lengths, rewards, GROUP)
 
 
 def leave_one_out(rewards: np.ndarray) -> np.ndarray:

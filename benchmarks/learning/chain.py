@@ -3,7 +3,6 @@
     prompt       7+5-3?
     wording 0    7+5=2;2-3=9#9         the demonstration's text
     wording 4    ?;7+5=2??2-3=9#9      each step opens with a phrase, any of four, that means nothing
-    wording 50   k7+5=2F2-3=9#9        the same with a letter, any of fifty: no two completions agree for long
 
 How many steps, how often a step slips at the start, and how many ways there are to open a step. The truth: a step's
 result is what decides, phrases never do (`tempo_trl.demo.task.first_slip` finds the character on a `plain` text).
@@ -11,15 +10,12 @@ result is what decides, phrases never do (`tempo_trl.demo.task.first_slip` finds
 
 import random
 import re
-import string
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tempo_trl.demo.task import draw_problems, first_slip, slipped_solution, worked_solution
 
 PHRASES = (";;", "??", ";?", "?;")
-LETTERS = string.ascii_letters[:50]
-_OPENING = re.compile(r"(?:[;?]{2}|[a-zA-Z])(?=[0-9][+-])")
+_OPENING = re.compile(r"[;?]{2}(?=[0-9][+-])")
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,7 @@ class Chain:
         slip_rate (`float`, *optional*, defaults to `0.15`):
             Probability that the starting policy gets a step's result wrong, as `slipped_solution` does.
         wording (`int`, *optional*, defaults to `0`):
-            How many phrases may open a step, all alike: up to 4 for the first `PHRASES`, 50 for `LETTERS`, 0 for the
-            demonstration's text.
+            How many of the `PHRASES` may open a step, all alike; 0 for the demonstration's text.
     """
 
     steps: int = 5
@@ -46,13 +41,8 @@ class Chain:
     delimiters = ("=",)  # where a step may go wrong
 
     def __post_init__(self):
-        if self.wording not in (*range(len(PHRASES) + 1), len(LETTERS)):
-            raise ValueError(f"wording is {self.wording}, expected 0 to {len(PHRASES)} or {len(LETTERS)}.")
-
-    @property
-    def more_characters(self) -> str:
-        """Letters, where they open steps."""
-        return LETTERS if self.wording == len(LETTERS) else ""
+        if self.wording not in range(len(PHRASES) + 1):
+            raise ValueError(f"wording is {self.wording}, expected 0 to {len(PHRASES)}.")
 
     @property
     def shipped(self) -> bool:
@@ -74,7 +64,7 @@ class Chain:
     @property
     def tokens(self) -> int:
         """Tokens of a solution, its EOS among them."""
-        return 6 * self.steps + 2 + (len(_openings(self.wording)[0]) - 1) * self.steps + (self.wording > 0)
+        return 6 * self.steps + 2 + (self.wording > 0) * (self.steps + 1)
 
     @property
     def expected_accuracy(self) -> float:
@@ -103,12 +93,7 @@ def worded(solution: str, wording: int, rng: random.Random) -> str:
     """`solution` with each step opened by one of `wording` phrases, as it is where `wording` is 0."""
     if not wording:
         return solution
-    return "".join(rng.choice(_openings(wording)) + step for step in solution.split(";"))
-
-
-def _openings(wording: int) -> Sequence[str]:
-    """What may open a step; a semicolon ends those of the demonstration."""
-    return LETTERS if wording == len(LETTERS) else PHRASES[:wording] or ";"
+    return "".join(rng.choice(PHRASES[:wording]) + step for step in solution.split(";"))
 
 
 def plain(completion: str) -> str:

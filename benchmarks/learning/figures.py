@@ -22,8 +22,6 @@ STYLES = {
     "grpo, rate 1e-3": ("#000000", "--"),
     "tempo": ("#0072B2", "-"),
     "prefix_baseline": ("#009E73", "-"),
-    "kernel_baseline": ("#009E73", "--"),
-    "kernel_baseline, own rate": ("#009E73", ":"),
     "hepo": ("#CC79A7", "-"),
     "grpo_lambda": ("#E69F00", "-"),
     "ppo": ("#7F7F7F", "-"),

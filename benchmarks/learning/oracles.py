@@ -27,7 +27,7 @@ from functools import cache, partial
 
 import torch
 
-from benchmarks.learning.chain import LETTERS, slip_index
+from benchmarks.learning.chain import slip_index
 from benchmarks.learning.plan import success_along
 from tempo_trl import Batch
 from tempo_trl.credit import td_errors
@@ -84,7 +84,7 @@ def texts(batch: Batch) -> list[str]:
 def _tokenizer():
     from tempo_trl.demo.policy import character_tokenizer
 
-    return character_tokenizer(more=LETTERS)  # the ids of all other characters are the same without them
+    return character_tokenizer()
 
 
 def _group_means(batch: Batch) -> torch.Tensor:

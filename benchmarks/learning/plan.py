@@ -45,7 +45,6 @@ class Plan:
     held_out = 512
     shipped = False
     parent = None
-    more_characters = ""
     delimiters = tuple("0123456789")  # after the plan a step is a digit, each as uncertain as the other
 
     @property

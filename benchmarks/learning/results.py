@@ -184,10 +184,10 @@ def _run(seed: int, curve: Curve) -> dict:
 
 def read_results(numbers: dict) -> list[Result]:
     """The results of a study from its JSON, without folders of runs: enough for its figure and its statistics."""
-    arms = {(arm.panel, arm.label): arm for arm in study(numbers["study"]).arms}
+    known = study(numbers["study"]).arms
     return [
         Result(
-            arms[n["panel"], n["label"]],
+            _arm_of(n, known),
             n["learning_rate"],
             tuple(run["seed"] for run in n["runs"]),
             tuple(map(_curve, n["runs"])),
@@ -195,6 +195,14 @@ def read_results(numbers: dict) -> list[Result]:
         )
         for n in numbers["results"]
     ]
+
+
+def _arm_of(numbers: dict, known: Sequence[Arm]) -> Arm:
+    """The arm of a study whose numbers these are, or the one that it had when they were measured."""
+    panel, label = numbers["panel"], numbers["label"]
+    beside = {arm.label: arm for arm in known if arm.panel == panel}
+    task = next(iter(beside.values())).task
+    return beside.get(label) or Arm(label, task, numbers["method"], tuple(numbers["changes"].items()), panel)
 
 
 def _curve(run: dict) -> Curve:

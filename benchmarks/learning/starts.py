@@ -98,11 +98,9 @@ class Start:
     def _tokenizer(self):
         from tempo_trl.demo.policy import character_tokenizer
 
-        return character_tokenizer(self._positions, self.task.more_characters)
+        return character_tokenizer(self._positions)
 
     def _policy(self):
-        import torch
-
         from tempo_trl.demo.policy import load_policy
 
         if self.task.shipped:
@@ -111,8 +109,6 @@ class Start:
             return self._taught(self._untaught(), self.train_steps, LEARNING_RATE)
         model = load_policy(self.parent.folder)[0]
         model.config.max_position_embeddings = self._positions  # rotary: nothing is learned for a position
-        torch.manual_seed(SEED)  # of the embeddings of characters that the parent does not know
-        model.resize_token_embeddings(len(self._tokenizer()))
         learning_rate = LATER_LEARNING_RATES[len(self.lineage)]
         return self._taught(model, max(FEWEST_LATER, self.train_steps // LATER_SHARE), learning_rate)
 

@@ -59,39 +59,6 @@ def _wording() -> Study:
     return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
 
 
-def _kernel_arms(task: Task, panel: str, rate: float, tuned_as: str = "") -> tuple[Arm, ...]:
-    """Equal and similar prefixes at the rate that is best for GRPO on this kind of task."""
-    labels = ("grpo", "prefix_baseline", "kernel_baseline")
-    return tuple(
-        Arm(label, task, label, panel=panel, tuned_as=tuned_as or label, learning_rate=rate) for label in labels
-    )
-
-
-def _similarity() -> Study:
-    panels = {1: "one phrase", 2: "two phrases", 4: "four phrases"}
-    arms = (arm for n, panel in panels.items() for arm in _kernel_arms(Chain(wording=n), panel, 4e-4, "grpo"))
-    return Study("similarity", "Equal and similar prefixes where wording varies", tuple(arms), knob="wording")
-
-
-def _letters() -> Study:
-    """Completions agree with each other in one step in fifty, so equal prefixes can tell next to nothing."""
-    arms = _kernel_arms(Chain(wording=50), "fifty letters", 4e-4, "grpo")
-    return Study("letters", "Equal and similar prefixes where one of fifty letters opens each step", arms)
-
-
-def _kernel_chain() -> Study:
-    own = Arm("kernel_baseline, own rate", Chain(), "kernel_baseline", tuned_as="kernel_baseline, own rate")
-    arms = (*_kernel_arms(Chain(), "", 4e-4), own)
-    return Study("kernel_chain", "Equal and similar prefixes on the chain", arms, swept=True)
-
-
-def _kernel_plan() -> Study:
-    own = Arm("kernel_baseline, own rate", Plan(), "kernel_baseline", tuned_as="kernel_baseline, own rate")
-    arms = (*_kernel_arms(Plan(), "", 4e-3), own)
-    title = "Equal and similar prefixes on the plan"
-    return Study("kernel_plan", title, arms, swept=True, rates=PLAN_RATES, budget=PLAN_BUDGET)
-
-
 def _lengths() -> dict[int, Chain]:
     """All start at the accuracy of the base chain: what differs is the length, not the difficulty."""
     base = Chain()
@@ -167,7 +134,7 @@ def _ceiling_arms(name: str, task: Task, rates: tuple[float, ...], small: bool) 
     best rate was the highest that was tried.
     """
     panel, kind = f"{name}, {32 if small else 256} completions", type(task).__name__.lower()
-    methods = {label: (label, ()) for label in (*CREDITS, "kernel_baseline")}
+    methods = {label: (label, ()) for label in CREDITS}
     oracles = {f"oracle_{use}": _credit(f"oracles.{kind}_{use}") for use in ("td", "baseline")}
     for label, (method, changes) in (methods | oracles).items():
         share = (0.5 if small else 1.0) * (2.0 if label == "grpo_lambda" else 1.0)
@@ -206,10 +173,6 @@ STUDIES: dict[str, Callable[[], Study]] = {
     "chain": _chain,
     "plan": _plan,
     "wording": _wording,
-    "similarity": _similarity,
-    "letters": _letters,
-    "kernel_chain": _kernel_chain,
-    "kernel_plan": _kernel_plan,
     "group_size": _group_size,
     "lambda": _lambda,
     "treerpo": _treerpo,

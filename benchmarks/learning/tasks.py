@@ -18,7 +18,6 @@ class Task(Protocol):
     reward_func: str  # dotted path
     held_out: int  # problems of each evaluation
     delimiters: tuple[str, ...]  # after which an entropy tree may split
-    more_characters: str  # that are not the demonstration's
     shipped: bool  # whether it starts from the policy that the package ships
     parent: "Task | None"  # whose starting policy its own is taught from, if not from random weights
 

@@ -8,7 +8,7 @@ summed over processes.
 
 from collections import deque
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -136,37 +136,7 @@ class Deviations(NamedTuple):
         return self.deviation * other * (self.count / (self.count - 1)) + self.variance / self.count
 
 
-class PooledBatches:
-    """
-    What every learned covariance does: it keeps the statistics of the last batches, and fits itself to them again
-    after each batch. A subclass has `_fit`, which sets `_variance`.
-
-    Args:
-        batches (`int`, *optional*, defaults to `8`):
-            Number of last batches to pool. Older ones are dropped because the policy changes.
-
-    Raises:
-        ValueError: if `batches` is less than 1.
-    """
-
-    def __init__(self, batches: int = 8):
-        if batches < 1:
-            raise ValueError(f"`batches` must be at least 1, got {batches!r}.")
-        self._statistics: deque[Any] = deque(maxlen=batches)
-        self._fit()
-
-    @property
-    def variance(self) -> float:
-        """v, the mean variance (ddof 1) of the rewards of groups that are not flat; 0 before the first such group."""
-        return self._variance
-
-    def update(self, statistics: Any) -> None:
-        """Add a batch and drop the oldest. In distributed training pass the sum over processes on every process."""
-        self._statistics.append(statistics)
-        self._fit()
-
-
-class LevelCovariance(PooledBatches):
+class LevelCovariance:
     r"""
     C(a): the covariance of the rewards of two completions of one prompt whose closest agreement is at level a.
 
@@ -193,6 +163,22 @@ class LevelCovariance(PooledBatches):
     Raises:
         ValueError: if `batches` is less than 1.
     """
+
+    def __init__(self, batches: int = 8):
+        if batches < 1:
+            raise ValueError(f"`batches` must be at least 1, got {batches!r}.")
+        self._statistics: deque[PairStatistics] = deque(maxlen=batches)
+        self._fit()
+
+    @property
+    def variance(self) -> float:
+        """v, the mean variance (ddof 1) of the rewards of groups that are not flat; 0 before the first such group."""
+        return self._variance
+
+    def update(self, statistics: PairStatistics) -> None:
+        """Add a batch and drop the oldest. In distributed training pass the sum over processes on every process."""
+        self._statistics.append(statistics)
+        self._fit()
 
     def __call__(self, level: np.ndarray) -> np.ndarray:
         """C at each level: float64, shape of `level`."""

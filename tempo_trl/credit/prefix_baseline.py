@@ -17,7 +17,6 @@ import torch
 
 from tempo_trl.credit.advantages import flat_groups, outcome_advantages
 from tempo_trl.credit.baseline_paths import BaselinePaths, branch_paths, own_paths, ranges
-from tempo_trl.credit.kernel_covariance import KernelCovariance
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pairwise_lcp, predictor
 from tempo_trl.credit.prefix_tree import PrefixTree, check_rewards, prefix_tree
 
@@ -198,32 +197,13 @@ def _path_baselines(
     size = shared.shape[1]
     group = paths.row // size
     rewards = np.where(paths.others, rewards.reshape(-1, size)[group], 0.0)
+    left, order = _leaving(paths, shared)
     if isinstance(shrinkage, PrefixCovariance):
         mean, dual = predictor(shrinkage.correlation(shared), group, paths.others, rewards)
-        return np.repeat(mean, paths.end - paths.begin) + predicted_changes(paths, shared, dual, shrinkage)
-    left, order = _leaving(paths, shared)
+        changes = _token_baselines(paths, left, *_predicted(np.take_along_axis(dual, order, axis=1), left, shrinkage))
+        return np.repeat(mean, paths.end - paths.begin) + changes
     used = np.take_along_axis(paths.others, order, axis=1)
     return _token_baselines(paths, left, *_shrunk(np.take_along_axis(rewards, order, axis=1), used, left, shrinkage))
-
-
-def predicted_changes(
-    paths: BaselinePaths, shared: np.ndarray, dual: np.ndarray, covariance: PrefixCovariance | KernelCovariance
-) -> np.ndarray:
-    """
-    What equal prefixes add to the mean of the others: c^T dual for the paths' tokens, one path after the other.
-
-    Args:
-        paths ([`BaselinePaths`]):
-            The paths.
-        shared (`np.ndarray` of shape `(groups, G, G)`):
-            Number of tokens that rows of a group share.
-        dual (`np.ndarray` of shape `(Q, G)`):
-            Weights of c from [`~tempo_trl.credit.prefix_covariance.predictor`].
-        covariance:
-            Its `correlation` gives c from numbers of shared tokens.
-    """
-    left, order = _leaving(paths, shared)
-    return _token_baselines(paths, left, *_predicted(np.take_along_axis(dual, order, axis=1), left, covariance))
 
 
 def _leaving(paths: BaselinePaths, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -271,7 +251,7 @@ def _shrunk(
 
 
 def _predicted(
-    dual: np.ndarray, left: np.ndarray, covariance: PrefixCovariance | KernelCovariance
+    dual: np.ndarray, left: np.ndarray, covariance: PrefixCovariance
 ) -> tuple[np.ndarray, np.ndarray, Callable[..., np.ndarray]]:
     """Best linear unbiased prediction, without its mean: (level, gap, weight) of the stages.
 

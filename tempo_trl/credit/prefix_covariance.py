@@ -4,8 +4,6 @@ The estimator is ours, not from a paper. It is updated batch by batch, with stat
 processes.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 
@@ -60,39 +58,15 @@ def pair_statistics(tree: PrefixTree, outcome: torch.Tensor) -> PairStatistics:
     Returns:
         [`~tempo_trl.credit.level_covariance.PairStatistics`] by number of shared tokens, empty if every group is flat.
     """
-    shared, pairs = pairwise_lcp(tree), pair_products(outcome, tree.num_generations)
-    once = pairs.known & np.triu(np.ones(shared.shape[1:], dtype=bool))
-    closest = np.where(pairs.known, shared, -1).max(axis=2)[pairs.known.any(axis=2)]
-    groups = pairs.known.any(axis=(1, 2)).sum()
-    return PairStatistics.of(shared[once], pairs.products[once], closest, pairs.variances.sum(), groups)
-
-
-class PairProducts(NamedTuple):
-    """
-    Products of the rewards of the pairs of a group.
-
-    Args:
-        products (`np.ndarray` of shape `(P, G, G)`, float64):
-            Product of the deviations of a pair, corrected for centring: see
-            [`~tempo_trl.credit.level_covariance.Deviations`].
-        known (`np.ndarray` of shape `(P, G, G)`, bool):
-            Pairs of different, scorable completions of groups that are not flat.
-        variances (`np.ndarray` of shape `(P,)`, float64):
-            Variance (ddof 1) of the rewards of a group, 0 if it is flat.
-    """
-
-    products: np.ndarray
-    known: np.ndarray
-    variances: np.ndarray
-
-
-def pair_products(outcome: torch.Tensor, num_generations: int) -> PairProducts:
-    """The products of the pairs of a batch. Arguments as in [`pair_statistics`]."""
-    rewards = outcome.detach().cpu().double().numpy().reshape(-1, num_generations)
-    groups = Deviations.of(rewards)
-    known = groups.scorable[:, :, None] & groups.scorable[:, None, :] & ~np.eye(num_generations, dtype=bool)
+    shared, size = pairwise_lcp(tree), tree.num_generations
+    groups = Deviations.of(outcome.detach().cpu().double().numpy().reshape(-1, size))
+    known = groups.scorable[:, :, None] & groups.scorable[:, None, :] & ~np.eye(size, dtype=bool)
     every = Deviations(*(part[:, None] for part in groups))  # (P, 1, G)
-    return PairProducts(every.products_with(groups.deviation[:, :, None]), known, groups.variance[:, 0])
+    products = every.products_with(groups.deviation[:, :, None])
+    once = known & np.triu(np.ones((size, size), dtype=bool))
+    closest = np.where(known, shared, -1).max(axis=2)[known.any(axis=2)]
+    not_flat = known.any(axis=(1, 2)).sum()
+    return PairStatistics.of(shared[once], products[once], closest, groups.variance.sum(), not_flat)
 
 
 def pairwise_lcp(tree: PrefixTree) -> np.ndarray:

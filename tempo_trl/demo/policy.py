@@ -36,13 +36,13 @@ def write_policy(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, fo
     tokenizer.save_pretrained(folder)
 
 
-def character_tokenizer(max_length: int = 128, more: str = "") -> PreTrainedTokenizerFast:
-    """A tokenizer with one token for each of `CHARACTERS` and `more`, so text and tokens have the same indices.
+def character_tokenizer(max_length: int = 128) -> PreTrainedTokenizerFast:
+    """A tokenizer with one token for each of `CHARACTERS`, so text and tokens have the same indices.
 
     Other characters raise an error, because the vocabulary has no unknown token. Pads on the left, with a pad token
     that is not EOS. `max_length` is the maximum number of tokens of its model.
     """
-    tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate([*_TOKENS, *more])}))
+    tokenizer = Tokenizer(WordLevel({token: index for index, token in enumerate(_TOKENS)}))
     tokenizer.pre_tokenizer = Split(Regex(r"[\s\S]"), behavior="isolated")
     tokenizer.decoder = Fuse()
     return PreTrainedTokenizerFast(

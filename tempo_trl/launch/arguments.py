@@ -13,6 +13,7 @@ from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
 from tempo_trl.launch.recipe_values import with_numbers
 from tempo_trl.launch.renamed import renamed_hint, with_new_names
 from tempo_trl.methods import METHODS
+from tempo_trl.removed import removed_hint
 from tempo_trl.runs.recipes import read_recipe, recipe_path
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
 def _hint(name: str, known: set[str], method: str) -> str:
     if name == "accelerate_config":
         return f"`{name}` is a flag of `tempo-trl train`, not of the script that it launches. Remove it here"
-    if (hint := renamed_hint(name)) is not None:
+    if (hint := renamed_hint(name) or removed_hint(name)) is not None:
         return hint
     for other in METHODS:
         if name in {field.name for field in fields(class_of(other, "Config"))}:

@@ -9,6 +9,7 @@ from trl import ScriptArguments
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.data.prompts import STYLES
 from tempo_trl.methods import METHODS
+from tempo_trl.removed import removed_hint
 
 if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
@@ -268,4 +269,5 @@ _BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", 
 def expect_one_of(name: str, value: str, known: Iterable[str], otherwise: str | None = None) -> None:
     if value not in [*known]:  # a list, too, may stand in a recipe
         expected = ", ".join([*known, *([otherwise] if otherwise else [])])
-        raise ValueError(f"`{name}` is {value!r}, expected one of: {expected}.")
+        hint = removed_hint(value)
+        raise ValueError(f"`{name}` is {value!r}, expected one of: {expected}.{f' {hint}.' if hint else ''}")

@@ -53,12 +53,6 @@ METHODS = {
         config="tempo_trl.methods.span_credit.SpanCreditConfig",
         recipe="smollm2-135m/orders/span_credit",
     ),
-    "kernel_baseline": Method(
-        label="kernel baseline",
-        trainer="tempo_trl.methods.kernel_baseline.KernelBaselineTrainer",
-        config="tempo_trl.methods.kernel_baseline.KernelBaselineConfig",
-        recipe="qwen3-1.7b/math/kernel_baseline",
-    ),
     "grpo": Method(
         label="GRPO",
         trainer="trl.GRPOTrainer",

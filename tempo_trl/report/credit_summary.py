@@ -46,7 +46,7 @@ class CreditSummary:
         depths: The same sums as in `credit`, one row per depth.
         first_branch: Mean reward of each group by the branches of its first branching state.
         series: `{metric: [(step, value)]}`.
-        value_errors: How well equal and similar prefixes predict the rewards.
+        value_errors: How well shared prefixes predict the rewards.
         grown: Whether completions are leaves of trees that were grown. They are dependent, and a leaf may repeat, so
             neither what prefixes explain nor value errors are estimated from them.
     """

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from tempo_trl.methods import METHODS
 
-LEAVE_ONE_OUT = ("prefix_baseline", "kernel_baseline", "anchor_baseline")  # baselines without the own reward
+LEAVE_ONE_OUT = ("prefix_baseline", "anchor_baseline")  # baselines without the own reward
 
 
 class CreditTerms(NamedTuple):

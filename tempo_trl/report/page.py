@@ -26,7 +26,7 @@ CURVES = {
     "eval_reward": ("reward in evaluation", "mean reward in evaluation"),
     "tempo/td_share": (
         "share of TD credit",
-        "sum |TD| / sum (|outcome| + |TD|); TD is what the method adds, and TEMPO's for prefix and kernel baseline",
+        "sum |TD| / sum (|outcome| + |TD|); TD is what the method adds",
     ),
     "tempo/prefix_explained": ("explained by prefixes", "share of the rewards' variance that shared prefixes explain"),
     "tempo/value_error": (

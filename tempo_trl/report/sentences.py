@@ -105,22 +105,15 @@ def _explained(summary: CreditSummary) -> list[str]:
 
 
 def _predicted(summary: CreditSummary) -> list[str]:
-    ratios = summary.value_errors.ratios()
-    if ratios is None:
+    ratio = summary.value_errors.ratio()
+    if ratio is None:
         return []
-    equal, similar = ratios
+    helps = ratio <= 1 - WORTH_IT
     return [
         "Compared with the mean of the other completions, the squared error of predicting a completion's reward is "
-        f"{equal:.0%} with those that share its prefix (prefix baseline), and {similar:.0%} with those that wrote "
-        f"something similar as well (kernel baseline). {_advice(equal, similar)}"
+        f"{ratio:.0%} with those that share its prefix. The prefix baseline would "
+        f"{'remove noise here' if helps else 'not change much'}."
     ]
-
-
-def _advice(equal: float, similar: float) -> str:
-    best = min(equal, similar)
-    if best > 1 - WORTH_IT:
-        return "Neither baseline would change much."
-    return f"The {'kernel' if similar < equal - WORTH_IT / 2 else 'prefix'} baseline would remove noise here."
 
 
 def _flat(summary: CreditSummary) -> str:

@@ -1,4 +1,4 @@
-"""How well equal and similar prefixes predict the rewards of recorded groups, and so whether a baseline would help."""
+"""How well shared prefixes predict the rewards of recorded groups, and so whether a baseline would help."""
 
 from collections.abc import Iterable
 
@@ -6,14 +6,11 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
-from tempo_trl.credit.kernel_covariance import KernelCovariance, KernelStatistics
 from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
-from tempo_trl.credit.similarity import Sketch, prefix_similarities
 from tempo_trl.report.group import Group
 
 AT_ONCE = 16  # groups that are predicted before they are learned from
@@ -22,7 +19,7 @@ ENOUGH = 48  # smallest number of groups with different rewards for an answer
 
 class ValueErrors:
     """
-    Squared errors of the prefix and the kernel baseline, relative to that of the mean of the other completions.
+    Squared error of the prefix baseline, relative to that of the mean of the other completions.
 
     Groups are predicted from earlier groups alone. Those that were predicted before anything was learned do not count.
     """
@@ -30,8 +27,8 @@ class ValueErrors:
     def __init__(self):
         self._waiting: list[Group] = []
         self._groups = 0
-        self._sums = np.zeros((2, 2))  # of the prefix and the kernel baseline: numerator, denominator
-        self._pairs, self._kernel = PairStatistics(), KernelStatistics.empty()
+        self._sums = np.zeros(2)  # numerator, denominator
+        self._pairs = PairStatistics()
 
     def add(self, groups: Iterable[Group]) -> None:
         """Predict groups, and learn from them. Flat groups tell nothing."""
@@ -42,33 +39,25 @@ class ValueErrors:
             if len(self._waiting) == AT_ONCE:
                 self._use()
 
-    def ratios(self) -> tuple[float, float] | None:
-        """Errors with equal prefixes, and with similar ones as well; None after too few groups."""
-        if self._groups < ENOUGH:
-            return None
-        prefix, kernel = self._sums[:, 0] / self._sums[:, 1]
-        return float(prefix), float(kernel)
+    def ratio(self) -> float | None:
+        """The relative error; None after too few groups."""
+        return None if self._groups < ENOUGH else float(self._sums[0] / self._sums[1])
 
     def _use(self) -> None:
-        prefixes, kernel = PrefixCovariance(1), KernelCovariance(1)
-        prefixes.update(self._pairs)
-        kernel.update(self._kernel)
+        covariance = PrefixCovariance(1)
+        covariance.update(self._pairs)
         for group in self._waiting:
-            sums = self._predicted(group, prefixes, kernel)
+            sums = self._predicted(group, covariance)
             self._sums += sums if self._groups else 0.0
         self._groups += len(self._waiting)
         self._waiting = []
 
-    def _predicted(self, group: Group, prefixes: PrefixCovariance, kernel: KernelCovariance) -> np.ndarray:
-        size, sketch = len(group.ids), Sketch()
+    def _predicted(self, group: Group, covariance: PrefixCovariance) -> np.ndarray:
+        size = len(group.ids)
         ids = pad_sequence([torch.tensor(row, dtype=torch.long) for row in group.ids], batch_first=True)
         mask = pad_sequence([torch.tensor(np.asarray(row), dtype=torch.bool) for row in group.loss_mask], True)
         lengths, outcome = torch.tensor([len(row) for row in group.ids]), torch.tensor(group.known_outcome).double()
-        tree, width = prefix_tree(ids, lengths, size), ids.shape[1]
-        similar = Similarities(sketch.depths(width), prefix_similarities(ids, lengths, size, sketch).numpy())
-        credit, taught = kernel_baseline_tokens(tree, outcome, width, similar, kernel)
+        tree = prefix_tree(ids, lengths, size)
         self._pairs += pair_statistics(tree, outcome)
-        self._kernel += taught
-        both = baseline_tokens(tree, outcome, width, prefixes), credit
-        owned = torch.ones(size, dtype=torch.bool)
-        return np.array([value_error_sums(advantages, outcome, mask, size, owned) for advantages in both])
+        advantages = baseline_tokens(tree, outcome, ids.shape[1], covariance)
+        return np.array(value_error_sums(advantages, outcome, mask, size, torch.ones(size, dtype=torch.bool)))

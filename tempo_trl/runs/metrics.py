@@ -22,9 +22,7 @@ METRICS = {
     "tempo/prefix_covariance_L": "covariance of the rewards of two completions that share L tokens (1, 4, 16, 64, "
     "256), in the units of the outcome; prefix baseline with learned shrinkage",
     "tempo/value_error": "squared error of the baseline / squared error of the mean of the other completions, mean "
-    "over loss tokens and then over completions; prefix, kernel and anchor baseline, independent completions",
-    "tempo/similarity_weight": "share of the variance of rewards that two completions of similarity 1 have in common, "
-    "learned over the run; kernel baseline",
+    "over loss tokens and then over completions; prefix and anchor baseline, independent completions",
     "tempo/turns": "turns of a completion, mean; with tools, environments or a `rollout_func`",
     "tempo/anchor_states": "states after an observation that at least two completions of a group visit, per group; "
     "where `tempo/turns` is logged",

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from tempo_trl.removed import removed_hint
+
 
 def recipes_folder() -> Path:
     """The folder of the recipes that come with this package."""
@@ -31,6 +33,8 @@ def recipe_path(name: str) -> Path:
     known = recipe_names()
     if Path(name).is_file():
         return Path(name)
+    if (hint := removed_hint(short.rpartition("/")[2])) is not None:
+        raise ValueError(f"recipe {name!r} not found. {hint}.")
     if short not in known:
         nearest = (
             get_close_matches(short, known, n=3) or [other for other in known if f"/{short}/" in f"/{other}/"][:3]

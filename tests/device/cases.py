@@ -11,6 +11,5 @@ CASES = {method: (method, {}) for method in EVERY_METHOD} | {
     "ppo, tree_forward on": ("ppo", ON_TREE),
     "tempo, bf16": ("tempo", {"bf16": True}),
 }
-BASELINES = ("prefix_baseline", "kernel_baseline")
-GROWING = ("tempo", *BASELINES, "span_credit", "grpo_lambda", "ppo", "token_credit", "tempo, tree_forward on")
+GROWING = ("tempo", "prefix_baseline", "span_credit", "grpo_lambda", "ppo", "token_credit", "tempo, tree_forward on")
 LARGER = {f"{name}, twice": (CASES[name][0], CASES[name][1] | TWICE) for name in GROWING}

@@ -20,7 +20,6 @@ ROWS = {
     "credit": 31,
     "signals": 3,
     "agents": 13,
-    "kernel": 3,
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.learning import floors, oracles, plan
-from benchmarks.learning.chain import LETTERS, Chain, plain, slip_index, worded
+from benchmarks.learning.chain import Chain, plain, slip_index, worded
 from benchmarks.learning.plan import Plan, right_plan, success_along, success_probability
 from benchmarks.learning.starts import rewards
 from tempo_trl.credit.advantages import outcome_advantages
@@ -25,7 +25,7 @@ S = (4 * 0.25 / 3) ** 0.5 + 1e-4  # GRPO's scale of a group of four with two rig
 
 def batch_of(task, problems, texts, size):
     """A scored batch: groups of `size` completions, each text with its EOS, padded with EOS."""
-    tokenizer = character_tokenizer(more=LETTERS)
+    tokenizer = character_tokenizer()
     rows = [[*tokenizer(text).input_ids, tokenizer.eos_token_id] for text in texts]
     lengths = torch.tensor([len(row) for row in rows])
     ids = torch.full((len(rows), int(lengths.max()) + 1), tokenizer.eos_token_id)
@@ -59,7 +59,7 @@ def values_of(task):
     return oracles.plan_values if isinstance(task, Plan) else oracles.chain_values
 
 
-CASES = [Chain(), Chain(wording=4), Chain(wording=50), Plan()]
+CASES = [Chain(), Chain(wording=4), Plan()]
 HAND = ["7+5=2;2-3=9#9", "7+5=2;2-3=8#8", "7+5=3;3-3=0#0", "7+5=2;2-3=9#9"]  # they slip nowhere, late, early, nowhere
 
 
@@ -94,7 +94,7 @@ def test_the_value_of_the_start_is_the_mean_reward(task):
     assert values.mean().item() == pytest.approx(batch.rewards.double().mean().item())
 
 
-@pytest.mark.parametrize("task", CASES[:3], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", CASES[:2], ids=lambda task: task.name)
 def test_the_slip_has_the_most_negative_credit_of_a_wrong_completion(task):
     batch = sampled(task)
     advantages, slips = oracles.chain_td(batch), 0
@@ -107,7 +107,7 @@ def test_the_slip_has_the_most_negative_credit_of_a_wrong_completion(task):
     assert slips > 50
 
 
-@pytest.mark.parametrize("wording", [0, 1, 4, 50])
+@pytest.mark.parametrize("wording", [0, 1, 4])
 def test_the_slip_of_a_worded_text_is_that_of_its_plain_form(wording):
     task, rng = Chain(slip_rate=0.3), random.Random(0)
     for problem in task.draw(200, rng, "train"):

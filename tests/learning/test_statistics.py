@@ -162,6 +162,15 @@ def test_results_that_were_written_down_are_read_with_their_curves_and_statistic
         assert vars(ratio) == pytest.approx(vars(before[1].ratios(before[0], unit)[0.5]))
 
 
+def test_an_arm_that_the_study_no_longer_has_is_read_as_it_was_measured():
+    one = study("ceiling_chain")
+    gone = replace(one.arms[0], label="gone", method="none", changes=(("beta", 0.1),), tuned_as="", rates=())
+    before = [replace(result([end]), arm=arm) for end, arm in ((0.4, one.arms[0]), (0.6, gone))]
+    written = [as_json(each, before[0]) for each in before]
+    after = read_results(json.loads(json.dumps(plain({"study": "ceiling_chain", "results": written}, DIGITS))))
+    assert [each.arm for each in after] == [one.arms[0], gone]
+
+
 def panel(**ends):
     """GRPO, an oracle and others by the ends of their straight curves."""
     return {label: result(own, label) for label, own in ends.items()}
@@ -220,7 +229,7 @@ def written(name: str, folder: Path, ends: dict[str, float]) -> None:
 
 
 def test_the_ceiling_has_a_map_of_tasks_by_batch_sizes_for_the_oracle_and_one_for_the_best_method():
-    ends = {"grpo": 0.4, "tempo": 0.5, "kernel_baseline": 0.45, "oracle_td": 0.6, "oracle_baseline": 0.5}
+    ends = {"grpo": 0.4, "tempo": 0.5, "prefix_baseline": 0.45, "oracle_td": 0.6, "oracle_baseline": 0.5}
     arms = [arm for name in CEILINGS for arm in study(name).arms if arm.label in ends]
     oracle, method, *_ = ceiling.maps([replace(result([ends[a.label]]), arm=a) for a in arms]).axes
     assert [text.get_text() for text in oracle.texts] == ["+10.0\noracle_td"] * 6
@@ -245,7 +254,7 @@ def test_the_ceiling_has_every_method_and_oracle_at_two_batch_sizes_with_rates_o
     for name in CEILINGS:
         one = study(name)
         panels = {arm.panel: [other for other in one.arms if other.panel == arm.panel] for arm in one.arms}
-        methods = ["grpo", "tempo", "prefix_baseline", "grpo_lambda", "kernel_baseline", *ORACLES]
+        methods = ["grpo", "tempo", "prefix_baseline", "grpo_lambda", *ORACLES]
         assert [[arm.label for arm in own] for own in panels.values()] == [methods] * 2
         assert all(len(arm.rates) == 4 and arm.learning_rate is None for arm in one.arms)
         tasks |= {arm.task.name for arm in one.arms}

@@ -9,13 +9,10 @@ import torch
 from tempo_trl import GRPOLambdaConfig
 from tempo_trl.credit import span_advantages, tempo_advantages
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
-from tempo_trl.credit.kernel_baseline import Similarities, kernel_baseline_tokens
-from tempo_trl.credit.kernel_covariance import KernelCovariance
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.siblings import sibling_advantages
-from tempo_trl.credit.similarity import Sketch, prefix_similarities
 from tempo_trl.rollout.tree import branches
 from tempo_trl.runs.metrics import METRICS
 from tempo_trl.runs.token_places import TokenTexts
@@ -79,13 +76,13 @@ def test_two_ranks_hold_the_same_weights_and_log_the_same_credit(method, ranks, 
 def test_a_group_split_over_two_ranks_gets_the_credit_of_a_whole_one(method, ranks):
     if method == "ppo":
         pytest.skip("its advantages come from a critic, not from the group: tests/trainers/test_ppo.py")
-    learned = {"prefix_baseline": PrefixCovariance(), "kernel_baseline": KernelCovariance()}.get(method)
+    covariance = PrefixCovariance()  # of the prefix baseline
     for batches in zip(*(rank[method]["batches"] for rank in ranks), strict=True):
         ids, rewards = [row for batch in batches for row in batch["ids"]], batches[0]["rewards"][:, 0]
         inputs = *as_tensors(ids, rewards.tolist()), 4
         width = inputs[0].shape[1]
         advantages = torch.cat([spread(batch["output"], width) for batch in batches])
-        torch.testing.assert_close(advantages, expected_credit(method, inputs, learned), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(advantages, expected_credit(method, inputs, covariance), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.matrix
@@ -120,15 +117,6 @@ def spread(output: dict, width: int) -> torch.Tensor:
     return torch.nn.functional.pad(advantages, (0, width - advantages.shape[1]))
 
 
-def kernel_credit(inputs: tuple, covariance: KernelCovariance) -> torch.Tensor:
-    ids, lengths, rewards, size = inputs
-    similar = Similarities(Sketch().depths(ids.shape[1]), prefix_similarities(ids, lengths, size).numpy())
-    tree, outcome = prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)
-    advantages, statistics = kernel_baseline_tokens(tree, outcome, ids.shape[1], similar, covariance)
-    covariance.update(statistics)
-    return advantages
-
-
 def credit_of_halves(inputs: tuple) -> torch.Tensor:
     """Span credit of credit_functions.halves, judged from the tokens."""
     ids, lengths, _, size = inputs
@@ -142,7 +130,7 @@ def credit_of_halves(inputs: tuple) -> torch.Tensor:
     return span_advantages(rewards, starts, ends, lengths, ids.shape[1], size)
 
 
-def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance | KernelCovariance) -> torch.Tensor:
+def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) -> torch.Tensor:
     ids, lengths, rewards, size = inputs
     if method == "tempo":
         return tempo_advantages(*inputs)
@@ -150,8 +138,6 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance | K
         advantages = prefix_baseline_advantages(*inputs, shrinkage=covariance)
         covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
         return advantages
-    if method == "kernel_baseline":
-        return kernel_credit(inputs, covariance)
     inside = torch.arange(ids.shape[1]) < lengths[:, None]
     outcome = outcome_advantages(rewards, size).float()[:, None] * inside
     if method == "anchor_baseline":  # in one turn all are in the same state: RLOO
