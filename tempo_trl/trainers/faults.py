@@ -110,7 +110,6 @@ def watched_server(trainer: GRPOTrainer, model: str) -> Iterator[None]:
         yield
 
 
-
 UNWRITABLE = (ArrowException, ValueError, TypeError, OverflowError)  # what pandas raises for values without a type
 
 
