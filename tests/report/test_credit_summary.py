@@ -109,7 +109,8 @@ def test_the_words_say_what_prefixes_explain_of_the_rewards(completions, explain
     groups = [rows_of(completions, rewards, group=group) for group in range(30)]
     statistics = statistics_of(tmp_path, *groups)
     assert statistics.explained() == pytest.approx(explained)
-    assert f"explain {explained:.0%} of the variance of the rewards." in sentences.honest_line(None, statistics)["words"]
+    words = sentences.honest_line(None, statistics)["words"]
+    assert f"explain {explained:.0%} of the variance of the rewards." in words
 
 
 def test_few_groups_do_not_tell_what_prefixes_explain(tmp_path):
