@@ -27,7 +27,6 @@ from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.log import STATE, checkpoints
 from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.runs.recipes import recipe_path
-from tempo_trl.trainers.run import refuse_missing_extras
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -44,6 +43,8 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     """The trainer of a parsed run ([`~tempo_trl.launch.arguments.parse`]), with model, data and rewards loaded."""
     script_args, training_args, model_args, _ = arguments
     reward_funcs = load_rewards(script_args)
+    from tempo_trl.trainers.run import refuse_missing_extras  # here, because `--help` must not wait for torch
+
     refuse_missing_extras(reward_funcs)  # before data are loaded, and for TRL's own trainer
     train_dataset, eval_dataset = load_datasets(arguments)
     training_args.model_init_kwargs = {

@@ -15,7 +15,7 @@ Train a model from a recipe: a YAML file of fields. Any field is also a flag, an
   --accelerate_config NAME     a file, or single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node, or TRL's
 {methods}
   --model_name_or_path MODEL   a model on the Hub or a folder
-  --task NAME                  built-in prompts: math, medqa, medmcqa, instructions, demo or rooms
+  --task NAME                  built-in prompts: math, medqa, medmcqa, instructions, orders, sums or rooms
   --dataset_name DATASET       instead of --task, as in TRL: a dataset on the Hub with a `prompt` column
   --reward_funcs NAME ...      math_reward, choice_reward, ... or the dotted path of a function
   --credit_func PATH           dotted path of your credit function, for method token_credit

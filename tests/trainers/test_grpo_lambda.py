@@ -52,7 +52,7 @@ class LossProbe(GRPOLambdaTrainer):
             loss_mask=(inputs["completion_mask"] * inputs["tool_mask"]).bool(),
             completion_ids=inputs["completion_ids"],
         )
-        if (advantages := self.credit_func(scored)).ndim == 2:
+        if (advantages := self.credit(scored)).ndim == 2:
             inputs |= {"advantages": advantages, "outcome_advantages": inputs["advantages"]}
         before = dict(inputs)
         self.model.train()
@@ -228,8 +228,8 @@ def test_negative_advantages_are_clamped_and_positive_ones_are_not(update, tiny_
 def test_the_config_is_grpos_but_for_the_papers_kl(tmp_path):
     ours, stock = (cls(str(tmp_path), use_cpu=True, bf16=False) for cls in (GRPOLambdaConfig, GRPOConfig))
     own = {"trace_lambda": 0.99, "trace_gamma": 1.0, "trace_style": "recent", "trace_update": "trace"}
-    own |= {"advantage_floor": -0.1}
     assert {name: getattr(ours, name) for name in own} == own
+    assert ours.advantage_floor == -0.1
     ours, stock = ours.to_dict(), stock.to_dict()
     assert {key for key in stock if ours[key] != stock[key]} - {"logging_dir"} == {"beta", "use_bias_correction_kl"}
     assert (ours["beta"], ours["use_bias_correction_kl"]) == (0.04, False)
