@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 from tempo_trl.methods import METHODS
 
-LEAVE_ONE_OUT = ("prefix_baseline", "anchor_baseline")  # baselines without the own reward
+# Baselines without the own reward. The last is that of older recordings.
+LEAVE_ONE_OUT = ("prefix_baseline", "anchor_baseline", "kernel_baseline")
 
 
 class CreditTerms(NamedTuple):
