@@ -1,5 +1,6 @@
 """
 What the package no longer has, because it did not prove its worth: names, what to use instead, and where they are.
+And old names that still work in this release.
 
 The table is plain data and imports nothing, so that the command line can read it before torch is there.
 """
@@ -13,6 +14,13 @@ REMOVED = {
     "similarity_block": "remove it",
     "similarity_order": "remove it",
 }
+
+FORMER = {"min_advantage": "advantage_floor"}
+
+
+def former_name(name: str) -> str:
+    """The warning for an old name."""
+    return f"`{name}` is called `{FORMER[name]}` now. The old name will be gone in the next release."
 
 
 def removed_hint(name: object) -> str | None:

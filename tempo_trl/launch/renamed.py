@@ -2,6 +2,8 @@
 
 import warnings
 
+from tempo_trl.removed import FORMER, former_name
+
 RENAMED = {
     "dataset_id_or_path": "dataset_name",
     "epsilon_low": "epsilon",
@@ -18,8 +20,6 @@ RENAMED = {
     "vllm_max_model_len": "vllm_max_model_length",
     "wandb_log_unique_prompts": "log_unique_prompts",
 }
-# Of this package: old names that still work in this release.
-FORMER = {"min_advantage": "advantage_floor"}
 # What to do instead.
 DROPPED = {
     "adafactor": "set `optim: adafactor`",
@@ -51,6 +51,5 @@ def renamed_hint(name: str) -> str | None:
 def with_new_names(values: dict) -> dict:
     """The values of a recipe under the names that their fields have now, with a warning for each former name."""
     for name in FORMER.keys() & values.keys():
-        message = f"`{name}` is called `{FORMER[name]}` now. The old name will be gone in the next release."
-        warnings.warn(message, FutureWarning, stacklevel=2)
+        warnings.warn(former_name(name), FutureWarning, stacklevel=2)
     return {FORMER.get(name, name): value for name, value in values.items()}

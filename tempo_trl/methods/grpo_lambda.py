@@ -7,12 +7,13 @@ from dataclasses import InitVar, dataclass, field
 import torch
 
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
+from tempo_trl.removed import former_name
 from tempo_trl.trainers.batch import Batch, loss_mask
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 UPDATES = ("trace", "weight")
-RENAMED = "called `advantage_floor` now"  # the default of a field's old name: not given
+NOT_GIVEN = "not given"  # the default of a field's old name
 
 
 def grpo_lambda_credit(
@@ -104,12 +105,11 @@ class GRPOLambdaConfig(TokenCreditConfig):
         metadata={"help": "Whether to multiply the KL term by the importance ratio; not with `trace_update` trace."},
     )
 
-    min_advantage: InitVar[float | str | None] = RENAMED
+    min_advantage: InitVar[float | str | None] = NOT_GIVEN
 
     def __post_init__(self, min_advantage):
-        if min_advantage is not RENAMED:
-            message = "`min_advantage` is called `advantage_floor` now. The old name will be gone in the next release."
-            warnings.warn(message, FutureWarning, stacklevel=3)
+        if min_advantage is not NOT_GIVEN:
+            warnings.warn(former_name("min_advantage"), FutureWarning, stacklevel=3)
             self.advantage_floor = min_advantage
         super().__post_init__()
 

@@ -140,9 +140,8 @@ def log_credit(
     totals = log_sums(trainer, "tempo", sums)
     advantages = rows.output["advantages"].view(len(mask), -1)
     mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-    _log_table(
-        trainer, mean_advantage, {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()}
-    )
+    columns = {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()}
+    _log_table(trainer, mean_advantage, columns)
     return totals
 
 

@@ -237,12 +237,10 @@ class TokenCreditTrainer(RunTrainer):
     # A batch: sampling and rewards
 
     def _prepare_inputs(self, generation_batch):
-        before = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
-        if self.tree_pass.state is State.OFF or self._buffered_inputs is before:
-            return inputs
-        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+        theirs = super()._prepare_inputs
+        if self.tree_pass.state is State.OFF:
+            return theirs(generation_batch)
+        return self.tree_pass.prepared(theirs, generation_batch)
 
     def _generate_and_score_completions(self, inputs):
         due = self.args.log_trees_steps > 0 and self._recorder.is_due()
@@ -296,8 +294,9 @@ class TokenCreditTrainer(RunTrainer):
         rollout, around = self.rollout_func, ExitStack()
         if not isinstance(prompts[0], str):  # TRL parses what the model wrote into messages
             parse = grpo_trainer.parse_response
-            parsed = {"parse_response": lambda *args, **keywords: valid_text(parse(*args, **keywords))}
-            around.enter_context(patch.multiple(grpo_trainer, **parsed))
+            around.enter_context(
+                patch.object(grpo_trainer, "parse_response", lambda *a, **k: valid_text(parse(*a, **k)))
+            )
         if isinstance(rollout, TreeRollout):
             around.enter_context(self._watched_server())  # TRL sends the weights before trees are grown
         elif rollout is not None:

@@ -231,6 +231,23 @@ class TreePass:
             begin = self.trainer.accelerator.process_index * len(ids)
             output[ROW] = torch.arange(len(ids), device=ids.device) + begin
 
+    def prepared(self, theirs: Callable, generation_batch) -> dict:
+        """
+        TRL's next micro-batch. A generation batch that was sampled for it is split into whole groups.
+
+        Args:
+            theirs (`Callable`):
+                TRL's bound method, `super()._prepare_inputs`.
+            generation_batch:
+                Its argument.
+        """
+        trainer, before = self.trainer, self.trainer._buffered_inputs
+        inputs = theirs(generation_batch)
+        if trainer._buffered_inputs is before:
+            return inputs
+        trainer._buffered_inputs = self.whole_groups(trainer._buffered_inputs)
+        return trainer._buffered_inputs[trainer._step % trainer.args.steps_per_generation]
+
     def whole_groups(self, micro_batches: list[dict]) -> list[dict]:
         """TRL's buffered micro-batches with whole groups shuffled; unchanged if their rows have no index."""
         if ROW not in micro_batches[0]:
@@ -298,12 +315,7 @@ class TreeForward:
         return self.tree_pass.logps(super()._get_per_token_logps_and_entropies, *args, **kwargs)
 
     def _prepare_inputs(self, generation_batch):
-        before = self._buffered_inputs
-        inputs = super()._prepare_inputs(generation_batch)
-        if self._buffered_inputs is before:
-            return inputs
-        self._buffered_inputs = self.tree_pass.whole_groups(self._buffered_inputs)
-        return self._buffered_inputs[self._step % self.args.steps_per_generation]
+        return self.tree_pass.prepared(super()._prepare_inputs, generation_batch)
 
     def _generate_and_score_completions(self, inputs):
         output = super()._generate_and_score_completions(inputs)
