@@ -18,7 +18,6 @@ from benchmarks.language_model.runs import command
 from benchmarks.language_model.show import show
 from benchmarks.language_model.study import ORDERS, STUDIES
 from benchmarks.learning.figures import STYLES
-from benchmarks.learning.floors import grpo_floor
 from tempo_trl import Batch
 from tempo_trl.credit.spans import Criteria
 from tempo_trl.data import load_prompts
@@ -178,10 +177,6 @@ def test_criteria_that_did_not_judge_keep_out_of_the_permutation():
         assert credit_functions._permutation(batch(rewards), row)[1] == 1
 
 
-def test_a_floor_under_grpo_is_that_of_grpo_lambda():
-    assert grpo_floor(batch()).advantages.tolist() == pytest.approx([1.0, -0.05, 0.5, -0.1, 0, 0, 0, 0])
-
-
 # Which cell runs
 
 
@@ -191,7 +186,15 @@ def test_the_arms_that_matter_most_come_first_with_all_of_their_rates_and_seeds(
     planned = [cell for cell in ORDERS.sweep(cells.to_try, cells.best_two) if cell not in cells]
     assert planned[0] == ORDERS.cell("grpo", 2e-5, 101)
     assert [cell.arm for cell in planned[:4]] == ["grpo", "grpo", "span_credit", "span_credit"]
+    assert all(not ORDERS.arms[cell.arm].rated_as for cell in planned)
     assert [*ORDERS.arms][:6] == ["grpo", "span_credit", "tempo", "gdpo", "prefix_baseline", "span_credit lambda 1"]
+
+
+def test_an_arm_that_differs_in_one_thing_has_the_rate_of_the_arm_that_it_differs_from(tmp_path):
+    cells = Cells(ORDERS, tmp_path / "cells.json")
+    rows = [(rate, seed) for rate in (1e-5, 2e-5, 4e-5) for seed in (100, 101)]
+    cells.rows = [cell_row(ORDERS.cell("grpo", rate, seed), 0.9 - abs(rate - 2e-5)) for rate, seed in rows]
+    assert cells.rates() == dict.fromkeys(("grpo", "grpo all or nothing", "grpo with floor"), 2e-5)
 
 
 def test_a_cell_is_taken_once_and_one_that_failed_not_again():
@@ -262,7 +265,7 @@ def test_the_tables_say_what_an_arm_is_ahead_by_phase_by_criterion_and_held_out(
     with console.capture() as printed:
         show(measured, console)
     tables = printed.get()
-    assert measured.rates() == dict.fromkeys(["grpo", "span_credit", "prefix_baseline"], 4e-5)
+    assert set(measured.rates().values()) == {4e-5}
     lines = [line.split("  ") for line in tables.splitlines() if line.startswith("  span_credit ")]
     lines = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     ahead = "+12.5 [+12.5, +12.5]"  # in the last four steps, where 1 - 0.25 ** step is nearly 1

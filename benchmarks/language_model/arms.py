@@ -56,7 +56,7 @@ ARMS = {
     "grpo_lambda": Arm("grpo_lambda"),
     "grpo_lambda without trace": Arm("grpo_lambda", (("trace_lambda", 1e-6),)),  # the floor alone
     "hepo": Arm("tempo", (("td_coef", 0.0), ("top_entropy_quantile", 0.2))),
-    "oracle": _credit("oracle"),
+    "oracle": _function(f"{HERE}.credit_functions.oracle"),
 }
 CONTROLS = {
     "grpo at twice its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),
@@ -84,10 +84,10 @@ def arms_with_criteria(task: str, criteria: int) -> dict[str, Arm]:
         task (`str`): The task.
         criteria (`int`): Number of criteria in an answer.
     """
-    checks, learning = f"{HERE}.criteria.{task}", "benchmarks.learning.floors"
+    checks = f"{HERE}.criteria.{task}"
     mean, places = ("reward_funcs", f"{checks}_mean"), ("span_reward_funcs", checks)
     each = tuple(f"{checks}_{k}" for k in range(criteria))
-    grpo = ("td_coef", 0.0)
+    grpo, floor = ("td_coef", 0.0), ("advantage_floor", -0.1)  # GRPO-lambda's floor
     return {
         "grpo": Arm("tempo", (grpo, mean)),
         "span_credit": Arm("span_credit", (places, ("trace_lambda", 0.0))),
@@ -95,11 +95,12 @@ def arms_with_criteria(task: str, criteria: int) -> dict[str, Arm]:
         "gdpo": Arm("tempo", (grpo, ("reward_funcs", each), ("multi_objective_aggregation", "normalize_then_sum"))),
         "prefix_baseline": Arm("prefix_baseline", (mean,)),
         "span_credit lambda 1": Arm("span_credit", (places, ("trace_lambda", 1.0))),
-        "span_credit lambda 0.9": Arm("span_credit", (places, ("trace_lambda", 0.9))),
+        # From here on one thing differs from an arm above, at that arm's rate.
+        "span_credit lambda 0.9": Arm("span_credit", (places, ("trace_lambda", 0.9)), rated_as="span_credit"),
         # Their recipe has a reward, which these credit functions do not read, and TRL logs.
-        "span_credit one scale": _function(f"{HERE}.credit_functions.one_scale", places),
-        "span_credit shuffled": _function(f"{HERE}.credit_functions.shuffled_places", places),
-        "grpo all or nothing": Arm("tempo", (grpo, ("reward_funcs", f"{checks}_all"))),
-        "grpo with floor": _function(f"{learning}.grpo_floor", mean),
-        "prefix_baseline with floor": _function(f"{learning}.prefix_baseline_floor", mean),
+        "span_credit one scale": _function(f"{HERE}.credit_functions.one_scale", places, rated_as="span_credit"),
+        "span_credit shuffled": _function(f"{HERE}.credit_functions.shuffled_places", places, rated_as="span_credit"),
+        "grpo all or nothing": Arm("tempo", (grpo, ("reward_funcs", f"{checks}_all")), rated_as=BASELINE),
+        "grpo with floor": Arm("tempo", (grpo, mean, floor), rated_as=BASELINE),
+        "prefix_baseline with floor": Arm("prefix_baseline", (mean, floor), rated_as="prefix_baseline"),
     }

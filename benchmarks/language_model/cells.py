@@ -91,14 +91,18 @@ class Cells:
         return sorted(tried, key=lambda rate: -mean_reward(tried[rate], budget))
 
     def rates(self) -> dict[str, float]:
-        """The better on average over the sweep's seeds of each arm's best two rates, where both have run on all."""
+        """
+        The better on average over the sweep's seeds of each arm's best two rates, where both have run on all; for an
+        arm that is rated as another one, that one's.
+        """
         chosen, seeds = {}, self.study.sweep_seeds
         for arm in self.arms:
             tried = {rate: [self.of(self.study.cell(arm, rate, s)) for s in seeds] for rate in self.best_two(arm)}
             if tried and all(row is not None for own in tried.values() for row in own):
                 budget = tokens_of(row for own in tried.values() for row in own)
                 chosen[arm] = max(tried, key=lambda rate: np.mean([mean_reward(row, budget) for row in tried[rate]]))
-        return chosen
+        rated = {name: arm.rated_as for name, arm in self.study.arms.items() if arm.rated_as in chosen}
+        return chosen | {name: chosen[other] for name, other in rated.items()}
 
     def pairs(
         self, arm: str, rate: float, base_rate: float, seeds: Iterable[int] | None = None

@@ -77,14 +77,14 @@ class Study:
         self, to_try: Callable[[str], Iterable[float]], best_two: Callable[[str], Iterable[float]]
     ) -> Iterator[Cell]:
         """
-        Every arm on the first of the sweep's seeds, and at its best two rates on the others.
+        Every arm that has a rate of its own on the first of the sweep's seeds, and at its best two on the others.
 
         Args:
             to_try (`Callable`): The rates that an arm is tried at on the first seed, as far as they are known.
             best_two (`Callable`): The best two of them; none before all have been run.
         """
         first, *others = self.sweep_seeds
-        for arm in self.arms:
+        for arm in (name for name, arm in self.arms.items() if not arm.rated_as):
             yield from (self.cell(arm, rate, first) for rate in to_try(arm))
             yield from (self.cell(arm, rate, seed) for seed in others for rate in best_two(arm))
 

@@ -13,6 +13,7 @@ PLAN_RATES = (1e-3, 2e-3, 4e-3, 8e-3)  # of a model of an eighth of the size, an
 START_ACCURACY = 0.42
 PLAN_BUDGET = Budget(20, 10)
 ENTROPY, FIXED = (("rollout", "entropy"),), (("rollout", "fixed"),)
+FLOOR = (("advantage_floor", -0.1),)
 FLOOR_ALONE = (("trace_lambda", 1e-6),)  # of GRPO-lambda, which at 0 is GRPO without a floor
 TWO_SEEDS = (100, 101)  # of a sweep that chooses a rate by more than one run
 WITH_FUNCTIONS = ("grpo", "tempo", "token_credit")  # what --quick keeps of a study with credit functions
@@ -154,8 +155,8 @@ def _floor() -> Study:
     """GRPO-lambda's floor under other credit, every arm at its own rate: a lead that is the rate's disappears."""
     arms = {label: ALL[label] for label in ("grpo", "tempo", "prefix_baseline")} | {
         "grpo, floor": ("grpo_lambda", FLOOR_ALONE),
-        "tempo, floor": _credit("floors.tempo_floor"),
-        "prefix_baseline, floor": _credit("floors.prefix_baseline_floor"),
+        "tempo, floor": ("tempo", FLOOR),
+        "prefix_baseline, floor": ("prefix_baseline", FLOOR),
     }
     return Study(
         "floor",
@@ -165,7 +166,6 @@ def _floor() -> Study:
         swept=True,
         rates=tuple(2 * rate for rate in LEARNING_RATES),  # the floor's best was the highest that was tried
         sweep_seeds=TWO_SEEDS,
-        quick_methods=WITH_FUNCTIONS,
     )
 
 

@@ -1,4 +1,4 @@
-"""Credit from perfect knowledge, by hand and by enumeration; and the floor under credit."""
+"""Credit from perfect knowledge, by hand and by enumeration."""
 
 import itertools
 import random
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.learning import floors, oracles, plan
+from benchmarks.learning import oracles, plan
 from benchmarks.learning.chain import Chain, plain, slip_index, worded
 from benchmarks.learning.plan import Plan, right_plan, success_along, success_probability
 from benchmarks.learning.starts import rewards
@@ -17,8 +17,6 @@ from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.demo.task import first_slip
-from tempo_trl.methods.prefix_baseline import PrefixBaselineCredit
-from tempo_trl.methods.tempo import tempo_credit
 
 S = (4 * 0.25 / 3) ** 0.5 + 1e-4  # GRPO's scale of a group of four with two right answers
 
@@ -156,25 +154,3 @@ def test_special_tokens_inside_a_completion_are_slips():
     batch.completion_ids[0, 4] = character_tokenizer().pad_token_id
     assert [text[4] for text in oracles.texts(batch)] == ["<", "2", "3", "2"]
     assert slip_index("7+5-3?", oracles.texts(batch)[0]) == 4
-
-
-def test_the_floor_lifts_what_is_below_it_and_leaves_the_rest():
-    batch = sampled(Chain())
-    plain_credit, floored = tempo_credit(batch), floors.tempo_floor(batch)
-    low = plain_credit.advantages < -0.1
-    assert low.any()
-    assert torch.equal(floored.advantages[~low], plain_credit.advantages[~low])
-    assert set(floored.advantages[low].tolist()) == {torch.tensor(-0.1).item()}
-    assert torch.equal(floored.td, plain_credit.td)
-
-
-def test_the_prefix_baseline_with_a_floor_learns_what_the_method_learns():
-    batch, method, ours = sampled(Chain()), PrefixBaselineCredit("auto"), floors.PrefixBaselineFloor("auto")
-    for _ in range(2):  # the second batch has a learned covariance
-        credit = ours(batch)
-        assert torch.equal(credit.advantages, method(batch).advantages.clamp(min=-0.1))
-        method.update([batch.pairs])
-        ours.update([credit.statistics])
-    resumed = floors.PrefixBaselineFloor("auto")
-    resumed.load_state_dict(ours.state_dict())
-    assert torch.equal(resumed(batch).advantages, ours(batch).advantages)

@@ -79,21 +79,13 @@ def test_a_quick_study_has_a_start_that_goes_on_from_another(tmp_path):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(
-    ("study", "labels"),
-    [
-        ("ceiling_chain", ["grpo", "tempo", *ORACLES]),
-        ("floor", ["grpo", "tempo", "tempo, floor", "prefix_baseline, floor"]),
-    ],
-)
-def test_a_quick_study_trains_with_its_credit_functions(tmp_path, study, labels):
-    assert cli.main(arguments(tmp_path, study)) == 0
-    numbers = json.loads((tmp_path / "figures" / f"learning_{study}.json").read_text())
-    assert [arm["label"] for arm in numbers["results"]] == labels
-    assert len({tuple(arm["runs"][0]["accuracy"][1:]) for arm in numbers["results"]}) == len(labels)  # all differ
-    assert all(("share_of_oracle" in arm) == ("ceiling" in study) for arm in numbers["results"])
-    figure = "learning_ceiling.png" if "ceiling" in study else f"learning_{study}.png"
-    assert (tmp_path / "figures" / figure).stat().st_size < 150_000
+def test_a_quick_study_trains_with_its_credit_functions(tmp_path):
+    assert cli.main(arguments(tmp_path, "ceiling_chain")) == 0
+    numbers = json.loads((tmp_path / "figures" / "learning_ceiling_chain.json").read_text())
+    assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo", *ORACLES]
+    assert len({tuple(arm["runs"][0]["accuracy"][1:]) for arm in numbers["results"]}) == 4  # all differ
+    assert all("share_of_oracle" in arm for arm in numbers["results"])
+    assert (tmp_path / "figures" / "learning_ceiling.png").stat().st_size < 150_000
 
 
 @pytest.mark.matrix
@@ -181,7 +173,7 @@ def test_a_generation_has_whole_groups_in_both_updates(size):
     assert run.recipe["per_device_train_batch_size"] * run.recipe["steps_per_generation"] == run.rows
 
 
-@pytest.mark.parametrize("name", ["ceiling_chain", "ceiling_plan", "ceiling_wording", "floor"])
+@pytest.mark.parametrize("name", ["ceiling_chain", "ceiling_plan", "ceiling_wording"])
 def test_a_study_with_credit_functions_has_recipes_that_the_parser_takes_and_functions_that_load(name, tmp_path):
     for arm in study(name).arms:
         start = Start(arm.task, tmp_path / arm.task.name, 1)
