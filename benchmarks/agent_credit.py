@@ -64,7 +64,7 @@ def agent_batch(size: Size, seed: int = 0) -> Batch:
         lengths=torch.from_numpy(lengths),
         rewards=rewards,
         rewards_per_func=rewards[:, None],
-        outcome=outcome_advantages(rewards, size.completions).float(),
+        advantages=outcome_advantages(rewards, size.completions).float(),
         num_generations=size.completions,
         prompts=torch.arange(size.groups).repeat_interleave(size.completions),
         loss_mask=turns >= 0,
@@ -73,7 +73,7 @@ def agent_batch(size: Size, seed: int = 0) -> Batch:
         observations=torch.from_numpy(np.where(np.arange(size.turns) < count[:, None], seen, 0)[:, : count.max()]),
         columns={},
         training=True,
-        owned=torch.ones(rows, dtype=torch.bool),
+        counted=torch.ones(rows, dtype=torch.bool),
         step_rewards=torch.from_numpy(rng.random((rows, size.turns))).float()[:, : count.max()],
     )
 

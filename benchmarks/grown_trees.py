@@ -59,7 +59,7 @@ def measure(options: dict, generations: int) -> Figures:
         flags = [text for key, value in (run | options).items() for text in (f"--{key}", str(value))]
         trainer = build_trainer(parse(["--config", "sums/tempo", *flags]))
         trainer.train()
-    history = [entry for entry in trainer.state.log_history if "tempo/td_share" in entry]
+    history = [entry for entry in trainer.state.log_history if "tempo/added_share" in entry]
     return _figures(history, options["num_generations"])
 
 

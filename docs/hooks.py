@@ -266,7 +266,7 @@ Our trainers log these beside TRL's, over all ranks, in training and with the pr
 - A metric whose denominator is 0 is left out of that step: a group without branches has no branch depth.
 
 With `log_completions=True`, the column `advantage` of TRL's table and parquet files holds the mean advantage that
-trains. The columns `td_share` and `branch_tokens` give the same metrics for each completion.
+trains. The columns `added_share` and `branch_tokens` give the same metrics for each completion.
 
 """
 

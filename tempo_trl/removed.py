@@ -2,8 +2,12 @@
 What the package no longer has, because it did not prove its worth: names, what to use instead, and where they are.
 And old names that still work in this release.
 
-The table is plain data and imports nothing, so that the command line can read it before torch is there.
+It imports nothing of ours, so that the command line can read it before torch is there.
 """
+
+import warnings
+from collections.abc import Callable
+from functools import wraps
 
 COMMIT = "7994bc6"  # the last one that has all of them
 # A class, method or field with what to do instead. A recipe has the name of its method.
@@ -15,12 +19,55 @@ REMOVED = {
     "similarity_order": "remove it",
 }
 
-FORMER = {"min_advantage": "advantage_floor"}
+# Old names of fields of the configurations, which still work.
+FORMER = {
+    "anchor_history": "state_history",
+    "min_advantage": "advantage_floor",
+    "shared_tokens": "count_shared_tokens",
+}
 
 
-def former_name(name: str) -> str:
+def former_name(old: str, new: str) -> str:
     """The warning for an old name."""
-    return f"`{name}` is called `{FORMER[name]}` now. The old name will be gone in the next release."
+    return f"`{old}` is called `{new}` now. The old name will be gone in the next release."
+
+
+def with_former_names(**former: str) -> Callable[[type], type]:
+    """
+    Class decorator: old names work as keywords of the constructor and as attributes, each with a FutureWarning.
+
+    Args:
+        former (`dict[str, str]`): Maps an old name to the field that has its meaning now.
+    """
+
+    def decorate(cls: type) -> type:
+        construct = cls.__init__
+
+        @wraps(construct)
+        def with_new_names(self, *args, **kwargs):
+            for old in former.keys() & kwargs.keys():
+                warnings.warn(former_name(old, former[old]), FutureWarning, stacklevel=2)
+                kwargs[former[old]] = kwargs.pop(old)
+            construct(self, *args, **kwargs)
+
+        cls.__init__ = with_new_names
+        for old, new in former.items():
+            setattr(cls, old, _alias(old, new))
+        return cls
+
+    return decorate
+
+
+def _alias(old: str, new: str) -> property:
+    def read(self):
+        warnings.warn(former_name(old, new), FutureWarning, stacklevel=2)
+        return getattr(self, new)
+
+    def write(self, value):
+        warnings.warn(former_name(old, new), FutureWarning, stacklevel=2)
+        setattr(self, new, value)
+
+    return property(read, write, doc=f"Former name of `{new}`.")
 
 
 def removed_hint(name: object) -> str | None:

@@ -101,8 +101,8 @@ def batch(rewards=REWARDS, starts=STARTS):
         torch.ones(rewards.shape[1], dtype=torch.float64),
     )
     ones, outcome = torch.ones_like(IDS), torch.tensor([1.0, -0.05, 0.5, -1.5, 0.0, 0.0, 0.0, 0.0])
-    numbers = {"rewards": outcome, "rewards_per_func": outcome[:, None], "outcome": outcome}
-    masks = {"loss_mask": ones.bool(), "owned": ones[:, 0].bool(), "turns": 0 * ones, "steps": 0 * ones}
+    numbers = {"rewards": outcome, "rewards_per_func": outcome[:, None], "advantages": outcome}
+    masks = {"loss_mask": ones.bool(), "counted": ones[:, 0].bool(), "turns": 0 * ones, "steps": 0 * ones}
     return Batch(
         completion_ids=IDS,
         lengths=torch.full((8,), 4),

@@ -220,7 +220,7 @@ def batch(outcome=(1.0, -1.0, 0.5, -0.5)):
     return SimpleNamespace(
         completion_ids=IDS,
         lengths=torch.full((4,), 3),
-        outcome=torch.tensor(outcome),
+        advantages=torch.tensor(outcome),
         num_generations=4,
         columns={"kind": ["no_comma"] * 4},
     )
@@ -234,8 +234,8 @@ def test_the_first_tokens_count_twice():
 
 def test_shuffled_td_errors_are_those_of_the_group_in_another_order():
     one = batch()
-    td = td_errors(prefix_values(IDS, one.lengths, one.outcome, 4), one.lengths)
-    shuffled = credit_functions.shuffled_td(one) - one.outcome[:, None]
+    td = td_errors(prefix_values(IDS, one.lengths, one.advantages, 4), one.lengths)
+    shuffled = credit_functions.shuffled_td(one) - one.advantages[:, None]
     assert sorted(map(tuple, shuffled.round(decimals=5).tolist())) == sorted(map(tuple, td.round(decimals=5).tolist()))
     assert torch.equal(credit_functions.shuffled_td(one), credit_functions.shuffled_td(one))
 
@@ -253,4 +253,4 @@ def test_the_oracles_value_falls_at_the_comma_and_rises_for_those_that_are_still
 def test_the_oracle_is_grpo_where_the_truth_is_not_known():
     other = batch()
     other.columns = {"kind": ["last_word"] * 4}
-    assert torch.equal(credit_functions.oracle(other), other.outcome[:, None].expand(4, 3))
+    assert torch.equal(credit_functions.oracle(other), other.advantages[:, None].expand(4, 3))

@@ -36,8 +36,8 @@ OF_THE_METHOD = {
     "hepo": {"top_entropy_quantile"},
     "span_credit": {"span_reward_funcs", "reward_funcs", "trace_lambda"},
     "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "advantage_floor"},
-    "treerpo": {*FIXED_TREE, "advantage_scale", "shared_tokens"},
-    "treerpo_entropy": {*ENTROPY_TREE, *SAMPLING, "shared_tokens"},
+    "treerpo": {*FIXED_TREE, "advantage_scale", "count_shared_tokens"},
+    "treerpo_entropy": {*ENTROPY_TREE, *SAMPLING, "count_shared_tokens"},
     "ppo": {*CRITIC, "beta"},
 }
 # What the TEMPO paper's Table 2 has of PPO beside that, what follows from two inner epochs, and the critic's room.

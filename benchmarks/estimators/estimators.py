@@ -125,7 +125,7 @@ def grpo_lambda(
     return credit
 
 
-def treerpo(average: str = "children", shared_tokens: str = "once") -> Callable[[Sample, TokenTree], Credit]:
+def treerpo(average: str = "children", count_shared_tokens: str = "once") -> Callable[[Sample, TokenTree], Credit]:
     """Both methods called TreeRPO: `sibling_advantages`, of means of children (fixed trees) or leaves (entropy)."""
 
     def credit(sample: Sample, _: TokenTree) -> Credit:
@@ -133,7 +133,7 @@ def treerpo(average: str = "children", shared_tokens: str = "once") -> Callable[
         tree = grown.segment, grown.parent, grown.leaf
         advantages = sibling_advantages(*tree, sample.rewards, average=average, scale="none")
         values = segment_values(grown.parent, grown.leaf, sample.rewards, average)
-        once = count_once(grown.segment, torch.ones_like(grown.segment)) if shared_tokens == "once" else None
+        once = count_once(grown.segment, torch.ones_like(grown.segment)) if count_shared_tokens == "once" else None
         return Credit(advantages, lambda: values[grown.parent[grown.segment]], in_loss=once)
 
     return credit

@@ -162,7 +162,7 @@ def _batch(world: Rooms, states, actions, words, rewards, size: int) -> Batch:
         lengths=torch.from_numpy(lengths),
         rewards=rewards,
         rewards_per_func=rewards[:, None],
-        outcome=(groups - groups.mean(dim=1, keepdim=True)).flatten(),
+        advantages=(groups - groups.mean(dim=1, keepdim=True)).flatten(),
         num_generations=size,
         prompts=torch.zeros(rows, dtype=torch.long),
         loss_mask=torch.from_numpy(turn >= 0),
@@ -171,5 +171,5 @@ def _batch(world: Rooms, states, actions, words, rewards, size: int) -> Batch:
         observations=torch.from_numpy(observations[:, : count.max()]),
         columns={},
         training=True,
-        owned=torch.ones(rows, dtype=torch.bool),
+        counted=torch.ones(rows, dtype=torch.bool),
     )

@@ -19,7 +19,7 @@ OWN = {
 
 def outcome_over_length(batch: Batch) -> torch.Tensor:
     """A credit function as a user writes one: advantages, `(B, T)`."""
-    return (batch.outcome / batch.lengths.clamp(min=1))[:, None].expand(batch.completion_ids.shape)
+    return (batch.advantages / batch.lengths.clamp(min=1))[:, None].expand(batch.completion_ids.shape)
 
 
 def digits(texts: list[str], **columns) -> list[list[SpanReward]]:

@@ -19,7 +19,7 @@ KNOWN = ("no_comma", "no_letter")  # whose truth is in the text so far: the firs
 
 def first_tokens(batch: Batch, n: int) -> torch.Tensor:
     """GRPO's advantage, twice on the first `n` tokens: the place of TEMPO's TD errors, without a tree."""
-    advantages = batch.outcome[:, None].repeat(1, batch.completion_ids.shape[1])
+    advantages = batch.advantages[:, None].repeat(1, batch.completion_ids.shape[1])
     advantages[:, :n] *= 2
     return advantages
 
@@ -29,7 +29,7 @@ first_1, first_3, first_8 = (partial(first_tokens, n=n) for n in (1, 3, 8))
 
 def shuffled_td(batch: Batch) -> torch.Tensor:
     """TEMPO with the TD errors of another completion of the group, drawn without replacement."""
-    outcome = batch.outcome.nan_to_num(0.0)
+    outcome = batch.advantages.nan_to_num(0.0)
     values = prefix_values(batch.completion_ids, batch.lengths, outcome, batch.num_generations)
     td = td_errors(values, batch.lengths)
     groups = td.view(-1, batch.num_generations, td.shape[1])
@@ -79,7 +79,7 @@ def oracle(batch: Batch) -> torch.Tensor:
     The value after t tokens is the worst of the group's outcomes once a comma has been written, else the mean outcome
     of the completions that are still without one, or that ended without.
     """
-    advantages = batch.outcome.nan_to_num(0.0)[:, None].repeat(1, batch.completion_ids.shape[1]).double()
+    advantages = batch.advantages.nan_to_num(0.0)[:, None].repeat(1, batch.completion_ids.shape[1]).double()
     for begin in range(0, len(advantages), batch.num_generations):
         group = slice(begin, begin + batch.num_generations)
         if batch.columns["kind"][begin] in KNOWN:
@@ -91,7 +91,7 @@ def _known_td(batch: Batch, group: slice) -> torch.Tensor:
     """Changes of the true value at each token, float64 (G, T)."""
     rows, width = range(group.start, group.stop), batch.completion_ids.shape[1]
     broken = torch.tensor([_first_break(batch, row) for row in rows])
-    outcome = batch.outcome[group].nan_to_num(0.0).double()
+    outcome = batch.advantages[group].nan_to_num(0.0).double()
     hope = torch.arange(width + 1)[None] <= broken[:, None]  # column t: after t tokens
     mean = (hope * outcome[:, None]).sum(0) / hope.sum(0).clamp(min=1)
     values = torch.where(hope, mean, outcome.min())

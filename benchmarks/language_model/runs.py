@@ -37,10 +37,10 @@ SERIES = {
     "entropy": "entropy",
     "grad_norm": "grad_norm",
     "prose": "instructions/prose",
-    "td_share": "tempo/td_share",
+    "td_share": "tempo/added_share",
     "shared_prefix": "tempo/shared_prefix",
-    "prefix_explained": "tempo/prefix_explained",
-    "flat_groups": "tempo/flat_groups",
+    "prefix_explained": "tempo/prefix_r2",
+    "flat_groups": "tempo/frac_zero_std",
     "signal_share": "tempo/signal_share",
 }
 FIELDS = "fields/"  # what every arm of a task with criteria logs: the mean of each, `mean` and `all`

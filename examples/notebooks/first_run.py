@@ -64,11 +64,11 @@ trainer.train()
 
 # %% [markdown]
 # ## What to look at first
-# `tempo/td_share` is the share of the credit that TEMPO moved. `tempo/prefix_explained` is the share of the variance
+# `tempo/added_share` is the share of the credit that TEMPO moved. `tempo/prefix_r2` is the share of the variance
 # of rewards that shared prefixes explain: near 0, credit from trees cannot help.
 
 # %%
-columns = ["reward", "tempo/td_share", "tempo/prefix_explained", "tempo/branch_depth"]
+columns = ["reward", "tempo/added_share", "tempo/prefix_r2", "tempo/branch_depth"]
 history = pd.DataFrame([entry for entry in trainer.state.log_history if "reward" in entry])
 print(history[columns].round(3).to_string())
 

@@ -128,24 +128,24 @@ def outcome_advantages(
     rewards: torch.Tensor,
     num_generations: int,
     scale_rewards: str = "group",
-    everywhere: torch.Tensor | None = None,
+    all_rewards: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """GRPO's advantage of every completion, (r - mean) / scale: `(B,)`, float64, on the CPU, NaN for NaN rewards."""
     rewards = rewards.detach().cpu().double()
     groups = rewards.view(-1, num_generations)
     centred = groups - groups.nanmean(dim=1, keepdim=True)
-    centred = centred / outcome_scale(rewards, num_generations, scale_rewards, everywhere).view(-1, num_generations)
+    centred = centred / outcome_scale(rewards, num_generations, scale_rewards, all_rewards).view(-1, num_generations)
     # Equal rewards may miss their mean by a rounding error, which the epsilon would blow up.
     return torch.where(flat_groups(rewards, num_generations)[:, None] & ~groups.isnan(), 0.0, centred).view(-1)
 
 
 def outcome_scale(
-    rewards: torch.Tensor, num_generations: int, scale_rewards: str, everywhere: torch.Tensor | None = None
+    rewards: torch.Tensor, num_generations: int, scale_rewards: str, all_rewards: torch.Tensor | None = None
 ) -> torch.Tensor:
     """
     What GRPO divides the rewards of every completion by: `(B,)`, float64. `rewards` are float64, on the CPU.
 
-    `everywhere` are the rewards of the rows of all ranks, for `"batch"`; by default those of `rewards`.
+    `all_rewards` are the rewards of the rows of all ranks, for `"batch"`; by default those of `rewards`.
     """
     check_scale(scale_rewards)
     if scale_rewards == "none":
@@ -153,7 +153,7 @@ def outcome_scale(
     if scale_rewards == "group":
         together = rewards.view(-1, num_generations)
     else:
-        together = (rewards if everywhere is None else everywhere)[None]
+        together = (rewards if all_rewards is None else all_rewards)[None]
     return (nanstd(together) + EPSILON).expand(-1, len(rewards) // len(together)).reshape(-1)
 
 

@@ -208,20 +208,20 @@ def lambda_advantages(errors: np.ndarray, trace_lambda: float) -> np.ndarray:
     return advantages[:, :-1]
 
 
-def anchor_statistics(earned: np.ndarray, states: States, owned: np.ndarray) -> PairStatistics:
+def anchor_statistics(earned: np.ndarray, states: States, counted: np.ndarray) -> PairStatistics:
     """
     Statistics from which the covariance by level of agreement is learned: products of a return and another's.
 
     Args:
         earned, states:
             As in [`anchor_baselines`].
-        owned (`np.ndarray` of shape `(R,)`, bool):
+        counted (`np.ndarray` of shape `(R,)`, bool):
             Rows whose states are counted.
 
     Returns:
         [`~tempo_trl.credit.level_covariance.PairStatistics`], in which a state and its visitors are a group.
     """
-    counted = owned[states.row] & ~np.isnan(_own(earned, states))
+    counted = counted[states.row] & ~np.isnan(_own(earned, states))
     groups, own = Deviations.of(earned[counted]), states.own[counted]
     known = groups.scorable & states.others[counted]
     level, varied = states.level[counted], known.any(axis=1)

@@ -114,14 +114,14 @@ def visits(labels: np.ndarray) -> np.ndarray:
     return np.where(labels >= 0, count[state.reshape(labels.shape)], 0)
 
 
-def anchor_sums(
-    observations: torch.Tensor, num_generations: int, owned: torch.Tensor
+def state_sums(
+    observations: torch.Tensor, num_generations: int, counted: torch.Tensor
 ) -> dict[str, tuple[float, float]]:
     """
-    Numerator and denominator of the metrics of states, over the owned rows.
+    Numerator and denominator of the metrics of states, over the counted rows.
 
-    `turns`: turns of a completion, mean. `anchor_states`: states after an observation that at least two completions of
-    a group visit, per group. `anchor_visits`: other completions of the group that visit the state before a turn, mean
+    `turns`: turns of a completion, mean. `shared_states`: states after an observation that at least two completions of
+    a group visit, per group. `state_visits`: other completions of the group that visit the state before a turn, mean
     over turns after an observation.
 
     Args:
@@ -129,10 +129,10 @@ def anchor_sums(
             Keys of what was seen before each turn; 0 where a row has no such turn.
         num_generations (`int`):
             Completions in a group.
-        owned (`torch.Tensor` of shape `(R,)`, bool):
+        counted (`torch.Tensor` of shape `(R,)`, bool):
             Rows to sum over: whole groups.
     """
-    labels = state_labels(observations, num_generations)[0][owned.numpy()]
+    labels = state_labels(observations, num_generations)[0][counted.numpy()]
     row, later = np.nonzero(labels[:, 1:] >= 0)
     state = labels[row, later + 1]
     visitors = np.unique(np.stack([state, row]), axis=1)[0]
@@ -140,8 +140,8 @@ def anchor_sums(
     count = np.bincount(np.searchsorted(seen, visitors), minlength=len(seen))
     return {
         "turns": (float((labels >= 0).sum()), float(len(labels))),
-        "anchor_states": (float((count > 1).sum()), len(labels) / num_generations),
-        "anchor_visits": (float((count[inverse] - 1).sum()), float(len(state))),
+        "shared_states": (float((count > 1).sum()), len(labels) / num_generations),
+        "state_visits": (float((count[inverse] - 1).sum()), float(len(state))),
     }
 
 

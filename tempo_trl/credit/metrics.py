@@ -56,14 +56,18 @@ def largest_state_sums(
 
 
 def value_error_sums(
-    advantages: torch.Tensor, outcome: torch.Tensor, loss_mask: torch.Tensor, num_generations: int, owned: torch.Tensor
+    advantages: torch.Tensor,
+    outcome: torch.Tensor,
+    loss_mask: torch.Tensor,
+    num_generations: int,
+    counted: torch.Tensor,
 ) -> tuple[float, float]:
     r"""
     Numerator and denominator of a baseline's squared error relative to RLOO's.
 
     $$\frac{\sum_i \mathrm{mean}_t (g_i - b_{i,t})^2}{\sum_i (g_i - m_{-i})^2}$$
 
-    over the owned completions of groups that are not flat, where m is the mean outcome of the others. Below 1 the
+    over the counted completions of groups that are not flat, where m is the mean outcome of the others. Below 1 the
     baseline predicts rewards better than the mean of the others does.
 
     Args:
@@ -75,7 +79,7 @@ def value_error_sums(
             Tokens to average over.
         num_generations (`int`):
             Completions in a group.
-        owned (`torch.Tensor` of shape `(R,)`, bool):
+        counted (`torch.Tensor` of shape `(R,)`, bool):
             Rows to sum over.
     """
     groups = outcome.double().view(-1, num_generations)
@@ -83,22 +87,22 @@ def value_error_sums(
     others = (scorable.sum(dim=1, keepdim=True) - 1).clamp(min=1)
     error = groups - (groups.nansum(dim=1, keepdim=True) - groups) / others
     tokens = loss_mask.sum(dim=1)
-    used = (scorable & ~flat_groups(outcome, num_generations)[:, None]).flatten() & owned & (tokens > 0)
+    used = (scorable & ~flat_groups(outcome, num_generations)[:, None]).flatten() & counted & (tokens > 0)
     own = advantages.double().square().mul_(loss_mask).sum(dim=1) / tokens.clamp(min=1)
     return own[used].sum().item(), error.flatten()[used].square().sum().item()
 
 
 def credit_sums(outcome: torch.Tensor, td: torch.Tensor, loss_mask: torch.Tensor) -> dict[str, torch.Tensor]:
     """
-    Numerator and denominator, `(B, 2)`, of each completion's share of TD credit and share of branch tokens.
+    Numerator and denominator, `(B, 2)`, of each completion's share of added credit and share of branch tokens.
 
-    `td_share`: sum |TD| / sum (|outcome| + |TD|). `branch_tokens`: tokens with a non-zero TD error / tokens. Both are
-    taken over the tokens of the loss, with TD errors in the units of the outcome and without `td_coef`.
+    `added_share`: sum |TD| / sum (|outcome| + |TD|). `branch_tokens`: tokens with a non-zero TD error / tokens. Both
+    are taken over the tokens of the loss, with TD errors in the units of the outcome and without `td_coef`.
     """
     mask = loss_mask.to(td.dtype)
     td_mass, tokens = (td.abs() * mask).sum(dim=1), mask.sum(dim=1)
     branch_tokens = ((td != 0) * mask).sum(dim=1)
     return {
-        "td_share": torch.stack([td_mass, td_mass + outcome.abs() * tokens], dim=1),
+        "added_share": torch.stack([td_mass, td_mass + outcome.abs() * tokens], dim=1),
         "branch_tokens": torch.stack([branch_tokens, tokens], dim=1),
     }

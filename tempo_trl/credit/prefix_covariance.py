@@ -42,7 +42,7 @@ class LearnedPrefixes:
         self.covariance.load_state_dict(state)
 
     def learned_metrics(self) -> dict[str, float]:
-        return {"tempo/prefix_explained": self.covariance.explained}
+        return {"tempo/prefix_r2": self.covariance.explained}
 
 
 def pair_statistics(tree: PrefixTree, outcome: torch.Tensor) -> PairStatistics:

@@ -58,7 +58,7 @@ def return_scale(
     num_generations: int,
     scale_rewards: str,
     gamma: float = 1.0,
-    everywhere: TurnRewards | None = None,
+    all_rewards: TurnRewards | None = None,
 ) -> torch.Tensor:
     r"""
     What returns from a turn on are divided by: `(R,)`, float64.
@@ -79,7 +79,7 @@ def return_scale(
             `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`.
         gamma (`float`, *optional*, defaults to `1.0`):
             Discount per turn.
-        everywhere ([`TurnRewards`], *optional*):
+        all_rewards ([`TurnRewards`], *optional*):
             Rewards of the rows of all ranks, for `"batch"`. Defaults to `rewards`.
 
     Raises:
@@ -89,7 +89,7 @@ def return_scale(
     rows = len(rewards.reward)
     if scale_rewards == "none":
         return torch.ones(rows, dtype=torch.float64)
-    together = rewards if scale_rewards == "group" or everywhere is None else everywhere
+    together = rewards if scale_rewards == "group" or all_rewards is None else all_rewards
     size = num_generations if scale_rewards == "group" else len(together.reward)
     spread = nanstd(together.whole_returns().view(-1, size))[:, 0]
     squares = _changes(together, gamma).square().reshape(len(spread), -1)

@@ -22,7 +22,7 @@ class Criteria(NamedTuple):
         rewards (`torch.Tensor` of shape `(R, K)`): NaN where a completion was not judged by a criterion.
         starts, ends (`torch.Tensor` of shape `(R, K, P)`, int64): Their places in tokens; -1 for no place.
         weights (`torch.Tensor` of shape `(K,)`, float64): Weight of each criterion.
-        everywhere (`torch.Tensor` of shape `(N, K)`, *optional*): Rewards of the rows of all ranks, with
+        all_rewards (`torch.Tensor` of shape `(N, K)`, *optional*): Rewards of the rows of all ranks, with
             `scale_rewards="batch"`. None means that the R rows are all there are.
     """
 
@@ -31,7 +31,7 @@ class Criteria(NamedTuple):
     starts: torch.Tensor
     ends: torch.Tensor
     weights: torch.Tensor
-    everywhere: torch.Tensor | None = None
+    all_rewards: torch.Tensor | None = None
 
     @property
     def placed(self) -> torch.Tensor:
@@ -79,7 +79,7 @@ def span_advantages(
     weights: torch.Tensor | None = None,
     scale_rewards: str = "group",
     trace_lambda: float = 0.0,
-    everywhere: torch.Tensor | None = None,
+    all_rewards: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     Advantages of tokens from rewards with a place (ours).
@@ -115,7 +115,7 @@ def span_advantages(
             deviation (ddof 1) plus 1e-4, or 1.
         trace_lambda (`float`, *optional*, defaults to `0.0`):
             The decay lambda of credit before a place, 0 to 1. 0 is no credit there, 1 is full credit.
-        everywhere (`torch.Tensor` of shape `(N, K)`, *optional*):
+        all_rewards (`torch.Tensor` of shape `(N, K)`, *optional*):
             Rewards of the rows of all ranks, for `"batch"`. Defaults to `rewards`.
 
     Returns:
@@ -124,7 +124,7 @@ def span_advantages(
     Raises:
         ValueError: if a shape, a place, the scale or lambda does not fit, or a reward is infinite.
     """
-    advantages = criterion_advantages(rewards, num_generations, scale_rewards, everywhere)
+    advantages = criterion_advantages(rewards, num_generations, scale_rewards, all_rewards)
     if starts.shape[:2] != rewards.shape:
         raise ValueError(
             f"`starts` and `ends` must be (R, K) or (R, K, P) for `rewards` of {len(rewards)} rows and "
@@ -142,7 +142,7 @@ def criterion_advantages(
     rewards: torch.Tensor,
     num_generations: int,
     scale_rewards: str = "group",
-    everywhere: torch.Tensor | None = None,
+    all_rewards: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """
     The advantage g of each criterion within its group: `(R, K)`, float64, on the CPU; 0 where it was not judged.
@@ -151,10 +151,10 @@ def criterion_advantages(
     """
     rewards = _checked_rewards(rewards, num_generations)
     check_scale(scale_rewards)
-    everywhere = None if everywhere is None else everywhere.cpu().double()
+    all_rewards = None if all_rewards is None else all_rewards.cpu().double()
     advantages = torch.zeros_like(rewards)
     for k, column in enumerate(rewards.T):
-        others = None if everywhere is None else everywhere[:, k]
+        others = None if all_rewards is None else all_rewards[:, k]
         advantages[:, k] = outcome_advantages(column, num_generations, scale_rewards, others)
     return advantages.nan_to_num(0.0)
 

@@ -51,5 +51,5 @@ def renamed_hint(name: str) -> str | None:
 def with_new_names(values: dict) -> dict:
     """The values of a recipe under the names that their fields have now, with a warning for each former name."""
     for name in FORMER.keys() & values.keys():
-        warnings.warn(former_name(name), FutureWarning, stacklevel=2)
+        warnings.warn(former_name(name, FORMER[name]), FutureWarning, stacklevel=2)
     return {FORMER.get(name, name): value for name, value in values.items()}

@@ -18,15 +18,15 @@ def whole_outcome(batch: Batch, scale_rewards: str) -> torch.Tensor:
     Without rewards per turn it is TRL's own.
     """
     if batch.step_rewards is None:
-        return batch.outcome
-    everywhere = None if batch.everywhere is None else batch.everywhere.whole_returns()
+        return batch.advantages
+    all_rewards = None if batch.all_rewards is None else batch.all_rewards.whole_returns()
     whole = batch.turn_rewards.whole_returns()
-    return outcome_advantages(whole, batch.num_generations, scale_rewards, everywhere)
+    return outcome_advantages(whole, batch.num_generations, scale_rewards, all_rewards)
 
 
 def scale_of(batch: Batch, scale_rewards: str, gamma: float = 1.0) -> torch.Tensor:
     """What returns from a turn on are divided by, `(R,)`: [`~tempo_trl.credit.returns.return_scale`] of a batch."""
-    return return_scale(batch.turn_rewards, batch.num_generations, scale_rewards, gamma, batch.everywhere)
+    return return_scale(batch.turn_rewards, batch.num_generations, scale_rewards, gamma, batch.all_rewards)
 
 
 def labels_of(batch: Batch, history: int = 0) -> np.ndarray:
@@ -35,24 +35,24 @@ def labels_of(batch: Batch, history: int = 0) -> np.ndarray:
 
 
 @dataclass
-class AnchorFields:
+class StateFields:
     """
     Configuration of what a state is.
 
     Args:
-        anchor_history (`int`, *optional*):
+        state_history (`int`, *optional*):
             Observations before the last one that a state has, too.
     """
 
-    anchor_history: int = field(
+    state_history: int = field(
         default=0, metadata={"help": "Observations before the last one that must be equal, too."}
     )
 
-    def check_anchors(self) -> None:
+    def check_states(self) -> None:
         """Validate the settings.
 
         Raises:
-            ValueError: `anchor_history` is negative.
+            ValueError: `state_history` is negative.
         """
-        if self.anchor_history < 0:
-            raise ValueError(f"`anchor_history` must be at least 0, got {self.anchor_history!r}. Raise it.")
+        if self.state_history < 0:
+            raise ValueError(f"`state_history` must be at least 0, got {self.state_history!r}. Raise it.")

@@ -16,8 +16,9 @@ from tempo_trl.credit.agreement import (
 from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
 from tempo_trl.credit.prefix_covariance import pairwise_lcp
 from tempo_trl.credit.turns import spread_turns, turn_starts
-from tempo_trl.methods.agents import AnchorFields, labels_of, scale_of, whole_outcome
+from tempo_trl.methods.agents import StateFields, labels_of, scale_of, whole_outcome
 from tempo_trl.methods.prefix_baseline import value_error
+from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -58,8 +59,8 @@ class AnchorBaselineCredit:
         advantages = _on_tokens(lambda_advantages(errors, self.trace_lambda), batch)
         outcome = whole_outcome(batch, self.scale).float().nan_to_num(0.0)
         td = (advantages - outcome[:, None]) * batch.loss_mask
-        statistics = anchor_statistics(earned, states, batch.owned.numpy())
-        return Credit(advantages, td, metrics, outcome=outcome, statistics=statistics)
+        statistics = anchor_statistics(earned, states, batch.counted.numpy())
+        return Credit(advantages, td, metrics, sequence_advantages=outcome, statistics=statistics)
 
     def _states(self, batch: Batch) -> States:
         labels, starts = labels_of(batch, self.history), turn_starts(batch.steps).numpy()
@@ -68,7 +69,7 @@ class AnchorBaselineCredit:
     def _returns(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
         """Return from each turn on, `(R, N)`, and whole returns, `(R,)`, in one unit: without step rewards TRL's."""
         if batch.step_rewards is None:
-            rewards, scale = batch.turn_rewards._replace(reward=batch.outcome), torch.ones(len(batch.outcome))
+            rewards, scale = batch.turn_rewards._replace(reward=batch.advantages), torch.ones(len(batch.advantages))
         else:
             rewards, scale = batch.turn_rewards, scale_of(batch, self.scale)
         return (rewards.returns() / scale[:, None]).numpy(), (rewards.whole_returns() / scale).numpy()
@@ -80,8 +81,8 @@ class AnchorBaselineCredit:
     def learned_metrics(self) -> dict[str, float]:
         """The share of the variance of returns that is due to states, and each level's covariance, for the log."""
         levels = self.covariance(np.arange(1, self.history + 4)).tolist()
-        return {"tempo/anchor_explained": self.covariance.explained} | {
-            f"tempo/anchor_covariance_{level}": value for level, value in enumerate(levels, start=1)
+        return {"tempo/state_r2": self.covariance.explained} | {
+            f"tempo/state_covariance_{level}": value for level, value in enumerate(levels, start=1)
         }
 
     def state_dict(self) -> dict:
@@ -97,14 +98,15 @@ def _on_tokens(per_turn: np.ndarray, batch: Batch) -> torch.Tensor:
     return spread_turns(torch.from_numpy(per_turn).float(), batch.steps)
 
 
+@with_former_names(anchor_history="state_history")
 @dataclass
-class AnchorBaselineConfig(AnchorFields, TokenCreditConfig):
+class AnchorBaselineConfig(StateFields, TokenCreditConfig):
     r"""
     Configuration class for the [`AnchorBaselineTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and
     default, those of [`TokenCreditConfig`], and these.
 
     Args:
-        anchor_history (`int`, *optional*, defaults to `2`):
+        state_history (`int`, *optional*, defaults to `2`):
             Observations before the last one that are compared, too. More of them cost little: what they tell is
             learned.
         trace_lambda (`float`, *optional*, defaults to `1.0`):
@@ -112,7 +114,7 @@ class AnchorBaselineConfig(AnchorFields, TokenCreditConfig):
             episode has many turns, and a small bias (docs/evidence/agents.md#the-gradient).
     """
 
-    anchor_history: int = field(
+    state_history: int = field(
         default=2, metadata={"help": "Observations before the last one that are compared, too."}
     )
     trace_lambda: float = field(
@@ -122,7 +124,7 @@ class AnchorBaselineConfig(AnchorFields, TokenCreditConfig):
     def check(self) -> None:
         """Validate the settings."""
         super().check()
-        self.check_anchors()
+        self.check_states()
         if not 0.0 <= self.trace_lambda <= 1.0:
             raise ValueError(f"`trace_lambda` must be between 0 and 1, got {self.trace_lambda!r}. 1 is unbiased.")
 
@@ -164,7 +166,7 @@ class AnchorBaselineTrainer(TokenCreditTrainer):
         args = self.args
         if self.step_rewards is not None:
             refuse_rewards_that_are_normalized_first(args, "`step_reward_funcs` are added to the weighted sum")
-        self.learned = AnchorBaselineCredit(args.anchor_history, args.trace_lambda, args.scale_rewards)
+        self.learned = AnchorBaselineCredit(args.state_history, args.trace_lambda, args.scale_rewards)
 
     def credit(self, batch):
         return self.learned(batch)

@@ -6,7 +6,8 @@ import torch
 
 from tempo_trl.credit.anchors import relative_returns
 from tempo_trl.credit.turns import spread_turns
-from tempo_trl.methods.agents import AnchorFields, labels_of, scale_of, whole_outcome
+from tempo_trl.methods.agents import StateFields, labels_of, scale_of, whole_outcome
+from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -47,7 +48,7 @@ def gigpo_credit(
     returns = step_returns(batch, gamma, scale)
     relative = relative_returns(returns, labels_of(batch, history)[history], normalize=scale == "group")
     td = spread_turns((step_advantage_weight * relative).float(), batch.steps)
-    return Credit(outcome.float().nan_to_num(0.0)[:, None] + td, td, outcome=outcome)
+    return Credit(outcome.float().nan_to_num(0.0)[:, None] + td, td, sequence_advantages=outcome)
 
 
 def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
@@ -56,8 +57,9 @@ def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
     return returns / scale_of(batch, scale, gamma)[:, None] if scale == "batch" else returns
 
 
+@with_former_names(anchor_history="state_history")
 @dataclass
-class GiGPOConfig(AnchorFields, TokenCreditConfig):
+class GiGPOConfig(StateFields, TokenCreditConfig):
     r"""
     Configuration class for the [`GiGPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
     those of [`TokenCreditConfig`], and these. `scale_rewards` is the paper's choice of F_norm: `"group"` divides by
@@ -68,7 +70,7 @@ class GiGPOConfig(AnchorFields, TokenCreditConfig):
             Weight omega of the advantage within a state (the paper uses 1). 0 is GRPO.
         gamma (`float`, *optional*, defaults to `0.95`):
             Discount per turn in the advantage within a state (the paper uses 0.95).
-        anchor_history (`int`, *optional*, defaults to `0`):
+        state_history (`int`, *optional*, defaults to `0`):
             Observations before the last one that must be equal, too. The paper compares the last one only.
     """
 
@@ -80,7 +82,7 @@ class GiGPOConfig(AnchorFields, TokenCreditConfig):
     def check(self) -> None:
         """Validate the settings."""
         super().check()
-        self.check_anchors()
+        self.check_states()
         refuse_rewards_that_are_normalized_first(self, "visits of a state are compared by the weighted sum")
         if not 0.0 <= self.step_advantage_weight < float("inf"):
             raise ValueError(
@@ -142,6 +144,6 @@ class GiGPOTrainer(TokenCreditTrainer):
             batch,
             step_advantage_weight=args.step_advantage_weight,
             gamma=args.gamma,
-            history=args.anchor_history,
+            history=args.state_history,
             scale=args.scale_rewards,
         )

@@ -1,19 +1,17 @@
 """GRPO-lambda: eligibility traces inside GRPO's importance ratio, or as weights of its tokens."""
 
 import textwrap
-import warnings
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 
 import torch
 
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
-from tempo_trl.removed import former_name
+from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, loss_mask
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 UPDATES = ("trace", "weight")
-NOT_GIVEN = "not given"  # the default of a field's old name
 
 
 def grpo_lambda_credit(
@@ -40,8 +38,8 @@ def grpo_lambda_credit(
         `torch.Tensor` of shape `(R, T)`, or `(R,)` for GRPO.
     """
     if trace_decay == 0:
-        return batch.outcome
-    advantages = batch.outcome.nan_to_num(0.0)
+        return batch.advantages
+    advantages = batch.advantages.nan_to_num(0.0)
     if advantage_floor is not None:
         advantages = advantages.clamp(min=advantage_floor)
     if trace_update == "weight":
@@ -49,6 +47,7 @@ def grpo_lambda_credit(
     return advantages[:, None].expand(batch.completion_ids.shape)
 
 
+@with_former_names(min_advantage="advantage_floor")
 @dataclass
 class GRPOLambdaConfig(TokenCreditConfig):
     r"""
@@ -104,14 +103,6 @@ class GRPOLambdaConfig(TokenCreditConfig):
         default=False,
         metadata={"help": "Whether to multiply the KL term by the importance ratio; not with `trace_update` trace."},
     )
-
-    min_advantage: InitVar[float | str | None] = NOT_GIVEN
-
-    def __post_init__(self, min_advantage):
-        if min_advantage is not NOT_GIVEN:
-            warnings.warn(former_name("min_advantage"), FutureWarning, stacklevel=3)
-            self.advantage_floor = min_advantage
-        super().__post_init__()
 
     @property
     def trace_decay(self) -> float:

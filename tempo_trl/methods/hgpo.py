@@ -7,8 +7,9 @@ import torch
 
 from tempo_trl.credit.anchors import relative_returns, visits
 from tempo_trl.credit.turns import spread_turns
-from tempo_trl.methods.agents import AnchorFields, labels_of, whole_outcome
+from tempo_trl.methods.agents import StateFields, labels_of, whole_outcome
 from tempo_trl.methods.gigpo import check_gamma, step_returns
+from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -54,17 +55,18 @@ def hgpo_credit(
         weights = weights + weight
     advantages = spread_turns((total / weights.clamp(min=1.0)).float(), batch.steps)
     outcome = whole_outcome(batch, scale).float().nan_to_num(0.0)
-    return Credit(advantages, (advantages - outcome[:, None]) * batch.loss_mask, outcome=outcome)
+    return Credit(advantages, (advantages - outcome[:, None]) * batch.loss_mask, sequence_advantages=outcome)
 
 
+@with_former_names(anchor_history="state_history")
 @dataclass
-class HGPOConfig(AnchorFields, TokenCreditConfig):
+class HGPOConfig(StateFields, TokenCreditConfig):
     r"""
     Configuration class for the [`HGPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
     those of [`TokenCreditConfig`], and these. `scale_rewards="none"` leaves out the division by standard deviations.
 
     Args:
-        anchor_history (`int`, *optional*, defaults to `2`):
+        state_history (`int`, *optional*, defaults to `2`):
             Most observations before the last one that states are compared by (the paper's K, 2 and 4).
         history_weight (`float`, *optional*, defaults to `1.0`):
             alpha: groups that share k more observations weigh (k + 1) ** alpha (the paper uses 1).
@@ -72,7 +74,7 @@ class HGPOConfig(AnchorFields, TokenCreditConfig):
             Discount per turn.
     """
 
-    anchor_history: int = field(
+    state_history: int = field(
         default=2, metadata={"help": "Most observations before the last one that states are compared by."}
     )
     history_weight: float = field(
@@ -83,7 +85,7 @@ class HGPOConfig(AnchorFields, TokenCreditConfig):
     def check(self) -> None:
         """Validate the settings."""
         super().check()
-        self.check_anchors()
+        self.check_states()
         refuse_rewards_that_are_normalized_first(self, "visits of a state are compared by the weighted sum")
         if not 0.0 <= self.history_weight < float("inf"):
             raise ValueError(
@@ -134,7 +136,7 @@ class HGPOTrainer(TokenCreditTrainer):
         args = self.args
         return hgpo_credit(
             batch,
-            history=args.anchor_history,
+            history=args.state_history,
             history_weight=args.history_weight,
             gamma=args.gamma,
             scale=args.scale_rewards,

@@ -239,7 +239,7 @@ class PPOTrainer(TokenCreditTrainer):
         return nullcontext()
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
-        outcome = batch.outcome[rows.place.own].nan_to_num(0.0)
+        outcome = batch.advantages[rows.place.own].nan_to_num(0.0)
         td = torch.zeros(rows.output["completion_ids"].shape)
         if not batch.training:
             return Credit(outcome, td)  # an evaluation trains nothing, and logs its loss with TRL's advantages
@@ -269,7 +269,7 @@ class PPOTrainer(TokenCreditTrainer):
         super()._use(output, credit, recount)
         if "value_mask" in output:  # the off-policy mask reads the sign of a completion's mean advantage
             mask = output["value_mask"]
-            output["outcome_advantages"] = output["advantages"].sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+            output["sequence_advantages"] = output["advantages"].sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
     def _kl(self, output: dict, mask: torch.Tensor) -> torch.Tensor:
         """log old - log reference of each token, `(B, T)`; logs its mean."""

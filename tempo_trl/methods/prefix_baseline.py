@@ -46,17 +46,19 @@ class PrefixBaselineCredit(LearnedPrefixes):
         width = batch.completion_ids.shape[1]
         weights = completion_weights(batch, self.leaf_weights)
         shrinkage = self.covariance if self.shrinkage == "auto" else self.shrinkage
-        segments = None if batch.grown is None else branches(batch.grown, width).segment
-        advantages = baseline_tokens(batch.tree, batch.outcome, width, shrinkage, segments)
-        metrics = value_error(batch, advantages, batch.outcome)
+        segments = None if batch.tree_rollouts is None else branches(batch.tree_rollouts, width).segment
+        advantages = baseline_tokens(batch.tree, batch.advantages, width, shrinkage, segments)
+        metrics = value_error(batch, advantages, batch.advantages)
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
         outcome = whole_outcome(batch, weights)
-        credit = Credit(advantages, metrics=metrics, weights=weights, outcome=outcome, statistics=batch.pairs)
+        credit = Credit(
+            advantages, metrics=metrics, weights=weights, sequence_advantages=outcome, statistics=batch.pairs
+        )
         return with_forced_tokens(credit, batch, self.forced_tokens)
 
     def learned_metrics(self) -> dict[str, float]:
-        """`tempo/prefix_explained` and, if it is read, the covariance of rewards at some numbers of shared tokens."""
+        """`tempo/prefix_r2` and, if it is read, the covariance of rewards at some numbers of shared tokens."""
         if self.shrinkage != "auto":
             return super().learned_metrics()
         values = self.covariance(COVARIANCE_DEPTHS).tolist()
@@ -66,9 +68,9 @@ class PrefixBaselineCredit(LearnedPrefixes):
 
 def value_error(batch: Batch, advantages: torch.Tensor, outcome: torch.Tensor) -> dict[str, tuple[float, float]]:
     """`tempo/value_error` of a baseline's advantages; empty on grown trees, whose completions are dependent."""
-    if batch.grown is not None:
+    if batch.tree_rollouts is not None:
         return {}
-    sums = value_error_sums(advantages, outcome, batch.loss_mask, batch.num_generations, batch.owned)
+    sums = value_error_sums(advantages, outcome, batch.loss_mask, batch.num_generations, batch.counted)
     return {"tempo/value_error": sums}
 
 

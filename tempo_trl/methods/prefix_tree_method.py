@@ -99,7 +99,7 @@ class PrefixTreeTrainer(TokenCreditTrainer):
 
 def completion_weights(batch: Batch, leaf_weights: str) -> torch.Tensor | None:
     """Weights of the completions in their group, `(R,)`; None if all weights are equal."""
-    return None if batch.grown is None else row_weights(batch.grown, leaf_weights)
+    return None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts, leaf_weights)
 
 
 def whole_outcome(batch: Batch, weights: torch.Tensor | None) -> torch.Tensor | None:
@@ -110,7 +110,7 @@ def whole_outcome(batch: Batch, weights: torch.Tensor | None) -> torch.Tensor | 
     """
     if weights is None:
         return None
-    return credit_tokens(batch.tree, batch.outcome, batch.completion_ids.shape[1], 0.0, weights)[0][:, 0]
+    return credit_tokens(batch.tree, batch.advantages, batch.completion_ids.shape[1], 0.0, weights)[0][:, 0]
 
 
 def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
@@ -122,8 +122,8 @@ def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Cred
         batch ([`Batch`]): The batch. Without grown trees it has no forced tokens.
         forced_tokens (`str`): As in [`~tempo_trl.rollout.config_fields.EntropyTreeFields`].
     """
-    if batch.grown is None or forced_tokens == "keep":
+    if batch.tree_rollouts is None or forced_tokens == "keep":
         return credit
-    ratio = branches(batch.grown, batch.completion_ids.shape[1]).forced_ratio
+    ratio = branches(batch.tree_rollouts, batch.completion_ids.shape[1]).forced_ratio
     advantages, kept = treat_forced_tokens(credit.advantages, ratio, forced_tokens)
     return replace(credit, advantages=advantages, loss_mask=kept)

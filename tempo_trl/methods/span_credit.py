@@ -34,26 +34,28 @@ def span_credit(batch: Batch, trace_lambda: float = 0.0, scale: str = "group", w
         [`~tempo_trl.Credit`], with the whole return's advantage as `outcome` and that of each criterion as `criteria`.
     """
     spans, width = batch.criteria, batch.completion_ids.shape[1]
-    own = spans.weights * criterion_advantages(spans.rewards, batch.num_generations, scale, spans.everywhere)
-    outcome = batch.outcome.double().nan_to_num(0.0) if with_outcome else torch.zeros(len(own), dtype=torch.float64)
+    own = spans.weights * criterion_advantages(spans.rewards, batch.num_generations, scale, spans.all_rewards)
+    outcome = batch.advantages.double().nan_to_num(0.0) if with_outcome else torch.zeros(len(own), dtype=torch.float64)
     advantages = outcome[:, None].expand(-1, width).clone()
-    counted = (batch.loss_mask & batch.owned[:, None]).double()
-    with_place, everywhere = 0.0, (advantages.abs() * counted).sum().item()
+    counted = (batch.loss_mask & batch.counted[:, None]).double()
+    with_place, total = 0.0, (advantages.abs() * counted).sum().item()
     shares = token_shares(spans.starts, spans.ends, batch.lengths, width, trace_lambda)
     for advantage, placed, share in zip(own.T, spans.placed.T, shares, strict=True):
         credit = advantage[:, None] * share
         advantages += credit
         size = (credit.abs() * counted).sum(dim=1)
-        with_place, everywhere = with_place + size[placed].sum().item(), everywhere + size[~placed].sum().item()
-    metrics = {"spans/placed": (with_place, with_place + everywhere)} | _flat_sums(spans, batch)
-    return Credit(advantages.float(), metrics=metrics, outcome=outcome + own.sum(dim=1), criteria=own.float())
+        with_place, total = with_place + size[placed].sum().item(), total + size[~placed].sum().item()
+    metrics = {"spans/placed": (with_place, with_place + total)} | _flat_sums(spans, batch)
+    return Credit(
+        advantages.float(), metrics=metrics, sequence_advantages=outcome + own.sum(dim=1), criteria=own.float()
+    )
 
 
 def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:
     """Criteria without two different rewards in their group / criteria that judged at least one of its completions."""
     judged = ~spans.rewards.isnan().unflatten(0, (-1, batch.num_generations)).all(dim=1)
-    flat = (flat_groups(spans.rewards, batch.num_generations) & judged)[batch.owned_groups]
-    return {"spans/flat": (flat.sum().item(), judged[batch.owned_groups].sum().item())}
+    flat = (flat_groups(spans.rewards, batch.num_generations) & judged)[batch.counted_groups]
+    return {"spans/flat": (flat.sum().item(), judged[batch.counted_groups].sum().item())}
 
 
 @dataclass

@@ -47,12 +47,12 @@ def tempo_credit(
     """
     if merge_states and td_coef:
         return _credit_on_graph(batch, td_coef)
-    weights = None if batch.grown is None else row_weights(batch.grown, leaf_weights)
-    advantages, td = credit_tokens(batch.tree, batch.outcome, batch.completion_ids.shape[1], td_coef, weights)
-    if batch.grown is None:  # without TD errors one advantage per completion, as TRL has it
-        return Credit(advantages if td_coef else batch.outcome, td, statistics=batch.pairs)
+    weights = None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts, leaf_weights)
+    advantages, td = credit_tokens(batch.tree, batch.advantages, batch.completion_ids.shape[1], td_coef, weights)
+    if batch.tree_rollouts is None:  # without TD errors one advantage per completion, as TRL has it
+        return Credit(advantages if td_coef else batch.advantages, td, statistics=batch.pairs)
     outcome = whole_outcome(batch, weights)
-    credit = Credit(advantages, td, weights=weights, outcome=outcome, statistics=batch.pairs)
+    credit = Credit(advantages, td, weights=weights, sequence_advantages=outcome, statistics=batch.pairs)
     return with_forced_tokens(credit, batch, forced_tokens)
 
 
@@ -60,10 +60,10 @@ def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
     # Of turns, not of steps: the key of a step within a turn has all tokens before it, also those before the state.
     labels = state_labels(before_turns(batch), batch.num_generations)[0]
     td = graph_td_errors(
-        batch.completion_ids, batch.lengths, batch.turns, labels, batch.outcome, batch.num_generations
+        batch.completion_ids, batch.lengths, batch.turns, labels, batch.advantages, batch.num_generations
     )
-    outcome = batch.outcome.float().nan_to_num(0.0)
-    flat = flat_groups(batch.outcome, batch.num_generations).repeat_interleave(batch.num_generations)
+    outcome = batch.advantages.float().nan_to_num(0.0)
+    flat = flat_groups(batch.advantages, batch.num_generations).repeat_interleave(batch.num_generations)
     return Credit(outcome.masked_fill(flat, 0.0)[:, None] + td_coef * td, td, statistics=batch.pairs)
 
 

@@ -7,6 +7,7 @@ from trl import GRPOConfig
 
 from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
 from tempo_trl.methods.prefix_tree_method import with_forced_tokens
+from tempo_trl.removed import with_former_names
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree import branches
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
@@ -22,7 +23,7 @@ def sibling_credit(
     batch: Batch,
     average: str = "children",
     scale: str = "std",
-    shared_tokens: str = "once",
+    count_shared_tokens: str = "once",
     forced_tokens: str = "keep",
 ) -> Credit:
     """
@@ -33,19 +34,19 @@ def sibling_credit(
             Whole groups. Evaluation does not grow trees: its completions keep GRPO's advantages.
         average, scale (`str`):
             As in [`~tempo_trl.credit.siblings.sibling_advantages`].
-        shared_tokens, forced_tokens (`str`):
+        count_shared_tokens, forced_tokens (`str`):
             As in [`TreeRPOConfig`] and [`TreeRPOEntropyConfig`].
 
     Returns:
         [`~tempo_trl.Credit`].
     """
-    if batch.grown is None:
-        return Credit(batch.outcome)
-    tree = branches(batch.grown, batch.completion_ids.shape[1])
+    if batch.tree_rollouts is None:
+        return Credit(batch.advantages)
+    tree = branches(batch.tree_rollouts, batch.completion_ids.shape[1])
     advantages = sibling_advantages(tree.segment, tree.parent, tree.leaf, batch.rewards, average=average, scale=scale)
     credit = with_forced_tokens(Credit(advantages), batch, forced_tokens)
     mask = batch.loss_mask if credit.loss_mask is None else batch.loss_mask & credit.loss_mask
-    if shared_tokens == "once":
+    if count_shared_tokens == "once":
         mask = count_once(tree.segment, mask)
         credit = replace(credit, loss_mask=mask)
     silent = ((credit.advantages == 0) & mask).sum().item()
@@ -58,7 +59,7 @@ class SiblingCreditConfig(TokenCreditConfig):
     Fields that the configurations of both methods share.
 
     Args:
-        shared_tokens (`str`, *optional*, defaults to `"once"`):
+        count_shared_tokens (`str`, *optional*, defaults to `"once"`):
             Whether a token that several completions share is in the loss once (`"once"`) or once per completion
             (`"per_leaf"`).
         vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
@@ -66,7 +67,7 @@ class SiblingCreditConfig(TokenCreditConfig):
             would also drop the shared tokens that are in the loss only there.
     """
 
-    shared_tokens: str = field(
+    count_shared_tokens: str = field(
         default="once",
         metadata={"help": "Whether a shared token is in the loss `once`, or once per completion (`per_leaf`)."},
     )
@@ -74,22 +75,24 @@ class SiblingCreditConfig(TokenCreditConfig):
         default="token_truncate",
         metadata={
             "help": "How to correct for the difference between vLLM's and the policy's probabilities: per token, "
-            "unless `shared_tokens` is per_leaf."
+            "unless `count_shared_tokens` is per_leaf."
         },
     )
 
     def check(self) -> None:
         """Validate the choices and reject TRL options that sibling groups do not support."""
         super().check()
-        if self.shared_tokens not in SHARED_TOKENS:
-            raise ValueError(f"`shared_tokens` must be one of {SHARED_TOKENS}, got {self.shared_tokens!r}.")
+        if self.count_shared_tokens not in SHARED_TOKENS:
+            raise ValueError(
+                f"`count_shared_tokens` must be one of {SHARED_TOKENS}, got {self.count_shared_tokens!r}."
+            )
         refuse_rewards_that_are_normalized_first(self, "siblings are compared by the weighted sum")
         if self.scale_rewards != GRPOConfig.scale_rewards:
             raise ValueError(
                 f"`scale_rewards` is {self.scale_rewards!r}, which would have no effect: this method compares "
                 "siblings, not the completions of a prompt. Leave it unset."
             )
-        if self.shared_tokens == "once":
+        if self.count_shared_tokens == "once":
             self._check_factors_of_a_completion()
 
     def _check_factors_of_a_completion(self) -> None:
@@ -108,11 +111,12 @@ class SiblingCreditConfig(TokenCreditConfig):
             if weighs:
                 raise ValueError(
                     f"`{name}` is {getattr(self, name)!r}, which weights whole completions. It is not supported with "
-                    "`shared_tokens='once'`: a shared token would get the weight of the first completion only. "
-                    f"Use {instead}, or `shared_tokens='per_leaf'`."
+                    "`count_shared_tokens='once'`: a shared token would get the weight of the first completion only. "
+                    f"Use {instead}, or `count_shared_tokens='per_leaf'`."
                 )
 
 
+@with_former_names(shared_tokens="count_shared_tokens")
 @dataclass
 class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
     r"""
@@ -125,7 +129,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
             Divisor of the difference between a segment's value and the mean m of its siblings: `"none"` for 1, `"std"`
             for their standard deviation, as in GRPO, `"bernoulli"` for $\sqrt{m (1 - m)}$. The paper's abstract, our
             only source, does not specify it.
-        shared_tokens (`str`, *optional*, defaults to `"once"`):
+        count_shared_tokens (`str`, *optional*, defaults to `"once"`):
             Whether a token that several completions share is in the loss once (`"once"`) or once per completion
             (`"per_leaf"`).
         vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
@@ -146,6 +150,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
             raise ValueError(f"`advantage_scale` must be one of {SIBLING_SCALES}, got {self.advantage_scale!r}.")
 
 
+@with_former_names(shared_tokens="count_shared_tokens")
 @dataclass
 class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
     """
@@ -155,7 +160,7 @@ class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
     follow from them:
 
     Args:
-        shared_tokens (`str`, *optional*, defaults to `"once"`):
+        count_shared_tokens (`str`, *optional*, defaults to `"once"`):
             Whether a token that several completions share is in the loss once (`"once"`) or once per completion
             (`"per_leaf"`).
         vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
@@ -212,8 +217,8 @@ class TreeRPOTrainer(TokenCreditTrainer):
         - A branch that ends early, at depth d, counts as the N^(D - d) leaves that it would have had: TRL gets that
           many copies of its completion, so TRL's mean reward of a prompt is the value of the root. Its tokens are in
           the loss once.
-        - A token that several leaves share is in the loss once, in the first of them (`shared_tokens`). The average
-          over tokens is TRL's `loss_type`.
+        - A token that several leaves share is in the loss once, in the first of them (`count_shared_tokens`). The
+          average over tokens is TRL's `loss_type`.
         - `max_completion_length` limits a path, `tree_step_tokens` a segment.
     """
 
@@ -240,7 +245,7 @@ class TreeRPOTrainer(TokenCreditTrainer):
 
     def credit(self, batch):
         args = self.args
-        return sibling_credit(batch, scale=args.advantage_scale, shared_tokens=args.shared_tokens)
+        return sibling_credit(batch, scale=args.advantage_scale, count_shared_tokens=args.count_shared_tokens)
 
 
 class TreeRPOEntropyTrainer(TokenCreditTrainer):
@@ -261,14 +266,14 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
 
         - TRL gets `num_generations` completions per prompt. A tree never has more leaves than that. If it has fewer,
           some leaves are repeated; the copies do not count in values, and in the loss only with
-          `shared_tokens="per_leaf"`.
+          `count_shared_tokens="per_leaf"`.
         - Entropy is computed over the 20 most likely tokens of the sampling distribution (after temperature and
           truncation).
         - The alternative to a token is drawn from the same 20 tokens without it. It is not a sample of the policy;
           `forced_tokens` selects a correction. By default there is none, as in the paper.
         - A sibling grown for coverage is sampled freely and does not split. The paper does not give the length from
           which it is grown (`tree_coverage_tokens`).
-        - All lengths are in tokens. A token that several leaves share is in the loss once (`shared_tokens`). The
+        - All lengths are in tokens. A token that several leaves share is in the loss once (`count_shared_tokens`). The
           average over tokens is TRL's `loss_type`, whereas the paper sums over nodes.
     """
 
@@ -290,5 +295,5 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
 
     def credit(self, batch):
         args = self.args
-        choices = {"shared_tokens": args.shared_tokens, "forced_tokens": args.forced_tokens}
+        choices = {"count_shared_tokens": args.count_shared_tokens, "forced_tokens": args.forced_tokens}
         return sibling_credit(batch, average="leaves", scale="none", **choices)

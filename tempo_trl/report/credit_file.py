@@ -141,7 +141,7 @@ def _of_spans(
     for group, rows in zip(groups, lines, strict=True):
         own = slice(first, first + len(rows))
         criteria = every._replace(
-            rewards=every.rewards[own], starts=every.starts[own], ends=every.ends[own], everywhere=every.rewards
+            rewards=every.rewards[own], starts=every.starts[own], ends=every.ends[own], all_rewards=every.rewards
         )
         credited.append(_with_criteria(group, criteria, rows[0]["has_outcome"], scale_rewards, trace_lambda))
         first += len(rows)
@@ -153,7 +153,7 @@ def _with_criteria(
 ) -> Group:
     lengths, size = torch.tensor([len(row) for row in group.ids]), len(group.ids)
     places = criteria.rewards, criteria.starts, criteria.ends, lengths
-    scale = {"scale_rewards": scale_rewards, "everywhere": criteria.everywhere}
+    scale = {"scale_rewards": scale_rewards, "all_rewards": criteria.all_rewards}
     tokens = span_advantages(*places, int(lengths.max()), size, **scale, trace_lambda=trace_lambda).numpy()
     outcome = group.outcome if has_outcome else np.zeros_like(group.outcome)
     advantages = [tokens[i, : len(row)] + outcome[i] for i, row in enumerate(group.ids)]

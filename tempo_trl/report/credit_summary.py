@@ -248,5 +248,5 @@ def _sums(groups: list[Group], size: int) -> dict[str, tuple[float, float]]:
     rewards = torch.tensor([group.rewards[row] for group, row in rows])
     flat = flat_groups(rewards, size)
     reward = rewards.nansum().item(), int((~rewards.isnan()).sum())
-    sums |= {"flat_groups": (int(flat.sum()), len(flat)), "reward": reward}
+    sums |= {"frac_zero_std": (int(flat.sum()), len(flat)), "reward": reward}
     return sums | {name: tuple(pairs.sum(dim=0).tolist()) for name, pairs in credit.items()}

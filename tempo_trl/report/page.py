@@ -24,11 +24,11 @@ SCRIPTS = ("page.js", "tree.js", "turns.js", "criteria.js", "credit.js", "charts
 CURVES = {
     "reward": ("reward", "mean reward in training"),
     "eval_reward": ("reward in evaluation", "mean reward in evaluation"),
-    "tempo/td_share": (
+    "tempo/added_share": (
         "share of TD credit",
         "sum |TD| / sum (|outcome| + |TD|); TD is what the method adds",
     ),
-    "tempo/prefix_explained": ("explained by prefixes", "share of the rewards' variance that shared prefixes explain"),
+    "tempo/prefix_r2": ("explained by prefixes", "share of the rewards' variance that shared prefixes explain"),
     "tempo/value_error": (
         "error of the baseline",
         "squared error of the baseline / squared error of the mean of the other completions",
@@ -41,7 +41,7 @@ CURVES = {
     "tempo/branch_tokens": ("branch tokens", "tokens whose TD is not 0 / tokens of the loss"),
     "spans/placed": ("credit with a place", "|credit| of criteria that have a place / all |credit|"),
     "spans/flat": ("flat criteria", "criteria with equal rewards in a group / criteria that judged in it"),
-    "tempo/flat_groups": ("flat groups", "groups in which all completions have the same reward / groups"),
+    "tempo/frac_zero_std": ("flat groups", "groups in which all completions have the same reward / groups"),
     "tempo/duplicates": ("duplicates", "completions that repeat an earlier one of their group / completions"),
     "completions/mean_length": ("length", "mean number of tokens of a completion"),
 }

@@ -5,8 +5,8 @@ TD without `td_coef`. A metric whose denominator is 0 is left out of that step.
 """
 
 METRICS = {
-    "tempo/td_share": r"sum \|TD\| / sum (\|outcome\| + \|TD\|) over loss tokens",
-    "tempo/prefix_explained": "share of the variance of rewards that the longest shared prefix explains, learned over "
+    "tempo/added_share": r"sum \|TD\| / sum (\|outcome\| + \|TD\|) over loss tokens",
+    "tempo/prefix_r2": "share of the variance of rewards that the longest shared prefix explains, learned over "
     "the run; training only",
     "tempo/branch_tokens": "loss tokens with a non-zero TD error / loss tokens",
     "tempo/branch_nodes": "states with at least two different next tokens, per group",
@@ -14,7 +14,7 @@ METRICS = {
     "tempo/shared_prefix": "tokens that a completion shares with the closest other one of its group, mean",
     "tempo/unique_tokens": "nodes of the prefix trees / tokens",
     "tempo/duplicates": "completions that repeat an earlier one of their group / completions",
-    "tempo/flat_groups": "groups without two different rewards, of completions, steps or criteria / groups",
+    "tempo/frac_zero_std": "groups without two different rewards, of completions, steps or criteria / groups",
     "tempo/packing_ratio": "tokens without padding / packed tokens; with `tree_forward`",
     "tempo/tree_pass_seconds": "seconds of a forward pass on the tree, mean; with `tree_forward`",
     "tempo/signal_share": "squared norm of the signal / squared norm of the gradient, at the last hidden state, with "
@@ -24,15 +24,15 @@ METRICS = {
     "tempo/value_error": "squared error of the baseline / squared error of the mean of the other completions, mean "
     "over loss tokens and then over completions; prefix and anchor baseline, independent completions",
     "tempo/turns": "turns of a completion, mean; with tools, environments or a `rollout_func`",
-    "tempo/anchor_states": "states after an observation that at least two completions of a group visit, per group; "
+    "tempo/shared_states": "states after an observation that at least two completions of a group visit, per group; "
     "where `tempo/turns` is logged",
-    "tempo/anchor_visits": "other completions of the group that visit the state before a turn, mean over turns after "
+    "tempo/state_visits": "other completions of the group that visit the state before a turn, mean over turns after "
     "an observation; where `tempo/turns` is logged",
     "tempo/largest_state": "turns after the first in the largest state of their group / turns after the first, "
     "without environments that have a `_state_key`; where `tempo/turns` is logged",
-    "tempo/anchor_explained": "share of the variance of returns that the closest agreement of states explains, "
+    "tempo/state_r2": "share of the variance of returns that the closest agreement of states explains, "
     "learned over the run; anchor baseline",
-    "tempo/anchor_covariance_L": "covariance of the returns of two completions whose states agree at level L: 1 the "
+    "tempo/state_covariance_L": "covariance of the returns of two completions whose states agree at level L: 1 the "
     "prompt, 2 the last observation, then more of them, at the top the same tokens; anchor baseline",
     "step_rewards/NAME/mean": "reward of a turn, or of a step with `step_delimiter`, mean; one for each of the "
     "`step_reward_funcs`",
@@ -58,5 +58,15 @@ METRICS = {
     "ppo/critic_time": "seconds in which the critic trained; TRL's `step_time` leaves them out",
 }
 
+# Names in the logs of earlier releases, with `eval_` in front of them for evaluation.
+FORMER_METRICS = {
+    "tempo/td_share": "tempo/added_share",
+    "tempo/prefix_explained": "tempo/prefix_r2",
+    "tempo/flat_groups": "tempo/frac_zero_std",
+    "tempo/anchor_states": "tempo/shared_states",
+    "tempo/anchor_visits": "tempo/state_visits",
+    "tempo/anchor_explained": "tempo/state_r2",
+}
+
 CRITERIA = "criteria"  # name, reward and advantage of each criterion of a completion
-OWN_COLUMNS = ("td_share", "branch_tokens", CRITERIA)  # in TRL's table of completions
+OWN_COLUMNS = ("added_share", "branch_tokens", CRITERIA)  # in TRL's table of completions

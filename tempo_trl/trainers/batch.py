@@ -12,9 +12,11 @@ from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
+from tempo_trl.removed import with_former_names
 from tempo_trl.rollout.tree import GrownTree, repeated_rows
 
 
+@with_former_names(outcome="advantages", owned="counted", grown="tree_rollouts", everywhere="all_rewards")
 @dataclass(frozen=True, eq=False)
 class Batch:
     """
@@ -32,7 +34,7 @@ class Batch:
             TRL's weighted sum of the reward functions, NaN if no function scored the completion.
         rewards_per_func (`torch.Tensor` of shape `(R, F)`):
             Reward of each function, unweighted, NaN where it did not score.
-        outcome (`torch.Tensor` of shape `(R,)`):
+        advantages (`torch.Tensor` of shape `(R,)`):
             GRPO's advantage as computed by TRL, NaN where unscorable.
         num_generations (`int`):
             Rows in a group.
@@ -53,20 +55,20 @@ class Batch:
             The dataset's columns of each row, the prompt among them.
         training (`bool`):
             False in evaluation.
-        owned (`torch.Tensor` of shape `(R,)`, bool):
-            Rows of groups that begin on this rank. Each row of the whole batch is owned by exactly one rank. Use these
-            rows for sums that are reduced over ranks.
+        counted (`torch.Tensor` of shape `(R,)`, bool):
+            The rows that this rank counts in sums that are reduced over ranks: those of groups that begin on it. Each
+            row of the whole batch is counted by exactly one rank.
         logps (`torch.Tensor` of shape `(R, T)`, *optional*):
             Log-probabilities of the tokens under the policy that sampled them, if TRL computed them (with several
             updates per generation, or vLLM).
         entropies (`torch.Tensor` of shape `(R, T)`, *optional*):
             Entropies in nats of the distributions that the tokens were sampled from, if `logps` come from TRL's own
             forward pass.
-        grown (`list[GrownTree]`, *optional*):
+        tree_rollouts (`list[GrownTree]`, *optional*):
             The trees whose leaves are the completions, one per group; None for independent samples.
         step_rewards (`torch.Tensor` of shape `(R, N)`, *optional*):
             Weighted sum of the `step_reward_funcs` for each step, NaN where none gave a number; None without them.
-        everywhere ([`~tempo_trl.credit.returns.TurnRewards`], *optional*):
+        all_rewards ([`~tempo_trl.credit.returns.TurnRewards`], *optional*):
             The rewards of the rows of all ranks, the same on each of them, with `scale_rewards="batch"`. Its `turns`
             have one column per step. None means that the R rows are all there are.
         criteria ([`~tempo_trl.credit.spans.Criteria`], *optional*):
@@ -78,7 +80,7 @@ class Batch:
     lengths: torch.Tensor
     rewards: torch.Tensor
     rewards_per_func: torch.Tensor
-    outcome: torch.Tensor
+    advantages: torch.Tensor
     num_generations: int
     prompts: torch.Tensor
     loss_mask: torch.Tensor
@@ -87,12 +89,12 @@ class Batch:
     observations: torch.Tensor | None
     columns: dict[str, list]
     training: bool
-    owned: torch.Tensor
+    counted: torch.Tensor
     logps: torch.Tensor | None = None
     entropies: torch.Tensor | None = None
-    grown: list[GrownTree] | None = None
+    tree_rollouts: list[GrownTree] | None = None
     step_rewards: torch.Tensor | None = None
-    everywhere: TurnRewards | None = None
+    all_rewards: TurnRewards | None = None
     criteria: Criteria | None = None
 
     @property
@@ -103,7 +105,7 @@ class Batch:
     @property
     def flat_groups(self) -> torch.Tensor:
         """Groups without two completions that differ in a reward, of whole completions, steps or criteria, bool."""
-        rewards = [self.outcome[:, None].double()]
+        rewards = [self.advantages[:, None].double()]
         rewards += [self.step_rewards.double().nan_to_num(0.0)] if self.step_rewards is not None else []
         rewards += [self.criteria.rewards.double()] if self.criteria is not None else []
         return flat_groups(torch.cat(rewards, dim=1), self.num_generations).all(dim=1)
@@ -114,27 +116,28 @@ class Batch:
         return prefix_tree(self.completion_ids, self.lengths, self.num_generations, self.prompts)
 
     @property
-    def owned_groups(self) -> slice:
+    def counted_groups(self) -> slice:
         """The groups that begin on this rank."""
-        rows = self.owned.nonzero().flatten()
+        rows = self.counted.nonzero().flatten()
         if not len(rows):
             return slice(0, 0)
         return slice(int(rows[0]) // self.num_generations, int(rows[-1]) // self.num_generations + 1)
 
     @cached_property
     def pairs(self) -> PairStatistics | None:
-        """Statistics of the pairs of owned completions, from which methods learn. None in evaluation.
+        """Statistics of the pairs of counted completions, from which methods learn. None in evaluation.
 
         They are summed over ranks. Repeated leaves of grown trees are skipped.
         """
         if not self.training:
             return None
-        outcome = self.outcome.masked_fill(~self.owned, torch.nan)
-        if self.grown is not None:
-            outcome = outcome.masked_fill(repeated_rows(self.grown), torch.nan)
+        outcome = self.advantages.masked_fill(~self.counted, torch.nan)
+        if self.tree_rollouts is not None:
+            outcome = outcome.masked_fill(repeated_rows(self.tree_rollouts), torch.nan)
         return pair_statistics(self.tree, outcome)
 
 
+@with_former_names(outcome="sequence_advantages")
 @dataclass(frozen=True, eq=False)
 class Credit:
     """
@@ -149,15 +152,15 @@ class Credit:
             is not used for training. Defaults to `advantages` minus the outcome.
         metrics (`dict[str, tuple[float, float]]`, *optional*):
             Maps a name to (numerator, denominator). The ratio of their sums over ranks is logged under that name, so
-            compute both over `batch.owned` rows.
+            compute both over `batch.counted` rows.
         loss_mask (`torch.Tensor` of shape `(R, T)`, bool, *optional*):
             False removes a token from the loss.
         weights (`torch.Tensor` of shape `(R,)`, *optional*):
             Weights of the completions in their group's prefix values, for recorded trees. They sum to 1 per group.
             Defaults to equal weights.
-        outcome (`torch.Tensor` of shape `(R,)`, *optional*):
+        sequence_advantages (`torch.Tensor` of shape `(R,)`, *optional*):
             Advantage of the whole completion, if the method has another one than TRL: the off-policy mask reads its
-            sign. Defaults to `batch.outcome`.
+            sign. Defaults to `batch.advantages`.
         criteria (`torch.Tensor` of shape `(R, K)`, *optional*):
             Advantage of each of `batch.criteria`, for report, table of completions and recorded trees.
         statistics (`object`, *optional*):
@@ -170,7 +173,7 @@ class Credit:
     metrics: dict[str, tuple[float, float]] = field(default_factory=dict)
     loss_mask: torch.Tensor | None = None
     weights: torch.Tensor | None = None
-    outcome: torch.Tensor | None = None
+    sequence_advantages: torch.Tensor | None = None
     criteria: torch.Tensor | None = None
     statistics: Any = None
 
@@ -178,7 +181,7 @@ class Credit:
         """The credit of the rows `own`, cut to their first `width` columns."""
         cut = {
             name: None if value is None else value[own, :width] if value.ndim == 2 else value[own]
-            for name in ("advantages", "td", "loss_mask", "weights", "outcome")
+            for name in ("advantages", "td", "loss_mask", "weights", "sequence_advantages")
             for value in [getattr(self, name)]
         }
         return replace(self, **cut, criteria=None if self.criteria is None else self.criteria[own])
@@ -196,16 +199,16 @@ def checked(given: Any, batch: Batch) -> Credit:
     advantages = _float_tensor("advantages", credit.advantages, batch, per_completion=True)
     per_token = advantages if advantages.ndim == 2 else advantages[:, None].expand(batch.completion_ids.shape)
     _refuse_what_is_not_finite(per_token, batch)
-    td = per_token - batch.outcome.nan_to_num(0.0)[:, None] if credit.td is None else credit.td
+    td = per_token - batch.advantages.nan_to_num(0.0)[:, None] if credit.td is None else credit.td
     td = _float_tensor("td", td, batch).nan_to_num(0.0, 0.0, 0.0)
     mask = credit.loss_mask
     if mask is not None:
         mask = _float_tensor("loss_mask", mask, batch).bool()
-    outcome = credit.outcome
-    if outcome is not None:
-        outcome = _float_tensor("outcome", outcome, batch, per_token=False).nan_to_num(0.0)
+    sequence = credit.sequence_advantages
+    if sequence is not None:
+        sequence = _float_tensor("sequence_advantages", sequence, batch, per_token=False).nan_to_num(0.0)
     advantages = torch.where(advantages.isfinite(), advantages, 0.0)
-    return replace(credit, advantages=advantages, td=td, loss_mask=mask, outcome=outcome)
+    return replace(credit, advantages=advantages, td=td, loss_mask=mask, sequence_advantages=sequence)
 
 
 def _float_tensor(

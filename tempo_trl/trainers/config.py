@@ -36,7 +36,7 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             whether a step has too few prompts, or more than it needs.
         skip_zero_advantages (`bool`, *optional*, defaults to `False`):
             Whether completions whose advantages are all 0, such as those of groups with equal rewards, are left out of
-            the forward and backward pass of training. The gradient is the same, in less time; `tempo/flat_groups` is
+            the forward and backward pass of training. The gradient is the same, in less time; `tempo/frac_zero_std` is
             the share of such groups. TRL's `entropy` is then that of the completions that are computed, and the
             others count with a ratio of 1 in metrics of ratios.
         tree_forward (`str`, *optional*, defaults to `"off"`):

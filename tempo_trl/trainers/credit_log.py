@@ -9,7 +9,7 @@ import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
-from tempo_trl.credit.anchors import anchor_sums
+from tempo_trl.credit.anchors import state_sums
 from tempo_trl.credit.metrics import credit_sums, largest_state_sums, tree_sums
 from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.runs.metrics import CRITERIA
@@ -123,19 +123,19 @@ def log_credit(
         metrics[name].append(value)
     for name, values in joined_columns(reports, len(rows.inputs)).items():
         trainer._logs["extra"][name].extend(values)
-    if batch.grown is not None:
+    if batch.tree_rollouts is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
-    outcome = batch.outcome[rows.place.own].nan_to_num(0.0)
+    outcome = batch.advantages[rows.place.own].nan_to_num(0.0)
     mask = loss_mask(rows.output)
     sums = {}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
-        flat = batch.flat_groups[batch.owned_groups]
-        sums = tree_sums(batch.tree, batch.owned_groups) | {"flat_groups": (flat.sum().item(), len(flat))}
+        flat = batch.flat_groups[batch.counted_groups]
+        sums = tree_sums(batch.tree, batch.counted_groups) | {"frac_zero_std": (flat.sum().item(), len(flat))}
     shares = credit_sums(outcome, credit.td, mask.cpu())
     sums |= {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if trainer.sees_answers:
-        sums |= anchor_sums(batch.observations, batch.num_generations, batch.owned)
-        counted = batch.owned & without_own_keys(batch, rows)
+        sums |= state_sums(batch.observations, batch.num_generations, batch.counted)
+        counted = batch.counted & without_own_keys(batch, rows)
         sums |= largest_state_sums(before_turns(batch), batch.num_generations, counted)
     totals = log_sums(trainer, "tempo", sums)
     advantages = rows.output["advantages"].view(len(mask), -1)
@@ -163,10 +163,10 @@ def log_sums(
     return dict(zip(sums, map(tuple, totals), strict=True))
 
 
-def keep_td_share(metrics: dict[str, list[float]]) -> None:
+def keep_added_share(metrics: dict[str, list[float]]) -> None:
     """Log a share of 0 while all groups are flat: nothing is credited then, and nobody should miss the metric."""
-    if metrics.get("tempo/flat_groups") and not metrics.get("tempo/td_share"):
-        metrics["tempo/td_share"].append(0.0)
+    if metrics.get("tempo/frac_zero_std") and not metrics.get("tempo/added_share"):
+        metrics["tempo/added_share"].append(0.0)
 
 
 def _log_table(trainer: GRPOTrainer, advantages: torch.Tensor, columns: dict[str, torch.Tensor]) -> None:

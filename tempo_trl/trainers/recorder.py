@@ -118,7 +118,7 @@ class Recorder:
         tokens["loss_mask"] = loss_mask(rows.output).bool().cpu()
         tokens["completion_ids"] = batch.completion_ids[own].int()
         tokens["turns"] = batch.turns[own].short()
-        lengths, outcome = batch.lengths[own].tolist(), batch.outcome[own].nan_to_num(0.0)
+        lengths, outcome = batch.lengths[own].tolist(), batch.advantages[own].nan_to_num(0.0)
         begin = self.trainer.accelerator.process_index * len(lengths)
         keys = before_turns(batch)[own]
         spans = spans_of(rows.spans.criteria, credit.criteria) if rows.spans else None

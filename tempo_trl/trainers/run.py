@@ -18,7 +18,7 @@ from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, only_rollout
 from tempo_trl.rollout.vllm_server import wait_for_server
 from tempo_trl.trainers import checks
-from tempo_trl.trainers.credit_log import keep_td_share
+from tempo_trl.trainers.credit_log import keep_added_share
 from tempo_trl.trainers.faults import surviving_table
 from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.trainers.subclasses import warnings_at_the_caller
@@ -102,7 +102,7 @@ class RunTrainer(GRPOTrainer):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
         self.tree_pass.log()
         self.signal_share.log()
-        keep_td_share(self._metrics["train" if self.model.training else "eval"])
+        keep_added_share(self._metrics["train" if self.model.training else "eval"])
         with surviving_table(self):
             super().log(logs, start_time)
 

@@ -16,15 +16,15 @@ class Place(NamedTuple):
     The position of this rank's rows among those of all ranks, and among the whole groups that they belong to.
 
     Args:
-        near (`slice`): The rows, among those of all ranks, that share a group with a row of this rank.
-        own (`slice`): The rows of this rank within `near`.
-        owned (`torch.Tensor` of shape `(R,)`, bool): The rows within `near` whose groups begin on this rank.
+        group_rows (`slice`): The rows, among those of all ranks, that share a group with a row of this rank.
+        own (`slice`): The rows of this rank within `group_rows`.
+        counted (`torch.Tensor` of shape `(R,)`, bool): The rows within `group_rows` whose groups begin on this rank.
         straddles (`bool`): Whether groups can be split over ranks. The same on all ranks, for any data.
     """
 
-    near: slice
+    group_rows: slice
     own: slice
-    owned: torch.Tensor
+    counted: torch.Tensor
     straddles: bool
 
     @classmethod
@@ -32,10 +32,10 @@ class Place(NamedTuple):
         """The place of a rank with `rows` rows. All ranks have equally many, in the order of the sampler."""
         begin, end = rank * rows, (rank + 1) * rows
         first, last = begin // num_generations, -(-end // num_generations)
-        near = slice(first * num_generations, last * num_generations)
+        group_rows = slice(first * num_generations, last * num_generations)
         groups = torch.arange(first, last).repeat_interleave(num_generations) * num_generations
-        own, owned = slice(begin - near.start, end - near.start), (groups >= begin) & (groups < end)
-        return cls(near, own, owned, rows % num_generations != 0)
+        own, counted = slice(begin - group_rows.start, end - group_rows.start), (groups >= begin) & (groups < end)
+        return cls(group_rows, own, counted, rows % num_generations != 0)
 
 
 @dataclass

@@ -62,7 +62,7 @@ class TokenCreditTrainer(RunTrainer):
     ```python
     def length_discounted(batch: Batch) -> torch.Tensor:
         until_end = batch.lengths[:, None] - torch.arange(batch.completion_ids.shape[1])
-        return batch.outcome.nan_to_num(0.0)[:, None] * 0.99 ** until_end.clamp(min=0)
+        return batch.advantages.nan_to_num(0.0)[:, None] * 0.99 ** until_end.clamp(min=0)
 
 
     trainer = TokenCreditTrainer(model, reward_funcs, args, train_dataset, credit_func=length_discounted)
@@ -105,7 +105,8 @@ class TokenCreditTrainer(RunTrainer):
         - Sequence-level importance ratios (`importance_sampling_level="sequence"`) become GSPO-token's, which have the
           same value and keep each token's advantage. A KL term that TRL multiplies by the ratio (`beta` with
           `use_bias_correction_kl`) also keeps its value, with the gradient of each token's own ratio.
-        - The off-policy mask uses the sign of the outcome (`Credit.outcome`), not that of each token's advantage.
+        - The off-policy mask uses the sign of the whole completion's advantage (`Credit.sequence_advantages`), not
+          that of each token's.
         - The table of completions shows the mean advantage over the tokens of a completion.
 
         A run is also checked before it trains, goes on if the disk is full, says which reward function hangs or that
@@ -365,8 +366,8 @@ class TokenCreditTrainer(RunTrainer):
         `recount` is whether any rank removes tokens from the loss.
         """
         if credit.advantages.ndim == 2:
-            outcome = output["advantages"] if credit.outcome is None else credit.outcome
-            output["outcome_advantages"] = outcome.to(output["advantages"])
+            outcome = output["advantages"] if credit.sequence_advantages is None else credit.sequence_advantages
+            output["sequence_advantages"] = outcome.to(output["advantages"])
         advantages, floor = credit.advantages, self._advantage_floor
         if floor is not None:
             advantages = advantages.clamp(min=floor)
@@ -411,7 +412,7 @@ class TokenCreditTrainer(RunTrainer):
         """What TRL's loss reads of the trainer that would not keep each token's own advantage."""
         if inputs["advantages"].ndim == 1:
             return {}
-        outcome, theirs = inputs["outcome_advantages"].unsqueeze(1), self.get_off_policy_mask
+        outcome, theirs = inputs["sequence_advantages"].unsqueeze(1), self.get_off_policy_mask
         changes = {"get_off_policy_mask": lambda advantages, **kwargs: theirs(outcome, **kwargs)}
         if self.importance_sampling_level == "sequence":  # TRL raises an error for any other level
             changes["importance_sampling_level"] = "token"

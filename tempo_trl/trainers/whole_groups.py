@@ -49,11 +49,11 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]
         observations = observed_before_steps(trainer, rows, turns, steps, prompts, failures)
     scores = trainer.step_rewards(rows, steps, failures) if trainer.step_rewards else StepScores()
     every_reward = weighted_rewards(trainer, rows.rewards_per_func)
-    rewards = every_reward[rows.place.near]
+    rewards = every_reward[rows.place.group_rows]
     tensors = {
         "completion_ids": output["completion_ids"],
         "lengths": lengths,
-        "outcome": output["advantages"].masked_fill(rewards[rows.place.own].isnan(), torch.nan),
+        "advantages": output["advantages"].masked_fill(rewards[rows.place.own].isnan(), torch.nan),
         "prompts": prompts,
         "loss_mask": loss_mask(output),
         "turns": turns,
@@ -64,26 +64,26 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]
         "entropies": rows.entropies,
         **(_tensors_of(rows.spans.criteria) if rows.spans else {}),
     }
-    near, inputs = gather_near(trainer.accelerator, rows.place, tensors, rows.inputs)
+    whole, inputs = gather_groups(trainer.accelerator, rows.place, tensors, rows.inputs)
     if trainer.args.skip_zero_advantages:  # TRL's outcome of equal rewards is the rounding of their mean
-        flat = flat_groups(near["outcome"], rows.num_generations).repeat_interleave(rows.num_generations)
-        near["outcome"] = near["outcome"].masked_fill(flat & ~near["outcome"].isnan(), 0.0)
-    everywhere = None
+        flat = flat_groups(whole["advantages"], rows.num_generations).repeat_interleave(rows.num_generations)
+        whole["advantages"] = whole["advantages"].masked_fill(flat & ~whole["advantages"].isnan(), 0.0)
+    all_rewards = None
     if trainer.scale_rewards == "batch":
-        everywhere = rewards_everywhere(trainer.accelerator, every_reward.cpu(), steps, scores.rewards)
-    most = int(near["steps"].max()) + 1  # gathered tensors are padded to the most steps of all ranks
-    near |= {name: near[name][:, :most] for name in PER_STEP if name in near}
-    criteria = _whole_criteria(trainer, rows.spans.criteria, near) if rows.spans else None
+        all_rewards = rewards_of_all_ranks(trainer.accelerator, every_reward.cpu(), steps, scores.rewards)
+    most = int(whole["steps"].max()) + 1  # gathered tensors are padded to the most steps of all ranks
+    whole |= {name: whole[name][:, :most] for name in PER_STEP if name in whole}
+    criteria = _whole_criteria(trainer, rows.spans.criteria, whole) if rows.spans else None
     batch = Batch(
-        **{"observations": None} | near | {"loss_mask": near["loss_mask"].bool()},
+        **{"observations": None} | whole | {"loss_mask": whole["loss_mask"].bool()},
         rewards=rewards.cpu(),
-        rewards_per_func=rows.rewards_per_func[rows.place.near].cpu(),
+        rewards_per_func=rows.rewards_per_func[rows.place.group_rows].cpu(),
         num_generations=rows.num_generations,
         columns={name: [row.get(name) for row in inputs] for name in dict.fromkeys(n for row in inputs for n in row)},
         training=trainer.model.training,
-        owned=rows.place.owned,
-        grown=trainer.rollout_func.trees if isinstance(trainer.rollout_func, TreeRollout) else None,
-        everywhere=everywhere,
+        counted=rows.place.counted,
+        tree_rollouts=trainer.rollout_func.trees if isinstance(trainer.rollout_func, TreeRollout) else None,
+        all_rewards=all_rewards,
         criteria=criteria,
     )
     return batch, scores
@@ -97,21 +97,21 @@ def _tensors_of(criteria: Criteria) -> dict[str, torch.Tensor]:
     return {name: getattr(criteria, field) for name, field in CRITERIA.items()} if criteria.names else {}
 
 
-def _whole_criteria(trainer: GRPOTrainer, own: Criteria, near: dict[str, torch.Tensor]) -> Criteria:
-    """The criteria of whole groups; their tensors are taken out of `near`. Every rank must call this."""
-    whole = {field: near.pop(name) for name, field in CRITERIA.items() if name in near}
-    everywhere = None
+def _whole_criteria(trainer: GRPOTrainer, own: Criteria, gathered: dict[str, torch.Tensor]) -> Criteria:
+    """The criteria of whole groups; their tensors are taken out of `gathered`. Every rank must call this."""
+    whole = {field: gathered.pop(name) for name, field in CRITERIA.items() if name in gathered}
+    all_rewards = None
     if trainer.scale_rewards == "batch" and own.names:
-        everywhere = trainer.accelerator.gather(own.rewards.to(trainer.accelerator.device)).cpu()
-    rows = near["lengths"].shape[0]
+        all_rewards = trainer.accelerator.gather(own.rewards.to(trainer.accelerator.device)).cpu()
+    rows = gathered["lengths"].shape[0]
     if not own.names:
         whole = {
             field: getattr(own, field)[:1].expand(rows, *getattr(own, field).shape[1:]) for field in CRITERIA.values()
         }
-    return own._replace(**whole, everywhere=everywhere)
+    return own._replace(**whole, all_rewards=all_rewards)
 
 
-def gather_near(
+def gather_groups(
     accelerator: Accelerator, place: Place, tensors: dict[str, torch.Tensor | None], rows: list[dict]
 ) -> tuple[dict[str, torch.Tensor], list[dict]]:
     """
@@ -134,16 +134,16 @@ def gather_near(
     tensors = {name: value for name, value in tensors.items() if value is not None}
     if not place.straddles:
         return {name: value.cpu() for name, value in tensors.items()}, rows
-    near = {}
+    gathered = {}
     for name, value in tensors.items():
         value = value.to(accelerator.device)
         if value.ndim == 2:
             value = accelerator.pad_across_processes(value, dim=1, pad_index=PADDING.get(name, 0))
-        near[name] = accelerator.gather(value)[place.near].cpu()
-    return near, gather_object(rows)[place.near]
+        gathered[name] = accelerator.gather(value)[place.group_rows].cpu()
+    return gathered, gather_object(rows)[place.group_rows]
 
 
-def rewards_everywhere(
+def rewards_of_all_ranks(
     accelerator: Accelerator, rewards: torch.Tensor, steps: torch.Tensor, step_rewards: torch.Tensor | None
 ) -> TurnRewards:
     """

@@ -311,7 +311,7 @@ def test_groups_see_each_other_only_in_the_scale_of_the_batch(case, scale_reward
     for first in range(0, len(rewards), size):
         own = slice(first, first + size)
         alone = span_advantages(
-            rewards[own], starts[own], ends[own], lengths[own], width, size, everywhere=rewards, **options
+            rewards[own], starts[own], ends[own], lengths[own], width, size, all_rewards=rewards, **options
         )
         torch.testing.assert_close(together[own], alone, **EXACT)
 

@@ -47,7 +47,7 @@ RESULT = {
     "tempo_trl": "0.1.0",
     "date": "2026-01-31T12:00:00",
 }
-LOG = [{"step": step, "reward": 0.5 + step / 100, "tempo/td_share": 0.03} for step in range(1, 6)]
+LOG = [{"step": step, "reward": 0.5 + step / 100, "tempo/added_share": 0.03} for step in range(1, 6)]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ TREES = "--config qwen3-1.7b/math/trees/"
 PPO = "--config qwen3-1.7b/math/two_gpus/ppo"
 BY_COMPLETION = (
     "treerpo_entropy --vllm_importance_sampling_correction true --vllm_importance_sampling_mode sequence_mask "
-    "--shared_tokens per_leaf"
+    "--count_shared_tokens per_leaf"
 )
 CUT = "Over hundreds of tokens that ratio is nearly 0"
 

@@ -35,14 +35,14 @@ def batch_of(task, problems, texts, size):
         completion_ids=ids,
         lengths=lengths,
         rewards=paid,
-        outcome=outcome,
+        advantages=outcome,
         num_generations=size,
         columns={"prompt": problems},
         loss_mask=torch.arange(ids.shape[1]) < lengths[:, None],
-        owned=torch.ones(len(rows), dtype=torch.bool),
+        counted=torch.ones(len(rows), dtype=torch.bool),
         tree=tree,
         pairs=pair_statistics(tree, outcome),
-        grown=None,
+        tree_rollouts=None,
         training=True,
     )
 
@@ -80,7 +80,7 @@ def test_by_hand_the_slip_falls_to_the_worst_and_lifts_those_that_have_not_slipp
 @pytest.mark.parametrize("task", CASES, ids=lambda task: task.name)
 def test_td_errors_sum_to_the_return_minus_the_start_value(task):
     batch, values = sampled(task), values_of(task)
-    td = oracles.oracle_td(batch, values).double() - batch.outcome[:, None]
+    td = oracles.oracle_td(batch, values).double() - batch.advantages[:, None]
     over_start = oracles.oracle_baseline(batch, values)[:, 0]
     assert torch.where(batch.loss_mask, td, 0.0).sum(1).tolist() == pytest.approx(over_start.tolist(), abs=1e-5)
 
@@ -98,7 +98,7 @@ def test_the_slip_has_the_most_negative_credit_of_a_wrong_completion(task):
     advantages, slips = oracles.chain_td(batch), 0
     for row, text in enumerate(oracles.texts(batch)):
         slip = slip_index(batch.columns["prompt"][row], text)
-        if slip is not None and batch.outcome[row] < 0:
+        if slip is not None and batch.advantages[row] < 0:
             assert advantages[row].argmin() == slip
             assert text[slip - 1] == "="
             slips += 1

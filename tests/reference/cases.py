@@ -70,7 +70,7 @@ CASES = {
     "treerpo, tokens once a leaf": {
         "trainer": "TreeRPO",
         "tree_depth": 2,
-        "shared_tokens": "per_leaf",
+        "count_shared_tokens": "per_leaf",
         "advantage_scale": "bernoulli",
     },
     "treerpo_entropy": {"trainer": "TreeRPOEntropy", **SPLITS},

@@ -41,7 +41,7 @@ def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model,
     logged = train(tiny_model, tmp_path, **options).state.log_history[0]
     statistics = CreditSummary()
     statistics.add(groups_of(read_trees(tmp_path)))
-    assert statistics.moved() == pytest.approx(logged["tempo/td_share"], rel=1e-4)
+    assert statistics.moved() == pytest.approx(logged["tempo/added_share"], rel=1e-4)
     for name, points in statistics.series.items():
         key = "reward" if name == "reward" else f"tempo/{name}"
         if name != "first_branch":

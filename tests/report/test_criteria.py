@@ -221,7 +221,7 @@ def test_a_file_with_spans_has_the_span_credit_of_training(scale, reward, tmp_pa
     lengths = torch.full((5,), 14)
     for group, own in zip(groups, [slice(0, 3), slice(3, 5)], strict=True):
         places = rewards[own], starts[own], ends[own], lengths[own]
-        options = {"scale_rewards": scale, "trace_lambda": 0.5, "everywhere": rewards}
+        options = {"scale_rewards": scale, "trace_lambda": 0.5, "all_rewards": rewards}
         expected = span_advantages(*places, 14, len(places[0]), **options)
         torch.testing.assert_close(torch.tensor(np.array(group.advantages)), expected)
         assert group.rewards.tolist() == pytest.approx(

@@ -110,7 +110,7 @@ def test_a_run_without_trees_has_its_curves_and_says_so(tmp_path):
 
 def test_a_run_that_has_not_logged_yet_has_its_trees(tmp_path):
     data = page_data(report([hand_worked_run(tmp_path / "tempo")], pictures=False))
-    assert {"reward", "tempo/td_share", "first_branch"} <= {curve["key"] for curve in data["curves"]}
+    assert {"reward", "tempo/added_share", "first_branch"} <= {curve["key"] for curve in data["curves"]}
 
 
 def test_what_a_model_wrote_is_drawn_in_pictures_without_a_warning(tmp_path, recwarn):

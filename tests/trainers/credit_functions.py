@@ -22,17 +22,17 @@ RANK = int(os.environ.get("RANK", "0"))
 
 
 def grpo(batch: Batch) -> torch.Tensor:
-    return batch.outcome
+    return batch.advantages
 
 
 def spread(batch: Batch) -> torch.Tensor:
-    return batch.outcome.nan_to_num(0.0)[:, None].expand(batch.completion_ids.shape)
+    return batch.advantages.nan_to_num(0.0)[:, None].expand(batch.completion_ids.shape)
 
 
 def later_counts_more(batch: Batch) -> Credit:
     place = torch.arange(batch.completion_ids.shape[1]) / batch.lengths[:, None]
-    owned = batch.owned.float()
-    metrics = {"mine/length": ((batch.lengths * owned).sum().item(), owned.sum().item())}
+    counted = batch.counted.float()
+    metrics = {"mine/length": ((batch.lengths * counted).sum().item(), counted.sum().item())}
     return Credit(spread(batch) * (0.5 + place), metrics=metrics)
 
 
@@ -145,7 +145,7 @@ class RunningMean:
         self.total, self.count, self.updates = 0.0, 0, 0
 
     def __call__(self, batch: Batch) -> Credit:
-        seen = batch.lengths[batch.owned]
+        seen = batch.lengths[batch.counted]
         scale = self.total / self.count if self.count else 1.0
         return Credit(spread(batch) * scale, statistics=(seen.sum().item(), len(seen)))
 
@@ -169,7 +169,7 @@ class Watching:
 
     def __call__(self, batch: Batch) -> torch.Tensor:
         self.batches.append(batch)
-        return batch.outcome
+        return batch.advantages
 
 
 def main(model: str, folder: str, name: str, *options: str) -> None:

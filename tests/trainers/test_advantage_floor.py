@@ -48,11 +48,3 @@ def test_the_weights_of_a_trace_come_after_the_floor_as_in_the_paper(tiny_model,
 def test_a_floor_above_zero_is_refused(floor, tmp_path):
     with pytest.raises(ValueError, match=r"`advantage_floor` must be"):
         config(tmp_path, TEMPOConfig, advantage_floor=floor)
-
-
-@pytest.mark.parametrize("floor", [-0.2, None])
-def test_the_old_name_of_the_floor_still_works(floor, tmp_path):
-    with pytest.warns(FutureWarning, match="`min_advantage` is called `advantage_floor` now"):
-        args = config(tmp_path, GRPOLambdaConfig, min_advantage=floor)
-    assert args.advantage_floor == floor
-    assert config(tmp_path, GRPOLambdaConfig).advantage_floor == FLOOR

@@ -50,7 +50,7 @@ def batch_of(rollouts: Rollouts, steps: torch.Tensor | None = None, scale: str =
         lengths=rollouts.lengths,
         rewards=rewards,
         rewards_per_func=rewards[:, None],
-        outcome=outcome_advantages(rewards, rollouts.size, scale).float(),
+        advantages=outcome_advantages(rewards, rollouts.size, scale).float(),
         num_generations=rollouts.size,
         prompts=rollouts.prompts,
         loss_mask=rollouts.turns >= 0,
@@ -59,7 +59,7 @@ def batch_of(rollouts: Rollouts, steps: torch.Tensor | None = None, scale: str =
         observations=rollouts.observations,
         columns={},
         training=True,
-        owned=~none,
+        counted=~none,
         step_rewards=steps,
     )
 
@@ -159,14 +159,14 @@ def test_a_rank_with_a_part_of_the_groups_gives_the_credit_of_all_of_them(credit
         if not rewarded:
             batch = replace(batch, step_rewards=None)
         compact = torch.where(batch.observations != 0, torch.arange(batch.observations.shape[1]), -1)
-        everywhere = TurnRewards(batch.rewards, compact, batch.step_rewards)
+        all_rewards = TurnRewards(batch.rewards, compact, batch.step_rewards)
         whole = credit(batch, scale).advantages
         for rows in (slice(0, 4), slice(4, 12)):
             cut = {f.name: getattr(batch, f.name) for f in fields(batch)}
             cut = {name: value[rows] if torch.is_tensor(value) else value for name, value in cut.items()}
             most = int(cut["steps"].max()) + 1
             cut["observations"] = cut["observations"][:, :most]
-            own = credit(Batch(**cut | {"everywhere": everywhere}), scale).advantages
+            own = credit(Batch(**cut | {"all_rewards": all_rewards}), scale).advantages
             torch.testing.assert_close(own, whole[rows], rtol=1e-6, atol=1e-6)
 
 
@@ -182,7 +182,7 @@ def joined(parts: list[Batch]) -> Batch:
             found[f.name] = torch.cat(values)
         else:
             found[f.name] = values[0]
-    return Batch(**found | {"everywhere": None})
+    return Batch(**found | {"all_rewards": None})
 
 
 @pytest.mark.matrix

@@ -66,7 +66,7 @@ def test_states_come_back_in_groups_that_are_split_over_ranks(tiny_model, tmp_pa
         assert rank["error"] is None
         assert_states_are_rooms(SimpleNamespace(**rank["batches"][0]))
     logged = [rank["history"][0] for rank in ranks]
-    assert logged[0]["tempo/anchor_visits"] == logged[1]["tempo/anchor_visits"]
+    assert logged[0]["tempo/state_visits"] == logged[1]["tempo/state_visits"]
     assert logged[0]["tempo/largest_state"] == logged[1]["tempo/largest_state"] == pytest.approx(6 / 9)
 
 
@@ -128,8 +128,8 @@ def test_the_log_says_how_often_states_come_back(tiny_model, tmp_path):
     turns = [rooms_of(script)[1:] for script in range(4)]
     assert turns == [[1, 0, 1], [1, 0, 1], [1, 0], [1]]
     assert logged["tempo/turns"] == pytest.approx(13 / 4)
-    assert logged["tempo/anchor_states"] == 2
-    assert logged["tempo/anchor_visits"] == pytest.approx((6 * 3 + 3 * 2) / 9)
+    assert logged["tempo/shared_states"] == 2
+    assert logged["tempo/state_visits"] == pytest.approx((6 * 3 + 3 * 2) / 9)
 
 
 def histories(batch, row: int, n: int) -> list:
@@ -158,7 +158,7 @@ def test_gigpo_is_its_definition(scale, rooms):
     for row in range(8):
         for n in range(len(rooms_of(row % 4))):
             tokens = advantages[row][batch.turns[row] == n]
-            expected = batch.outcome[row].item() + 0.5 * (relative(batch, row, n, 0, 0.9, scale == "group") or 0.0)
+            expected = batch.advantages[row].item() + 0.5 * (relative(batch, row, n, 0, 0.9, scale == "group") or 0.0)
             assert tokens.tolist() == pytest.approx([expected] * len(tokens), abs=1e-4)
 
 
@@ -177,17 +177,17 @@ def test_hgpo_is_its_definition(scale, rooms):
 
 def test_without_weight_within_states_gigpo_is_grpo(rooms):
     advantages = gigpo_credit(rooms[0], 0.0).advantages
-    torch.testing.assert_close(advantages, rooms[0].outcome[:, None].expand_as(advantages))
+    torch.testing.assert_close(advantages, rooms[0].advantages[:, None].expand_as(advantages))
 
 
 def test_before_it_has_learned_the_anchor_baseline_is_rloo_and_then_states_count(rooms):
     batch, credit = rooms[0], AnchorBaselineCredit(history=1)
-    groups = batch.outcome.double().view(-1, 4)
+    groups = batch.advantages.double().view(-1, 4)
     rloo = (groups - (groups.sum(dim=1, keepdim=True) - groups) / 3).flatten()
     first = credit(batch)
     torch.testing.assert_close(first.advantages, torch.where(batch.turns >= 0, rloo[:, None], 0.0).float())
     credit.update([first.statistics])
-    assert credit.learned_metrics()["tempo/anchor_explained"] >= 0
+    assert credit.learned_metrics()["tempo/state_r2"] >= 0
 
 
 @pytest.mark.matrix

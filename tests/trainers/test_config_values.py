@@ -132,7 +132,7 @@ def test_the_check_notes_a_clamp_of_cispo(capsys):
     assert "Note: With loss_type='cispo'" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["kl", "reward", "tempo/td_share", "rewards/parity/mean", "clip_ratio/low_mean"])
+@pytest.mark.parametrize("name", ["kl", "reward", "tempo/added_share", "rewards/parity/mean", "clip_ratio/low_mean"])
 def test_a_metric_of_a_name_that_is_logged_anyway_is_refused(name, tiny_model, tmp_path):
     def logging_reward(completions, log_metric, **columns):
         log_metric(name, 1.0)

@@ -85,9 +85,9 @@ def test_groups_that_do_not_branch_carry_grpos_advantage_exactly(tiny_model, tmp
     trainer = train(tiny_model, tmp_path, reward_funcs=by_place, trainer={"rollout_func": lone_tokens}, max_steps=1)
     output = trainer.batches[0].output
     unbranched = output["advantages"][4:]
-    assert torch.equal(unbranched, output["outcome_advantages"][4:, None].expand(4, 3))
-    assert torch.equal(output["advantages"][:4, 1:], output["outcome_advantages"][:4, None].expand(4, 2))
-    assert not torch.isclose(output["advantages"][:4, 0], output["outcome_advantages"][:4]).any()
+    assert torch.equal(unbranched, output["sequence_advantages"][4:, None].expand(4, 3))
+    assert torch.equal(output["advantages"][:4, 1:], output["sequence_advantages"][:4, None].expand(4, 2))
+    assert not torch.isclose(output["advantages"][:4, 0], output["sequence_advantages"][:4]).any()
 
 
 class LossProbe(RecordingTrainer):
@@ -100,7 +100,7 @@ class LossProbe(RecordingTrainer):
             "completion_ids": torch.tensor([[40, 41, 42, 43], [50, 51, 52, 0]]),
             "completion_mask": torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]),
             "advantages": advantages,
-            "outcome_advantages": outcome,
+            "sequence_advantages": outcome,
             "old_per_token_logps": old_logps,
             "num_items_in_batch": torch.tensor(7),
         } | extra

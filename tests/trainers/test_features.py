@@ -41,7 +41,9 @@ def check_credit(trainer, batches=None):
     assert batches
     for batch in batches:
         torch.testing.assert_close(batch.output["advantages"], from_credit(trainer, batch), rtol=1e-4, atol=1e-5)
-    assert any((b.output["advantages"] - b.output["outcome_advantages"][:, None]).any() for b in batches if b.training)
+    assert any(
+        (b.output["advantages"] - b.output["sequence_advantages"][:, None]).any() for b in batches if b.training
+    )
 
 
 LOSSES = [{"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "dapo", "sapo", "vespo")]
@@ -107,7 +109,7 @@ def test_normalize_then_sum_spreads_trls_own_scalar(tiny_model, tmp_path):
     trainer = train(tiny_model, tmp_path, reward_funcs=rewards, multi_objective_aggregation="normalize_then_sum")
     for batch in trainer.batches:
         ids, lengths = padded(batch)
-        outcome = batch.output["outcome_advantages"]
+        outcome = batch.output["sequence_advantages"]
         expected = outcome[:, None] + td_errors(prefix_values(ids, lengths, outcome, 4), lengths)
         inside = torch.arange(ids.shape[1]) < lengths[:, None]
         torch.testing.assert_close(batch.output["advantages"], expected * inside)
@@ -122,7 +124,7 @@ def test_flat_groups_get_exactly_zero_where_grpo_leaves_a_rounding_error(reward,
         tiny_model, tmp_path, reward_funcs=constant, num_generations=7, per_device_train_batch_size=7, max_steps=1
     )
     assert not trainer.batches[0].output["advantages"].any()
-    assert trainer.state.log_history[0]["tempo/flat_groups"] == 1.0
+    assert trainer.state.log_history[0]["tempo/frac_zero_std"] == 1.0
 
 
 @pytest.mark.parametrize("num_generations_eval", [1, 2, None])

@@ -55,7 +55,7 @@ def test_the_off_policy_mask_reads_the_outcome_around_the_weighted_mean(method, 
         _, _, rewards, size = inputs_of(batch)
         weights = torch.cat([tree.leaf_weights("by_branch") for tree in batch["trees"]])
         mean = (weights * rewards).view(-1, size).sum(dim=1).repeat_interleave(size)
-        read, around = batch["output"]["outcome_advantages"].double(), rewards - mean
+        read, around = batch["output"]["sequence_advantages"].double(), rewards - mean
         clear = around.abs() > 1e-4
         assert clear.any()
         assert torch.equal(read[clear].sign(), around[clear].sign())
@@ -173,7 +173,7 @@ def test_a_baseline_on_grown_trees_leaves_the_whole_branch_out(tiny_model, tmp_p
 def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_explain(tiny_model, tmp_path):
     trainer = run("prefix_baseline", tiny_model, tmp_path)
     entry = trainer.state.log_history[-2]
-    assert entry["tempo/prefix_explained"] == trainer.learned.covariance.explained
+    assert entry["tempo/prefix_r2"] == trainer.learned.covariance.explained
     for depth in (1, 4, 16, 64, 256):
         assert entry[f"tempo/prefix_covariance_{depth}"] == trainer.learned.covariance([depth])[0]
 
@@ -191,7 +191,7 @@ def test_every_run_logs_what_prefixes_explain_of_its_rewards(method, options, ti
             outcome = outcome.masked_fill(repeated_rows(batch["trees"]), torch.nan)
         covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome))
     entry = trainer.state.log_history[-2]
-    assert entry["tempo/prefix_explained"] == pytest.approx(covariance.explained, rel=1e-4)
+    assert entry["tempo/prefix_r2"] == pytest.approx(covariance.explained, rel=1e-4)
     assert covariance.variance > 0 and "tempo/prefix_covariance_1" not in entry
 
 

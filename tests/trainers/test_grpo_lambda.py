@@ -53,7 +53,7 @@ class LossProbe(GRPOLambdaTrainer):
             completion_ids=inputs["completion_ids"],
         )
         if (advantages := self.credit(scored)).ndim == 2:
-            inputs |= {"advantages": advantages, "outcome_advantages": inputs["advantages"]}
+            inputs |= {"advantages": advantages, "sequence_advantages": inputs["advantages"]}
         before = dict(inputs)
         self.model.train()
         self.model.zero_grad()

@@ -17,7 +17,7 @@ METRICS = {
     "flat_groups",
     "prefix_explained",
     "turns",
-    "anchor_states",
+    "shared_states",
 }
 
 
@@ -49,7 +49,7 @@ def test_metrics_of_the_hand_worked_group(tiny_model, tmp_path):
         "duplicates": 1 / 4,
         "flat_groups": 0,
         "turns": 1,
-        "anchor_states": 0,  # nothing is observed after the prompt
+        "shared_states": 0,  # nothing is observed after the prompt
         # Only the two that are alike earn alike beyond what their groups do: C is capped at 0.98 of the variance.
         "prefix_explained": (0.98 + 0 + 0 + 0.98) / 4,
     }
@@ -63,14 +63,14 @@ def test_the_share_of_td_credit_is_0_while_all_groups_are_flat(tiny_model, tmp_p
         return [1.0] * len(completions)
 
     for entry in train(tiny_model, tmp_path, reward_funcs=flat).state.log_history[:-1]:
-        assert entry["tempo/flat_groups"] == 1
-        assert entry["tempo/td_share"] == 0
+        assert entry["tempo/frac_zero_std"] == 1
+        assert entry["tempo/added_share"] == 0
 
 
 def test_the_metrics_see_the_td_errors_also_where_their_coefficient_is_zero(tiny_model, tmp_path):
     options = {"reward_funcs": nine, "trainer": {"rollout_func": scripted}, "max_steps": 1}
     shares = [train(tiny_model, tmp_path, td_coef=c, **options).state.log_history[0] for c in (0.0, 1.0, 2.0)]
-    assert len({round(logged["tempo/td_share"], 5) for logged in shares}) == 1
+    assert len({round(logged["tempo/added_share"], 5) for logged in shares}) == 1
     assert len({round(logged["tempo/branch_tokens"], 5) for logged in shares}) == 1
 
 

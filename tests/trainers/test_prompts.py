@@ -76,14 +76,14 @@ def test_completions_of_different_prompts_share_no_state(cls, options, tiny_mode
     )
     assert len(said_once("continue different prompts")) == 1
     output = trainer.batches[0].output
-    outcome, mask = output["outcome_advantages"][:, None], output["completion_mask"]
+    outcome, mask = output["sequence_advantages"][:, None], output["completion_mask"]
     if cls is RiddleBaseline:  # given its riddle, a completion earns what is expected
         assert outcome.any()
         torch.testing.assert_close(output["advantages"], torch.zeros_like(output["advantages"]))
     else:
         torch.testing.assert_close(output["advantages"], outcome * mask)
     if cls is RiddleTrainer:  # whose credit is the outcome
-        assert trainer.state.log_history[0]["tempo/td_share"] == 0
+        assert trainer.state.log_history[0]["tempo/added_share"] == 0
     assert not read_trees(tmp_path).size
 
 

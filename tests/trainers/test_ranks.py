@@ -52,7 +52,7 @@ def test_advantages_of_all_ranks_together_are_those_of_one(layout, rows, generat
 
     # The table and the metrics are the same on both ranks: those of all completions.
     assert ranks[0]["table"] == ranks[1]["table"]
-    first, second = ([h for h in rank["history"] if "tempo/td_share" in h] for rank in ranks)
+    first, second = ([h for h in rank["history"] if "tempo/added_share" in h] for rank in ranks)
     assert first
     for a, b in zip(first, second, strict=True):
         assert {k: v for k, v in a.items() if k.startswith("tempo/")} == {

@@ -23,7 +23,7 @@ def test_a_recorded_token_takes_at_most_twenty_bytes():
         lengths=torch.full((ROWS,), TOKENS),
         rewards=torch.zeros(ROWS),
         rewards_per_func=torch.zeros(ROWS, 1),
-        outcome=torch.zeros(ROWS),
+        advantages=torch.zeros(ROWS),
         num_generations=ROWS,
         prompts=torch.zeros(ROWS, dtype=torch.int64),
         loss_mask=ones.bool(),
@@ -32,7 +32,7 @@ def test_a_recorded_token_takes_at_most_twenty_bytes():
         observations=torch.ones(ROWS, 1, dtype=torch.int64),
         columns={},
         training=True,
-        owned=torch.ones(ROWS, dtype=torch.bool),
+        counted=torch.ones(ROWS, dtype=torch.bool),
         entropies=numbers,
     )
     scored = ScoredRows(

@@ -54,7 +54,7 @@ class Counting:
 
     def __call__(self, batch):
         self.seen.append(("training" if batch.training else "evaluation", self.updates))
-        return Credit(batch.outcome.nan_to_num(0.0), statistics=1)
+        return Credit(batch.advantages.nan_to_num(0.0), statistics=1)
 
     def update(self, statistics):
         self.updates += len(statistics)

@@ -49,7 +49,7 @@ def test_advantages_that_train_are_those_of_the_definition(scale, trace_lambda, 
     case = counted_by_hand(batch.completion_ids)
     scale = scale or "none"
     assert_close(batch.output["advantages"], by_definition(case, [1.0] * 4, scale, trace_lambda))
-    assert_close(batch.output["outcome_advantages"], whole_advantages(case, scale))
+    assert_close(batch.output["sequence_advantages"], whole_advantages(case, scale))
     moved = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
     assert any(not torch.equal(value, moved[name]) for name, value in weights(trainer).items())
 
@@ -75,7 +75,7 @@ def test_with_other_rewards_both_add(tiny_model, tmp_path):
     spans = by_definition(case, [1.0] * 4, trace_lambda=0.5)
     assert outcome.abs().min() > 0
     assert_close(batch.output["advantages"] * inside, (outcome[:, None] * inside + spans))
-    assert_close(batch.output["outcome_advantages"], outcome + whole_advantages(case))
+    assert_close(batch.output["sequence_advantages"], outcome + whole_advantages(case))
     assert trainer.state.log_history[0]["reward"] == pytest.approx(batch.rewards_per_func.mean().item())
 
 
@@ -98,9 +98,9 @@ def test_where_only_criteria_differ_a_group_is_not_flat(tiny_model, tmp_path):
 
     trainer = train(tiny_model, tmp_path / "a", swapped)
     assert trainer.state.log_history[0]["reward_std"] == 0
-    assert trainer.state.log_history[0]["tempo/flat_groups"] == 0.0
+    assert trainer.state.log_history[0]["tempo/frac_zero_std"] == 0.0
     assert trainer.batches[0].output["advantages"][:, :2].abs().min() > 0.5
-    assert train(tiny_model, tmp_path / "b", cls=FlatAnswers).state.log_history[0]["tempo/flat_groups"] == 0.5
+    assert train(tiny_model, tmp_path / "b", cls=FlatAnswers).state.log_history[0]["tempo/frac_zero_std"] == 0.5
 
 
 def test_completions_that_no_criterion_judged_train_nothing(tiny_model, tmp_path):
@@ -365,7 +365,7 @@ def test_environments_are_passed_and_one_that_owns_the_reward_adds(tiny_model, t
     assert trainer.reward_func_names == ["RewardedRooms"]
     assert batch.rewards_per_func.tolist() == rewards[:, None].tolist()
     whole = outcome_advantages(rewards, 4) + outcome_advantages(torch.tensor(ends), 4)
-    assert_close(batch.output["outcome_advantages"], whole)
+    assert_close(batch.output["sequence_advantages"], whole)
     trained = batch.output["completion_mask"] * batch.output["tool_mask"]
     assert_close(batch.output["advantages"] * trained, whole[:, None] * trained)
 

@@ -157,8 +157,8 @@ def test_two_ranks_see_whole_groups_and_learn_alike(rows, tiny_model, tmp_path):
             assert torch.equal(batch["loss_mask"], inside)
             assert torch.equal(batch["turns"], torch.where(inside, 0, -1))
             assert len(batch["prompts"].view(-1, size).unique()) == len(batch["lengths"]) // size
-        owned = [batch["lengths"][batch["owned"]] for batch in (first, second)]
-        assert len(owned[0]) + len(owned[1]) == 2 * (rows if first["training"] else 6)
+        counted = [batch["lengths"][batch["counted"]] for batch in (first, second)]
+        assert len(counted[0]) + len(counted[1]) == 2 * (rows if first["training"] else 6)
     ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "RunningMean", *options)
     assert ranks[0]["state"] == ranks[1]["state"]
     assert ranks[0]["state"]["count"] == 2 * 2 * rows
@@ -229,7 +229,7 @@ def test_every_run_records_trees_table_and_metrics(tiny_model, tmp_path):
     assert len(trees) == 8
     row = trees.iloc[0]
     assert row["td_errors"] == pytest.approx(row["advantages"] - row["outcome"], abs=1e-6)
-    assert {"tempo/td_share", "tempo/branch_nodes"} <= set(trainer.state.log_history[0])
+    assert {"tempo/added_share", "tempo/branch_nodes"} <= set(trainer.state.log_history[0])
     table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
     assert {"td_share", "branch_tokens", "advantage"} <= set(table.columns)
 

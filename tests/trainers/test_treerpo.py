@@ -80,7 +80,7 @@ def test_once_each_token_of_a_tree_is_in_the_loss_once(method, tiny_model, tmp_p
 
 @pytest.mark.parametrize("method", BOTH)
 def test_per_leaf_a_token_counts_for_each_completion_through_it(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path, shared_tokens="per_leaf")
+    batch = first_batch(method, tiny_model, tmp_path, count_shared_tokens="per_leaf")
     assert "tool_mask" not in batch["output"]
     assert batch["output"]["num_items_in_batch"] == sum(map(len, batch["ids"]))
 
@@ -93,10 +93,10 @@ def gradient_of_trls_loss(trainer, output) -> dict:
     return {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
 
 
-@pytest.mark.parametrize("shared_tokens", ["once", "per_leaf"])
-def test_the_gradient_is_the_sum_over_segments_of_the_tree(shared_tokens, tiny_model, tmp_path):
+@pytest.mark.parametrize("count_shared_tokens", ["once", "per_leaf"])
+def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, tiny_model, tmp_path):
     """TRL's real loss against the objective written out segment by segment, each with its own forward pass."""
-    batch = first_batch("treerpo", tiny_model, tmp_path, shared_tokens=shared_tokens, learning_rate=0.0)
+    batch = first_batch("treerpo", tiny_model, tmp_path, count_shared_tokens=count_shared_tokens, learning_rate=0.0)
     trainer, output, rewards = batch["trainer"], batch["output"], batch["rewards"][:, 0].double().tolist()
     ours = gradient_of_trls_loss(trainer, output)
 
@@ -108,7 +108,7 @@ def test_the_gradient_is_the_sum_over_segments_of_the_tree(shared_tokens, tiny_m
         for index, segment in enumerate(tree.segments):
             ids = torch.cat([prompt, torch.tensor(tree.completion_ids(index))])  # up to the segment's end
             logps = trainer.model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1).gather(1, ids[1:, None])[:, 0]
-            times = 1 if shared_tokens == "once" else sum(index in tree.path(leaf) for leaf in tree.rows)
+            times = 1 if count_shared_tokens == "once" else sum(index in tree.path(leaf) for leaf in tree.rows)
             objective = objective + times * advantages[index] * logps[-len(segment.token_ids) :].sum()
             tokens += times * len(segment.token_ids)
         row += len(tree.rows)
@@ -178,7 +178,7 @@ def test_what_was_grown_is_logged(tiny_model, tmp_path):
         ({"tree_children": 1}, "expected at least 2 and 1"),
         ({"tree_step_tokens": 0}, "`tree_step_tokens` must be at least 1"),
         ({"advantage_scale": "max"}, "`advantage_scale` must be one of"),
-        ({"shared_tokens": "twice"}, "`shared_tokens` must be one of"),
+        ({"count_shared_tokens": "twice"}, "`count_shared_tokens` must be one of"),
         ({"scale_rewards": "batch"}, "`scale_rewards` is 'batch', which would have no effect"),
         ({"multi_objective_aggregation": "normalize_then_sum"}, "siblings are compared by the weighted sum"),
         ({"max_completion_length": None}, "got neither `tree_step_tokens` nor `max_completion_length`"),
@@ -201,7 +201,7 @@ def test_a_configuration_that_is_no_tree_is_refused(options, message, tmp_path):
 def test_a_weight_of_a_whole_completion_is_refused_where_a_token_stands_in_one_of_many(options, tmp_path):
     with pytest.raises(ValueError, match="which weights whole completions"):
         config(tmp_path, TreeRPOConfig, tree_depth=2, **options)
-    config(tmp_path, TreeRPOConfig, tree_depth=2, shared_tokens="per_leaf", **options)
+    config(tmp_path, TreeRPOConfig, tree_depth=2, count_shared_tokens="per_leaf", **options)
 
 
 def test_what_vllm_samples_is_corrected_by_token_unless_told_otherwise(tmp_path):

@@ -41,7 +41,7 @@ class Grpo:
     def __call__(self, episodes: Episodes) -> np.ndarray:
         batch = episodes.batch
         factor = batch.num_generations / (batch.num_generations - 1) if self.leave_one_out else 1.0
-        return factor * batch.outcome.double().numpy()[:, None].repeat(episodes.states.shape[1], axis=1)
+        return factor * batch.advantages.double().numpy()[:, None].repeat(episodes.states.shape[1], axis=1)
 
 
 class Method:

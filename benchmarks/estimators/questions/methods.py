@@ -37,7 +37,7 @@ GROWN = {
     "TEMPO, fixed 2³": Estimator(FIXED, tempo(1.0)),
     "adaptive, fixed 2³": Estimator(FIXED, adaptive()),
     "TreeRPO 2³": Estimator(FIXED, treerpo()),
-    "TreeRPO 2³, per leaf": Estimator(FIXED, treerpo(shared_tokens="per_leaf")),
+    "TreeRPO 2³, per leaf": Estimator(FIXED, treerpo(count_shared_tokens="per_leaf")),
     "TEMPO, fixed 4²": Estimator(Fixed(4, 2), tempo(1.0)),
     "adaptive, fixed 4²": Estimator(Fixed(4, 2), adaptive()),
     "GRPO, entropy 8": Estimator(ENTROPY, tempo(0.0)),

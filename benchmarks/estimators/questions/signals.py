@@ -1,4 +1,4 @@
-"""How well logged metrics predict the gain: `tempo/td_share` and `tempo/prefix_explained`, on random tasks."""
+"""How well logged metrics predict the gain: `tempo/added_share` and `tempo/prefix_r2`, on random tasks."""
 
 from itertools import islice
 
@@ -22,7 +22,7 @@ from tempo_trl.credit.metrics import credit_sums
 
 TITLE = "What a run logs in fifty generations, and the gain: random tasks"
 BATCHES = 50
-SIGNALS = {"td_share": "tempo/td_share", "prefix_explained": "tempo/prefix_explained"}
+SIGNALS = {"td_share": "tempo/added_share", "prefix_explained": "tempo/prefix_r2"}
 METHODS = {"GRPO": tempo(0.0), "TEMPO": tempo(1.0), "adaptive": adaptive()}
 COLOURS = {"TEMPO": ORANGE, "adaptive": BLUE}
 
@@ -42,7 +42,7 @@ def logged(sample: Sample) -> dict[str, float]:
     outcomes = outcome(sample)
     _, td = credit_tokens(sample.prefixes, outcomes, sample.ids.shape[1], 1.0)
     after = slice(int(sample.bounds[WARM_UP]), None)
-    share, whole = credit_sums(outcomes[after], td[after], torch.ones_like(td[after]))["td_share"].sum(dim=0)
+    share, whole = credit_sums(outcomes[after], td[after], torch.ones_like(td[after]))["added_share"].sum(dim=0)
     explained = [covariance.explained for _, covariance in islice(learning(sample, WARM_UP), WARM_UP, None)]
     return {"td_share": float(share / whole), "prefix_explained": float(np.mean(explained))}
 
