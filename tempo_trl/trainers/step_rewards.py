@@ -11,8 +11,8 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from tempo_trl.credit.turns import turn_ends
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
+from tempo_trl.trainers.reward_functions import RewardFunctions
 from tempo_trl.trainers.scored_rows import ScoredRows
-from tempo_trl.trainers.user_functions import RewardFunctions
 
 if TYPE_CHECKING:
     from tempo_trl.trainers.credit_log import Failures

@@ -19,26 +19,26 @@ from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.agents import MergedStates, ObservationKeyFunc, StateKeys, sees_answers
-from tempo_trl.trainers.batch import Batch, Credit, checked, loss_mask
+from tempo_trl.trainers.batch import (
+    Batch,
+    Credit,
+    checked,
+    loss_mask,
+    refuse_a_state_that_cannot_be_loaded,
+    refuse_a_wrong_credit_func,
+)
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import Failures, RankReport, gather_reports, log_credit
 from tempo_trl.trainers.faults import watch_rewards, watched_server
 from tempo_trl.trainers.recorder import Recorder
+from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
+from tempo_trl.trainers.rollout_func import checked_rollout
 from tempo_trl.trainers.run import RunTrainer
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.signal_share import GROUP
 from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, drop_first_reward, mean_of_criteria
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
 from tempo_trl.trainers.subclasses import keep_assigned, refuse_unknown_arguments, signature_without, watch_columns
-from tempo_trl.trainers.user_functions import (
-    checked_functions,
-    checked_rollout,
-    refuse_a_state_that_cannot_be_loaded,
-    refuse_a_wrong_credit_func,
-    refuse_missing_span_functions,
-    refuse_reserved_columns,
-    refuse_reserved_metrics,
-)
 from tempo_trl.trainers.whole_groups import batch_of
 from tempo_trl.trainers.zero_advantages import on_all_rows, rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
@@ -170,10 +170,8 @@ class TokenCreditTrainer(RunTrainer):
             "step_reward_funcs", step_reward_funcs, self.reads_step_rewards or not own, name
         )
         span_reward_funcs = checked_functions(
-            "span_reward_funcs", span_reward_funcs, self.reads_criteria or not own, name
+            "span_reward_funcs", span_reward_funcs, self.reads_criteria or not own, name, self.reads_criteria
         )
-        if self.reads_criteria:
-            refuse_missing_span_functions(span_reward_funcs, name)
         if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
             reward_funcs = [mean_of_criteria]
         super().__init__(

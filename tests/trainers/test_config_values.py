@@ -142,7 +142,7 @@ def test_a_metric_of_a_name_that_is_logged_anyway_is_refused(name, tiny_model, t
         train(tiny_model, tmp_path, reward_funcs=logging_reward, max_steps=1)
 
 
-@pytest.mark.parametrize("name", ["advantage", "prompt", "logging_reward", "td_share"])
+@pytest.mark.parametrize("name", ["advantage", "prompt", "logging_reward", "added_share"])
 def test_a_column_of_a_name_that_the_table_has_anyway_is_refused(name, tiny_model, tmp_path):
     def logging_reward(completions, log_extra, **columns):
         log_extra(name, [1.0] * len(completions))

@@ -1,18 +1,12 @@
-"""The border to functions of the user: what they may be, get, return and log."""
+"""What the functions of `step_reward_funcs` and `span_reward_funcs` may be, get and log: as TRL's reward functions."""
 
 import asyncio
 import atexit
-import io
-import pickle
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-import torch
-from transformers import PreTrainedTokenizerBase
 from trl import GRPOTrainer
-from trl.trainer.grpo_trainer import RolloutFunc
 from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, start_event_loop_in_daemon
 
 from tempo_trl.runs.metrics import METRICS, OWN_COLUMNS
@@ -67,79 +61,6 @@ def refuse_reserved_columns(names: Iterable[str], reward_names: Iterable[str]) -
             )
 
 
-def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -> None:
-    """
-    Raise ValueError for a `credit_func` that cannot be used.
-
-    Args:
-        given:
-            What the user passed.
-        has_its_own (`bool`):
-            Whether the trainer is a method with a credit function of its own.
-        trainer (`str`):
-            Name of the trainer, for the message.
-    """
-    if has_its_own and given is not None:
-        raise ValueError(
-            f"`credit_func` must be None, got a function: {trainer} has its own credit function. Use "
-            "TokenCreditTrainer with yours."
-        )
-    if not has_its_own and not callable(given):
-        raise ValueError(
-            f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}. Pass "
-            f"{trainer}(..., credit_func=your_function)."
-        )
-
-
-def refuse_a_state_that_cannot_be_loaded(credit_func: Callable, name: str) -> None:
-    """
-    Raise ValueError if a checkpoint could not be read with the state of a credit function, instead of at a resume.
-
-    Args:
-        credit_func (`Callable`):
-            The credit function, after its first update.
-        name (`str`):
-            Its name, for the message.
-    """
-    if not hasattr(credit_func, "state_dict"):
-        return
-    file = io.BytesIO()
-    torch.save(credit_func.state_dict(), file)
-    file.seek(0)
-    try:
-        torch.load(file, weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ValueError(
-            f"`state_dict()` of `credit_func` {name} must have tensors, numbers and strings, in lists, tuples and "
-            f"dicts: a resumed run reads nothing else from a checkpoint. Got {_refused_type(error)}. Convert NumPy "
-            "numbers with float(), arrays with torch.from_numpy, and other objects to these types."
-        ) from error
-
-
-def _refused_type(error: pickle.UnpicklingError) -> str:
-    """The type that torch names in its error."""
-    named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
-    return named[1] if named else "another type"
-
-
-def refuse_missing_span_functions(functions: list, trainer: str) -> None:
-    """
-    Raise ValueError if a method that reads criteria has no function that judges any.
-
-    Args:
-        functions (`list`):
-            The `span_reward_funcs`.
-        trainer (`str`):
-            Name of the trainer, for the message.
-    """
-    if not functions:
-        raise ValueError(
-            "`span_reward_funcs` must be a function, or a list of functions, that return lists of SpanReward; got "
-            f"none. Pass {trainer}(..., span_reward_funcs=your_function), or use TRL's GRPOTrainer for rewards "
-            "without a place."
-        )
-
-
 READERS = {
     "step_reward_funcs": "GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a function "
     "that reads `batch.step_rewards`",
@@ -147,7 +68,9 @@ READERS = {
 }
 
 
-def checked_functions(argument: str, given: list | Callable | str | None, are_read: bool, trainer: str) -> list:
+def checked_functions(
+    argument: str, given: list | Callable | str | None, are_read: bool, trainer: str, are_needed: bool = False
+) -> list:
     """
     The functions of `step_reward_funcs` or `span_reward_funcs` as a list.
 
@@ -160,11 +83,19 @@ def checked_functions(argument: str, given: list | Callable | str | None, are_re
             Whether the trainer's credit may depend on them.
         trainer (`str`):
             Name of the trainer, for the message.
+        are_needed (`bool`, *optional*, defaults to `False`):
+            Whether the method is nothing without them.
 
     Raises:
-        ValueError: if there are any, and they would not be used, or one cannot be called.
+        ValueError: if there are any, and they would not be used, or one cannot be called; if there is none, and the
+            method needs one.
     """
     functions = given if isinstance(given, list) else [] if given is None else [given]
+    if are_needed and not functions:
+        raise ValueError(
+            f"`{argument}` must be a function, or a list of functions, that return lists of SpanReward; got none. "
+            f"Pass {trainer}(..., {argument}=your_function), or use TRL's GRPOTrainer for rewards without a place."
+        )
     if functions and not are_read:
         raise ValueError(
             f"`{argument}` must be None, got {len(functions)}: {trainer} would not use them. Use {READERS[argument]}."
@@ -173,106 +104,6 @@ def checked_functions(argument: str, given: list | Callable | str | None, are_re
         wrong = next(function for function in functions if not callable(function))
         raise ValueError(f"`{argument}` must be functions that return SpanReward, got {wrong!r}.")
     return functions
-
-
-def checked_rollout(rollout: RolloutFunc) -> Callable:
-    """
-    A `rollout_func` whose result is compared with the prompts that it was called with.
-
-    Raises:
-        ValueError: when it is called, if the result has another number of rows than there are prompts, a completion
-            without a token, log-probabilities or an `env_mask` of another length than their completion, or rows in
-            another order than the prompts.
-    """
-
-    def call(prompts: list, trainer) -> dict[str, Any]:
-        output = rollout(prompts, trainer)
-        if not isinstance(output, dict):
-            raise ValueError(f"`rollout_func` must return a dict, got {type(output).__name__}.")
-        _check_counts(output, len(prompts))
-        _check_lengths(output)
-        _check_order(output, prompts, trainer._tokenizer)
-        return output
-
-    return call
-
-
-def _check_counts(output: dict[str, Any], rows: int) -> None:
-    """Every list has one entry per prompt. Fields of its own may be single values, which TRL gives to all rows."""
-    for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask"):
-        values = output.get(name)
-        if values is not None and len(values) != rows:
-            repeated = len(values) % rows == 0 and len(values) > rows
-            raise ValueError(
-                f"`rollout_func` must return one row per prompt, got {len(values)} rows of `{name}` for {rows} "
-                "prompts. "
-                + (
-                    "TRL has already repeated each prompt `num_generations` times: return one completion for each."
-                    if repeated
-                    else "Return the rows of all prompts, in the order of the prompts."
-                )
-            )
-    for name, values in output.items():
-        if isinstance(values, list) and len(values) != rows:
-            raise ValueError(
-                f"`rollout_func` must return one value per prompt in `{name}`, which reward functions get as a "
-                f"column; got {len(values)} values for {rows} prompts."
-            )
-
-
-def _check_lengths(output: dict[str, Any]) -> None:
-    """Every row has a token, and a log-probability and a mask for each of its completion's tokens."""
-    for name in ("prompt_ids", "completion_ids"):
-        for row, ids in enumerate(output.get(name) or ()):
-            if len(ids) == 0:
-                raise ValueError(
-                    f"`rollout_func` must return at least one token in each row, got none in `{name}` of row {row}. "
-                    "Return the end-of-sequence token for an answer without text."
-                )
-    for name in ("logprobs", "env_mask"):
-        for row, values in enumerate(output.get(name) or ()):
-            tokens = len(output["completion_ids"][row])
-            if len(values) != tokens:
-                raise ValueError(
-                    f"`rollout_func` must return one number per token of the completion in `{name}`, got "
-                    f"{len(values)} for the {tokens} tokens of row {row}."
-                )
-
-
-def _check_order(output: dict[str, Any], prompts: list, tokenizer: PreTrainedTokenizerBase) -> None:
-    """
-    Raise ValueError if a row's `prompt_ids` have the text of another prompt and not that of its own.
-
-    An environment may write prompts of its own: rows with no text of any prompt are left alone.
-    """
-    asked = [_squeezed(_text(prompt)) for prompt in prompts]
-    known = {text for text in asked if text}
-    for row, ids in enumerate(output.get("prompt_ids") or ()):
-        seen = _squeezed(tokenizer.decode(ids, skip_special_tokens=True))
-        if asked[row] in seen:
-            continue
-        other = next((asked.index(text) for text in known if text in seen), None)
-        if other is not None:
-            raise ValueError(
-                f"`rollout_func` must return its rows in the order of the prompts, got the text of prompt {other} in "
-                f"`prompt_ids` of row {row}, whose prompt is {asked[row][:80]!r}. Rewards would read the columns of "
-                "another row. Return the rows in the order in which the prompts came."
-            )
-
-
-def _text(prompt: str | Sequence[dict]) -> str:
-    """What a prompt asks: its text, or that of its last message."""
-    if isinstance(prompt, str):
-        return prompt
-    content = prompt[-1].get("content") if prompt else None
-    if isinstance(content, list):
-        return " ".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content or ""
-
-
-def _squeezed(text: str) -> str:
-    """A text without white space, which tokenizers and chat templates change."""
-    return "".join(text.split())
 
 
 class Logged:

@@ -1,0 +1,107 @@
+"""What a `rollout_func` may return: rows of the prompts that it was called with, in their order."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+from trl.trainer.grpo_trainer import RolloutFunc
+
+
+def checked_rollout(rollout: RolloutFunc) -> Callable:
+    """
+    A `rollout_func` whose result is compared with the prompts that it was called with.
+
+    Raises:
+        ValueError: when it is called, if the result has another number of rows than there are prompts, a completion
+            without a token, log-probabilities or an `env_mask` of another length than their completion, or rows in
+            another order than the prompts.
+    """
+
+    def call(prompts: list, trainer) -> dict[str, Any]:
+        output = rollout(prompts, trainer)
+        if not isinstance(output, dict):
+            raise ValueError(f"`rollout_func` must return a dict, got {type(output).__name__}.")
+        _check_counts(output, len(prompts))
+        _check_lengths(output)
+        _check_order(output, prompts, trainer._tokenizer)
+        return output
+
+    return call
+
+
+def _check_counts(output: dict[str, Any], rows: int) -> None:
+    """Every list has one entry per prompt. Fields of its own may be single values, which TRL gives to all rows."""
+    for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask"):
+        values = output.get(name)
+        if values is not None and len(values) != rows:
+            repeated = len(values) % rows == 0 and len(values) > rows
+            raise ValueError(
+                f"`rollout_func` must return one row per prompt, got {len(values)} rows of `{name}` for {rows} "
+                "prompts. "
+                + (
+                    "TRL has already repeated each prompt `num_generations` times: return one completion for each."
+                    if repeated
+                    else "Return the rows of all prompts, in the order of the prompts."
+                )
+            )
+    for name, values in output.items():
+        if isinstance(values, list) and len(values) != rows:
+            raise ValueError(
+                f"`rollout_func` must return one value per prompt in `{name}`, which reward functions get as a "
+                f"column; got {len(values)} values for {rows} prompts."
+            )
+
+
+def _check_lengths(output: dict[str, Any]) -> None:
+    """Every row has a token, and a log-probability and a mask for each of its completion's tokens."""
+    for name in ("prompt_ids", "completion_ids"):
+        for row, ids in enumerate(output.get(name) or ()):
+            if len(ids) == 0:
+                raise ValueError(
+                    f"`rollout_func` must return at least one token in each row, got none in `{name}` of row {row}. "
+                    "Return the end-of-sequence token for an answer without text."
+                )
+    for name in ("logprobs", "env_mask"):
+        for row, values in enumerate(output.get(name) or ()):
+            tokens = len(output["completion_ids"][row])
+            if len(values) != tokens:
+                raise ValueError(
+                    f"`rollout_func` must return one number per token of the completion in `{name}`, got "
+                    f"{len(values)} for the {tokens} tokens of row {row}."
+                )
+
+
+def _check_order(output: dict[str, Any], prompts: list, tokenizer: PreTrainedTokenizerBase) -> None:
+    """
+    Raise ValueError if a row's `prompt_ids` have the text of another prompt and not that of its own.
+
+    An environment may write prompts of its own: rows with no text of any prompt are left alone.
+    """
+    asked = [_squeezed(_text(prompt)) for prompt in prompts]
+    known = {text for text in asked if text}
+    for row, ids in enumerate(output.get("prompt_ids") or ()):
+        seen = _squeezed(tokenizer.decode(ids, skip_special_tokens=True))
+        if asked[row] in seen:
+            continue
+        other = next((asked.index(text) for text in known if text in seen), None)
+        if other is not None:
+            raise ValueError(
+                f"`rollout_func` must return its rows in the order of the prompts, got the text of prompt {other} in "
+                f"`prompt_ids` of row {row}, whose prompt is {asked[row][:80]!r}. Rewards would read the columns of "
+                "another row. Return the rows in the order in which the prompts came."
+            )
+
+
+def _text(prompt: str | Sequence[dict]) -> str:
+    """What a prompt asks: its text, or that of its last message."""
+    if isinstance(prompt, str):
+        return prompt
+    content = prompt[-1].get("content") if prompt else None
+    if isinstance(content, list):
+        return " ".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return content or ""
+
+
+def _squeezed(text: str) -> str:
+    """A text without white space, which tokenizers and chat templates change."""
+    return "".join(text.split())
