@@ -18,13 +18,11 @@ import reprlib
 from collections.abc import Iterator
 from typing import Any
 
-from tempo_trl.rewards.answer_place import AnswerPlace, answer_places
+from tempo_trl.rewards.answer_place import Judged, answer_places
 from tempo_trl.rewards.json_reading import Reading, read_json
 from tempo_trl.rewards.json_reference import Branch, Comparison, Leaf, reference_tree
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.span_reward import SpanReward, referenced
-
-Judged = tuple[str, float, int, int | None]  # criterion, reward, start and end in the answer; None: to the text's end
 
 
 def json_fields(
@@ -79,7 +77,7 @@ def json_fields(
     cells = referenced(columns, column, "json_fields", "the references")
     references = [_reference(value, where, comparison) for value, where in cells]
     rows = zip(answer_places(texts, completions), references, strict=True)
-    return [_criteria(place, root, comparison) for place, root in rows]
+    return [place.spans(_judged(place.answer, root, comparison)) for place, root in rows]
 
 
 def _reference(value: Any, where: str, comparison: Comparison) -> Branch | Leaf:
@@ -91,12 +89,6 @@ def _reference(value: Any, where: str, comparison: Comparison) -> Branch | Leaf:
             f"{where} is {got}, expected the text of a JSON object or array, such as "
             f'{{"city": "Paris"}}: {error}. Correct the reference.'
         ) from error
-
-
-def _criteria(place: AnswerPlace, root: Branch | Leaf, comparison: Comparison) -> list[SpanReward]:
-    judged = _judged(place.answer, root, comparison)
-    spans = [SpanReward(name, reward, *place.span(start, end)) for name, reward, start, end in judged]
-    return list(dict.fromkeys(spans))  # without a place in the text, places of one criterion are the same
 
 
 def _judged(answer: str, root: Branch | Leaf, comparison: Comparison) -> Iterator[Judged]:

@@ -100,29 +100,14 @@ def test_b_not_d_is_b():
         r"\boxed{A1c}",
         r"\boxed{B^{+}}",
         r"\boxed{A's}",
-        r"\boxed{F}",
-        r"\boxed{Z}",
-        r"\boxed{1}",
-        r"\boxed{2}",
-        r"\boxed{}",
-        r"\boxed{ }",
         r"\boxed{\text{}}",
-        r"\boxed{?}",
         r"\boxed{None}",
         r"\boxed{\frac{A}{B}}",
         r"\boxed{B",
         "The answer is \\boxed{B",
         r"boxed{B}",
-        r"\boxed{Ｂ}",  # full width
-        r"\boxed{В}",  # Cyrillic
-        r"\boxed{𝐁}",
-        r"\boxed{Ⓑ}",
-        r"\boxed{ß}",
         "\\boxed{B\x00}",
-        "\\boxed{\ud800}",
         r"\boxed{__import__('os')}",
-        r"\boxed{(?P<letter>B)}",
-        r"\boxed{.*}",
         r"\boxed{[A-E]}",
         r"\boxed{<answer>B</answer>}",
     ],
@@ -188,43 +173,29 @@ def test_letters_and_texts_are_those_of_the_row(options, completion, letter):
 # No raise, no hang
 
 
-LONG = {
-    "letters": "B " * 50_000,
-    "boxes": r"\boxed{B}" * 11_000 + r"\boxed{A B}",
-    "boxes that never close": r"\boxed{" * 15_000,
-    "nested boxes": r"\boxed{" * 7_000 + "B C" + "}" * 7_000,
-    "braces": "{" * 50_000 + "}" * 50_000,
-    "deep fonts in a box": r"\boxed{" + r"\text{" * 300 + "B C" + "}" * 301,
-    "a box of a hundred thousand letters": rf"\boxed{{{'B' * 100_000}}}",
-    "a box of commas": rf"\boxed{{B{',' * 1_900}C}}",
-    "a box of spaces": rf"\boxed{{B{' ' * 1_900}C}}",
-    "a box of nots": rf"\boxed{{{'not A or ' * 200}}}",
-    "answers": "the answer is " * 7_000,
-    "answers and spaces": "answer" + " " * 100_000 + "B",
-    "stars": "answer" + "*" * 100_000 + "B",
-    "colons": "answer:" * 14_000,
-    "tags": "<answer>" * 12_000,
-    "closing tags": "</answer>" * 11_000,
-    "lines": "\n" * 100_000,
-    "items": "A.\nB.\n" * 16_000,
-    "first items": "A. so\n" * 16_000,
-    "spaces": " " * 100_000,
-    "thoughts": "<think>" * 14_000,
-    "backslashes": "\\" * 100_000,
-    "unicode": "\u202e\U0001d401" * 50_000,
-    "digits": rf"\boxed{{{'9' * 100_000}}}",
-}
-
-
-@pytest.mark.parametrize("completion", LONG.values(), ids=LONG.keys())
-def test_a_hundred_thousand_characters_cost_less_than_a_second_and_are_no_answer(completion):
-    started = time.process_time()
-    check(DRUGS, completion, "")
-    assert time.process_time() - started < 1.0
-
-
 PIECES = [r"\boxed{", "}", "A", "B", "b", " ", ".", ",", "(", ")", "not ", " or ", "answer is ", "Answer: ", "\n", "$"]
 PIECES += ["<think>", "</think>", "<answer>", "</answer>", "Digoxin", "Warfarin", r"\text{", "\\", "E. coli", "F"]
+PIECES += [
+    " and ",
+    "the answer is ",
+    "*",
+    "answer:",
+    "A.\nB.\n",
+    "A. so\n",
+    r"\boxed{B}",
+    "9",
+    "{",
+    "\u202e\U0001d401",
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_hundred_thousand_characters_cost_less_than_a_second_and_are_no_answer(piece):
+    started = time.process_time()
+    for many in (piece * (100_000 // len(piece)), piece * (1_900 // len(piece))):
+        for completion in (f"{many}B C", rf"\boxed{{B{many}C}}", rf"{many}\boxed{{A B{'}' * many.count('{')}}}"):
+            check(DRUGS, completion, "")
+    assert time.process_time() - started < 6.0
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))

@@ -263,45 +263,25 @@ def test_no_gold_of_math_has_a_tolerance_even_without_its_box(name):
 # No raise, no hang
 
 
-LONG = {
-    "digits": "9" * 1999,
-    "a fraction of digits": rf"\frac{{{'9' * 900}}}{{{'7' * 900}}}",
-    "groups": "1" + ",000" * 499,
-    "spaces": "5" + " " * 1900 + "6",
-    "letters": "5 " + "ab " * 600 + "1",
-    "words": "5 " + "a" * 1900 + "1",
-    "a name": "a" * 1900 + "=5.5.",
-    "equal signs": "=" * 1999,
-    "an exponent": "1e999999999",
-    "an exponent in LaTeX": r"1 \times 10^{999999999}",
-    "an exponent of three digits": "9e999",
-    "braces": "{" * 1000,
-    "parentheses": "(" * 1000 + ")" * 999,
-    "fractions": r"\frac1" * 399,
-    "mixed groups": "1" + " 000" * 499 + " 1/",
-    "fonts": r"\text{" * 300 + "5" + "}" * 300,
-    "quotes": '5 "' * 600,
-    "points": "5." * 900,
-    "a box of a hundred thousand digits": "9" * 100_000,
-    "code": "__import__('os').system('true') or 5",
-    "a power tower": "2^{2^{2^{49}}}",
-    "control characters": "5\x00",
-    "a lone surrogate": "5\ud800",
-}
+PIECES = [*'15,.- $%e^{}=/x()\\"', "23", "000", "{,}", r"\$", r"\%", "or", r"\frac", r"\frac{", "}{", r" \times 10^{"]
+PIECES += [r"\text{", " million", "\u00a0", "٣", "\N{MINUS SIGN}", "ab ", r"\frac1", " 000", '5 "', "\ud800", "\x00"]
 
 
-@pytest.mark.parametrize("answer", LONG.values(), ids=LONG.keys())
+@pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("gold", ["7.123456789", "2.0107e-06"])
-def test_a_trap_is_not_paid_and_needs_no_child(gold, answer, monkeypatch):
+def test_a_long_repetition_is_not_paid_and_needs_no_child(gold, piece, monkeypatch):
     monkeypatch.setattr(reward_module, "shared_grader", None)
     started = time.process_time()
-    assert not is_paid(gold, answer)
-    assert time.process_time() - started < 1.0
+    for many in (piece * (1_900 // len(piece)), piece * (100_000 // len(piece))):
+        for answer in (many, f"5{many}1", f"1{many}5.", rf"\frac{{{many}}}{{7}}"):
+            assert not is_paid(gold, answer)
+    assert time.process_time() - started < 4.0
 
 
-PIECES = ["1", "23", "000", ",", "{,}", ".", "-", " ", r"\$", "$", "%", r"\%", "e", "^", "{", "}", "=", "/", "x", "or"]
-PIECES += [r"\frac", "(", ")"]
-PIECES += [r"\frac{", "}{", r" \times 10^{", r"\text{", " million", "\u00a0", "٣", "\N{MINUS SIGN}", "\\", '"']
+@pytest.mark.parametrize("exponent", ["1e999999999", r"1 \times 10^{999999999}", "9e999"])
+def test_a_large_exponent_is_not_paid_and_needs_no_child(exponent, monkeypatch):
+    monkeypatch.setattr(reward_module, "shared_grader", None)
+    assert not is_paid("7.123456789", exponent)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join))

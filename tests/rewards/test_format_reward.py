@@ -75,10 +75,6 @@ def test_the_last_assistant_message_is_graded_and_the_share_without_an_answer_lo
     assert metrics == {"format/no_answer": 0.5}
 
 
-def test_an_empty_batch_has_no_rewards():
-    assert format_reward([], log_metric=lambda name, share: pytest.fail("no share of nothing")) == []
-
-
 @given(st.text())
 def test_any_text_is_paid_nothing_by_itself_and_one_in_a_box_beside_it(text):
     assert format_reward([text]) == [0.0]
