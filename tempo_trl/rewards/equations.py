@@ -32,7 +32,6 @@ MAX_LINES = 32
 _MAX_ANSWER = 80  # characters of a box that is read as a number
 _LAST_NUMBER = re.compile(rf"(?<![\w.,^])(?P<value>{NUMBER})(?P<below>/{NUMBER})?(?![\w^]|[.,]\d)", re.ASCII)
 _TAIL = 400  # characters up to the last digit that are searched for the last number
-_BOX = re.compile(r"\\(?:boxed|fbox)")
 
 
 def equations(
@@ -145,7 +144,7 @@ def _answer(answer: str, begin: int, gold: tuple[Fraction, ...] | None) -> tuple
 
 def _final(answer: str, begin: int) -> tuple[tuple[Fraction, ...], int | None, int | None]:
     """The numbers that the final answer may mean, and its characters."""
-    found = boxes(answer[begin:]) if _BOX.search(answer, begin) else []
+    found = boxes(answer[begin:])
     if found:
         start, end = (begin + at for at in found[-1])
         is_short = end - start <= _MAX_ANSWER

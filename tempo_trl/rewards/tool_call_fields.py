@@ -18,11 +18,11 @@ import json
 import re
 import reprlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from tempo_trl.rewards.answer_place import AnswerPlace, Judged
-from tempo_trl.rewards.json_reading import Reading, read_json
-from tempo_trl.rewards.json_reference import Branch, Comparison, reference_tree
+from tempo_trl.rewards.json_reading import Branch, Comparison, Reading, read_json, read_reference, reference_tree
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.span_reward import SpanReward, referenced
 
@@ -83,7 +83,9 @@ def tool_call_fields(
     """
     comparison = Comparison.of(fold, lists)
     cells = referenced(columns, column, "tool_call_fields", "the expected calls")
-    expected = [_roots(value, where, comparison) for value, where in cells]
+    what = 'a list of calls or its JSON text, such as [{"name": "weather", "arguments": {"city": "Paris"}}]'
+    read = partial(_roots, comparison=comparison)
+    expected = [read_reference(*cell, read, what, "expected calls") for cell in cells]
     completions = [None] * len(texts) if completions is None else completions
     rows = zip(texts, completions, expected, strict=True)
     return [_criteria(text, said, roots, comparison, ordered) for text, said, roots in rows]
@@ -92,19 +94,12 @@ def tool_call_fields(
 # Expected calls
 
 
-def _roots(value: Any, where: str, comparison: Comparison) -> list[Branch]:
+def _roots(value: Any, comparison: Comparison) -> list[Branch]:
     """The references of a row."""
-    try:
-        calls = json.loads(value) if isinstance(value, str) else value
-        if not isinstance(calls, list | tuple):
-            raise ValueError(f"it is a {type(calls).__name__}, not a list")
-        return [reference_tree(_call(call), comparison) for call in calls]
-    except (ValueError, RecursionError) as error:
-        got = repr(value[:200]) if isinstance(value, str) else reprlib.repr(value)
-        raise ValueError(
-            f"{where} is {got}, expected a list of calls or its JSON text, such as "
-            f'[{{"name": "weather", "arguments": {{"city": "Paris"}}}}]: {error}. Correct the expected calls.'
-        ) from error
+    calls = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(calls, list | tuple):
+        raise ValueError(f"it is a {type(calls).__name__}, not a list")
+    return [reference_tree(_call(call), comparison) for call in calls]
 
 
 def _call(call: Any) -> dict[str, Any]:
