@@ -33,10 +33,6 @@ def test_one_answer_in_one_box_is_paid_whatever_it_is(completion):
 @pytest.mark.parametrize(
     "completion",
     [
-        "",
-        "5",
-        "The answer is 5.",
-        "<answer>5</answer>",
         boxed(""),
         boxed(" "),
         boxed("{}"),
@@ -49,11 +45,7 @@ def test_one_answer_in_one_box_is_paid_whatever_it_is(completion):
         r"\boxed{5",
         r"\boxed{3} then \boxed{4",
         r"\boxed",
-        "boxed{5}",
         f"<think>{boxed('5')}",
-        f"<think>{boxed('5')}</think>",
-        f"{boxed('5')}<think>",
-        f"<think>a</think>{boxed('5')}<think>b",
         r"\boxed" * 15_000,
         boxed("5") * 10_000,
         r"\boxed{" * 15_000,

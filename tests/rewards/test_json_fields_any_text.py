@@ -105,25 +105,10 @@ def test_rewards_agree_with_json_loads(data):
     assert found == [*oracle(json.loads(text), reference), 1.0, not has_more(json.loads(text), reference), 1.0]
 
 
-HOSTILE = [
-    "[",
-    '{"a":',
-    '"',
-    '{"a": "',
-    "\\",
-    '{"a": 1,',
-    "9",
-    "\u0301\u0323",
-    " ",
-    "{ ",
-    "<|",
-    "<|a|> ",
-    "<think>",
-    "\\ud800",
-]
+HOSTILE = ["[", '{"a":', '"', '{"a": "', "\\", '{"a": 1,', "9", "\u0301\u0323", " ", "{ ", "<|", "<|a|> ", "<think>"]
 
 
-@pytest.mark.parametrize("piece", [*HOSTILE, "\ud800"])
+@pytest.mark.parametrize("piece", [*HOSTILE, "\ud800", "\\ud800"])
 @pytest.mark.parametrize("fold", [False, True])
 def test_no_text_raises_or_hangs(piece, fold):
     many = (piece * 16_000)[:16_000]
