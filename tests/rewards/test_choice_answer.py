@@ -109,6 +109,8 @@ def test_b_not_d_is_b():
         "\\boxed{B\x00}",
         r"\boxed{__import__('os')}",
         r"\boxed{[A-E]}",
+        r"\boxed{(?P<letter>B)}",
+        "\\boxed{\ud800}",
         r"\boxed{<answer>B</answer>}",
     ],
 )
@@ -186,6 +188,13 @@ def test_a_hundred_thousand_characters_cost_less_than_a_second(piece, length):
     check(DRUGS, rf"{many}\boxed{{A B}}", "")
     assert chosen_letter(rf"\boxed{{B{many}C}}", DRUGS) in ("", "B", "C")
     assert time.process_time() - started < 3.0
+
+
+@pytest.mark.parametrize("opening", [r"\boxed{", r"\boxed{\text{", "{"])
+def test_deep_boxes_and_braces_cost_less_than_a_second(opening):
+    started, depth = time.process_time(), 50_000 // len(opening)
+    check(DRUGS, opening * depth + "B C" + "}" * (depth * opening.count("{")), "")
+    assert time.process_time() - started < 1.0
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))

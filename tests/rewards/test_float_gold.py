@@ -265,10 +265,15 @@ def test_a_long_repetition_is_not_paid_and_needs_no_child(gold, piece, monkeypat
     assert time.process_time() - started < 4.0
 
 
-@pytest.mark.parametrize("exponent", ["1e999999999", r"1 \times 10^{999999999}", "9e999"])
-def test_a_large_exponent_is_not_paid_and_needs_no_child(exponent, monkeypatch):
+DEEP = ["(" * 900 + "5" + ")" * 900, r"\text{" * 300 + "5" + "}" * 300, rf"\frac{{{'9' * 900}}}{{{'7' * 900}}}"]
+
+
+@pytest.mark.parametrize("answer", ["1e999999999", r"1 \times 10^{999999999}", "9e999", "2^{2^{2^{49}}}", *DEEP])
+def test_a_large_exponent_and_deep_brackets_are_not_paid_and_need_no_child(answer, monkeypatch):
     monkeypatch.setattr(reward_module, "shared_grader", None)
-    assert not is_paid("7.123456789", exponent)
+    started = time.process_time()
+    assert not is_paid("7.123456789", answer)
+    assert time.process_time() - started < 1.0
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join))
