@@ -1,11 +1,13 @@
 """Find an answer in the completion's text with special tokens, and its characters there."""
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from itertools import accumulate
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 
 from tempo_trl.rewards.boxed import completion_text
+from tempo_trl.rewards.span_reward import SpanReward
+
+Judged = tuple[str, float | None, int | None, int | None]  # criterion, reward, start and end in the answer
 
 # What tokenizers use: <|im_end|>, <｜end▁of▁sentence｜>, </s>, <eos>, <end_of_turn>, [EOS].
 _SPECIAL = (
@@ -36,17 +38,21 @@ class AnswerPlace:
         self.answer = body if completion is None else completion_text(completion)
         self._index = _index(body, self.answer) or _index(text, self.answer) or _index_apart(text, self.answer)
 
-    def span(self, start: int, end: int | None) -> tuple[int, int] | tuple[None, None]:
+    def span(self, start: int | None, end: int | None) -> tuple[int, int] | tuple[None, None]:
         """
         Characters `start` to `end` of the answer as characters of the text, the last one excluded.
 
         An `end` of None is the end of the text, its special tokens included. A place that begins after the text's last
-        character is this character. None for both if the answer was not found or the text is empty.
+        character is this character. None for both if `start` is None, the answer was not found, or the text is empty.
         """
-        if self._index is None or not self.text:
+        if start is None or self._index is None or not self.text:
             return None, None
         first = min(self._index(min(start, len(self.answer))), len(self.text) - 1)
         return first, len(self.text) if end is None else min(self._index(end - 1) + 1, len(self.text))
+
+    def spans(self, judged: Iterable[Judged]) -> list[SpanReward]:
+        """Criteria with their places in the text. Without places, those of one criterion are the same: one is left."""
+        return list(dict.fromkeys(SpanReward(name, reward, *self.span(*place)) for name, reward, *place in judged))
 
 
 def answer_places(texts: list[str], completions: list | None) -> list[AnswerPlace]:
@@ -73,35 +79,20 @@ def _index(text: str, answer: str) -> Callable[[int], int] | None:
 
 def _index_apart(text: str, answer: str) -> Callable[[int], int] | None:
     """[`_index`] of an answer that the text has up to white space and special tokens."""
-    own, theirs = _Kept(answer), _Kept(text)
-    at = theirs.text.rfind(own.text)
-    if at < 0 or not own.text:
+    own, theirs = _kept(answer), _kept(text)
+    at = _IGNORED.sub("", text).rfind(_IGNORED.sub("", answer))
+    if at < 0 or not own:
         return None
 
     def index(character: int) -> int:
-        rank = own.rank(character)
-        is_after = rank == len(own.text)
-        return theirs.index(at + rank - is_after) + is_after
+        rank = bisect_left(own, character)
+        is_after = rank == len(own)
+        return theirs[at + rank - is_after] + is_after
 
     return index
 
 
-class _Kept:
-    """A text without white space and special tokens."""
-
-    def __init__(self, text: str):
-        spans = [match.span() for match in _IGNORED.finditer(text)]
-        self.text = _IGNORED.sub("", text)
-        self._starts, self._ends = [start for start, _ in spans], [end for _, end in spans]
-        self._lost = [0, *accumulate(end - start for start, end in spans)]
-        self._ranks = [end - lost for end, lost in zip(self._ends, self._lost[1:], strict=True)]
-
-    def rank(self, index: int) -> int:
-        """How many characters before an index are kept."""
-        gaps = bisect_left(self._starts, index)
-        inside = max(0, self._ends[gaps - 1] - index) if gaps else 0
-        return index - self._lost[gaps] + inside
-
-    def index(self, rank: int) -> int:
-        """The index of the kept character that has `rank` others before it."""
-        return rank + self._lost[bisect_right(self._ranks, rank)]
+def _kept(text: str) -> list[int]:
+    """Indices of the characters that are neither white space nor in a special token."""
+    ignored = {index for match in _IGNORED.finditer(text) for index in range(*match.span())}
+    return [index for index in range(len(text)) if index not in ignored]

@@ -21,7 +21,7 @@ from itertools import islice, pairwise
 from numbers import Real
 from typing import Any
 
-from tempo_trl.rewards.answer_place import AnswerPlace, answer_places
+from tempo_trl.rewards.answer_place import AnswerPlace, Judged, answer_places
 from tempo_trl.rewards.boxed import after_thinking, boxes, gold_answer
 from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, number_at, value_of
 from tempo_trl.rewards.mean_reward import mean_reward
@@ -32,8 +32,6 @@ MAX_LINES = 32
 _MAX_ANSWER = 80  # characters of a box that is read as a number
 _LAST_NUMBER = re.compile(rf"(?<![\w.,^])(?P<value>{NUMBER})(?P<below>/{NUMBER})?(?![\w^]|[.,]\d)", re.ASCII)
 _TAIL = 400  # characters up to the last digit that are searched for the last number
-_BOX = re.compile(r"\\(?:boxed|fbox)")
-Judged = tuple[str, float | None, int | None, int | None]  # criterion, reward, start and end in the answer
 
 
 def equations(
@@ -112,10 +110,7 @@ def _criteria(
     kept = [each for each in judged if chained or not each[0].endswith("continues")]
     if column is not None:
         kept.append(("answer", *_answer(place.answer, begin, gold)))
-    return [
-        SpanReward(name, reward, *((None, None) if start is None else place.span(start, end)))
-        for name, reward, start, end in kept
-    ]
+    return place.spans(kept)
 
 
 def _lines(found: list[Equation]) -> Iterator[Judged]:
@@ -149,7 +144,7 @@ def _answer(answer: str, begin: int, gold: tuple[Fraction, ...] | None) -> tuple
 
 def _final(answer: str, begin: int) -> tuple[tuple[Fraction, ...], int | None, int | None]:
     """The numbers that the final answer may mean, and its characters."""
-    found = boxes(answer[begin:]) if _BOX.search(answer, begin) else []
+    found = boxes(answer[begin:])
     if found:
         start, end = (begin + at for at in found[-1])
         is_short = end - start <= _MAX_ANSWER

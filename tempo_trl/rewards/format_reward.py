@@ -38,8 +38,5 @@ def format_reward(
     answers = [plain(last_box(text)) for text in said]
     if log_metric is not None and answers:
         log_metric("format/no_answer", answers.count("") / len(answers))
-    return [float(answer != "" and _boxes_opened(text) == 1) for answer, text in zip(answers, said, strict=True)]
-
-
-def _boxes_opened(text: str) -> int:
-    return text.count(r"\boxed") + text.count(r"\fbox")
+    opened = [text.count(r"\boxed") + text.count(r"\fbox") for text in said]
+    return [float(answer != "" and count == 1) for answer, count in zip(answers, opened, strict=True)]

@@ -24,112 +24,18 @@ from typing import NamedTuple
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 # Possessive, and from the first mark on, so that a thousand marks are read once.
 SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)]*+(?=\s|$)")
-NUMBERS = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-]
-NUMBERS += ["seventeen", "eighteen"]
-FUNCTION_WORDS = frozenset(
-    [
-        "a",
-        "an",
-        "the",
-        "and",
-        "or",
-        "but",
-        "if",
-        "of",
-        "to",
-        "in",
-        "on",
-        "at",
-        "by",
-        "for",
-        "from",
-        "with",
-        "without",
-        "into",
-        "over",
-        "under",
-        "after",
-        "before",
-        "while",
-        "when",
-        "as",
-        "than",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "am",
-        "has",
-        "have",
-        "had",
-        "do",
-        "does",
-        "did",
-        "can",
-        "could",
-        "will",
-        "would",
-        "may",
-        "might",
-        "must",
-        "shall",
-        "should",
-        "not",
-        "no",
-        "i",
-        "you",
-        "he",
-        "she",
-        "it",
-        "we",
-        "they",
-        "me",
-        "him",
-        "her",
-        "us",
-        "them",
-        "my",
-        "your",
-        "his",
-        "its",
-        "our",
-        "their",
-        "this",
-        "that",
-        "these",
-        "those",
-        "there",
-        "here",
-        "who",
-        "which",
-        "what",
-        "where",
-        "so",
-        "very",
-        "just",
-        "all",
-    ]
-)
+_NUMBERS = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+eighteen
+"""
+NUMBERS = _NUMBERS.split()
+_FUNCTION_WORDS = """
+a an the and or but if of to in on at by for from with without into over under after before while when as than
+is are was were be been am has have had do does did can could will would may might must shall should not no
+i you he she it we they me him her us them my your his its our their this that these those there here
+who which what where so very just all
+"""
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 _MARK = r"""[\w"'“”‘’*`]"""  # beside a word: letters make it another one, quotation marks a mention
 _TOPIC, _LETTER = re.compile(r" about (.+?)(?: and end it with|[.]|$)"), re.compile(r"the letter '(\w)'")
 FEWEST_WORDS, LEAST_DISTINCT, LEAST_FUNCTION = 5, 2 / 3, 0.15

@@ -14,17 +14,21 @@
 Where the JSON cannot be read, all that is undecided earns 0.0 from there on.
 """
 
-import reprlib
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
-from tempo_trl.rewards.answer_place import AnswerPlace, answer_places
-from tempo_trl.rewards.json_reading import Reading, read_json
-from tempo_trl.rewards.json_reference import Branch, Comparison, Leaf, reference_tree
+from tempo_trl.rewards.answer_place import Judged, answer_places
+from tempo_trl.rewards.json_reading import (
+    Branch,
+    Comparison,
+    Leaf,
+    Reading,
+    read_json,
+    read_reference,
+    reference_tree,
+)
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.span_reward import SpanReward, referenced
-
-Judged = tuple[str, float, int, int | None]  # criterion, reward, start and end in the answer; None: to the text's end
 
 
 def json_fields(
@@ -77,26 +81,11 @@ def json_fields(
     """
     comparison = Comparison.of(fold, lists)
     cells = referenced(columns, column, "json_fields", "the references")
-    references = [_reference(value, where, comparison) for value, where in cells]
+    expected = 'the text of a JSON object or array, such as {"city": "Paris"}'
+    read = partial(reference_tree, comparison=comparison)
+    references = [read_reference(*cell, read, expected, "reference") for cell in cells]
     rows = zip(answer_places(texts, completions), references, strict=True)
-    return [_criteria(place, root, comparison) for place, root in rows]
-
-
-def _reference(value: Any, where: str, comparison: Comparison) -> Branch | Leaf:
-    try:
-        return reference_tree(value, comparison)
-    except ValueError as error:
-        got = repr(value[:200]) if isinstance(value, str) else reprlib.repr(value)
-        raise ValueError(
-            f"{where} is {got}, expected the text of a JSON object or array, such as "
-            f'{{"city": "Paris"}}: {error}. Correct the reference.'
-        ) from error
-
-
-def _criteria(place: AnswerPlace, root: Branch | Leaf, comparison: Comparison) -> list[SpanReward]:
-    judged = _judged(place.answer, root, comparison)
-    spans = [SpanReward(name, reward, *place.span(start, end)) for name, reward, start, end in judged]
-    return list(dict.fromkeys(spans))  # without a place in the text, places of one criterion are the same
+    return [place.spans(_judged(place.answer, root, comparison)) for place, root in rows]
 
 
 def _judged(answer: str, root: Branch | Leaf, comparison: Comparison) -> Iterator[Judged]:

@@ -35,10 +35,9 @@ def math_reward(
     equal if they are the same text, the same plain number, or equal according to math-verify
     (https://github.com/huggingface/Math-Verify), which reads both as a whole and compares numbers exactly. Everyday
     spellings are first converted to the form that math-verify reads ([`~tempo_trl.rewards.math_text`]). Answers that
-    math-verify accepts despite another unit ([`~tempo_trl.rewards.math_units`]), opposite words
-    ([`~tempo_trl.rewards.math_words`]), base or kind of brackets ([`~tempo_trl.rewards.math_guards`]) earn 0.0. If
-    comparing an answer hangs, crashes or exhausts the memory, its reward is `None`; the call itself neither hangs nor
-    raises, in any thread.
+    math-verify accepts despite another unit ([`~tempo_trl.rewards.math_units`]), opposite words, another base or kind
+    of brackets ([`~tempo_trl.rewards.math_guards`]) earn 0.0. If comparing an answer hangs, crashes or exhausts the
+    memory, its reward is `None`; the call itself neither hangs nor raises, in any thread.
 
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
@@ -64,7 +63,8 @@ def math_reward(
         If a chat template opens `<think>` in the prompt, the completion does not contain the tag, and a box in
         truncated thinking is taken for the answer. Qwen3's own template leaves the tag to the model.
     """
-    _require_math_verify()
+    if importlib.util.find_spec("math_verify") is None:
+        raise ImportError('math_reward needs math-verify. Install it: pip install "tempo_trl[math-verify]"')
     if len(solution) != len(completions):
         raise ValueError(
             f"got {len(solution)} solutions for {len(completions)} completions, expected one per completion. Pass "
@@ -155,11 +155,6 @@ def _same_number(gold: tuple[Fraction, ...], answer: tuple[Fraction, ...]) -> bo
     if len(gold) == len(answer):
         return gold[:1] == answer[:1] != ()
     return not {*gold}.isdisjoint(answer)
-
-
-def _require_math_verify() -> None:
-    if importlib.util.find_spec("math_verify") is None:
-        raise ImportError('math_reward needs math-verify. Install it: pip install "tempo_trl[math-verify]"')
 
 
 def _warn_of_prose(golds: list[str], num_completions: int) -> None:

@@ -40,46 +40,16 @@ def without_markup(text: str) -> str:
     return text
 
 
-_SIGNS = {
-    "×": r"\times ",
-    "·": r"\cdot ",
-    "⋅": r"\cdot ",
-    "∙": r"\cdot ",
-    "÷": "/",
-    "−": "-",
-    "–": "-",
-    "⁄": "/",
-    "≤": r"\le ",
-    "⩽": r"\le ",
-    "≥": r"\ge ",
-    "⩾": r"\ge ",
-    "≠": r"\ne ",
-    "≈": r"\approx ",
-    "±": r"\pm ",
-    "∞": r"\infty ",
-    "∪": r"\cup ",
-    "∩": r"\cap ",
-    "∈": r"\in ",
-    "∅": r"\emptyset ",
-    "Ø": r"\emptyset ",
-    "→": r"\to ",
-    "⇒": r"\Rightarrow ",
-    "′": "'",
-    "ℝ": r"\mathbb{R}",
-    "ℤ": r"\mathbb{Z}",
-    "ℕ": r"\mathbb{N}",
-    "ℚ": r"\mathbb{Q}",
-    "ℂ": r"\mathbb{C}",
-    r"\varnothing": r"\emptyset ",
-    r"\lbrace": r"\{",
-    r"\rbrace": r"\}",
-    r"\ast": "*",
-    r"\leqslant": r"\le ",
-    r"\geqslant": r"\ge ",
-}
-_LETTERS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi . pi rho . sigma tau upsilon phi"
-_LETTERS += " chi psi omega"  # in the order of Unicode; `.` are omicron and the final sigma
-_SIGNS |= {chr(0x3B1 + place): rf"\{name} " for place, name in enumerate(_LETTERS.split(" ")) if name != "."}
+_SPELLINGS = r"""
+times × / cdot · ⋅ ∙ / pm ± / cup ∪ / cap ∩ / to → / Rightarrow ⇒
+le ≤ ⩽ \leqslant / ge ≥ ⩾ \geqslant / ne ≠ / approx ≈ / in ∈ / emptyset ∅ Ø \varnothing / infty ∞
+alpha α / beta β / gamma γ / delta δ / epsilon ε / zeta ζ / eta η / theta θ / iota ι / kappa κ / lambda λ / mu μ
+nu ν / xi ξ / pi π / rho ρ / sigma σ / tau τ / upsilon υ / phi φ / chi χ / psi ψ / omega ω
+"""
+_COMMANDS = [command.split() for command in re.split("[/\n]", _SPELLINGS.strip())]
+_SIGNS = {sign: rf"\{name} " for name, *signs in _COMMANDS for sign in signs}
+_SIGNS |= {"÷": "/", "⁄": "/", "−": "-", "–": "-", "′": "'", r"\ast": "*", r"\lbrace": r"\{", r"\rbrace": r"\}"}
+_SIGNS |= {sign: rf"\mathbb{{{letter}}}" for sign, letter in zip("ℝℤℕℚℂ", "RZNQC", strict=True)}
 _SIGN = re.compile("|".join(re.escape(sign) + ("(?![a-zA-Z])" if sign.isascii() else "") for sign in _SIGNS))
 _RAISED = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁽⁾ⁿⁱˣʸᵏᵐ"
 _LOWERED = "₀₁₂₃₄₅₆₇₈₉₊₋ₙᵢₖₘₓ"

@@ -6,53 +6,21 @@ Only units of one table are compared. Names of things (`575\text{ students}`) ar
 import re
 from typing import NamedTuple
 
-# Spellings of each unit without their plurals. A spelling of two units may mean either.
-_SPELLINGS = {
-    "millimeter": "mm millimeter millimetre",
-    "centimeter": "cm centimeter centimetre",
-    "decimeter": "dm decimeter decimetre",
-    "meter": "m meter metre",
-    "kilometer": "km kilometer kilometre",
-    "inch": "in inch",
-    "foot": "ft foot feet",
-    "yard": "yd yard",
-    "mile": "mi mile",
-    "acre": "acre",
-    "hectare": "ha hectare",
-    "milliliter": "ml milliliter millilitre",
-    "liter": "l liter litre",
-    "teaspoon": "tsp teaspoon",
-    "tablespoon": "tbsp tablespoon",
-    "cup": "cup",
-    "pint": "pint",
-    "quart": "quart",
-    "gallon": "gal gallon",
-    "milligram": "mg milligram",
-    "gram": "g gram",
-    "kilogram": "kg kilogram",
-    "ounce": "oz ounce",
-    "pound": "lb pound",
-    "ton": "ton",
-    "tonne": "tonne ton",
-    "millisecond": "ms millisecond",
-    "second": "s sec second",
-    "minute": "min minute",
-    "hour": "h hr hour",
-    "day": "day",
-    "week": "week",
-    "month": "month",
-    "year": "yr year",
-    "a.m.": "am",
-    "p.m.": "pm",
-    "cent": "c cent ¢",
-    "dollar": "dollar usd $",
-    "euro": "euro eur €",
-    "pound sterling": "pound gbp £",
-    "degree": "degree deg circ °",
-    "celsius": "c celsius degree deg circ °",
-    "fahrenheit": "f fahrenheit degree deg circ °",
-    "radian": "rad radian",
-}
+# Spellings of each unit without their plurals, one kind of quantity a line. A spelling of two units may mean either.
+_TABLE = """
+millimeter mm millimetre / centimeter cm centimetre / decimeter dm decimetre / meter m metre / kilometer km kilometre
+inch in / foot ft feet / yard yd / mile mi
+acre / hectare ha
+milliliter ml millilitre / liter l litre
+teaspoon tsp / tablespoon tbsp / cup / pint / quart / gallon gal
+milligram mg / gram g / kilogram kg / tonne ton
+ounce oz / pound lb / ton
+millisecond ms / second s sec / minute min / hour h hr / day / week / month / year yr
+am / pm
+cent c ¢ / dollar usd $ / euro eur € / £ gbp pound
+degree deg circ ° / celsius c degree deg circ ° / fahrenheit f degree deg circ ° / radian rad
+"""
+_SPELLINGS = {line.split()[0]: line for line in re.split("[/\n]", _TABLE.strip())}
 _MEANINGS = {
     spelling: frozenset(name for name, spellings in _SPELLINGS.items() if spelling in spellings.split())
     for spelling in " ".join(_SPELLINGS.values()).split()

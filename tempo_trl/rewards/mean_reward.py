@@ -25,9 +25,6 @@ def mean_reward(span_reward_func: Callable) -> Callable:
         `Callable`: The reward function `reward(completions, **columns) -> list[float | None]`, named after the
         function: `json_fields_reward`.
     """
-    func = span_reward_func
-    while isinstance(func, partial):
-        func = func.func
 
     def reward(completions: list[list[dict[str, str]]] | list[str], **columns) -> list[float | None]:
         return _means(span_reward_func(**_keywords(completions, columns)))
@@ -35,9 +32,16 @@ def mean_reward(span_reward_func: Callable) -> Callable:
     async def async_reward(completions: list[list[dict[str, str]]] | list[str], **columns) -> list[float | None]:
         return _means(await span_reward_func(**_keywords(completions, columns)))
 
-    chosen = async_reward if iscoroutinefunction(func) or iscoroutinefunction(func.__call__) else reward
-    chosen.__name__ = chosen.__qualname__ = f"{getattr(func, '__name__', type(func).__name__)}_reward"
-    return chosen
+    return made_of(span_reward_func, reward, async_reward, "_reward")
+
+
+def made_of(func: Callable, plain: Callable, asynchronous: Callable, suffix: str = "") -> Callable:
+    """Of two functions that call another one, the second if that one is `async`. It gets its name, with a suffix."""
+    while isinstance(func, partial):
+        func = func.func
+    made = asynchronous if iscoroutinefunction(func) or iscoroutinefunction(func.__call__) else plain
+    made.__name__ = made.__qualname__ = getattr(func, "__name__", type(func).__name__) + suffix
+    return made
 
 
 def _keywords(completions: list, columns: dict) -> dict:

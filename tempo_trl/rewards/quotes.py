@@ -11,13 +11,14 @@ polite     1.0     none: the judge quoted nothing
 
 import logging
 import math
+import re
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from inspect import iscoroutinefunction
 from itertools import islice
 from numbers import Real
 from typing import Any, NamedTuple
 
+from tempo_trl.rewards.mean_reward import made_of
 from tempo_trl.rewards.span_reward import SpanReward
 
 logger = logging.getLogger(__name__)
@@ -75,17 +76,12 @@ def quotes(judge: Callable[..., Any], *, fold: bool = True) -> Callable[..., Any
     finder = partial(_spans, fold=fold, warn=warn)
 
     def spans(texts: list[str], **columns) -> list[list[SpanReward]]:
-        return finder(judge(texts=texts, **columns), texts, name, columns.get("log_metric"))
+        return finder(judge(texts=texts, **columns), texts, made.__name__, columns.get("log_metric"))
 
     async def async_spans(texts: list[str], **columns) -> list[list[SpanReward]]:
-        return finder(await judge(texts=texts, **columns), texts, name, columns.get("log_metric"))
+        return finder(await judge(texts=texts, **columns), texts, made.__name__, columns.get("log_metric"))
 
-    func = judge
-    while isinstance(func, partial):
-        func = func.func
-    name = getattr(func, "__name__", type(func).__name__)
-    made = async_spans if iscoroutinefunction(func) or iscoroutinefunction(func.__call__) else spans
-    made.__name__ = made.__qualname__ = name
+    made = made_of(judge, spans, async_spans)
     return made
 
 
@@ -134,7 +130,10 @@ class _Words:
     """A text with single spaces between its words, in which quotations are found."""
 
     def __init__(self, text: str):
-        self._text, self._spaced = text, " ".join(text.split())
+        words = [*re.finditer(r"\S+", text)]
+        self._spaced = " ".join(word[0] for word in words)
+        # Of each character of it, where the text has it. That of a space is never asked for.
+        self._places = [at for word in words for at in range(word.start(), word.end() + 1)]
 
     @cached_property
     def _folded(self) -> str:
@@ -148,16 +147,8 @@ class _Words:
             if start is None and fold:
                 start = _first(_folded(own), self._folded)
             if start is not None:
-                begin = _original(self._text, self._spaced, start)
-                return begin, begin + _original(self._text[begin:], own, len(own) - 1) + 1
+                return self._places[start], self._places[start + len(own) - 1] + 1
         return None
-
-
-def _original(text: str, spaced: str, index: int) -> int:
-    """Index in a text of a character of a word of its beginning with single spaces."""
-    begin = spaced.rfind(" ", 0, index) + 1
-    from_word = text.split(maxsplit=spaced.count(" ", 0, begin))[-1]
-    return len(text) - len(from_word) + index - begin
 
 
 def _folded(text: str) -> str:

@@ -15,20 +15,20 @@ extra_calls              1.0     `<|im_end|>`, where another call could have beg
 """
 
 import json
+import re
 import reprlib
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-from tempo_trl.rewards.answer_place import AnswerPlace
-from tempo_trl.rewards.json_reading import Reading, read_json
-from tempo_trl.rewards.json_reference import Branch, Comparison, reference_tree
+from tempo_trl.rewards.answer_place import AnswerPlace, Judged
+from tempo_trl.rewards.json_reading import Branch, Comparison, Reading, read_json, read_reference, reference_tree
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.span_reward import SpanReward, referenced
-from tempo_trl.rewards.tool_call_reading import OPEN, Call, calls_of, parsed_calls, written_calls
 
 MAX_EXTRA = 16  # calls more than expected that are read
-Judged = tuple[str, float, int | None, int | None]  # criterion, reward, start and end in the answer
-Matched = dict[int, tuple[Call, Reading]]
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_TAG = re.compile("</?(?:think|tool_call)>")
 
 
 def tool_call_fields(
@@ -83,7 +83,9 @@ def tool_call_fields(
     """
     comparison = Comparison.of(fold, lists)
     cells = referenced(columns, column, "tool_call_fields", "the expected calls")
-    expected = [_roots(value, where, comparison) for value, where in cells]
+    what = 'a list of calls or its JSON text, such as [{"name": "weather", "arguments": {"city": "Paris"}}]'
+    read = partial(_roots, comparison=comparison)
+    expected = [read_reference(*cell, read, what, "expected calls") for cell in cells]
     completions = [None] * len(texts) if completions is None else completions
     rows = zip(texts, completions, expected, strict=True)
     return [_criteria(text, said, roots, comparison, ordered) for text, said, roots in rows]
@@ -92,19 +94,12 @@ def tool_call_fields(
 # Expected calls
 
 
-def _roots(value: Any, where: str, comparison: Comparison) -> list[Branch]:
+def _roots(value: Any, comparison: Comparison) -> list[Branch]:
     """The references of a row."""
-    try:
-        calls = json.loads(value) if isinstance(value, str) else value
-        if not isinstance(calls, list | tuple):
-            raise ValueError(f"it is a {type(calls).__name__}, not a list")
-        return [reference_tree(_call(call), comparison) for call in calls]
-    except (ValueError, RecursionError) as error:
-        got = repr(value[:200]) if isinstance(value, str) else reprlib.repr(value)
-        raise ValueError(
-            f"{where} is {got}, expected a list of calls or its JSON text, such as "
-            f'[{{"name": "weather", "arguments": {{"city": "Paris"}}}}]: {error}. Correct the expected calls.'
-        ) from error
+    calls = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(calls, list | tuple):
+        raise ValueError(f"it is a {type(calls).__name__}, not a list")
+    return [reference_tree(_call(call), comparison) for call in calls]
 
 
 def _call(call: Any) -> dict[str, Any]:
@@ -120,7 +115,78 @@ def _call(call: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
-# The calls of a completion
+# The calls of a completion: between Qwen's and Hermes' tags, as TRL's parser finds them. The first `</tool_call>` ends
+# a call, in a string, too. TRL takes a whole completion as plain text if one of its calls cannot be read; here the
+# others are read nevertheless.
+
+
+class Call(NamedTuple):
+    """
+    A call of an answer, in characters of it.
+
+    Args:
+        start: Where its opening tag begins.
+        body: Where the opening tag ends.
+        body_end: Where the tag that ended it begins.
+        end: Where that tag ends; None for both at the end of an answer that did not close it.
+        is_closed: Whether that tag is the closing tag. Another opening tag ends a call as well.
+    """
+
+    start: int
+    body: int
+    body_end: int
+    end: int | None
+    is_closed: bool
+
+
+def calls_of(answer: str) -> tuple[list[Call], int]:
+    """The calls of an answer, and the index at which its last thought ended; 0 if it had none or did not end."""
+    calls, said, opened, thought = [], 0, None, None
+    for tag in _TAG.finditer(answer):
+        if thought is not None or (opened is None and tag[0] == "<think>"):
+            thought = None if tag[0] == "</think>" else tag.start()
+            said = tag.end() if thought is None else said
+        elif tag[0] == "</think>" and not said:  # the prompt opened the thought
+            calls, opened, said = [], None, tag.end()
+        elif tag[0] in (OPEN, CLOSE):
+            if opened is not None:
+                calls.append(Call(*opened, *tag.span(), tag[0] == CLOSE))
+            opened = tag.span() if tag[0] == OPEN else None
+    if opened is not None:
+        calls.append(Call(*opened, len(answer), None, False))
+    return calls, 0 if thought is not None else said
+
+
+def parsed_calls(completion: list[dict] | str | None) -> list[Any]:
+    """The calls that TRL parsed from a completion, all turns of it."""
+    messages = completion if isinstance(completion, list) else []
+    return [call for message in messages for call in message.get("tool_calls") or []]
+
+
+def written_calls(completion: list[dict]) -> str:
+    """The assistant's messages with their parsed calls between tags."""
+    said = [message for message in completion if message.get("role", "assistant") == "assistant"]
+    return "\n".join(
+        "".join([_content(message), *(f"{OPEN}{_json(call)}{CLOSE}" for call in parsed_calls([message]))])
+        for message in said
+    )
+
+
+def _content(message: dict) -> str:
+    return message["content"] if isinstance(message.get("content"), str) else ""
+
+
+def _json(call: Any) -> str:
+    """The JSON text of a parsed call; empty if it has none."""
+    try:
+        return json.dumps(call.get("function", call) if isinstance(call, dict) else call)
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+# Calls beside expected ones
+
+Matched = dict[int, tuple[Call, Reading]]
 
 
 def _criteria(
@@ -129,13 +195,8 @@ def _criteria(
     place = AnswerPlace(text)
     if len(parsed_calls(completion)) > text.count(OPEN):
         judged = _judged(written_calls(completion), roots, comparison, ordered)
-        return list(dict.fromkeys(SpanReward(name, reward) for name, reward, *_ in judged))
-    judged = _judged(place.answer, roots, comparison, ordered)
-    spans = (
-        SpanReward(name, reward, *((None, None) if start is None else place.span(start, end)))
-        for name, reward, start, end in judged
-    )
-    return list(dict.fromkeys(spans))
+        return place.spans((name, reward, None, None) for name, reward, *_ in judged)
+    return place.spans(_judged(place.answer, roots, comparison, ordered))
 
 
 def _judged(answer: str, roots: list[Branch], comparison: Comparison, ordered: bool) -> Iterator[Judged]:

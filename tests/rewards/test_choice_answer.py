@@ -1,6 +1,7 @@
 r"""Which option a statement names: by letter, by text, by both if they agree; and what names none."""
 
 import time
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -8,33 +9,45 @@ from hypothesis import strategies as st
 
 from tempo_trl.rewards.choice_answer import chosen_letter
 
-from .answers import DRUGS
+from .answers import DRUGS, boxed
 
 
 def check(options, completion, letter):
     assert chosen_letter(completion, options) == letter
 
 
+FONTS = ["{}", r"\text{{{}}}", r"\textbf{{{}}}", r"\mathrm{{{}}}", r"\underline{{{}}}", r"\boxed{{{}}}", "{{{}}}"]
+NAMES = ["B", "(B)", "[B]", "B.", "B)", " B ", "$B$", "**B**", "b", "(b)", "Option B", "Answer: B", "The answer is B"]
+NAMES += ["Digoxin"]
+NONE = ["A, B", "A and B", r"A \text{ or } B", "A/B", "AB", "A-B", "A B", "(A)(B)", "not B", r"\neg B", "B?"]
+NONE += ["A) Propranolol, B) Digoxin", "A. Propranolol and B. Digoxin", "Digoxin or Warfarin"]
+
+
+def test_a_box_holds_one_letter_or_option_in_any_font():
+    said = [boxed(font.format(name)) for font, name in product(FONTS, NAMES)]
+    assert [each for each in said if chosen_letter(each, DRUGS) != "B"] == []
+    said = [boxed(font.format(name)) for font, name in product(FONTS, NONE)]
+    assert [each for each in said if chosen_letter(each, DRUGS) != ""] == []
+
+
+@pytest.mark.parametrize(
+    "form", [r"\boxed{{{}}}", r"$\boxed{{\text{{{}}}}}$", "<answer>{}</answer>", "The answer is {}"]
+)
+@pytest.mark.parametrize(
+    "mark", ["B. {}", "B) {}", "B: {}", "B - {}", "B — {}", "B {}", "B ({})", "Option B: {}, a drug"]
+)
+def test_a_letter_counts_with_its_own_text_and_not_with_another(form, mark):
+    texts = ("Digoxin", "digoxin", "Warfarin", "warfarin")
+    assert [chosen_letter(form.format(mark.format(text)), DRUGS) for text in texts] == ["B", "B", "", ""]
+
+
 @pytest.mark.parametrize(
     "completion, letter",
     [
-        (r"\boxed{Digoxin}", "B"),
         (r"\boxed{\text{digoxin.}}", "B"),
-        (r"\boxed{B. Digoxin}", "B"),
-        (r"\boxed{B) Digoxin}", "B"),
         (r"\boxed{\text{(B) Digoxin}}", "B"),
-        (r"\boxed{B: Digoxin}", "B"),
-        (r"\boxed{B - Digoxin}", "B"),
-        (r"\boxed{B — Digoxin}", "B"),
-        (r"\boxed{B Digoxin}", "B"),
-        (r"\boxed{B (Digoxin)}", "B"),
         (r"\boxed{\textbf{B}.~\text{Digoxin}}", "B"),
         (r"\boxed{Option B: Digoxin, a cardiac glycoside}", "B"),
-        (r"\boxed{B. Warfarin}", ""),
-        (r"\boxed{B) Warfarin}", ""),
-        (r"\boxed{B: warfarin}", ""),
-        (r"\boxed{B (Warfarin)}", ""),
-        (r"\boxed{Digoxin or Warfarin}", ""),
         (r"\boxed{Digoxin 5 mg}", ""),
         (r"\boxed{Digoxine}", ""),
         (r"\boxed{Digox}", ""),
@@ -48,23 +61,10 @@ def test_an_options_text_counts_if_it_is_exact_and_agrees_with_the_letter(comple
 @pytest.mark.parametrize(
     "completion",
     [
-        r"\boxed{A, B}",
-        r"\boxed{A and B}",
-        r"\boxed{A \text{ or } B}",
-        r"\boxed{A/B}",
-        r"\boxed{AB}",
-        r"\boxed{A-B}",
-        r"\boxed{A B}",
-        r"\boxed{(A)(B)}",
-        r"\boxed{A) Propranolol, B) Digoxin}",
-        r"\boxed{A. Propranolol and B. Digoxin}",
         r"\boxed{A} or \boxed{B}",
         r"$\boxed{A}$, $\boxed{B}$",
         r"\boxed{A}\boxed{B}",
         r"\boxed{A \boxed{B}}",
-        r"\boxed{not B}",
-        r"\boxed{\neg B}",
-        r"\boxed{B?}",
         r"The answer is not \boxed{B}.",
         r"It isn't $\boxed{B}$.",
     ],
@@ -100,30 +100,17 @@ def test_b_not_d_is_b():
         r"\boxed{A1c}",
         r"\boxed{B^{+}}",
         r"\boxed{A's}",
-        r"\boxed{F}",
-        r"\boxed{Z}",
-        r"\boxed{1}",
-        r"\boxed{2}",
-        r"\boxed{}",
-        r"\boxed{ }",
         r"\boxed{\text{}}",
-        r"\boxed{?}",
         r"\boxed{None}",
         r"\boxed{\frac{A}{B}}",
         r"\boxed{B",
         "The answer is \\boxed{B",
         r"boxed{B}",
-        r"\boxed{Ｂ}",  # full width
-        r"\boxed{В}",  # Cyrillic
-        r"\boxed{𝐁}",
-        r"\boxed{Ⓑ}",
-        r"\boxed{ß}",
         "\\boxed{B\x00}",
-        "\\boxed{\ud800}",
         r"\boxed{__import__('os')}",
-        r"\boxed{(?P<letter>B)}",
-        r"\boxed{.*}",
         r"\boxed{[A-E]}",
+        r"\boxed{(?P<letter>B)}",
+        "\\boxed{\ud800}",
         r"\boxed{<answer>B</answer>}",
     ],
 )
@@ -188,43 +175,26 @@ def test_letters_and_texts_are_those_of_the_row(options, completion, letter):
 # No raise, no hang
 
 
-LONG = {
-    "letters": "B " * 50_000,
-    "boxes": r"\boxed{B}" * 11_000 + r"\boxed{A B}",
-    "boxes that never close": r"\boxed{" * 15_000,
-    "nested boxes": r"\boxed{" * 7_000 + "B C" + "}" * 7_000,
-    "braces": "{" * 50_000 + "}" * 50_000,
-    "deep fonts in a box": r"\boxed{" + r"\text{" * 300 + "B C" + "}" * 301,
-    "a box of a hundred thousand letters": rf"\boxed{{{'B' * 100_000}}}",
-    "a box of commas": rf"\boxed{{B{',' * 1_900}C}}",
-    "a box of spaces": rf"\boxed{{B{' ' * 1_900}C}}",
-    "a box of nots": rf"\boxed{{{'not A or ' * 200}}}",
-    "answers": "the answer is " * 7_000,
-    "answers and spaces": "answer" + " " * 100_000 + "B",
-    "stars": "answer" + "*" * 100_000 + "B",
-    "colons": "answer:" * 14_000,
-    "tags": "<answer>" * 12_000,
-    "closing tags": "</answer>" * 11_000,
-    "lines": "\n" * 100_000,
-    "items": "A.\nB.\n" * 16_000,
-    "first items": "A. so\n" * 16_000,
-    "spaces": " " * 100_000,
-    "thoughts": "<think>" * 14_000,
-    "backslashes": "\\" * 100_000,
-    "unicode": "\u202e\U0001d401" * 50_000,
-    "digits": rf"\boxed{{{'9' * 100_000}}}",
-}
-
-
-@pytest.mark.parametrize("completion", LONG.values(), ids=LONG.keys())
-def test_a_hundred_thousand_characters_cost_less_than_a_second_and_are_no_answer(completion):
-    started = time.process_time()
-    check(DRUGS, completion, "")
-    assert time.process_time() - started < 1.0
-
-
 PIECES = [r"\boxed{", "}", "A", "B", "b", " ", ".", ",", "(", ")", "not ", " or ", "answer is ", "Answer: ", "\n", "$"]
 PIECES += ["<think>", "</think>", "<answer>", "</answer>", "Digoxin", "Warfarin", r"\text{", "\\", "E. coli", "F"]
+PIECES += [" and ", "the answer is ", "*", "answer:", "A.\nB.\n", "A. so\n", "9", "{", "\u202e\U0001d401"]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("length", [1_900, 100_000])
+def test_a_hundred_thousand_characters_cost_less_than_a_second(piece, length):
+    started, many = time.process_time(), piece * (length // len(piece))
+    check(DRUGS, f"{many}B C", "")
+    check(DRUGS, rf"{many}\boxed{{A B}}", "")
+    assert chosen_letter(rf"\boxed{{B{many}C}}", DRUGS) in ("", "B", "C")
+    assert time.process_time() - started < 3.0
+
+
+@pytest.mark.parametrize("opening", [r"\boxed{", r"\boxed{\text{", "{"])
+def test_deep_boxes_and_braces_cost_less_than_a_second(opening):
+    started, depth = time.process_time(), 50_000 // len(opening)
+    check(DRUGS, opening * depth + "B C" + "}" * (depth * opening.count("{")), "")
+    assert time.process_time() - started < 1.0
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))

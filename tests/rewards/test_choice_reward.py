@@ -1,13 +1,10 @@
 r"""The reward of a multiple-choice answer: what is paid, what is not, and what TRL and its user get to see."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tempo_trl.rewards import choice_reward
 
-from .answers import DRUGS, ROOT, boxed, needs_real_rows, read_rows
+from .answers import DRUGS, boxed, needs_real_rows, read_rows
 
 OPTIONS = DRUGS[:4]
 
@@ -20,33 +17,6 @@ def test_the_golds_letter_is_paid_and_no_other():
     completions = [boxed(letter) for letter in "ABCDEF"]
     for letter in "ABCD":
         assert rewards_of(completions, letter) == [float(other == letter) for other in "ABCDEF"]
-
-
-def test_a_constant_answer_is_paid_where_it_is_gold():
-    golds = list("ABCDABCA")
-    for letter in "ABCD":
-        rewards = choice_reward([boxed(letter)] * 8, golds, [OPTIONS] * 8)
-        assert rewards == [float(gold == letter) for gold in golds]
-
-
-def test_no_answer_is_never_paid_whatever_is_gold():
-    silent = [
-        "",
-        " ",
-        "I do not know.",
-        boxed(""),
-        boxed("?"),
-        f"<think>{boxed('A')}",
-        "A patient",
-        boxed("A, B, C, D"),
-    ]
-    for letter in "ABCD":
-        assert rewards_of(silent, letter) == [0.0] * len(silent)
-
-
-def test_a_letter_beyond_the_rows_options_is_no_answer():
-    completions = [boxed("D")] * 2
-    assert choice_reward(completions, ["D", "A"], [OPTIONS, OPTIONS[:3]]) == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("gold", ["B", boxed("B"), " B ", rf"So it is {boxed('B')}."])
@@ -68,25 +38,6 @@ def test_a_gold_that_is_no_letter_of_the_row_is_not_rewarded_with_one_warning(go
     ]
 
 
-# TRL's contract
-
-
-@pytest.mark.parametrize(
-    "completion, reward",
-    [
-        (boxed("B"), 1.0),
-        ([{"role": "assistant", "content": boxed("B")}], 1.0),
-        ([{"role": "assistant", "content": boxed("B")}, {"role": "tool", "content": boxed("A")}], 1.0),
-        ([{"role": "assistant", "content": boxed("A")}, {"role": "assistant", "content": boxed("B")}], 1.0),
-        ([{"role": "assistant", "content": boxed("B")}, {"role": "assistant", "content": None}], 0.0),
-        ([{"role": "user", "content": boxed("B")}], 0.0),
-        ([], 0.0),
-    ],
-)
-def test_the_last_assistant_message_is_graded(completion, reward):
-    assert rewards_of([completion]) == [reward]
-
-
 def test_the_share_without_an_answer_is_logged_over_the_rows_that_have_options():
     metrics = {}
     completions = [boxed("B"), boxed("A"), "B or not", boxed("A, B"), boxed("5"), "nothing"]
@@ -99,26 +50,10 @@ def test_the_share_without_an_answer_is_logged_over_the_rows_that_have_options()
     assert metrics == {"choice/no_answer": 0.5}
 
 
-def test_an_empty_batch_has_no_rewards():
-    assert choice_reward([], [], [], log_metric=lambda name, share: pytest.fail("no share of nothing")) == []
-
-
 @pytest.mark.parametrize("golds, options", [(1, 2), (2, 1)])
 def test_a_solution_and_options_are_needed_for_each_completion(golds, options):
     with pytest.raises(ValueError, match=f"got {golds} solutions and {options} lists of options for 2 completions"):
         choice_reward([boxed("B")] * 2, ["B"] * golds, [OPTIONS] * options)
-
-
-def test_an_answer_is_not_executed_and_no_child_is_started(tmp_path, monkeypatch):
-    monkeypatch.setattr(subprocess, "Popen", lambda *args, **kwargs: pytest.fail("a child process"))
-    code = f'__import__("os").system("touch {tmp_path}/touched")'
-    assert rewards_of([boxed(code), f"The answer is {code}", f"<answer>{code}</answer>"]) == [0.0] * 3
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_importing_the_rewards_imports_neither_torch_nor_trl():
-    script = "import sys, tempo_trl.rewards; print({'torch', 'trl', 'transformers', 'sympy'} & set(sys.modules))"
-    assert subprocess.check_output([sys.executable, "-c", script], text=True, cwd=ROOT) == "set()\n"
 
 
 # Real rows

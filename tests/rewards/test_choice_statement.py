@@ -1,5 +1,7 @@
 r"""Which words of a completion commit it to an answer: a table of shapes and the letter that each commits to."""
 
+from itertools import product
+
 import pytest
 
 from tempo_trl.rewards.choice_answer import chosen_letter
@@ -11,33 +13,42 @@ def check(options, completion, letter):
     assert chosen_letter(completion, options) == letter
 
 
+LEADS = ["The answer is", "the correct answer is:", "Answer:", "**Answer:**", "ANSWERS:", "Ans:", "Answer =", "答案是"]
+LEADS += ["The best answer choice is", "The answer is option", "the correct option is", "The answer is therefore"]
+LEADS += [
+    "The answer is A. Sorry, the answer is",
+    "I would choose",
+    "I'd go with",
+    "I'd say",
+    "The answer is for sure",
+]
+NAMES = ["B", "(B)", "$B$", "**B. Digoxin**", "B) Digoxin"]
+REASONS = ["", ".", "\n\nA is wrong.", " because A is wrong.", ", since A is wrong.", ", as A and C are wrong."]
+REASONS += ["; A is wrong.", ", although A is tempting.", ". It is a cardiac glycoside.", ", which slows conduction."]
+REASONS += [". This is because A, C and D slow the heart.", ", not D.", " (not D or E).", " rather than D."]
+SECOND = [" or C.", ", or maybe C.", " and C.", "/C.", ", C.", " as well as C.", "; or C.", ", as A is too."]
+SECOND += [". Warfarin.", ": Warfarin", ". Wait, no.", ". Hold on, that is wrong.", ". Actually, no."]
+SECOND += [". No: the answer is not B.", ", many would say.", " rather than D or E, or is it A?"]
+DOUBTS = ["I do not think that", "I don't think", "Many would say", "A common mistake is to say", "If"]
+
+
+def test_a_statement_commits_to_a_letter_or_its_option_in_whatever_words():
+    said = [f"{lead} {name}{reason}" for lead, name, reason in product(LEADS, NAMES, REASONS)]
+    assert [each for each in said if chosen_letter(each, DRUGS) != "B"] == []
+
+
+def test_two_letters_and_what_is_withdrawn_doubted_or_denied_commit_to_none():
+    said = [f"{lead} {name}{second}" for lead, name, second in product(LEADS, ["B", "(B)", "$B$", "**B**"], SECOND)]
+    said += [f"{doubt} {lead} B." for doubt, lead in product(DOUBTS, ["the answer is", "the best choice is", "it's"])]
+    assert [each for each in said if chosen_letter(each, DRUGS) != ""] == []
+
+
 @pytest.mark.parametrize(
     "completion, letter",
     [
-        (r"\boxed{B}", "B"),
         (r"Hence $\boxed{B}$.", "B"),
-        (r"\boxed{\text{B}}", "B"),
-        (r"\boxed{\textbf{(B)}}", "B"),
-        (r"\boxed{\mathrm{B}}", "B"),
-        (r"\boxed{(B)}", "B"),
         (r"\boxed{\left(B\right)}", "B"),
-        (r"\boxed{\underline{B}}", "B"),
-        (r"\boxed{[B]}", "B"),
-        (r"\boxed{B.}", "B"),
-        (r"\boxed{B)}", "B"),
-        (r"\boxed{ B }", "B"),
-        (r"\boxed{$B$}", "B"),
-        (r"\boxed{**B**}", "B"),
-        (r"\boxed{b}", "B"),
-        (r"\boxed{(b)}", "B"),
-        (r"\boxed{\text{Option B}}", "B"),
-        (r"\boxed{\text{Answer: B}}", "B"),
-        (r"\boxed{\text{The answer is B}}", "B"),
-        (r"\fbox{B}", "B"),
-        (r"\boxed{\boxed{B}}", "B"),
         (r"\boxed{A} No, wait: Amiodarone would be wrong. \boxed{B}", "B"),
-        (r"\boxed{A} or rather, after another look, \boxed{B}", "B"),
-        (r"\boxed{B}, that is, \boxed{B}", "B"),
         (r"\boxed{B} Check: not A, not C. A is wrong.", "B"),
         (r"The answer is A. \boxed{B}", "B"),
         (r"\boxed{B} The answer is A.", "B"),
@@ -73,50 +84,23 @@ def test_without_a_box_the_last_closed_answer_tag_decides(completion, letter):
 @pytest.mark.parametrize(
     "completion, letter",
     [
-        ("The answer is B.", "B"),
-        ("The answer is B", "B"),
-        ("the correct answer is: B", "B"),
-        ("Answer: B", "B"),
-        ("**Answer:** B", "B"),
         ("**Answer**: (B)", "B"),
-        ("The answer is **B. Digoxin**.", "B"),
         ("Answer:\n\nB", "B"),
-        ("The best answer choice is B.", "B"),
-        ("The answer is option B.", "B"),
-        ("The answer is therefore $B$.", "B"),
-        ("The answer is B. This is because A, C and D slow the heart.", "B"),
-        ("The answer is B because A is wrong.", "B"),
-        ("The answer is B, since A is wrong.", "B"),
-        ("The answer is B, not D.", "B"),
-        ("The answer is B (not D or E).", "B"),
-        ("The answer is B rather than D.", "B"),
-        ("The answer is B rather than D or E, or is it A?", ""),
         ("The answer is Digoxin.", "B"),
         ("The answer is Digoxin because it slows conduction.", "B"),
         ("The answer is digoxin, which slows conduction.", "B"),
         ("The answer is B) Digoxin, given once a day.", "B"),
-        ("The answer is A. Sorry, the answer is B.", "B"),
         ("The answer is A.\nAnswer: B", "B"),
         ("If A were given, the heart would stop, so the answer is B.", "B"),
-        ("The answer is B. Warfarin.", ""),
         ("The answer is B. Warfarin because of the stroke.", ""),
-        ("The answer is B: Warfarin", ""),
         ("The answer is Digoxin and Warfarin.", ""),
-        ("The answer is B or C.", ""),
-        ("The answer is B, or maybe C.", ""),
         ("The answer is either B or C.", ""),
-        ("The answer is B and C.", ""),
-        ("The answer is B/C.", ""),
-        ("The answer is B, C.", ""),
         ("The answer is B?", ""),
         ("The answer is not B.", ""),
         ("The answer isn't B.", ""),
-        ("I do not think that the answer is B.", ""),
-        ("I don't think the answer is B.", ""),
         ("If the answer is B", ""),
         ("The incorrect answer is B.", ""),
         ("The answer is B. Or not. The answer is unknown.", ""),
-        ("The answer is B. No: the answer is not B.", ""),
         ("The answer is one of A, B, C and D.", ""),
         ("The answer is a drug.", ""),
         ("The answer is a", ""),
@@ -158,20 +142,13 @@ def test_without_all_that_a_letter_alone_on_the_first_or_last_line_decides(compl
     [
         ("B is right.", "B"),
         ("So B is the correct choice.", "B"),
-        ("the correct option is B.", "B"),
         ("The best choice is (B).", "B"),
-        ("I would choose B.", "B"),
-        ("I'd go with (B).", "B"),
-        ("ANSWERS: B", "B"),
-        ("The answer is for sure B, since A is wrong.", "B"),
         ("答案：（B）", "B"),
         ("答案是B。", "B"),
         ("A is wrong.\nB is right. The answer is (B).", "B"),
         ("A is wrong.\nB is right.", "B"),
         ("The answer is A. Wait, no. B is right.", "B"),
         ("The answer is B. Wait for the culture.", "B"),
-        ("The answer is B. Wait, no.", ""),
-        ("The answer is B. Hold on, that is wrong.", ""),
         ("A is right and B is right.", ""),
         ("The answer is A, but B is right.", ""),
         ("B is right?", ""),
@@ -225,9 +202,6 @@ def test_a_box_that_is_denied_commits_to_nothing(completion, letter):
 @pytest.mark.parametrize(
     "completion, letter",
     [
-        ("The answer is B, as A and C are wrong.", "B"),
-        ("The answer is B, although A is tempting.", "B"),
-        ("The answer is B; A is wrong.", "B"),
         ("The answer is not A, it is B.", "B"),
         ("The answer is not A but B.", "B"),
         ("The answer isn't A. It's B.", "B"),
@@ -236,22 +210,15 @@ def test_a_box_that_is_denied_commits_to_nothing(completion, letter):
         ("B - Digoxin", "B"),
         ("**B. Digoxin**\n\nIt slows conduction.", "B"),
         ("Option B", "B"),
-        ("Answer = B", "B"),
         ("Answer - B", "B"),
         ("Answer: b", "B"),
         ("Answer B", "B"),
-        ("Ans: B", "B"),
         ("Therefore, B.", "B"),
         ("It's B", "B"),
         ("It must be B.", "B"),
-        ("I'd say B.", "B"),
         ("The answer is 'B'.", "B"),
         ("\\boxed{2 + 2 = 4}\n\nAnswer: B", "B"),
         (r"\boxed{A or B} The answer is B.", "B"),
-        ("The answer is B. It is a cardiac glycoside.", "B"),
-        ("The answer is B, as A is too.", ""),
-        ("The answer is B as well as C.", ""),
-        ("The answer is B; or C.", ""),
         ("The answer is not A, it is not B.", ""),
         ("B) Warfarin", ""),
         ("B) Digoxin is wrong.", ""),
@@ -260,15 +227,8 @@ def test_a_box_that_is_denied_commits_to_nothing(completion, letter):
         ("It is C. difficile.", ""),
         ("Answer = B or C", ""),
         ("Answer - none", ""),
-        (r"\boxed{B} Wait, no.", ""),
-        (r"\boxed{B}. Hold on, that's not right.", ""),
-        ("The answer is B. Actually, no.", ""),
-        ("Many would say the answer is B.", ""),
         ("Some might think it's B.", ""),
-        (r"Most would say \boxed{B}.", ""),
-        ("The answer is B, many would say.", ""),
         ("The tempting answer is B.", ""),
-        ("A common mistake is to say the answer is B.", ""),
     ],
 )
 def test_reasons_signs_and_opinions_of_others(completion, letter):
@@ -311,16 +271,9 @@ def test_a_list_of_the_options_is_no_statement(completion, letter):
     "completion, letter",
     [
         (r"<think>\boxed{A}</think>\boxed{B}", "B"),
-        (r"<think></think>\boxed{B}", "B"),
-        (r"\boxed{A}</think>\boxed{B}", "B"),
         ("<think>The answer is A.</think>The answer is B.", "B"),
-        (r"<think>\boxed{B}</think>", ""),
-        (r"<think>\boxed{B}", ""),
-        (r"\boxed{B}<think>", ""),
         ("<think>The answer is B.", ""),
         ("<think>\nB", ""),
-        (r"<think>a</think>\boxed{A}<think>\boxed{B}", ""),
-        (r"<think><think>\boxed{B}</think>so it is</think>", ""),
     ],
 )
 def test_thinking_is_no_answer(completion, letter):

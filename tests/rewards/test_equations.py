@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.launch.fields import REWARDS, SPAN_REWARDS
-from tempo_trl.launch.train import load_function
 from tempo_trl.rewards.equation_reading import equations_of, value_of
 from tempo_trl.rewards.equations import equations, equations_reward
 from tempo_trl.trainers.span_rewards import checked_spans
@@ -224,8 +222,3 @@ def test_long_repetitions_end(piece):
 
 def test_options_may_be_set_with_partial():
     assert partial(equations, column=None, chained=False)(texts=[TEXT])[0][0] == ("line 1", 1.0, 8, 9)
-
-
-def test_recipes_name_it_by_its_shorthand():
-    assert load_function(REWARDS["equations_reward"]) is equations_reward
-    assert load_function(SPAN_REWARDS["equations"]) is equations

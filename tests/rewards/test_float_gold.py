@@ -70,29 +70,21 @@ def test_above_2_to_the_53_what_rounds_to_the_same_float_is_equal():
 @pytest.mark.parametrize(
     "gold, answer",
     [
-        ("-9867630.0", r"-9{,}867{,}630"),
         ("-9867630.0", "-9,867,630"),
-        ("-9867630.0", "-9867630.00"),
         ("-9867630.0", "\N{MINUS SIGN}9867630"),
-        ("-9867630.0", r"-\$9{,}867{,}630"),
         ("-9867630.0", r"\$-9{,}867{,}630"),
-        ("-9867630.0", r"-9.86763 \times 10^6"),
         ("-9867630.0", r"x = -9\,867\,630"),
         ("322886700.0", r"322\!,\!886\!,\!700"),
         ("322886700.0", r"322{,}886{,}700 \text{ meters}"),
         ("322886700.0", "322 886 700 meters per week"),
         ("322886700.0", r"\text{322,886,700}"),
         ("322886700.0", "322.8867 million"),
-        ("2.0107e-06", r"2.0107 \times 10^{-6}"),
         ("2.0107e-06", r"2.0107\cdot10^{-6}\text{ weeks}"),
-        ("2.0107e-06", "2.0107e-06"),
         ("2.0107e-06", "2.0107E-6"),
         ("2.0107e-06", "0.0000020107"),
         ("2.0107e-06", "2.01067 \\times 10^{\N{MINUS SIGN}6}"),
         ("2.0107e-06", r"\approx 2.01 \times 10^{-6}"),
         ("2.0107e-06", r"\frac{42}{20888590.8}"),
-        ("1234567.3333", "1{,}234{,}567.33"),
-        ("1234567.3333", r"\$1{,}234{,}567.33"),
         ("1234567.3333", r"$1{,}234{,}567.33$"),
         ("1234567.3333", r"\frac{3703702}{3}"),
         ("1234567.3333", r"1234567\frac{1}{3}"),
@@ -105,10 +97,7 @@ def test_above_2_to_the_53_what_rounds_to_the_same_float_is_equal():
         ("15.0", r"15\%"),
         ("0.15", r"15\%"),
         ("0.15", "15 percent"),
-        ("12.5", "12.50 dollars"),
-        ("0.0", "0"),
         ("0.0", "-0.0"),
-        ("142.0", "142"),
         ("142.0", "142."),
         ("142.0", "m+n=142"),
         ("142.0", r"142^\circ"),  # what is no plain number goes to math-verify
@@ -125,10 +114,7 @@ def test_a_number_is_paid_in_the_forms_that_models_write(gold, answer):
 @pytest.mark.parametrize(
     "gold, answer",
     [
-        ("-9867630.0", "9{,}867{,}630"),
-        ("-9867630.0", "-9{,}867{,}631"),
         ("-9867630.0", "-9{,}867{,}630.5"),
-        ("-9867630.0", "-98676300"),
         ("-9867630.0", "-9.87 million"),
         ("-9867630.0", "--9867630"),
         ("-9867630.0", "-9867630 or 9867630"),
@@ -136,13 +122,10 @@ def test_a_number_is_paid_in_the_forms_that_models_write(gold, answer):
         ("2.0107e-06", "0"),
         ("2.0107e-06", "0.000002"),
         ("2.0107e-06", "0.00"),
-        ("2.0107e-06", r"2.0107 \times 10^{-5}"),
         ("2.0107e-06", r"2.0107 \times 10^{6}"),
-        ("2.0107e-06", "2.0107"),
         ("2.0107e-06", "2.0107e"),
         ("1234567.3333", "1{,}234{,}567"),
         ("1234567.3333", "1{,}234{,}567.3"),
-        ("1234567.3333", "1{,}234{,}568.33"),
         ("1234567.3333", "1{,}234{,}567.34"),
         ("1234567.3333", "1.23e6"),
         ("4.7857142857", "4.8"),
@@ -200,12 +183,16 @@ def targets():
     return [row["target"] for row in read_rows("gsm_hard")]
 
 
-@needs_real_rows
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
-def test_every_target_of_gsm_hard_is_paid_in_each_form(form):
-    golds = [repr(target) for target in targets()]
-    rewards = math_reward([boxed(form(target)) for target in targets()], golds)
-    assert [gold for gold, reward in zip(golds, rewards, strict=True) if reward != 1.0] == []
+@given(number=st.floats(-1e12, 1e12).filter(lambda number: number == 0 or abs(number) > 1e-3))
+def test_every_float_is_paid_in_each_form(form, number):
+    assert float_gold(repr(number)).equals(number_readings(form(number)))
+
+
+@needs_real_rows
+def test_every_target_of_gsm_hard_is_paid_in_each_form():
+    pairs = [(boxed(form(target)), repr(target)) for form in FORMS.values() for target in targets()]
+    assert math_reward(*zip(*pairs, strict=True)) == [1.0] * len(pairs)
 
 
 @needs_real_rows
@@ -263,45 +250,30 @@ def test_no_gold_of_math_has_a_tolerance_even_without_its_box(name):
 # No raise, no hang
 
 
-LONG = {
-    "digits": "9" * 1999,
-    "a fraction of digits": rf"\frac{{{'9' * 900}}}{{{'7' * 900}}}",
-    "groups": "1" + ",000" * 499,
-    "spaces": "5" + " " * 1900 + "6",
-    "letters": "5 " + "ab " * 600 + "1",
-    "words": "5 " + "a" * 1900 + "1",
-    "a name": "a" * 1900 + "=5.5.",
-    "equal signs": "=" * 1999,
-    "an exponent": "1e999999999",
-    "an exponent in LaTeX": r"1 \times 10^{999999999}",
-    "an exponent of three digits": "9e999",
-    "braces": "{" * 1000,
-    "parentheses": "(" * 1000 + ")" * 999,
-    "fractions": r"\frac1" * 399,
-    "mixed groups": "1" + " 000" * 499 + " 1/",
-    "fonts": r"\text{" * 300 + "5" + "}" * 300,
-    "quotes": '5 "' * 600,
-    "points": "5." * 900,
-    "a box of a hundred thousand digits": "9" * 100_000,
-    "code": "__import__('os').system('true') or 5",
-    "a power tower": "2^{2^{2^{49}}}",
-    "control characters": "5\x00",
-    "a lone surrogate": "5\ud800",
-}
+PIECES = [*'15,.- $%e^{}=/x()\\"', "23", "000", "{,}", r"\$", r"\%", "or", r"\frac", r"\frac{", "}{", r" \times 10^{"]
+PIECES += [r"\text{", " million", "\u00a0", "٣", "\N{MINUS SIGN}", "ab ", r"\frac1", " 000", '5 "', "\ud800", "\x00"]
 
 
-@pytest.mark.parametrize("answer", LONG.values(), ids=LONG.keys())
+@pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("gold", ["7.123456789", "2.0107e-06"])
-def test_a_trap_is_not_paid_and_needs_no_child(gold, answer, monkeypatch):
+def test_a_long_repetition_is_not_paid_and_needs_no_child(gold, piece, monkeypatch):
     monkeypatch.setattr(reward_module, "shared_grader", None)
     started = time.process_time()
-    assert not is_paid(gold, answer)
+    for many in (piece * (1_900 // len(piece)), piece * (100_000 // len(piece))):
+        for answer in (many, f"5{many}1", f"1{many}5.", rf"\frac{{{many}}}{{7}}"):
+            assert not is_paid(gold, answer)
+    assert time.process_time() - started < 4.0
+
+
+DEEP = ["(" * 900 + "5" + ")" * 900, r"\text{" * 300 + "5" + "}" * 300, rf"\frac{{{'9' * 900}}}{{{'7' * 900}}}"]
+
+
+@pytest.mark.parametrize("answer", ["1e999999999", r"1 \times 10^{999999999}", "9e999", "2^{2^{2^{49}}}", *DEEP])
+def test_a_large_exponent_and_deep_brackets_are_not_paid_and_need_no_child(answer, monkeypatch):
+    monkeypatch.setattr(reward_module, "shared_grader", None)
+    started = time.process_time()
+    assert not is_paid("7.123456789", answer)
     assert time.process_time() - started < 1.0
-
-
-PIECES = ["1", "23", "000", ",", "{,}", ".", "-", " ", r"\$", "$", "%", r"\%", "e", "^", "{", "}", "=", "/", "x", "or"]
-PIECES += [r"\frac", "(", ")"]
-PIECES += [r"\frac{", "}{", r" \times 10^{", r"\text{", " million", "\u00a0", "٣", "\N{MINUS SIGN}", "\\", '"']
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join))
@@ -311,7 +283,8 @@ def test_no_text_raises(answer):
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e300, max_value=1e300))
-def test_every_float_is_its_own_echo_and_not_its_double(number):
+def test_every_float_is_its_own_echo_and_not_a_wrong_one(number):
     gold = float_gold(repr(number))
     assert gold.equals((Fraction(number),)) and gold.equals((Fraction(repr(number)),))
-    assert number == 0 or abs(number) < 1e-300 or not gold.equals((Fraction(number) * 2,))
+    changed = [wrong(number) for wrong in WRONG.values() if abs(number) > 1e-290 and wrong(number) != number]
+    assert not any(gold.equals((Fraction(other),)) for other in changed)

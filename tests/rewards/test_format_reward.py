@@ -33,10 +33,6 @@ def test_one_answer_in_one_box_is_paid_whatever_it_is(completion):
 @pytest.mark.parametrize(
     "completion",
     [
-        "",
-        "5",
-        "The answer is 5.",
-        "<answer>5</answer>",
         boxed(""),
         boxed(" "),
         boxed("{}"),
@@ -49,11 +45,7 @@ def test_one_answer_in_one_box_is_paid_whatever_it_is(completion):
         r"\boxed{5",
         r"\boxed{3} then \boxed{4",
         r"\boxed",
-        "boxed{5}",
         f"<think>{boxed('5')}",
-        f"<think>{boxed('5')}</think>",
-        f"{boxed('5')}<think>",
-        f"<think>a</think>{boxed('5')}<think>b",
         r"\boxed" * 15_000,
         boxed("5") * 10_000,
         r"\boxed{" * 15_000,
@@ -73,10 +65,6 @@ def test_the_last_assistant_message_is_graded_and_the_share_without_an_answer_lo
     completions = [messages, [], boxed("5") * 2, "5"]
     assert format_reward(completions, log_metric=metrics.__setitem__, solution=["5"] * 4) == [1.0, 0.0, 0.0, 0.0]
     assert metrics == {"format/no_answer": 0.5}
-
-
-def test_an_empty_batch_has_no_rewards():
-    assert format_reward([], log_metric=lambda name, share: pytest.fail("no share of nothing")) == []
 
 
 @given(st.text())

@@ -105,29 +105,16 @@ def test_rewards_agree_with_json_loads(data):
     assert found == [*oracle(json.loads(text), reference), 1.0, not has_more(json.loads(text), reference), 1.0]
 
 
-HOSTILE = {
-    "brackets": "[" * 16_000,
-    "objects": '{"a":' * 3_200,
-    "closed": '{"a":' * 900 + "1" + "}" * 900,
-    "quotes": '"' * 16_000,
-    "in a string": '{"a": "' + "\\" * 16_000,
-    "an open string": '{"a": "' + "x" * 16_000,
-    "keys": "{" + '"a": 1,' * 2_000 + '"a": 1}',
-    "digits": '{"a": ' + "9" * 16_000 + "}",
-    "marks": '{"a": "' + "\u0301\u0323" * 8_000 + '"}',
-    "space": '{"a": 1' + " " * 16_000,
-    "prose": "{ " * 8_000,
-    "special": "<|" * 8_000,
-    "specials": "<|a|> " * 2_700,
-    "thoughts": "<think>" * 2_000,
-    "surrogates": '{"a": "' + "\ud800\\ud800" * 2_000 + '"}',
-}
+HOSTILE = ["[", '{"a":', '"', '{"a": "', "\\", '{"a": 1,', "9", "\u0301\u0323", " ", "{ ", "<|", "<|a|> ", "<think>"]
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("piece", [*HOSTILE, "\ud800", "\\ud800"])
 @pytest.mark.parametrize("fold", [False, True])
-def test_no_text_raises_or_hangs(text, fold):
-    for said in (None, text, " " + text):
-        found = spans(text + END, '{"a": "x", "b": [1, 2]}', said, fold=fold)
-        assert names(found) == {"a", "b[0]", "b[1]", "json", "additional", "outside"}
+def test_no_text_raises_or_hangs(piece, fold):
+    many = (piece * 16_000)[:16_000]
+    closed = '{"a":' * 900 + "1" + "}" * 900
+    for text in (many, f'{{"a": {many}', f'{{"a": "{many}"}}', f'{{"a": 1{many}}}', closed):
+        for said in (None, text, " " + text):
+            found = spans(text + END, '{"a": "x", "b": [1, 2]}', said, fold=fold)
+            assert names(found) == {"a", "b[0]", "b[1]", "json", "additional", "outside"}
         assert json_fields_reward([text], truth=['{"a": "x", "b": [1, 2]}'])[0] < 1.0

@@ -1,7 +1,6 @@
 """Plain GRPO with the mean of the criteria, and span credit with the criteria, see equal rewards."""
 
 import asyncio
-import json
 import math
 from functools import partial
 from inspect import iscoroutinefunction
@@ -10,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.launch.fields import REWARDS
-from tempo_trl.launch.train import load_function
 from tempo_trl.rewards import SpanReward, json_fields, json_fields_reward, mean_reward
 
 TRUTH = '{"city": "Paris", "quantity": 3}'  # with json, additional and outside: five criteria
@@ -94,8 +91,3 @@ def test_an_async_function_gives_an_async_reward_function(judge):
     assert iscoroutinefunction(reward)
     assert asyncio.run(reward(["x", "xx"])) == mean_reward(Judge())(["x", "xx"]) == [0.0, 1.0]
     assert mean_reward(AsyncJudge()).__name__ == "AsyncJudge_reward"
-
-
-def test_recipes_name_it_by_its_shorthand():
-    assert load_function(REWARDS["json_fields_reward"]) is json_fields_reward
-    assert json_fields_reward([json.dumps({"b": 1, "a": 2})], truth=['{"a": 2, "b": 1}']) == [1.0]

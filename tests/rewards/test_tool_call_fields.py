@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 from transformers.utils.chat_parsing.response_parser import parse_response
 from trl.chat_template_utils import qwen3_template
 
-from tempo_trl.launch.fields import REWARDS, SPAN_REWARDS
-from tempo_trl.launch.train import load_function
-from tempo_trl.rewards.tool_call_fields import tool_call_fields, tool_call_fields_reward
-from tempo_trl.rewards.tool_call_reading import calls_of
+from tempo_trl.rewards.tool_call_fields import calls_of, tool_call_fields, tool_call_fields_reward
 from tempo_trl.trainers.span_rewards import checked_spans
 
 END = "<|im_end|>"
@@ -244,9 +241,7 @@ def test_an_unknown_column_or_option_is_an_error():
 
 
 VALID = written(WEATHER, CLOCK)
-PIECES = [
-    *('"', "{", "}", ",", "[", "\\", "<tool_call>", "</tool_call>", "<think>", "</think>", "null", "1", "\ud800")
-]
+PIECES = [*'"{},[\\1', "<tool_call>", "</tool_call>", "<think>", "</think>", "null", "\ud800"]
 MUTATED = st.builds(
     lambda at, cut, new: VALID[:at] + "".join(new) + VALID[at + cut :],
     st.integers(0, len(VALID)),
@@ -277,8 +272,3 @@ def test_long_repetitions_end(piece):
     for text in ((piece * 16000)[:16000], "<tool_call>" + (piece * 16000)[:16000]):
         for ordered in (True, False):
             judged(text, [CLOCK, WEATHER], ordered=ordered)
-
-
-def test_recipes_name_it_by_its_shorthand():
-    assert load_function(REWARDS["tool_call_fields_reward"]) is tool_call_fields_reward
-    assert load_function(SPAN_REWARDS["tool_call_fields"]) is tool_call_fields
