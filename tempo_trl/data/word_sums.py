@@ -171,9 +171,6 @@ story_sums_reward = mean_reward(story_sums)
 
 WORD_SUMS = Benchmark(
     name="word_sums",
-    hub_id="",
-    splits=("train", "test"),
-    eval_split="test",
     columns=("story", "sums", "answer"),
     domain="equations",
     to_row=to_row,
