@@ -14,7 +14,7 @@ from tempo_trl.evaluation.harness import Question
 from tempo_trl.evaluation.settings import Settings
 from tempo_trl.launch import cli
 
-from ..data.rows import HUB_ROWS, write_jsonl
+from ..data.rows import HUB_ROWS, write_file
 from .evaluating import let_the_model_say, right, write_rows
 
 
@@ -174,7 +174,7 @@ def test_grades_of_a_corrected_row_are_not_mixed_with_older_ones(
     given = {"tasks": name, "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8}
     evaluate(tiny_model, **given)
     evaluate(tiny_model, **given)  # the same rows
-    write_jsonl(Path(rows) / f"{name}.jsonl", [HUB_ROWS[name][0] | change, *HUB_ROWS[name][1:]])
+    write_file(Path(rows) / f"{name}.jsonl", [HUB_ROWS[name][0] | change, *HUB_ROWS[name][1:]])
     with pytest.raises(ValueError, match=r"questions was.*--overwrite"):
         evaluate(tiny_model, **given)
 

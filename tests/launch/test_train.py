@@ -20,7 +20,7 @@ from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.launch.train import _dataset_name, _settings, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.runs.recipes import accelerate_config_path
-from tests.data.rows import GOLD, HUB_ROWS, write_jsonl
+from tests.data.rows import GOLD, HUB_ROWS, write_file
 
 ROOT = Path(__file__).parents[2]
 REAL_ROWS = ROOT.parent / "shared/data/math_train.jsonl"
@@ -117,7 +117,7 @@ def test_a_key_of_the_launcher_that_is_unset_is_not_passed_on(tmp_path):
 
 @pytest.mark.parametrize("method", ["tempo", "grpo"])
 def test_data_that_do_not_fill_a_generation_are_refused_before_anything_is_saved(method, tmp_path):
-    rows = write_jsonl(tmp_path / "rows.jsonl", HUB_ROWS["math"][:1] * 3)
+    rows = write_file(tmp_path / "rows.jsonl", HUB_ROWS["math"][:1] * 3)
     sizes = "--num_generations 2 --per_device_train_batch_size 8 --max_steps 3 --report_to none"
     flags = [*f"--method {method} --task math --reward_funcs {PARITY} {sizes}".split(), *ON_CPU]
     model = [
@@ -167,7 +167,7 @@ def datasets_of(*flags: str):
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_trains_and_evaluates_on_local_rows(name, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    path = str(write_jsonl(tmp_path / "rows.jsonl", HUB_ROWS[name]))
+    path = str(write_file(tmp_path / "rows.jsonl", HUB_ROWS[name]))
     words = ["--system_prompt", "Be brief.", "--instruction", "Box it."]
     datasets = datasets_of("--task", name, "--train_file", path, "--eval_file", path, *words)
     for dataset in datasets:
@@ -201,7 +201,7 @@ def test_a_benchmark_comes_from_its_splits_on_the_hub_and_gives_the_card_its_nam
 def test_rows_that_are_tested_on_are_not_trained_on_where_they_are_to_be_dropped(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     rows = HUB_ROWS["math"] + [HUB_ROWS["math"][0] | {"problem": "$2 + 0$?"}]
-    train_file, eval_file = (write_jsonl(tmp_path / f"{i}.jsonl", rows[i:]) for i in (0, 1))
+    train_file, eval_file = (write_file(tmp_path / f"{i}.jsonl", rows[i:]) for i in (0, 1))
     flags = ["--train_file", str(train_file), "--eval_file", str(eval_file)]
     assert [dataset.num_rows for dataset in datasets_of(*flags)] == [2, 1]
     assert [dataset["row_id"][:] for dataset in datasets_of(*flags, "--drop_leaked_rows", "true")] == [[0], [0]]
