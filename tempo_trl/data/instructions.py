@@ -143,16 +143,12 @@ def to_row(row: dict, row_id: int) -> dict:
     if kind not in KINDS:
         raise unexpected(row, "kind", f"one of {', '.join(KINDS)}")
     if len(words) < WORDS_OF.get(kind, 0) or (kind == "sum" and not {*words} <= {*NUMBERS}):
-        raise unexpected(row, "words", _expected_words(kind))
+        words = f"{WORDS_OF[kind]} word{'s' * (WORDS_OF[kind] > 1)} for {kind}"
+        raise unexpected(row, "words", f"{words}, of numbers" if kind == "sum" else words)
     if kind in ("sentences", "max_words") and number < 1:
         raise unexpected(row, "number", f"at least 1 for {kind}")
     given = {"kind": kind, "words": words, "number": number}
     return {"row_id": row_id, "question": text(row, "instruction"), "solution": kind, **given}
-
-
-def _expected_words(kind: str) -> str:
-    number = WORDS_OF[kind]
-    return f"{number} word{'s' * (number > 1)} for {kind}" + ", of numbers" * (kind == "sum")
 
 
 INSTRUCTIONS = Benchmark(

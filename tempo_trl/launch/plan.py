@@ -2,10 +2,10 @@
 
 import copy
 import json
-import logging
 from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from tempo_trl.launch.arguments import launcher, option_names, recipe_parser, refuse_unknown
 from tempo_trl.runs.recipes import accelerate_config_path
@@ -142,19 +142,13 @@ def _resolved(arguments: Namespace) -> tuple[Namespace, bool]:
     """The arguments as accelerate completes them before it launches, and whether it read a configuration."""
     from accelerate.commands import launch
 
-    launch.logger.addFilter(_is_no_warning)  # accelerate warns of its defaults, which the check prints
     try:
-        # Private, but the one place where accelerate combines flags, configuration and machine: see test_check.py.
-        completed, configuration, _ = launch._validate_launch_command(copy.deepcopy(arguments))
+        with patch.object(launch.logger, "warning"):  # accelerate warns of its defaults, which the check prints
+            # Private, but the one place where accelerate combines flags, configuration and machine: see test_check.py.
+            completed, configuration, _ = launch._validate_launch_command(copy.deepcopy(arguments))
     except FileNotFoundError as error:
         raise ValueError(str(error)) from error
-    finally:
-        launch.logger.removeFilter(_is_no_warning)
     return completed, configuration is not None
-
-
-def _is_no_warning(record: logging.LogRecord) -> bool:
-    return record.levelno != logging.WARNING
 
 
 def _starts_several(arguments: Namespace) -> bool:

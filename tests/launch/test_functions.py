@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tempo_trl.data.rooms import Rooms
+from tempo_trl.demo.policy import policy_path
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.fields import TOKEN_CREDIT
 from tempo_trl.launch.train import build_trainer, load_function, main
@@ -75,8 +76,9 @@ def test_the_trainer_gets_what_the_paths_name(recipe):
     assert (function.__name__, model) == ("per_turn", "my-org/my-process-reward-model")
 
 
-def test_a_trainer_gets_none_that_the_run_does_not_name():
+def test_a_trainer_gets_no_function_that_the_run_does_not_name_and_the_task_s_own_model():
     given = build_trainer(parse([*GIVEN, "--method", "stub"])).given
+    assert given["model"] == str(policy_path("sums"))
     assert given.keys().isdisjoint({"credit_func", "tools", "environment_factory", "step_reward_funcs"})
 
 
