@@ -70,4 +70,5 @@ def load_prompts(
     """
     if name not in BENCHMARKS:
         raise ValueError(f"benchmark {name!r} is unknown, expected one of: {', '.join(BENCHMARKS)}.")
-    return load(BENCHMARKS[name], split, path, system_prompt, instruction, style)
+    words = {"system_prompt": system_prompt, "instruction": instruction, "style": style}
+    return load(BENCHMARKS[name], split, path, **words)

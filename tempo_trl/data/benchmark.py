@@ -14,9 +14,6 @@ class Benchmark(NamedTuple):
 
     Args:
         name: Its key in [`~tempo_trl.data.BENCHMARKS`], and the `source` of its rows.
-        hub_id: Its dataset on the Hub; empty if its rows are generated.
-        splits: The Hub's splits that have answers.
-        eval_split: The evaluation split.
         columns: Columns that a row of the Hub or of a local file must have.
         domain: `math`, rewarded with `math_reward`, `choice` (`choice_reward`), `instructions` (`instruction_reward`),
             `ifeval` (`ifeval_reward`), `json` (`json_fields_reward`), `calls` (`tool_call_fields_reward`) or
@@ -27,6 +24,9 @@ class Benchmark(NamedTuple):
             first) and `stem` (the question without options), `system_prompt` and `example` (a question and its answer)
             if the benchmark's prompts have them, and columns of the benchmark. Raises ValueError for a
             cell with an unexpected value ([`~tempo_trl.data.cells`]).
+        hub_id: Its dataset on the Hub; empty if its rows are generated.
+        splits: The splits that have answers.
+        eval_split: The evaluation split.
         train_split: The training split; None if all rows are for testing.
         configs: The Hub's configs to concatenate, in this order; empty for the default one.
         keep: Whether a row of the Hub belongs to the benchmark; None if all do.
@@ -34,12 +34,12 @@ class Benchmark(NamedTuple):
     """
 
     name: str
-    hub_id: str
-    splits: tuple[str, ...]
-    eval_split: str
     columns: tuple[str, ...]
     domain: str
     to_row: Callable[[dict, int], dict]
+    hub_id: str = ""
+    splits: tuple[str, ...] = ("train", "test")
+    eval_split: str = "test"
     train_split: str | None = None
     configs: tuple[str, ...] = ()
     keep: Callable[[dict], bool] | None = None

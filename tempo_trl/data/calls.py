@@ -21,7 +21,7 @@ import random
 from typing import Any, NamedTuple
 
 from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.cells import json_list, text
+from tempo_trl.data.cells import json_text, text
 
 TRAIN_INSTRUCTIONS, HELD_OUT = 3600, 240  # 600 and 40 of each tool
 TOOLS = {  # what each sets in a room
@@ -111,16 +111,13 @@ EXAMPLE = (
 
 def to_row(row: dict, row_id: int) -> dict:
     """An instruction with its calls. Raises ValueError for a local row whose `calls` are not a list in JSON."""
-    question, calls = text(row, "instruction"), json_list(row, "calls")
+    question, calls = text(row, "instruction"), json_text(row, "calls", list)
     words = {"question": question, "system_prompt": SYSTEM_PROMPT, "example": EXAMPLE}
     return {"row_id": row_id, "solution": tagged(json.loads(calls)), "calls": calls, **words}
 
 
 CALLS = Benchmark(
     name="calls",
-    hub_id="",
-    splits=("train", "test"),
-    eval_split="test",
     columns=("instruction", "calls"),
     domain="calls",
     to_row=to_row,

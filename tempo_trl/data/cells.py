@@ -25,16 +25,6 @@ def texts(row: dict, column: str) -> list[str]:
     return cell
 
 
-def json_object(row: dict, column: str) -> str:
-    """The text of a cell with an object in JSON."""
-    return _json(row, column, dict, "the JSON text of an object")
-
-
-def json_list(row: dict, column: str) -> str:
-    """The text of a cell with a list in JSON."""
-    return _json(row, column, list, "the JSON text of a list")
-
-
 def objects(row: dict, column: str, expected: str, read: Callable[[str], Any] = json.loads) -> list[dict]:
     """The objects of a cell with a list of them, or with a text from which `read` makes one."""
     try:
@@ -46,13 +36,14 @@ def objects(row: dict, column: str, expected: str, read: Callable[[str], Any] = 
     return found
 
 
-def _json(row: dict, column: str, kind: type, expected: str) -> str:
+def json_text(row: dict, column: str, kind: type) -> str:
+    """The text of a cell with an object (`dict`) or a list in JSON."""
     try:
         found = json.loads(text(row, column))
     except json.JSONDecodeError:
         found = None
     if not isinstance(found, kind):
-        raise unexpected(row, column, expected)
+        raise unexpected(row, column, f"the JSON text of {'an object' if kind is dict else 'a list'}")
     return row[column]
 
 

@@ -24,11 +24,20 @@ from tempo_trl.data.cells import answer_index, text, texts, unexpected
 from tempo_trl.rewards.instruction_checks import NUMBERS
 
 TRAIN_PROBLEMS, HELD_OUT = 3600, 240  # 400 and 24 of each kind
-TRAINED = (
-    *("first_word", "last_word", "two_words", "no_comma", "no_letter"),
-    *("sentences", "max_words", "sum", "word_no_comma"),
-)
-KINDS = (*TRAINED, "three_words")
+TEXTS = {
+    "first_word": "Write one sentence about {topic}. Begin with the word '{}'.",
+    "last_word": "Write one sentence about {topic} and end it with the word '{}'.",
+    "two_words": "Write one sentence with the words '{}' and '{}'.",
+    "no_comma": "Write about {topic}. Do not use any commas.",
+    "no_letter": "Write one short sentence about {topic}. Do not use the letter '{}'.",
+    "sentences": "Write exactly {count} about {topic}.",
+    "max_words": "Write one sentence of at most {number} words about {topic}.",
+    "sum": "Answer in one sentence: what is {} plus {}?",
+    "word_no_comma": "Write a sentence with the word '{}'. Do not use any commas.",
+    "three_words": "Write one sentence with the words '{}', '{}' and '{}'.",
+}
+KINDS = tuple(TEXTS)
+TRAINED = KINDS[:-1]  # never three_words
 WORDS_OF = {"first_word": 1, "last_word": 1, "two_words": 2, "three_words": 3, "no_letter": 1}
 WORDS_OF |= {"sum": 2, "word_no_comma": 1}  # the other kinds name none
 
@@ -99,10 +108,33 @@ def generated_rows(split: str, n: int | None = None, seed: int = 0) -> list[dict
     return [problem(kinds[index % len(kinds)], VOCABULARIES[split], rng) for index in range(n)]
 
 
-def problem(kind: str, vocabulary: Vocabulary, rng: random.Random) -> dict:
+def problem(kind: str, of: Vocabulary, rng: random.Random) -> dict:
     """One instruction of a kind, as a row."""
-    instruction, words, number = _WRITERS[kind](vocabulary, rng)
+    words, number = _named(kind, of, rng)
+    topic = rng.choice(of.topics) if "{topic}" in TEXTS[kind] else ""
+    shown = [word.title() for word in words] if kind == "first_word" else words
+    instruction = TEXTS[kind].format(*shown, topic=topic, number=number, count=_COUNTS.get(number))
     return {"instruction": instruction, "kind": kind, "words": words, "number": number}
+
+
+def _named(kind: str, of: Vocabulary, rng: random.Random) -> tuple[list[str], int]:
+    """The words and the number that an instruction of a kind names."""
+    match kind:
+        case "first_word":
+            return [rng.choice(of.openers)], 0
+        case "last_word" | "word_no_comma":
+            return [rng.choice(of.nouns)], 0
+        case "two_words" | "three_words":
+            return rng.sample(of.nouns, WORDS_OF[kind]), 0
+        case "no_letter":
+            return [rng.choice(of.letters)], 0
+        case "sum":
+            return rng.sample(rng.choice(of.digits), 2), 0
+        case "sentences":
+            return [], rng.choice(of.sentences)
+        case "max_words":
+            return [], rng.choice(of.limits)
+    return [], 0
 
 
 def to_row(row: dict, row_id: int) -> dict:
@@ -111,86 +143,16 @@ def to_row(row: dict, row_id: int) -> dict:
     if kind not in KINDS:
         raise unexpected(row, "kind", f"one of {', '.join(KINDS)}")
     if len(words) < WORDS_OF.get(kind, 0) or (kind == "sum" and not {*words} <= {*NUMBERS}):
-        raise unexpected(row, "words", _expected_words(kind))
+        words = f"{WORDS_OF[kind]} word{'s' * (WORDS_OF[kind] > 1)} for {kind}"
+        raise unexpected(row, "words", f"{words}, of numbers" if kind == "sum" else words)
     if kind in ("sentences", "max_words") and number < 1:
         raise unexpected(row, "number", f"at least 1 for {kind}")
     given = {"kind": kind, "words": words, "number": number}
     return {"row_id": row_id, "question": text(row, "instruction"), "solution": kind, **given}
 
 
-def _expected_words(kind: str) -> str:
-    number = WORDS_OF[kind]
-    return f"{number} word{'s' * (number > 1)} for {kind}" + ", of numbers" * (kind == "sum")
-
-
-Written = tuple[str, list[str], int]
-
-
-def _first_word(of: Vocabulary, rng: random.Random) -> Written:
-    word = rng.choice(of.openers)
-    return f"Write one sentence about {rng.choice(of.topics)}. Begin with the word '{word.title()}'.", [word], 0
-
-
-def _last_word(of: Vocabulary, rng: random.Random) -> Written:
-    word = rng.choice(of.nouns)
-    return f"Write one sentence about {rng.choice(of.topics)} and end it with the word '{word}'.", [word], 0
-
-
-def _some_words(n: int, listed: str):
-    def written(of: Vocabulary, rng: random.Random) -> Written:
-        words = rng.sample(of.nouns, n)
-        return f"Write one sentence with the words {listed.format(*words)}.", words, 0
-
-    return written
-
-
-def _no_comma(of: Vocabulary, rng: random.Random) -> Written:
-    return f"Write about {rng.choice(of.topics)}. Do not use any commas.", [], 0
-
-
-def _no_letter(of: Vocabulary, rng: random.Random) -> Written:
-    letter = rng.choice(of.letters)
-    return f"Write one short sentence about {rng.choice(of.topics)}. Do not use the letter '{letter}'.", [letter], 0
-
-
-def _sentences(of: Vocabulary, rng: random.Random) -> Written:
-    number = rng.choice(of.sentences)
-    return f"Write exactly {_COUNTS[number]} about {rng.choice(of.topics)}.", [], number
-
-
-def _max_words(of: Vocabulary, rng: random.Random) -> Written:
-    number = rng.choice(of.limits)
-    return f"Write one sentence of at most {number} words about {rng.choice(of.topics)}.", [], number
-
-
-def _sum(of: Vocabulary, rng: random.Random) -> Written:
-    first, second = rng.sample(rng.choice(of.digits), 2)
-    return f"Answer in one sentence: what is {first} plus {second}?", [first, second], 0
-
-
-def _word_no_comma(of: Vocabulary, rng: random.Random) -> Written:
-    word = rng.choice(of.nouns)
-    return f"Write a sentence with the word '{word}'. Do not use any commas.", [word], 0
-
-
-_WRITERS = {
-    "first_word": _first_word,
-    "last_word": _last_word,
-    "two_words": _some_words(2, "'{}' and '{}'"),
-    "three_words": _some_words(3, "'{}', '{}' and '{}'"),
-    "no_comma": _no_comma,
-    "no_letter": _no_letter,
-    "sentences": _sentences,
-    "max_words": _max_words,
-    "sum": _sum,
-    "word_no_comma": _word_no_comma,
-}
-
 INSTRUCTIONS = Benchmark(
     name="instructions",
-    hub_id="",
-    splits=("train", "test"),
-    eval_split="test",
     columns=("instruction", "kind", "words", "number"),
     domain="instructions",
     to_row=to_row,

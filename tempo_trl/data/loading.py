@@ -23,14 +23,7 @@ WORDS = ("question", "stem", "system_prompt", "example")  # of a row, which its 
 _FORMATS = {"json": "JSON objects, one per line or all in a list", "parquet": "a parquet file of rows"}
 
 
-def load(
-    benchmark: Benchmark,
-    split: str | None = None,
-    path: str | os.PathLike | None = None,
-    system_prompt: str | None = None,
-    instruction: str | None = None,
-    style: str = "boxed",
-) -> "Dataset":
+def load(benchmark: Benchmark, split: str | None, path: str | os.PathLike | None, **words: str | None) -> "Dataset":
     """The prompts of a benchmark; see [`~tempo_trl.data.load_prompts`]."""
     from datasets import Dataset  # importing it takes a second, which would slow down `--help`
 
@@ -38,7 +31,6 @@ def load(
     _require_columns(benchmark, rows.column_names)
     origin = origin_of(benchmark) if path is None else os.fspath(path)
     row_ids = kept_rows(rows, benchmark, origin)
-    words = {"system_prompt": system_prompt, "instruction": instruction, "style": style}
     kept = zip(rows.select(row_ids), row_ids, strict=True)
     # Not `map`: it casts a column to the type that the column of this name has in the file.
     dataset = Dataset.from_list([prompt_row(row, row_id, benchmark, origin, **words) for row, row_id in kept])

@@ -30,8 +30,6 @@ def to_row(row: dict, row_id: int) -> dict:
 MEDQA = Benchmark(
     name="medqa",
     hub_id="GBaker/MedQA-USMLE-4-options",
-    splits=("train", "test"),
-    eval_split="test",
     columns=("question", "answer", "options", "answer_idx"),
     domain="choice",
     to_row=to_row,

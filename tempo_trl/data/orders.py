@@ -15,7 +15,7 @@ import random
 from typing import NamedTuple
 
 from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.cells import json_object, text
+from tempo_trl.data.cells import json_text, text
 
 TRAIN_ORDERS, HELD_OUT = 3600, 240
 MONTHS = (
@@ -114,16 +114,13 @@ def order(vocabulary: Vocabulary, rng: random.Random) -> dict:
 
 def to_row(row: dict, row_id: int) -> dict:
     """An order with its JSON. Raises ValueError for a local row whose `truth` is not a JSON object."""
-    question, truth = text(row, "order"), json_object(row, "truth")
+    question, truth = text(row, "order"), json_text(row, "truth", dict)
     words = {"question": question, "system_prompt": SYSTEM_PROMPT, "example": EXAMPLE}
     return {"row_id": row_id, "solution": truth, "truth": truth, **words}
 
 
 ORDERS = Benchmark(
     name="orders",
-    hub_id="",
-    splits=("train", "test"),
-    eval_split="test",
     columns=("order", "truth"),
     domain="json",
     to_row=to_row,

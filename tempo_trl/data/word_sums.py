@@ -93,7 +93,9 @@ def generated_rows(split: str, n: int | None = None, seed: int = 0) -> list[dict
 def story(of: Vocabulary, rng: random.Random) -> dict:
     """One story as a row: so many boxes of so many items, then a gain, a loss and a doubling in any order."""
     first, second = rng.choice([(a, b) for a, b in permutations(of.numbers, 2) if a * b <= MOST_AT_FIRST])
-    steps = rng.sample([_step("+", of.gains, of, rng), _step("-", of.losses, of, rng), _doubling(of, rng)], 3)
+    steps = rng.sample(
+        [_step("+", of.gains, of, rng), _step("-", of.losses, of, rng), (rng.choice(of.doublings), "*", 2)], 3
+    )
     words = {"name": rng.choice(of.names), "boxes": rng.choice(of.boxes), "items": rng.choice(of.items)}
     words |= {"first": first, "second": second, "steps": [said for said, _, _ in steps]}
     sums, answer = worked(first, [("*", second), *(step[1:] for step in steps)])
@@ -106,10 +108,6 @@ Step = tuple[str, str, int]  # in words, its sign and its number
 def _step(sign: str, phrases: tuple[str, ...], of: Vocabulary, rng: random.Random) -> Step:
     number = rng.choice(of.numbers)
     return rng.choice(phrases).format(number), sign, number
-
-
-def _doubling(of: Vocabulary, rng: random.Random) -> Step:
-    return rng.choice(of.doublings), "*", 2
 
 
 def worked(total: int, steps: list[tuple[str, int]]) -> tuple[str, int]:
@@ -171,9 +169,6 @@ story_sums_reward = mean_reward(story_sums)
 
 WORD_SUMS = Benchmark(
     name="word_sums",
-    hub_id="",
-    splits=("train", "test"),
-    eval_split="test",
     columns=("story", "sums", "answer"),
     domain="equations",
     to_row=to_row,

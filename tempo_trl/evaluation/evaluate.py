@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.evaluation import models
-from tempo_trl.evaluation.generation import answered, chunks, questions_per_chunk
+from tempo_trl.evaluation.generation import answered, chunks
 from tempo_trl.evaluation.grading import truth_of
 from tempo_trl.evaluation.harness import Question, load_tasks, questions
 from tempo_trl.evaluation.records import Record, records_of, remove
@@ -70,7 +70,8 @@ def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
     template = models.chat_template(lm, settings.thinking)
     asked = {name: questions(task, template, settings.limit) for name, task in tasks.items()}
     planned = [
-        (name, decoding, chunks(lm, asked[name], questions_per_chunk(settings, decoding), settings.tokens))
+        # At least one question per chunk, and as many as have their answers in one batch.
+        (name, decoding, chunks(lm, asked[name], max(1, settings.batch // decoding.n), settings.tokens))
         for name in tasks
         for decoding in settings.decodings
     ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def chunks(lm: "TemplateLM", asked: list[Question], per_chunk: int, max_tokens: int) -> list[list[Question]]:
-    """Questions in chunks, the longest first, so that a lack of memory shows at the start.
+    """Questions in chunks of `per_chunk`, the longest first, so that a lack of memory shows at the start.
 
     Raises:
         ValueError: a prompt leaves no room for an answer; lm-eval would truncate its beginning.
@@ -33,11 +33,6 @@ def chunks(lm: "TemplateLM", asked: list[Question], per_chunk: int, max_tokens: 
         )
     ordered = sorted(asked, key=lambda question: (-lengths[question.prompt], question.row["row_id"]))
     return [ordered[start : start + per_chunk] for start in range(0, len(ordered), per_chunk)]
-
-
-def questions_per_chunk(settings: "Settings", decoding: "Decoding") -> int:
-    """The number of questions, at least one, whose answers fit into one batch."""
-    return max(1, settings.batch // decoding.n)
 
 
 def answered(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", settings: "Settings") -> list[dict]:

@@ -13,12 +13,12 @@ TEMPLATE = Path(__file__).parent / "model_card.md"
 # Flags about the location of a run, which are left out of the card's commands, with their values.
 PLACES = ("config", "output_dir", "resume_from_checkpoint", "push_to_hub", "hub_model_id", "hub_token")
 SHOWN = (
-    ("learning rate", "learning_rate"),
-    ("completions per prompt", "num_generations"),
-    ("maximum completion length, tokens", "max_completion_length"),
-    ("TD coefficient", "td_coef"),
+    ("learning rate", ("learning_rate",)),
+    ("completions per prompt", ("num_generations",)),
+    ("maximum completion length, tokens", ("max_completion_length",)),
+    ("TD coefficient", ("td_coef",)),
     ("clip, upper clip", ("epsilon", "epsilon_high")),
-    ("KL coefficient", "beta"),
+    ("KL coefficient", ("beta",)),
 )
 
 
@@ -116,8 +116,7 @@ def training_table(record: dict, log: list[dict]) -> list[tuple[str, str]]:
     ]
 
 
-def _shown(settings: dict, names: str | tuple[str, ...]) -> str:
-    names = (names,) if isinstance(names, str) else names
+def _shown(settings: dict, names: tuple[str, ...]) -> str:
     return ", ".join(str(settings[name]) for name in names if settings.get(name) is not None)
 
 

@@ -44,7 +44,7 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
     files = {
         path.relative_to(run_dir).as_posix(): path for path in sorted(found) if not path.name.startswith((".", "_"))
     }
-    if not _has_weights(run_dir):
+    if not any(any(run_dir.glob(pattern)) for pattern in WEIGHTS):
         raise ValueError(
             f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)} in it. Finish the training first "
             "(`--resume_from_checkpoint last` resumes an interrupted run)."
@@ -67,10 +67,6 @@ def _adapter_config(run_dir: Path) -> dict[str, bytes]:
     if hub_id is None or config.get("base_model_name_or_path", hub_id) == hub_id:
         return {}
     return {ADAPTER: json.dumps(config | {"base_model_name_or_path": hub_id}, indent=2).encode()}
-
-
-def _has_weights(run_dir: Path) -> bool:
-    return any(True for pattern in WEIGHTS for _ in run_dir.glob(pattern))
 
 
 def current_results(run_dir: Path) -> list[Result]:

@@ -1,16 +1,18 @@
 """The arguments of a training run: the fields of a recipe, overridden by flags. Unknown names raise an error."""
 
+import contextlib
 import os
-from argparse import ArgumentParser
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from types import NoneType
+from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
 
 from trl import DatasetMixtureConfig, ModelConfig, TrlParser
 
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
-from tempo_trl.launch.recipe_values import with_numbers
 from tempo_trl.launch.renamed import renamed_hint, with_new_names
 from tempo_trl.methods import METHODS
 from tempo_trl.removed import removed_hint
@@ -18,6 +20,8 @@ from tempo_trl.runs.recipes import read_recipe, recipe_path
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
+
+NUMBERS = {"int": "a whole number", "float": "a number"}  # by the name of a flag's type, optional ones included
 
 
 class RunArguments(NamedTuple):
@@ -90,10 +94,7 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
             "got no arguments, expected a recipe, such as `--config sums/tempo`. `tempo-trl recipes` lists all of "
             "them, and `tempo-trl train --help` the most important fields."
         )
-    first = ArgumentParser(prog="tempo-trl train", add_help=False, allow_abbrev=False)
-    first.add_argument("--config")
-    first.add_argument("--method")
-    chosen, flags = first.parse_known_args(argv)
+    chosen, flags = named_first(argv)
     recipe = with_new_names(read_recipe(recipe_path(chosen.config))) if chosen.config else {}
     if chosen.method:
         recipe["method"] = chosen.method
@@ -102,12 +103,56 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     known = option_names(parser)
     others, launch_flags = {key: value for key, value in recipe.items() if key not in known}, []
     if others:
-        launcher = _launcher()
+        of_launcher = launcher()
         # As they are written: unlike a flag, a key with dashes (`learning-rate`) sets nothing.
-        refuse_unknown([str(key) for key in others], known | option_names(launcher), parser.method)
-        launch_flags = _as_flags(others, launcher)
+        refuse_unknown([str(key) for key in others], known | option_names(of_launcher), parser.method)
+        launch_flags = _as_flags(others, of_launcher)
     parser.set_defaults_with_config(**with_numbers(parser, recipe))
     return parser, flags, launch_flags
+
+
+def named_first(argv: Sequence[str]) -> tuple[Namespace, list[str]]:
+    """`config` and `method`, which determine the other fields, and the flags that are left."""
+    parser = ArgumentParser(prog="tempo-trl train", add_help=False, allow_abbrev=False)
+    parser.add_argument("--config")
+    parser.add_argument("--method")
+    return parser.parse_known_args(argv)
+
+
+def with_numbers(parser: TrainParser, recipe: dict) -> dict:
+    """
+    The recipe with its numbers checked, and those that lists have as text converted. argparse converts flags and
+    single texts, but takes the other values of a YAML file as they are.
+
+    Raises:
+        ValueError: a value is not a number, or a list of numbers, where its flag expects one.
+    """
+    hints = {name: hint for kind in parser.dataclass_types for name, hint in get_type_hints(kind).items()}
+    optional = {name for name, hint in hints.items() if NoneType in get_args(hint)}
+    numbers = {
+        action.dest: _number(action, recipe[action.dest])
+        for action in parser._actions
+        if action.dest in recipe and not (recipe[action.dest] is None and action.dest in optional)
+    }
+    return recipe | numbers
+
+
+def _number(action: Action, value: object) -> object:
+    kind, listed = getattr(action.type, "__name__", ""), action.nargs in ("+", "*")
+    items = value if listed and isinstance(value, list) else [value]
+    if kind not in NUMBERS:
+        return value
+    if listed == isinstance(value, list) and all(_is_number(kind, item) for item in items):
+        with contextlib.suppress(ValueError):  # of a text that is not a number
+            return [action.type(item) for item in items] if listed else value
+    expected = f"{'a list, each ' if listed else ''}{NUMBERS[kind]}"
+    raise ValueError(f"`{action.dest}` is {value!r}, expected {expected}. Correct it in the recipe.")
+
+
+def _is_number(kind: str, value: object) -> bool:
+    if isinstance(value, str):  # `1e-6`, which YAML reads as text: converted later, or refused
+        return True
+    return isinstance(value, int if kind == "int" else int | float) and not isinstance(value, bool)
 
 
 def _set_environment(variables: dict) -> None:
@@ -116,7 +161,8 @@ def _set_environment(variables: dict) -> None:
     os.environ.update({name: str(value) for name, value in variables.items()})
 
 
-def _launcher() -> ArgumentParser:
+def launcher() -> ArgumentParser:
+    """Parser of the flags of `accelerate launch`, and of `--accelerate_config`."""
     from accelerate.commands.launch import launch_command_parser
 
     parser = launch_command_parser()
@@ -124,9 +170,9 @@ def _launcher() -> ArgumentParser:
     return parser
 
 
-def _as_flags(values: dict, launcher: ArgumentParser) -> list[str]:
+def _as_flags(values: dict, parser: ArgumentParser) -> list[str]:
     """`{"num_processes": 2, "multi_gpu": True, "gpu_ids": None}` as `["--num_processes", "2", "--multi_gpu"]`."""
-    switches = {_name(option) for option, action in launcher._option_string_actions.items() if action.nargs == 0}
+    switches = {_name(option) for option, action in parser._option_string_actions.items() if action.nargs == 0}
     flags = []
     for key, value in values.items():
         if value is None or (value is False and key in switches):

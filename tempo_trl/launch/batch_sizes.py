@@ -217,14 +217,13 @@ def advice_on_training(asked: "Namespace", devices: int) -> list[str]:
     if batch and steps:
         return [f"Got {batch} and {steps}. `--generation_batch_size None` unsets the first."]
     if batch:
-        multiple = lcm(rows, group)
-        wrong, change = batch % multiple, f"generation_batch_size {_round_up(batch, multiple)}"
+        change = f"generation_batch_size {_round_up(batch, lcm(rows, group))}"
     else:
-        steps, accumulation = steps or asked.gradient_accumulation_steps, asked.gradient_accumulation_steps
-        wrong, multiple = rows * steps % group, group // gcd(rows, group)
-        multiple = multiple if steps % accumulation else lcm(multiple, accumulation)
-        change = f"steps_per_generation {_round_up(steps, multiple)}"
-    if not wrong:
+        batch = rows * (steps or asked.gradient_accumulation_steps)
+        change = (
+            f"steps_per_generation {_steps_of_whole_groups(rows, group, steps, asked.gradient_accumulation_steps)}"
+        )
+    if batch % lcm(rows, group) == 0:
         return []
     return [
         f"Expected whole groups: {_counted(devices, 'device')} x {asked.per_device_train_batch_size} completions x "
@@ -235,13 +234,16 @@ def advice_on_training(asked: "Namespace", devices: int) -> list[str]:
 def advice_on_trees(args: "GRPOConfig") -> list[str]:
     """What to change if a device would get part of a tree; an empty list if each device gets whole trees."""
     group, rows = args.num_generations, args.per_device_train_batch_size
-    steps, accumulation = args.steps_per_generation, args.gradient_accumulation_steps
-    if rows * steps % group == 0:
+    if rows * args.steps_per_generation % group == 0:
         return []
-    multiple = group // gcd(rows, group)
-    if steps % accumulation == 0:  # whole updates stay whole
-        multiple = lcm(multiple, accumulation)
-    return [f"A `steps_per_generation` of {_round_up(steps, multiple)} works."]
+    works = _steps_of_whole_groups(rows, group, args.steps_per_generation, args.gradient_accumulation_steps)
+    return [f"A `steps_per_generation` of {works} works."]
+
+
+def _steps_of_whole_groups(rows: int, group: int, steps: int | None, accumulation: int) -> int:
+    """The next number of micro-batches of `rows` completions that holds whole groups. Whole updates stay whole."""
+    steps, multiple = steps or accumulation, group // gcd(rows, group)
+    return _round_up(steps, multiple if steps % accumulation else lcm(multiple, accumulation))
 
 
 def advice_on_evaluation(asked: "Namespace | GRPOConfig", devices: int) -> list[str]:

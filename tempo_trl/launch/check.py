@@ -174,17 +174,13 @@ def _refuse_sampling(args: GRPOConfig, devices: int, use_cpu: bool) -> None:
     if split < 1 or devices % split:
         raise ValueError(
             f"`vllm_tensor_parallel_size` is {split}, expected a divisor of the {devices} processes: engines share "
-            f"them evenly. Set it to one of {', '.join(str(n) for n in _divisors(devices))}."
+            f"them evenly. Set it to one of {', '.join(str(n) for n in range(1, devices + 1) if devices % n == 0)}."
         )
     if not 0.0 < args.vllm_gpu_memory_utilization < 1.0:
         raise ValueError(
             f"`vllm_gpu_memory_utilization` is {args.vllm_gpu_memory_utilization}, expected a number between 0 and 1: "
             "vLLM's share of each device's memory. Training uses the rest."
         )
-
-
-def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]
 
 
 def _print(sizes: BatchSizes, plan: LaunchPlan, arguments: RunArguments) -> None:

@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -85,13 +86,13 @@ def command_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_flags(verb)
-    verb.set_defaults(run=evaluate)
+    verb.set_defaults(run=main_of("tempo_trl.evaluation.evaluate"))
 
     verb = verbs.add_parser("compare", help="compare runs: the paper's Table 1 with your values, and paired intervals")
     verb.add_argument("runs", nargs="+", metavar="RUN", help="output folders of training, of evaluation, or of both")
     verb.add_argument("-o", "--output", default=COMPARE_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
     verb.add_argument("--label", nargs="+", metavar="NAME", help="a label for each run, in the order of the runs")
-    verb.set_defaults(run=compare)
+    verb.set_defaults(run=main_of("tempo_trl.compare.command"))
 
     _add_report_verbs(verbs)
 
@@ -100,7 +101,7 @@ def command_parser() -> argparse.ArgumentParser:
     verb.add_argument("--repo", required=True, metavar="USER/NAME", help="repository, created if it does not exist")
     verb.add_argument("--private", action="store_true", help="create a private repository")
     verb.add_argument("--dry-run", action="store_true", help="print what would be uploaded, and upload nothing")
-    verb.set_defaults(run=publish)
+    verb.set_defaults(run=main_of("tempo_trl.hub.publish"))
 
     verbs.add_parser("recipes", help="list the training recipes of this package").set_defaults(run=recipes)
     verbs.add_parser("env", help="print the versions to include in a bug report").set_defaults(run=env)
@@ -114,14 +115,14 @@ def _add_report_verbs(verbs) -> None:
     verb.add_argument(
         "--no-pictures", dest="pictures", action="store_false", help="do not write PNG and SVG files beside it"
     )
-    verb.set_defaults(run=report)
+    verb.set_defaults(run=main_of("tempo_trl.report.command"))
 
     verb = verbs.add_parser("tree", help="draw the prefix tree of one recorded group in the terminal")
     verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
     verb.add_argument("--step", type=int, metavar="N", help="recorded step (default: the last)")
     verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (default: the most informative)")
     verb.add_argument("--eval", action="store_true", dest="evaluation", help="draw a group of evaluation")
-    verb.set_defaults(run=tree)
+    verb.set_defaults(run=main_of("tempo_trl.report.show_tree"))
 
     verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")
     verb.add_argument(
@@ -158,6 +159,11 @@ def _shown_task(name: str) -> str:
     return name
 
 
+def main_of(module: str) -> Callable[..., int]:
+    """The `main` of a module that is imported when it is called."""
+    return lambda **flags: importlib.import_module(module).main(**flags)
+
+
 def demo(task: str, output: str, quick: bool, compare: bool, seeds: int | None, methods: str | None) -> int:
     """Run the demonstration."""
     try:
@@ -174,43 +180,17 @@ def demo(task: str, output: str, quick: bool, compare: bool, seeds: int | None, 
         return 2
 
 
-def evaluate(**flags) -> int:
-    """Evaluate a model."""
-    return importlib.import_module("tempo_trl.evaluation.evaluate").main(**flags)
-
-
-def compare(runs: list[str], output: str, label: list[str] | None) -> int:
-    """Compare runs."""
-    return importlib.import_module("tempo_trl.compare.command").main(runs, output, label)
-
-
-def report(runs: list[str], output: str | None, pictures: bool) -> int:
-    """Write the report of runs."""
-    return importlib.import_module("tempo_trl.report.command").main(runs, output, pictures)
-
-
-def tree(**flags) -> int:
-    """Draw a recorded group."""
-    return importlib.import_module("tempo_trl.report.show_tree").main(**flags)
-
-
 def credit(observation_key_func: str | None, **flags) -> int:
     """Compute the credit of completions that were sampled elsewhere."""
     if observation_key_func is not None:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, and an installed command does not
+        load_function = importlib.import_module("tempo_trl.launch.train").load_function
         try:
-            flags["observation_key_func"] = importlib.import_module("tempo_trl.launch.train").load_function(
-                observation_key_func
-            )
+            flags["observation_key_func"] = load_function(observation_key_func)
         except ValueError as error:
             print(f"tempo-trl credit: error: {error}", file=sys.stderr)
             return 2
-    return importlib.import_module("tempo_trl.report.credit_file").main(**flags)
-
-
-def publish(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
-    """Upload a run to the Hub."""
-    return importlib.import_module("tempo_trl.hub.publish").main(run_dir, repo, private, dry_run)
+    return main_of("tempo_trl.report.credit_file")(**flags)
 
 
 def recipes() -> int:

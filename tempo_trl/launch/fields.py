@@ -1,7 +1,9 @@
 """The fields that this package adds to a training run. Fields of method, model and dataset mixture are TRL's."""
 
+import inspect
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from trl import ScriptArguments
@@ -18,26 +20,29 @@ BUILT_IN = {"sums": "tempo_trl.demo.task", "rooms": "tempo_trl.data.rooms"}  # t
 TASKS = (*BENCHMARKS, *BUILT_IN)
 TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
-REWARDS = {
-    "math_reward": "tempo_trl.rewards.math_reward",
-    "choice_reward": "tempo_trl.rewards.choice_reward",
-    "format_reward": "tempo_trl.rewards.format_reward",
-    "instruction_reward": "tempo_trl.rewards.instruction_reward",
-    "ifeval_reward": "tempo_trl.rewards.ifeval_reward",
-    "json_fields_reward": "tempo_trl.rewards.json_fields_reward",
-    "tool_call_fields_reward": "tempo_trl.rewards.tool_call_fields_reward",
-    "equations_reward": "tempo_trl.rewards.equations_reward",
-    "accuracy_reward": "trl.rewards.accuracy_reward",
-    "reasoning_accuracy_reward": "trl.rewards.reasoning_accuracy_reward",
-    "think_format_reward": "trl.rewards.think_format_reward",
-    "get_soft_overlong_punishment": "trl.rewards.get_soft_overlong_punishment",
-}
+_OWN = (
+    *("math_reward", "choice_reward", "format_reward", "instruction_reward", "ifeval_reward"),
+    *("json_fields_reward", "tool_call_fields_reward", "equations_reward"),
+)
+_TRLS = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward", "get_soft_overlong_punishment")
+REWARDS = {name: f"tempo_trl.rewards.{name}" for name in _OWN} | {name: f"trl.rewards.{name}" for name in _TRLS}
 # Shorthands of functions that return rewards with a place.
 SPAN_REWARDS = {
     name: f"tempo_trl.rewards.{name}" for name in ("json_fields", "tool_call_fields", "equations", "instruction_spans")
 }
 
 
+def with_help(config: type) -> type:
+    """Class decorator of a dataclass: fields without a `help` get what the docstring says of them."""
+    entries = re.findall(r"^    (\w+) \(.*\):\n((?:        .*\n)+)", f"{inspect.getdoc(config)}\n", re.MULTILINE)
+    texts = {name: " ".join(text.split()) for name, text in entries}
+    for each in fields(config):
+        if each.name in texts and "help" not in each.metadata:  # as plain text: no references, no quotation marks
+            each.metadata = {"help": re.sub(r"\[?`[~\"]?([^`\"]+)\"?`\]?", r"`\1`", texts[each.name])}
+    return config
+
+
+@with_help
 @dataclass
 class TrainArguments(ScriptArguments):
     """
@@ -100,101 +105,21 @@ class TrainArguments(ScriptArguments):
     """
 
     method: str = field(default="tempo", metadata={"help": f"Trainer and config, one of: {', '.join(METHODS)}."})
-    task: str | None = field(
-        default=None,
-        metadata={
-            "help": "Built-in prompts instead of `dataset_name`: a benchmark (`math`, `medqa`, `medqa_5options`, "
-            "`medmcqa`, `ifeval_rl`, `function_calls`; without a download `instructions`, `orders`, `calls`, "
-            "`word_sums`; with a `train_file` also the benchmarks without a training split: `gsm_hard`, `amc23`, "
-            "`mmlu_medical`), `sums` (sums of digits) or `rooms` (an agent's world, with `environment_factory`). The "
-            "last two train a tiny built-in model unless `model_name_or_path` is set."
-        },
-    )
-    train_file: str | None = field(
-        default=None,
-        metadata={"help": "Local file of a benchmark's training rows, instead of the Hub's `dataset_train_split`."},
-    )
-    eval_file: str | None = field(
-        default=None,
-        metadata={
-            "help": "Local file of a benchmark's evaluation rows, instead of the Hub's `dataset_test_split`. If that "
-            "is left at `test` and the benchmark has no such split, its own evaluation split is used (MedMCQA: "
-            "`validation`)."
-        },
-    )
-    system_prompt: str | None = field(
-        default=None,
-        metadata={
-            "help": "System message of a benchmark's prompts. An empty text removes it. Defaults to that of the "
-            "benchmark or of the prompt style."
-        },
-    )
-    instruction: str | None = field(
-        default=None,
-        metadata={
-            "help": "Last part of the user's message in a benchmark's prompts. It must ask for the format that the "
-            "reward reads, a box. Defaults to that of the prompt style."
-        },
-    )
-    prompt_style: str | None = field(
-        default=None,
-        metadata={"help": "Wording and layout of a benchmark's prompts: `boxed` (default) or `authors-code`."},
-    )
-    drop_leaked_rows: bool = field(
-        default=False,
-        metadata={
-            "help": "Whether to drop a benchmark's training rows that are also evaluation rows. Otherwise they are "
-            "kept and listed in a warning."
-        },
-    )
-    reward_funcs: list[str] | None = field(
-        default=None,
-        metadata={
-            "help": "Reward functions: `math_reward`, `choice_reward`, `instruction_reward`, `ifeval_reward`, "
-            "`format_reward` (use a weight of 0 in `reward_weights` to log it only), `accuracy_reward`, "
-            "`reasoning_accuracy_reward`, `think_format_reward`, "
-            "`get_soft_overlong_punishment` (with `max_completion_len=1280`, "
-            "`soft_punish_cache=256`, as in TRL's script), or the dotted path of a function."
-        },
-    )
-    reward_model_name_or_path: str | None = field(
-        default=None,
-        metadata={
-            "help": "Reward model, on the Hub or in a folder. It comes before `reward_funcs` in `reward_weights`."
-        },
-    )
-    credit_func: str | None = field(
-        default=None,
-        metadata={
-            "help": f"Dotted path of a credit function. Required by method `{TOKEN_CREDIT}`, an error with any other "
-            "method."
-        },
-    )
-    step_reward_funcs: list[str] | None = field(
-        default=None,
-        metadata={"help": "Rewards per turn or step: dotted paths of functions, or process reward models."},
-    )
-    span_reward_funcs: list[str] | None = field(
-        default=None,
-        metadata={
-            "help": "Rewards with a place: `json_fields`, `tool_call_fields`, `equations`, `instruction_spans`, or "
-            "dotted paths of functions. `reward_funcs` may then be left out."
-        },
-    )
-    observation_key_func: str | None = field(
-        default=None,
-        metadata={"help": "Dotted path of a function from the text of a tool's answer to what identifies the state."},
-    )
-    tools: list[str] | None = field(
-        default=None, metadata={"help": "Dotted paths of the functions that the model may call."}
-    )
-    environment_factory: str | None = field(
-        default=None,
-        metadata={
-            "help": "Dotted path of a class, or of another callable without arguments, that makes TRL's environments. "
-            "Their public methods are the tools of the policy."
-        },
-    )
+    task: str | None = None
+    train_file: str | None = None
+    eval_file: str | None = None
+    system_prompt: str | None = None
+    instruction: str | None = None
+    prompt_style: str | None = None
+    drop_leaked_rows: bool = False
+    reward_funcs: list[str] | None = None
+    reward_model_name_or_path: str | None = None
+    credit_func: str | None = None
+    step_reward_funcs: list[str] | None = None
+    span_reward_funcs: list[str] | None = None
+    observation_key_func: str | None = None
+    tools: list[str] | None = None
+    environment_factory: str | None = None
 
     def __post_init__(self):
         for name in ("reward_funcs", "step_reward_funcs", "span_reward_funcs", "tools"):
@@ -203,12 +128,10 @@ class TrainArguments(ScriptArguments):
         expect_one_of("method", self.method, METHODS)
         if self.task is not None:
             expect_one_of("task", self.task, TASKS)
-        for name in self.reward_funcs or []:
-            if "." not in str(name):
-                expect_one_of("reward_funcs", name, REWARDS, "the dotted path of a function")
-        for name in self.span_reward_funcs or []:
-            if "." not in str(name):
-                expect_one_of("span_reward_funcs", name, SPAN_REWARDS, "the dotted path of a function")
+        for field_name, known in (("reward_funcs", REWARDS), ("span_reward_funcs", SPAN_REWARDS)):
+            for name in getattr(self, field_name) or []:
+                if "." not in str(name):
+                    expect_one_of(field_name, name, known, "the dotted path of a function")
         rewards = self.reward_funcs or self.reward_model_name_or_path or self.environment_factory
         if not (rewards or self.span_reward_funcs):
             raise ValueError(

@@ -2,12 +2,12 @@
 
 import copy
 import json
-import logging
 from argparse import Namespace
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
-from tempo_trl.launch.arguments import option_names, recipe_parser, refuse_unknown
+from tempo_trl.launch.arguments import launcher, option_names, recipe_parser, refuse_unknown
 from tempo_trl.runs.recipes import accelerate_config_path
 
 SCRIPT = "tempo_trl.train"  # the module that accelerate starts on every rank
@@ -81,17 +81,13 @@ def launch_arguments(argv: list[str]) -> Namespace:
         ValueError: neither the run nor accelerate knows a flag, a number of processes is below 1, or
             [`~tempo_trl.launch.arguments.recipe_parser`] raises it.
     """
-    from accelerate.commands.launch import launch_command_parser
-
     parser, flags, recipe_flags = recipe_parser(argv)
-    own_flags = parser.parse_known_args(flags)[1]
-    launcher = launch_command_parser()
-    launcher.add_argument("--accelerate_config")
+    own_flags, of_launcher = parser.parse_known_args(flags)[1], launcher()
     given = [flag for flag in own_flags if flag.startswith("--")]
-    refuse_unknown(given, option_names(parser) | option_names(launcher), parser.method)
+    refuse_unknown(given, option_names(parser) | option_names(of_launcher), parser.method)
 
     launch = [*recipe_flags, *own_flags]  # flags come last, and win
-    arguments = launcher.parse_args(["--module", *launch, SCRIPT, *_without(argv, own_flags)])
+    arguments = of_launcher.parse_args(["--module", *launch, SCRIPT, *_without(argv, own_flags)])
     if arguments.training_script != SCRIPT:
         raise ValueError(f"got {arguments.training_script!r} without a flag. Remove it, or put its flag before it.")
     for name in ("num_processes", "num_machines"):
@@ -146,19 +142,13 @@ def _resolved(arguments: Namespace) -> tuple[Namespace, bool]:
     """The arguments as accelerate completes them before it launches, and whether it read a configuration."""
     from accelerate.commands import launch
 
-    launch.logger.addFilter(_is_no_warning)  # accelerate warns of its defaults, which the check prints
     try:
-        # Private, but the one place where accelerate combines flags, configuration and machine: see test_check.py.
-        completed, configuration, _ = launch._validate_launch_command(copy.deepcopy(arguments))
+        with patch.object(launch.logger, "warning"):  # accelerate warns of its defaults, which the check prints
+            # Private, but the one place where accelerate combines flags, configuration and machine: see test_check.py.
+            completed, configuration, _ = launch._validate_launch_command(copy.deepcopy(arguments))
     except FileNotFoundError as error:
         raise ValueError(str(error)) from error
-    finally:
-        launch.logger.removeFilter(_is_no_warning)
     return completed, configuration is not None
-
-
-def _is_no_warning(record: logging.LogRecord) -> bool:
-    return record.levelno != logging.WARNING
 
 
 def _starts_several(arguments: Namespace) -> bool:

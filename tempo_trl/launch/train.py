@@ -9,7 +9,6 @@ import json
 import sys
 import time
 import warnings
-from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import import_module
@@ -20,7 +19,7 @@ import trl
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.language_model import HUB_ID, base_model, language_model
-from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_parser
+from tempo_trl.launch.arguments import RunArguments, class_of, named_first, parse, recipe_parser
 from tempo_trl.launch.datasets import load_datasets
 from tempo_trl.launch.fields import BUILT_IN, REWARDS, SPAN_REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
@@ -233,9 +232,7 @@ def end(trainer: "GRPOTrainer") -> None:
 
 def _recipe(argv: Sequence[str]) -> Path | None:
     """File of the recipe that `--config` in `argv` gives."""
-    parser = ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config")
-    name = parser.parse_known_args(argv)[0].config
+    name = named_first(argv)[0].config
     return recipe_path(name) if name else None
 
 

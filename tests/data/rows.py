@@ -3,6 +3,8 @@ r"""Rows as the Hub has them, one or two a benchmark, and what is right about ea
 import json
 from pathlib import Path
 
+from datasets import Dataset
+
 ROOT = Path(__file__).parents[2]
 REAL_ROWS = ROOT.parent / "shared" / "data"
 
@@ -121,13 +123,10 @@ OPTIONS = {
 }
 
 
-def write_jsonl(path: Path, rows: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def write_parquet(path: Path, rows: list[dict]) -> Path:
-    from datasets import Dataset
-
-    Dataset.from_list(rows).to_parquet(path)
+def write_file(path: Path, rows: list[dict]) -> Path:
+    """A file of rows, in the format that its suffix says."""
+    if path.suffix == ".parquet":
+        Dataset.from_list(rows).to_parquet(path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

@@ -3,25 +3,28 @@ r"""Every benchmark's rows become TRL prompts with the right answer, from the Hu
 import json
 import math
 import re
+import subprocess
+import sys
 
 import pytest
 
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.data.loading import prompt_row
+from tempo_trl.data.prompts import STYLES
+from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.boxed import gold_answer
 from tests.data.rows import (
     GOLD,
     HUB_ROWS,
     OPTIONS,
     REAL_ROWS,
+    ROOT,
     TOLD,
-    amc_row,
     gsm_row,
     medmcqa_row,
     medqa_row,
     mmlu_row,
-    write_jsonl,
-    write_parquet,
+    write_file,
 )
 
 OWN_COLUMNS = {
@@ -62,10 +65,21 @@ def test_the_gold_of_a_row_is_its_right_answer(name):
     assert all(row.get("options") == OPTIONS.get(name) for row in rows)
 
 
-@pytest.mark.parametrize("suffix, write", [("jsonl", write_jsonl), ("parquet", write_parquet)])
+def test_a_row_becomes_a_conversation_that_ends_with_the_instruction():
+    assert prompt_row(HUB_ROWS["math"][0], 7, BENCHMARKS["math"]) == {
+        "prompt": [{"role": "user", "content": f"$1 + 1$?\n{STYLES['boxed']['math'].instruction}"}],
+        "solution": GOLD["math"][0],
+        "source": "math",
+        "row_id": 7,
+        "level": "Level 1",
+        "type": "Prealgebra",
+    }
+
+
+@pytest.mark.parametrize("file", ["rows.jsonl", "rows.json", "rows.parquet"])
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_local_file_gives_the_prompts_of_its_rows(name, suffix, write, tmp_path):
-    path = write(tmp_path / f"rows.{suffix}", HUB_ROWS[name])
+def test_a_local_file_gives_the_prompts_of_its_rows(name, file, tmp_path):
+    path = write_file(tmp_path / file, HUB_ROWS[name])
     dataset = load_prompts(name, path=path, system_prompt="Be brief.")
     wanted = [prompt_row(row, i, BENCHMARKS[name], system_prompt="Be brief.") for i, row in enumerate(HUB_ROWS[name])]
     assert dataset.to_list() == wanted
@@ -100,12 +114,6 @@ def test_mmlu_medical_is_six_subjects_one_after_the_other(monkeypatch):
     assert dataset["row_id"][:] == list(range(12))
 
 
-def test_amc23_leaves_out_2022_and_keeps_the_row_ids_of_the_whole_file(tmp_path):
-    rows = [amc_row(1.0, 2022), amc_row(2.0, 2023), amc_row(3.0, 2022), amc_row(4.0, 2023)]
-    dataset = load_prompts("amc23", path=write_jsonl(tmp_path / "rows.jsonl", rows))
-    assert (dataset["row_id"][:], dataset["solution"][:]) == ([1, 3], ["2", "4"])
-
-
 @pytest.mark.parametrize(
     ("name", "row"),
     [
@@ -116,10 +124,11 @@ def test_amc23_leaves_out_2022_and_keeps_the_row_ids_of_the_whole_file(tmp_path)
         ("mmlu_medical", mmlu_row(4)),
         ("gsm_hard", gsm_row(math.nan)),
         ("math", HUB_ROWS["math"][0] | {"solution": r"Cut here: $\boxed{2"}),
+        ("math", HUB_ROWS["math"][0] | {"solution": r"There it is: $\boxed{}$."}),
     ],
 )
 def test_a_row_without_an_answer_is_kept_and_named(name, row, tmp_path, caplog):
-    path = write_jsonl(tmp_path / "rows.jsonl", [*HUB_ROWS[name], row])
+    path = write_file(tmp_path / "rows.jsonl", [*HUB_ROWS[name], row])
     dataset, last = load_prompts(name, path=path), len(HUB_ROWS[name])
     assert len(dataset) == last + 1
     assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
@@ -127,20 +136,20 @@ def test_a_row_without_an_answer_is_kept_and_named(name, row, tmp_path, caplog):
 
 def test_a_choice_with_the_right_text_twice_is_named(tmp_path, caplog):
     rows = [medqa_row("yes", "A", "yes", "no", "no"), medqa_row("yes", "A", "yes", "no", "yes ")]
-    dataset = load_prompts("medqa", path=write_jsonl(tmp_path / "rows.jsonl", rows))
+    dataset = load_prompts("medqa", path=write_file(tmp_path / "rows.jsonl", rows))
     assert dataset["solution"][:] == ["A", "A"]
     assert [message.endswith("so its letter is graded: [1]") for message in warnings(caplog)] == [True]
 
 
 def test_rows_of_one_file_may_have_four_and_five_options(tmp_path):
     rows = [medqa_row("d", "D", *"abcd"), medqa_row("e", "E", *"abcde")]
-    dataset = load_prompts("medqa_5options", path=write_parquet(tmp_path / "rows.parquet", rows))
+    dataset = load_prompts("medqa_5options", path=write_file(tmp_path / "rows.parquet", rows))
     assert dataset["options"][:] == [list("abcd"), list("abcde")]
     assert dataset["solution"][:] == ["D", "E"]
 
 
 def test_medmcqa_rows_that_count_from_one_are_refused(tmp_path):
-    path = write_jsonl(tmp_path / "rows.jsonl", [medmcqa_row(1), medmcqa_row(4)])
+    path = write_file(tmp_path / "rows.jsonl", [medmcqa_row(1), medmcqa_row(4)])
     with pytest.raises(ValueError, match=r"row 1 .* of medmcqa in .*: cop is 4, expected 0 to 3.*subtract 1"):
         load_prompts("medmcqa", path=path)
 
@@ -151,7 +160,7 @@ def test_medmcqa_rows_that_count_from_one_are_refused(tmp_path):
 def test_a_missing_column_is_named(name, column, tmp_path):
     rows = [{key: value for key, value in row.items() if key != column} for row in HUB_ROWS[name]]
     with pytest.raises(ValueError, match=f"rows of {name} lack {column}: got columns .*, or load "):
-        load_prompts(name, path=write_jsonl(tmp_path / "rows.jsonl", rows))
+        load_prompts(name, path=write_file(tmp_path / "rows.jsonl", rows))
 
 
 @pytest.mark.parametrize(
@@ -166,6 +175,12 @@ def test_a_missing_column_is_named(name, column, tmp_path):
 def test_what_is_not_there_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         load_prompts(*arguments)
+
+
+@pytest.mark.matrix
+def test_importing_the_package_does_not_import_datasets_or_torch():
+    script = "import sys, tempo_trl.data; print({'datasets', 'torch', 'math_verify'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True, cwd=ROOT) == "set()\n"
 
 
 # The real rows
@@ -221,6 +236,7 @@ def test_every_real_row_has_a_prompt_and_the_right_gold(name, path, num_rows, ca
             assert [line[:3] for line in lines[-1 - len(letters) : -1]] == [f"{letter}. " for letter in letters]
         elif name == "math":
             assert gold_answer(prompt["solution"]) in row["solution"]
+            assert math_reward([prompt["solution"]], [prompt["solution"]]) == [1.0]
         else:
             assert float(prompt["solution"]) == row["target" if name == "gsm_hard" else "answer"]
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tempo_trl.data import BENCHMARKS, load_prompts
+from tempo_trl.data import load_prompts
 from tempo_trl.data.function_calls import has_calls, to_row
 from tempo_trl.rewards import tool_call_fields
 
-from .rows import HUB_ROWS, function_row, write_jsonl
+from .rows import HUB_ROWS, function_row, write_file
 
 ROWS = HUB_ROWS["function_calls"]
 
@@ -17,12 +17,8 @@ def answered(*calls: str) -> dict:
     return function_row("\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls))
 
 
-def test_calls_in_python_s_literals_become_json():
-    assert json.loads(to_row(ROWS[0], 0)["calls"]) == [{"name": "go", "arguments": {"city": "Oslo", "is_fast": True}}]
-
-
 def test_the_tools_are_in_a_system_message_that_asks_for_json(tmp_path):
-    [prompt] = load_prompts("function_calls", path=write_jsonl(tmp_path / "rows.jsonl", ROWS[:1]))["prompt"]
+    [prompt] = load_prompts("function_calls", path=write_file(tmp_path / "rows.jsonl", ROWS[:1]))["prompt"]
     system, user = prompt
     assert '<tools>\n{"type": "function", "function": {}}\n</tools>' in system["content"]
     assert '{"name": <function-name>, "arguments": <args-json-object>}' in system["content"]
@@ -60,14 +56,9 @@ def test_the_expected_calls_earn_all_rewards():
 def test_rows_without_calls_that_can_be_read_are_left_out(answer, tmp_path):
     assert not has_calls(function_row(answer))
     rows = [function_row(answer), ROWS[1]]
-    assert load_prompts("function_calls", path=write_jsonl(tmp_path / "rows.jsonl", rows))["row_id"][:] == [1]
+    assert load_prompts("function_calls", path=write_file(tmp_path / "rows.jsonl", rows))["row_id"][:] == [1]
 
 
 def test_only_the_first_answer_is_expected():
     row = ROWS[1] | {"conversations": [*ROWS[1]["conversations"], {"from": "gpt", "value": "Here you are."}]}
     assert to_row(row, 0) == to_row(ROWS[1], 0)
-
-
-def test_its_only_split_is_for_training():
-    assert BENCHMARKS["function_calls"].splits == ("train",)
-    assert BENCHMARKS["function_calls"].configs == ("func_calling_singleturn",)

@@ -1,18 +1,12 @@
-"""The task `instructions`: drawn from a seed, with nothing in common between its splits."""
+"""The task `instructions`: what each kind says, and own rows. Its splits: test_structured_tasks.py."""
 
 import pytest
 
 from tempo_trl.data import load_prompts
-from tempo_trl.data.instructions import KINDS, TRAINED, VOCABULARIES, generated_rows
-from tempo_trl.data.leaks import leaked_rows
+from tempo_trl.data.instructions import KINDS, TRAINED, generated_rows
 from tempo_trl.rewards.instruction_checks import CHECKS, verdict
 
-from .rows import write_jsonl
-
-
-def test_the_same_seed_draws_the_same_instructions():
-    assert generated_rows("train", 30, seed=1) == generated_rows("train", 30, seed=1)
-    assert generated_rows("train", 30, seed=1) != generated_rows("train", 30, seed=2)
+from .rows import write_file
 
 
 def test_kinds_come_in_turn_and_one_is_never_trained():
@@ -20,18 +14,6 @@ def test_kinds_come_in_turn_and_one_is_never_trained():
     assert [row["kind"] for row in generated_rows("test", 20)] == [*KINDS] * 2
     assert set(KINDS) - set(TRAINED) == {"three_words"}
     assert set(KINDS) == set(CHECKS)
-
-
-@pytest.mark.parametrize("field", VOCABULARIES["train"]._fields)
-def test_the_splits_share_no_topic_word_letter_or_number(field):
-    train, test = (set(getattr(VOCABULARIES[split], field)) for split in ("train", "test"))
-    assert train
-    assert test
-    assert not train & test
-
-
-def test_no_training_row_is_held_out():
-    assert leaked_rows(load_prompts("instructions", "train"), load_prompts("instructions")) == []
 
 
 def test_a_slice_of_a_split_is_its_first_rows():
@@ -50,7 +32,7 @@ OWN = {"instruction": "Begin with the word 'Today'.", "kind": "first_word", "wor
 
 
 def test_words_of_own_rows_may_have_capitals(tmp_path):
-    [row] = load_prompts("instructions", path=write_jsonl(tmp_path / "own.jsonl", [OWN]))
+    [row] = load_prompts("instructions", path=write_file(tmp_path / "own.jsonl", [OWN]))
     assert verdict("Today it rains all day.", row["kind"], row["words"], row["number"]).passed
 
 
@@ -68,6 +50,6 @@ def test_words_of_own_rows_may_have_capitals(tmp_path):
 )
 def test_an_own_row_that_its_check_cannot_read_is_refused_when_it_is_loaded(changed, message, tmp_path):
     with pytest.raises(ValueError) as caught:
-        load_prompts("instructions", path=write_jsonl(tmp_path / "own.jsonl", [OWN | changed]))
+        load_prompts("instructions", path=write_file(tmp_path / "own.jsonl", [OWN | changed]))
     assert "row 0 (the first is 0) of instructions in " in str(caught.value)
     assert message in str(caught.value)

@@ -5,14 +5,14 @@ import logging
 import pytest
 
 from tempo_trl.data import check_leaks, leaked_rows, load_prompts
-from tests.data.rows import HUB_ROWS, REAL_ROWS, medqa_row, write_jsonl
+from tests.data.rows import HUB_ROWS, REAL_ROWS, medqa_row, write_file
 
 
 @pytest.fixture
 def splits(tmp_path):
     def load(name: str, problems: list[str]):
         rows = [HUB_ROWS["math"][0] | {"problem": problem} for problem in problems]
-        return load_prompts("math", path=write_jsonl(tmp_path / f"{name}.jsonl", rows))
+        return load_prompts("math", path=write_file(tmp_path / f"{name}.jsonl", rows))
 
     train = load("train", ["What is $x$?", "What  is\n$y$? ", "what is $z$?", "What is $x + y$?"])
     return train, load("test", ["What is $w$?", "What is $y$?", "What is $Z$?"])
@@ -42,7 +42,7 @@ def test_splits_that_share_nothing_are_left_as_they_are(splits, caplog):
 def test_one_question_with_other_options_is_another_problem(tmp_path):
     rows = [medqa_row("a", "A", *"abc"), medqa_row("a", "A", *"abd")]
     train, test = (
-        load_prompts("medqa", path=write_jsonl(tmp_path / f"{i}.jsonl", [row])) for i, row in enumerate(rows)
+        load_prompts("medqa", path=write_file(tmp_path / f"{i}.jsonl", [row])) for i, row in enumerate(rows)
     )
     assert leaked_rows(train, test) == []
     assert leaked_rows(train, train) == [0]

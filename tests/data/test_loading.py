@@ -8,7 +8,7 @@ import pytest
 
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.data.ifeval_rl import NAMES
-from tests.data.rows import HUB_ROWS, WITH_ANSWER, amc_row, medmcqa_row, write_jsonl, write_parquet
+from tests.data.rows import HUB_ROWS, WITH_ANSWER, amc_row, medmcqa_row, write_file
 
 ANSWERS = {
     "math": "solution",
@@ -32,25 +32,24 @@ def warnings(caplog) -> list[str]:
 
 
 @pytest.mark.parametrize("name", WITH_ANSWER)
-@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
-def test_a_null_answer_is_no_answer_and_its_row_is_named(name, write, tmp_path, caplog):
+@pytest.mark.parametrize("file", ["rows.jsonl", "rows.parquet"])
+def test_a_null_answer_is_no_answer_and_its_row_is_named(name, file, tmp_path, caplog):
     rows = [*HUB_ROWS[name], HUB_ROWS[name][0] | {ANSWERS[name]: None}]
-    suffix = "jsonl" if write is write_jsonl else "parquet"
-    dataset, last = load_prompts(name, path=write(tmp_path / f"rows.{suffix}", rows)), len(HUB_ROWS[name])
+    dataset, last = load_prompts(name, path=write_file(tmp_path / file, rows)), len(HUB_ROWS[name])
     assert len(dataset) == last + 1 and dataset["solution"][last] == ""
     assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
 
 
 @pytest.mark.parametrize("name", WITH_ANSWER)
 def test_a_file_of_null_answers_alone_is_loaded(name, tmp_path):
-    path = write_jsonl(tmp_path / "rows.jsonl", [HUB_ROWS[name][0] | {ANSWERS[name]: None}])
+    path = write_file(tmp_path / "rows.jsonl", [HUB_ROWS[name][0] | {ANSWERS[name]: None}])
     assert load_prompts(name, path=path)["solution"][:] == [""]
 
 
 def test_a_letter_with_a_null_beside_it_is_still_the_right_letter(tmp_path):
     """pandas writes a column of whole numbers as floats where one of them is missing."""
     rows = [medmcqa_row(3.0), medmcqa_row(None), medmcqa_row(0.0)]
-    assert load_prompts("medmcqa", path=write_jsonl(tmp_path / "rows.jsonl", rows))["solution"][:] == ["D", "", "A"]
+    assert load_prompts("medmcqa", path=write_file(tmp_path / "rows.jsonl", rows))["solution"][:] == ["D", "", "A"]
 
 
 # AMC's answers
@@ -65,12 +64,12 @@ def test_an_amc_answer_is_the_number_whether_a_text_or_not(answer, solution):
 
 def test_a_row_that_does_not_belong_to_amc23_is_not_looked_into(tmp_path):
     rows = [amc_row("none", 2022), amc_row("2", 2023), amc_row(None, 2022), amc_row("4.0", 2023)]
-    dataset = load_prompts("amc23", path=write_jsonl(tmp_path / "rows.jsonl", rows))
+    dataset = load_prompts("amc23", path=write_file(tmp_path / "rows.jsonl", rows))
     assert (dataset["row_id"][:], dataset["solution"][:]) == ([1, 3], ["2", "4"])
 
 
 def test_a_file_with_none_of_the_benchmark_s_rows_is_refused(tmp_path):
-    path = write_jsonl(tmp_path / "rows.jsonl", [amc_row(1.0, 2022)])
+    path = write_file(tmp_path / "rows.jsonl", [amc_row(1.0, 2022)])
     with pytest.raises(ValueError, match=f"{re.escape(str(path))} has no rows of amc23"):
         load_prompts("amc23", path=path)
 
@@ -113,7 +112,7 @@ def test_a_file_with_none_of_the_benchmark_s_rows_is_refused(tmp_path):
     ],
 )
 def test_a_cell_with_something_else_is_refused_by_file_row_and_column(name, change, message, tmp_path):
-    path = write_jsonl(tmp_path / "rows.jsonl", [HUB_ROWS[name][0] | change])
+    path = write_file(tmp_path / "rows.jsonl", [HUB_ROWS[name][0] | change])
     with pytest.raises(ValueError, match=rf"^row 0 .* of {name} in {re.escape(str(path))}: .*{message}"):
         load_prompts(name, path=path)
 
@@ -121,7 +120,7 @@ def test_a_cell_with_something_else_is_refused_by_file_row_and_column(name, chan
 def test_the_row_that_is_named_counts_those_that_are_left_out(tmp_path):
     rows = [amc_row(1.0, 2022), amc_row(2.0, 2023), amc_row(3.0, 2023) | {"problem": None}]
     with pytest.raises(ValueError, match=r"^row 2 \(the first is 0\) of amc23"):
-        load_prompts("amc23", path=write_jsonl(tmp_path / "rows.jsonl", rows))
+        load_prompts("amc23", path=write_file(tmp_path / "rows.jsonl", rows))
 
 
 def test_a_row_of_the_hub_is_refused_by_the_hub_s_name(monkeypatch):
@@ -135,16 +134,15 @@ def test_a_row_of_the_hub_is_refused_by_the_hub_s_name(monkeypatch):
 # IFEval's arguments
 
 
-@pytest.mark.parametrize("write", [write_jsonl, write_parquet])
-def test_arguments_of_instructions_may_be_a_list_instead_of_its_json(write, tmp_path):
+@pytest.mark.parametrize("file", ["rows.jsonl", "rows.parquet"])
+def test_arguments_of_instructions_may_be_a_list_instead_of_its_json(file, tmp_path):
     words, length = {"keywords": ["rain"]}, {"num_words": 5, "relation": "at least"}
     several = {"instruction_id_list": ["keywords:existence", "length_constraints:number_words"]}
     rows = [
         {"prompt": "Use no commas.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]},
         {"prompt": "Write about rain.", **several, "kwargs": [words, length]},
     ]
-    suffix = "jsonl" if write is write_jsonl else "parquet"
-    loaded = load_prompts("ifeval_rl", path=write(tmp_path / f"rows.{suffix}", rows))["kwargs"][:]
+    loaded = load_prompts("ifeval_rl", path=write_file(tmp_path / file, rows))["kwargs"][:]
     # In a parquet file each object has the keys of all, null where it lacks them.
     given = [[{k: v for k, v in each.items() if v is not None} for each in json.loads(text)] for text in loaded]
     assert given == [[{}], [words, length]]
@@ -161,7 +159,7 @@ def test_the_names_of_instructions_are_those_that_lm_eval_checks():
 @pytest.mark.parametrize("name", ["run[1]", "what?", "a*b"])
 def test_a_path_is_not_a_pattern(name, tmp_path):
     (tmp_path / name).mkdir()
-    path = write_jsonl(tmp_path / name / f"{name}.jsonl", HUB_ROWS["math"])
+    path = write_file(tmp_path / name / f"{name}.jsonl", HUB_ROWS["math"])
     assert len(load_prompts("math", path=path)) == 1
 
 
@@ -175,7 +173,7 @@ def test_a_file_without_rows_is_refused_by_name(name, content, tmp_path):
 
 @pytest.mark.parametrize("last", ['{"problem": "Cu', "not JSON", "[1, 2"])
 def test_a_malformed_line_is_refused_with_the_file_and_the_cause(last, tmp_path):
-    path = write_jsonl(tmp_path / "rows.jsonl", HUB_ROWS["math"])
+    path = write_file(tmp_path / "rows.jsonl", HUB_ROWS["math"])
     path.write_text(path.read_text() + last)
     with pytest.raises(ValueError, match=f"{re.escape(str(path))} cannot be read: .+ Expected JSON objects"):
         load_prompts("math", path=path)

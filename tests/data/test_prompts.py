@@ -3,7 +3,6 @@ r"""The words around a question, style by style."""
 import pytest
 
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.data.loading import prompt_row
 from tempo_trl.data.prompts import STYLES, messages
 from tests.data.rows import HUB_ROWS
 
@@ -43,17 +42,6 @@ def test_words_of_one_s_own_take_the_place_of_a_row_s_and_the_example_is_asked_a
     contents = [message["content"] for message in rest]
     assert contents == ["One mug.\nAs JSON.", '{"mug": 1}', "Two cups.\nAs JSON."]
     assert [message["role"] for message in messages(row, "json", "")] == ["user", "assistant", "user"]
-
-
-def test_the_words_of_a_row_are_in_its_prompt_and_not_among_its_columns():
-    row = prompt_row(HUB_ROWS["orders"][0], 0, BENCHMARKS["orders"])
-    assert sorted(row) == ["prompt", "row_id", "solution", "source", "truth"]
-    assert [message["role"] for message in row["prompt"]] == ["system", "user", "assistant", "user"]
-
-
-def test_a_question_alone_has_one_message():
-    row = BENCHMARKS["math"].to_row(HUB_ROWS["math"][0], 0)
-    assert len(messages(row, "math")) == 1
 
 
 def test_both_domains_ask_for_a_box_and_options_are_lines():

@@ -1,11 +1,11 @@
-"""The tasks `orders`, `calls` and `word_sums`: their splits share nothing, and their truths earn all rewards."""
+"""The tasks that are drawn from a seed: their splits share nothing, and their truths earn all rewards."""
 
 import json
 import re
 
 import pytest
 
-from tempo_trl.data import calls, load_prompts, orders, word_sums
+from tempo_trl.data import calls, instructions, load_prompts, orders, word_sums
 from tempo_trl.data.leaks import leaked_rows
 from tempo_trl.demo.language_model import language_model
 from tempo_trl.rewards import json_fields, tool_call_fields
@@ -13,8 +13,10 @@ from tempo_trl.rewards.equation_reading import equations_of
 
 TASKS = {"orders": orders, "calls": calls, "word_sums": word_sums}
 SPANS = {"orders": json_fields, "calls": tool_call_fields, "word_sums": word_sums.story_sums}
-FIELDS = [(name, field) for name, task in TASKS.items() for field in task.VOCABULARIES["train"]._fields]
+DRAWN = TASKS | {"instructions": instructions}
+FIELDS = [(name, field) for name, task in DRAWN.items() for field in task.VOCABULARIES["train"]._fields]
 each_task = pytest.mark.parametrize("name", TASKS)
+each_drawn_task = pytest.mark.parametrize("name", DRAWN)
 
 
 def question_of(row: dict) -> str:
@@ -33,14 +35,14 @@ def words_of(cell: object) -> set[str]:
     return {repr(each) for pair in pairs for each in pair if not isinstance(each, bool)}
 
 
-@each_task
+@each_drawn_task
 def test_the_same_seed_draws_the_same_rows(name):
-    rows = TASKS[name].generated_rows
+    rows = DRAWN[name].generated_rows
     assert rows("train", 30, seed=1) == rows("train", 30, seed=1)
     assert rows("train", 30, seed=1) != rows("train", 30, seed=2)
 
 
-@each_task
+@each_drawn_task
 def test_a_split_has_the_rows_of_the_task_and_no_training_row_is_held_out(name):
     train, test = load_prompts(name, "train"), load_prompts(name)
     assert (len(train), len(test)) == (3600, 240)
@@ -49,7 +51,7 @@ def test_a_split_has_the_rows_of_the_task_and_no_training_row_is_held_out(name):
 
 @pytest.mark.parametrize(("name", "field"), FIELDS)
 def test_the_splits_share_no_word_number_or_sentence(name, field):
-    train, test = (getattr(TASKS[name].VOCABULARIES[split], field) for split in ("train", "test"))
+    train, test = (getattr(DRAWN[name].VOCABULARIES[split], field) for split in ("train", "test"))
     if (name, field) == ("calls", "sentences"):  # by tool; the tools are the same
         train, test = train.values(), test.values()
     assert words_of(train)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from ..data.rows import HUB_ROWS, write_jsonl
+from ..data.rows import HUB_ROWS, write_file
 
 SIX = ["math", "gsm_hard", "amc23", "medqa", "medmcqa", "mmlu_medical"]
 # top_k and a fifth of the tokens that end a text make the tiny model's samples short, and repeat now and then.
@@ -15,7 +15,7 @@ def write_rows(folder: Path, repeats: int = 1) -> str:
     """A file of rows a benchmark; the name of their folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in HUB_ROWS.items():
-        write_jsonl(folder / f"{name}.jsonl", rows * repeats)
+        write_file(folder / f"{name}.jsonl", rows * repeats)
     return str(folder)
 
 

@@ -14,7 +14,7 @@ from tempo_trl.evaluation.harness import Question
 from tempo_trl.evaluation.settings import Settings
 from tempo_trl.launch import cli
 
-from ..data.rows import HUB_ROWS, write_jsonl
+from ..data.rows import HUB_ROWS, write_file
 from .evaluating import let_the_model_say, right, write_rows
 
 
@@ -26,6 +26,12 @@ def private_cache(tmp_path, monkeypatch):
 @pytest.fixture
 def rows(tmp_path) -> str:
     return write_rows(tmp_path / "rows")
+
+
+@pytest.fixture
+def given(rows, tmp_path) -> dict:
+    """Settings of a short evaluation."""
+    return {"tasks": "gsm_hard", "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8}
 
 
 @pytest.mark.parametrize(
@@ -100,9 +106,7 @@ def test_several_processes_are_refused(monkeypatch, capsys):
 def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, capsys):
     (Path(rows) / "amc23.jsonl").unlink()
     assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
-    assert (
-        "has none of them, expected exactly one of amc23.jsonl, amc23.json, amc23.parquet" in capsys.readouterr().err
-    )
+    assert "has none of them, expected exactly one of amc23.jsonl, amc23.json, amc23.parq" in capsys.readouterr().err
     shutil.copy(Path(rows) / "math.jsonl", Path(rows) / "math.json")
     assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
     assert "has math.jsonl and math.json" in capsys.readouterr().err
@@ -150,12 +154,11 @@ def test_a_model_without_a_chat_template_is_refused(tiny_model, rows, tmp_path, 
         ({"n": 2, "temperature": 0.5}, "temperature was 1.0 and is 0.5"),
     ],
 )
-def test_answers_to_other_settings_are_not_mixed(change, message, tiny_model, rows, tmp_path, monkeypatch):
+def test_answers_to_other_settings_are_not_mixed(change, message, tiny_model, given, monkeypatch):
     let_the_model_say(monkeypatch, lambda row, sample: right(row))
-    given = {"tasks": "gsm_hard", "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8, "n": 2}
-    evaluate(tiny_model, **given)
+    evaluate(tiny_model, **given, n=2)
     with pytest.raises(ValueError, match=f"{message}.*--overwrite"):
-        evaluate(tiny_model, **given | change)
+        evaluate(tiny_model, **given | {"n": 2} | change)
 
 
 @pytest.mark.parametrize(
@@ -166,24 +169,21 @@ def test_answers_to_other_settings_are_not_mixed(change, message, tiny_model, ro
         ("ifeval_rl", {"kwargs": '[{}, {"relation": null}]'}),
     ],
 )
-def test_grades_of_a_corrected_row_are_not_mixed_with_older_ones(
-    name, change, tiny_model, rows, tmp_path, monkeypatch
-):
+def test_grades_of_a_corrected_row_are_not_mixed_with_older_ones(name, change, tiny_model, rows, given, monkeypatch):
     monkeypatch.setattr("tempo_trl.evaluation.grading.ifeval_reward", lambda texts, *_: [1.0] * len(texts))
     let_the_model_say(monkeypatch, lambda row, sample: right(row))
-    given = {"tasks": name, "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8}
+    given["tasks"] = name
     evaluate(tiny_model, **given)
     evaluate(tiny_model, **given)  # the same rows
-    write_jsonl(Path(rows) / f"{name}.jsonl", [HUB_ROWS[name][0] | change, *HUB_ROWS[name][1:]])
+    write_file(Path(rows) / f"{name}.jsonl", [HUB_ROWS[name][0] | change, *HUB_ROWS[name][1:]])
     with pytest.raises(ValueError, match=r"questions was.*--overwrite"):
         evaluate(tiny_model, **given)
 
 
-def test_a_batch_that_does_not_fit_into_memory_can_be_made_smaller(tiny_model, rows, tmp_path, monkeypatch):
+def test_a_batch_that_does_not_fit_into_memory_can_be_made_smaller(tiny_model, given, monkeypatch):
     def say(row, sample):
         raise RuntimeError("CUDA out of memory")
 
-    given = {"tasks": "gsm_hard", "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8}
     let_the_model_say(monkeypatch, say)
     with pytest.raises(RuntimeError, match="memory"):
         evaluate(tiny_model, **given)
@@ -191,9 +191,9 @@ def test_a_batch_that_does_not_fit_into_memory_can_be_made_smaller(tiny_model, r
     assert evaluate(tiny_model, batch_size=2, **given)[0]["value"] == 1.0
 
 
-def test_another_model_in_the_same_folder_is_refused_until_it_may_overwrite(tiny_model, rows, tmp_path, monkeypatch):
+def test_another_model_in_the_same_folder_is_refused_until_it_may_overwrite(tiny_model, given, tmp_path, monkeypatch):
     shutil.copytree(tiny_model, tmp_path / "run")
-    given = {"tasks": "gsm_hard", "data_dir": rows, "max_tokens": 8}
+    del given["output"]
     let_the_model_say(monkeypatch, lambda row, sample: right(row))
     evaluate(str(tmp_path / "run"), n=2, **given)
     weights = tmp_path / "run/model.safetensors"
@@ -206,13 +206,12 @@ def test_another_model_in_the_same_folder_is_refused_until_it_may_overwrite(tiny
     assert not (tmp_path / "run/evaluation/gsm_hard.n2.jsonl").exists()
 
 
-def test_a_wrong_setting_deletes_nothing_even_if_it_may_overwrite(tiny_model, rows, tmp_path, monkeypatch):
-    given = {"tasks": "gsm_hard", "data_dir": rows, "output": str(tmp_path / "out")}
+def test_a_wrong_setting_deletes_nothing_even_if_it_may_overwrite(tiny_model, given, tmp_path, monkeypatch):
     let_the_model_say(monkeypatch, lambda row, sample: right(row))
-    evaluate(tiny_model, max_tokens=8, **given)
+    evaluate(tiny_model, **given)
     before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")}
     with pytest.raises(ValueError, match="max_tokens is 4000"):
-        evaluate(tiny_model, max_tokens=4000, overwrite=True, **given)
+        evaluate(tiny_model, overwrite=True, **given | {"max_tokens": 4000})
     assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.json*")} == before
 
 
@@ -236,15 +235,11 @@ def test_rows_without_an_answer_count_as_wrong_and_are_counted(tiny_model, tmp_p
     assert (entry["value"], entry["n"], entry["ungradable"]) == (0.5, 2, 1)
 
 
-def test_an_answer_that_follows_only_some_of_its_instructions_is_wrong(tiny_model, rows, tmp_path, monkeypatch):
+def test_an_answer_that_follows_only_some_of_its_instructions_is_wrong(tiny_model, given, monkeypatch):
     shares = iter([0.5, 0.5, 1.0])  # of the greedy answer and of two samples
-
-    def shares_of(completions, instruction_id_list, kwargs):
-        return [next(shares) for _ in completions]
-
-    monkeypatch.setattr("tempo_trl.evaluation.grading.ifeval_reward", shares_of)
+    monkeypatch.setattr("tempo_trl.evaluation.grading.ifeval_reward", lambda texts, *_: [next(shares) for _ in texts])
     let_the_model_say(monkeypatch, lambda row, sample: "It rains, and it pours.")
-    results = evaluate(tiny_model, tasks="ifeval_rl", data_dir=rows, output=str(tmp_path / "out"), n=2)
+    results = evaluate(tiny_model, **given | {"tasks": "ifeval_rl", "n": 2})
     values = {entry["metric"]: entry["value"] for entry in results}
     assert values == {"accuracy": 0.0, "avg@2": 0.5, "pass@1": 0.5, "pass@2": 1.0, "maj@2": 0.5}
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from tempo_trl.launch import cli
 
-from ..data.rows import HUB_ROWS, ROOT, write_jsonl
+from ..data.rows import HUB_ROWS, ROOT, write_file
 
 pytestmark = pytest.mark.matrix
 
@@ -31,7 +31,7 @@ def rows(tmp_path_factory) -> Path:
     """A folder with rows of MedQA in the Hub's columns."""
     folder = tmp_path_factory.mktemp("rows")
     [row] = HUB_ROWS["medqa"]
-    write_jsonl(folder / "medqa.jsonl", [row | {"question": f"Case {case}. Which one is it?"} for case in range(8)])
+    write_file(folder / "medqa.jsonl", [row | {"question": f"Case {case}. Which one is it?"} for case in range(8)])
     return folder
 
 

@@ -204,7 +204,6 @@ def test_groups_that_lie_on_two_devices_are_told_from_whole_ones(tiny_model, cap
     [
         ("math", "7,500 prompts: 23 generations; 140"),  # 23 x 320 + 140
         ("medqa", "10,178 prompts: 31 generations; 258"),  # 31 x 320 + 258
-        ("medqa_5options", "10,178 prompts: 31 generations; 258"),
         ("medmcqa", "182,822 prompts: 571 generations; 102"),  # 571 x 320 + 102
     ],
 )
@@ -229,10 +228,7 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
 @pytest.mark.parametrize(
     ("flags", "messages"),
     [
-        (
-            "--num_generations 7",
-            ["size (1920)", "num_generations (7)", "--steps_per_generation 168` works"],
-        ),
+        ("--num_generations 7", ["size (1920)", "num_generations (7)", "--steps_per_generation 168` works"]),
         (
             "--accelerate_config ddp --num_processes 5 --per_device_train_batch_size 4 --steps_per_generation 25 "
             "--gradient_accumulation_steps 2",
@@ -264,10 +260,7 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
         ),
         ("--vllm_mode colocated", ["`vllm_mode` is 'colocated', expected colocate or server"]),
         ("--vllm_gpu_memory_utilization 1.0", ["`vllm_gpu_memory_utilization` is 1.0, expected a number"]),
-        (
-            "--vllm_max_model_length 1024",
-            ["`vllm_max_model_length` is 1024, expected", "_completion_length` = 1024"],
-        ),
+        ("--vllm_max_model_length 1024", ["`vllm_max_model_length` is 1024, expected", "_length` = 1024"]),
         ("--use_cpu true", ["colocate on a CPU, expected GPUs"]),
         (
             "--accelerate_config fsdp2 --fsdp_activation_checkpointing true",
@@ -279,10 +272,7 @@ def test_an_epoch_is_left_out_where_only_loading_would_tell_its_length(flags, ti
         ("--num_processes 0", ["`num_processes` is 0, expected at least 1."]),
         ("--accelerate_config zero2 --num_machines -1", ["`num_machines` is -1, expected at least 1."]),
         ("--use_megatron_lm", ["use_megatron_lm, expected one process, DDP, DeepSpeed or FSDP"]),
-        ("--num_proceses 2", ["Did you mean `num_processes`?"]),
-        ("--checks", ["`checks` is unknown"]),
         ("--learning_rate fast", ["invalid float value: 'fast'"]),
-        ("--td_coef -1", ["`td_coef` must be a finite number"]),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_to_change(flags, messages, capsys):
@@ -320,8 +310,3 @@ def test_the_training_script_refuses_to_check_and_does_not_train(flags, monkeypa
     monkeypatch.setattr(train, "run", lambda arguments: pytest.fail("it trains"))
     assert train.main(["--config", "sums/tempo", *flags]) == 2
     assert "Run `tempo-trl train --check`" in capsys.readouterr().err
-
-
-def test_help_names_the_check(capsys):
-    assert cli.main(["train", "--help", "--check"]) == 0
-    assert "  --check  " in capsys.readouterr().out

@@ -18,20 +18,14 @@ CUT = "Over hundreds of tokens that ratio is nearly 0"
 @pytest.mark.parametrize(
     ("flags", "messages"),
     [
-        (
-            "treerpo --num_generations 16",
-            ["tree_children ** tree_depth = 2 ** 3 = 8, got 16", "Change one of the three"],
-        ),
+        ("treerpo --num_generations 16", ["2 ** 3 = 8, got 16", "Change one of the three"]),
         ("tempo --num_generations 4", ["tree_children ** tree_depth = 2 ** 3 = 8, got 4"]),
         ("tempo --vllm_mode colocate", ["got vllm_mode='colocate'. Set vllm_mode='server'"]),
         ("tempo --vllm_mode colocate --rollout entropy", ["got vllm_mode='colocate'. Set vllm_mode='server'"]),
         ("treerpo_entropy --vllm_mode colocate", ["got vllm_mode='colocate'. Set vllm_mode='server'"]),
         ("treerpo_entropy --tree_coverage_tokens 100", ["must be at least tree_min_segment_tokens = 150"]),
         ("treerpo --vllm_structured_outputs_regex a+", ["Unset `vllm_structured_outputs_regex`"]),
-        (
-            "treerpo --use_transformers_continuous_batching true --use_vllm false",
-            ["Continuous batching keeps no cache"],
-        ),
+        ("treerpo --use_transformers_continuous_batching true --use_vllm false", ["Continuous batching keeps no"]),
         (
             "treerpo --num_processes 2 --per_device_train_batch_size 6 --steps_per_generation 5 "
             "--gradient_accumulation_steps 5 --tree_depth 2 --num_generations 4",
@@ -68,14 +62,9 @@ def test_completions_that_are_no_trees_or_trees_that_can_grow_pass(flags, tiny_m
     [
         ("treerpo", "2 ** 3 = 8 completions, segments of at most 342 tokens, completions of at most 1,024"),
         (
-            "treerpo --tree_step_tokens 100",
+            "tempo --tree_step_tokens 100",
             "2 ** 3 = 8 completions, segments of at most 100 tokens, completions of at most 300",
         ),
-        (
-            "treerpo --tree_step_tokens None",
-            "2 ** 3 = 8 completions, segments of at most 342 tokens, completions of at most 1,024",
-        ),
-        ("tempo", "2 ** 3 = 8 completions, segments of at most 342 tokens, completions of at most 1,024"),
         ("tempo --rollout entropy", "at most 8 leaves, 7 segments deep, only segments of at least 150 tokens split"),
         ("treerpo_entropy", "at most 8 leaves, 7 segments deep, only segments of at least 150 tokens split"),
     ],

@@ -34,8 +34,9 @@ def loaded_after_help(module: str, argvs: list[list[str]], heavy: list[str]) -> 
 
 @pytest.mark.matrix
 def test_help_imports_nothing_heavy():
-    argvs = [["--help"], ["--version"], ["demo", "--help"], ["train", "--help"], ["env", "--help"]]
-    heavy = ["torch", "trl", "transformers", "accelerate", "datasets"]
+    verbs = ("demo", "train", "evaluate", "compare", "report", "tree", "credit", "publish", "recipes", "env")
+    argvs = [["--help"], ["--version"], *([verb, "--help"] for verb in verbs)]
+    heavy = ["torch", "trl", "transformers", "accelerate", "datasets", "huggingface_hub", "matplotlib"]
     assert loaded_after_help("tempo_trl.launch.cli", argvs, heavy) == "[]"
 
 
@@ -101,8 +102,9 @@ def test_help_names_every_verb(capsys):
 
 
 def test_help_of_train_shows_fields_on_demand(capsys):
-    assert cli.main(["train", "--help"]) == 0
-    assert "--help-fields" in capsys.readouterr().out
+    assert cli.main(["train", "--help", "--check"]) == 0
+    text = capsys.readouterr().out
+    assert "--help-fields" in text and "  --check  " in text
     assert cli.main(["train", "--help-fields"]) == 0
     text = capsys.readouterr().out
     assert all(f"--{name}" in text for name in ("td_coef", "reward_funcs", "learning_rate", "lora_r"))

@@ -13,14 +13,13 @@ from datasets import Dataset
 from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOTrainer
 
-from tempo_trl import TEMPOTrainer
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.launch.train import _dataset_name, _settings, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.runs.recipes import accelerate_config_path
-from tests.data.rows import GOLD, HUB_ROWS, write_jsonl
+from tests.data.rows import GOLD, HUB_ROWS, write_file
 
 ROOT = Path(__file__).parents[2]
 REAL_ROWS = ROOT.parent / "shared/data/math_train.jsonl"
@@ -54,10 +53,7 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
         ("--reward_funcs math_rewards", "`reward_funcs` is 'math_rewards', expected one of: math_reward"),
         ("--dataset_name some/dataset", "got task and dataset_name"),
         ("--task sums --train_file rows.jsonl", "got train_file with `task` = 'sums', but only benchmarks"),
-        (
-            "--task sums --drop_leaked_rows",
-            "only benchmarks have such fields. Remove them, or set `task` to one of math, ",
-        ),
+        ("--task sums --drop_leaked_rows", "have such fields. Remove them, or set `task` to one of math, "),
         ("--task gsm_hard", "`task` is 'gsm_hard', which has no training split. Set `task` to one of math, medqa, "),
         ("--prompt_style box", "`prompt_style` is 'box', expected one of: boxed, authors-code"),
         ("--td_coef -1", "`td_coef` must be a finite number"),
@@ -117,36 +113,26 @@ def test_a_key_of_the_launcher_that_is_unset_is_not_passed_on(tmp_path):
 
 @pytest.mark.parametrize("method", ["tempo", "grpo"])
 def test_data_that_do_not_fill_a_generation_are_refused_before_anything_is_saved(method, tmp_path):
-    rows = write_jsonl(tmp_path / "rows.jsonl", HUB_ROWS["math"][:1] * 3)
+    rows = write_file(tmp_path / "rows.jsonl", HUB_ROWS["math"][:1] * 3)
     sizes = "--num_generations 2 --per_device_train_batch_size 8 --max_steps 3 --report_to none"
-    flags = [*f"--method {method} --task math --reward_funcs {PARITY} {sizes}".split(), *ON_CPU]
-    model = [
-        "--model_name_or_path",
-        str(policy_path()),
-        "--train_file",
-        str(rows),
-        "--output_dir",
-        str(tmp_path / "o"),
-    ]
+    run = f"--method {method} --task math --reward_funcs {PARITY} --model_name_or_path {policy_path()}"
+    flags = f"{run} {sizes} --train_file {rows} --output_dir {tmp_path / 'o'}"
     with pytest.raises(ValueError, match="have 3 rows, expected at least the 4 prompts of one generation"):
-        main([*flags, *model])
+        main([*flags.split(), *ON_CPU])
     assert not (tmp_path / "o" / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("flags", "message"),
     [
-        (["--task", "math", "--reward_funcs", "math_reward"], "Set `model_name_or_path`"),
-        (
-            ["--model_name_or_path", "m", "--reward_funcs", "math_reward"],
-            "got no training data, expected exactly one of task, dataset_name",
-        ),
-        (["--model_name_or_path", "m", "--task", "math"], "got no reward. Set `reward_funcs`"),
+        ("--task math --reward_funcs math_reward", "Set `model_name_or_path`"),
+        ("--model_name_or_path m --reward_funcs math_reward", "got no training data, expected exactly one of task"),
+        ("--model_name_or_path m --task math", "got no reward. Set `reward_funcs`"),
     ],
 )
-def test_a_run_needs_a_model_data_and_a_reward(argv, message):
+def test_a_run_needs_a_model_data_and_a_reward(flags, message):
     with pytest.raises(ValueError, match=message):
-        parse([*argv, *ON_CPU])
+        parse([*flags.split(), *ON_CPU])
 
 
 def test_a_recipe_may_set_the_environment_and_what_is_the_launchers(tmp_path, monkeypatch):
@@ -167,7 +153,7 @@ def datasets_of(*flags: str):
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_trains_and_evaluates_on_local_rows(name, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    path = str(write_jsonl(tmp_path / "rows.jsonl", HUB_ROWS[name]))
+    path = str(write_file(tmp_path / "rows.jsonl", HUB_ROWS[name]))
     words = ["--system_prompt", "Be brief.", "--instruction", "Box it."]
     datasets = datasets_of("--task", name, "--train_file", path, "--eval_file", path, *words)
     for dataset in datasets:
@@ -176,20 +162,28 @@ def test_every_benchmark_trains_and_evaluates_on_local_rows(name, tmp_path, monk
         assert (system["content"], user["content"].splitlines()[-1]) == ("Be brief.", "Box it.")
 
 
-def test_the_instructions_need_no_file_and_no_hub():
+@pytest.fixture
+def asked(monkeypatch) -> list[tuple]:
+    """What the Hub and files are asked for. They have the test's rows, and IFEval's prompts differ between splits."""
+    asked = []
+
+    def load_dataset(*address: str, split: str, **_) -> Dataset:
+        asked.append((*address, split))
+        names = [name for name, benchmark in BENCHMARKS.items() if benchmark.hub_id == address[0]]
+        rows = HUB_ROWS[names[0] if names else "math"]
+        return Dataset.from_list([row | {"prompt": split} if "prompt" in row else row for row in rows])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    return asked
+
+
+def test_a_task_that_is_drawn_needs_no_file_and_no_hub():
     train_dataset, eval_dataset = datasets_of("--task", "instructions")
     assert (len(train_dataset), len(eval_dataset)) == (3600, 240)
     assert _dataset_name(parse([*GIVEN, "--task", "instructions"]).script) is None
 
 
-def test_a_benchmark_comes_from_its_splits_on_the_hub_and_gives_the_card_its_name(monkeypatch):
-    asked = []
-
-    def load_dataset(name: str, split: str) -> Dataset:
-        asked.append((name, split))
-        return Dataset.from_list(HUB_ROWS["medmcqa"])
-
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+def test_a_benchmark_comes_from_its_splits_on_the_hub_and_gives_the_card_its_name(asked):
     flags = ["--task", "medmcqa", "--prompt_style", "authors-code"]
     train_dataset, _ = datasets_of(*flags)  # TRL's dataset_test_split is test, where MedMCQA withholds the answers
     assert asked == [("openlifescienceai/medmcqa", "train"), ("openlifescienceai/medmcqa", "validation")]
@@ -201,7 +195,7 @@ def test_a_benchmark_comes_from_its_splits_on_the_hub_and_gives_the_card_its_nam
 def test_rows_that_are_tested_on_are_not_trained_on_where_they_are_to_be_dropped(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     rows = HUB_ROWS["math"] + [HUB_ROWS["math"][0] | {"problem": "$2 + 0$?"}]
-    train_file, eval_file = (write_jsonl(tmp_path / f"{i}.jsonl", rows[i:]) for i in (0, 1))
+    train_file, eval_file = (write_file(tmp_path / f"{i}.jsonl", rows[i:]) for i in (0, 1))
     flags = ["--train_file", str(train_file), "--eval_file", str(eval_file)]
     assert [dataset.num_rows for dataset in datasets_of(*flags)] == [2, 1]
     assert [dataset["row_id"][:] for dataset in datasets_of(*flags, "--drop_leaked_rows", "true")] == [[0], [0]]
@@ -210,17 +204,10 @@ def test_rows_that_are_tested_on_are_not_trained_on_where_they_are_to_be_dropped
 
 
 @pytest.mark.parametrize("split", ["train", "train[:-500]"])
-def test_a_benchmark_with_one_split_trains_on_it_and_evaluates_only_on_a_slice(split, monkeypatch, caplog):
-    asked = []
-
-    def load_dataset(name: str, config: str, split: str) -> Dataset:
-        asked.append(split)
-        return Dataset.from_list([HUB_ROWS["ifeval_rl"][0] | {"prompt": split}])
-
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+def test_a_benchmark_with_one_split_trains_on_it_and_evaluates_only_on_a_slice(split, asked, caplog):
     flags = ["--task", "ifeval_rl", "--dataset_train_split", split]
     assert datasets_of(*flags, "--do_eval", "false")[1] is None
-    assert (asked, caplog.text) == ([split], "")
+    assert (asked, caplog.text) == ([(BENCHMARKS["ifeval_rl"].hub_id, "filtered", split)], "")
     for wants_two in (["--do_eval", "true"], ["--do_eval", "false", "--drop_leaked_rows", "true"]):
         with pytest.raises(ValueError, match=r"Set `dataset_train_split` to train\[:-500\] and"):
             datasets_of(*flags, *wants_two)
@@ -228,14 +215,7 @@ def test_a_benchmark_with_one_split_trains_on_it_and_evaluates_only_on_a_slice(s
     assert [dataset.num_rows for dataset in datasets_of(*flags)] == [1, 1]
 
 
-def test_the_hub_s_splits_are_compared_without_an_evaluation_and_local_rows_ask_for_nothing(monkeypatch, caplog):
-    asked = []
-
-    def load_dataset(name: str, split: str, **_) -> Dataset:
-        asked.append((name, split))
-        return Dataset.from_list(HUB_ROWS["math"])
-
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+def test_the_hub_s_splits_are_compared_without_an_evaluation_and_local_rows_ask_for_nothing(asked, caplog):
     hub, no_evaluation = "DigitalLearningGmbH/MATH-lighteval", ["--do_eval", "false"]
     train_dataset, eval_dataset = datasets_of(*no_evaluation)
     assert (asked, len(train_dataset), eval_dataset) == ([(hub, "train"), (hub, "test")], 1, None)
@@ -245,11 +225,15 @@ def test_the_hub_s_splits_are_compared_without_an_evaluation_and_local_rows_ask_
     assert asked == [("json", "train")]
 
 
+def folder_of(path: Path, prompts: list[str], split: str = "train") -> Path:
+    """A dataset of one split that `load_dataset` reads by the name of its folder."""
+    path.mkdir(exist_ok=True)
+    write_file(path / f"{split}.jsonl", [{"prompt": prompt} for prompt in prompts])
+    return path
+
+
 def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):
-    folders = [tmp_path / name for name in ("one", "two")]
-    for folder in folders:
-        folder.mkdir()
-        (folder / "train.jsonl").write_text(f'{{"prompt": "{folder.name}?"}}\n' * 3)
+    folders = [folder_of(tmp_path / name, [f"{name}?"] * 3) for name in ("one", "two")]
     mixture = "datasets:\n" + "".join(f"  - path: {folder}\n" for folder in folders)
     argv = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY, "--output_dir", str(tmp_path / "out")]
     arguments = parse([*recipe(tmp_path, mixture), *argv, *ON_CPU])
@@ -260,9 +244,8 @@ def test_a_dataset_mixture_is_read_as_trl_reads_it(tiny_model, tmp_path):
 
 
 def test_every_process_holds_out_the_same_rows_of_a_mixture(tmp_path):
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows/train.jsonl").write_text("".join(f'{{"prompt": "{i}?"}}\n' for i in range(40)))
-    text = f"datasets:\n  - path: {tmp_path / 'rows'}\ntest_split_size: 0.25\n"
+    folder = folder_of(tmp_path / "rows", [f"{i}?" for i in range(40)])
+    text = f"datasets:\n  - path: {folder}\ntest_split_size: 0.25\n"
     argv = [*recipe(tmp_path, text), "--model_name_or_path", "some/model", "--reward_funcs", PARITY, *ON_CPU]
     held_out = []
     for state in (0, 1):  # of a process
@@ -276,9 +259,14 @@ def test_every_process_holds_out_the_same_rows_of_a_mixture(tmp_path):
 
 @pytest.mark.parametrize("flags", [["--do_eval"], ["--dataset_train_split", "train[:10]"]])
 def test_a_split_that_a_dataset_lacks_is_named_with_those_that_it_has(flags, tmp_path):
-    (tmp_path / "rows").mkdir()
-    (tmp_path / "rows/train.jsonl").write_text('{"prompt": "1?"}\n')
-    argv = ["--dataset_name", str(tmp_path / "rows"), "--model_name_or_path", "some/model", "--reward_funcs", PARITY]
+    argv = [
+        "--dataset_name",
+        str(folder_of(tmp_path / "rows", ["1?"])),
+        "--model_name_or_path",
+        "some/model",
+        "--reward_funcs",
+        PARITY,
+    ]
     with pytest.raises(ValueError, match=r"is '(test|train\[:10\])', expected one of the splits of the data: train\."):
         load_datasets(parse([*argv, *ON_CPU, *flags]))
 
@@ -300,26 +288,9 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     assert resumed("--resume_from_checkpoint", "elsewhere") == "elsewhere"
 
 
-@pytest.mark.matrix
-def test_the_demo_trains_the_built_in_model_on_the_built_in_task(tmp_path):
-    small = (
-        "--num_generations 4 --per_device_train_batch_size 8 --max_steps 2 --eval_strategy no --eval_on_start false"
-    )
-    trainer = build_trainer(parse(["--config", "sums/tempo", *small.split(), "--output_dir", str(tmp_path)]))
-    trainer.train()
-    assert type(trainer) is TEMPOTrainer
-    assert trainer.model.config.name_or_path == str(policy_path())
-    logged = trainer.state.log_history[0]
-    assert logged["completions/max_length"] > 1
-    assert "rewards/correct_answer/mean" in logged
-
-
 def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
     for split in ("train", "test"):
-        rows = [{"prompt": f"{split} {i}?", "solution": "1"} for i in range(4)]
-        (data / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        data = folder_of(tmp_path / "data", [f"{split} {i}?" for i in range(4)], split)
     rewards = ["--reward_funcs", "get_soft_overlong_punishment", "think_format_reward", PARITY]
     argv = ["--method", "grpo", "--dataset_name", str(data), "--model_name_or_path", tiny_model, *rewards, *ON_CPU]
     trainer = build_trainer(parse([*argv, "--do_eval", "true", "--output_dir", str(tmp_path / "out")]))
@@ -327,18 +298,6 @@ def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_pat
     assert trainer.reward_func_names == ["soft_overlong_punishment_reward", "think_format_reward", "parity"]
     assert trainer.train_dataset[0]["prompt"] == "train 0?"
     assert trainer.eval_dataset[0]["prompt"] == "test 0?"
-
-
-def test_a_run_that_is_asked_to_pushes_model_and_card(monkeypatch, tmp_path):
-    pushed = []
-    monkeypatch.setattr(TEMPOTrainer, "init_hf_repo", lambda trainer, *args, **kwargs: None)
-    monkeypatch.setattr(TEMPOTrainer, "push_to_hub", lambda trainer, **kwargs: pushed.append(kwargs))
-    small = "--num_generations 4 --per_device_train_batch_size 8 --max_steps 1 --save_strategy no"
-    small += " --eval_strategy no --eval_on_start false --push_to_hub true --hub_model_id someone/tempo"
-    assert main(["--config", "sums/tempo", *small.split(), "--output_dir", str(tmp_path / "out")]) == 0
-    assert pushed[-1] == {"dataset_name": None}
-    assert (tmp_path / "out/model.safetensors").exists()
-    assert "# Model Card for tempo" in (tmp_path / "out/README.md").read_text()
 
 
 @pytest.mark.parametrize("flags", [[], ["--resume_from_checkpoint", "last"]])
@@ -377,11 +336,9 @@ def train(launcher: list[str], rows: Path, folder: Path, *flags: str) -> list[di
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("rows") / "math.jsonl"
     row = {"level": "Level 1", "type": "Algebra"}
     rows = [row | {"problem": f"What is ${a} + 1$?", "solution": rf"It is $\boxed{{{a + 1}}}$."} for a in range(8)]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return write_file(tmp_path_factory.mktemp("rows") / "math.jsonl", rows)
 
 
 @pytest.mark.matrix

@@ -1,0 +1,144 @@
+"""Functions that recipes and flags name by their dotted paths: credit, tools, environments, rewards per turn."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tempo_trl.data.rooms import Rooms
+from tempo_trl.demo.policy import policy_path
+from tempo_trl.launch.arguments import parse
+from tempo_trl.launch.fields import TOKEN_CREDIT
+from tempo_trl.launch.train import build_trainer, load_function, main
+from tempo_trl.methods import METHODS, Method
+
+ON_SUMS = ["--task", "sums", "--use_cpu", "true", "--bf16", "false"]
+GIVEN = [*ON_SUMS, "--reward_funcs", "tempo_trl.demo.task.correct_answer"]
+MINE = """
+import torch
+number = 3
+def credit(batch):
+    return torch.zeros(batch.completion_ids.shape)
+def look(): ...
+def take(): ...
+def per_turn(completions, **columns): ...
+def state_of(text): ...
+class World: ...
+"""
+RECIPE = """
+method: token_credit
+credit_func: my_functions.credit
+tools: [my_functions.look, my_functions.take]
+environment_factory: my_functions.World
+step_reward_funcs: [my_functions.per_turn, my-org/my-process-reward-model]
+observation_key_func: my_functions.state_of
+"""
+OF_TOKEN_CREDIT = ["--method", TOKEN_CREDIT, "--credit_func", "my_functions.credit"]
+FLAGS = [
+    *(*OF_TOKEN_CREDIT, "--tools", "my_functions.look", "my_functions.take"),
+    *("--environment_factory", "my_functions.World", "--observation_key_func", "my_functions.state_of"),
+    *("--step_reward_funcs", "my_functions.per_turn", "my-org/my-process-reward-model"),
+]
+
+
+class StubTrainer:
+    """A trainer that keeps what it was given."""
+
+    def __init__(self, **given):
+        self.given = given
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path, monkeypatch) -> Path:
+    """A folder with the module `my_functions`, as the current directory; `stub` and token_credit train nothing."""
+    (tmp_path / "my_functions.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for method in (TOKEN_CREDIT, "stub"):
+        stub = Method(label="stub", trainer=f"{__name__}.StubTrainer", config="trl.GRPOConfig")
+        monkeypatch.setitem(METHODS, method, stub)
+    return tmp_path
+
+
+@pytest.mark.parametrize("recipe", [True, False])
+def test_the_trainer_gets_what_the_paths_name(recipe):
+    flags = FLAGS
+    if recipe:
+        Path("recipe.yaml").write_text(RECIPE)
+        flags = ["--config", "recipe.yaml"]
+    given = build_trainer(parse([*GIVEN, *flags])).given
+    assert (given["credit_func"].__module__, given["credit_func"].__name__) == ("my_functions", "credit")
+    assert [tool.__name__ for tool in given["tools"]] == ["look", "take"]
+    assert given["environment_factory"].__name__ == "World"
+    assert given["observation_key_func"].__name__ == "state_of"
+    function, model = given["step_reward_funcs"]
+    assert (function.__name__, model) == ("per_turn", "my-org/my-process-reward-model")
+
+
+def test_a_trainer_gets_no_function_that_the_run_does_not_name_and_the_task_s_own_model():
+    given = build_trainer(parse([*GIVEN, "--method", "stub"])).given
+    assert given["model"] == str(policy_path("sums"))
+    assert given.keys().isdisjoint({"credit_func", "tools", "environment_factory", "step_reward_funcs"})
+
+
+def test_the_agent_s_task_trains_its_own_model_in_the_world_that_is_named():
+    rewards = ["--reward_funcs", "tempo_trl.data.rooms.room_reward", "--method", "stub"]
+    flags = [*ON_SUMS, *rewards, "--task", "rooms", "--environment_factory", "tempo_trl.data.rooms.Rooms"]
+    given = build_trainer(parse(flags)).given
+    assert given["environment_factory"] is Rooms
+    assert Path(given["model"]).name == "rooms_start"
+    assert given["train_dataset"].column_names == ["prompt", "start", "key", "goal", "seed"]
+
+
+def test_an_environment_may_bring_its_own_reward():
+    given = build_trainer(parse([*ON_SUMS, *OF_TOKEN_CREDIT, "--environment_factory", "my_functions.World"])).given
+    assert given["environment_factory"].__name__ == "World" and given["reward_funcs"] == []
+
+
+@pytest.mark.parametrize("name", ["step_reward_funcs", "observation_key_func"])
+def test_methods_of_trl_refuse_what_trl_does_not_take(name, capsys):
+    assert main([*GIVEN, "--method", "grpo", f"--{name}", "my_functions.per_turn"]) == 2
+    error = capsys.readouterr().err
+    assert f"`{name}` is" in error and "method 'grpo' trains with TRL's GRPOTrainer" in error
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != TOKEN_CREDIT])
+def test_other_methods_refuse_a_credit_function(method, capsys):
+    needed = ["--span_reward_funcs", "json_fields"] if method == "span_credit" else []
+    assert main([*GIVEN, "--method", method, *needed, "--credit_func", "my_functions.credit"]) == 2
+    error = capsys.readouterr().err
+    assert f"`credit_func` is 'my_functions.credit', but method '{method}'" in error
+    assert "Set `method` to 'token_credit', or remove `credit_func`" in error
+
+
+@pytest.mark.parametrize("flags", [[], ["--credit_func", "credit"]])
+def test_token_credit_refuses_to_go_without_a_dotted_path(flags, capsys):
+    assert main([*GIVEN, "--method", TOKEN_CREDIT, *flags]) == 2
+    assert "Set `credit_func` to my_package.my_module.my_credit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("no_such_module.credit", "cannot import function 'no_such_module.credit': No module named 'no_such_module'"),
+        ("my_functions.kredit", "cannot import function 'my_functions.kredit': module 'my_functions' has no"),
+        ("my_functions.number", "'my_functions.number' has type int, expected a function"),
+        (".credit", "cannot import function '.credit'.* Expected package.module.function"),
+    ],
+)
+def test_a_path_that_names_no_function_is_refused_by_name(path, message):
+    with pytest.raises(ValueError, match=message):
+        load_function(path)
+    own = ["--method", TOKEN_CREDIT, "--credit_func", path], ["--environment_factory", path, "--method", "stub"]
+    for flags in (*own, ["--reward_funcs", path]):
+        with pytest.raises(ValueError, match=message):
+            build_trainer(parse([*GIVEN, *flags]))
+
+
+@pytest.mark.matrix
+def test_a_launched_run_imports_from_its_current_directory(mine):
+    """As `python -m tempo_trl.train` starts: a module of the folder is found."""
+    flags = ["--config", "sums/tempo", "--reward_funcs", "my_functions.number", "--output_dir", str(mine / "out")]
+    started = subprocess.run([sys.executable, "-m", "tempo_trl.train", *flags], capture_output=True, text=True)
+    assert "ValueError: 'my_functions.number' has type int" in started.stderr
