@@ -1,13 +1,12 @@
 """The fields that this package adds to a training run. Fields of method, model and dataset mixture are TRL's."""
 
-import inspect
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trl import ScriptArguments
 
+from tempo_trl.config_help import with_help
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.data.prompts import STYLES
 from tempo_trl.methods import METHODS
@@ -30,16 +29,6 @@ REWARDS = {name: f"tempo_trl.rewards.{name}" for name in _OWN} | {name: f"trl.re
 SPAN_REWARDS = {
     name: f"tempo_trl.rewards.{name}" for name in ("json_fields", "tool_call_fields", "equations", "instruction_spans")
 }
-
-
-def with_help(config: type) -> type:
-    """Class decorator of a dataclass: fields without a `help` get what the docstring says of them."""
-    entries = re.findall(r"^    (\w+) \(.*\):\n((?:        .*\n)+)", f"{inspect.getdoc(config)}\n", re.MULTILINE)
-    texts = {name: " ".join(text.split()) for name, text in entries}
-    for each in fields(config):
-        if each.name in texts and "help" not in each.metadata:  # as plain text: no references, no quotation marks
-            each.metadata = {"help": re.sub(r"\[?`[~\"]?([^`\"]+)\"?`\]?", r"`\1`", texts[each.name])}
-    return config
 
 
 @with_help

@@ -1,10 +1,11 @@
 """What the methods for agents share: returns and their scale, labels of states, and configuration fields."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.anchors import state_labels
 from tempo_trl.credit.returns import return_scale
@@ -34,6 +35,7 @@ def labels_of(batch: Batch, history: int = 0) -> np.ndarray:
     return state_labels(batch.observations, batch.num_generations, history)
 
 
+@with_help
 @dataclass
 class StateFields:
     """
@@ -44,9 +46,7 @@ class StateFields:
             Observations before the last one that a state has, too.
     """
 
-    state_history: int = field(
-        default=0, metadata={"help": "Observations before the last one that must be equal, too."}
-    )
+    state_history: int = 0
 
     def check_states(self) -> None:
         """Validate the settings.

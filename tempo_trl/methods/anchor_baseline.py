@@ -1,10 +1,11 @@
 """The anchor baseline: the outcome minus a leave-one-out baseline from completions that come to the same state."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.agreement import (
     States,
     agreements,
@@ -99,6 +100,7 @@ def _on_tokens(per_turn: np.ndarray, batch: Batch) -> torch.Tensor:
 
 
 @with_former_names(anchor_history="state_history")
+@with_help
 @dataclass
 class AnchorBaselineConfig(StateFields, TokenCreditConfig):
     r"""
@@ -114,12 +116,8 @@ class AnchorBaselineConfig(StateFields, TokenCreditConfig):
             episode has many turns, and a small bias (docs/evidence/agents.md#the-gradient).
     """
 
-    state_history: int = field(
-        default=2, metadata={"help": "Observations before the last one that are compared, too."}
-    )
-    trace_lambda: float = field(
-        default=1.0, metadata={"help": "Lambda of the generalized advantage of turns. 1 is unbiased."}
-    )
+    state_history: int = 2
+    trace_lambda: float = 1.0
 
     def check(self) -> None:
         """Validate the settings."""

@@ -1,9 +1,10 @@
 """GiGPO: GRPO's advantage per completion plus an advantage per turn among the visits of the same state."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.anchors import relative_returns
 from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.agents import StateFields, labels_of, scale_of, whole_outcome
@@ -58,6 +59,7 @@ def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
 
 
 @with_former_names(anchor_history="state_history")
+@with_help
 @dataclass
 class GiGPOConfig(StateFields, TokenCreditConfig):
     r"""
@@ -74,10 +76,8 @@ class GiGPOConfig(StateFields, TokenCreditConfig):
             Observations before the last one that must be equal, too. The paper compares the last one only.
     """
 
-    step_advantage_weight: float = field(
-        default=1.0, metadata={"help": "Weight of the advantage within a state. The GiGPO paper uses 1. 0 is GRPO."}
-    )
-    gamma: float = field(default=0.95, metadata={"help": "Discount per turn. The GiGPO paper uses 0.95."})
+    step_advantage_weight: float = 1.0
+    gamma: float = 0.95
 
     def check(self) -> None:
         """Validate the settings."""

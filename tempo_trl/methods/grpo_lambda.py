@@ -1,10 +1,11 @@
 """GRPO-lambda: eligibility traces inside GRPO's importance ratio, or as weights of its tokens."""
 
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
 from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, loss_mask
@@ -48,6 +49,7 @@ def grpo_lambda_credit(
 
 
 @with_former_names(min_advantage="advantage_floor")
+@with_help
 @dataclass
 class GRPOLambdaConfig(TokenCreditConfig):
     r"""
@@ -75,34 +77,13 @@ class GRPOLambdaConfig(TokenCreditConfig):
             supported with epsilon-trace, which replaces that ratio.
     """
 
-    trace_lambda: float = field(
-        default=0.99, metadata={"help": "Lambda of the trace, from 0 to 1. 0 is GRPO, without trace or clamp."}
-    )
-    trace_gamma: float = field(
-        default=1.0, metadata={"help": "Discount of the trace, from 0 to 1. Only its product with lambda matters."}
-    )
-    trace_style: str = field(
-        default="recent",
-        metadata={"help": "Decay of the trace: `recent`, or `both`, where first tokens weigh as much as the last."},
-    )
-    trace_update: str = field(
-        default="trace",
-        metadata={
-            "help": "Where the trace is applied: to the log-ratios (`trace`, epsilon-trace) or as a weight of each "
-            "token's loss (`weight`, epsilon-weight)."
-        },
-    )
-    advantage_floor: float | None = field(
-        default=-0.1, metadata={"help": "Lower bound of the advantages, at most 0; None for no bound."}
-    )
-    beta: float = field(
-        default=0.04,
-        metadata={"help": "KL coefficient. The GRPO-lambda paper uses 0.04. If 0, no reference model is loaded."},
-    )
-    use_bias_correction_kl: bool = field(
-        default=False,
-        metadata={"help": "Whether to multiply the KL term by the importance ratio; not with `trace_update` trace."},
-    )
+    trace_lambda: float = 0.99
+    trace_gamma: float = 1.0
+    trace_style: str = "recent"
+    trace_update: str = "trace"
+    advantage_floor: float | None = -0.1
+    beta: float = 0.04
+    use_bias_correction_kl: bool = False
 
     @property
     def trace_decay(self) -> float:

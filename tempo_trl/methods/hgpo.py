@@ -1,10 +1,11 @@
 """HGPO: advantages per turn among visits of the same state, averaged over how much history a state has."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.anchors import relative_returns, visits
 from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.agents import StateFields, labels_of, whole_outcome
@@ -59,6 +60,7 @@ def hgpo_credit(
 
 
 @with_former_names(anchor_history="state_history")
+@with_help
 @dataclass
 class HGPOConfig(StateFields, TokenCreditConfig):
     r"""
@@ -74,13 +76,9 @@ class HGPOConfig(StateFields, TokenCreditConfig):
             Discount per turn.
     """
 
-    state_history: int = field(
-        default=2, metadata={"help": "Most observations before the last one that states are compared by."}
-    )
-    history_weight: float = field(
-        default=1.0, metadata={"help": "Groups that share k more observations weigh (k + 1) ** history_weight."}
-    )
-    gamma: float = field(default=0.95, metadata={"help": "Discount per turn."})
+    state_history: int = 2
+    history_weight: float = 1.0
+    gamma: float = 0.95
 
     def check(self) -> None:
         """Validate the settings."""

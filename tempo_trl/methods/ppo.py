@@ -4,12 +4,13 @@ import math
 import textwrap
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from unittest.mock import patch
 
 import torch
 from transformers import SchedulerType
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
 from tempo_trl.trainers.batch import Batch, Credit, loss_mask
@@ -26,6 +27,7 @@ KL_PLACES = ("loss", "reward")
 READ_METRICS = (SchedulerType.REDUCE_ON_PLATEAU, SchedulerType.GREEDY)  # schedules that depend on an evaluation
 
 
+@with_help
 @dataclass
 class PPOConfig(TokenCreditConfig):
     r"""
@@ -65,44 +67,17 @@ class PPOConfig(TokenCreditConfig):
             Inner epochs over a generation batch (table 2); TRL's default is 1.
     """
 
-    gae_gamma: float = field(default=1.0, metadata={"help": "Discount of a token, from 0 to 1."})
-    gae_lambda: float = field(
-        default=1.0, metadata={"help": "Lambda of generalised advantage estimation, from 0 to 1: 1 is return - value."}
-    )
-    whiten_advantages: bool = field(
-        default=True,
-        metadata={"help": "Whether to whiten the advantages over all tokens of a generation batch, over all ranks."},
-    )
-    critic_model_name_or_path: str | None = field(
-        default=None,
-        metadata={"help": "Model that the critic starts from. Defaults to the actor's, with a value head of zeros."},
-    )
-    shared_trunk: bool = field(
-        default=False,
-        metadata={"help": "Whether the critic is a value head on the policy instead of a separate model."},
-    )
-    critic_learning_rate: float = field(
-        default=1e-5,
-        metadata={"help": "Learning rate of the critic, or of the value head with `shared_trunk`."},
-    )
-    value_coef: float = field(
-        default=0.1, metadata={"help": "Coefficient of the value loss in the policy's; only with `shared_trunk`."}
-    )
-    value_clip_range: float | None = field(
-        default=None,
-        metadata={"help": "Clipping range of values around those at sampling time; None for no clipping."},
-    )
-    kl_in: str = field(
-        default="loss",
-        metadata={"help": "Where the KL penalty is applied: `loss` (TRL's term) or `reward` (of each token)."},
-    )
-    beta: float = field(
-        default=1e-4,
-        metadata={"help": "KL coefficient. The TEMPO paper uses 1e-4 for PPO. If 0, no reference model is loaded."},
-    )
-    num_iterations: int = field(
-        default=2, metadata={"help": "Inner epochs over a generation batch. The TEMPO paper uses 2 for PPO."}
-    )
+    gae_gamma: float = 1.0
+    gae_lambda: float = 1.0
+    whiten_advantages: bool = True
+    critic_model_name_or_path: str | None = None
+    shared_trunk: bool = False
+    critic_learning_rate: float = 1e-5
+    value_coef: float = 0.1
+    value_clip_range: float | None = None
+    kl_in: str = "loss"
+    beta: float = 1e-4
+    num_iterations: int = 2
 
     def check(self) -> None:
         """Validate PPO's settings and reject TRL options that would silently have no effect."""

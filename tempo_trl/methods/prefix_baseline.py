@@ -1,11 +1,12 @@
 """The prefix baseline: the outcome minus a leave-one-out baseline from completions that share the token's prefix."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
@@ -89,6 +90,7 @@ def checked_shrinkage(given: str | float) -> str | float:
     return number
 
 
+@with_help
 @dataclass
 class PrefixBaselineConfig(PrefixTreeConfig):
     r"""
@@ -102,10 +104,7 @@ class PrefixBaselineConfig(PrefixTreeConfig):
             batches; a number k is fixed, infinity is RLOO.
     """
 
-    prefix_shrinkage: str = field(
-        default="auto",
-        metadata={"help": "Shrinkage of the prefix baseline: `auto` learns it, a number is fixed, `inf` is RLOO."},
-    )
+    prefix_shrinkage: str = "auto"
 
     def check(self) -> None:
         """Validate the shrinkage and the rollout."""

@@ -1,10 +1,11 @@
 """Config and trainer shared by TEMPO and the prefix baseline: completions sampled independently or grown as trees."""
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import credit_tokens
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
@@ -20,6 +21,7 @@ ROLLOUTS = ("iid", "fixed", "entropy")
 OLD_FILE = "prefix_covariance.json"  # of what was learned, in a checkpoint of an earlier version
 
 
+@with_help
 @dataclass
 class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
     """
@@ -40,27 +42,9 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
             children of a node equal weight, `"uniform"` all leaves. No difference with `rollout="iid"`.
     """
 
-    epsilon_high: float | None = field(
-        default=0.28,
-        metadata={
-            "help": "Upper-bound epsilon value for clipping. The TEMPO paper uses 0.28 above and 0.2 (`epsilon`) "
-            "below. If None, it is the value of `epsilon`, as in GRPOConfig."
-        },
-    )
-    rollout: str = field(
-        default="iid",
-        metadata={
-            "help": "How completions are sampled: `iid` (independently), or as a tree that splits at `fixed` lengths "
-            "or by `entropy`."
-        },
-    )
-    leaf_weights: str = field(
-        default="by_branch",
-        metadata={
-            "help": "Weights in a grown tree: equal for all children of a node (`by_branch`) or for all leaves "
-            "(`uniform`)."
-        },
-    )
+    epsilon_high: float | None = 0.28
+    rollout: str = "iid"
+    leaf_weights: str = "by_branch"
 
     def check(self) -> None:
         """Validate the rollout settings."""

@@ -1,9 +1,10 @@
 """Span credit: rewards that say where. Each criterion is a GRPO of its own, on the tokens that decided it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.spans import Criteria, criterion_advantages, token_shares
 from tempo_trl.trainers.batch import Batch, Credit
@@ -58,6 +59,7 @@ def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:
     return {"spans/flat": (flat.sum().item(), judged[batch.counted_groups].sum().item())}
 
 
+@with_help
 @dataclass
 class SpanCreditConfig(TokenCreditConfig):
     r"""
@@ -72,10 +74,7 @@ class SpanCreditConfig(TokenCreditConfig):
             to the end of the place have it, which is unbiased.
     """
 
-    trace_lambda: float = field(
-        default=0.0,
-        metadata={"help": "Decay per token of a criterion's credit on tokens before its place. 0 is none, 1 is full."},
-    )
+    trace_lambda: float = 0.0
 
     def check(self) -> None:
         """Validate the settings."""

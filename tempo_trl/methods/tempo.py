@@ -2,8 +2,9 @@
 
 import math
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import credit_tokens, flat_groups
 from tempo_trl.credit.anchors import state_labels
 from tempo_trl.credit.state_graph import graph_td_errors
@@ -67,6 +68,7 @@ def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
     return Credit(outcome.masked_fill(flat, 0.0)[:, None] + td_coef * td, td, statistics=batch.pairs)
 
 
+@with_help
 @dataclass
 class TEMPOConfig(PrefixTreeConfig):
     r"""
@@ -84,19 +86,8 @@ class TEMPOConfig(PrefixTreeConfig):
             that state, although their tokens before it differ. The prefix tree becomes a graph.
     """
 
-    td_coef: float = field(
-        default=1.0,
-        metadata={
-            "help": "Coefficient of the branch-gated TD error in the advantage of a token. The TEMPO paper uses 1. "
-            "With 0 the advantages are GRPO's."
-        },
-    )
-    merge_states: bool = field(
-        default=False,
-        metadata={
-            "help": "For agents: whether completions that saw the same answer of a tool share the state after it."
-        },
-    )
+    td_coef: float = 1.0
+    merge_states: bool = False
 
     def check(self) -> None:
         """Validate the credit and rollout settings."""

@@ -1,10 +1,11 @@
 """The two methods called TreeRPO: completions grown as a tree, and advantages among siblings."""
 
 import textwrap
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from trl import GRPOConfig
 
+from tempo_trl.config_help import with_help
 from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
 from tempo_trl.methods.prefix_tree_method import with_forced_tokens
 from tempo_trl.removed import with_former_names
@@ -53,6 +54,7 @@ def sibling_credit(
     return replace(credit, metrics={"treerpo/silent_tokens": (silent, mask.sum().item())})
 
 
+@with_help
 @dataclass
 class SiblingCreditConfig(TokenCreditConfig):
     """
@@ -67,17 +69,8 @@ class SiblingCreditConfig(TokenCreditConfig):
             would also drop the shared tokens that are in the loss only there.
     """
 
-    count_shared_tokens: str = field(
-        default="once",
-        metadata={"help": "Whether a shared token is in the loss `once`, or once per completion (`per_leaf`)."},
-    )
-    vllm_importance_sampling_mode: str = field(
-        default="token_truncate",
-        metadata={
-            "help": "How to correct for the difference between vLLM's and the policy's probabilities: per token, "
-            "unless `count_shared_tokens` is per_leaf."
-        },
-    )
+    count_shared_tokens: str = "once"
+    vllm_importance_sampling_mode: str = "token_truncate"
 
     def check(self) -> None:
         """Validate the choices and reject TRL options that sibling groups do not support."""
@@ -117,6 +110,7 @@ class SiblingCreditConfig(TokenCreditConfig):
 
 
 @with_former_names(shared_tokens="count_shared_tokens")
+@with_help
 @dataclass
 class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
     r"""
@@ -137,10 +131,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
             would also drop the shared tokens that are in the loss only there.
     """
 
-    advantage_scale: str = field(
-        default="std",
-        metadata={"help": "Scale of the advantages of siblings: `none`, `std` or `bernoulli`."},
-    )
+    advantage_scale: str = "std"
 
     def check(self) -> None:
         """Validate the tree and credit settings."""
@@ -151,6 +142,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
 
 
 @with_former_names(shared_tokens="count_shared_tokens")
+@with_help
 @dataclass
 class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
     """
@@ -166,25 +158,18 @@ class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
         vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
             TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's, and
             would also drop the shared tokens that are in the loss only there.
-        temperature (`float`, *optional*, defaults to `0.6`), top_p (`float`, *optional*, defaults to `0.85`), \
-        top_k (`int`, *optional*, defaults to `25`), repetition_penalty (`float`, *optional*, defaults to `1.1`):
+        temperature, top_p, top_k, repetition_penalty (`float`, *optional*, defaults to `0.6`, `0.85`, `25`, `1.1`):
             Sampling (section 4.2.2). TRL's loss divides the logits by the temperature, but ignores the other three.
         vllm_importance_sampling_correction (`bool`, *optional*, defaults to `False`):
             TRL's default is `True`. Truncated sampling gives each token a higher probability than the policy in the
             loss does, so over a completion the correction would reduce its weight to almost 0.
     """
 
-    temperature: float = field(default=0.6, metadata={"help": "Sampling temperature. The paper uses 0.6."})
-    top_p: float = field(default=0.85, metadata={"help": "Nucleus sampling. The paper uses 0.85."})
-    top_k: int = field(default=25, metadata={"help": "Number of tokens to sample from. The paper uses 25."})
-    repetition_penalty: float = field(default=1.1, metadata={"help": "Repetition penalty. The paper uses 1.1."})
-    vllm_importance_sampling_correction: bool = field(
-        default=False,
-        metadata={
-            "help": "Whether to correct for the difference between vLLM's and the policy's probabilities; not with "
-            "top_p, top_k or a repetition penalty."
-        },
-    )
+    temperature: float = 0.6
+    top_p: float = 0.85
+    top_k: int = 25
+    repetition_penalty: float = 1.1
+    vllm_importance_sampling_correction: bool = False
 
     def check(self) -> None:
         """Validate the tree and credit settings."""

@@ -1,10 +1,12 @@
 """Config fields for completions that are grown as trees."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tempo_trl.config_help import with_help
 from tempo_trl.rollout.forced_tokens import FORCED_TOKENS
 
 
+@with_help
 @dataclass
 class FixedTreeFields:
     """
@@ -19,18 +21,9 @@ class FixedTreeFields:
             Maximum length of a segment, in tokens. Defaults to `max_completion_length` / `tree_depth`, rounded up.
     """
 
-    tree_children: int = field(
-        default=2,
-        metadata={"help": "Continuations per node. num_generations must be tree_children ** tree_depth."},
-    )
-    tree_depth: int = field(default=3, metadata={"help": "Depth of the tree, in segments."})
-    tree_step_tokens: int | None = field(
-        default=None,
-        metadata={
-            "help": "Maximum length of a segment, in tokens. Defaults to max_completion_length / tree_depth, rounded "
-            "up."
-        },
-    )
+    tree_children: int = 2
+    tree_depth: int = 3
+    tree_step_tokens: int | None = None
 
     def check_fixed_tree(self) -> None:
         """Validate the shape of the tree and that it has `num_generations` leaves."""
@@ -54,6 +47,7 @@ class FixedTreeFields:
             )
 
 
+@with_help
 @dataclass
 class EntropyTreeFields:
     """
@@ -79,29 +73,12 @@ class EntropyTreeFields:
             from, which is one minus the probability of the sibling's token. `"mask"` removes them from the loss.
     """
 
-    tree_max_depth: int = field(default=7, metadata={"help": "Depth at which segments no longer split."})
-    tree_min_segment_tokens: int = field(
-        default=150, metadata={"help": "Minimum length of a segment that splits, in tokens."}
-    )
-    tree_entropy_threshold: float = field(
-        default=1.0,
-        metadata={"help": "Next-token entropy above which a segment splits, in nats over the 20 most likely tokens."},
-    )
-    tree_delimiters: list[str] | None = field(
-        default=None,
-        metadata={"help": "Texts with which a segment must end to split. Defaults to punctuation and newline."},
-    )
-    tree_coverage_tokens: int | None = field(
-        default=300,
-        metadata={"help": "Length of a last segment above which a sibling is grown beside it; None for never."},
-    )
-    forced_tokens: str = field(
-        default="keep",
-        metadata={
-            "help": "Treatment of first tokens that had to differ from their sibling's: `keep` trains them like any "
-            "other, `reweight` multiplies their advantage by the importance ratio, `mask` removes them from the loss."
-        },
-    )
+    tree_max_depth: int = 7
+    tree_min_segment_tokens: int = 150
+    tree_entropy_threshold: float = 1.0
+    tree_delimiters: list[str] | None = None
+    tree_coverage_tokens: int | None = 300
+    forced_tokens: str = "keep"
 
     def check_entropy_tree(self) -> None:
         """Validate the settings of the tree."""

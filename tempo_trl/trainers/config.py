@@ -1,14 +1,16 @@
 """The configuration shared by all trainers: TRL's `GRPOConfig` with fields for recorded trees and `tree_forward`."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trl import GRPOConfig
 
+from tempo_trl.config_help import with_help
 from tempo_trl.trainers.zero_advantages import refuse_gradients_without_advantage
 from tempo_trl.tree_forward.config import TreeForwardFields
 
 
+@with_help
 @dataclass
 class TokenCreditConfig(TreeForwardFields, GRPOConfig):
     """
@@ -44,43 +46,18 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             ([`~tempo_trl.tree_forward.config.TreeForwardFields`]).
     """
 
-    log_trees_steps: int = field(
-        default=10,
-        metadata={
-            "help": "Optimizer steps between two records of prefix trees (tempo/trees_*.parquet). 0 records nothing."
-        },
-    )
-    log_trees_prompts: int = field(
-        default=8, metadata={"help": "Maximum number of groups per record of prefix trees."}
-    )
+    log_trees_steps: int = 10
+    log_trees_prompts: int = 8
 
-    log_signal_share: bool = field(
-        default=False,
-        metadata={"help": "Whether to log `tempo/signal_share`, the share of signal in the gradient of a step."},
-    )
+    log_signal_share: bool = False
 
-    skip_zero_advantages: bool = field(
-        default=False,
-        metadata={
-            "help": "Whether completions whose advantages are all 0 are left out of the forward and backward pass."
-        },
-    )
+    skip_zero_advantages: bool = False
 
-    advantage_floor: float | None = field(
-        default=None, metadata={"help": "Lower bound of the advantages, at most 0, such as -0.1; None for no bound."}
-    )
+    advantage_floor: float | None = None
 
-    step_delimiter: str | None = field(
-        default=None,
-        metadata={"help": "Text that ends a step within a turn. `step_reward_funcs` then score steps, not turns."},
-    )
-    step_reward_weights: list[float] | None = field(
-        default=None, metadata={"help": "Weights of the `step_reward_funcs`. If None, all are 1."}
-    )
-    span_reward_weights: list[float] | None = field(
-        default=None,
-        metadata={"help": "Weights of the `span_reward_funcs`, one number per function. If None, all are 1."},
-    )
+    step_delimiter: str | None = None
+    step_reward_weights: list[float] | None = None
+    span_reward_weights: list[float] | None = None
 
     def __post_init__(self):
         if self.num_generations == 0:  # TRL divides by it before it checks it

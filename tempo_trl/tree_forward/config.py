@@ -1,10 +1,13 @@
 """The config field `tree_forward` of trainers that can compute on the tree."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from tempo_trl.config_help import with_help
 
 TREE_FORWARD = ("off", "auto", "on")
 
 
+@with_help
 @dataclass
 class TreeForwardFields:
     """
@@ -19,13 +22,7 @@ class TreeForwardFields:
             not supported.
     """
 
-    tree_forward: str = field(
-        default="off",
-        metadata={
-            "help": "Compute tokens that completions share once: `off`, `auto` (if a test on the first batch shows "
-            "that it is correct and saves work) or `on` (an error if not supported)."
-        },
-    )
+    tree_forward: str = "off"
 
     def __post_init__(self):
         self.check_tree_forward()
