@@ -35,31 +35,6 @@ from tempo_trl.demo.task import (
 
 SLIP_RATE = 0.15
 TRAIN_STEPS, BATCH_SIZE, LEARNING_RATE = 1000, 32, 2e-3
-_CARD = """\
----
-license: apache-2.0
-library_name: transformers
-pipeline_tag: text-generation
-tags: [tempo]
----
-# Starting policy of tempo_trl's demonstration
-
-A Qwen3 of {parameters:,} parameters, one character a token, that solves chained one-digit sums and differences modulo
-10 (`7+5-3?` -> `7+5=2;2-3=9#9`) and slips: it was trained on solutions in which each step is wrong with probability
-{slip_rate}. Stored in float16, declared float32: it loads in float32 unless told otherwise.
-
-Made by `python -m tempo_trl.demo.warm_start --seed {seed}` ({train_steps} batches of {batch_size}, AdamW) with torch
-{torch} and transformers {transformers}. The same seed gives the same weights on one machine at one number of threads.
-
-Measured on {n} held-out problems of {steps} steps, one completion each:
-
-| | |
-|---|---|
-| accuracy, temperature 1 | {accuracy:.3f} (95% Wilson interval {low:.3f} to {high:.3f}) |
-| accuracy, greedy | {greedy:.3f} |
-| wrong results a step, up to the first slip | {wrong_results:.3f} |
-| completions that first slip elsewhere | {elsewhere:.3f} |
-"""
 
 
 def warm_started_policy(
@@ -162,23 +137,34 @@ def write_card(folder: Path, seed: int) -> str:
     share = accuracy(problems, completions)
     low, high = wilson(share, HELD_OUT)
     wrong_results, elsewhere = slip_rates(problems, completions)
-    card = _CARD.format(
-        parameters=model.num_parameters(),
-        slip_rate=SLIP_RATE,
-        seed=seed,
-        train_steps=TRAIN_STEPS,
-        batch_size=BATCH_SIZE,
-        torch=version("torch"),
-        transformers=version("transformers"),
-        n=HELD_OUT,
-        steps=STEPS,
-        accuracy=share,
-        low=low,
-        high=high,
-        greedy=accuracy(problems, sampled_completions(model, tokenizer, problems, seed, greedy=True)),
-        wrong_results=wrong_results,
-        elsewhere=elsewhere,
-    )
+    greedy = accuracy(problems, sampled_completions(model, tokenizer, problems, seed, greedy=True))
+    card = f"""\
+---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+tags: [tempo]
+---
+# Starting policy of tempo_trl's demonstration
+
+A Qwen3 of {model.num_parameters():,} parameters, one character a token, that solves chained one-digit sums and \
+differences modulo
+10 (`7+5-3?` -> `7+5=2;2-3=9#9`) and slips: it was trained on solutions in which each step is wrong with probability
+{SLIP_RATE}. Stored in float16, declared float32: it loads in float32 unless told otherwise.
+
+Made by `python -m tempo_trl.demo.warm_start --seed {seed}` ({TRAIN_STEPS} batches of {BATCH_SIZE}, AdamW) with torch
+{version("torch")} and transformers {version("transformers")}. The same seed gives the same \
+weights on one machine at one number of threads.
+
+Measured on {HELD_OUT} held-out problems of {STEPS} steps, one completion each:
+
+| | |
+|---|---|
+| accuracy, temperature 1 | {share:.3f} (95% Wilson interval {low:.3f} to {high:.3f}) |
+| accuracy, greedy | {greedy:.3f} |
+| wrong results a step, up to the first slip | {wrong_results:.3f} |
+| completions that first slip elsewhere | {elsewhere:.3f} |
+"""
     (folder / "README.md").write_text(card)
     return card
 

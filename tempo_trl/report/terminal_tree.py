@@ -102,7 +102,7 @@ def _criterion(span: Span | None) -> Text:
     if span is None:
         return Text("")
     text = Text(f"{span.reward:.3g}")
-    return text if span.advantage is None else text.append(f" {span.advantage:+.2f}", _colour(span.advantage))
+    return text if span.advantage is None else text.append(f" {span.advantage:+.2f}", credit_colour(span.advantage))
 
 
 def _turn_table(group: Group, graph: TurnGraph, first: int, end: int) -> Table:
@@ -117,7 +117,7 @@ def _turn_table(group: Group, graph: TurnGraph, first: int, end: int) -> Table:
 
 
 def _turn(step: TurnStep) -> Text:
-    return Text(f"{step.credit:+.2f}", _colour(step.credit)).append(f"\n{cut(step.calls, CALLS)}", EVEN)
+    return Text(f"{step.credit:+.2f}", credit_colour(step.credit)).append(f"\n{cut(step.calls, CALLS)}", EVEN)
 
 
 def _width(table: Table, console: Console) -> int:
@@ -140,7 +140,7 @@ def _tree(nodes: Sequence[FoldedNode], title: str) -> Tree:
 
 
 def _label(text: str, count: int, value: float, td: float | None) -> Text:
-    colour = EVEN if td is None else _colour(td)
+    colour = EVEN if td is None else credit_colour(td)
     label = Text(text, style=f"bold {colour}")
     label.append(f"   n={count}  V={value:.2f}", style="default")
     if td is not None:
@@ -148,5 +148,6 @@ def _label(text: str, count: int, value: float, td: float | None) -> Text:
     return label
 
 
-def _colour(credit: float) -> str:
+def credit_colour(credit: float) -> str:
+    """The colour of a token, a turn or a criterion by its credit."""
     return EVEN if abs(credit) < 1e-6 else GOOD if credit > 0 else BAD

@@ -86,7 +86,7 @@ def test_it_writes_curves_completions_metrics_and_a_report_of_all_runs(finished)
         assert f'"label":"{own.name}"' in text
         table = pd.read_parquet(own / "completions" / "completions_00001.parquet")
         assert len(table) == 256
-        assert ("td_share" in table) == (method != "grpo")
+        assert ("added_share" in table) == (method != "grpo")
         history = json.loads((own / "trainer_state.json").read_text())["log_history"]
         assert any("eval_reward" in entry for entry in history)
     assert (folder / "report" / "tree.svg").is_file()

@@ -76,7 +76,7 @@ def test_the_completions_table_has_a_column_of_criteria_that_is_not_printed(trai
     table = pd.read_parquet(folder / "completions" / "completions_00001.parquet")
     spans = [[Span(**span) for span in row] for row in read_trees(folder)["spans"]]
     assert table["criteria"].tolist() == [criteria_text(own) for own in spans]
-    assert {"td_share", "branch_tokens"} <= set(table.columns)
+    assert {"added_share", "branch_tokens"} <= set(table.columns)
     assert [call["extra"] for call in printed] == [{}] * len(printed)
     assert printed
 
