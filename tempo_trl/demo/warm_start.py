@@ -37,16 +37,14 @@ SLIP_RATE = 0.15
 TRAIN_STEPS, BATCH_SIZE, LEARNING_RATE = 1000, 32, 2e-3
 
 
-def warm_started_policy(
-    seed: int, slip_rate: float = SLIP_RATE, train_steps: int = TRAIN_STEPS, batch_size: int = BATCH_SIZE
-) -> Qwen3ForCausalLM:
+def warm_started_policy(seed: int, train_steps: int = TRAIN_STEPS, batch_size: int = BATCH_SIZE) -> Qwen3ForCausalLM:
     """A policy trained from random weights, in float32, on slipped solutions of training problems.
 
     Equal arguments give equal weights on one machine at one number of threads.
     """
     torch.manual_seed(seed)
     model = Qwen3ForCausalLM(tiny_policy_config())
-    return supervised(model, slipped_batches(random.Random(seed), slip_rate, train_steps, batch_size), train_steps)
+    return supervised(model, slipped_batches(random.Random(seed), train_steps, batch_size), train_steps)
 
 
 def supervised(
@@ -71,13 +69,13 @@ def supervised(
 
 
 def slipped_batches(
-    rng: random.Random, slip_rate: float, n_batches: int, batch_size: int
+    rng: random.Random, n_batches: int, batch_size: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """`n_batches` of `labelled_batch` of problems, each with a slipped solution."""
     tokenizer = character_tokenizer()
     for _ in range(n_batches):
         problems = draw_problems(batch_size, rng)
-        yield labelled_batch(tokenizer, problems, [slipped_solution(problem, rng, slip_rate) for problem in problems])
+        yield labelled_batch(tokenizer, problems, [slipped_solution(problem, rng, SLIP_RATE) for problem in problems])
 
 
 def labelled_batch(

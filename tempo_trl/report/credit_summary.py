@@ -151,9 +151,8 @@ class CreditSummary:
         if self.depths.empty:
             return []
         depth = int(self.depths.index.max()) + 1
-        edges = np.arange(
-            0, depth + (width := -(-depth // BINS)), width
-        )  # of equal width, or growing for long completions
+        width = -(-depth // BINS)
+        edges = np.arange(0, depth + width, width)  # of equal width, or growing for long completions
         if depth > 4 * BINS:
             edges = np.unique((np.geomspace(1, depth + 1, BINS + 1) - 1).round().astype(int))
         sums = np.add.reduceat(self.depths[CREDIT[:3]].reindex(range(depth), fill_value=0.0).to_numpy(), edges[:-1])
