@@ -62,14 +62,10 @@ def _gguf_folder() -> Path | None:
     return folder if folder and (folder / GGUF_FILE).is_file() else None
 
 
-def cache_folder() -> Path:
-    """Where the converted model is kept: `tempo_trl` in `XDG_CACHE_HOME`, by default `~/.cache`."""
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tempo_trl"
-
-
 def converted_folder() -> Path:
-    """Folder of the package's model once it is converted."""
-    return cache_folder() / "SmolLM2-135M-Instruct-Q4_1"
+    """Folder of the package's model once it is converted: in `XDG_CACHE_HOME`, by default `~/.cache`."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return cache / "tempo_trl" / "SmolLM2-135M-Instruct-Q4_1"
 
 
 def base_model(path: str) -> dict[str, str] | None:

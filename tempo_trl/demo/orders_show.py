@@ -22,6 +22,7 @@ from tempo_trl.data.orders import generated_rows
 from tempo_trl.demo.results import wilson
 from tempo_trl.methods import METHODS, method_colours, method_label
 from tempo_trl.report.group import Group, recorded_groups
+from tempo_trl.report.terminal_tree import BAD, GOOD, credit_colour
 from tempo_trl.rewards.json_fields import json_fields
 from tempo_trl.rewards.span_reward import SpanReward
 from tempo_trl.runs.token_text import readable, visible
@@ -32,8 +33,6 @@ FIELDS = ("date", "customer", "city", "item", "quantity", "express")
 CHECKS = {"all six fields": "all", "readable JSON": "json"}  # what the table has beside the fields
 SHOWN_ORDERS, SHOWN_COMPLETIONS = 3, 3
 GRPO = METHODS["grpo"].label
-# Blue for good and orange for bad, which colour-blind people can tell apart.
-GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"
 
 
 @cache
@@ -145,9 +144,7 @@ def _rate(share: float, n: int) -> str:
 
 def before_and_after(order: str, before: str, after: str) -> Padding:
     """An order with its reference and the two answers, the place of each right or wrong field in its colour."""
-    table = _labelled()
-    table.add_row("order", Text(order, style="bold"))
-    table.add_row("reference", Text(references()[order]))
+    table = _labelled(order)
     table.add_row("before", judged_text(before, order))
     table.add_row("after", judged_text(after, order))
     return _below(table)
@@ -211,9 +208,7 @@ def credit_of(group: Group, label: str, colours: bool = True) -> Padding:
     rewards gives to each token, and that of the method. In colours each completion stands twice, one below the other.
     """
     grpo = outcome_advantages(torch.from_numpy(group.rewards), len(group.rewards)).numpy()
-    table, order = _labelled(), order_of(group)
-    table.add_row("order", Text(order, style="bold"))
-    table.add_row("reference", Text(references()[order]))
+    table, scale = _labelled(order_of(group)), np.abs(np.concatenate(group.advantages)).max(initial=0.0) or 1.0
     for row in shown_completions(group):
         pieces, own = group.tokens[row], group.advantages[row]
         same = f"{grpo[row]:+.2f} on every token"
@@ -222,7 +217,7 @@ def credit_of(group: Group, label: str, colours: bool = True) -> Padding:
         if colours:
             same_colour = in_colours_of(pieces, np.full(len(own), grpo[row]), np.abs(grpo).max() or 1.0)
             table.add_row(GRPO, same_colour.append(f"\n{same}"))
-            table.add_row(label, in_colours_of(pieces, own, _largest(group.advantages)).append(f"\n{by_field}"))
+            table.add_row(label, in_colours_of(pieces, own, scale).append(f"\n{by_field}"))
         else:
             table.add_row("answer", _on_one_line(_text(pieces)))
             table.add_row(GRPO, same)
@@ -235,8 +230,7 @@ def in_colours_of(pieces: Sequence[str], credit: np.ndarray, scale: float) -> Te
     text = Text()
     for piece, own in zip(readable(pieces), credit, strict=True):
         strong = "bold " if abs(own) > 0.6 * scale else ""
-        colour = EVEN if abs(own) < 1e-6 else GOOD if own > 0 else BAD
-        text.append(_on_one_line(piece), style=strong + colour)
+        text.append(_on_one_line(piece), style=strong + credit_colour(own))
     return text
 
 
@@ -277,15 +271,13 @@ def _text(pieces: Sequence[str]) -> str:
     return "".join(readable(pieces))
 
 
-def _largest(credit: Sequence[np.ndarray]) -> float:
-    return max((float(np.abs(own).max()) for own in credit if len(own)), default=0.0) or 1.0
-
-
-def _labelled() -> Table:
-    """A table of labels and what they stand before."""
+def _labelled(order: str) -> Table:
+    """A table of labels and what they stand before, with an order and its reference as the first ones."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
+    table.add_row("order", Text(order, style="bold"))
+    table.add_row("reference", Text(references()[order]))
     return table
 
 

@@ -2,38 +2,18 @@
 
 Completions of a prompt are one row of the model's batch as long as their tokens are the same, and what all prompts
 begin with is read once. Completions that have ended leave the batch. A token needs one random number, not one for each
-token of the vocabulary. A recorder can watch the hidden states, which sampling computes anyway.
+token of the vocabulary.
 """
 
 from collections.abc import Sequence
 from itertools import groupby, takewhile
-from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
-from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.utils import ModelOutput
 from trl import GRPOConfig, GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
-
-
-class Recorder(Protocol):
-    """What watches the sampling."""
-
-    def begin(self, model: PreTrainedModel, rows: int) -> None:
-        """So many rows are about to be sampled."""
-
-    def keep(self, place: torch.Tensor, length: int, output: Any, tokens: torch.Tensor) -> None:
-        """
-        Rows got a token.
-
-        Args:
-            place (`torch.Tensor` of shape `(B,)`): The rows, among all.
-            length (`int`): Tokens that they have got before.
-            output: The model's output with `hidden_states`; the last position is the state before the token.
-            tokens (`torch.Tensor` of shape `(B,)`): The tokens.
-        """
 
 
 @torch.no_grad()
@@ -44,7 +24,6 @@ def sampled(
     limits: Sequence[int],
     eos_token_ids: Sequence[int],
     temperature: float,
-    recorder: Recorder | None = None,
 ) -> list[list[list[int]]]:
     """
     Continuations of each prefix.
@@ -56,18 +35,13 @@ def sampled(
         limits (`list[int]`): Maximum length of a prefix's continuations, in tokens.
         eos_token_ids (`list[int]`): Tokens that end a continuation, and are its last.
         temperature (`float`): Divides the logits; above 0.
-        recorder ([`Recorder`], *optional*): Sees each step.
     """
     states = torch.arange(len(prefixes)).repeat_interleave(torch.tensor(counts))  # of the running rows
-    mask, output = _read(model, prefixes, recorder is not None)
+    mask, output = _read(model, prefixes)
     cache, limit, eos = output.past_key_values, torch.tensor(limits)[states], torch.tensor(eos_token_ids)
     found, place = [[] for _ in states], torch.arange(len(states))  # of the running rows among all
-    if recorder is not None:
-        recorder.begin(model, len(states))
     for length in range(1, max(limits) + 1):
         tokens = drawn(output.logits[:, -1], states, temperature)
-        if recorder is not None:
-            recorder.keep(place, length - 1, _of_rows(output, states), tokens)
         for index, token in zip(place.tolist(), tokens.tolist(), strict=True):
             found[index].append(token)
         running = (~torch.isin(tokens, eos) & (length < limit)).nonzero().flatten()
@@ -78,21 +52,21 @@ def sampled(
         if not torch.equal(parents, torch.arange(len(mask))):
             cache.batch_select_indices(parents)
         mask = torch.nn.functional.pad(mask[parents], (0, 1), value=True)
-        output = _forward(model, tokens[:, None], mask, recorder is not None, cache)
+        output = _forward(model, tokens[:, None], mask, cache)
     continuations = iter(found)
     return [[next(continuations) for _ in range(count)] for count in counts]
 
 
-def _read(model: PreTrainedModel, prefixes: Sequence[list[int]], hidden: bool) -> tuple[torch.Tensor, ModelOutput]:
+def _read(model: PreTrainedModel, prefixes: Sequence[list[int]]) -> tuple[torch.Tensor, ModelOutput]:
     """The mask of the prefixes, padded on the left behind what all begin with, `(P, W)`, and the model's output."""
     first, width = _shared(prefixes), max(map(len, prefixes))
     ids = torch.tensor([prefix[:first] + [0] * (width - len(prefix)) + prefix[first:] for prefix in prefixes])
     columns, pads = torch.arange(width), torch.tensor([[width - len(prefix)] for prefix in prefixes])
     mask, cache = (columns < first) | (columns >= first + pads), None
     if first:
-        cache = _forward(model, ids[:1, :first], mask[:1, :first], hidden).past_key_values
+        cache = _forward(model, ids[:1, :first], mask[:1, :first]).past_key_values
         cache.batch_select_indices(torch.zeros(len(prefixes), dtype=torch.long))
-    return mask, _forward(model, ids[:, first:], mask, hidden, cache)
+    return mask, _forward(model, ids[:, first:], mask, cache)
 
 
 def _shared(prefixes: Sequence[list[int]]) -> int:
@@ -102,7 +76,7 @@ def _shared(prefixes: Sequence[list[int]]) -> int:
 
 
 def _forward(
-    model: PreTrainedModel, input_ids: torch.Tensor, mask: torch.Tensor, hidden: bool, cache: Cache | None = None
+    model: PreTrainedModel, input_ids: torch.Tensor, mask: torch.Tensor, cache: Cache | None = None
 ) -> ModelOutput:
     """A forward pass over the last tokens of the rows of a mask, with logits of the last one."""
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -input_ids.shape[1] :]
@@ -113,14 +87,7 @@ def _forward(
         past_key_values=cache,
         use_cache=True,
         logits_to_keep=1,
-        output_hidden_states=hidden,
     )
-
-
-def _of_rows(output: ModelOutput, states: torch.Tensor) -> ModelOutput:
-    """The output for rows in these states, at the last position."""
-    layers = tuple(layer[states, -1:] for layer in output.hidden_states)
-    return CausalLMOutputWithPast(logits=output.logits[states], hidden_states=layers)
 
 
 def drawn(logits: torch.Tensor, states: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -142,8 +109,7 @@ def sample_quickly_on_a_cpu() -> None:
     """
     Let all of TRL's trainers in this process sample here, where they would with a temperature alone, on the CPU.
 
-    The distribution is the same, its random numbers are others. If the trainer's credit function has an attribute
-    `recorded`, this is the recorder.
+    The distribution is the same, its random numbers are others.
     """
     theirs = GRPOTrainer._generate_single_turn
 
@@ -172,6 +138,5 @@ def _completions(trainer: GRPOTrainer, prompt_ids: list[list[int]]) -> tuple[lis
             limits=[trainer.max_completion_length] * len(groups),
             eos_token_ids=trainer.eos_token_ids,
             temperature=trainer.args.temperature,
-            recorder=getattr(getattr(trainer, "credit_func", None), "recorded", None),
         )
     return [ids for own in found for ids in own], None

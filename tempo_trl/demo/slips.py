@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.demo.task import first_slip
@@ -40,11 +41,8 @@ def read_generations(folder: Path, updates_per_generation: int) -> list[Generati
 def as_ids(completions: list[str], max_length: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Right-padded character codes, with the EOS token that TRL's text omits; and true lengths."""
     rows = [[ord(c) for c in text] + [END] * (len(text) < max_length) for text in completions]
-    lengths = torch.tensor([len(row) for row in rows])
-    ids = torch.full((len(rows), int(lengths.max())), END)
-    for row, tokens in zip(ids, rows, strict=True):
-        row[: len(tokens)] = torch.tensor(tokens)
-    return ids, lengths
+    ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=END)
+    return ids, torch.tensor([len(row) for row in rows])
 
 
 def slip_shares(generation: Generation, num_generations: int, max_length: int) -> np.ndarray:

@@ -35,43 +35,16 @@ from tempo_trl.demo.task import (
 
 SLIP_RATE = 0.15
 TRAIN_STEPS, BATCH_SIZE, LEARNING_RATE = 1000, 32, 2e-3
-_CARD = """\
----
-license: apache-2.0
-library_name: transformers
-pipeline_tag: text-generation
-tags: [tempo]
----
-# Starting policy of tempo_trl's demonstration
-
-A Qwen3 of {parameters:,} parameters, one character a token, that solves chained one-digit sums and differences modulo
-10 (`7+5-3?` -> `7+5=2;2-3=9#9`) and slips: it was trained on solutions in which each step is wrong with probability
-{slip_rate}. Stored in float16, declared float32: it loads in float32 unless told otherwise.
-
-Made by `python -m tempo_trl.demo.warm_start --seed {seed}` ({train_steps} batches of {batch_size}, AdamW) with torch
-{torch} and transformers {transformers}. The same seed gives the same weights on one machine at one number of threads.
-
-Measured on {n} held-out problems of {steps} steps, one completion each:
-
-| | |
-|---|---|
-| accuracy, temperature 1 | {accuracy:.3f} (95% Wilson interval {low:.3f} to {high:.3f}) |
-| accuracy, greedy | {greedy:.3f} |
-| wrong results a step, up to the first slip | {wrong_results:.3f} |
-| completions that first slip elsewhere | {elsewhere:.3f} |
-"""
 
 
-def warm_started_policy(
-    seed: int, slip_rate: float = SLIP_RATE, train_steps: int = TRAIN_STEPS, batch_size: int = BATCH_SIZE
-) -> Qwen3ForCausalLM:
+def warm_started_policy(seed: int, train_steps: int = TRAIN_STEPS, batch_size: int = BATCH_SIZE) -> Qwen3ForCausalLM:
     """A policy trained from random weights, in float32, on slipped solutions of training problems.
 
     Equal arguments give equal weights on one machine at one number of threads.
     """
     torch.manual_seed(seed)
     model = Qwen3ForCausalLM(tiny_policy_config())
-    return supervised(model, slipped_batches(random.Random(seed), slip_rate, train_steps, batch_size), train_steps)
+    return supervised(model, slipped_batches(random.Random(seed), train_steps, batch_size), train_steps)
 
 
 def supervised(
@@ -96,13 +69,13 @@ def supervised(
 
 
 def slipped_batches(
-    rng: random.Random, slip_rate: float, n_batches: int, batch_size: int
+    rng: random.Random, n_batches: int, batch_size: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """`n_batches` of `labelled_batch` of problems, each with a slipped solution."""
     tokenizer = character_tokenizer()
     for _ in range(n_batches):
         problems = draw_problems(batch_size, rng)
-        yield labelled_batch(tokenizer, problems, [slipped_solution(problem, rng, slip_rate) for problem in problems])
+        yield labelled_batch(tokenizer, problems, [slipped_solution(problem, rng, SLIP_RATE) for problem in problems])
 
 
 def labelled_batch(
@@ -162,23 +135,34 @@ def write_card(folder: Path, seed: int) -> str:
     share = accuracy(problems, completions)
     low, high = wilson(share, HELD_OUT)
     wrong_results, elsewhere = slip_rates(problems, completions)
-    card = _CARD.format(
-        parameters=model.num_parameters(),
-        slip_rate=SLIP_RATE,
-        seed=seed,
-        train_steps=TRAIN_STEPS,
-        batch_size=BATCH_SIZE,
-        torch=version("torch"),
-        transformers=version("transformers"),
-        n=HELD_OUT,
-        steps=STEPS,
-        accuracy=share,
-        low=low,
-        high=high,
-        greedy=accuracy(problems, sampled_completions(model, tokenizer, problems, seed, greedy=True)),
-        wrong_results=wrong_results,
-        elsewhere=elsewhere,
-    )
+    greedy = accuracy(problems, sampled_completions(model, tokenizer, problems, seed, greedy=True))
+    card = f"""\
+---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+tags: [tempo]
+---
+# Starting policy of tempo_trl's demonstration
+
+A Qwen3 of {model.num_parameters():,} parameters, one character a token, that solves chained one-digit sums and \
+differences modulo
+10 (`7+5-3?` -> `7+5=2;2-3=9#9`) and slips: it was trained on solutions in which each step is wrong with probability
+{SLIP_RATE}. Stored in float16, declared float32: it loads in float32 unless told otherwise.
+
+Made by `python -m tempo_trl.demo.warm_start --seed {seed}` ({TRAIN_STEPS} batches of {BATCH_SIZE}, AdamW) with torch
+{version("torch")} and transformers {version("transformers")}. The same seed gives the same \
+weights on one machine at one number of threads.
+
+Measured on {HELD_OUT} held-out problems of {STEPS} steps, one completion each:
+
+| | |
+|---|---|
+| accuracy, temperature 1 | {share:.3f} (95% Wilson interval {low:.3f} to {high:.3f}) |
+| accuracy, greedy | {greedy:.3f} |
+| wrong results a step, up to the first slip | {wrong_results:.3f} |
+| completions that first slip elsewhere | {elsewhere:.3f} |
+"""
     (folder / "README.md").write_text(card)
     return card
 

@@ -42,7 +42,7 @@ class TreeCallback(TrainerCallback):
         if not state.is_world_process_zero:
             return
         before = range(state.global_step - 1, self._last, -1)  # a record of this step would be of an earlier `train()`
-        step = next((s for s in before if _is_there(args.output_dir, s)), None)
+        step = next((s for s in before if trees_path(args.output_dir, "train", s).is_file()), None)
         if step is None:
             return
         self._last = step
@@ -74,10 +74,6 @@ class TreeCallback(TrainerCallback):
             folder = os.environ.get("TENSORBOARD_LOGGING_DIR") or Path(args.output_dir) / "runs"
             self._writer = SummaryWriter(log_dir=str(Path(folder).expanduser() / "trees"))
         return self._writer
-
-
-def _is_there(output_dir: str, step: int) -> bool:
-    return trees_path(output_dir, "train", step).is_file()
 
 
 def _picture(groups: list[Group]) -> np.ndarray:

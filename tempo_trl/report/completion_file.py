@@ -93,7 +93,9 @@ class CompletionFile:
 
     def _encoded(self, line: dict, where: str) -> dict:
         completion, prompt = line["completion"], line["prompt"]
-        found = line | {"prompt": self._of_ids(prompt, where) if is_ids(prompt) else prompt_text(prompt)}
+        if is_ids(prompt):
+            _check_ids("prompt", prompt, where)
+        found = line | {"prompt": "".join(self.pieces(prompt)) if is_ids(prompt) else prompt_text(prompt)}
         if is_ids(completion):
             _check_ids("completion", completion, where)
             return found | {"ids": completion}
@@ -107,11 +109,9 @@ class CompletionFile:
                 "tokenizer."
             ) from error
 
-    def _of_ids(self, prompt: list[int], where: str) -> str:
-        """Text of a prompt that is token ids; the ids themselves without a tokenizer."""
-        _check_ids("prompt", prompt, where)
-        pieces = map("<{}>".format, prompt) if self.tokenizer is None else token_pieces(self.tokenizer, prompt)
-        return "".join(pieces)
+    def pieces(self, ids: list[int]) -> list[str]:
+        """Texts of tokens; their ids without a tokenizer."""
+        return [f"<{i}>" for i in ids] if self.tokenizer is None else token_pieces(self.tokenizer, ids)
 
     def _check(self, line: dict, where: str) -> None:
         """Raise ValueError unless a completion is text or messages, and there is what it needs."""

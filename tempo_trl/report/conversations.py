@@ -14,7 +14,7 @@ class Encoder:
     """
 
     def __init__(self, tokenizer):
-        # The trainer imports this module for its records; the command line should start without TRL.
+        # The command line should start without TRL: token ids need none.
         from trl.chat_template_utils import get_training_chat_template, is_chat_template_prefix_preserving
 
         self._tokenizer, self._template = tokenizer, None

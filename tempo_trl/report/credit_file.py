@@ -27,7 +27,6 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
 from tempo_trl.credit.anchors import key_of, observation_keys, state_labels
@@ -37,11 +36,11 @@ from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.command import write_report
 from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.credit_terms import terms_of
-from tempo_trl.report.group import Group
+from tempo_trl.report.group import Group, padded
 from tempo_trl.report.sentences import honest_line
-from tempo_trl.report.terminal_tree import BAD, GOOD, criteria_tables, group_tree, turn_tables
+from tempo_trl.report.terminal_tree import credit_colour, criteria_tables, group_tree, turn_tables
 from tempo_trl.runs.criteria import spans_of
-from tempo_trl.runs.token_text import one_line, readable, token_pieces
+from tempo_trl.runs.token_text import around, one_line, readable
 
 LISTED = 12  # number of tokens listed for a group, largest |TD| first
 CONTEXT = 30  # characters before and after such a token
@@ -110,6 +109,8 @@ def read_groups(
         )
     file = CompletionFile(path, tokenizer)
     lines = file.read()
+    if observation_key_func is not None:
+        lines = [line | {"keys": [*map(observation_key_func, line.get("observed", [])[1:])]} for line in lines]
     has_spans = any("spans" in line for line in lines)
     _refuse_settings_of_other_credit(has_spans, td_coef, merge_states, trace_lambda)
     by_group: dict[tuple, list[dict]] = {}
@@ -117,7 +118,7 @@ def read_groups(
         by_group.setdefault((line["prompt"], json.dumps(line.get("group"))), []).append(line)
     outcomes = _outcomes(list(by_group.values()), scale_rewards)
     groups = [
-        _group(i, _keyed(rows, observation_key_func), outcome, file.tokenizer, td_coef, merge_states)
+        _group(i, rows, outcome, file.pieces, td_coef, merge_states)
         for i, (rows, outcome) in enumerate(zip(by_group.values(), outcomes, strict=True))
     ]
     return _of_spans(groups, list(by_group.values()), scale_rewards, trace_lambda) if has_spans else groups
@@ -167,20 +168,12 @@ def _with_criteria(
     )
 
 
-def _keyed(rows: Sequence[dict], key_func: Callable[[str], str] | None) -> Sequence[dict]:
-    """The rows with `keys`: what identifies the state before each turn, None for the tokens of the observation."""
-    seen = [row.get("observed", [""]) for row in rows]
-    keys = [[key_func(text) if key_func and n else None for n, text in enumerate(texts)] for texts in seen]
-    return [row | {"keys": own} for row, own in zip(rows, keys, strict=True)]
-
-
 def _states(rows: Sequence[dict], ids: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     """Key of what was seen before each turn, `(R, N)`; 0 where a row has no such turn."""
     keys = observation_keys(ids, turns, torch.zeros(len(rows), dtype=torch.int64))
     for own, row in zip(keys, rows, strict=True):
-        for n, text in enumerate(row["keys"]):
-            if text is not None:
-                own[n] = key_of(0, b"text" + text.encode())
+        for n, key in enumerate(row.get("keys", ()), start=1):
+            own[n] = key_of(0, b"text" + key.encode())
     return keys
 
 
@@ -199,20 +192,20 @@ def _outcomes(groups: Sequence[Sequence[dict]], scale_rewards: str) -> list[torc
 
 
 def _group(
-    number: int, rows: Sequence[dict], outcome: torch.Tensor, tokenizer, td_coef: float, merge_states: bool
+    number: int, rows: Sequence[dict], outcome: torch.Tensor, pieces: Callable, td_coef: float, merge_states: bool
 ) -> Group:
     ids, rewards = [row["ids"] for row in rows], _rewards(rows)
     lengths, size = torch.tensor([len(row) for row in ids]), len(ids)
-    padded = _padded(ids, 0)
-    turns = _padded([row.get("turns", [0] * len(row["ids"])) for row in rows], -1)
-    keys = _states(rows, padded, turns)
+    matrix = padded(ids, torch.long)
+    turns = padded([row.get("turns", [0] * len(row["ids"])) for row in rows], torch.long, -1)
+    keys = _states(rows, matrix, turns)
     # V is a mean, so TD errors of outcome advantages are those of the rewards in the advantages' units.
     if merge_states:
-        td = graph_td_errors(padded, lengths, turns, state_labels(keys, size)[0], outcome.float(), size)
+        td = graph_td_errors(matrix, lengths, turns, state_labels(keys, size)[0], outcome.float(), size)
     else:
-        td = td_errors(prefix_values(padded, lengths, outcome.float(), size), lengths).masked_fill(turns < 0, 0.0)
+        td = td_errors(prefix_values(matrix, lengths, outcome.float(), size), lengths).masked_fill(turns < 0, 0.0)
     td[rewards.isnan()] = 0.0
-    values = prefix_values(padded, lengths, rewards, size)
+    values = prefix_values(matrix, lengths, rewards, size)
     outcome = outcome.float().nan_to_num()
     own = [td[i, : len(row)] for i, row in enumerate(ids)]
     return Group(
@@ -220,7 +213,7 @@ def _group(
         group=number,
         prompt=rows[0]["prompt"],
         ids=ids,
-        tokens=[token_pieces(tokenizer, row) if tokenizer is not None else [f"<{i}>" for i in row] for row in ids],
+        tokens=[pieces(row) for row in ids],
         values=[values[i, : len(row) + 1].numpy() for i, row in enumerate(ids)],
         td_errors=[row.numpy() for row in own],
         advantages=[(outcome[i] + td_coef * row).numpy() for i, row in enumerate(own)],
@@ -233,11 +226,6 @@ def _group(
         calls=[row.get("calls", [""]) for row in rows],
         observed=[row.get("observed", [""]) for row in rows],
     )
-
-
-def _padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-    tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
-    return pad_sequence(tensors, batch_first=True, padding_value=value)
 
 
 def _print(groups: Sequence[Group], shown: int, inside: RecordedRun) -> None:
@@ -266,13 +254,12 @@ def _deciding_tokens(group: Group) -> Table:
             continue
         seen.add(state)
         td, gives = group.td_errors[i][t], group.advantages[i][t]
-        numbers = (Text(f"{td:+.2f}", style=GOOD if td > 0 else BAD), f"{group.outcome[i]:+.2f}", f"{gives:+.2f}")
+        numbers = (Text(f"{td:+.2f}", style=credit_colour(td)), f"{group.outcome[i]:+.2f}", f"{gives:+.2f}")
         table.add_row(str(i + 1), _in_context(readable(group.tokens[i]), t), *numbers)
     return table
 
 
 def _in_context(pieces: Sequence[str], t: int) -> Text:
-    before, after = "".join(pieces[max(0, t - CONTEXT) : t]), "".join(pieces[t + 1 : t + 1 + CONTEXT])
-    text = Text(one_line(before)[-CONTEXT:], style="grey62")
-    text.append(one_line(pieces[t]), style="bold default reverse")
-    return text.append(one_line(after)[:CONTEXT])
+    before, after = around(pieces, t, CONTEXT)
+    text = Text(before, style="grey62").append(one_line(pieces[t]), style="bold default reverse")
+    return text.append(after)

@@ -5,7 +5,6 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.level_covariance import PairStatistics
@@ -15,9 +14,9 @@ from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.report.credit_terms import TEMPO
 from tempo_trl.report.criteria import CriterionSums, add_criteria
 from tempo_trl.report.folded_tree import first_branch
-from tempo_trl.report.group import Group
+from tempo_trl.report.group import Group, padded
 from tempo_trl.report.value_errors import ValueErrors
-from tempo_trl.runs.token_text import one_line, readable
+from tempo_trl.runs.token_text import around, readable
 
 CONTEXT = 24  # characters on each side of an example
 EXAMPLES = 2  # examples per token and sign
@@ -79,7 +78,7 @@ class CreditSummary:
             self.value_errors.add(groups)
         self._add_series(groups, [depth for group in groups for depth in self._add_first_branch(group)])
         add_criteria(self.criteria, groups)
-        self._add_tokens(_frame(groups))
+        self._add_tokens(pd.concat(map(_frame, groups), ignore_index=True))
         for group in groups:
             for tokens, td, trained in zip(group.tokens, group.credit, group.loss_mask, strict=True):
                 self._add_examples(readable(tokens), np.where(trained, td, 0.0))
@@ -119,8 +118,7 @@ class CreditSummary:
             step, known = float(td[t]), self._examples[pieces[t], bool(td[t] > 0)]
             if len(known) == EXAMPLES and abs(step) <= abs(known[-1][0]):
                 continue
-            before, after = "".join(pieces[max(0, t - CONTEXT) : t]), "".join(pieces[t + 1 : t + 1 + CONTEXT])
-            context = one_line(before)[-CONTEXT:], one_line(after)[:CONTEXT]
+            context = around(pieces, t, CONTEXT)
             if all(context != example[1:] for example in known):
                 known.append((step, *context))
                 known.sort(key=lambda example: -abs(example[0]))
@@ -153,9 +151,8 @@ class CreditSummary:
         if self.depths.empty:
             return []
         depth = int(self.depths.index.max()) + 1
-        edges = np.arange(
-            0, depth + (width := -(-depth // BINS)), width
-        )  # of equal width, or growing for long completions
+        width = -(-depth // BINS)
+        edges = np.arange(0, depth + width, width)  # of equal width, or growing for long completions
         if depth > 4 * BINS:
             edges = np.unique((np.geomspace(1, depth + 1, BINS + 1) - 1).round().astype(int))
         sums = np.add.reduceat(self.depths[CREDIT[:3]].reindex(range(depth), fill_value=0.0).to_numpy(), edges[:-1])
@@ -183,27 +180,22 @@ class CreditSummary:
         return float(td[entropies >= np.quantile(entropies, 1 - share)].sum() / td.sum())
 
 
-def _frame(groups: list[Group]) -> pd.DataFrame:
-    """One row per token of the groups, with its contribution to each of the sums."""
-    rows = [(group, i) for group in groups for i in range(len(group.ids))]
-    lengths = [len(group.ids[i]) for group, i in rows]
-    unknown = [np.full(length, np.nan) for length in lengths]
-    given = [g.entropies[i] if g.entropies is not None else unknown[k] for k, (g, i) in enumerate(rows)]
-    outcome = np.repeat([float(group.outcome[i]) for group, i in rows], lengths)
-    trained = np.concatenate([group.advantages[i] for group, i in rows]).astype(float)
-    in_units_of_grpo = np.repeat([_leave_one_out_factor(group) for group, _ in rows], lengths)
-    td = np.concatenate([group.credit[i] for group, i in rows]).astype(float)
-    entropy = np.concatenate(given).astype(float)
+def _frame(group: Group) -> pd.DataFrame:
+    """One row per token of a group, with its contribution to each of the sums."""
+    lengths = [len(row) for row in group.ids]
+    outcome = np.repeat(group.outcome, lengths).astype(float)
+    trained, td = (np.concatenate(rows).astype(float) for rows in (group.advantages, group.credit))
+    entropy = np.full(len(td), np.nan) if group.entropies is None else np.concatenate(group.entropies).astype(float)
     return pd.DataFrame(
         {
-            "text": [piece for group, i in rows for piece in readable(group.tokens[i])],
+            "text": [piece for row in group.tokens for piece in readable(row)],
             "depth": np.concatenate([np.arange(length) for length in lengths]),
-            "loss": np.concatenate([group.loss_mask[i] for group, i in rows]).astype(bool),
+            "loss": np.concatenate(group.loss_mask).astype(bool),
             "tokens": 1,
             "outcome": np.abs(outcome),
             "td": np.abs(td),
             "trained": np.abs(trained),
-            "moved": np.abs(trained * in_units_of_grpo - outcome),
+            "moved": np.abs(trained * _leave_one_out_factor(group) - outcome),
             "seen": 1,
             "ups": td > 0,
             "downs": td < 0,
@@ -226,26 +218,19 @@ def _scored(group: Group) -> bool:
 
 
 def _pair_statistics(group: Group) -> PairStatistics:
-    tree = prefix_tree(_padded(group.ids, torch.long), torch.tensor([len(row) for row in group.ids]), len(group.ids))
-    return pair_statistics(tree, torch.tensor(group.known_outcome, dtype=torch.float64))
-
-
-def _padded(rows: list, dtype: torch.dtype) -> torch.Tensor:
-    """Rows of any lengths as a matrix, padded with 0."""
-    return pad_sequence([torch.tensor(np.asarray(row), dtype=dtype) for row in rows], batch_first=True)
+    return pair_statistics(group.prefix_tree(), torch.tensor(group.known_outcome, dtype=torch.float64))
 
 
 def _sums(groups: list[Group], size: int) -> dict[str, tuple[float, float]]:
     """Numerators and denominators of the `tempo/*` metrics over the recorded groups."""
-    rows = [(group, row) for group in groups for row in range(size)]
-    lengths = torch.tensor([len(group.ids[row]) for group, row in rows])
-    ids = _padded([group.ids[row] for group, row in rows], torch.long)
-    td = _padded([group.td_errors[row] for group, row in rows], torch.float32)
-    mask = _padded([group.loss_mask[row] for group, row in rows], torch.float32)
-    outcome = torch.tensor([group.outcome[row] for group, row in rows], dtype=torch.float32)
-    sums = tree_sums(prefix_tree(ids, lengths, size), slice(0, len(groups)))
+    ids = [row for group in groups for row in group.ids]
+    tree = prefix_tree(padded(ids, torch.long), torch.tensor([len(row) for row in ids]), size)
+    td = padded([row for group in groups for row in group.td_errors], torch.float32)
+    mask = padded([row for group in groups for row in group.loss_mask], torch.float32)
+    outcome = torch.tensor(np.concatenate([group.outcome for group in groups]), dtype=torch.float32)
+    rewards = torch.tensor(np.concatenate([group.rewards for group in groups]))
+    sums = tree_sums(tree, slice(0, len(groups)))
     credit = credit_sums(outcome.nan_to_num(), td, mask)
-    rewards = torch.tensor([group.rewards[row] for group, row in rows])
     flat = flat_groups(rewards, size)
     reward = rewards.nansum().item(), int((~rewards.isnan()).sum())
     sums |= {"frac_zero_std": (int(flat.sum()), len(flat)), "reward": reward}

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
+from torch.nn.utils.rnn import pad_sequence
 
+from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
 from tempo_trl.report.credit_terms import TEMPO, CreditTerms, terms_of
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.runs.criteria import Span
@@ -78,12 +81,23 @@ class Group:
         """The same, labelled with texts, values and TD errors."""
         return labelled(self.nodes, self.tokens, self._value, self._td)
 
+    def prefix_tree(self) -> PrefixTree:
+        """Its prefix tree as in training."""
+        lengths = torch.tensor([len(row) for row in self.ids])
+        return prefix_tree(padded(self.ids, torch.long), lengths, len(self.ids))
+
     def _value(self, node: FoldedNode) -> float:
         return float(self.values[node.rows[0]][node.end])
 
     def _td(self, node: FoldedNode) -> float:
         values = self.values[node.rows[0]]
         return float(values[node.begin + 1] - values[node.begin]) if node.end else 0.0
+
+
+def padded(rows: Sequence, dtype: torch.dtype, value: int = 0) -> torch.Tensor:
+    """Rows of any lengths as a matrix, padded with a value."""
+    tensors = [torch.tensor(np.asarray(row), dtype=dtype) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=value)
 
 
 def reward_range(groups: Sequence[Group]) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """A group in the terminal: its prefix tree with values and TD errors at branches, its credit by turn and criterion."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -14,7 +13,7 @@ from rich.tree import Tree
 from tempo_trl.report.criteria import criteria_of
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.report.group import Group
-from tempo_trl.report.turn_graph import TurnGraph, TurnStep, turn_graph
+from tempo_trl.report.turn_graph import TurnStep, turn_graph
 from tempo_trl.runs.criteria import Span
 from tempo_trl.runs.token_text import cut, one_line, shortened
 
@@ -60,7 +59,11 @@ def turn_tables(group: Group, console: Console) -> list[Table]:
     for all turns. None if turns were not recorded, or if no completion has two.
     """
     graph = turn_graph(group)
-    return _tables(partial(_turn_table, group, graph), max(map(len, graph.rows)) if graph else 0, console)
+    if graph is None:
+        return []
+    heads = [f"turn {n + 1}" for n in range(max(map(len, graph.rows)))]
+    rows = [(f"{group.rewards[row]:g}", list(map(_turn, steps))) for row, steps in enumerate(graph.rows)]
+    return _tables(heads, rows, console)
 
 
 def criteria_tables(group: Group, console: Console) -> list[Table]:
@@ -68,33 +71,33 @@ def criteria_tables(group: Group, console: Console) -> list[Table]:
     Reward and advantage of each criterion in a group's completions: a table, or several where a console is too narrow
     for all criteria. None if no criterion was recorded.
     """
-    names = criteria_of(group)
-    return _tables(partial(_criteria_table, group, names), len(names), console)
+    names, rows = criteria_of(group), []
+    for reward, spans in zip(group.rewards, group.spans, strict=False):
+        own = {span.name: span for span in spans}
+        rows.append(("–" if np.isnan(reward) else f"{reward:.2f}", [_criterion(own.get(name)) for name in names]))
+    return _tables([cut(one_line(name), NAME) for name in names], rows, console)
 
 
-def _tables(table_of: Callable[[int, int], Table], count: int, console: Console) -> list[Table]:
-    """Tables of `count` columns in all, each with as many as fit. `table_of` makes that of columns `[first:end]`."""
+def _tables(heads: Sequence[str], rows: Sequence[tuple[str, list[Text]]], console: Console) -> list[Table]:
+    """Tables with a column for each of `heads`, as many in each as fit. A row has the reward and the cells."""
     tables, first = [], 0
-    while first < count:
+    while first < len(heads):
         end = first + 1
-        while end < count and _width(table_of(first, end + 1), console) <= console.width:
+        while end < len(heads) and _width(_table(heads, rows, first, end + 1), console) <= console.width:
             end += 1
-        tables.append(table_of(first, end))
+        tables.append(_table(heads, rows, first, end))
         first = end
     return tables
 
 
-def _criteria_table(group: Group, names: Sequence[str], first: int, end: int) -> Table:
-    """The criteria `[first:end]`: reward, then advantage."""
+def _table(heads: Sequence[str], rows: Sequence[tuple[str, list[Text]]], first: int, end: int) -> Table:
+    """The columns `[first:end]` of the completions that have one of them."""
     table = Table(box=SIMPLE_HEAD)
-    heads = [cut(one_line(name), NAME) for name in names[first:end]]
-    for heading in ("completion", "reward", *heads):
+    for heading in ("completion", "reward", *heads[first:end]):
         table.add_column(Text(heading), justify="right", no_wrap=True)  # a name is not markup
-    for row, spans in enumerate(group.spans):
-        own = {span.name: span for span in spans}
-        cells = [_criterion(own.get(name)) for name in names[first:end]]
-        reward = group.rewards[row]
-        table.add_row(str(row + 1), "–" if np.isnan(reward) else f"{reward:.2f}", *cells)
+    for number, (reward, cells) in enumerate(rows, start=1):
+        if cells[first:]:
+            table.add_row(str(number), reward, *cells[first:end])
     return table
 
 
@@ -102,22 +105,11 @@ def _criterion(span: Span | None) -> Text:
     if span is None:
         return Text("")
     text = Text(f"{span.reward:.3g}")
-    return text if span.advantage is None else text.append(f" {span.advantage:+.2f}", _colour(span.advantage))
-
-
-def _turn_table(group: Group, graph: TurnGraph, first: int, end: int) -> Table:
-    """The turns `[first:end]` of the completions that have one of them."""
-    table = Table(box=SIMPLE_HEAD)
-    for heading in ("completion", "reward", *(f"turn {n + 1}" for n in range(first, end))):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row, steps in enumerate(graph.rows):
-        if steps[first:]:
-            table.add_row(str(row + 1), f"{group.rewards[row]:g}", *map(_turn, steps[first:end]))
-    return table
+    return text if span.advantage is None else text.append(f" {span.advantage:+.2f}", credit_colour(span.advantage))
 
 
 def _turn(step: TurnStep) -> Text:
-    return Text(f"{step.credit:+.2f}", _colour(step.credit)).append(f"\n{cut(step.calls, CALLS)}", EVEN)
+    return Text(f"{step.credit:+.2f}", credit_colour(step.credit)).append(f"\n{cut(step.calls, CALLS)}", EVEN)
 
 
 def _width(table: Table, console: Console) -> int:
@@ -140,7 +132,7 @@ def _tree(nodes: Sequence[FoldedNode], title: str) -> Tree:
 
 
 def _label(text: str, count: int, value: float, td: float | None) -> Text:
-    colour = EVEN if td is None else _colour(td)
+    colour = EVEN if td is None else credit_colour(td)
     label = Text(text, style=f"bold {colour}")
     label.append(f"   n={count}  V={value:.2f}", style="default")
     if td is not None:
@@ -148,5 +140,6 @@ def _label(text: str, count: int, value: float, td: float | None) -> Text:
     return label
 
 
-def _colour(credit: float) -> str:
+def credit_colour(credit: float) -> str:
+    """The colour of a token, a turn or a criterion by its credit."""
     return EVEN if abs(credit) < 1e-6 else GOOD if credit > 0 else BAD

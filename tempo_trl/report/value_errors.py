@@ -4,14 +4,12 @@ from collections.abc import Iterable
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
-from tempo_trl.credit.prefix_tree import prefix_tree
-from tempo_trl.report.group import Group
+from tempo_trl.report.group import Group, padded
 
 AT_ONCE = 16  # groups that are predicted before they are learned from
 ENOUGH = 48  # smallest number of groups with different rewards for an answer
@@ -53,11 +51,8 @@ class ValueErrors:
         self._waiting = []
 
     def _predicted(self, group: Group, covariance: PrefixCovariance) -> np.ndarray:
-        size = len(group.ids)
-        ids = pad_sequence([torch.tensor(row, dtype=torch.long) for row in group.ids], batch_first=True)
-        mask = pad_sequence([torch.tensor(np.asarray(row), dtype=torch.bool) for row in group.loss_mask], True)
-        lengths, outcome = torch.tensor([len(row) for row in group.ids]), torch.tensor(group.known_outcome).double()
-        tree = prefix_tree(ids, lengths, size)
+        size, tree, mask = len(group.ids), group.prefix_tree(), padded(group.loss_mask, torch.bool)
+        outcome = torch.tensor(group.known_outcome).double()
         self._pairs += pair_statistics(tree, outcome)
-        advantages = baseline_tokens(tree, outcome, ids.shape[1], covariance)
+        advantages = baseline_tokens(tree, outcome, mask.shape[1], covariance)
         return np.array(value_error_sums(advantages, outcome, mask, size, torch.ones(size, dtype=torch.bool)))

@@ -68,9 +68,9 @@ def read_curve(log: Sequence[dict], metric: str) -> Curve | None:
     return Curve(*np.array(list(points.values()), dtype=float).T) if points else None
 
 
-def band(curves: Sequence[Curve], confidence: float = 0.95) -> tuple[Curve, np.ndarray, np.ndarray]:
+def band(curves: Sequence[Curve]) -> tuple[Curve, np.ndarray, np.ndarray]:
     """
-    Mean over runs at each step, and Student's interval of that mean.
+    Mean over runs at each step, and Student's 95% interval of that mean.
 
     Curves are interpolated to the union of their steps, within the range that all runs cover, because a mean over
     changing sets of runs would jump. The band of a single run is NaN.
@@ -87,7 +87,7 @@ def band(curves: Sequence[Curve], confidence: float = 0.95) -> tuple[Curve, np.n
         np.array([np.interp(grid, c.steps, getattr(c, name)) for c in curves])
         for name in ("tokens", "seconds", "value")
     )
-    mean, low, high = student_interval(values, confidence)
+    mean, low, high = student_interval(values)
     return Curve(grid, tokens.mean(axis=0), seconds.mean(axis=0), mean), low, high
 
 

@@ -1,10 +1,11 @@
-"""Files of a run: name patterns of weights, reading of several files, and atomic writing."""
+"""Files of a run: name patterns of weights, reading with errors that name the file, and atomic writing."""
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -27,6 +28,19 @@ def read_all(readers: Iterable[Callable[[], T]]) -> list[T]:
     if problems:
         raise ValueError("\n".join(problems))
     return found
+
+
+def read_json(path: Path, advice: str) -> Any:
+    """
+    The content of a JSON file.
+
+    Raises:
+        ValueError: it is not JSON, or not UTF-8; the message names the file, and ends with `advice`.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid JSON: {error}. {advice}") from error
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -1,9 +1,9 @@
 """Read Trainer's log of a run."""
 
-import json
 import reprlib
 from pathlib import Path
 
+from tempo_trl.runs.files import read_json
 from tempo_trl.runs.metrics import FORMER_METRICS
 
 STATE = "trainer_state.json"
@@ -45,10 +45,7 @@ def _step(checkpoint: Path) -> int:
 
 
 def _log_history(path: Path) -> list[dict]:
-    try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a log of Trainer ({error!r}). Restore it, or remove it.") from error
+    state = read_json(path, "Restore it, or remove it.")
     log = state.get("log_history") if isinstance(state, dict) else None
     if not (isinstance(log, list) and all(isinstance(entry, dict) for entry in log)):
         got = f"log_history {reprlib.repr(log)}" if isinstance(state, dict) else reprlib.repr(state)

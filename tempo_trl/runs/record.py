@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.files import read_json, write_atomically
 from tempo_trl.runs.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, without_secrets
 from tempo_trl.version import __version__, package_versions
 
@@ -153,14 +153,12 @@ def read_record(run_dir: Path) -> dict:
     """
     path = run_dir / FOLDER / RECORD
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path, "Restore it, or train again.")
     except FileNotFoundError as error:
         raise ValueError(
             f"{path} does not exist, expected the folder of a run with its record. `tempo-trl train` writes it; in "
             "your own script call `tempo_trl.runs.record.record_run(trainer)` before `train()`."
         ) from error
-    except ValueError as error:  # not JSON, or not UTF-8
-        raise ValueError(f"{path} is not valid JSON: {error}. Restore it, or train again.") from error
     _require_mappings(record, path)
     return record
 

@@ -8,7 +8,6 @@ A file contains one result or a list of them:
      "value": 0.87, "interval": [0.861, 0.879], "n": 5000, "k": 1, "tempo_trl": "0.1.0", "date": "2026-01-31T12:00:00"}
 """
 
-import json
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
 
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.runs.files import read_all
+from tempo_trl.runs.files import read_all, read_json
 
 FOLDER = "evaluation"
 NUMBERS = ("value", "n", "k")
@@ -76,15 +75,9 @@ def read_results(run_dir: Path) -> list[Result]:
 
 
 def _results(path: Path, run_dir: Path) -> list[Result]:
-    return [_result(entry, path, path.relative_to(run_dir)) for entry in _entries(path)]
-
-
-def _entries(path: Path) -> list:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # not JSON, or not UTF-8
-        raise ValueError(f"{path} is not valid JSON: {error}. Evaluate again, or remove it.") from error
-    return content if isinstance(content, list) else [content]
+    content = read_json(path, "Evaluate again, or remove it.")
+    entries = content if isinstance(content, list) else [content]
+    return [_result(entry, path, path.relative_to(run_dir)) for entry in entries]
 
 
 def _result(entry, path: Path, file: Path) -> Result:

@@ -119,6 +119,12 @@ def one_line(text: str) -> str:
     return "␣" * left + inner + "␣" * (len(text) - left - len(inner) if inner else 0)
 
 
+def around(pieces: Sequence[str], t: int, length: int) -> tuple[str, str]:
+    """The last characters before piece t on one line, and the first ones after it."""
+    before, after = "".join(pieces[max(0, t - length) : t]), "".join(pieces[t + 1 : t + 1 + length])
+    return one_line(before)[-length:], one_line(after)[:length]
+
+
 def label_of(token: str) -> str:
     """A token's text for tables and pictures."""
     return one_line(token) or "·"

@@ -15,16 +15,7 @@ def evaluated(folder: Path, correct: np.ndarray, task: str = "math", words: str 
     folder.mkdir(parents=True, exist_ok=True)
     ids = range(first, first + len(correct))
     questions = [
-        {
-            "task": task,
-            "row_id": row_id,
-            "source": task,
-            "prompt_sha256": f"{words}{row_id}",
-            "gold": "2",
-            "completions": ["..."],
-            "answers": ["2" if right else "3"],
-            "correct": [float(right)],
-        }
+        {"row_id": row_id, "source": task, "prompt_sha256": f"{words}{row_id}", "correct": [float(right)]}
         for row_id, right in zip(ids, correct, strict=True)
     ]
     (folder / f"{task}.greedy.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))

@@ -7,7 +7,7 @@ import pytest
 
 from tempo_trl.launch import cli
 from tempo_trl.runs.compared_runs import read_runs
-from tempo_trl.runs.statistics import avg_at_n, paired_difference, pass_at_k
+from tempo_trl.runs.statistics import paired_difference
 
 from .comparing import compare, differences, evaluated, runs_of, trained
 
@@ -22,14 +22,7 @@ def test_table_1_has_our_values_above_the_papers_and_not_run_where_nothing_is(tm
     numbers = compare(tmp_path / "out", tempo, grpo)
     table = (tmp_path / "out/compare.md").read_text()
     first = table.splitlines()[table.splitlines().index("## Accuracy, Qwen3-1.7B") + 2]
-    assert [cell.strip() for cell in first.split("|")[2:-1]] == [
-        "MATH",
-        "GSM-HARD",
-        "AMC23",
-        "MedQA",
-        "MedMCQA",
-        "MMLU-Medical",
-    ]
+    assert first == "|  | MATH | GSM-HARD | AMC23 | MedQA | MedMCQA | MMLU-Medical |"
     tempo_row = next(line for line in table.splitlines() if line.startswith("| TEMPO"))
     assert f"{100 * TEMPO.mean():.1f}<br>" in tempo_row
     assert "paper 87.0" in tempo_row
@@ -38,27 +31,12 @@ def test_table_1_has_our_values_above_the_papers_and_not_run_where_nothing_is(tm
     assert f"<br>{difference:+.1f}<br>{low:+.1f} to {high:+.1f}<br>paper" in tempo_row
     assert "| PPO | not run<br>paper 81.6" in table
     assert "the difference from GRPO in points" in table
-    [cell] = [cell for cell in numbers["cells"] if cell["method"] == "tempo"]
-    assert cell["value"] == pytest.approx(TEMPO.mean())
-    assert cell["paper"] == pytest.approx(0.87)
+    [cell] = differences(numbers)
+    assert (cell["method"], cell["baseline"], cell["paired_questions"]) == ("tempo", "grpo", 60)
+    assert [cell["value"], cell["paper"]] == pytest.approx([TEMPO.mean(), 0.87])
+    assert [cell["difference"], *cell["paired_interval"]] == pytest.approx([difference / 100, low / 100, high / 100])
+    assert cell["paper_difference"] == pytest.approx(0.870 - 0.824)
     assert "not run" in capsys.readouterr().out
-
-
-def test_the_difference_is_paired_over_the_questions_of_both(tmp_path):
-    tempo, grpo = runs_of(tmp_path, "tempo", "grpo")
-    evaluated(tempo / "evaluation", TEMPO)
-    evaluated(grpo / "evaluation", GRPO)
-    [gap] = differences(compare(tmp_path / "out", tempo, grpo))
-    difference, low, high = paired_difference(TEMPO.astype(float), GRPO.astype(float))
-    assert (gap["method"], gap["baseline"], gap["paired_questions"]) == ("tempo", "grpo", 60)
-    assert [gap["difference"], *gap["paired_interval"]] == pytest.approx([difference, low, high])
-    assert gap["paper_difference"] == pytest.approx(0.870 - 0.824)
-
-
-def test_a_model_compared_with_its_own_answers_differs_by_nothing(tmp_path):
-    runs = [evaluated(tmp_path / name, TEMPO) for name in ("one", "other")]
-    [gap] = differences(compare(tmp_path / "out", *runs, label=["grpo", "again"]))
-    assert [gap["difference"], *gap["paired_interval"]] == [0.0, 0.0, 0.0]
 
 
 def test_only_questions_asked_in_the_same_words_are_paired_and_that_is_said(tmp_path):
@@ -75,32 +53,6 @@ def test_only_questions_asked_in_the_same_words_are_paired_and_that_is_said(tmp_
     numbers = compare(tmp_path / "out", tempo, grpo)
     assert differences(numbers)[0]["paired_interval"] is None
     assert any("no questions in common" in note for note in numbers["notes"])
-
-
-def test_several_answers_a_question_are_computed_from_the_answers(tmp_path):
-    folders = runs_of(tmp_path, "tempo", "grpo")
-    graded = [RNG.random((30, 4)) < share for share in (0.5, 0.4)]
-    for run, correct in zip(folders, graded, strict=True):
-        folder = run / "evaluation"
-        folder.mkdir(parents=True)
-        common = {"task": "math", "source": "math", "gold": "2", "completions": [], "answers": ["2"] * 4}
-        rows = [
-            common | {"row_id": i, "prompt_sha256": str(i), "correct": row.astype(float).tolist()}
-            for i, row in enumerate(correct)
-        ]
-        (folder / "math.n4.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        values = {"avg@4": avg_at_n(correct.astype(float)), "pass@2": pass_at_k(correct.astype(float), 2)}
-        entries = [
-            {"task": "math", "metric": metric, "value": value.mean(), "n": 30, "k": 4}
-            for metric, value in values.items()
-        ]
-        (folder / "math.json").write_text(json.dumps(entries))
-    numbers = compare(tmp_path / "out", *folders)
-    gaps = {gap["metric"]: gap for gap in differences(numbers)}
-    pass_2 = [pass_at_k(correct.astype(float), 2) for correct in graded]
-    gap = gaps["pass@2 of 4"]
-    assert [gap["difference"], *gap["paired_interval"]] == pytest.approx(paired_difference(*pass_2))
-    assert numbers["notes"] == []  # the values are the means of the answers
 
 
 def test_a_value_that_is_not_the_mean_of_its_answers_is_told(tmp_path):

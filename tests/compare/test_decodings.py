@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tempo_trl.runs.statistics import paired_difference, pass_at_k
+from tempo_trl.runs.statistics import avg_at_n, paired_difference, pass_at_k
 
 from .comparing import compare, differences
 
@@ -24,8 +24,9 @@ def sampled(folder: Path, *ks: int, questions: int = QUESTIONS, **decoding) -> d
             for i, row in enumerate(graded[k])
         ]
         (folder / f"evaluation/math.n{k}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        value = pass_at_k(graded[k], 4).mean()
-        entries.append({"task": "math", "metric": "pass@4", "value": value, "n": questions, "k": k} | decoding)
+        for metric, value in ((f"avg@{k}", avg_at_n(graded[k])), ("pass@4", pass_at_k(graded[k], 4))):
+            entry = {"task": "math", "metric": metric, "value": value.mean(), "n": questions, "k": k}
+            entries.append(entry | decoding)
     (folder / "evaluation/math.json").write_text(json.dumps(entries))
     return graded
 
@@ -42,9 +43,10 @@ def test_a_pair_is_compared_by_each_number_of_answers_that_both_have(of_tempo, o
         found = {gap["metric"]: [gap["difference"], *gap["paired_interval"]] for gap in differences(numbers)}
         both = set(of_tempo) & set(of_grpo)
         expected = {f"pass@4 of {k}": paired_difference(pass_at_k(tempo[k], 4), pass_at_k(grpo[k], 4)) for k in both}
+        expected |= {f"avg@{k}": paired_difference(avg_at_n(tempo[k]), avg_at_n(grpo[k])) for k in both}
         assert found.keys() == expected.keys()
         assert all(found[name] == pytest.approx(expected[name]) for name in found)
-        assert numbers["notes"] == []
+        assert numbers["notes"] == []  # the values are the means of the answers
 
 
 def test_of_two_evaluations_of_a_task_the_one_with_more_questions_counts_and_a_different_number_is_said(tmp_path):
@@ -76,5 +78,6 @@ def test_decodings_of_two_seeds_that_differ_are_told_and_one_of_which_nothing_te
     runs = [tmp_path / f"tempo-seed{seed}" for seed in (0, 1, 2)]
     for run, temperature in zip(runs, (1.0, 0.7, None), strict=True):
         sampled(run, 4, temperature=temperature)
-    [note] = compare(tmp_path / "out", *runs)["notes"]
-    assert note.endswith("tempo on math (pass@4 of 4), but were evaluated differently: temperature 1.0 and 0.7.")
+    notes = compare(tmp_path / "out", *runs)["notes"]
+    for note, metric in zip(notes, ("avg@4", "pass@4 of 4"), strict=True):
+        assert note.endswith(f"tempo on math ({metric}), but were evaluated differently: temperature 1.0 and 0.7.")

@@ -146,9 +146,7 @@ def test_a_disk_that_refuses_is_told_in_one_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        ("trainer_state.json", "[]"),
         ("trainer_state.json", '{"log_history": {"step": 1}}'),
-        ("tempo/run.json", "[1]"),
         ("tempo/run.json", '{"method": "GRPO", "model": "Qwen/Qwen3-1.7B"}'),
         ("evaluation/math.json", '{"task": "math", "metric": "accuracy", "value": 1, "n": 1, "temperature": "hot"}'),
         ("evaluation/math.json", '{"task": "math", "metric": "accuracy", "value": 1, "n": 1, "model": ["tempo"]}'),

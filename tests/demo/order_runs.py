@@ -1,18 +1,16 @@
 """Folders of the demo's runs on orders, as a training leaves them, made of given answers."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
-import torch
 
-from tempo_trl.credit import span_advantages
-from tempo_trl.credit.spans import criteria_of, criterion_advantages
 from tempo_trl.data.orders import generated_rows
 from tempo_trl.rewards import json_fields
-from tempo_trl.runs.criteria import spans_of
+from tempo_trl.rewards.span_reward import by_criterion
 
-from ..report.recorded import record, rows_of
+from ..report.recorded import record, span_rows
 
 HELD_OUT, TRAINED = (generated_rows(split)[:2] for split in ("test", "train"))
 
@@ -61,22 +59,10 @@ def recorded(folder: Path) -> Path:
     pieces = [[*answer, "<|im_end|>"] for answer in answers]
     texts = ["".join(own) for own in pieces]
     found = json_fields(texts, truth=[truth] * len(texts))
-    judged = [_by_name(spans, len(own)) for spans, own in zip(found, pieces, strict=True)]
-    criteria = criteria_of(judged, dict.fromkeys(judged[0], 1.0), 2)
-    rows = rows_of(pieces, criteria.mean_reward().tolist(), f"system: ?\nuser: {order}")
-    lengths = torch.tensor([len(own) for own in pieces])
-    places, width = (criteria.rewards, criteria.starts, criteria.ends, lengths), int(lengths.max())
-    advantages = span_advantages(*places, width, len(pieces))
-    spans = spans_of(criteria, criterion_advantages(criteria.rewards, len(pieces)))
-    for row, own, entries, length in zip(rows, advantages, spans, lengths.tolist(), strict=True):
-        row |= {"advantages": own[:length].tolist(), "spans": [entry._asdict() for entry in entries]}
-    return record(folder, [rows], method="span_credit")
+    judged = [by_criterion(spans, partial(_tokens, len(own))) for spans, own in zip(found, pieces, strict=True)]
+    return record(folder, [span_rows(pieces, judged, judged[0], f"system: ?\nuser: {order}")], method="span_credit")
 
 
-def _by_name(spans, length: int) -> dict:
-    """Criteria with their places in tokens: a character each, and the end of the sequence as the last one."""
-    found = {}
-    for span in spans:
-        _, places = found.setdefault(span.name, (span.reward, []))
-        places.append((span.start, min(span.end, length)))
-    return found
+def _tokens(length: int, start: int, end: int) -> tuple[int, int]:
+    """Characters are tokens, and the end of the sequence is the last one."""
+    return start, min(end, length)

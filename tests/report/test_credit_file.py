@@ -11,15 +11,9 @@ from tempo_trl.demo.policy import policy_path
 from tempo_trl.launch.cli import main
 from tempo_trl.report.credit_file import read_groups
 
-from .recorded import HAND_REWARDS, HAND_WORKED
+from .recorded import HAND_REWARDS, HAND_WORKED, write
 
 DEMO = str(policy_path())
-
-
-def write(folder, lines):
-    path = folder / "completions.jsonl"
-    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
-    return path
 
 
 def hand_worked(prompt="7+5-3?", **extra):
@@ -88,13 +82,15 @@ def test_a_line_separator_within_a_text_ends_no_line(tmp_path):
     assert read_groups(path, DEMO)[0].prompt == "7+5\u2028-3?\x85"
 
 
-def test_token_ids_are_a_prompt_too_and_tell_groups_apart(tmp_path):
+def test_token_ids_and_messages_are_a_prompt_too(tmp_path):
     rows = [{"prompt": [5 + i // 2, 7], "completion": [i], "reward": i % 2} for i in range(4)]
     groups = read_groups(write(tmp_path, rows))
     assert [group.prompt for group in groups] == ["<5><7>", "<6><7>"]
     encode = AutoTokenizer.from_pretrained(DEMO).encode
     with_text = read_groups(write(tmp_path, hand_worked(encode("7+5-3?"))), DEMO)
     assert [group.prompt for group in with_text] == ["7+5-3?"]
+    of_messages = read_groups(write(tmp_path, hand_worked([{"role": "user", "content": "7+5-3?"}])), DEMO)
+    assert [group.prompt for group in of_messages] == ["user: 7+5-3?"]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
@@ -125,11 +121,6 @@ def test_another_encoding_is_told(tmp_path, capsys):
     assert "is not UTF-8" in capsys.readouterr().err
 
 
-def test_messages_are_a_prompt_too(tmp_path):
-    group = read_groups(write(tmp_path, hand_worked([{"role": "user", "content": "7+5-3?"}])), DEMO)[0]
-    assert group.prompt == "user: 7+5-3?"
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -137,26 +128,18 @@ def test_messages_are_a_prompt_too(tmp_path):
         (["{"], "line 1 is not valid JSON"),
         (["[1]"], "has no `prompt`"),
         ([{"prompt": "a", "completion": [1]}], "line 1 has no `reward`"),
-        (
-            [{"prompt": None, "completion": [1], "reward": 1}],
-            "`prompt` must be text, a list of token ids or a list of messages with role and content, got",
-        ),
-        ([{"prompt": ["a"], "completion": [1], "reward": 1}], "`prompt` must be text, a list of token ids or"),
-        ([{"prompt": [{"content": "a"}], "completion": [1], "reward": 1}], "`prompt` must be text, a list of"),
-        (
-            [{"prompt": [{"role": "user", "content": 5}], "completion": [1], "reward": 1}],
-            "`prompt` must be text, a list of",
+        *(
+            ([{"prompt": prompt, "completion": [1], "reward": 1}], "`prompt` must be text, a list of token ids or a")
+            for prompt in (None, ["a"], [{"content": "a"}], [{"role": "user", "content": 5}])
         ),
         ([{"prompt": "a", "completion": [1, -100], "reward": 1}], "line 1: `completion` has the token id -100"),
         ([{"prompt": [-100], "completion": [1], "reward": 1}], "line 1: `prompt` has the token id -100"),
         ([{"prompt": "a", "completion": [2**70], "reward": 1}], "has the token id 1180591620717411303424"),
-        ([{"prompt": "a", "completion": [1], "reward": 10**400}], "`reward` must be a finite number or null"),
-        ([{"prompt": "a", "completion": [1], "reward": "1"}], "`reward` must be a finite number or null"),
-        ([{"prompt": "a", "completion": [1], "reward": float("inf")}], "`reward` must be a finite number or null"),
-        (
-            [{"prompt": "a", "completion": 3, "reward": 1}],
-            "`completion` must be text, a list of token ids or",
+        *(
+            ([{"prompt": "a", "completion": [1], "reward": reward}], "`reward` must be a finite number or null")
+            for reward in (10**400, "1", float("inf"))
         ),
+        ([{"prompt": "a", "completion": 3, "reward": 1}], "`completion` must be text, a list of token ids or"),
         ([{"prompt": "a", "completion": "x", "reward": 1}], "Pass --tokenizer"),
     ],
 )
@@ -184,4 +167,3 @@ def test_settings_that_are_none_are_refused(tmp_path, capsys):
     assert "`td_coef` must be" in capsys.readouterr().err
     assert main(["credit", path, "--tokenizer", str(tmp_path / "none")]) == 2
     assert "could not load a tokenizer" in capsys.readouterr().err
-    assert main(["credit", str(tmp_path / "none.jsonl")]) == 2

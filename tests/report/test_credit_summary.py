@@ -102,33 +102,29 @@ EARLY, LATE = (
 )
 
 
-@pytest.mark.parametrize(("completions", "explained"), [(EARLY, 0.98), (LATE, 0.0)])
-def test_the_words_say_what_prefixes_explain_of_the_rewards(completions, explained, tmp_path):
-    """Rewards that the first token decides, and rewards that the last one does: those who part late earn unlike."""
-    rewards = [1.0, 1.0, 0.0, 0.0] if completions is EARLY else [1.0, 0.0, 0.0, 1.0]
-    groups = [rows_of(completions, rewards, group=group) for group in range(30)]
-    statistics = statistics_of(tmp_path, *groups)
-    assert statistics.explained() == pytest.approx(explained)
-    words = sentences.honest_line(None, statistics)["words"]
-    assert f"explain {explained:.0%} of the variance of the rewards." in words
-
-
-def test_few_groups_do_not_tell_what_prefixes_explain(tmp_path):
-    statistics = statistics_of(tmp_path, *[rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(29)])
-    assert statistics.explained() is None
-    assert "explain" not in sentences.honest_line(None, statistics)["words"]
-
-
 @pytest.mark.parametrize(
-    ("completions", "helps", "words"), [(EARLY, True, "remove noise here"), (LATE, False, "not change much")]
+    ("completions", "rewards", "explained", "helps"),
+    [(EARLY, [1.0, 1.0, 0.0, 0.0], 0.98, True), (LATE, [1.0, 0.0, 0.0, 1.0], 0.0, False)],
 )
-def test_the_words_say_whether_the_prefix_baseline_would_help(completions, helps, words, tmp_path):
-    rewards = [1.0, 1.0, 0.0, 0.0] if completions is EARLY else [1.0, 0.0, 0.0, 1.0]
+def test_the_words_say_what_prefixes_explain_and_whether_their_baseline_would_help(
+    completions, rewards, explained, helps, tmp_path
+):
+    """Rewards that the first token decides, and rewards that the last one does: those who part late earn unlike."""
     statistics = statistics_of(tmp_path, *[rows_of(completions, rewards, group=group) for group in range(64)])
-    ratio = statistics.value_errors.ratio()
+    assert statistics.explained() == pytest.approx(explained, abs=0.01)
+    words, ratio = sentences.honest_line(None, statistics)["words"], statistics.value_errors.ratio()
+    assert f"explain {explained:.0%} of the variance of the rewards." in words
     assert (ratio < 0.9) == helps
-    line = sentences.honest_line(None, statistics)["words"]
-    assert f"is {ratio:.0%} with those that share its prefix. The prefix baseline would {words}." in line
+    would = "remove noise here" if helps else "not change much"
+    assert f"is {ratio:.0%} with those that share its prefix. The prefix baseline would {would}." in words
+
+
+def test_few_groups_tell_neither_what_prefixes_explain_nor_which_baseline_would_help(tmp_path):
+    groups = [rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(47)]
+    some, few = statistics_of(tmp_path / "some", *groups), statistics_of(tmp_path / "few", *groups[:29])
+    assert some.value_errors.ratio() is few.explained() is None
+    assert "baseline would" not in sentences.honest_line(None, some)["words"]
+    assert "explain" not in sentences.honest_line(None, few)["words"]
 
 
 def test_a_completion_without_a_reward_is_no_average_one(tmp_path):
@@ -152,12 +148,6 @@ def test_nothing_is_estimated_from_the_dependent_completions_of_grown_trees(tmp_
     assert "Completions of a grown tree are dependent" in words
     assert "explain 98%" not in words and "baseline would" not in words
     assert grown.moved() == statistics_of(tmp_path / "sampled", *groups).moved() > 0
-
-
-def test_few_groups_do_not_tell_which_baseline_would_help(tmp_path):
-    statistics = statistics_of(tmp_path, *[rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(47)])
-    assert statistics.value_errors.ratio() is None
-    assert "baseline would" not in sentences.honest_line(None, statistics)["words"]
 
 
 def test_tokens_are_ranked_by_their_sum_of_td(tmp_path):
@@ -241,6 +231,7 @@ def test_the_page_holds_every_row_as_it_was(tmp_path_factory, completions, data)
     groups = groups_of(read_trees(folder))
     embedded = json.loads(script_json(embed_groups(groups)))
     group = embedded["groups"][0]
+    assert [row["reward"] for row in group["rows"]] == rewards
     for i, row in enumerate(group["rows"]):
         assert unfolded(embedded, group, row) == [visible(piece) for piece in readable(completions[i])]
         advantages = np.zeros(len(completions[i]))
@@ -254,18 +245,13 @@ def test_the_page_holds_every_row_as_it_was(tmp_path_factory, completions, data)
 
 
 def test_the_size_of_a_group_is_not_underestimated(tmp_path):
-    hand_worked_run(tmp_path / "hand")
-    record(tmp_path / "hostile", [rows_of(HOSTILE, [0.0, 1.0] * 4)])
-    for folder in ("hand", "hostile"):
-        for group in groups_of(read_trees(tmp_path / folder)):
-            assert len(script_json(embed_groups([group])).encode()) <= embedded_size(group)
-
-
-def test_the_size_of_a_group_with_credit_on_every_token_is_not_underestimated(tmp_path):
-    generator = np.random.default_rng(0)
-    rows = rows_of([["a"] * 500, ["b"] * 500], [0.0, 1.0])
+    """Also with credit on every token."""
+    hand_worked_run(tmp_path)
+    record(tmp_path, [rows_of(HOSTILE, [0.0, 1.0] * 4, step=8)])
+    generator, rows = np.random.default_rng(0), rows_of([["a"] * 500, ["b"] * 500], [0.0, 1.0], step=9)
     for row in rows:
         row["td_errors"] = generator.normal(size=500).tolist()
         row["advantages"] = (row["outcome"] + np.array(row["td_errors"])).tolist()
-    group = groups_of(read_trees(record(tmp_path, [rows])))[0]
-    assert len(script_json(embed_groups([group])).encode()) <= embedded_size(group)
+    record(tmp_path, [rows])
+    for group in groups_of(read_trees(tmp_path)):
+        assert len(script_json(embed_groups([group])).encode()) <= embedded_size(group)

@@ -1,7 +1,5 @@
 """Credit by criterion: recorded in training, read again, and shown in page, terminal and completions table."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -25,7 +23,7 @@ from tempo_trl.runs.criteria import Span, criteria_text
 from tempo_trl.runs.trees import trees_path
 from tests.trainers.recording import config, questions
 
-from .recorded import HAND_WORKED, hand_worked_run, order_run, record, rows_of
+from .recorded import HAND_WORKED, hand_worked_run, order_run, record, rows_of, write
 
 DEMO = str(policy_path())
 
@@ -202,12 +200,6 @@ def orders(**extra):
             {"prompt": "7+5-3?", "completion": text, "spans": [*spans, {"name": "short", "reward": 0}]} | extra
         )
     return lines
-
-
-def write(folder, lines):
-    path = folder / "completions.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 @pytest.mark.parametrize("scale", ["group", "batch", "none"])

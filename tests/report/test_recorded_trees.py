@@ -13,6 +13,7 @@ from peft import LoraConfig
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.report import read_trees
 from tempo_trl.report.callback import TreeCallback
+from tempo_trl.report.group import padded
 from tempo_trl.runs.messages import prompt_text
 from tempo_trl.runs.token_text import readable
 from tempo_trl.runs.trees import SCHEMA, recorded_steps, trees_path, write_trees
@@ -22,11 +23,6 @@ from tests.trainers.recording import Batch, config, parity, picky, questions, sh
 pytestmark = pytest.mark.matrix
 
 EVERY_STEP = {"log_trees_steps": 1, "reward_funcs": share_of_threes}
-
-
-def padded(rows, fill=0.0):
-    width = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows])
 
 
 def test_a_record_holds_the_batch_that_trained(tiny_model, tmp_path):
@@ -40,7 +36,7 @@ def test_a_record_holds_the_batch_that_trained(tiny_model, tmp_path):
         assert trees["group"].tolist() == [0] * 4 + [1] * 4
         lengths = torch.tensor([len(ids) for ids in batch.completion_ids])
         rewards = batch.rewards_per_func[:, 0]
-        values = prefix_values(padded(batch.completion_ids, 0).long(), lengths, rewards, 4)
+        values = prefix_values(padded(batch.completion_ids, torch.long), lengths, rewards, 4)
         scale = batch.output["sequence_advantages"] / (rewards - rewards.view(-1, 4).mean(1).repeat_interleave(4))
         for i, row in trees.iterrows():
             width = int(lengths[i])

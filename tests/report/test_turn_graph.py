@@ -25,10 +25,7 @@ PROMPT, KITCHEN, CELLAR = 11, 22, 33
 
 def group(rows, rewards) -> Group:
     """A group of agents. A row is a list of turns: key of the state, what was observed, tool, advantages of tokens."""
-    turns = [_tokens(row, lambda n, turn: n, -1) for row in rows]
-    advantages = [_tokens(row, lambda n, turn: None, 9.0) for row in rows]
-    for own, row in zip(advantages, rows, strict=True):
-        own[own == None] = [a for turn in row for a in turn[3]]  # noqa: E711
+    turns, advantages = zip(*map(_tokens, rows), strict=True)
     lengths = [len(row) for row in turns]
     return Group(
         step=0,
@@ -38,24 +35,26 @@ def group(rows, rewards) -> Group:
         tokens=[[f" t{n}" for n in range(length)] for length in lengths],
         values=[np.zeros(n + 1) for n in lengths],
         td_errors=[np.zeros(n) for n in lengths],
-        advantages=[own.astype(float) for own in advantages],
+        advantages=list(advantages),
         entropies=None,
         loss_mask=[row >= 0 for row in turns],
         outcome=np.zeros(len(rows)),
         rewards=np.array(rewards, dtype=float),
-        turns=turns,
+        turns=list(turns),
         states=[[turn[0] for turn in row] for row in rows],
         calls=[[turn[2] for turn in row] for row in rows],
         observed=[[turn[1] for turn in row] for row in rows],
     )
 
 
-def _tokens(row, of_turn, between) -> np.ndarray:
-    """A value per token, with two tokens of an answer between the turns."""
-    values = []
-    for n, turn in enumerate(row):
-        values += [between] * (2 if n else 0) + [of_turn(n, turn)] * len(turn[3])
-    return np.array(values)
+def _tokens(row) -> tuple[np.ndarray, np.ndarray]:
+    """Turn and advantage of each token, with two tokens of an answer between the turns."""
+    turns, advantages = [], []
+    for n, (*_, own) in enumerate(row):
+        answer = 2 if n else 0
+        turns += [-1] * answer + [n] * len(own)
+        advantages += [9.0] * answer + own
+    return np.array(turns), np.array(advantages)
 
 
 FIRST = [(PROMPT, "", "go", [1.0, 3.0]), (KITCHEN, "kitchen", "take", [-1.0]), (KITCHEN, "kitchen", "", [5.0])]

@@ -1,11 +1,14 @@
 """Characters of a completion's text to its tokens, against tokens counted by hand, whatever the tokenizer."""
 
+from itertools import accumulate, pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from tempo_trl.runs.token_places import TokenPlaces, TokenTexts, _by_prefixes
 
@@ -112,151 +115,71 @@ def test_of_ascii_in_bytes_a_character_is_a_token():
     assert found.tokens(10, 11) == (8, 9)  # in the middle of its name
 
 
-def test_a_character_of_several_tokens_belongs_to_all_of_them():
-    found = places("bytes", *bytes_of("é😀b"))  # 2 + 4 + 1 bytes
-    assert found.text == "é😀b"
-    assert counted(found) == [(0, 1)] * 2 + [(1, 2)] * 4 + [(2, 3)]
-    assert [found.tokens(i, i + 1) for i in range(3)] == [(0, 2), (2, 6), (6, 7)]
-    assert found.tokens(0, 2) == (0, 6)
-
-
-def test_a_token_of_several_characters_belongs_to_places_that_share_one_of_them():
-    found = places("merges", "a", "Ġred", ",", "Ã©!", "</s>")
-    assert found.text == "a red,é!</s>"
-    assert counted(found) == [(0, 1), (1, 5), (5, 6), (6, 8), (8, 12)]
-    assert found.tokens(0, 2) == (0, 2)  # the space is the first character of the word's token
-    assert found.tokens(2, 5) == (1, 2)
-    assert found.tokens(7, 8) == (3, 4)
-    assert found.tokens(4, 7) == (1, 4)
-
-
-def test_the_halves_of_an_emoji_share_it_with_a_token_that_goes_on_behind_it():
-    found = places("merges", "ðŁ", "ĺĢ", "ðŁ", "ĺ", "Ģ", "Ã", "©")
-    assert found.text == "😀😀é"
-    assert counted(found) == [(0, 1), (0, 1), (1, 2), (1, 2), (1, 2), (2, 3), (2, 3)]
-    assert found.tokens(1, 2) == (2, 5)
-
-
-def test_joined_emoji_are_as_many_characters_as_code_points():
-    family = "👩\u200d👧"  # 4 + 3 + 4 bytes in three code points, one sign on the screen
-    found = places("bytes", *bytes_of(f"a{family}b"))
-    assert found.text == f"a{family}b"
-    assert [found.tokens(i, i + 1) for i in range(5)] == [(0, 1), (1, 5), (5, 8), (8, 12), (12, 13)]
-    assert found.tokens(found.text.index(family), found.text.index("b")) == (1, 12)
-    letter = "e\u0301"  # an e, and an accent of two bytes
-    assert places("bytes", *bytes_of(letter)).tokens(1, 2) == (1, 3)
+ADDED = ["a", "<färbe>", "b", "two words", "</s>"]
+SPACES = ["b", "\n", "▁▁▁▁", "a", "▁▁", "b"]
+INCOMPLETE = ["a", *spelled("😀")[:2], "b", "</s>"]
+BEYOND = len(TOKENIZERS["bytes"]) + 7  # an id without a token
 
 
 @pytest.mark.parametrize(
-    ("raw", "text", "expected"),
+    ("name", "tokens", "parts"),
     [
-        (b"a\xf0\x9f", "a\ufffd", [(0, 1), (1, 2), (1, 2)]),  # two bytes of four at the end
-        (b"a\xf0\x9fb", "a\ufffdb", [(0, 1), (1, 2), (1, 2), (2, 3)]),
-        (b"\x9f\x98b", "\ufffd\ufffdb", [(0, 1), (1, 2), (2, 3)]),  # no beginning: each byte by itself
-        (b"\xf0\xf0\x9f\x98\x80", "\ufffd😀", [(0, 1)] + [(1, 2)] * 4),
-        (b"\xc3\xc3\xa9\xc3", "\ufffdé\ufffd", [(0, 1), (1, 2), (1, 2), (2, 3)]),
+        ("merges", ["a", "Ġred", ",", "Ã©!", "</s>"], ["a", " red", ",", "é!", "</s>"]),
+        ("bytes", [*bytes_of("a"), "<|im_end|>", *bytes_of("b"), "<think>"], ["a", "<|im_end|>", "b", "<think>"]),
+        ("gemma", ADDED, ["a", "<färbe>", "b", "two words", "</s>"]),
+        ("merges", ADDED, ["a", "<f\ufffdrbe>", "b", "two words", "</s>"]),
+        ("llama", ADDED, ["a", " <färbe>", "b", " two words", "</s>"]),  # its normalizer puts a space before each
+        ("llama", ["▁a", "▁red", ",", "▁", "b", "</s>"], ["a", " red", ",", " ", "b", "</s>"]),
+        ("llama", ["<s>", "▁a"], ["<s>", " a"]),  # it drops a space at the beginning of a text, and nowhere else
+        ("llama", ["▁▁▁▁", "a"], ["   ", "a"]),
+        ("unigram", ["▁▁", "a", "▁▁", "b"], ["", "a", "  ", "b"]),  # drops all of them
+        ("gemma", ["▁a", "▁red", "</s>"], [" a", " red", "</s>"]),  # keeps it
+        ("gemma", SPACES, ["b", "\n", "    ", "a", "  ", "b"]),
+        ("llama", SPACES, ["b", "\n", "    ", "a", "  ", "b"]),
+        ("gemma", INCOMPLETE, ["a", "\ufffd", "\ufffd", "b", "</s>"]),  # a replacement for each byte
+        ("llama", INCOMPLETE, ["a", "\ufffd", "\ufffd", "b", "</s>"]),
+        ("llama", INCOMPLETE[:3], ["a", "\ufffd", "\ufffd"]),
+        ("unigram", ["▁red", "!", "▁a", "b", "😀", "</s>"], ["red", "!", " a", "b", "😀", "</s>"]),
+        ("word piece", ["red", "##der", ",", "a", "##b", "!", "</s>"], ["red", "der", ",", " a", "b", "!", " </s>"]),
     ],
 )
-def test_incomplete_bytes_share_their_replacement_character(raw, text, expected):
-    letters = TOKENIZERS["bytes"].get_vocab()
-    alphabet = {byte: token for token, byte in byte_alphabet().items()}
-    found = places("bytes", *(letters[alphabet[byte]] for byte in raw))
+def test_tokens_of_whole_characters_are_the_parts_of_the_text(name, tokens, parts):
+    found = places(name, *tokens)
+    assert found.text == "".join(parts)
+    ends = [*accumulate(map(len, parts))]
+    assert counted(found) == list(pairwise([0, *ends]))
+
+
+def raw(text: bytes) -> list[str]:
+    """The tokens of bytes that may be no text."""
+    return [bytes_to_unicode()[byte] for byte in text]
+
+
+FAMILY = "👩\u200d👧"  # 4 + 3 + 4 bytes in three code points, one sign on the screen
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "text", "expected"),
+    [
+        ("bytes", bytes_of("é😀b"), "é😀b", [(0, 1)] * 2 + [(1, 2)] * 4 + [(2, 3)]),
+        ("bytes", bytes_of(FAMILY), FAMILY, [(0, 1)] * 4 + [(1, 2)] * 3 + [(2, 3)] * 4),
+        ("bytes", bytes_of("e\u0301"), "e\u0301", [(0, 1), (1, 2), (1, 2)]),  # an e, and an accent of two bytes
+        ("merges", ["ðŁ", "ĺĢ", "ðŁ", "ĺ", "Ģ", "Ã", "©"], "😀😀é", [(0, 1)] * 2 + [(1, 2)] * 3 + [(2, 3)] * 2),
+        ("llama", ["a", *spelled("😀"), *spelled("ü")], "a😀ü", [(0, 1)] + [(1, 2)] * 4 + [(2, 3)] * 2),
+        ("gemma", ["a", *spelled("😀"), *spelled("ü")], "a😀ü", [(0, 1)] + [(1, 2)] * 4 + [(2, 3)] * 2),
+        ("bytes", raw(b"a\xf0\x9f"), "a\ufffd", [(0, 1), (1, 2), (1, 2)]),  # two bytes of four at the end
+        ("bytes", raw(b"a\xf0\x9fb"), "a\ufffdb", [(0, 1), (1, 2), (1, 2), (2, 3)]),
+        ("bytes", raw(b"\x9f\x98b"), "\ufffd\ufffdb", [(0, 1), (1, 2), (2, 3)]),  # no beginning: each byte by itself
+        ("bytes", raw(b"\xf0\xf0\x9f\x98\x80"), "\ufffd😀", [(0, 1)] + [(1, 2)] * 4),
+        ("bytes", raw(b"\xc3\xc3\xa9\xc3"), "\ufffdé\ufffd", [(0, 1), (1, 2), (1, 2), (2, 3)]),
+        ("bytes", [raw(b"\xc3")[0], BEYOND, raw(b"\xa9")[0], BEYOND, "b"], "éb", [(0, 1)] * 3 + [(1, 1), (1, 2)]),
+    ],
+)
+def test_tokens_that_share_a_character_have_it_in_common(name, tokens, text, expected):
+    """Also a replacement character, and a token without text in the middle of a character."""
+    found = places(name, *tokens)
     assert found.text == text
     assert counted(found) == expected
-
-
-def byte_alphabet() -> dict[str, int]:
-    """The alphabet of byte-level BPE: printable bytes stand for themselves, the others follow from 256 on."""
-    seen = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    unseen = [byte for byte in range(256) if byte not in seen]
-    return {chr(byte): byte for byte in seen} | {chr(256 + n): byte for n, byte in enumerate(unseen)}
-
-
-def test_special_tokens_are_in_the_text_by_name_wherever_they_are():
-    found = places("bytes", *bytes_of("a"), "<|im_end|>", *bytes_of("b"), "<think>", "<|endoftext|>")
-    assert found.text == "a<|im_end|>b<think><|endoftext|>"
-    assert counted(found) == [(0, 1), (1, 11), (11, 12), (12, 19), (19, 32)]
-    assert found.tokens(11, 12) == (2, 3)
-    assert found.tokens(11, 32) == (2, 5)
-
-
-def test_added_tokens_have_their_own_text_and_what_the_tokenizer_writes_before_it():
-    tokens = ("a", "<färbe>", "b", "two words", "</s>")
-    for name in ("gemma", "merges"):
-        found = places(name, *tokens)
-        assert found.text == ("a<färbe>btwo words</s>" if name == "gemma" else "a<f\ufffdrbe>btwo words</s>")
-        assert counted(found) == [(0, 1), (1, 8), (8, 9), (9, 18), (18, 22)]
-    llama = places("llama", *tokens)  # its normalizer puts a space before each
-    assert llama.text == "a <färbe>b two words</s>"
-    assert counted(llama) == [(0, 1), (1, 9), (9, 10), (10, 20), (20, 24)]
-
-
-def test_llama_drops_the_space_at_the_beginning_of_a_text_and_nowhere_else():
-    found = places("llama", "▁a", "▁red", ",", "▁", "b", "</s>")
-    assert found.text == "a red, b</s>"
-    assert counted(found) == [(0, 1), (1, 5), (5, 6), (6, 7), (7, 8), (8, 12)]
-    assert found.tokens(1, 5) == (1, 2)
-    assert found.tokens(0, 1) == (0, 1)
-    special_first = places("llama", "<s>", "▁a")
-    assert special_first.text == "<s> a"
-    assert counted(special_first) == [(0, 3), (3, 5)]
-
-
-def test_gemma_keeps_it():
-    found = places("gemma", "▁a", "▁red", "</s>")
-    assert found.text == " a red</s>"
-    assert counted(found) == [(0, 2), (2, 6), (6, 10)]
-
-
-@pytest.mark.parametrize("name", ["llama", "gemma"])
-def test_a_token_of_several_spaces_has_them_all(name):
-    found = places(name, "b", "\n", "▁▁▁▁", "a", "▁▁", "b")
-    assert found.text == "b\n    a  b"
-    assert counted(found) == [(0, 1), (1, 2), (2, 6), (6, 7), (7, 9), (9, 10)]
-
-
-def test_of_several_spaces_at_the_beginning_llama_drops_one_and_unigram_all():
-    llama, whole = places("llama", "▁▁▁▁", "a"), places("unigram", "▁▁", "a", "▁▁", "b")
-    assert llama.text == "   a"
-    assert counted(llama) == [(0, 3), (3, 4)]
-    assert whole.text == "a  b"
-    assert counted(whole) == [(0, 0), (0, 1), (1, 3), (3, 4)]
-    assert whole.tokens(0, 1) == (1, 2)
-
-
-@pytest.mark.parametrize("name", ["llama", "gemma"])
-def test_bytes_of_sentencepiece_share_their_character(name):
-    found = places(name, "a", *spelled("😀"), "b", *spelled("ü"))
-    assert found.text == "a😀bü"
-    assert counted(found) == [(0, 1)] + [(1, 2)] * 4 + [(2, 3)] + [(3, 4)] * 2
-
-
-@pytest.mark.parametrize("name", ["llama", "gemma"])
-def test_sentencepiece_writes_a_replacement_for_each_byte_of_an_incomplete_character(name):
-    at_the_end = places(name, "a", *spelled("😀")[:3])
-    assert at_the_end.text == "a\ufffd\ufffd\ufffd"
-    assert counted(at_the_end) == [(0, 1), (1, 2), (2, 3), (3, 4)]
-    in_the_middle = places(name, "a", *spelled("😀")[:2], "b", "</s>")
-    assert in_the_middle.text == "a\ufffd\ufffdb</s>"
-    assert counted(in_the_middle) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 8)]
-
-
-def test_unigram_with_a_metaspace():
-    found = places("unigram", "▁red", "!", "▁a", "b", "😀", "</s>")
-    assert found.text == "red! ab😀</s>"
-    assert counted(found) == [(0, 3), (3, 4), (4, 6), (6, 7), (7, 8), (8, 12)]
-
-
-def test_word_pieces_write_a_space_before_a_word_and_none_before_a_stop():
-    found = places("word piece", "red", "##der", ",", "a", "##b", "!", "</s>")
-    assert found.text == TOKENIZERS["word piece"].decode(found_ids("red", "##der", ",", "a", "##b", "!", "</s>"))
-    assert found.text == "redder, ab! </s>"
-    assert counted(found) == [(0, 3), (3, 6), (6, 7), (7, 9), (9, 10), (10, 11), (11, 16)]
-    assert found.tokens(8, 10) == (3, 5)
-
-
-def found_ids(*tokens: str) -> list[int]:
-    return [TOKENIZERS["word piece"].get_vocab()[token] for token in tokens]
 
 
 @EVERY
@@ -268,22 +191,6 @@ def test_ids_beyond_the_vocabulary_have_no_text(name):
     assert counted(found) == [(0, 0), (0, end), (end, end)]
     assert found.tokens(0, 1) == (1, 2)
     assert found.tokens(0, end) == (1, 3)  # up to the end of the text: with the tokens that follow
-
-
-def test_a_token_without_text_in_the_middle_of_a_character_belongs_to_it():
-    beyond = len(TOKENIZERS["bytes"]) + 7
-    c, a = bytes_of("é")
-    found = places("bytes", c, beyond, a, beyond, *bytes_of("b"))
-    assert found.text == "éb"
-    assert found.tokens(0, 1) == (0, 3)
-    assert found.tokens(1, 2) == (4, 5)
-
-
-@EVERY
-def test_an_empty_completion_has_neither_text_nor_tokens(name):
-    found = places(name)
-    assert found.text == ""
-    assert counted(found) == []
 
 
 # Properties, of any tokens
