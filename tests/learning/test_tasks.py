@@ -59,17 +59,6 @@ def test_the_starts_success_probability_has_its_closed_form(task):
     assert np.mean(rewards(task, problems, texts)) == pytest.approx(task.expected_accuracy, abs=0.03)
 
 
-def test_by_hand_two_steps_of_slip_rate_0_9_are_right_one_time_in_ten():
-    """A step that slips with 0.9 writes any digit alike: what it was before is forgotten."""
-    assert Chain(2, 0.9).expected_accuracy == pytest.approx(0.1)
-    assert Chain(1, 0.25).expected_accuracy == pytest.approx(0.75)
-
-
-@pytest.mark.parametrize("steps", [3, 10, 20])
-def test_chains_of_all_lengths_can_start_alike(steps):
-    assert Chain(steps, slip_rate_for(0.42, steps)).expected_accuracy == pytest.approx(0.42, abs=0.01)
-
-
 @pytest.mark.parametrize("task", [Chain(), Plan()], ids=lambda task: task.name)
 def test_train_and_test_never_meet_and_do_not_depend_on_who_asks(task):
     train, test = (task.rows(500, seed=0, split=split) for split in ("train", "test"))
