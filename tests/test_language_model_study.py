@@ -160,8 +160,7 @@ def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
     cells.rows += [
         row(arm, RATES[1], seed, gain + 0.5) for seed in SEEDS for arm, gain in (("grpo", 0), ("tempo", 0.125))
     ]
-    console = Console(width=300, record=True, quiet=True)
-    console.quiet = False
+    console = Console(width=300)
     with console.capture() as printed:
         show(cells, console)
     lines = [line for line in printed.get().splitlines() if line.startswith("  tempo")]

@@ -66,7 +66,7 @@ def tempo(td_coef: float, forced_tokens: str = "keep") -> Callable[[Sample], Cre
         advantages, _ = credit_tokens(sample.prefixes, outcome(sample), width, td_coef, weights)
         if weights is not None:
             advantages = advantages / (sample.num_generations * weights.float())[:, None]  # [`Credit`] has it apart
-        return _forced(sample, Credit(advantages, _factor(sample, weights)), forced_tokens)
+        return _forced(sample, Credit(advantages, _factor(sample)), forced_tokens)
 
     return credit
 
@@ -110,11 +110,12 @@ def outcome(sample: Sample) -> torch.Tensor:
 def _over_baseline(sample: Sample, shrinkage: float | PrefixCovariance) -> Credit:
     segments = None if sample.trees is None else sample.branches.segment
     advantages = baseline_tokens(sample.prefixes, outcome(sample), sample.ids.shape[1], shrinkage, segments)
-    return Credit(advantages, _factor(sample, sample.leaf_weights))
+    return Credit(advantages, _factor(sample))
 
 
-def _factor(sample: Sample, weights: torch.Tensor | None) -> torch.Tensor | None:
-    return None if weights is None else sample.num_generations * weights
+def _factor(sample: Sample) -> torch.Tensor | None:
+    """Weights of the completions, 1 on average."""
+    return None if sample.leaf_weights is None else sample.num_generations * sample.leaf_weights
 
 
 def learning(sample: Sample, batches: int) -> Iterator[tuple[Sample, PrefixCovariance]]:

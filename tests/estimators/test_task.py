@@ -9,17 +9,6 @@ from benchmarks.estimators.task import Task
 from .trees import HAND, completions, random_tree, steps
 
 
-def test_values_advantages_and_gradient_by_hand():
-    # V(0) = (1 + 1/2) / 2 = 3/4; V(1) = 1/4 * 1 + 3/4 * 0 = 1/4; V() = 3/4 * 3/4 + 1/4 * 1/4 = 10/16.
-    assert HAND.values == pytest.approx([5 / 8, 3 / 4, 1 / 4, 1, 1 / 2, 1, 0])
-    # A(a) = V(a) - 5/8; A(0, a) = 1 - 3/4, 1/2 - 3/4; A(1, a) = 1 - 1/4, 0 - 1/4.
-    assert HAND.advantages == pytest.approx(np.array([[1 / 8, -3 / 8], [1 / 4, -1 / 4], [3 / 4, -1 / 4]]))
-    # reach * pi * A: 3/4 * 1/8; 3/4 * 1/2 * 1/4; 1/4 * 1/4 * 3/4. Each row adds up to 0.
-    rows = np.array([[3 / 32, -3 / 32], [3 / 32, -3 / 32], [3 / 64, -3 / 64]])
-    assert HAND.tabular_gradient == pytest.approx(rows)
-    assert HAND.gradient == pytest.approx(np.array([rows[0], rows[1] + rows[2]]))
-
-
 def test_an_expected_completion_of_the_tree_is_its_value():
     tree = random_tree()
     _, probability, success = completions(tree)

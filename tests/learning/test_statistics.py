@@ -16,7 +16,7 @@ from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
 from benchmarks.learning.figures import spread
 from benchmarks.learning.results import DIGITS, Measured, Result, as_json, baseline_of, oracle_of, read_results
 from benchmarks.learning.show import _table
-from benchmarks.learning.statistics import accuracy_at, interval, iqm, mean_accuracy, ratio_to, seconds_to
+from benchmarks.learning.statistics import interval, iqm, mean_accuracy, ratio_to
 from benchmarks.learning.studies import STUDIES, study
 from tempo_trl.runs.curves import Curve
 
@@ -59,7 +59,6 @@ def test_the_mean_accuracy_is_the_area_under_the_curve_up_to_the_budget():
     one = curve([0, 100, 300], [0.4, 0.6, 1.0])
     assert mean_accuracy(one, 100) == pytest.approx(0.5)
     assert mean_accuracy(one, 200) == pytest.approx((50 + 70) / 200)  # 0.8 at 200
-    assert accuracy_at(one, np.array([50, 200])).tolist() == pytest.approx([0.5, 0.8])
 
 
 def test_seconds_to_an_accuracy_are_another_ratio_than_tokens():
@@ -67,8 +66,6 @@ def test_seconds_to_an_accuracy_are_another_ratio_than_tokens():
     ours, theirs = [curve([0, 100], [0.0, 1.0])], [curve([0, 50, 100], [0.0, 0.5, 1.0])]
     assert ratio_to(ours, theirs, 0.5, 100).value == pytest.approx(1)
     assert ratio_to(ours, theirs, 0.5, 100, "seconds").value == pytest.approx(0.5)
-    assert seconds_to(theirs[0], 0.75, 100) == pytest.approx(15)
-    assert seconds_to(theirs[0], 0.75, 60) is None
     late = ratio_to([curve([0, 100], [0.0, 0.4])], theirs, 0.5, 100, "seconds")
     assert (late.sign, late.value) == (">", pytest.approx(10 / 10))
 
