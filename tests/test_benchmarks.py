@@ -120,7 +120,10 @@ PRINTED = {
     "rollouts": {r"fixed.* │ +\d\.\d\d │": 2},
     "grown_trees": {r"fixed.* \d\.\d\d": 1},
     # 8 rows of 48 tokens: a prompt of 32, and 8 x 16 of their own with 7 prompt tokens repeated.
-    "packing": {f"32 / 16 / 8.*{8 * 48 / (32 + 8 * 16 + 7):.2f}": 1, r"x\d\.\d\d .* the tree .* \de-0[6-9]": 2},
+    "packing": {
+        f"32 / 16 / 8.*{8 * 48 / (32 + 8 * 16 + 7):.2f}": 1,
+        r"x\d\.\d\d .* -\d\d % .* the tree .* (?:0\.0e\+00|\de-0[6-9])": 2,
+    },
     "agents_batch": {r"│ +\d+\.\d+ │": 6, "2 x 8 x 4 turns x 20 tokens: the batch": 1},
 }
 
