@@ -11,17 +11,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import argparse
-import platform
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.timing import print_table, seconds
 from tempo_trl import Batch, Credit
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
@@ -90,16 +87,6 @@ def credit_functions(batch: Batch) -> dict[str, Callable[[Batch], Credit]]:
     }
 
 
-def seconds(call: Callable[[], object], repeats: int = 7) -> float:
-    """Shortest of `repeats` runs, in CPU time: other processes do not count."""
-    found = []
-    for _ in range(repeats):
-        start = time.process_time()
-        call()
-        found.append(time.process_time() - start)
-    return min(found)
-
-
 def times(size: Size) -> dict[str, float]:
     """Seconds of each credit function at this size."""
     batch = agent_batch(size)
@@ -130,14 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="tiny sizes, whose times mean nothing")
     size = QUICK if parser.parse_args(arguments).quick else FULL
-    caption = f"{platform.machine()}, torch {torch.__version__}, one thread"
-    table = Table(title=f"The cost of credit for agents: {size}", caption=caption)
-    table.add_column("figure")
-    table.add_column("measured", justify="right")
-    table.add_column("goal", justify="right")
-    for row in rows(size):
-        table.add_row(*row)
-    Console(width=140).print(table)
+    print_table(f"The cost of credit for agents: {size}", ("figure", "measured", "goal"), rows(size))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import hashlib
-import platform
 from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
@@ -20,10 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.agent_credit import seconds
+from benchmarks.timing import RATIO, print_table, seconds
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -144,15 +141,6 @@ def rows(shape: Shape) -> list[tuple[str, str, str]]:
     ]
 
 
-def main() -> None:
-    table = Table(title="The batch of agents", caption=f"{platform.machine()}, torch {torch.__version__}, one thread")
-    table.add_column("ratio")
-    table.add_column("measured", justify="right")
-    table.add_column("goal", justify="right")
-    for row in rows(Shape(groups=2, turns=4, tokens=20) if "--quick" in sys.argv[1:] else Shape()):
-        table.add_row(*row)
-    Console(width=130).print(table)
-
-
 if __name__ == "__main__":
-    main()
+    shape = Shape(groups=2, turns=4, tokens=20) if "--quick" in sys.argv[1:] else Shape()
+    print_table("The batch of agents", RATIO, rows(shape))

@@ -11,17 +11,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import argparse
-import platform
 
 import numpy as np
-import torch
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from benchmarks.credit import completions, seconds
 from benchmarks.estimators.estimators import adaptive, prefix_baseline, tempo
 from benchmarks.estimators.measure import measure_groups
 from benchmarks.estimators.task import Task
+from benchmarks.timing import RATIO, print_table
 from tempo_trl.credit import prefix_values
 from tempo_trl.credit.prefix_baseline import prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
@@ -86,23 +85,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only check that it runs: small sizes")
     quick = parser.parse_args().quick
 
-    table = Table(title="Cosine to the true gradient, mean ± standard error", caption=f"seed {SEED}")
-    for column in ("decisive tokens at", "success", "G", "batches", *CREDITS):
-        table.add_column(column, justify="right")
+    headings = (Column(name, justify="right") for name in ("decisive tokens at", "success", "G", "batches", *CREDITS))
+    table = Table(*headings, title="Cosine to the true gradient, mean ± standard error", caption=f"seed {SEED}")
     for of, num_generations in TASKS:
         batches = 3 if quick else BATCHES[num_generations]
         figures = shown(cosines(of, num_generations, batches))
         table.add_row(of.name, f"{of.success:.2f}", str(num_generations), str(batches), *figures)
     groups, width = (2, 512) if quick else (64, 1024)
-    ratios = Table(
-        title="The cost of a baseline", caption=f"{platform.machine()}, torch {torch.__version__}, one thread"
+    Console(width=160).print(table)
+    ratios = (
+        (f"{groups} x 8 x {width:,}: baselines, {name} / prefix values", of) for name, of in speed(groups, width)
     )
-    ratios.add_column("ratio")
-    ratios.add_column("measured", justify="right")
-    for name, ratio in speed(groups, width):
-        ratios.add_row(f"{groups} x 8 x {width:,}: baselines, {name} / prefix values", ratio)
-    console = Console(width=160)
-    console.print(table, ratios)
+    print_table("The cost of a baseline", RATIO[:2], ratios)
 
 
 if __name__ == "__main__":

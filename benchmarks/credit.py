@@ -10,19 +10,20 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import platform
 import time
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks import timing
+from benchmarks.timing import RATIO, print_table
 from benchmarks.training_step import STEP, paired_ratio, share_of_a_step, skipped_ratio
 from tempo_trl.credit import prefix_values, tempo_advantages
 
 STEM, PAIRED = 256, 64
+
+seconds = partial(timing.seconds, clock=time.perf_counter)
 
 
 def completions(groups: int, num_generations: int, width: int, seed: int = 0) -> tuple[torch.Tensor, ...]:
@@ -59,16 +60,6 @@ def walk_values(ids: torch.Tensor, lengths: torch.Tensor, rewards: torch.Tensor,
             values[i, : len(path)] = path
             values[i, len(path) :] = path[-1]
     return values
-
-
-def seconds(call: Callable[[], object], repeats: int) -> float:
-    """Shortest of `repeats` runs."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def credit_seconds(groups: int, num_generations: int, width: int) -> float:
@@ -109,15 +100,5 @@ def rows() -> list[tuple[str, str, str]]:
     ]
 
 
-def main() -> None:
-    table = Table(title="The cost of credit", caption=f"{platform.machine()}, torch {torch.__version__}, one thread")
-    table.add_column("ratio")
-    table.add_column("measured", justify="right")
-    table.add_column("goal", justify="right")
-    for row in rows():
-        table.add_row(*row)
-    Console(width=120).print(table)
-
-
 if __name__ == "__main__":
-    main()
+    print_table("The cost of credit", RATIO, rows())

@@ -9,13 +9,13 @@ import contextlib
 import io
 import os
 import tempfile
-from typing import NamedTuple
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 GENERATIONS, QUICK_GENERATIONS = 8, 1
 PROMPTS = 32  # a generation
@@ -28,18 +28,17 @@ ROLLOUTS = {
 }
 
 
-class Figures(NamedTuple):
-    """Means over the generations: tokens generated a prompt, and the metrics of the same name."""
+# By heading, the metric and how it is printed; tokens come first.
+METRICS = {
+    "td_share": ("tempo/added_share", ".4f"),
+    "branch tokens": ("tempo/branch_tokens", ".4f"),
+    "branches": ("tempo/branch_nodes", ".2f"),
+    "depth": ("tempo/branch_depth", ".1f"),
+}
 
-    generated_tokens: float
-    td_share: float
-    branch_tokens: float
-    branch_nodes: float
-    branch_depth: float
 
-
-def measure(options: dict, generations: int) -> Figures:
-    """Sample and credit so many generations with the demonstration's recipe and these options over it."""
+def measure(options: dict, generations: int) -> dict[str, float]:
+    """Sample and credit so many generations with the demonstration's recipe and these options over it: means."""
     from tempo_trl.launch.arguments import parse
     from tempo_trl.launch.train import build_trainer
 
@@ -59,30 +58,21 @@ def measure(options: dict, generations: int) -> Figures:
         flags = [text for key, value in (run | options).items() for text in (f"--{key}", str(value))]
         trainer = build_trainer(parse(["--config", "sums/tempo", *flags]))
         trainer.train()
-    history = [entry for entry in trainer.state.log_history if "tempo/added_share" in entry]
-    return _figures(history, options["num_generations"])
+    history = pd.DataFrame([entry for entry in trainer.state.log_history if "tempo/added_share" in entry])
+    independent = options["num_generations"] * history["completions/mean_length"]
+    tokens = history.get("rollout/generated_tokens", independent).mean()
+    return {"tokens": tokens} | {heading: history[metric].mean() for heading, (metric, _) in METRICS.items()}
 
 
-def _figures(history: list[dict], leaves: int) -> Figures:
-    def mean(name: str) -> float:
-        return sum(entry[name] for entry in history) / len(history)
-
-    grown = "rollout/generated_tokens" in history[0]
-    tokens = mean("rollout/generated_tokens") if grown else leaves * mean("completions/mean_length")
-    return Figures(tokens, *(mean(f"tempo/{name}") for name in Figures._fields[1:]))
-
-
-def table(measured: dict[str, Figures]) -> Table:
+def table(measured: dict[str, dict[str, float]]) -> Table:
     """A row a rollout; the share of TD credit as a ratio to the first row's, too."""
     first = next(iter(measured.values()))
-    table = Table(title="TEMPO's signal on the demonstration's starting policy", box=SIMPLE_HEAD)
-    for heading in ("rollout, leaves", "tokens per prompt", "td_share", "ratio", "branch tokens", "branches", "depth"):
-        table.add_column(heading, justify="left" if heading.startswith("rollout") else "right")
-    for name, figures in measured.items():
-        tokens, share, branch_tokens, nodes, depth = figures
-        ratio = share / first.td_share
-        numbers = (f"{tokens:.0f}", f"{share:.4f}", f"{ratio:.2f}", f"{branch_tokens:.4f}", f"{nodes:.2f}")
-        table.add_row(name, *numbers, f"{depth:.1f}")
+    headings = (Column(name, justify="right") for name in ("tokens per prompt", *METRICS, "td_share, ratio"))
+    title = "TEMPO's signal on the demonstration's starting policy"
+    table = Table("rollout, leaves", *headings, title=title, box=SIMPLE_HEAD)
+    for name, own in measured.items():
+        numbers = (f"{own[heading]:{form}}" for heading, (_, form) in METRICS.items())
+        table.add_row(name, f"{own['tokens']:.0f}", *numbers, f"{own['td_share'] / first['td_share']:.2f}")
     return table
 
 

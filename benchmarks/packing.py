@@ -25,7 +25,7 @@ from typing import NamedTuple
 import torch
 from datasets import Dataset
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
@@ -34,6 +34,7 @@ from tempo_trl.tree_forward import TreeForward, TreeForwardFields, pack_rows
 from tempo_trl.tree_forward.first_batch import PAYING_RATIO
 from tempo_trl.tree_forward.tree_pass import State
 
+TITLE = "An update on the tree against TRL's"
 VOCABULARY = 1024
 PAIRS = 3
 
@@ -207,11 +208,9 @@ def table_of(trainer: TreeGRPOTrainer, shapes: tuple[Shape, ...], pairs: int) ->
     device = trainer.accelerator.device
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()}, CPU time"
     caption = f"{where}, torch {torch.__version__}, one thread, {trainer.model.dtype}"
-    table = Table(title="An update on the tree against TRL's", caption=caption)
-    table.add_column("prompt / completion / G")
-    table.add_column("shared")
-    for name in ("tokens / packed", "update", "goal", "activations", "auto takes", "nats off"):
-        table.add_column(name, justify="right")
+    names = ("tokens / packed", "update", "goal", "activations", "auto takes", "nats off")
+    numbers = (Column(name, justify="right") for name in names)
+    table = Table("prompt / completion / G", "shared", *numbers, title=TITLE, caption=caption)
     for sharing in ("prompt", "tree"):
         for shape in shapes:
             table.add_row(*row(trainer, shape, sharing, pairs))

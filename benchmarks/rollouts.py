@@ -14,7 +14,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import argparse
-import platform
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -22,11 +21,10 @@ from typing import NamedTuple
 
 import torch
 from datasets import Dataset
-from rich.console import Console
-from rich.table import Table
 from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 
+from benchmarks.timing import print_table
 from benchmarks.training_step import policy as ten_million
 from benchmarks.training_step import random_reward
 from tempo_trl.demo.policy import CHARACTERS, character_tokenizer, load_policy
@@ -126,14 +124,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="the demo's policy only")
     quick = parser.parse_args().quick
-    caption = f"{platform.machine()}, torch {torch.__version__}, one thread"
-    table = Table(title="Trees over as many independent completions", caption=caption)
-    table.add_column("run")
-    for column in ("leaves", "tokens", "forward passes", "CPU seconds"):
-        table.add_column(column, justify="right")
-    for row in rows(quick):
-        table.add_row(*row)
-    Console(width=120).print(table)
+    headings = ("run", "leaves", "tokens", "forward passes", "CPU seconds")
+    print_table("Trees over as many independent completions", headings, rows(quick))
 
 
 if __name__ == "__main__":

@@ -128,24 +128,27 @@ def build(
     return trainer(policy(), reward, args, prompts, processing_class=character_tokenizer(), **keywords)
 
 
+def ratio_by_turns(seconds: list[float]) -> float:
+    """Median of the steps that are TEMPO's over that of the others. The first four steps are not counted."""
+    steady = list(enumerate(seconds))[4:]
+    tempo, others = ([spent for step, spent in steady if is_tempo(step) == asked] for asked in (True, False))
+    return median(tempo) / median(others)
+
+
 def paired_ratio() -> float:
-    """TEMPO's step over GRPO's, medians of one run. The first four steps are not counted."""
+    """TEMPO's step over GRPO's in one run."""
     times = StepTimes()
     with tempfile.TemporaryDirectory() as folder:
         build(PairedTrainer, folder, ranks=1, steps=4 + 2 * PAIRS, callbacks=[times]).train()
-    steady = list(enumerate(times.seconds))[4:]
-    tempo, grpo = ([seconds for step, seconds in steady if is_tempo(step) == asked] for asked in (True, False))
-    return median(tempo) / median(grpo)
+    return ratio_by_turns(times.seconds)
 
 
 def skipped_ratio() -> float:
-    """An update that leaves half of the groups out over one that does not, medians of one run."""
+    """An update that leaves half of the groups out over one that does not, in one run."""
     with tempfile.TemporaryDirectory() as folder:
         trainer = build(SkippingTrainer, folder, 1, 4 + 2 * PAIRS, half_flat_reward)
         trainer.train()
-    steady = list(enumerate(trainer.updates))[4:]
-    skipping, whole = ([seconds for step, seconds in steady if is_tempo(step) == asked] for asked in (True, False))
-    return median(skipping) / median(whole)
+    return ratio_by_turns(trainer.updates)
 
 
 def share_of_a_step(ranks: int) -> float:

@@ -130,14 +130,6 @@ def test_the_squared_norm_of_a_gradient_is_the_completions_chance_and_the_prompt
     assert all(low <= value <= high for value, low, high in found.values())
 
 
-def test_without_noise_there_is_none_and_orthogonal_gradients_have_no_cosine():
-    one, other = torch.eye(3)[:1], torch.eye(3)[1:2]
-    noisy = [gradients.moments([one * 1.5, one * 0.5], [one * 1.5, one * 0.5])] * 2
-    exact = [gradients.moments([one, one], [one, one])] * 2
-    assert gradients.over_rloo(exact, noisy)["noise_to_signal"][0] == 0.0
-    assert gradients.moments([other, other], [one, one]).with_rloo == 0.0
-
-
 def test_errors_of_true_values_do_not_count_as_noise():
     one, rloo = torch.ones(2, 2), [torch.ones(2, 2)] * 3
     error = torch.tensor([[1.0, -1.0], [0.0, 0.0]])

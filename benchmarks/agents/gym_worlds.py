@@ -4,8 +4,8 @@
     turn     /move direction= east               /drive direction= south
     answer   square1 ; lamp dust                 row4 col1 waiting ; web bell
 
-As in `tempo_trl.data.rooms`, an answer is the state and words that mean nothing. Rules, transitions and slips are
-gymnasium's. Slips depend on the task's seed and the number of the row, so they are reproducible and differ in a group.
+As in `tempo_trl.data.rooms`, an answer is the state and words that mean nothing. Rules and transitions are
+gymnasium's, none of which is left to chance here.
 """
 
 import random
@@ -41,7 +41,7 @@ class GymWorld:
 
     def reset(self, start: int, seed: int = 0, **columns) -> str:
         """Begin a task in a state of gymnasium's, and return it in words."""
-        self._gym.reset(seed=(seed * 100_003 + self._row) % 2**31)
+        self._gym.reset()
         self._gym.s, self._seed, self._turn = start, seed, 0
         self.won = self._over = False
         return self._state()
@@ -92,12 +92,6 @@ class FrozenLake(GymWorld):
 
     def _state(self) -> str:
         return f"square{int(self._gym.s)}{' won' if self.won else ' fell' if self._over else ''}"
-
-
-class SlipperyLake(FrozenLake):
-    """The same lake, where one step in ten goes astray."""
-
-    options, turns = {"is_slippery": True, "success_rate": 0.9}, 20
 
 
 class Taxi(GymWorld):

@@ -12,6 +12,9 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast, Qwen3Config
 
+from tempo_trl.demo.policy import tiny_policy_config
+
+WIDTH, LAYERS, MAX_LENGTH = 64, 2, 256
 PAD, UNKNOWN, USER, TOOL, AGENT, END = SPECIAL = ("<pad>", "<unk>", "<user>", "<tool>", "<agent>", "<end>")
 DONE = "done"
 CHAT_TEMPLATE = """\
@@ -47,7 +50,7 @@ RESPONSE_TEMPLATE = {
 }
 
 
-def word_tokenizer(words: Sequence[str], max_length: int = 256) -> PreTrainedTokenizerFast:
+def word_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
     """A tokenizer with one token per word, words being separated by spaces, and the chat template of this file.
 
     Other words are `<unk>`. It pads on the left, and its end of sequence, `<end>`, ends each turn.
@@ -63,25 +66,17 @@ def word_tokenizer(words: Sequence[str], max_length: int = 256) -> PreTrainedTok
         extra_special_tokens=[USER, TOOL, AGENT],
         padding_side="left",
         clean_up_tokenization_spaces=False,
-        model_max_length=max_length,
+        model_max_length=MAX_LENGTH,
         chat_template=CHAT_TEMPLATE,
     )
     tokenizer.response_template = RESPONSE_TEMPLATE
     return tokenizer
 
 
-def agent_policy_config(tokenizer: PreTrainedTokenizerFast, width: int = 64, layers: int = 2) -> Qwen3Config:
-    """A Qwen3 of about 0.1 million parameters."""
-    return Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=width,
-        intermediate_size=2 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 32,
-        num_key_value_heads=width // 32,
-        head_dim=32,
-        max_position_embeddings=tokenizer.model_max_length,
-        tie_word_embeddings=False,  # vLLM's weight transfer does not update a tied head
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
+def agent_policy_config(tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:
+    """A Qwen3 of about 0.1 million parameters: the demonstration's, smaller and with these words."""
+    config = tiny_policy_config(WIDTH, LAYERS, tokenizer.model_max_length)
+    heads = {"num_key_value_heads": config.num_attention_heads, "intermediate_size": 2 * WIDTH}
+    ends = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    config.update({"vocab_size": len(tokenizer), **heads, **ends})
+    return config

@@ -1,6 +1,5 @@
 """Starts and runs in a world: those of `benchmarks.learning` with tools, an environment and smaller generations."""
 
-import json
 from dataclasses import dataclass
 
 from benchmarks.agents.worlds import World
@@ -22,31 +21,23 @@ class AgentStart(Start):
 
     @property
     def max_completion_length(self) -> int:
-        return self.task.tokens + ROOM_PER_TURN * (self.task.turns + 1)
+        return self.task.tokens + ROOM_PER_TURN * (self.task.make.turns + 1)
 
-    def make(self) -> None:
-        """Teach the policy, or take the shipped one; write it and the tasks, and measure it."""
-        from tempo_trl.demo.policy import write_policy
-
-        self.task.write_prompts(self.prompts)
-        write_policy(*self._model_and_tokenizer(), self.folder)
-        numbers = {"expected": self.task.expected_accuracy, "train_steps": self.train_steps}
-        # Last: the file says that the rest is whole.
-        (self.folder / "start.json").write_text(json.dumps(numbers | {"measured": self._measured()}))
-
-    def _model_and_tokenizer(self):
+    def _tokenizer(self):
         from benchmarks.agents.policy import word_tokenizer
+
+        return word_tokenizer(self.task.make.words)
+
+    def _policy(self):
         from benchmarks.agents.warm_start import LATER_STEPS, taught_policy
         from tempo_trl.demo.policy import load_policy, policy_path
 
-        if self.task.shipped:
-            return load_policy(policy_path(self.task.name))
-        tokenizer, world = word_tokenizer(self.task.words), self.task
-        steps = (self.train_steps, LATER_STEPS)
-        model = taught_policy(tokenizer, world.make, world.draw_tasks, SEED, world.skill, steps)
-        return model, tokenizer
+        world, steps = self.task, (self.train_steps, LATER_STEPS)
+        if world.shipped:
+            return load_policy(policy_path(world.name))[0]
+        return taught_policy(self._tokenizer(), world.make, world.draw_tasks, SEED, world.skill, steps)
 
-    def _measured(self) -> float:
+    def _measured(self, *written) -> float:
         """Share of held-out tasks that the written policy solves, by the trainer's own evaluation."""
         from tempo_trl.launch.arguments import parse
         from tempo_trl.launch.train import build_trainer
@@ -67,6 +58,6 @@ class AgentRun(Run):
         world = {
             "method": self.method,
             "environment_factory": self.start.task.environment,
-            "max_tool_calling_iterations": self.start.task.turns,
+            "max_tool_calling_iterations": self.start.task.make.turns,
         }
         return read_recipe(recipe_path("rooms/grpo")) | world

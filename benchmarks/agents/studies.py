@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from benchmarks.agents.worlds import LAKE, ROOMS, SLIPPERY_LAKE, TAXI, World
+from benchmarks.agents.worlds import LAKE, ROOMS, TAXI, World
 from benchmarks.learning.arms import Arm, Study
 from benchmarks.learning.runs import Budget
 
@@ -22,8 +22,7 @@ ARMS = {
 
 
 def _arms(world: World) -> tuple[Arm, ...]:
-    oracle = ("token_credit", (("credit_func", f"benchmarks.agents.oracle.{world.name}_oracle"),))
-    return tuple(Arm(label, world, *arm, tuned_as=label) for label, arm in (ARMS | {"oracle": oracle}).items())
+    return tuple(Arm(label, world, *arm, tuned_as=label) for label, arm in ARMS.items())
 
 
 def _taxi() -> Study:
@@ -40,7 +39,6 @@ def _study(world: World, title: str) -> Study:
 STUDIES: dict[str, Callable[[], Study]] = {
     "rooms": lambda: _study(ROOMS, "Nine rooms, a key and an exit"),
     "lake": lambda: _study(LAKE, "FrozenLake that does not slip"),
-    "slippery_lake": lambda: _study(SLIPPERY_LAKE, "FrozenLake where one step in ten goes astray"),
     "taxi": _taxi,
 }
 

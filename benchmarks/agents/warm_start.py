@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from benchmarks.agents.policy import DONE, agent_policy_config, word_tokenizer
@@ -119,13 +120,10 @@ def lesson_batches(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """`n_batches` of `input_ids` and `labels`, each int64 (batch_size, T), padded on the right."""
     for _ in range(n_batches):
-        drawn = rng.choices(taught, k=batch_size)
-        width = max(len(ids) for ids, _ in drawn)
-        input_ids, labels = torch.full((batch_size, width), pad), torch.full((batch_size, width), -100)
-        for row, (ids, own) in enumerate(drawn):
-            input_ids[row, : len(ids)] = torch.tensor(ids)
-            labels[row, : len(ids)] = torch.where(torch.tensor(own), torch.tensor(ids), -100)
-        yield input_ids, labels
+        ids, own = zip(*rng.choices(taught, k=batch_size), strict=True)
+        input_ids = pad_sequence([torch.tensor(row) for row in ids], batch_first=True, padding_value=pad)
+        is_taught = pad_sequence([torch.tensor(row) for row in own], batch_first=True)  # padding is not
+        yield input_ids, input_ids.where(is_taught, -100)
 
 
 def solved_and_valid(folder: Path, n: int = HELD_OUT) -> tuple[float, float]:

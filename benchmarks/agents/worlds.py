@@ -1,15 +1,14 @@
 """The worlds: an environment, the tasks in it, and how well the starting policy plays."""
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from pathlib import Path
+
+from benchmarks.agents.gym_worlds import FrozenLake, Taxi, lake_rows, taxi_rows
+from tempo_trl.data.rooms import Rooms, draw_tasks
 
 PLAYED = 500  # episodes from which the expected accuracy of a start is taken
-TRAIN_TASKS = 4096
 
 
 @dataclass(frozen=True)
@@ -17,39 +16,29 @@ class World:
     """
     Args:
         name (`str`): What it is called.
-        environment (`str`): Dotted path of the environment's class; it has `words` and `turns`.
-        draw (`str`): Dotted path of the function that draws rows of a split of the tasks.
+        make (`type`): The environment's class. `words` is its vocabulary, `turns` the calls that end an episode.
+        draw_tasks (`Callable`): Draws rows, of their number, a `random.Random` and a split.
         tokens (`int`): Tokens that a policy writes in an episode of all turns.
         skill (`float`): Probability that a call of the starting policy is the best one; others are drawn from all.
         shipped (`bool`): Whether it starts from the policy that the package ships.
     """
 
     name: str
-    environment: str
-    draw: str
+    make: type
+    draw_tasks: Callable
     tokens: int
     skill: float
     shipped: bool = False
 
     reward_func = "tempo_trl.data.rooms.room_reward"
-    held_out = 128
+    train_problems, held_out = 4096, 128
     parent = None
     delimiters = ()
 
     @property
-    def make(self) -> Callable:
-        """The environment's class."""
-        return named(self.environment)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The vocabulary of the world."""
-        return self.make.words
-
-    @property
-    def turns(self) -> int:
-        """Calls after which an episode ends."""
-        return self.make.turns
+    def environment(self) -> str:
+        """Dotted path of the environment's class, for `environment_factory` in a recipe."""
+        return f"{self.make.__module__}.{self.make.__qualname__}"
 
     @cached_property
     def expected_accuracy(self) -> float:
@@ -66,26 +55,7 @@ class World:
         """`n` rows of the dataset."""
         return self.draw_tasks(n, random.Random(seed), split)
 
-    @property
-    def draw_tasks(self) -> Callable:
-        """The function that draws rows, of their number, a `random.Random` and a split."""
-        return named(self.draw)
 
-    def write_prompts(self, folder: Path) -> None:
-        """`train.jsonl` and `test.jsonl`, the same for all runs in a world: a run's seed orders them."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for split, n in (("train", TRAIN_TASKS), ("test", self.held_out)):
-            lines = (json.dumps(row) for row in self.rows(n, 0, split))
-            (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def named(path: str) -> Callable:
-    module, _, name = path.rpartition(".")
-    return getattr(import_module(module), name)
-
-
-GYM = "benchmarks.agents.gym_worlds"
-LAKE = World("lake", f"{GYM}.FrozenLake", f"{GYM}.lake_rows", 50, 0.5)
-SLIPPERY_LAKE = World("slippery_lake", f"{GYM}.SlipperyLake", f"{GYM}.lake_rows", 82, 0.6)
-TAXI = World("taxi", f"{GYM}.Taxi", f"{GYM}.taxi_rows", 74, 0.5)
-ROOMS = World("rooms", "tempo_trl.data.rooms.Rooms", "tempo_trl.data.rooms.draw_tasks", 50, 0.4, shipped=True)
+LAKE = World("lake", FrozenLake, lake_rows, 50, 0.5)
+TAXI = World("taxi", Taxi, taxi_rows, 74, 0.5)
+ROOMS = World("rooms", Rooms, draw_tasks, 50, 0.4, shipped=True)

@@ -1,7 +1,7 @@
-"""Compare every credit of the package with the true policy gradient, which is known exactly.
+"""Compare credit of the package with the true policy gradient, which is known exactly.
 
-`python -m benchmarks.estimators where|coefficient|adaptive|trees|entropy|credit|all [--quick] [--output FOLDER]`
-answers one question and writes `estimators_<question>.png` and `.json`.
+`python -m benchmarks.estimators where|adaptive|trees|signals|agents|all [--quick] [--output FOLDER]` answers one
+question and writes `estimators_<question>.png` and `.json`.
 
 A task (`task.py`) is a finite token tree with a tabular softmax policy, small enough that the true values, advantages
 and gradient are sums over all its states. A rollout (`rollouts.py`) spends a budget of tokens on it, an estimator

@@ -17,7 +17,6 @@ from benchmarks.estimators.evidence import Effort, commit, provenance, write
 from benchmarks.estimators.questions import (
     adaptive,
     agents,
-    credit,
     signals,
     trees,
     where,
@@ -27,7 +26,6 @@ QUESTIONS = {
     "where": where,
     "adaptive": adaptive,
     "trees": trees,
-    "credit": credit,
     "signals": signals,
     "agents": agents,
 }

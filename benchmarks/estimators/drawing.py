@@ -34,25 +34,18 @@ def sheet(
     return figure, list(axes)
 
 
-def spans(pairs: Sequence[Pair], ratios: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Figures and the lengths of their bars of two standard errors, `(2, n)`: by factors for ratios."""
+def spans(pairs: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray]:
+    """Ratios and the lengths of their bars of two standard errors, which are factors, `(2, n)`."""
     values, errors = np.array(pairs, dtype=float).T
-    if not ratios:
-        return values, np.stack([2 * errors, 2 * errors])
     factor = np.exp(2 * errors / values)
     return values, np.stack([values - values / factor, values * factor - values])
 
 
-def bars(
-    axes: Axes, x: Sequence[float], pairs: Sequence[Pair], colour: str, label: str = "", ratios: bool = True, **options
-) -> None:
-    """A line through (figure, standard error) pairs with bars of two standard errors, its name at its end."""
-    values, lengths = spans(pairs, ratios)
+def bars(axes: Axes, x: Sequence[float], pairs: Sequence[Pair], colour: str, **options) -> None:
+    """A line through (figure, standard error) pairs with bars of two standard errors."""
+    values, lengths = spans(pairs)
     style = {"marker": "o", "markersize": 4, "linewidth": 1.5, "capsize": 2} | options
     axes.errorbar(x, values, lengths, color=colour, **style)
-    if label:
-        at = (x[-1], values[-1])
-        axes.annotate(label, at, (6, 0), textcoords="offset points", color=colour, fontsize=8, va="center")
 
 
 def name_ends(axes: Axes, ends: dict[str, tuple[float, str]], least: float = 0.055) -> None:

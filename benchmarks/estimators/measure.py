@@ -6,7 +6,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.estimators.estimators import Estimator
-from benchmarks.estimators.metrics import Measured, measured, measured_tokens
+from benchmarks.estimators.metrics import Measured, cosines, gradients
 from benchmarks.estimators.rollouts import Independent, Rollout, Sample
 from benchmarks.estimators.task import Task, TokenTree
 
@@ -21,18 +21,15 @@ def measure(
     batches: int,
     budget: int = BUDGET,
     seed: int = SEED,
-    *,
-    per_token: bool = False,
 ) -> dict[str, Measured]:
-    """Every estimator on `batches` batches of `budget` tokens of a task, by its name; `per_token` with all metrics."""
+    """Every estimator on `batches` batches of `budget` tokens of a task, by its name."""
     tree, samples, result = task.tree(), {}, {}
     for name, (rollout, credit) in estimators.items():
         if rollout not in samples:
             samples[rollout] = sampled(tree, rollout, batches, seed, budget)
         sample = samples[rollout]
-        credited = credit(sample, tree)
-        about_tokens = measured_tokens(tree, sample, credited, task.decisive) if per_token else None
-        result[name] = _without_warm_up(about_tokens or measured(tree, sample, credited))
+        estimates = gradients(tree, sample, credit(sample))[WARM_UP:]
+        result[name] = Measured(estimates, cosines(estimates, tree.gradient), sample.tokens[WARM_UP:])
     return result
 
 
@@ -48,7 +45,3 @@ def sampled(tree: TokenTree, rollout: Rollout, batches: int, seed: int, budget: 
     """The batches of a rollout, warm-up included: the same ones whatever else is measured beside them."""
     rng = np.random.default_rng([seed, crc32(repr(rollout).encode())])
     return rollout.sample(tree, budget, WARM_UP + batches, rng)
-
-
-def _without_warm_up(m: Measured) -> Measured:
-    return Measured(**{name: rows[WARM_UP:] for name, rows in vars(m).items() if rows is not None})

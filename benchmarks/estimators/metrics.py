@@ -8,9 +8,9 @@ is compared with the true gradient times the best factor, scale * g.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from benchmarks.estimators.estimators import Credit
 from benchmarks.estimators.rollouts import Sample
@@ -22,7 +22,7 @@ BLOCKS = 20  # of batches, of which one at a time is left out for a standard err
 @dataclass
 class Measured:
     """
-    Measurements of all batches, one row per batch. NaN for batches without any credit.
+    Measurements of all batches, one row per batch.
 
     Args:
         estimates (`np.ndarray` of shape `(batches, T, A)`):
@@ -31,44 +31,17 @@ class Measured:
             Cosine of the estimate to the true gradient.
         tokens (`np.ndarray` of shape `(batches,)`):
             Tokens that were generated.
-        value_error (`np.ndarray` of shape `(batches,)`, *optional*):
-            Mean squared error of the value of the state before each token in the loss.
-        rank (`np.ndarray` of shape `(batches,)`, *optional*):
-            Spearman's rank correlation, over the tokens in the loss, of their credit with the true advantage A(s, a).
-        decisive (`np.ndarray` of shape `(batches,)`, *optional*):
-            Share of the credit |A| of the tokens in the loss that lies on decisive tokens.
     """
 
     estimates: np.ndarray
     cosine: np.ndarray
     tokens: np.ndarray
-    value_error: np.ndarray | None = None
-    rank: np.ndarray | None = None
-    decisive: np.ndarray | None = None
-
-
-def measured(tree: TokenTree, sample: Sample, credit: Credit) -> Measured:
-    """What the gradient says of every batch of a sample."""
-    estimates = gradients(tree, sample, credit)
-    return Measured(estimates, cosines(estimates, tree.gradient), sample.tokens)
-
-
-def measured_tokens(tree: TokenTree, sample: Sample, credit: Credit, decisive: tuple[int, ...]) -> Measured:
-    """The same, and what the tokens say."""
-    weights = (credit.weights.double()[:, None] * credit.in_loss).numpy()
-    errors = np.square(credit.values().double().numpy() - tree.values[sample.nodes[:, :-1]])
-    sizes = np.abs(credit.coefficients())
-    m = measured(tree, sample, credit)
-    m.value_error = _ratio(_by_batch(errors * weights, sample), _by_batch(weights, sample))
-    m.rank = _ranks(tree, sample, credit)
-    m.decisive = _ratio(_by_batch(sizes[:, list(decisive)], sample), _by_batch(sizes, sample))
-    return m
 
 
 def gradients(tree: TokenTree, sample: Sample, credit: Credit) -> np.ndarray:
     """Estimated gradient of each batch, `(batches, T, A)`."""
     terms = credit.coefficients()[..., None] * tree.score(sample.nodes)
-    in_loss = _by_batch(credit.in_loss.double().numpy(), sample)
+    in_loss = np.add.reduceat(credit.in_loss.sum(dim=1).numpy(), sample.bounds[:-1])
     return np.add.reduceat(terms, sample.bounds[:-1]) * tree.depth / in_loss[:, None, None]
 
 
@@ -119,15 +92,11 @@ def standard_error(statistic: Callable[..., float], *batches: np.ndarray) -> flo
 
 
 def summary(m: Measured, true: np.ndarray) -> dict[str, tuple[float, float]]:
-    """Every metric as (figure, standard error); `value_error` as a root of mean squares, in units of reward."""
-    of_gradients = {"scale": scale, "bias": bias, "variance": variance, "error": error}
-    result = {"cosine": _with_error(_mean, m.cosine)}
-    for name, statistic in of_gradients.items():
-        result[name] = _with_error(lambda estimates, s=statistic: s(estimates, true), m.estimates)
-    if m.rank is not None:
-        result |= {name: _with_error(_mean, getattr(m, name)) for name in ("rank", "decisive")}
-        result["value_error"] = _with_error(lambda squares: _mean(squares) ** 0.5, m.value_error)
-    return result
+    """Every metric as (figure, standard error)."""
+    of_gradients = (scale, bias, variance, error)
+    return {"cosine": with_error(np.mean, m.cosine)} | {
+        statistic.__name__: with_error(partial(statistic, true=true), m.estimates) for statistic in of_gradients
+    }
 
 
 def gain(ours: Measured, reference: Measured, true: np.ndarray) -> tuple[float, float]:
@@ -140,22 +109,23 @@ def gain(ours: Measured, reference: Measured, true: np.ndarray) -> tuple[float, 
     def logarithm(mine: np.ndarray, other: np.ndarray) -> float:
         return float(np.log(error(other, true) / error(mine, true)))
 
-    value, of_logarithm = _with_error(logarithm, ours.estimates, reference.estimates)
+    value, of_logarithm = with_error(logarithm, ours.estimates, reference.estimates)
     return float(np.exp(value)), float(np.exp(value)) * of_logarithm
 
 
 def difference(ours: Measured, reference: Measured) -> tuple[float, float]:
     """Cosine of ours less that of a reference, batch by batch, with its standard error."""
-    return _with_error(_mean, ours.cosine - reference.cosine)
+    return with_error(np.mean, ours.cosine - reference.cosine)
 
 
-def _with_error(statistic: Callable[..., float], *batches: np.ndarray) -> tuple[float, float]:
+def with_error(statistic: Callable[..., float], *batches: np.ndarray) -> tuple[float, float]:
+    """A statistic of batches, and its [`standard_error`]."""
     return statistic(*batches), standard_error(statistic, *batches)
 
 
-def _mean(rows: np.ndarray) -> float:
-    known = rows[~np.isnan(rows)]
-    return float(known.mean()) if len(known) else float("nan")
+def shown(pair: tuple[float, float], digits: int = 2) -> str:
+    """Figure and standard error."""
+    return f"{pair[0]:.{digits}f} ± {pair[1]:.{digits}f}"
 
 
 def _across(estimates: np.ndarray, true: np.ndarray) -> np.ndarray:
@@ -165,33 +135,3 @@ def _across(estimates: np.ndarray, true: np.ndarray) -> np.ndarray:
 
 def _length(estimates: np.ndarray, true: np.ndarray) -> float:
     return scale(estimates, true) ** 2 * np.square(true).sum()
-
-
-def _by_batch(rows: np.ndarray, sample: Sample) -> np.ndarray:
-    return np.add.reduceat(rows.sum(axis=1), sample.bounds[:-1])
-
-
-def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
-    return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-
-
-def _ranks(tree: TokenTree, sample: Sample, credit: Credit) -> np.ndarray:
-    taken = sample.nodes[:, 1:] - tree.vocabulary * sample.nodes[:, :-1] - 1
-    true, ours, inside = (
-        tree.advantages[sample.nodes[:, :-1], taken],
-        credit.advantages.numpy(),
-        credit.in_loss.numpy(),
-    )
-    rows = [slice(*bounds) for bounds in zip(sample.bounds[:-1], sample.bounds[1:], strict=True)]
-    return np.array([spearman(ours[r][inside[r]], true[r][inside[r]]) for r in rows])
-
-
-def spearman(ours: np.ndarray, true: np.ndarray) -> float:
-    """Rank correlation of two lists, ties at their mean rank; NaN if one of them is all alike.
-
-    Equal credit that differs by a rounding error is a tie.
-    """
-    ours, true = np.round(ours, 6), np.round(true, 6)
-    if min(len(np.unique(ours)), len(np.unique(true))) < 2:
-        return float("nan")
-    return float(spearmanr(ours, true).statistic)

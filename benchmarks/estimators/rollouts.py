@@ -1,7 +1,7 @@
-"""Ways to sample with a budget of tokens: independent completions, grown trees, and re-rollouts of every state.
+"""Ways to sample with a budget of tokens: independent completions, and grown trees.
 
 A batch never generates more tokens than its budget. A token that several completions of a grown tree share counts
-once, and tokens of re-rollouts count, too.
+once.
 """
 
 import math
@@ -40,8 +40,6 @@ class Sample:
             Tokens that were generated for each batch.
         trees (`list[GrownTree]`, *optional*):
             The trees that the groups were grown as.
-        rerolled (`torch.Tensor` of shape `(B, T)`, float64, *optional*):
-            Mean reward of the re-rollouts of the state before each token.
     """
 
     ids: torch.Tensor
@@ -51,7 +49,6 @@ class Sample:
     bounds: np.ndarray
     tokens: np.ndarray
     trees: list[GrownTree] | None = None
-    rerolled: torch.Tensor | None = None
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -83,7 +80,6 @@ class Sample:
             np.array([0, rows.stop - rows.start]),
             self.tokens[k : k + 1],
             self.trees and self.trees[rows.start // size : rows.stop // size],
-            None if self.rerolled is None else self.rerolled[rows],
         )
 
 
@@ -102,29 +98,17 @@ class Independent:
     num_generations: int
 
     def sample(self, tree: TokenTree, budget: int, batches: int, rng: np.random.Generator) -> Sample:
-        groups = _fitting(budget, self.num_generations * tree.depth)
-        return _independent(tree, groups * self.num_generations, batches, TabularSampler(tree, rng), self)
-
-
-@dataclass(frozen=True)
-class Rerolled:
-    """Independent completions, and `rollouts` fresh completions of every state on their way, as VinePPO
-    (https://huggingface.co/papers/2410.01679) estimates values."""
-
-    rollouts: int
-    num_generations: int = 1
-
-    def sample(self, tree: TokenTree, budget: int, batches: int, rng: np.random.Generator) -> Sample:
-        depth, sampler = tree.depth, TabularSampler(tree, rng)
-        each = depth + self.rollouts * depth * (depth + 1) // 2  # a state after t tokens takes depth - t more
-        rows = _fitting(budget, each)
-        sample = _independent(tree, rows, batches, sampler, self)
-        starts = np.repeat(sample.nodes[:, :-1].ravel(), self.rollouts)
-        lengths = np.tile(np.repeat(depth - np.arange(depth), self.rollouts), len(sample.ids))
-        leaves = sampler.continued(starts, lengths)[np.arange(len(starts)), lengths]
-        means = sampler.rewards(leaves).reshape(len(sample.ids), depth, self.rollouts).mean(axis=2)
-        sample.rerolled, sample.tokens = torch.from_numpy(means), np.full(batches, rows * each)
-        return sample
+        rows = self.num_generations * _fitting(budget, self.num_generations * tree.depth)
+        sampler, total = TabularSampler(tree, rng), rows * batches
+        nodes = sampler.continued(np.zeros(total, dtype=np.int64), np.full(total, tree.depth))
+        return Sample(
+            torch.from_numpy((nodes[:, 1:] - 1) % tree.vocabulary),
+            torch.from_numpy(sampler.rewards(nodes[:, -1])),
+            nodes,
+            self.num_generations,
+            np.arange(batches + 1) * rows,
+            np.full(batches, rows * tree.depth),
+        )
 
 
 @dataclass(frozen=True)
@@ -161,19 +145,6 @@ def _fitting(budget: int, tokens: int) -> int:
     if budget < tokens:
         raise ValueError(f"got a budget of {budget} tokens, expected at least the {tokens} of one group. Raise it.")
     return budget // tokens
-
-
-def _independent(tree: TokenTree, rows: int, batches: int, sampler: TabularSampler, rollout) -> Sample:
-    total = rows * batches
-    nodes = sampler.continued(np.zeros(total, dtype=np.int64), np.full(total, tree.depth))
-    return Sample(
-        torch.from_numpy((nodes[:, 1:] - 1) % tree.vocabulary),
-        torch.from_numpy(sampler.rewards(nodes[:, -1])),
-        nodes,
-        rollout.num_generations,
-        np.arange(batches + 1) * rows,
-        np.full(batches, rows * tree.depth),
-    )
 
 
 def _grown(grower: Grower, tree: TokenTree, budget: int, batches: int, rng: np.random.Generator) -> Sample:

@@ -23,13 +23,10 @@ class TokenTree:
             Of the tokens in each of the N states before the last token.
         success (`np.ndarray` of shape `(A ** depth,)`, float64):
             Probability that the reward of a finished completion is 1 instead of 0.
-        temperature (`float`):
-            T of the policy $\pi(a | s) = \mathrm{softmax}(\theta_s / T)_a$ that samples and is differentiated.
     """
 
     logits: np.ndarray
     success: np.ndarray
-    temperature: float = 1.0
 
     @property
     def vocabulary(self) -> int:
@@ -47,7 +44,7 @@ class TokenTree:
     @cached_property
     def policy(self) -> np.ndarray:
         """Probability of each token in each state, `(N, A)`."""
-        weights = np.exp((self.logits - self.logits.max(axis=1, keepdims=True)) / self.temperature)
+        weights = np.exp(self.logits - self.logits.max(axis=1, keepdims=True))
         return weights / weights.sum(axis=1, keepdims=True)
 
     @cached_property
@@ -79,8 +76,8 @@ class TokenTree:
 
     @cached_property
     def tabular_gradient(self) -> np.ndarray:
-        r"""Of the success rate by every logit, $\rho(s) \, \pi(a | s) \, A(s, a) / T$: `(N, A)`."""
-        return self.reach[:, None] * self.policy * self.advantages / self.temperature
+        r"""Of the success rate by every logit, $\rho(s) \, \pi(a | s) \, A(s, a)$: `(N, A)`."""
+        return self.reach[:, None] * self.policy * self.advantages
 
     @cached_property
     def gradient(self) -> np.ndarray:
@@ -98,7 +95,7 @@ class TokenTree:
     def score(self, nodes: np.ndarray) -> np.ndarray:
         r"""$\nabla \log \pi$ of every token by the logits of its state: `(B, depth + 1)` states to `(B, depth, A)`."""
         taken = nodes[:, 1:] - self.vocabulary * nodes[:, :-1] - 1
-        return (np.eye(self.vocabulary)[taken] - self.policy[nodes[:, :-1]]) / self.temperature
+        return np.eye(self.vocabulary)[taken] - self.policy[nodes[:, :-1]]
 
     def sharing(self, num_generations: int) -> np.ndarray:
         """Expected number of completions of a group in the state before each token of one of them, itself included."""
@@ -118,7 +115,7 @@ class Task:
         decisive (`tuple[int, ...]`):
             Columns of the decisive tokens.
         success (`float`):
-            Success rate of the policy (at `temperature` 1 and `spread` 0). It is set through the probability of a
+            Success rate of the policy (at `spread` 0). It is set through the probability of a
             right decisive token, the same at each; the wrong ones share the rest.
         importance (`float` or `tuple[float, ...]`):
             How much a decisive token matters, above 0, of all alike or of each; at 1 one wrong token is failure.
@@ -127,8 +124,6 @@ class Task:
             0 (all completions go one way but for the decisive tokens) to 1 (uniform).
         depth, vocabulary (`int`):
             Tokens of a completion, and different tokens.
-        temperature (`float`):
-            Of the policy that samples and is differentiated.
         spread (`float`):
             Standard deviation of Gaussian noise on every logit of every state, so that states of a depth differ.
         seed (`int`):
@@ -141,7 +136,6 @@ class Task:
     irrelevant: float = 1.0
     depth: int = 10
     vocabulary: int = 2
-    temperature: float = 1.0
     spread: float = 0.0
     seed: int = 0
 
@@ -169,7 +163,7 @@ class Task:
         return f"all {self.depth}" if every else ", ".join(str(column + 1) for column in self.decisive)
 
     def distributions(self) -> np.ndarray:
-        """Probabilities of the tokens at each depth, before temperature and spread: `(depth, A)`."""
+        """Probabilities of the tokens at each depth, before the spread: `(depth, A)`."""
         certain = np.eye(self.vocabulary)[0]
         rows = np.tile((1 - self.irrelevant) * certain + self.irrelevant / self.vocabulary, (self.depth, 1))
         wrong = (1 - self.right) / (self.vocabulary - 1)
@@ -180,7 +174,7 @@ class Task:
         size = self.vocabulary ** np.arange(self.depth)
         logits = np.repeat(np.log(self.distributions()), size, axis=0)
         logits = logits + self.spread * np.random.default_rng(self.seed).standard_normal(logits.shape)
-        return TokenTree(logits, self._success(), self.temperature)
+        return TokenTree(logits, self._success())
 
     def _success(self) -> np.ndarray:
         """Success probability of every completion, in the order of their states."""

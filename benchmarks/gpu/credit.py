@@ -4,14 +4,13 @@ Generation is left out, so a share of a real step is smaller. Half of each group
 """
 
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, main, save_policy, wait_for
+from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, main, save_policy
+from benchmarks.packing import time_of
 from tempo_trl.credit import tempo_advantages
 
 GROUP = 8
@@ -23,14 +22,6 @@ def completions(prompts: int, tokens: int, vocabulary: int) -> torch.Tensor:
     ids = torch.randint(3, vocabulary, (prompts, GROUP, tokens), generator=generator)
     ids[:, : GROUP // 2, : tokens // 4] = ids[:, :1, : tokens // 4]
     return ids.flatten(end_dim=1)
-
-
-def seconds(call: Callable[[], object], device: torch.device) -> float:
-    wait_for(device)
-    start = time.perf_counter()
-    call()
-    wait_for(device)
-    return time.perf_counter() - start
 
 
 def update(model, ids: torch.Tensor, rows: int) -> None:
@@ -50,7 +41,7 @@ def share(model, prompts: int, tokens: int, rows: int, device: torch.device) -> 
         return tempo_advantages(ids, lengths, rewards, GROUP)
 
     credit(), update(model, ids[:rows], rows)  # warm up
-    ours, theirs = seconds(credit, device), seconds(lambda: update(model, ids, rows), device)
+    ours, theirs = time_of(credit, device), time_of(lambda: update(model, ids, rows), device)
     return f"{prompts} x {GROUP} x {tokens:,}: credit / update", f"{ours:.3f} s / {theirs:.1f} s = {ours / theirs:.3%}"
 
 

@@ -15,7 +15,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
 from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, main, wait_for
-from benchmarks.training_step import TimedTrainer
+from benchmarks.training_step import TimedTrainer, random_reward
 from tempo_trl import TEMPOConfig
 from tempo_trl.credit import tempo_advantages
 from tempo_trl.demo.policy import character_tokenizer
@@ -89,10 +89,6 @@ class Meter(TrainerCallback):
         self.peak.append(torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0)
 
 
-def odd_or_even(completions, completion_ids, **columns) -> list[float]:
-    return [float(sum(ids) % 2) for ids in completion_ids]
-
-
 def train(device: torch.device, size: Size, pairs: int) -> tuple[PairedTrainer, Meter]:
     """A run of `pairs` measured pairs of steps."""
     torch.manual_seed(0)
@@ -115,7 +111,7 @@ def train(device: torch.device, size: Size, pairs: int) -> tuple[PairedTrainer, 
             logging_steps=1000,
         )
         tokenizer = character_tokenizer()
-        trainer = PairedTrainer(model, odd_or_even, args, prompts, processing_class=tokenizer, callbacks=[meter])
+        trainer = PairedTrainer(model, random_reward, args, prompts, processing_class=tokenizer, callbacks=[meter])
         trainer.train()
     return trainer, meter
 

@@ -14,13 +14,11 @@ class Arm:
         recipe (`str`): Name of the recipe of the task that it starts from.
         changes (`tuple` of pairs): Fields that differ from it.
         rated_as (`str`): The arm whose learning rate it takes; its own if empty.
-        factor (`float`): Of that rate.
     """
 
     recipe: str
     changes: tuple[tuple[str, object], ...] = ()
     rated_as: str = ""
-    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,6 @@ def _function(path: str, *changes: tuple[str, object], rated_as: str = "") -> Ar
     return Arm("grpo", (*own, *changes), rated_as)
 
 
-def _credit(name: str) -> Arm:
-    return _function(f"{HERE}.credit_functions.{name}", rated_as=BASELINE)
-
-
 # GRPO and HEPO are TEMPO's trainer with `td_coef` 0, which trains like TRL's (tests say so), on the tree and so in
 # less time.
 ARMS = {
@@ -59,18 +53,8 @@ ARMS = {
     "oracle": _function(f"{HERE}.credit_functions.oracle"),
 }
 CONTROLS = {
-    "grpo at twice its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 2.0),
-    "grpo at four times its rate": Arm("tempo", (("td_coef", 0.0),), BASELINE, 4.0),
     "tempo at GRPO's rate": Arm("tempo", rated_as=BASELINE),
     "prefix_baseline at GRPO's rate": Arm("prefix_baseline", rated_as=BASELINE),
-    "grpo with the first token twice": _credit("first_1"),
-    "grpo with the first 3 tokens twice": _credit("first_3"),
-    "grpo with the first 8 tokens twice": _credit("first_8"),
-    "tempo with shuffled TD errors": Arm("grpo", _credit("shuffled_td").changes, rated_as="tempo"),
-    "tempo with td_coef 0.5": Arm("tempo", (("td_coef", 0.5),), rated_as="tempo"),
-    "tempo with td_coef 2": Arm("tempo", (("td_coef", 2.0),), rated_as="tempo"),
-    "grpo without clipping": Arm("tempo", (("td_coef", 0.0), ("max_grad_norm", 0.0)), rated_as=BASELINE),
-    "tempo without clipping": Arm("tempo", (("max_grad_norm", 0.0),), rated_as="tempo"),
     "tempo without the tree pass": Arm("tempo", (("tree_forward", "off"),), rated_as="tempo"),
 }
 

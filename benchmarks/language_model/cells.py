@@ -60,8 +60,7 @@ class Cells:
 
     def controls(self, rates: dict[str, float]) -> dict[str, float]:
         """The rates of the study's controls, and of those that it had when their cells were measured."""
-        rated = {name: arm for name, arm in self.study.controls.items() if arm.rated_as in rates}
-        known = {name: arm.factor * rates[arm.rated_as] for name, arm in rated.items()}
+        known = {name: rates[arm.rated_as] for name, arm in self.study.controls.items() if arm.rated_as in rates}
         return known | {arm: rate for arm, rate in self._gone().items() if not self._ranked(arm)}
 
     def _gone(self) -> dict[str, float]:

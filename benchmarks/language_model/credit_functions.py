@@ -1,13 +1,12 @@
-"""Credit functions of the controls and of the oracle, for `credit_func` in a recipe."""
+"""Credit functions of the oracle and of the variants of span credit, for `credit_func` in a recipe."""
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import torch
 
 from benchmarks.language_model.decisive import decisive_token
 from tempo_trl import Batch, Credit
-from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.credit.advantages import EPSILON
 from tempo_trl.credit.spans import Criteria, criterion_advantages
 from tempo_trl.demo.language_model import language_model
@@ -15,28 +14,6 @@ from tempo_trl.methods.span_credit import span_credit
 from tempo_trl.runs.token_text import token_pieces
 
 KNOWN = ("no_comma", "no_letter")  # whose truth is in the text so far: the first comma, or letter, ends all hope
-
-
-def first_tokens(batch: Batch, n: int) -> torch.Tensor:
-    """GRPO's advantage, twice on the first `n` tokens: the place of TEMPO's TD errors, without a tree."""
-    advantages = batch.advantages[:, None].repeat(1, batch.completion_ids.shape[1])
-    advantages[:, :n] *= 2
-    return advantages
-
-
-first_1, first_3, first_8 = (partial(first_tokens, n=n) for n in (1, 3, 8))
-
-
-def shuffled_td(batch: Batch) -> torch.Tensor:
-    """TEMPO with the TD errors of another completion of the group, drawn without replacement."""
-    outcome = batch.advantages.nan_to_num(0.0)
-    values = prefix_values(batch.completion_ids, batch.lengths, outcome, batch.num_generations)
-    td = td_errors(values, batch.lengths)
-    groups = td.view(-1, batch.num_generations, td.shape[1])
-    generator = torch.Generator().manual_seed(int(batch.completion_ids.sum()))  # the same when a step is repeated
-    order = torch.stack([torch.randperm(batch.num_generations, generator=generator) for _ in groups])
-    shuffled = groups.gather(1, order[:, :, None].expand_as(groups))
-    return outcome[:, None] + shuffled.reshape(td.shape)
 
 
 def one_scale(batch: Batch) -> Credit:

@@ -25,6 +25,7 @@ WITH_CRITERIA = {
 }
 FIRST_ARMS = 6  # of the study of a task with criteria, which have panels of their own
 MORE_STYLES = {
+    "oracle": ("#7F7F7F", ":"),
     "grpo_lambda without trace": ("#E69F00", "--"),
     "kernel_baseline": ("#009E73", "--"),  # this one and the next three were measured, and are arms no more
     "hidden_baseline": ("#56B4E9", "-"),

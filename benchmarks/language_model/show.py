@@ -64,9 +64,8 @@ def sweep_table(cells: Cells) -> Table:
     study = cells.study
     first = study.sweep_seeds[0]
     rates = [rate for rate in study.rates if any(cells.of(study.cell(arm, rate, first)) for arm in cells.arms)]
-    table = Table(title=f"Sweep: mean reward over all steps, seeds {study.sweep_seeds}", box=SIMPLE_HEAD)
-    for heading in ("arm", *(f"{rate:g}" for rate in rates)):
-        table.add_column(heading)
+    title = f"Sweep: mean reward over all steps, seeds {study.sweep_seeds}"
+    table = Table("arm", *(f"{rate:g}" for rate in rates), title=title, box=SIMPLE_HEAD)
     for arm in cells.arms:
         own = [[cells.of(study.cell(arm, rate, seed)) for seed in study.sweep_seeds] for rate in rates]
         if any(row for rows in own for row in rows):
@@ -78,11 +77,9 @@ def over_grpo(
     cells: Cells, rates: dict[str, tuple[float, float]], seeds: Sequence[int] | None = None, title: str = "Over GRPO"
 ) -> Table:
     """Arms over GRPO, paired by seed."""
-    table = Table(title=title, caption="interquartile means, 95% bootstrap intervals over seeds", box=SIMPLE_HEAD)
-    level = cells.study.level
+    level, caption = cells.study.level, "interquartile means, 95% bootstrap intervals over seeds"
     headings = "arm", "rate", "pairs", "mean reward", "less GRPO's", "by steps", f"steps to {level}", "seconds a step"
-    for heading in headings:
-        table.add_column(heading)
+    table = Table(*headings, title=title, caption=caption, box=SIMPLE_HEAD)
     for arm, (rate, base_rate) in rates.items():
         pairs = cells.pairs(arm, rate, base_rate, seeds)
         if pairs:
@@ -108,10 +105,9 @@ def compared(pairs: Sequence[tuple[dict, dict]], level: float) -> tuple[str, str
 
 def by_phase(cells: Cells, rates: dict[str, float]) -> Table:
     """Mean reward in the first steps and in the last, and the share of completions with all criteria right there."""
-    table = Table(title="Over GRPO, by phase", caption="as above; in points", box=SIMPLE_HEAD)
     phases = {f"first {FIRST} steps": slice(FIRST), f"last {LAST} steps": slice(-LAST, None)}
-    for heading in ("arm", *(name for phase in phases for name in (phase, "less GRPO's", "all right", "less GRPO's"))):
-        table.add_column(heading)
+    headings = (name for phase in phases for name in (phase, "less GRPO's", "all right", "less GRPO's"))
+    table = Table("arm", *headings, title="Over GRPO, by phase", caption="as above; in points", box=SIMPLE_HEAD)
     for arm, rate in rates.items():
         if pairs := cells.pairs(arm, rate, rates[BASELINE]):
             row = [arm]
@@ -138,10 +134,8 @@ def rewards_of_parts(row: dict) -> dict[str, float]:
 def by_kind(cells: Cells, rates: dict[str, float]) -> Table:
     """Mean reward of each kind or criterion less GRPO's, and on how many of them the interval excludes 0."""
     parts = [*rewards_of_parts(cells.rows[0])] if cells.study.has_criteria else TRAINED
-    title = "Mean reward by criterion, less GRPO's" if cells.study.has_criteria else "Mean reward by kind, less GRPO's"
-    table = Table(title=title, caption="as above; in points", box=SIMPLE_HEAD)
-    for heading in ("arm", *parts, "ahead", "behind"):
-        table.add_column(heading)
+    title = f"Mean reward by {'criterion' if cells.study.has_criteria else 'kind'}, less GRPO's"
+    table = Table("arm", *parts, "ahead", "behind", title=title, caption="as above; in points", box=SIMPLE_HEAD)
     for arm in (arm for arm in rates if arm != BASELINE):
         pairs = cells.pairs(arm, rates[arm], rates[BASELINE])
         if pairs:
@@ -156,14 +150,13 @@ def held_out(cells: Cells, rates: dict[str, float]) -> Table:
     """Held-out pass rates by kind or criterion, and the share of negative credit on decisive tokens."""
     pairs = {arm: cells.pairs(arm, rate, rates[BASELINE]) for arm, rate in rates.items()}
     rows = {arm: [row for row, _ in own] for arm, own in pairs.items() if own}
-    table = Table(title="Held-out pass rates in percent, means over seeds", box=SIMPLE_HEAD)
-    parts = _held_out_parts(rows)
-    for heading in ("arm", *parts, *([] if cells.study.has_criteria else ["decisive"])):
-        table.add_column(heading)
+    parts, decisive = _held_out_parts(rows), [] if cells.study.has_criteria else ["decisive"]
+    title = "Held-out pass rates in percent, means over seeds"
+    table = Table("arm", *parts, *decisive, title=title, box=SIMPLE_HEAD)
     for arm, own in rows.items():
         shares = [f"{100 * _mean([row['held_out'][part] for row in own]):.0f}" for part in parts]
         on = [row["decisive"]["advantage"] for row in own if (row.get("decisive") or {}).get("advantage")]
-        table.add_row(arm, *shares, *([] if cells.study.has_criteria else [f"{_mean(on):.3f}" if on else ""]))
+        table.add_row(arm, *shares, *(f"{_mean(on):.3f}" if on else "" for _ in decisive))
     return table
 
 
@@ -179,10 +172,9 @@ def signs(cells: Cells, rates: dict[str, float]) -> Table:
     What the runs are like beside their rewards: means over seeds and over all steps. In the first step all arms have
     the same policy and the same completions, so their shares of signal differ by the credit alone.
     """
-    table = Table(title="Means over all steps and seeds", box=SIMPLE_HEAD)
     shown = {**SIGNS, "entropy": f"entropy, steps 1 to {FIRST}"}
-    for heading in ("arm", *shown.values(), f"last {LAST}", "signal share, step 1"):
-        table.add_column(heading)
+    headings = "arm", *shown.values(), f"last {LAST}", "signal share, step 1"
+    table = Table(*headings, title="Means over all steps and seeds", box=SIMPLE_HEAD)
     for arm, rate in rates.items():
         rows = [row for row, _ in cells.pairs(arm, rate, rates[BASELINE])]
         if rows:
@@ -201,10 +193,9 @@ def _over_runs(rows: Sequence[dict], name: str, steps: slice) -> str:
 
 def long_runs(rows: Sequence[dict]) -> Table:
     """What stays and what changes along the long runs: means over [`SPAN`] steps each."""
-    table = Table(title=f"{arms.LONG_STEPS} steps, one seed: means of steps", box=SIMPLE_HEAD)
     starts = range(0, arms.LONG_STEPS, SPAN)
-    for heading in ("", "arm", *(f"{start + 1} to {start + SPAN}" for start in starts)):
-        table.add_column(heading)
+    headings = "", "arm", *(f"{start + 1} to {start + SPAN}" for start in starts)
+    table = Table(*headings, title=f"{arms.LONG_STEPS} steps, one seed: means of steps", box=SIMPLE_HEAD)
     for name in (name for name in LONG if all(name in row for row in rows)):
         for row in rows:
             table.add_row(name, row["arm"], *(f"{_mean(row[name][start : start + SPAN]):.2f}" for start in starts))
@@ -217,35 +208,30 @@ def show_truth(policies: dict[str, dict], console: Console) -> None:
     """Print what true values say of each policy."""
     for name, numbers in policies.items():
         title = f"{name}: {numbers['prompts']} prompts, mean reward {numbers['reward']:.2f}"
-        table = Table(title=f"{title}. Share of the rewards' variance decided after n tokens", box=SIMPLE_HEAD)
-        for place in PLACES:
-            table.add_column(str(place), justify="right")
-        table.add_row(*map(_with_ends, numbers["decided_by"]))
-        console.print(table)
-        table = Table(title="Squared error of values over that of the mean of the others", box=SIMPLE_HEAD)
-        for heading in ("estimate", "all places", *(f"after {place}" for place in (0, *PLACES))):
-            table.add_column(heading, justify="left" if heading == "estimate" else "right")
+        decided = Table(
+            *map(str, PLACES), title=f"{title}. Share of the rewards' variance decided after n tokens", box=SIMPLE_HEAD
+        )
+        decided.add_row(*map(_with_ends, numbers["decided_by"]))
+        headings = "estimate", "all places", *(f"after {place}" for place in (0, *PLACES))
+        errors = Table(*headings, title="Squared error of values over that of the mean of the others", box=SIMPLE_HEAD)
         for estimate, own in numbers["errors"].items():
-            table.add_row(
-                estimate, _with_ends(own["error"]), *("" if x is None else f"{x:.2f}" for x in own["by_place"])
-            )
-        console.print(table)
-        table = Table(title="Share of squared true TD errors", box=SIMPLE_HEAD)
-        for heading in numbers["td_errors"]:
-            table.add_column(heading, justify="right")
-        table.add_row(*map(_with_ends, numbers["td_errors"].values()))
-        console.print(table)
-        table = Table(title="Gradient of the last MLP's down projection, over RLOO's", box=SIMPLE_HEAD)
-        for heading in ("credit", "noise to signal", "cosine with the true gradient"):
-            table.add_column(heading)
+            by_place = ("" if x is None else f"{x:.2f}" for x in own["by_place"])
+            errors.add_row(estimate, _with_ends(own["error"]), *by_place)
+        headings = "credit", "noise to signal", "cosine with the true gradient"
+        gradient = Table(*headings, title="Gradient of the last MLP's down projection, over RLOO's", box=SIMPLE_HEAD)
         for credit, own in numbers["gradient"].items():
-            table.add_row(credit, _with_ends(own["noise_to_signal"]), _with_ends(own["cosine"]))
-        console.print(table)
-        table = Table(title="Sources of the squared norm of a group's RLOO gradient", box=SIMPLE_HEAD)
-        for heading in numbers["sources"]:
-            table.add_column(heading)
-        table.add_row(*map(_with_ends, numbers["sources"].values()))
-        console.print(table)
+            gradient.add_row(credit, _with_ends(own["noise_to_signal"]), _with_ends(own["cosine"]))
+        td_errors = _row("Share of squared true TD errors", numbers["td_errors"])
+        sources = _row("Sources of the squared norm of a group's RLOO gradient", numbers["sources"])
+        for table in (decided, errors, td_errors, gradient, sources):
+            console.print(table)
+
+
+def _row(title: str, numbers: dict[str, Sequence[float]]) -> Table:
+    """A table of one row."""
+    table = Table(*numbers, title=title, box=SIMPLE_HEAD)
+    table.add_row(*map(_with_ends, numbers.values()))
+    return table
 
 
 def _with_ends(numbers: Sequence[float]) -> str:

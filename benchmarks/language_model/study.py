@@ -98,7 +98,7 @@ class Study:
         for seed in self.control_seeds:
             for name, arm in self.controls.items():
                 if arm.rated_as in rates:
-                    yield self.cell(name, arm.factor * rates[arm.rated_as], seed)
+                    yield self.cell(name, rates[arm.rated_as], seed)
 
     def long(self, rates: dict[str, float], best: str) -> Iterator[Cell]:
         """GRPO and the arm that stands best, for long: is it stable?"""

@@ -42,10 +42,9 @@ class Study:
     Args:
         name, title (`str`): What it is called, and what its figure is headed with.
         arms (`tuple` of `Arm`): What is compared.
-        figure (`str`): `"curves"`, `"levels"` (a number a panel against a knob), `"dots"` or
+        figure (`str`): `"curves"`, `"levels"` (a number a panel), `"dots"` or
             `"ceiling"` (a map of all studies of this kind; a panel names row and column, with a comma between).
         swept (`bool`): Whether it chooses learning rates, for itself and for the studies that are `tuned_as` it.
-        knob (`str`): What differs from panel to panel.
         rates (`tuple[float, ...]`): Learning rates of the sweep.
         budget (`Budget`): How long a run is.
         sweep_seeds (`tuple[int, ...]`): Of the sweep.
@@ -57,7 +56,6 @@ class Study:
     arms: tuple[Arm, ...]
     figure: str = "curves"
     swept: bool = False
-    knob: str = ""
     rates: tuple[float, ...] = LEARNING_RATES
     budget: Budget = field(default_factory=Budget)
     sweep_seeds: tuple[int, ...] = SWEEP_SEEDS

@@ -12,6 +12,7 @@ import random
 import re
 from dataclasses import dataclass
 
+from benchmarks.learning.tasks import Task
 from tempo_trl.demo.task import draw_problems, first_slip, slipped_solution, worked_solution
 
 PHRASES = (";;", "??", ";?", "?;")
@@ -19,7 +20,7 @@ _OPENING = re.compile(r"[;?]{2}(?=[0-9][+-])")
 
 
 @dataclass(frozen=True)
-class Chain:
+class Chain(Task):
     """
     Problems of `steps` steps.
 

@@ -34,7 +34,6 @@ STYLES = {
     "anchor_baseline": ("#D55E00", "-"),
     "anchor_baseline, traced": ("#D55E00", "--"),
     "tempo, merged": ("#0072B2", "--"),
-    "oracle": ("#7F7F7F", ":"),
 }
 BLUE, GREY = "#0072B2", "#7F7F7F"
 DPI = 110

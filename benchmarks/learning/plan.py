@@ -21,6 +21,7 @@ import random
 import re
 from dataclasses import dataclass
 
+from benchmarks.learning.tasks import Task
 from tempo_trl.demo.task import SPLITS, split_of
 
 PLANS = "+-=;"
@@ -32,7 +33,7 @@ _BEGINNING = re.compile(rf"(?:[{re.escape(PLANS)}](?:[0-9]{{{STEPS}}}#|[0-9]{{0,
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Task):
     """
     Args:
         start_right (`float`, *optional*, defaults to `0.4`):

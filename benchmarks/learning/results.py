@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.learning.arms import BASELINE, ORACLES, Arm
 from benchmarks.learning.runs import DONE, Run
-from benchmarks.learning.statistics import Ratio, accuracy_at, interval, iqm, mean_accuracy, ratio_of_iqms, ratio_to
+from benchmarks.learning.statistics import Ratio, interval, iqm, mean_accuracy, ratio_of_iqms, ratio_to
 from benchmarks.learning.studies import study
 from tempo_trl.demo.results import accuracy_curve
 from tempo_trl.runs.curves import Curve
@@ -105,7 +105,7 @@ class Result:
     def by_tokens(self) -> dict[str, list[float]]:
         """Curve with its band on a grid of generated tokens."""
         grid = np.linspace(0, self.tokens, GRID)
-        return _band(grid, np.stack([accuracy_at(curve, grid) for curve in self.curves]), "tokens")
+        return _band(grid, np.stack([np.interp(grid, c.tokens, c.value) for c in self.curves]), "tokens")
 
     def by_seconds(self) -> dict[str, list[float]]:
         """Curve with its band on a grid of seconds, as far as the fastest run was when its budget was spent."""

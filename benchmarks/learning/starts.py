@@ -7,8 +7,8 @@ twenty from that of ten), and other tasks from a smaller one, taught from random
 import json
 import random
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 from benchmarks.learning.tasks import HELD_OUT, Task, write_prompts
 
@@ -78,18 +78,21 @@ class Start:
     def make(self) -> None:
         """Train the policy, or take the shipped one; write it and the prompts, and measure it."""
         from tempo_trl.demo.policy import write_policy  # torch: not needed to plan
-        from tempo_trl.demo.warm_start import sampled_completions
 
         write_prompts(self.task, self.prompts)
-        model = self._policy()
-        write_policy(model, self._tokenizer(), self.folder)
+        model, tokenizer = self._policy(), self._tokenizer()
+        write_policy(model, tokenizer, self.folder)
+        numbers = {"expected": self.task.expected_accuracy, "measured": self._measured(model, tokenizer)}
+        # Last: the file says that the rest is whole.
+        (self.folder / "start.json").write_text(json.dumps(numbers | {"train_steps": self.train_steps}))
+
+    def _measured(self, model, tokenizer) -> float:
+        """Share of held-out problems that the policy solves."""
+        from tempo_trl.demo.warm_start import sampled_completions
+
         problems = self.task.draw(HELD_OUT, random.Random(SEED), "test")
-        completions = sampled_completions(
-            model, self._tokenizer(), problems, SEED, max_length=self.max_completion_length
-        )
-        measured = sum(rewards(self.task, problems, completions)) / len(problems)
-        numbers = {"expected": self.task.expected_accuracy, "measured": measured, "train_steps": self.train_steps}
-        (self.folder / "start.json").write_text(json.dumps(numbers))  # last: it says that the rest is whole
+        completions = sampled_completions(model, tokenizer, problems, SEED, max_length=self.max_completion_length)
+        return sum(rewards(self.task, problems, completions)) / len(problems)
 
     @property
     def _positions(self) -> int:
@@ -136,6 +139,5 @@ class Start:
 
 def rewards(task: Task, problems: list[str], completions: list[str]) -> list[float]:
     """What the task's reward function pays."""
-    module, _, name = task.reward_func.rpartition(".")
-    function = getattr(import_module(module), name)
+    function = resolve_name(task.reward_func)
     return function(prompts=problems, completions=completions, answer=[task.answer(p) for p in problems])

@@ -48,16 +48,6 @@ def mean_accuracy(curve: Curve, tokens: float) -> float:
     return float(np.trapezoid(cut.value, at) / tokens)
 
 
-def accuracy_at(curve: Curve, grid: np.ndarray) -> np.ndarray:
-    """Accuracy at numbers of generated tokens, linear between evaluations."""
-    return np.interp(grid, curve.tokens, curve.value)
-
-
-def seconds_to(curve: Curve, level: float, tokens: float) -> float | None:
-    """Seconds of training until the curve first reaches an accuracy; None if not before it generated `tokens`."""
-    return curve.at(tokens).time_to(level, "seconds")
-
-
 @dataclass(frozen=True)
 class Ratio:
     """
@@ -112,7 +102,8 @@ def ratio_to(
 def _arrival(curve: Curve, level: float, tokens: float, unit: str) -> tuple[float, float]:
     """When the curve reached the level, NaN if not in its budget; and when its budget ended."""
     if unit == "seconds":
-        reached, end, least = seconds_to(curve, level, tokens), float(curve.at(tokens).seconds[-1]), 1e-3
+        cut = curve.at(tokens)
+        reached, end, least = cut.time_to(level, "seconds"), float(cut.seconds[-1]), 1e-3
     else:
         reached, end, least = curve.time_to(level, "tokens"), tokens, 1.0
     return (np.nan if reached is None or reached > end else max(reached, least)), end

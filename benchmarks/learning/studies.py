@@ -57,7 +57,7 @@ def _plan() -> Study:
 def _wording() -> Study:
     panels = {1: "one phrase", 2: "two phrases", 4: "four phrases"}
     arms = (arm for n, panel in panels.items() for arm in _arms(Chain(wording=n), CREDITS, panel))
-    return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms), knob="wording")
+    return Study("wording", "Irrelevant wording: phrases that may open a step", tuple(arms))
 
 
 def _lengths() -> dict[int, Chain]:
@@ -69,7 +69,7 @@ def _lengths() -> dict[int, Chain]:
 def _carried() -> Study:
     arms = (arm for n, task in _lengths().items() for arm in _at_one_rate(task, f"{n} steps"))
     title = "A learning rate carried over from five steps to other lengths"
-    return Study("carried", title, tuple(arms), knob="steps")
+    return Study("carried", title, tuple(arms))
 
 
 def _length() -> Study:
@@ -81,7 +81,7 @@ def _length() -> Study:
     shares = {3: 1.0, 5: 1.0, 10: 0.5, 20: 0.25}
     arms = (tuned(arm, n, shares[n]) for n, task in _lengths().items() for arm in _arms(task, CREDITS, f"{n} steps"))
     title = "Chain length, each method at its own best rate for it"
-    return Study("length", title, tuple(arms), swept=True, knob="steps")
+    return Study("length", title, tuple(arms), swept=True)
 
 
 def _group_size() -> Study:
@@ -90,7 +90,7 @@ def _group_size() -> Study:
 
     sizes, labels = (3, 5, 7, 9, 16), ("grpo", "tempo", "prefix_baseline")  # the paper's, and twice the recipes'
     arms = (changed(arm, size) for size in sizes for arm in _arms(Chain(), labels))
-    return Study("group_size", "Group size at equal generated tokens", tuple(arms), figure="levels", knob="G")
+    return Study("group_size", "Group size at equal generated tokens", tuple(arms), figure="levels")
 
 
 def _variants(method: str, task: Task, variants: dict[str, tuple]) -> tuple[Arm, ...]:

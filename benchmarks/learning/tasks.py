@@ -5,12 +5,13 @@ import random
 from pathlib import Path
 from typing import Protocol
 
-TRAIN_PROBLEMS = 16_384
 HELD_OUT = 512  # problems on which a start is measured
 
 
 class Task(Protocol):
     """A text task whose tokens are characters, of which the truth is known."""
+
+    train_problems = 16_384
 
     name: str  # says all knobs
     tokens: int  # of a completion
@@ -29,15 +30,14 @@ class Task(Protocol):
         """What the starting policy is taught when this share of its lessons is over."""
         ...
 
-
-def rows(task: Task, n: int, seed: int, split: str) -> list[dict[str, str]]:
-    """`n` prompts with what their reward reads."""
-    return [{"prompt": p, "answer": task.answer(p)} for p in task.draw(n, random.Random(seed), split)]
+    def rows(self, n: int, seed: int, split: str) -> list[dict]:
+        """`n` prompts with what their reward reads."""
+        return [{"prompt": p, "answer": self.answer(p)} for p in self.draw(n, random.Random(seed), split)]
 
 
 def write_prompts(task: Task, folder: Path) -> None:
     """`train.jsonl` and `test.jsonl`, the same for all runs of a task: a run's seed orders them."""
     folder.mkdir(parents=True, exist_ok=True)
-    for split, n in (("train", TRAIN_PROBLEMS), ("test", task.held_out)):
-        lines = (json.dumps(row) for row in rows(task, n, seed=0, split=split))
+    for split, n in (("train", task.train_problems), ("test", task.held_out)):
+        lines = (json.dumps(row) for row in task.rows(n, seed=0, split=split))
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.estimators.__main__ import QUESTIONS, QUICK_BATCHES, main
 from benchmarks.estimators.drawing import spans
 from benchmarks.estimators.measure import SEED, sampled
-from benchmarks.estimators.questions import adaptive, signals, trees, where
+from benchmarks.estimators.questions import adaptive, signals, trees
 from benchmarks.estimators.rollouts import Independent
 from benchmarks.estimators.task import Task
 
@@ -17,7 +17,6 @@ ROWS = {
     "where": 12,
     "adaptive": 3,
     "trees": 15,
-    "credit": 31,
     "signals": 3,
     "agents": 13,
 }
@@ -98,7 +97,3 @@ def test_an_estimate_is_drawn_as_biased_where_bias_is_a_quarter_of_its_error():
     assert trees.is_biased({"bias": (0.3, 0.1), "error": (1.0, 0.1)})
     assert not trees.is_biased({"bias": (0.2, 0.01), "error": (1.0, 0.1)})
     assert not trees.is_biased({"bias": (0.3, 0.2), "error": (1.0, 0.1)})
-
-
-def test_every_size_of_group_is_measured():
-    assert {size for _, size, _ in where.cells(quick=False)} == {3, 8, 16, 64}

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import chisquare
 
 from benchmarks.estimators.measure import sampled
-from benchmarks.estimators.rollouts import Entropy, Fixed, Independent, Rerolled
+from benchmarks.estimators.rollouts import Entropy, Fixed, Independent
 from benchmarks.estimators.sampler import TabularSampler
 from benchmarks.estimators.task import Task
 from tempo_trl.rollout.growth import Request
@@ -14,7 +14,7 @@ from tempo_trl.rollout.growth import Request
 from .trees import completions, random_tree
 
 TASK = Task((1, 3), depth=6, irrelevant=0.5)
-ROLLOUTS = [Independent(3), Independent(8), Rerolled(2), Fixed(2, 3), Fixed(4, 2), Entropy(8), Entropy(5)]
+ROLLOUTS = [Independent(3), Independent(8), Fixed(2, 3), Fixed(4, 2), Entropy(8), Entropy(5)]
 
 
 def counted(tree, ids: np.ndarray) -> np.ndarray:
@@ -68,18 +68,14 @@ def test_no_batch_generates_more_than_its_budget_nor_leaves_room_for_one_more_gr
     sample = rollout.sample(tree, budget, 5, np.random.default_rng(0))
     assert len(sample.tokens) == 5 and sample.bounds[-1] == len(sample.ids)
     for k in range(5):
-        batch, group = sample.batch(k), generated(sample.batch(k), rollout, tree.depth)
+        batch, group = sample.batch(k), generated(sample.batch(k), tree.depth)
         assert sum(group) == sample.tokens[k] <= budget
-        assert budget - sum(group) < sample.num_generations * tree.depth * (
-            1 + getattr(rollout, "rollouts", 0) * 7 / 2
-        )
+        assert budget - sum(group) < sample.num_generations * tree.depth
         assert len(batch.ids) % sample.num_generations == 0
 
 
-def generated(batch, rollout, depth: int) -> list[int]:
+def generated(batch, depth: int) -> list[int]:
     """Tokens that each group of a batch took, by looking at what came out."""
-    if isinstance(rollout, Rerolled):
-        return [depth + rollout.rollouts * sum(range(1, depth + 1)) for _ in batch.ids]
     if batch.trees is None:
         return [depth] * len(batch.ids)
     return [sum(len(segment.token_ids) for segment in grown.segments) for grown in batch.trees]
@@ -98,15 +94,7 @@ def test_rows_are_the_completions_of_the_trees_and_a_repeated_leaf_has_one_rewar
     assert len(rewards) < len(leaves) or isinstance(rollout, Fixed)
 
 
-def test_rerolled_values_are_right_on_average():
-    tree = TASK.tree()
-    sample = Rerolled(3).sample(tree, 2000, 40, np.random.default_rng(0))
-    error = sample.rerolled.numpy() - tree.values[sample.nodes[:, :-1]]
-    assert (np.abs(error.mean(axis=0)) < 5 * error.std(axis=0) / len(error) ** 0.5 + 1e-9).all()
-    assert set((sample.rerolled.unique() * 3).round().tolist()) == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize("rollout", [Independent(4), Rerolled(1), Fixed(2, 2), Entropy(6)], ids=str)
+@pytest.mark.parametrize("rollout", [Independent(4), Fixed(2, 2), Entropy(6)], ids=str)
 def test_the_same_seed_gives_the_same_sample_and_another_seed_another(rollout):
     one, same, other = (sampled(TASK.tree(), rollout, 3, seed, budget=300) for seed in (5, 5, 6))
     assert torch.equal(one.ids, same.ids) and torch.equal(one.rewards, same.rewards)

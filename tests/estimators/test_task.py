@@ -4,20 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.estimators.task import Task, TokenTree
+from benchmarks.estimators.task import Task
 
 from .trees import HAND, completions, random_tree, steps
-
-
-def test_values_advantages_and_gradient_by_hand():
-    # V(0) = (1 + 1/2) / 2 = 3/4; V(1) = 1/4 * 1 + 3/4 * 0 = 1/4; V() = 3/4 * 3/4 + 1/4 * 1/4 = 10/16.
-    assert HAND.values == pytest.approx([5 / 8, 3 / 4, 1 / 4, 1, 1 / 2, 1, 0])
-    # A(a) = V(a) - 5/8; A(0, a) = 1 - 3/4, 1/2 - 3/4; A(1, a) = 1 - 1/4, 0 - 1/4.
-    assert HAND.advantages == pytest.approx(np.array([[1 / 8, -3 / 8], [1 / 4, -1 / 4], [3 / 4, -1 / 4]]))
-    # reach * pi * A: 3/4 * 1/8; 3/4 * 1/2 * 1/4; 1/4 * 1/4 * 3/4. Each row adds up to 0.
-    rows = np.array([[3 / 32, -3 / 32], [3 / 32, -3 / 32], [3 / 64, -3 / 64]])
-    assert HAND.tabular_gradient == pytest.approx(rows)
-    assert HAND.gradient == pytest.approx(np.array([rows[0], rows[1] + rows[2]]))
 
 
 def test_an_expected_completion_of_the_tree_is_its_value():
@@ -27,11 +16,10 @@ def test_an_expected_completion_of_the_tree_is_its_value():
     assert tree.values[0] == pytest.approx(probability @ success)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_the_gradient_is_autograd_s_of_the_success_rate_summed_over_all_completions(temperature):
-    tree = random_tree(temperature=temperature)
+def test_the_gradient_is_autograd_s_of_the_success_rate_summed_over_all_completions():
+    tree = random_tree()
     logits = torch.tensor(tree.logits, requires_grad=True)
-    logps = (logits / temperature).log_softmax(dim=1)
+    logps = logits.log_softmax(dim=1)
     ids, _, success = completions(tree)
     chances = torch.stack([sum(logps[n, t] for n, t in steps(tree, row)).exp() for row in ids])
     (gradient,) = torch.autograd.grad(chances @ torch.tensor(success), logits)
@@ -42,7 +30,7 @@ def test_the_pooled_gradient_is_that_of_logits_that_a_depth_shares():
     tree = random_tree(depth=2)
     shared = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
     logits = torch.tensor(tree.logits) + shared[[0, 1, 1, 1]]
-    policy = (logits / tree.temperature).softmax(dim=1)
+    policy = logits.softmax(dim=1)
     value = policy[0] @ (policy[1:] * torch.tensor(tree.success).view(3, 3)).sum(dim=1)
     (gradient,) = torch.autograd.grad(value, shared)
     assert tree.gradient == pytest.approx(gradient.numpy())
@@ -53,7 +41,7 @@ def test_the_mean_score_of_a_state_is_zero_and_it_is_the_derivative_of_the_log_p
     scores = tree.score(tree.nodes(np.arange(3)[:, None]))[:, 0]
     assert tree.policy[0] @ scores == pytest.approx(np.zeros(3))
     logits = torch.tensor(tree.logits[0], requires_grad=True)
-    (expected,) = torch.autograd.grad((logits / tree.temperature).log_softmax(dim=0)[1], logits)
+    (expected,) = torch.autograd.grad(logits.log_softmax(dim=0)[1], logits)
     assert scores[1] == pytest.approx(expected.numpy())
 
 
@@ -90,9 +78,3 @@ def test_a_success_rate_that_importance_does_not_allow_is_refused():
 def test_the_expected_sharing_is_the_chance_that_another_completion_comes_the_same_way():
     # HAND: after one token both are in 0 with (3/4)^2 and both in 1 with (1/4)^2.
     assert HAND.sharing(5) == pytest.approx([5, 1 + 4 * 10 / 16])
-
-
-def test_a_higher_temperature_is_a_flatter_policy():
-    hot = TokenTree(HAND.logits, HAND.success, temperature=2.0)
-    # sqrt(3/4) : sqrt(1/4) = sqrt(3) : 1
-    assert hot.policy[0] == pytest.approx([3**0.5 / (1 + 3**0.5), 1 / (1 + 3**0.5)])

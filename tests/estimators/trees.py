@@ -13,10 +13,10 @@ from benchmarks.estimators.task import TokenTree
 HAND = TokenTree(np.log([[3 / 4, 1 / 4], [1 / 2, 1 / 2], [1 / 4, 3 / 4]]), np.array([1, 1 / 2, 1, 0]))
 
 
-def random_tree(depth: int = 3, vocabulary: int = 3, temperature: float = 0.7, seed: int = 0) -> TokenTree:
-    rng = np.random.default_rng(seed)
+def random_tree(depth: int = 3, vocabulary: int = 3) -> TokenTree:
+    rng = np.random.default_rng(0)
     states = (vocabulary**depth - 1) // (vocabulary - 1)
-    return TokenTree(rng.standard_normal((states, vocabulary)), rng.random(vocabulary**depth), temperature)
+    return TokenTree(rng.standard_normal((states, vocabulary)), rng.random(vocabulary**depth))
 
 
 def completions(tree: TokenTree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

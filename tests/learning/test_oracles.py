@@ -13,8 +13,6 @@ from benchmarks.learning.chain import Chain, plain, slip_index, worded
 from benchmarks.learning.plan import Plan, right_plan, success_along, success_probability
 from benchmarks.learning.starts import rewards
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.prefix_covariance import pair_statistics
-from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.demo.task import first_slip
 
@@ -30,20 +28,14 @@ def batch_of(task, problems, texts, size):
     for own, row in zip(ids, rows, strict=True):
         own[: len(row)] = torch.tensor(row)
     paid = torch.tensor(rewards(task, problems, texts))
-    outcome, tree = outcome_advantages(paid, size), prefix_tree(ids, lengths, size)
     return SimpleNamespace(
         completion_ids=ids,
         lengths=lengths,
         rewards=paid,
-        advantages=outcome,
+        advantages=outcome_advantages(paid, size),
         num_generations=size,
         columns={"prompt": problems},
         loss_mask=torch.arange(ids.shape[1]) < lengths[:, None],
-        counted=torch.ones(len(rows), dtype=torch.bool),
-        tree=tree,
-        pairs=pair_statistics(tree, outcome),
-        tree_rollouts=None,
-        training=True,
     )
 
 

@@ -9,7 +9,6 @@ from benchmarks.learning import plan
 from benchmarks.learning.chain import Chain, plain, slip_rate_for, worded
 from benchmarks.learning.plan import Plan, first_failure, luck, right_plan, success_probability, successful
 from benchmarks.learning.starts import PROMPT_ROOM, Start, rewards
-from benchmarks.learning.tasks import rows
 from tempo_trl.demo.policy import CHARACTERS, load_policy
 from tempo_trl.demo.task import STEPS, first_slip, worked_solution
 from tempo_trl.demo.warm_start import SLIP_RATE
@@ -60,23 +59,12 @@ def test_the_starts_success_probability_has_its_closed_form(task):
     assert np.mean(rewards(task, problems, texts)) == pytest.approx(task.expected_accuracy, abs=0.03)
 
 
-def test_by_hand_two_steps_of_slip_rate_0_9_are_right_one_time_in_ten():
-    """A step that slips with 0.9 writes any digit alike: what it was before is forgotten."""
-    assert Chain(2, 0.9).expected_accuracy == pytest.approx(0.1)
-    assert Chain(1, 0.25).expected_accuracy == pytest.approx(0.75)
-
-
-@pytest.mark.parametrize("steps", [3, 10, 20])
-def test_chains_of_all_lengths_can_start_alike(steps):
-    assert Chain(steps, slip_rate_for(0.42, steps)).expected_accuracy == pytest.approx(0.42, abs=0.01)
-
-
 @pytest.mark.parametrize("task", [Chain(), Plan()], ids=lambda task: task.name)
 def test_train_and_test_never_meet_and_do_not_depend_on_who_asks(task):
-    train, test = (rows(task, 500, seed=0, split=split) for split in ("train", "test"))
+    train, test = (task.rows(500, seed=0, split=split) for split in ("train", "test"))
     assert not {row["prompt"] for row in train} & {row["prompt"] for row in test}
-    assert test == rows(task, 500, seed=0, split="test")
-    assert test != rows(task, 500, seed=1, split="test")
+    assert test == task.rows(500, seed=0, split="test")
+    assert test != task.rows(500, seed=1, split="test")
 
 
 def test_more_phrases_than_there_are_and_unknown_splits_are_refused():

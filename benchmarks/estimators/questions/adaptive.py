@@ -11,8 +11,7 @@ from benchmarks.estimators.drawing import BLUE, GAIN, GREY, ORANGE, gains, named
 from benchmarks.estimators.estimators import adaptive, tempo
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import SEED, measure_groups
-from benchmarks.estimators.metrics import difference, gain
-from benchmarks.estimators.questions.tasks import shown
+from benchmarks.estimators.metrics import difference, gain, shown
 from benchmarks.estimators.task import Task
 
 TITLE = "The adaptive prefix baseline against GRPO on random tasks, the same batches"

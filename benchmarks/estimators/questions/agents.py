@@ -11,7 +11,7 @@ from rich.table import Table
 from benchmarks.estimators.drawing import BLUE, GREY, gains, named, sheet, spans
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import SEED, WARM_UP
-from benchmarks.estimators.metrics import bias, error, gain, standard_error, variance
+from benchmarks.estimators.metrics import bias, error, gain, variance, with_error
 from benchmarks.estimators.rooms import ACTIONS, Episodes, Rooms, play
 from tempo_trl.credit.turns import turn_starts
 from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
@@ -32,67 +32,65 @@ WORLDS = {
 }
 
 
-class Grpo:
-    """GRPO's advantage, or RLOO's, which is larger by G / (G - 1)."""
-
-    def __init__(self, leave_one_out: bool = False):
-        self.leave_one_out = leave_one_out
-
-    def __call__(self, episodes: Episodes) -> np.ndarray:
-        batch = episodes.batch
-        factor = batch.num_generations / (batch.num_generations - 1) if self.leave_one_out else 1.0
-        return factor * batch.advantages.double().numpy()[:, None].repeat(episodes.states.shape[1], axis=1)
+Credit = Callable[[Episodes], np.ndarray]  # the credit of each turn, `(R, N)`
 
 
-class Method:
+def grpo(episodes: Episodes) -> np.ndarray:
+    """GRPO's advantage."""
+    return episodes.batch.advantages.double().numpy()[:, None].repeat(episodes.states.shape[1], axis=1)
+
+
+def rloo(episodes: Episodes) -> np.ndarray:
+    """RLOO's, which is larger by G / (G - 1)."""
+    size = episodes.batch.num_generations
+    return size / (size - 1) * grpo(episodes)
+
+
+def method(function: Callable) -> Credit:
     """Credit of a function of a batch on the first token of each turn, the action; a memory learns from each batch."""
 
-    def __init__(self, function: Callable):
-        self.function = function
-
-    def __call__(self, episodes: Episodes) -> np.ndarray:
-        credit = self.function(episodes.batch)
+    def of_turns(episodes: Episodes) -> np.ndarray:
+        credit = function(episodes.batch)
         starts = turn_starts(episodes.batch.turns)
         advantages = credit.advantages.gather(1, starts.clamp(min=0)).double().numpy()
-        if hasattr(self.function, "update"):
-            self.function.update([credit.statistics])
+        if hasattr(function, "update"):
+            function.update([credit.statistics])
         width = episodes.states.shape[1]
         return np.pad(advantages, ((0, 0), (0, width - advantages.shape[1])))
 
-
-class Exact:
-    """Exact advantages, or the reward over the exact value: what is to be won."""
-
-    def __init__(self, world: Rooms, sampled_reward: bool):
-        self.world, self.sampled_reward = world, sampled_reward
-
-    def __call__(self, episodes: Episodes) -> np.ndarray:
-        values, qualities = self.world.exact
-        turn = np.arange(episodes.states.shape[1])
-        before = values[turn, episodes.states]
-        if self.sampled_reward:
-            return episodes.batch.rewards.double().numpy()[:, None] - before
-        return qualities[turn, episodes.states, episodes.actions] - before
+    return of_turns
 
 
-def arms(world: Rooms) -> dict[str, Callable[[Episodes], np.ndarray]]:
+def reward_over_exact_values(episodes: Episodes, world: Rooms) -> np.ndarray:
+    """The reward less the exact value: what a baseline can win."""
+    turn = np.arange(episodes.states.shape[1])
+    return episodes.batch.rewards.double().numpy()[:, None] - world.exact[0][turn, episodes.states]
+
+
+def exact_advantages(episodes: Episodes, world: Rooms) -> np.ndarray:
+    """Q - V: what is to be won."""
+    (values, qualities), turn = world.exact, np.arange(episodes.states.shape[1])
+    return qualities[turn, episodes.states, episodes.actions] - values[turn, episodes.states]
+
+
+def arms(world: Rooms) -> dict[str, Credit]:
     """Fresh credit functions by name. Returns are not discounted and not normalized, as the exact gradient's."""
     unscaled = {"gamma": 1.0, "scale": "none"}
     return {
-        "GRPO": Grpo(),
-        "RLOO": Grpo(leave_one_out=True),
-        "TEMPO, tree": Method(tempo_credit),
-        "TEMPO, graph": Method(partial(tempo_credit, merge_states=True)),
-        "prefix baseline": Method(PrefixBaselineCredit("auto")),
-        "GiGPO": Method(partial(gigpo_credit, **unscaled)),
-        "GiGPO, gamma 0.95": Method(partial(gigpo_credit, gamma=0.95, scale="none")),
-        "HGPO": Method(partial(hgpo_credit, **unscaled)),
+        "GRPO": grpo,
+        "RLOO": rloo,
+        "TEMPO, tree": method(tempo_credit),
+        "TEMPO, graph": method(partial(tempo_credit, merge_states=True)),
+        "prefix baseline": method(PrefixBaselineCredit("auto")),
+        "GiGPO": method(partial(gigpo_credit, **unscaled)),
+        "GiGPO, gamma 0.95": method(partial(gigpo_credit, gamma=0.95, scale="none")),
+        "HGPO": method(partial(hgpo_credit, **unscaled)),
         **{
-            f"anchor baseline{name}": Method(AnchorBaselineCredit(2, trace_lambda, "none"))
+            f"anchor baseline{name}": method(AnchorBaselineCredit(2, trace_lambda, "none"))
             for name, trace_lambda in {"": 1.0, ", lambda 0.95": 0.95, ", lambda 0.8": 0.8}.items()
         },
-        "exact values": Exact(world, sampled_reward=True),
-        "exact advantages": Exact(world, sampled_reward=False),
+        "exact values": partial(reward_over_exact_values, world=world),
+        "exact advantages": partial(exact_advantages, world=world),
     }
 
 
@@ -118,17 +116,13 @@ def _records(name: str, world: Rooms, size: int, effort: Effort) -> list[dict]:
             "success": float(world.exact[0][0, 0]),
             "gain": gain(m, found["GRPO"], world.gradient),
             **{
-                statistic.__name__: _with_error(statistic, m.estimates, world.gradient)
+                statistic.__name__: with_error(partial(statistic, true=world.gradient), m.estimates)
                 for statistic in (error, bias, variance)
             },
             "decisive": float(np.mean(shares[arm][WARM_UP:])),
         }
         for arm, m in found.items()
     ]
-
-
-def _with_error(statistic: Callable, estimates: np.ndarray, true: np.ndarray) -> tuple[float, float]:
-    return statistic(estimates, true), standard_error(lambda rows: statistic(rows, true), estimates)
 
 
 def _gradient(world: Rooms, episodes: Episodes, advantages: np.ndarray) -> np.ndarray:

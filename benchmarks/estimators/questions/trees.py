@@ -4,29 +4,47 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.estimators.drawing import BLACK, BLUE, GREEN, ORANGE, gains, named, sheet, spans
+from benchmarks.estimators.estimators import Estimator, adaptive, tempo, treerpo
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import measure
-from benchmarks.estimators.metrics import gain, summary
-from benchmarks.estimators.questions.methods import GROWN, INDEPENDENT
-from benchmarks.estimators.questions.tasks import LATE, TASKS, shown
+from benchmarks.estimators.metrics import gain, shown, summary
+from benchmarks.estimators.rollouts import Entropy, Fixed, Independent
 from benchmarks.estimators.task import Task
 
 TITLE = "Grown trees at equal tokens, against GRPO on independent completions"
 BATCHES = 40
-FORKS = {
-    **TASKS,
+TASKS = {
+    "early": Task((0, 1)),
+    "spread": Task((0, 4, 8)),
+    "late": Task((7, 8, 9)),
     # Only decisive tokens are above the trees' threshold: all alike, and unequal so that uneven weights show as bias.
     "forks": Task((0, 4, 8), irrelevant=0.1),
     "unequal forks": Task((0, 4, 8), irrelevant=0.1, importance=(0.4, 0.7, 1.0)),
 }
 PANELS = ("early (1, 2)", "spread (1, 5, 9)", "late (8, 9, 10)", "forks: spread, sure otherwise", "unequal forks")
-COMPARED = ("GRPO", "TEMPO, c = 1", "prefix baseline, adaptive")
-METHODS = {name: INDEPENDENT[name] for name in COMPARED} | GROWN
+IID, FIXED, ENTROPY = Independent(8), Fixed(2, 3), Entropy(8)
+METHODS = {
+    "GRPO": Estimator(IID, tempo(0.0)),
+    "TEMPO, c = 1": Estimator(IID, tempo(1.0)),
+    "prefix baseline, adaptive": Estimator(IID, adaptive()),
+    "GRPO, fixed 2³": Estimator(FIXED, tempo(0.0)),
+    "TEMPO, fixed 2³": Estimator(FIXED, tempo(1.0)),
+    "adaptive, fixed 2³": Estimator(FIXED, adaptive()),
+    "TreeRPO 2³": Estimator(FIXED, treerpo()),
+    "TreeRPO 2³, per leaf": Estimator(FIXED, treerpo(count_shared_tokens="per_leaf")),
+    "TEMPO, fixed 4²": Estimator(Fixed(4, 2), tempo(1.0)),
+    "adaptive, fixed 4²": Estimator(Fixed(4, 2), adaptive()),
+    "GRPO, entropy 8": Estimator(ENTROPY, tempo(0.0)),
+    "TEMPO, entropy 8": Estimator(ENTROPY, tempo(1.0)),
+    "TEMPO, entropy 8, reweighted": Estimator(ENTROPY, tempo(1.0, "reweight")),
+    "adaptive, entropy 8": Estimator(ENTROPY, adaptive()),
+    "TreeRPO entropy 8": Estimator(ENTROPY, treerpo("leaves")),
+}
 BIASED = 0.25  # share of an estimate's error from which on a figure shows it as biased
 
 
 def measure_records(effort: Effort) -> list[dict]:
-    tasks = {"late": LATE} if effort.quick else FORKS
+    tasks = {"late": TASKS["late"]} if effort.quick else TASKS
     return [record for name, task in tasks.items() for record in _records(name, task, effort)]
 
 

@@ -7,8 +7,7 @@ from benchmarks.estimators.drawing import CYCLE, GAIN, bars, gains, name_ends, n
 from benchmarks.estimators.estimators import adaptive, tempo
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import measure_groups
-from benchmarks.estimators.metrics import difference, gain, summary
-from benchmarks.estimators.questions.tasks import shown
+from benchmarks.estimators.metrics import difference, gain, shown, summary
 from benchmarks.estimators.task import Task
 
 TITLE = "Where TEMPO is nearer to the true gradient than GRPO: one decisive token"
