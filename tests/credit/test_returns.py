@@ -84,15 +84,6 @@ def test_an_unknown_scale_is_refused():
         return_scale(TurnRewards(torch.zeros(2), torch.zeros(2, 1, dtype=torch.long)), 2, "std")
 
 
-def test_equal_rewards_in_another_order_have_equal_whole_returns():
-    for seed in range(50):
-        rng = np.random.default_rng(seed)
-        steps = 10 * rng.random((1, 12), dtype=np.float32)
-        both = torch.from_numpy(np.concatenate([steps, rng.permuted(steps, axis=1)]))
-        whole = TurnRewards(torch.full((2,), 0.3), torch.arange(12).expand(2, -1), both).whole_returns()
-        assert whole[0] == whole[1]
-
-
 def test_the_whole_return_of_a_completion_without_a_turn_is_its_outcome():
     turns = torch.tensor([[-1, -1], [0, 1], [0, -1]])
     steps = torch.tensor([[torch.nan, torch.nan], [1.0, 2.0], [4.0, torch.nan]])

@@ -1,11 +1,10 @@
-"""Every method on a pretend GPU: `[torchrun --nproc_per_node 2] -m tests.device.run MODEL FOLDER`.
+"""Every method on a pretend GPU: one rank, MODEL FOLDER.
 
 Trains each case there, and on the CPU, and writes what happened to FOLDER/rank{r}.pt.
 """
 
 import contextlib
 import os
-import sys
 from collections import Counter
 from pathlib import Path
 from unittest import mock
@@ -134,7 +133,3 @@ def main(model: str, folder: str) -> None:
             with mock.patch.object(owner, attribute, mistake):
                 seen[name] = observed(name, method, model, folder, options)
     torch.save(seen, folder / f"rank{os.environ.get('RANK', '0')}.pt")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -20,7 +20,7 @@ from tempo_trl.trainers.faults import remove_if_torn
 
 from .faulty import PATIENCE, STEPS
 from .forking import HANG, REPOSITORY
-from .launching import accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
+from .launching import ONE_RANK, accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
 from .recording import questions, train
 
 MODULE = "tests.trainers.faulty"
@@ -31,7 +31,7 @@ def launched(launcher: list[str], model: str, folder: Path, fault: str):
     """A run of faulty.py that is to be killed; nothing of it is left behind."""
     with (folder / "printed").open("w") as printed:
         process = subprocess.Popen(
-            [*launcher, "-m", MODULE, model, str(folder), fault],
+            [*launcher, "-m", ONE_RANK, MODULE, model, str(folder), fault],
             cwd=REPOSITORY,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             stdout=printed,

@@ -4,11 +4,10 @@ from collections import deque
 
 import numpy as np
 import pytest
-import torch
 
 from tempo_trl import Credit, TokenCreditConfig, TokenCreditTrainer
 
-from .recording import RecordingTrainer, config, parity, questions, weights
+from .recording import RecordingTrainer, assert_same_weights, config, parity, questions
 
 SCHEDULE = {"steps_per_generation": 2, "num_iterations": 2, "max_steps": 8, "save_strategy": "steps", "save_steps": 4}
 
@@ -28,8 +27,7 @@ def test_resuming_at_a_generation_boundary_gives_the_same_weights(prompts, tiny_
     assert len(resumed.batches) == 1
     assert resumed.batches[0].prompts == whole.batches[-1].prompts
     assert resumed.batches[0].completion_ids == whole.batches[-1].completion_ids
-    for name, value in weights(whole).items():
-        assert torch.equal(value, weights(resumed)[name]), name
+    assert_same_weights(resumed, whole)
 
 
 def test_a_finished_run_that_is_resumed_does_not_train_on(tiny_model, tmp_path):
@@ -42,8 +40,7 @@ def test_a_finished_run_that_is_resumed_does_not_train_on(tiny_model, tmp_path):
     resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{SCHEDULE['max_steps']}"))
     assert resumed.state.global_step == SCHEDULE["max_steps"]
     assert not resumed.batches
-    for name, value in weights(finished).items():
-        assert torch.equal(value, weights(resumed)[name]), name
+    assert_same_weights(resumed, finished)
 
 
 class Counting:
