@@ -35,17 +35,13 @@ def reward_that_raises(completions, completion_ids, trainer_state, **columns):
     return parity(completions, completion_ids)
 
 
-def reward_too_few(completions, completion_ids, trainer_state, **columns):
-    return parity(completions, completion_ids)[faulty(trainer_state) :]
-
-
 def reward_that_hangs(completions, completion_ids, trainer_state, **columns):
     if faulty(trainer_state):
         time.sleep(FOR_EVER)
     return parity(completions, completion_ids)
 
 
-REWARDS = {f.__name__: f for f in (reward_that_raises, reward_too_few, reward_that_hangs)}
+REWARDS = {f.__name__: f for f in (reward_that_raises, reward_that_hangs)}
 
 
 class TellsItsStep(TrainerCallback):

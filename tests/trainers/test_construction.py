@@ -184,7 +184,7 @@ def test_evaluation_on_one_completion_a_prompt_has_a_reward_and_no_tree(tiny_mod
     evaluation = {"eval_strategy": "steps", "eval_steps": 1, "num_generations_eval": 1, "max_steps": 1}
     logged = train(tiny_model, tmp_path, trainer={"eval_dataset": questions(4)}, **evaluation).state.log_history
     evaluated = next(entry for entry in logged if "eval_reward" in entry)
-    trees = {"branch_nodes", "branch_depth", "shared_prefix", "unique_tokens", "duplicates", "flat_groups"}
+    trees = {"branch_nodes", "branch_depth", "shared_prefix", "unique_tokens", "duplicates", "frac_zero_std"}
     assert not {f"eval_tempo/{name}" for name in trees} & evaluated.keys()
     assert {f"tempo/{name}" for name in trees - {"branch_depth"}} <= logged[0].keys()
 

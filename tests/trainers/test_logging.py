@@ -7,15 +7,15 @@ import torch
 from .recording import parity, questions, share_of_threes, train
 
 METRICS = {
-    "td_share",
+    "added_share",
     "branch_tokens",
     "branch_nodes",
     "branch_depth",
     "shared_prefix",
     "unique_tokens",
     "duplicates",
-    "flat_groups",
-    "prefix_explained",
+    "frac_zero_std",
+    "prefix_r2",
     "turns",
     "shared_states",
 }
@@ -40,18 +40,18 @@ def test_metrics_of_the_hand_worked_group(tiny_model, tmp_path):
     td = 3 * (2 / 3 - 1 / 2) + 1 / 2 + 2 * (1 - 2 / 3) + 2 / 3  # the TD errors of a group, see tests/credit
     outcome = 4 * 13 * 1 / 2
     expected = {
-        "td_share": td / (td + outcome),
+        "added_share": td / (td + outcome),
         "branch_tokens": 7 / 52,
         "branch_nodes": 2,
         "branch_depth": (4 + 10) / 2,
         "shared_prefix": (13 + 10 + 4 + 13) / 4,
         "unique_tokens": (13 + 3 + 9) / 52,
         "duplicates": 1 / 4,
-        "flat_groups": 0,
+        "frac_zero_std": 0,
         "turns": 1,
         "shared_states": 0,  # nothing is observed after the prompt
         # Only the two that are alike earn alike beyond what their groups do: C is capped at 0.98 of the variance.
-        "prefix_explained": (0.98 + 0 + 0 + 0.98) / 4,
+        "prefix_r2": (0.98 + 0 + 0 + 0.98) / 4,
     }
     assert {key.removeprefix("tempo/") for key in logged if key.startswith("tempo/")} == METRICS == expected.keys()
     for name, value in expected.items():
@@ -98,7 +98,7 @@ def test_the_table_shows_what_trains_beside_its_own_completion(td_coef, tiny_mod
     advantages = batch.output["advantages"].view(8, -1)
     expected = (advantages * mask).sum(1) / mask.sum(1).clamp(min=1)
     torch.testing.assert_close(torch.tensor(table["advantage"]).float(), expected)
-    assert table["td_share"].between(0, 1).all()
+    assert table["added_share"].between(0, 1).all()
     assert (table["branch_tokens"] > 0).any()
     assert len(table) == len(batch.completion_ids)
 

@@ -35,8 +35,8 @@ TRAINS = {
 
 @pytest.mark.parametrize("name", TRAINS)
 def test_what_ppo_can_go_with_trains(name, tiny_model, tmp_path):
-    trainer = run(tiny_model, tmp_path, max_steps=4, **TRAINS[name])
-    assert trainer.state.global_step == 4
+    trainer = run(tiny_model, tmp_path, max_steps=2, **TRAINS[name])
+    assert trainer.state.global_step == 2
     start = critic_weights(build(tiny_model, tmp_path, shared_trunk=trainer.args.shared_trunk))
     trained = critic_weights(trainer)
     assert all(value.isfinite().all() for value in (weights(trainer) | trained).values())

@@ -230,7 +230,7 @@ def test_every_run_records_trees_table_and_metrics(tiny_model, tmp_path):
     assert row["td_errors"] == pytest.approx(row["advantages"] - row["outcome"], abs=1e-6)
     assert {"tempo/added_share", "tempo/branch_nodes"} <= set(trainer.state.log_history[0])
     table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
-    assert {"td_share", "branch_tokens", "advantage"} <= set(table.columns)
+    assert {"added_share", "branch_tokens", "advantage"} <= set(table.columns)
 
 
 def test_a_credit_function_is_asked_for_where_there_is_none_and_refused_where_a_method_has_its_own(

@@ -1,5 +1,7 @@
 """Both TreeRPOs on real trees: what reaches TRL's loss is the credit of the tree, each token as often as it should."""
 
+from functools import cache
+
 import pytest
 import torch
 from transformers import TrainingArguments
@@ -17,10 +19,18 @@ pytestmark = pytest.mark.matrix
 BOTH = ("treerpo", "treerpo_entropy")
 
 
-def first_batch(method, model, folder, **options) -> dict:
-    trainer = trainer_of(method, model, folder, reward=share_of_threes, **({"max_steps": 1} | options))
-    trainer.train()
-    return trainer.batches[0] | {"trainer": trainer}
+@pytest.fixture(scope="module")
+def trained(tiny_model, tmp_path_factory):
+    """The trainer of a run of one step, once for each method and options."""
+
+    @cache
+    def trained(method, **options):
+        folder = tmp_path_factory.mktemp(method)
+        trainer = trainer_of(method, tiny_model, folder, reward=share_of_threes, max_steps=1, **options)
+        trainer.train()
+        return trainer
+
+    return trained
 
 
 def advantages_in_recursion(tree, rewards, average: str, scale: str) -> dict[int, float]:
@@ -45,8 +55,8 @@ def advantages_in_recursion(tree, rewards, average: str, scale: str) -> dict[int
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_the_advantage_of_a_token_is_that_of_its_segment_among_its_siblings(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path)
+def test_the_advantage_of_a_token_is_that_of_its_segment_among_its_siblings(method, trained):
+    batch = trained(method).batches[0]
     average, scale = ("leaves", "none") if method == "treerpo_entropy" else ("children", "std")
     rewards, row = batch.rewards_per_func[:, 0].double().tolist(), 0
     seen = 0
@@ -62,16 +72,16 @@ def test_the_advantage_of_a_token_is_that_of_its_segment_among_its_siblings(meth
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_the_completions_of_a_batch_are_the_rows_of_its_trees(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path)
+def test_the_completions_of_a_batch_are_the_rows_of_its_trees(method, trained):
+    batch = trained(method).batches[0]
     assert [tree.completion_ids(leaf) for tree in batch.trees for leaf in tree.rows] == batch.completion_ids
     assert all(len(tree.rows) == 4 for tree in batch.trees)
     assert all(set(tree.rows) == set(tree.leaves()) for tree in batch.trees)
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_once_each_token_of_a_tree_is_in_the_loss_once(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path)
+def test_once_each_token_of_a_tree_is_in_the_loss_once(method, trained):
+    batch = trained(method).batches[0]
     grown = branches(batch.trees, batch.output["advantages"].shape[1])
     counted = grown.segment[batch.output["tool_mask"].bool()].bincount()
     assert counted.tolist() == [len(segment.token_ids) for tree in batch.trees for segment in tree.segments]
@@ -79,17 +89,18 @@ def test_once_each_token_of_a_tree_is_in_the_loss_once(method, tiny_model, tmp_p
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_per_leaf_a_token_counts_for_each_completion_through_it(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path, count_shared_tokens="per_leaf")
+def test_per_leaf_a_token_counts_for_each_completion_through_it(method, trained):
+    batch = trained(method, count_shared_tokens="per_leaf").batches[0]
     assert "tool_mask" not in batch.output
     assert batch.output["num_items_in_batch"] == sum(map(len, batch.completion_ids))
 
 
 @pytest.mark.parametrize("count_shared_tokens", ["once", "per_leaf"])
-def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, tiny_model, tmp_path):
+def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, trained):
     """TRL's real loss against the objective written out segment by segment, each with its own forward pass."""
-    batch = first_batch("treerpo", tiny_model, tmp_path, count_shared_tokens=count_shared_tokens, learning_rate=0.0)
-    trainer, output, rewards = batch["trainer"], batch.output, batch.rewards_per_func[:, 0].double().tolist()
+    trainer = trained("treerpo", count_shared_tokens=count_shared_tokens, learning_rate=0.0)
+    (batch,) = trainer.batches
+    output, rewards = batch.output, batch.rewards_per_func[:, 0].double().tolist()
     ours = gradient_of_loss(trainer, output)
 
     trainer.model.zero_grad()
@@ -108,8 +119,8 @@ def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, 
     assert_same_gradients(ours, gradients(trainer.model))
 
 
-def test_a_branch_that_ends_early_stands_for_the_leaves_it_closes(tiny_model, tmp_path):
-    batch = first_batch("treerpo", tiny_model, tmp_path)
+def test_a_branch_that_ends_early_stands_for_the_leaves_it_closes(trained):
+    batch = trained("treerpo").batches[0]
     early = [(tree, leaf) for tree in batch.trees for leaf in tree.leaves() if len(tree.path(leaf)) == 1]
     assert early, "a fifth of the tiny model's tokens end a completion"
     assert all(tree.rows.count(leaf) == 2 for tree, leaf in early)
@@ -129,9 +140,9 @@ def test_without_variance_among_siblings_nothing_is_trained(tiny_model, tmp_path
 
 
 @pytest.mark.parametrize("forced_tokens", ["keep", "reweight", "mask"])
-def test_forced_tokens_are_kept_reweighted_or_left_out(forced_tokens, tiny_model, tmp_path):
-    kept = first_batch("treerpo_entropy", tiny_model, tmp_path)
-    batch = first_batch("treerpo_entropy", tiny_model, tmp_path, forced_tokens=forced_tokens)
+def test_forced_tokens_are_kept_reweighted_or_left_out(forced_tokens, trained):
+    kept = trained("treerpo_entropy").batches[0]
+    batch = trained("treerpo_entropy", forced_tokens=forced_tokens).batches[0]
     assert batch.completion_ids == kept.completion_ids
     output, plain = batch.output, kept.output
     grown = branches(batch.trees, output["advantages"].shape[1])
@@ -153,9 +164,9 @@ def test_evaluation_samples_without_a_tree(tiny_model, tmp_path):
     assert trainer.batches[-1].output["advantages"].dim() == 1
 
 
-def test_what_was_grown_is_logged(tiny_model, tmp_path):
-    batch = first_batch("treerpo", tiny_model, tmp_path)
-    entry = batch["trainer"].state.log_history[0]
+def test_what_was_grown_is_logged(trained):
+    trainer = trained("treerpo")
+    (batch,), entry = trainer.batches, trainer.state.log_history[0]
     trees = batch.trees
     assert entry["rollout/generated_tokens"] == pytest.approx(sum(tree.num_tokens() for tree in trees) / len(trees))
     assert entry["rollout/leaves"] == pytest.approx(sum(len(tree.leaves()) for tree in trees) / len(trees))
