@@ -94,12 +94,14 @@ def config_of(cls) -> type:
     return getattr(cls, "_config_cls", GRPOConfig)
 
 
-def train(model, folder, cls=RecordingTrainer, dataset=None, reward_funcs=parity, config_cls=None, **overrides):
-    """Train a few steps and return the trainer. Keywords of the trainer itself go in `trainer`."""
+def train(
+    model, folder, cls=RecordingTrainer, dataset=None, reward_funcs=parity, config_cls=None, resume=None, **overrides
+):
+    """Train a few steps, from a checkpoint if one is given, and return the trainer, whose keywords go in `trainer`."""
     keywords = overrides.pop("trainer", {})
     args = config(folder, config_cls or config_of(cls), **overrides)
     trainer = cls(model, reward_funcs, args, dataset or questions(), **keywords)
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resume)
     return trainer
 
 

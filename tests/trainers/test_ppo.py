@@ -228,11 +228,3 @@ def test_in_the_reward_the_penalty_is_k1_of_each_token_and_moves_the_returns(num
         assert logged[-1] == pytest.approx((k1.sum() / mask.sum()).item(), rel=1e-4)
     assert not batch["values"].any()
     assert ((batch["returns"] - rewards[:, None]) * mask).abs().max() > 0.01
-
-
-def test_an_infinite_reward_is_refused_instead_of_trained_on(tiny_model, tmp_path):
-    def infinite(completions, **columns):
-        return [float("inf")] + [0.0] * (len(completions) - 1)
-
-    with pytest.raises(ValueError, match="'infinite' returned inf for completion 0"):
-        train(tiny_model, tmp_path, PPOTrainer, reward_funcs=infinite, max_steps=1)

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.matrix
 TRAINS = {
     "bf16": {"bf16": True},
     "bf16_shared": {"bf16": True, "shared_trunk": True},
-    "gradient_checkpointing": {"gradient_checkpointing": True},
     "gradient_checkpointing_shared": {"gradient_checkpointing": True, "shared_trunk": True},
     "sequence_level_importance": {"importance_sampling_level": "sequence", "loss_type": "grpo"},
     "cispo": {"loss_type": "cispo", "epsilon_high": 5.0},

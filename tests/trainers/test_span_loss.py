@@ -3,17 +3,16 @@
 import pytest
 import torch
 
-from tempo_trl import AnchorBaselineTrainer, GiGPOTrainer, HGPOTrainer, SpanCreditConfig, SpanCreditTrainer
+from tempo_trl import AnchorBaselineTrainer, GiGPOTrainer, HGPOTrainer, SpanCreditTrainer
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.tree_forward.tree_pass import State
 
 from ..credit.test_spans import by_definition
 from .agents import rooms_of
-from .credit_functions import door_rewards, halves
-from .recording import assert_same_weights, config, moved, questions, share_of_threes, weights
-from .spans import FlatAnswers, RecordingSpans, assert_close, counted_by_hand, swapped, train, whole_advantages
+from .credit_functions import door_rewards
+from .recording import assert_same_weights, moved, share_of_threes, weights
+from .spans import FlatAnswers, assert_close, counted_by_hand, swapped, train, whole_advantages
 from .test_agents import play
-from .test_resume import SCHEDULE
 
 
 @pytest.fixture
@@ -108,18 +107,3 @@ def test_groups_that_differ_in_criteria_alone_are_not_left_out(tiny_model, tmp_p
     )
     assert moved(ours, tiny_model)
     assert_same_weights(ours, plain, rtol=1e-4, atol=1e-6)
-
-
-def test_a_resumed_run_is_the_run_that_never_stopped_bit_for_bit(tiny_model, tmp_path):
-    def run(**resumed):
-        args = config(tmp_path, SpanCreditConfig, per_device_train_batch_size=4, trace_lambda=0.5, **SCHEDULE)
-        trainer = RecordingSpans(tiny_model, None, args, questions(), span_reward_funcs=halves)
-        trainer.train(**resumed)
-        return trainer
-
-    whole, resumed = run(), run(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    assert len(resumed.batches) == 1
-    assert resumed.batches[0].completion_ids == whole.batches[-1].completion_ids
-    assert torch.equal(resumed.batches[0].output["advantages"], whole.batches[-1].output["advantages"])
-    assert resumed.batches[0].output["advantages"].any()
-    assert_same_weights(resumed, whole)

@@ -97,9 +97,7 @@ def test_a_checkpoint_from_before_the_failure_resumes(tiny_model, tmp_path):
     saving = {"save_strategy": "steps", "save_steps": 1}
     with pytest.raises(ValueError, match="got NoneType"):
         run(tiny_model, tmp_path / "a", fails_at_last, **saving)
-    args = config(tmp_path / "a", TokenCreditConfig, **saving)
-    resumed = TokenCreditTrainer(tiny_model, parity, args, questions(), credit_func=functions.spread)
-    resumed.train(resume_from_checkpoint=True)
+    resumed = run(tiny_model, tmp_path / "a", functions.spread, resume=True, **saving)
     assert_same_weights(resumed, run(tiny_model, tmp_path / "b", functions.spread))
 
 
@@ -114,9 +112,8 @@ def test_checkpoints_of_the_model_only_hold_what_a_method_has_learned(tiny_model
     run(tiny_model, tmp_path, functions.RunningMean(), **saving)
 
     def updates_at_the_end() -> int:
-        memory, args = functions.RunningMean(), config(tmp_path, TokenCreditConfig, **saving)
-        resumed = TokenCreditTrainer(tiny_model, parity, args, questions(), credit_func=memory)
-        resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+        memory = functions.RunningMean()
+        run(tiny_model, tmp_path, memory, resume=str(tmp_path / "checkpoint-1"), **saving)
         return memory.updates
 
     with warnings.catch_warnings():
@@ -125,19 +122,6 @@ def test_checkpoints_of_the_model_only_hold_what_a_method_has_learned(tiny_model
     (tmp_path / "checkpoint-1" / "credit_state.pt").unlink()
     with pytest.warns(UserWarning, match=r"checkpoint-1 has no credit_state.pt: .* resume from a checkpoint with"):
         assert updates_at_the_end() == 1
-
-
-def test_a_method_with_a_memory_goes_on_where_it_was(tiny_model, tmp_path):
-    saving = {"save_strategy": "steps", "save_steps": 1}
-    whole = functions.RunningMean()
-    expected = run(tiny_model, tmp_path / "whole", whole, **saving)
-    assert whole.updates == 3
-    memory = functions.RunningMean()
-    args = config(tmp_path / "whole", TokenCreditConfig, **saving)
-    resumed = TokenCreditTrainer(tiny_model, parity, args, questions(), credit_func=memory)
-    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-2"))
-    assert memory.state_dict() == whole.state_dict()
-    assert_same_weights(resumed, expected)
 
 
 @pytest.mark.matrix
