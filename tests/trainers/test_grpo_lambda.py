@@ -47,7 +47,7 @@ class LossProbe(probing.LossProbe, GRPOLambdaTrainer):
         if old_logps is not None:
             extra["old_per_token_logps"] = old_logps
         scored = SimpleNamespace(
-            outcome=ADVANTAGES, loss_mask=MASK.bool(), completion_ids=self.inputs["completion_ids"]
+            advantages=ADVANTAGES, loss_mask=MASK.bool(), completion_ids=self.inputs["completion_ids"]
         )
         if (advantages := self.credit(scored)).ndim == 2:
             extra |= {"advantages": advantages, "sequence_advantages": ADVANTAGES}
