@@ -1,6 +1,5 @@
 """Credit of the methods for agents on batches by hand: rewards per turn, scales, ties, and rows without a turn."""
 
-import math
 import tracemalloc
 from dataclasses import fields, replace
 from itertools import product
@@ -8,7 +7,6 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from torch.nn.functional import pad
 
 from tempo_trl import Batch
 from tempo_trl.credit.advantages import outcome_advantages
@@ -165,34 +163,22 @@ def test_a_rank_with_a_part_of_the_groups_gives_the_credit_of_all_of_them(credit
             torch.testing.assert_close(own, whole[rows], rtol=1e-6, atol=1e-6)
 
 
-def joined(parts: list[Batch]) -> Batch:
-    """The rows of several ranks as those of one."""
-    found = {}
-    for f in fields(Batch):
-        values = [getattr(part, f.name) for part in parts]
-        if torch.is_tensor(values[0]):
-            width = max(value.shape[-1] for value in values) if values[0].ndim == 2 else None
-            fill = {"steps": -1, "turns": -1, "step_rewards": math.nan}.get(f.name, 0)
-            values = [v if width is None else pad(v, (0, width - v.shape[1]), value=fill) for v in values]
-            found[f.name] = torch.cat(values)
-        else:
-            found[f.name] = values[0]
-    return Batch(**found | {"all_rewards": None})
-
-
 @pytest.mark.matrix
 @pytest.mark.parametrize("steps", [[], [door_rewards.__name__]])
-def test_two_ranks_scale_over_the_rows_of_both_as_one_rank_does(steps, tiny_model, tmp_path):
+def test_two_ranks_know_the_rewards_of_all_rows(steps, tiny_model, tmp_path):
+    """With which a rank gives the credit of all: see the test above."""
     options = ("rooms='Rooms'", "max_completion_length=400", "max_steps=1", "scale_rewards='batch'", f"steps={steps}")
     ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "Watching", *options)
     assert [rank["error"] for rank in ranks] == [None, None]
     seen = [rank["batches"][0] for rank in ranks]
     parts = [Batch(**{f.name: batch[f.name] for f in fields(Batch)}) for batch in seen]
-    whole = joined(parts)
-    for credit in CREDITS.values():
-        first, second = (by_turn(credit(part, "batch").advantages, part) for part in parts)
-        both = first | {(len(parts[0].rewards) + row, turn): value for (row, turn), value in second.items()}
-        assert both == pytest.approx(by_turn(credit(whole, "batch").advantages, whole), rel=1e-4, abs=1e-5)
+    for part in parts:
+        rewards = torch.cat([part.rewards for part in parts])
+        torch.testing.assert_close(part.all_rewards.reward, rewards, rtol=0, atol=0, equal_nan=True)
+        for gamma in (1.0, 0.9):
+            together, *own = (r.returns(gamma) for r in (part.all_rewards, *(p.turn_rewards for p in parts)))
+            expected = torch.cat([returns[returns.isfinite()] for returns in own])
+            torch.testing.assert_close(together[together.isfinite()], expected)
 
 
 # Two turns; the reward of each is its action, 0 or 1 with equal probability. Both actions lead to the same state.

@@ -34,13 +34,15 @@ def watch(model, folder, **overrides):
     return watching.batches
 
 
-def assert_states_are_rooms(batch) -> None:
+def assert_states_are_rooms(batch, before: int | None = None) -> None:
+    """States are equal where the rooms are, of which `before` stands for the prompt."""
     size = batch.num_generations
+    seen = [[before if room is None else room for room in rooms_of(script)] for script in range(size)]
     for first in range(len(batch.lengths)):
-        assert int((batch.observations[first] != 0).sum()) == len(rooms_of(first % size))
+        assert int((batch.observations[first] != 0).sum()) == len(seen[first % size])
         for second in range(first // size * size, first // size * size + size):
-            for n, room in enumerate(rooms_of(first % size)):
-                for m, other in enumerate(rooms_of(second % size)):
+            for n, room in enumerate(seen[first % size]):
+                for m, other in enumerate(seen[second % size]):
                     alike = bool(batch.observations[first, n] == batch.observations[second, m])
                     assert alike == (room == other)
 
@@ -85,14 +87,7 @@ def test_an_observation_that_counts_never_comes_back_unless_a_function_strips_it
 
 def test_an_environments_own_key_comes_first(tiny_model, tmp_path):
     (batch,) = watch(tiny_model, tmp_path, world=KeyedRooms)
-    for first in range(4):
-        for second in range(4):
-            # The key before the first turn is that of room 0, to which doors lead back.
-            seen = [[room or 0 for room in rooms_of(script)] for script in (first, second)]
-            for n, room in enumerate(seen[0]):
-                for m, other in enumerate(seen[1]):
-                    alike = bool(batch.observations[first, n] == batch.observations[second, m])
-                    assert alike == (room == other)
+    assert_states_are_rooms(batch, before=0)  # to which doors lead back
 
 
 @pytest.mark.parametrize(
