@@ -26,7 +26,8 @@ def scale_by_definition(rewards: TurnRewards, rows: range, gamma: float) -> floa
     whole, changes = [], []
     for row in rows:
         outcome, count = float(rewards.reward[row]), int(rewards.turns[row].max()) + 1
-        given = [float(rewards.steps[row, n].nan_to_num(0.0)) for n in range(count)]
+        steps = torch.zeros(count) if rewards.steps is None else rewards.steps[row].nan_to_num(0.0)
+        given = [float(steps[n]) for n in range(count)]
         if math.isnan(outcome):
             continue
         whole.append(sum(given) + outcome)
