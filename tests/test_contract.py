@@ -17,7 +17,7 @@ from trl.trainer.utils import RepeatSampler, add_fused_lm_head
 
 from tempo_trl.trainers.reward_functions import refuse_reserved_metrics
 
-from .trainers.recording import config, parity, questions, train
+from .trainers.recording import config, parity, train
 
 OVERRIDDEN = {
     "_calculate_rewards": ["self", "inputs", "prompts", "completions", "completion_ids_list"],
@@ -315,10 +315,3 @@ def test_prompts_are_tokenized_once_a_batch_into_unpadded_ids(stock):
     assert inspect.getsource(GRPOTrainer).count("self._tokenize_prompts(") == 1
     prompt_ids, *_ = stock._tokenize_prompts(["a", "bcd"])
     assert [len(ids) for ids in prompt_ids] == [1, 3]
-
-
-def test_the_small_helpers_we_import_exist():
-    from trl import ModelConfig, ScriptArguments, TrlParser, get_peft_config, get_quantization_config  # noqa: F401
-    from trl.trainer.utils import get_config_model_id  # noqa: F401
-
-    assert len(questions(2)) == 2

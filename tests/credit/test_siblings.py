@@ -82,13 +82,6 @@ def test_values_are_the_means_of_the_definition(forest, average):
     torch.testing.assert_close(values.tolist(), expected + roots, equal_nan=True)
 
 
-def test_mean_of_children_and_mean_of_leaves_differ_on_unbalanced_trees():
-    children = segment_values(PARENT, LEAF, REWARDS, "children")
-    leaves = segment_values(PARENT, LEAF, REWARDS, "leaves")
-    assert children[7] == pytest.approx((0.5 + 1.0) / 2)
-    assert leaves[7] == pytest.approx((1.0 + 0.0 + 1.0) / 3)  # segment 1 is one leaf, though two rows end in it
-
-
 @pytest.mark.parametrize(
     ("scale", "below_0", "below_7"),
     [("none", 0.5, 0.25), ("std", 0.5 / (0.5**0.5 + 1e-4), 0.25 / (0.125**0.5 + 1e-4)),

@@ -2,7 +2,7 @@
 
 from ..trainers.every_method import EVERY_METHOD
 
-TWICE = {"per_device_train_batch_size": 16, "max_completion_length": 32}
+TWICE = {"per_device_train_batch_size": 16, "max_completion_length": 16}
 ON_TREE = {"tree_forward": "on"}
 CASES = {method: (method, {}) for method in EVERY_METHOD} | {
     "evaluation": ("tempo", {"num_generations_eval": 2}),
@@ -11,5 +11,6 @@ CASES = {method: (method, {}) for method in EVERY_METHOD} | {
     "ppo, tree_forward on": ("ppo", ON_TREE),
     "tempo, bf16": ("tempo", {"bf16": True}),
 }
+OF_RANKS = {name: CASES[name] for name in (*EVERY_METHOD, "evaluation")}
 GROWING = ("tempo", "prefix_baseline", "span_credit", "grpo_lambda", "ppo", "token_credit", "tempo, tree_forward on")
 LARGER = {f"{name}, twice": (CASES[name][0], CASES[name][1] | TWICE) for name in GROWING}

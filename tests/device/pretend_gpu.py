@@ -22,7 +22,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_flatten, tree_map
 
 from .imitated import attention, cast_by_autocast
 
@@ -189,7 +188,7 @@ def _place() -> str:
 def _run(func, args: tuple, kwargs: dict):
     """An operation of torch, as a machine with a GPU would run it."""
     name = func._schema.name.split("::")[1]
-    tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
+    tensors = _tensors((args, kwargs))
     there = [x for x in tensors if isinstance(x, OnGPU)]
     here = [x for x in tensors if not isinstance(x, OnGPU)]
     base, to_gpu = name.rstrip("_"), _ends_on_gpu(name, args, kwargs, there)
@@ -197,7 +196,7 @@ def _run(func, args: tuple, kwargs: dict):
         _refuse_mixed(func, base, args, there, here)
     if there and PretendGPU.active:
         _count_waits(base, args, there, to_gpu)
-    result = func(*tree_map(_inner, args), **tree_map(_inner, _on_the_cpu(kwargs)))
+    result = func(*_mapped(_inner, args), **_mapped(_inner, _on_the_cpu(kwargs)))
     if not to_gpu:
         return result
     return _wrapped(func, args, kwargs, there, result)
@@ -213,7 +212,7 @@ def _ends_on_gpu(name: str, args: tuple, kwargs: dict, there: list) -> bool:
 def _refuse_mixed(func, base: str, args: tuple, there: list, here: list) -> None:
     refused = here
     if base in INDEXING and isinstance(args[0], OnGPU):
-        indices = [x for x in tree_flatten(args[1])[0] if isinstance(x, torch.Tensor)]
+        indices = _tensors(args[1])
         refused = [x for x in here if x.dim() and not any(x is index for index in indices)]
     elif base not in NO_NUMBERS:
         refused = [x for x in here if x.dim()]
@@ -234,13 +233,31 @@ def _count_waits(base: str, args: tuple, there: list, to_gpu: bool) -> None:
     elif base in WAITING:
         PretendGPU.active.wait(base)
     elif base in INDEXING:
-        indices = [x for x in tree_flatten(args[1])[0] if isinstance(x, torch.Tensor)]
+        indices = _tensors(args[1])
         if any(index.dtype == torch.bool or not isinstance(index, OnGPU) for index in indices):
             PretendGPU.active.wait("index by a mask or from the CPU")
 
 
-def _inner(value):
-    return value.inner if isinstance(value, OnGPU) else value
+def _inner(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.inner if isinstance(tensor, OnGPU) else tensor
+
+
+def _tensors(value) -> list[torch.Tensor]:
+    """Those among arguments. Like `_mapped` quicker than torch's `tree_map`, in which most of the time would go."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, list | tuple):
+        return [tensor for part in value for tensor in _tensors(part)]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+def _mapped(function, value):
+    """Arguments or results with their tensors replaced."""
+    if isinstance(value, dict):
+        return {name: _mapped(function, part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([_mapped(function, part) for part in value])
+    return function(value) if isinstance(value, torch.Tensor) else value
 
 
 def _on_the_cpu(kwargs: dict) -> dict:
@@ -257,15 +274,13 @@ def _wrapped(func, args: tuple, kwargs: dict, there: list, result):
     known = {id(x.inner): x for x in there}
 
     def wrap(value):
-        if not isinstance(value, torch.Tensor) or isinstance(value, OnGPU):
-            return value
-        return known.get(id(value)) if id(value) in known else OnGPU(value)
+        return value if isinstance(value, OnGPU) else known[id(value)] if id(value) in known else OnGPU(value)
 
     if not there:  # a copy of a tensor that stays on the CPU has memory of its own
-        inputs = {id(x) for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)}
-        result = tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) and id(x) in inputs else x, result)
-        return tree_map(wrap, result)
-    return return_and_correct_aliasing(func, args, kwargs, tree_map(wrap, result))
+        inputs = {id(x) for x in _tensors((args, kwargs))}
+        result = _mapped(lambda x: x.clone() if id(x) in inputs else x, result)
+        return _mapped(wrap, result)
+    return return_and_correct_aliasing(func, args, kwargs, _mapped(wrap, result))
 
 
 COLLECTIVES = [
@@ -290,11 +305,11 @@ def nccl() -> Iterator[None]:
 
     def only_gpu(collective):
         def call(*args, **kwargs):
-            tensors = [x for x in tree_flatten((args, kwargs))[0] if isinstance(x, torch.Tensor)]
+            tensors = _tensors((args, kwargs))
             if any(not isinstance(tensor, OnGPU) for tensor in tensors):
                 raise MixedDevices(f"No backend for the CPU: {collective.__name__} at {_place()}")
             with torch._C.DisableTorchFunction():  # `_Functions` would be asked, and come back to here
-                return collective(*tree_map(_inner, args), **tree_map(_inner, kwargs))
+                return collective(*_mapped(_inner, args), **_mapped(_inner, kwargs))
 
         return call
 

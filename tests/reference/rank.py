@@ -1,10 +1,9 @@
-"""One rank of the reference: `torchrun --nproc_per_node N -m tests.reference.rank MODEL FOLDER [CASE ...]`.
+"""One rank of the reference, MODEL FOLDER [CASE ...].
 
 Trains case after case and writes what the rank saw to FOLDER/rank{r}.pt.
 """
 
 import os
-import sys
 import time
 
 import torch
@@ -19,7 +18,3 @@ def main(model: str, folder: str, *cases: str) -> None:
     torch.save(seen, f"{folder}/rank{os.environ.get('RANK', '0')}.pt")
     time.sleep(0.2)  # gloo's threads drop the last tensors: https://github.com/pytorch/pytorch/issues/56297
     PartialState().destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

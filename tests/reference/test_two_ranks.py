@@ -3,18 +3,28 @@
 import pytest
 
 from ..trainers.launching import run_ranks, torchrun
-from .cases import CASES
 from .checking import assert_as_before
 from .summary import path_of, read, summary_of_ranks
 
 pytestmark = pytest.mark.matrix
 
 REFERENCE = read(path_of(2))
+# One of each kind of run whose ranks exchange something of their own; on one rank all cases are compared.
+CASES = (
+    "tempo",
+    "tempo, several updates a generation",
+    "tempo on entropy trees",
+    "prefix baseline",
+    "grpo_lambda, trace, recent",
+    "treerpo",
+    "ppo",
+    "ppo, shared trunk",
+)
 
 
 @pytest.fixture(scope="module")
 def ranks(tiny_model, tmp_path_factory) -> list[dict]:
-    return run_ranks(torchrun(2), 2, "tests.reference.rank", tiny_model, tmp_path_factory.mktemp("reference"))
+    return run_ranks(torchrun(2), 2, "tests.reference.rank", tiny_model, tmp_path_factory.mktemp("reference"), *CASES)
 
 
 @pytest.mark.parametrize("case", CASES)

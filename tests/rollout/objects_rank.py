@@ -1,9 +1,7 @@
-"""One rank that passes objects to and from the main process: `-m tests.rollout.objects_rank _ FOLDER`.
+"""One rank that passes objects to and from the main process, _ FOLDER.
 
 Saves what it was given to FOLDER/rank{r}.pt, with the bytes of each tensor that it handed to torch.distributed.
 """
-
-import sys
 
 import torch
 import torch.distributed as dist
@@ -37,7 +35,3 @@ def main(_: str, folder: str) -> None:
     given["sent"] = send_to_main(bytes(LARGE if rank == 0 else 10 * rank), senders=2)
     torch.save(given | {"bytes": list(sent)}, f"{folder}/rank{rank}.pt")
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,20 +1,17 @@
-"""One rank that grows trees after a step of training: `-m tests.rollout.rank MODEL FOLDER fixed|entropy full|lora`.
+"""One rank that grows trees after a step of training, MODEL FOLDER fixed|entropy full|lora.
 
-Saves the model to FOLDER, and to FOLDER/rank{r}.pt its trees of both, its prompts and the sizes of its rounds.
+Saves the model to FOLDER, and writes its trees of both, its prompts and the sizes of its rounds.
 """
 
-import sys
-
-import torch
 from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl.launch.train import end
 from tempo_trl.rollout.entropy import EntropyTree
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.transformers_sampler import TransformersSampler
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
+from ..trainers.one_rank import finish
 from ..trainers.recording import config, parity, questions
 
 GROWERS = {
@@ -66,9 +63,4 @@ def main(model: str, folder: str, grower: str, weights: str) -> None:
         "sizes": list(CountingSampler.sizes),
         "resident": sum(p.numel() for p in trainer.accelerator.unwrap_model(trainer.model).parameters()),
     }
-    torch.save(written, f"{folder}/rank{rank}.pt")
-    end(trainer)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainer, folder, written)

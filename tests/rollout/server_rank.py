@@ -1,20 +1,14 @@
-"""One rank that grows trees on a vLLM server, after a step of training.
+"""One rank that grows trees on a vLLM server, after a step of training, MODEL FOLDER URL [key=value ...].
 
-`-m tests.rollout.server_rank MODEL FOLDER URL [key=value ...]`
-
-Saves the model to FOLDER, and to FOLDER/rank{r}.pt the trees of its prompts: greedy, sampled, and sampled again.
+Saves the model to FOLDER, and writes the trees of its prompts: greedy, sampled, and sampled again.
 Options `key=value` go to the configuration. Started by tests/vllm_server/test_grown_trees.py.
 """
 
-import ast
-import sys
-
-import torch
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl.launch.train import end
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
+from ..trainers.one_rank import finish, parsed
 from ..trainers.recording import config, parity, questions
 from ..vllm_server.gloo_transfer import replace_transport
 from .rank import GROWERS
@@ -29,10 +23,9 @@ SAMPLING = {
 
 def build(model: str, folder: str, url: str, options: tuple[str, ...]) -> GRPOTrainer:
     replace_transport()
-    overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
     server = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url, "vllm_server_timeout": 300.0}
     training = {"max_steps": 1, "top_k": 0, "optim": "sgd", "learning_rate": 0.1}
-    args = config(folder, GRPOConfig, **(server | training | overrides))
+    args = config(folder, GRPOConfig, **(server | training | parsed(options)))
     return GRPOTrainer(model, parity, args, questions(8), rollout_func=TreeRollout(GROWERS["fixed"]))
 
 
@@ -55,9 +48,4 @@ def main(model: str, folder: str, url: str, *options: str) -> None:
     rank = trainer.accelerator.process_index
     prompts = [prompt for prompt in questions(8)["prompt"][2 * rank : 2 * rank + 2] for _ in range(4)]
     grown = {(g, s): grow_on_the_server(trainer, g, s, prompts) for g in GROWERS for s in SAMPLING}
-    torch.save({"grown": grown, "eos_token_ids": trainer.eos_token_ids}, f"{folder}/rank{rank}.pt")
-    end(trainer)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainer, folder, {"grown": grown, "eos_token_ids": trainer.eos_token_ids})

@@ -142,14 +142,6 @@ def chi_square_p(seen: list[int], expected: list[float]) -> float:
     return float(chi2.sf(statistic, len(cells) - 1))
 
 
-@pytest.mark.parametrize("name", GROWERS)
-def test_the_other_prompts_of_a_batch_change_nothing(name, model, tokenizer):
-    ends = rules(tokenizer, greedy=True)
-    greedy = sampler(model, tokenizer, do_sample=False)
-    alone = [grow(GROWERS[name], [prompt], ends, greedy)[0] for prompt in PROMPTS]
-    assert_same_trees(grow(GROWERS[name], PROMPTS, ends, greedy), alone)
-
-
 def test_padding_is_not_penalized_as_a_repetition(model, tokenizer):
     """transformers 5.17 penalizes what the attention mask hides; later versions do not."""
     short, long = Request([30, 31], [], 1, 6), Request([30, 31], list(range(40, 50)), 1, 6)

@@ -14,20 +14,7 @@ from tempo_trl.credit.siblings import segment_values
 from tempo_trl.rollout.tree import GrownTree, Segment, branches
 
 from ..credit.groups import as_tensors
-
-
-def tree_of(shape, distinct: bool = True) -> GrownTree:
-    """A tree from nested lists, `[[], [[], []]]`: a leaf, and a node of two leaves. Siblings begin differently."""
-    tree = GrownTree()
-
-    def grow(children, parent):
-        for number, child in enumerate(children):
-            tree.segments.append(Segment(parent, [number if distinct else 0] + [7] * (number % 3)))
-            grow(child, len(tree.segments) - 1)
-
-    grow(shape, -1)
-    tree.rows = tree.leaves()
-    return tree
+from ..credit.test_siblings import shapes, tree_of
 
 
 def fixed(children: int, depth: int, ends: set[tuple[int, ...]] = frozenset()) -> GrownTree:
@@ -47,7 +34,6 @@ def fixed(children: int, depth: int, ends: set[tuple[int, ...]] = frozenset()) -
     return tree
 
 
-shapes = st.recursive(st.just([]), lambda children: st.lists(children, min_size=1, max_size=3), max_leaves=10)
 trees = shapes.filter(bool).map(tree_of)
 
 

@@ -1,6 +1,5 @@
 """Grown trees inside TRL's trainer: its completions are the tree's, its weights the sampler's, and what is refused."""
 
-import copy
 from string import ascii_letters
 
 import pytest
@@ -16,7 +15,7 @@ from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 from tempo_trl.rollout.tree_rollout import TreeRollout
 
 from ..tiny import tiny_tokenizer
-from ..trainers.recording import config, parity, questions
+from ..trainers.recording import Recording, config, moved, parity, questions
 from ..tree_forward.models import model_of
 from .naive import NaiveGreedySampler, assert_same_trees
 from .rank import GROWERS, take_the_likeliest
@@ -24,45 +23,34 @@ from .rank import GROWERS, take_the_likeliest
 pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
 
 
-class Recording(GRPOTrainer):
-    """Keeps the completions of each scored batch, and the trees of that moment."""
-
-    def __init__(self, *args, **kwargs):
-        self.seen = []
-        super().__init__(*args, **kwargs)
-
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        trees = getattr(self.rollout_func, "trees", None)
-        self.seen.append((self.model.training, completion_ids_list, copy.deepcopy(trees)))
-        return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+class RecordingGRPO(Recording, GRPOTrainer):
+    pass
 
 
-def build(model, folder, rollout, cls=Recording, conversational=False, trainer=None, **overrides):
+def build(model, folder, rollout, cls=RecordingGRPO, conversational=False, trainer=None, **overrides):
     args = config(folder, GRPOConfig, **({"max_steps": 2} | overrides))
     dataset = questions(conversational=conversational)
     return cls(model, parity, args, dataset, rollout_func=rollout, **(trainer or {}))
 
 
-@pytest.mark.parametrize("checkpointing", [False, True], ids=["", "gradient checkpointing"])
-@pytest.mark.parametrize("conversational", [False, True], ids=["text", "messages"])
+@pytest.mark.parametrize(("conversational", "checkpointing"), [(False, True), (True, False)], ids=["text", "messages"])
 @pytest.mark.parametrize("name", GROWERS)
 def test_plain_grpo_trains_on_the_completions_of_the_trees(name, conversational, checkpointing, tiny_model, tmp_path):
     rollout = TreeRollout(GROWERS[name])
     options = {"conversational": conversational, "gradient_checkpointing": checkpointing}
     trainer = build(tiny_model, tmp_path, rollout, **options)
-    before = [parameter.clone() for parameter in trainer.model.parameters()]
     trainer.train()
-    assert len(trainer.seen) == 2
-    for _, completion_ids, trees in trainer.seen:
-        assert completion_ids == [tree.completion_ids(leaf) for tree in trees for leaf in tree.rows]
-        assert [len(tree.rows) for tree in trees] == [4, 4]
-    assert any(not torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+    assert len(trainer.batches) == 2
+    for batch in trainer.batches:
+        assert batch.completion_ids == [tree.completion_ids(leaf) for tree in batch.trees for leaf in tree.rows]
+        assert [len(tree.rows) for tree in batch.trees] == [4, 4]
+    assert moved(trainer, tiny_model)
 
 
 @pytest.mark.parametrize("weights", ["full", "lora"])
 @pytest.mark.parametrize("name", GROWERS)
 def test_trees_grow_from_the_weights_of_that_step(name, weights, tiny_model, tmp_path):
-    class Learning(Recording):
+    class Learning(RecordingGRPO):
         def _generate(self, prompts):
             state = self.model.state_dict()
             self.steps.append((prompts[::4], {name: tensor.clone() for name, tensor in state.items()}))
@@ -85,7 +73,7 @@ def test_trees_grow_from_the_weights_of_that_step(name, weights, tiny_model, tmp
         oracle = NaiveGreedySampler(trainer.model, trainer.eos_token_ids)
         return grow(GROWERS[name], prompts, rules_of(trainer), oracle)
 
-    trees = trainer.seen[1][2]
+    trees = trainer.batches[1].trees
     assert_same_trees(trees, greedy_trees(1))
     old = greedy_trees(0)
     assert [segment.token_ids for segment in trees[0].segments] != [segment.token_ids for segment in old[0].segments]
@@ -99,13 +87,12 @@ def test_completions_end_where_generation_kwargs_end_them_too(given, added, tiny
     assert all(rules.is_over([5, token]) for token in added)
 
 
-@pytest.mark.parametrize("given", [None, 7, [7, 8]])
 @pytest.mark.parametrize("name", GROWERS)
-def test_no_completion_continues_behind_an_end_token(name, given, tiny_model, tmp_path):
-    ends = {"generation_kwargs": {"eos_token_id": given}, "top_k": 0, "learning_rate": 0.0}
+def test_no_completion_continues_behind_an_end_token(name, tiny_model, tmp_path):
+    ends = {"generation_kwargs": {"eos_token_id": [7, 8]}, "top_k": 0, "learning_rate": 0.0}
     trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS[name]), **ends)
     trainer.train()
-    completions = [ids for _, completion_ids, _ in trainer.seen for ids in completion_ids]
+    completions = [ids for batch in trainer.batches for ids in batch.completion_ids]
     assert all(end_token_ids(trainer).isdisjoint(ids[:-1]) for ids in completions)
     assert any(ids[-1] in trainer.eos_token_ids for ids in completions)
 
@@ -123,7 +110,7 @@ def test_evaluation_samples_independently_as_trl_does(tiny_model, tmp_path):
         trainer = build(tiny_model, tmp_path, rollout, per_device_eval_batch_size=8, num_generations_eval=2)
         torch.manual_seed(7)
         trainer.evaluate(questions(8))
-        return [completion_ids for _, completion_ids, _ in trainer.seen]
+        return [batch.completion_ids for batch in trainer.batches]
 
     rollout = TreeRollout(GROWERS["fixed"])
     rollout.trees = ["of an earlier step"]
@@ -197,7 +184,7 @@ def test_stop_strings_of_the_configuration_end_completions(tiny_model, tmp_path)
     stops = list(ascii_letters)
     trainer = build(tiny_model, tmp_path, rollout, top_k=0, generation_kwargs={"stop_strings": stops})
     trainer.train()
-    completions = [ids for _, completion_ids, _ in trainer.seen for ids in completion_ids]
+    completions = [ids for batch in trainer.batches for ids in batch.completion_ids]
     assert any(trainer._tokenizer.decode(ids)[-1] in stops for ids in completions)
     for ids in completions:
         assert not any(stop in trainer._tokenizer.decode(ids[:-1]) for stop in stops)

@@ -1,21 +1,18 @@
 """Credit functions of a user, good and bad, and one rank of a run with them.
 
-`torchrun --nproc_per_node 2 -m tests.trainers.credit_functions MODEL FOLDER NAME [key=value ...]` trains with the
-function of that name and writes what the rank saw to FOLDER/rank{r}.pt.
+As a module, MODEL FOLDER NAME [key=value ...], it trains with the function of that name and writes what the rank saw.
 """
 
-import ast
 import os
 import re
-import sys
 
 import torch
 
 from tempo_trl import Batch, Credit, SpanReward, TokenCreditConfig, TokenCreditTrainer
-from tempo_trl.launch.train import end
 
 from . import agents
 from .agents import scripted
+from .one_rank import finish, parsed
 from .recording import config, picky, questions, share_of_threes, weights
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -173,7 +170,7 @@ class Watching:
 
 
 def main(model: str, folder: str, name: str, *options: str) -> None:
-    overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
+    overrides = parsed(options)
     function = globals()[name]
     function = function() if isinstance(function, type) else function
     steps = overrides.pop("steps", [])  # functions that reward each turn, by name, and paths of reward models
@@ -200,9 +197,4 @@ def main(model: str, folder: str, name: str, *options: str) -> None:
     seen |= {"weights": weights(trainer), "history": trainer.state.log_history}
     seen |= {"state": getattr(function, "state_dict", dict)()}
     seen |= {"batches": [vars(batch) for batch in getattr(function, "batches", [])]}
-    torch.save(seen, f"{folder}/rank{RANK}.pt")
-    end(trainer)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainer, folder, seen)

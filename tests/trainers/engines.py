@@ -1,9 +1,15 @@
 """Two ranks under DDP or DeepSpeed: the launcher of each engine."""
 
 import json
+import shutil
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
-from .launching import accelerate_launch, free_port
+import pytest
+
+from .launching import accelerate_launch, free_port, run_ranks
 
 # A tiny model's parameters are all below the default threshold, under which ZeRO-3 shards nothing.
 SHARDED = {"stage": 3, "stage3_param_persistence_threshold": 0, "stage3_gather_16bit_weights_on_model_save": True}
@@ -12,6 +18,23 @@ ZERO = {
     "zero3": SHARDED,
     "zero3_offload": SHARDED | {"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}},
 }
+
+
+NEEDS_DEEPSPEED = pytest.mark.skipif(
+    find_spec("deepspeed") is None or shutil.which("g++") is None,
+    reason="not run here: DeepSpeed, which compiles its CPU collectives with g++",
+)
+
+
+def runs_of(module: str, model: str, mktemp: Callable[[str], Path]) -> Callable[..., tuple[Path, list[dict]]]:
+    """A function that runs two ranks, once for each engine and options: (the run's folder, what each rank wrote)."""
+
+    @cache
+    def run(engine: str, *options: str) -> tuple[Path, list[dict]]:
+        folder = mktemp(engine)
+        return folder, run_ranks(launcher_of(engine, folder), 2, module, model, folder, *options)
+
+    return run
 
 
 def launcher_of(engine: str, folder: Path) -> list[str]:

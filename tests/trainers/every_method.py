@@ -1,20 +1,16 @@
-"""Every method, small: its trainer with all that moves at once. As a module it is one rank of a run of all of them.
+"""Every method, small: its trainer with all that moves at once.
 
-`torchrun --nproc_per_node 2 -m tests.trainers.every_method MODEL FOLDER [key=value ...]` trains each method in turn
-and writes what the rank saw to FOLDER/rank{r}.pt.
+As a module it is one rank of a run of all of them in turn, MODEL FOLDER [key=value ...].
 """
-
-import ast
-import sys
 
 import torch
 from peft import LoraConfig
 
 from tempo_trl.launch.arguments import METHODS, class_of
-from tempo_trl.launch.train import end
 
 from .credit_functions import halves, later_counts_more
-from .recording import config, parity, questions, share_of_threes, weights
+from .one_rank import finish, parsed
+from .recording import Recording, config, parity, questions, share_of_threes, weights
 
 TREES = ("treerpo", "treerpo_entropy", "tempo on fixed trees", "tempo on entropy trees", "baseline on entropy trees")
 EVERY_METHOD = (*METHODS, *TREES[2:])
@@ -40,32 +36,15 @@ def trainer_of(method: str, model: str, folder, lora: bool = False, reward=parit
     registered = method if method in METHODS else "prefix_baseline" if "baseline" in method else "tempo"
     defaults = METHODS[registered].defaults | OPTIONS.get(method, {})
     args = config(folder, class_of(registered, "Config"), **(defaults | overrides))
-
-    class Recording(class_of(registered, "Trainer")):
-        def __init__(self, *positional, **keywords):
-            self.batches = []
-            super().__init__(*positional, **keywords)
-
-        def _calculate_rewards(self, *inputs):
-            rewards_per_func = super()._calculate_rewards(*inputs)
-            self._seen = inputs[-1], rewards_per_func
-            return rewards_per_func
-
-        def _generate_and_score_completions(self, inputs):
-            output = super()._generate_and_score_completions(inputs)
-            kept = {key: value.clone() for key, value in output.items() if isinstance(value, torch.Tensor)}
-            trees = getattr(self.rollout_func, "trees", None)
-            self.batches.append({"ids": self._seen[0], "rewards": self._seen[1], "output": kept, "trees": trees})
-            return output
-
+    cls = type("RecordingMethod", (Recording, class_of(registered, "Trainer")), {})
     peft_config = LoraConfig(r=4, target_modules="all-linear", init_lora_weights="gaussian") if lora else None
     torch.manual_seed(0)
     own = FUNCTIONS.get(method, {})
-    return Recording(model, reward, args, dataset or questions(), peft_config=peft_config, **own)
+    return cls(model, reward, args, dataset or questions(), peft_config=peft_config, **own)
 
 
 def main(model: str, folder: str, *options: str) -> None:
-    overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
+    overrides = parsed(options)
     seen = {}
     for method in EVERY_METHOD:
         rows = 4 if method in TREES else 2  # trees need a whole group of four on a rank, the others split it
@@ -74,9 +53,4 @@ def main(model: str, folder: str, *options: str) -> None:
         trainer.train()
         history = [entry for entry in trainer.state.log_history if "reward" in entry]
         seen[method] = {"batches": trainer.batches, "weights": weights(trainer), "history": history}
-    torch.save(seen, f"{folder}/rank{trainer.accelerator.process_index}.pt")
-    end(trainer)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainer, folder, seen)

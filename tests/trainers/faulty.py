@@ -1,11 +1,10 @@
-"""One rank of a run that is to go wrong: `torchrun ... -m tests.trainers.faulty MODEL FOLDER FAULT`.
+"""One rank of a run that is to go wrong, MODEL FOLDER FAULT. Started by test_faults.py.
 
 Trains from the last whole checkpoint in FOLDER, if there is one. Each rank writes its process id and the step it is at
-to FOLDER, and at the end its weights to FOLDER/rank{r}.pt. Started by test_faults.py.
+to FOLDER, and at the end its weights.
 """
 
 import os
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +14,9 @@ import torch.distributed as dist
 from transformers import TrainerCallback
 
 from tempo_trl import PPOConfig, PPOTrainer, TEMPOConfig, TEMPOTrainer
-from tempo_trl.launch.train import end, last_whole_checkpoint
+from tempo_trl.launch.train import last_whole_checkpoint
 
+from .one_rank import finish
 from .recording import config, parity, questions, weights
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -35,17 +35,13 @@ def reward_that_raises(completions, completion_ids, trainer_state, **columns):
     return parity(completions, completion_ids)
 
 
-def reward_too_few(completions, completion_ids, trainer_state, **columns):
-    return parity(completions, completion_ids)[faulty(trainer_state) :]
-
-
 def reward_that_hangs(completions, completion_ids, trainer_state, **columns):
     if faulty(trainer_state):
         time.sleep(FOR_EVER)
     return parity(completions, completion_ids)
 
 
-REWARDS = {f.__name__: f for f in (reward_that_raises, reward_too_few, reward_that_hangs)}
+REWARDS = {f.__name__: f for f in (reward_that_raises, reward_that_hangs)}
 
 
 class TellsItsStep(TrainerCallback):
@@ -99,9 +95,4 @@ def main(model: str, folder: str, fault: str) -> None:
     checkpoint = last_whole_checkpoint(folder)
     know_the_cpu_by_its_number()
     trainer.train(resume_from_checkpoint=checkpoint)
-    torch.save({"weights": weights(trainer), "resumed": checkpoint}, f"{folder}/rank{RANK}.pt")
-    end(trainer)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainer, folder, {"weights": weights(trainer), "resumed": checkpoint})

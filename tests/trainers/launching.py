@@ -12,6 +12,7 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 
 from .forking import HANG, REPOSITORY, forker
 
+ONE_RANK = "tests.trainers.one_rank"
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
 ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
 
@@ -72,7 +73,7 @@ def engine_of(options: list[str]) -> dict[str, str]:
 def run_to_its_end(launcher: list[str], module: str, model: str, folder: Path, *options: str) -> tuple[int, str]:
     """Exit status and output of `module` under `launcher`, offline as the tests are (see conftest)."""
     process = subprocess.Popen(
-        [*launcher, "-m", module, model, str(folder), *options],
+        [*launcher, "-m", ONE_RANK, module, model, str(folder), *options],
         cwd=REPOSITORY,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

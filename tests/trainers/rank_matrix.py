@@ -1,20 +1,17 @@
 """One rank of the matrix: the same scripted completions on any number of ranks, case after case.
 
-`torchrun --nproc_per_node N -m tests.trainers.rank_matrix MODEL FOLDER`, started by test_rank_matrix.py, writes each
-case's advantages, weights, metrics and collectives to FOLDER/rank{r}.pt.
+MODEL FOLDER [CASE ...], started by test_rank_matrix.py. Writes each case's advantages, weights, metrics, collectives.
 """
 
 import os
 import random
 import re
-import sys
 
-import torch
 import torch.distributed as dist
 
 from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
-from tempo_trl.launch.train import end
 
+from .one_rank import finish
 from .recording import Recording, RecordingTrainer, config, questions, weights
 
 ROWS, EVAL_ROWS, GROUP_EVAL = 24, 12, 3  # of all ranks together, in training and in evaluation
@@ -174,13 +171,8 @@ def run_case(
     }
 
 
-def main(model: str, folder: str) -> None:
+def main(model: str, folder: str, *names: str) -> None:
     calls = record_collectives()
-    results = {name: run_case(model, folder, calls, **case) for name, case in CASES.items()}
+    results = {name: run_case(model, folder, calls, **CASES[name]) for name in names or CASES}
     trainers = [result.pop("trainer") for result in results.values()]
-    torch.save(results, f"{folder}/rank{trainers[-1].accelerator.process_index}.pt")
-    end(trainers[-1])
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainers[-1], folder, results)

@@ -2,8 +2,11 @@
 
 from typing import NamedTuple
 
+import pytest
 import torch
 from datasets import Dataset
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig
 
 from tempo_trl import PrefixBaselineTrainer, TEMPOConfig, TEMPOTrainer
 
@@ -14,6 +17,7 @@ class Batch(NamedTuple):
     rewards_per_func: torch.Tensor
     output: dict[str, torch.Tensor]
     prompts: list
+    trees: list | None  # of a rollout that grows them
 
 
 class Recording:
@@ -31,7 +35,8 @@ class Recording:
     def _generate_and_score_completions(self, inputs):
         output = super()._generate_and_score_completions(inputs)
         kept = {key: value.clone() for key, value in output.items() if isinstance(value, torch.Tensor)}
-        self.batches.append(Batch(self.model.training, *self._last, kept, [x.get("prompt") for x in inputs]))
+        prompts, trees = [row.get("prompt") for row in inputs], getattr(self.rollout_func, "trees", None)
+        self.batches.append(Batch(self.model.training, *self._last, kept, prompts, trees))
         return output
 
 
@@ -84,15 +89,47 @@ def config(folder, cls=TEMPOConfig, **overrides):
     return cls(output_dir=str(folder), **(defaults | overrides))
 
 
-def train(model, folder, cls=RecordingTrainer, dataset=None, reward_funcs=parity, config_cls=TEMPOConfig, **overrides):
-    """Train a few steps and return the trainer. Keywords of the trainer itself go in `trainer`."""
+def config_of(cls) -> type:
+    """The configuration that a trainer class takes."""
+    return getattr(cls, "_config_cls", GRPOConfig)
+
+
+def train(
+    model, folder, cls=RecordingTrainer, dataset=None, reward_funcs=parity, config_cls=None, resume=None, **overrides
+):
+    """Train a few steps, from a checkpoint if one is given, and return the trainer, whose keywords go in `trainer`."""
     keywords = overrides.pop("trainer", {})
-    args = config(folder, config_cls, **overrides)
+    args = config(folder, config_cls or config_of(cls), **overrides)
     trainer = cls(model, reward_funcs, args, dataset or questions(), **keywords)
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resume)
     return trainer
 
 
 def weights(trainer) -> dict[str, torch.Tensor]:
     model = trainer.accelerator.unwrap_model(trainer.model)
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def moved(trainer, model: str) -> bool:
+    """Whether training has changed any weight of the model in that folder."""
+    start = dict(AutoModelForCausalLM.from_pretrained(model).named_parameters())
+    return any(not torch.equal(value, start[name]) for name, value in weights(trainer).items())
+
+
+def assert_same_weights(a, b, rtol: float = 0, atol: float = 0) -> None:
+    """The weights of two trainers, bit for bit unless a tolerance is given."""
+    a, b = weights(a), weights(b)
+    assert a.keys() == b.keys()
+    for name, value in a.items():
+        torch.testing.assert_close(value, b[name], rtol=rtol, atol=atol, msg=name)
+
+
+def assert_refused(cls, options: dict, message: str, model: str, folder) -> None:
+    """A configuration refuses these options, and so does its trainer if they are set later."""
+    with pytest.raises(ValueError, match=message):
+        config(folder, config_of(cls), **options)
+    args = config(folder, config_of(cls))
+    for name, value in options.items():
+        setattr(args, name, value)
+    with pytest.raises(ValueError, match=message):
+        cls(model, parity, args, questions())

@@ -52,6 +52,11 @@ def _fields(text: str) -> list[SpanReward]:
     return found + [SpanReward("o", float(city.count("o") == 1), i, i + 1) for i, x in enumerate(city) if x == "o"]
 
 
+def swapped(texts, **columns) -> list[list[SpanReward]]:
+    """Each completion has one of two criteria right: the mean is the same for all."""
+    return [[SpanReward("a", i % 2, 0, 1), SpanReward("b", (i + 1) % 2, 1, 2)] for i in range(len(texts))]
+
+
 CRITERIA = ("city", "item", "stop", "o")
 
 

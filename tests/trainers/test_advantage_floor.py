@@ -3,35 +3,28 @@
 import pytest
 import torch
 
-from tempo_trl import (
-    GRPOLambdaConfig,
-    GRPOLambdaTrainer,
-    PrefixBaselineConfig,
-    PrefixBaselineTrainer,
-    TEMPOConfig,
-    TEMPOTrainer,
-)
+from tempo_trl import GRPOLambdaTrainer, PrefixBaselineTrainer, TEMPOTrainer
 
 from .recording import Recording, config, train
 
 FLOOR = -0.1
 METHODS = {
-    "grpo": (TEMPOTrainer, TEMPOConfig, {"td_coef": 0.0}),
-    "tempo": (TEMPOTrainer, TEMPOConfig, {}),
-    "prefix baseline": (PrefixBaselineTrainer, PrefixBaselineConfig, {}),
+    "grpo": (TEMPOTrainer, {"td_coef": 0.0}),
+    "tempo": (TEMPOTrainer, {}),
+    "prefix baseline": (PrefixBaselineTrainer, {}),
 }
 
 
-def first_batch(tiny_model, folder, trainer, config_cls, **options) -> dict[str, torch.Tensor]:
+def first_batch(tiny_model, folder, trainer, **options) -> dict[str, torch.Tensor]:
     recording = type("Recorded", (Recording, trainer), {})
-    return train(tiny_model, folder, recording, config_cls=config_cls, max_steps=1, **options).batches[0].output
+    return train(tiny_model, folder, recording, max_steps=1, **options).batches[0].output
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_floor_lifts_what_is_below_it_and_leaves_the_rest(method, tiny_model, tmp_path):
-    trainer, config_cls, options = METHODS[method]
-    plain = first_batch(tiny_model, tmp_path / "plain", trainer, config_cls, **options)
-    floored = first_batch(tiny_model, tmp_path / "floor", trainer, config_cls, advantage_floor=FLOOR, **options)
+    trainer, options = METHODS[method]
+    plain = first_batch(tiny_model, tmp_path / "plain", trainer, **options)
+    floored = first_batch(tiny_model, tmp_path / "floor", trainer, advantage_floor=FLOOR, **options)
     assert (plain["advantages"] < FLOOR).any()
     assert torch.equal(floored["advantages"], plain["advantages"].clamp(min=FLOOR))
     others = {name for name in plain if name != "advantages" and name in floored}
@@ -40,11 +33,11 @@ def test_the_floor_lifts_what_is_below_it_and_leaves_the_rest(method, tiny_model
 
 def test_the_weights_of_a_trace_come_after_the_floor_as_in_the_paper(tiny_model, tmp_path):
     weighted = {"trace_update": "weight", "trace_lambda": 0.9, "beta": 0.0}
-    output = first_batch(tiny_model, tmp_path, GRPOLambdaTrainer, GRPOLambdaConfig, **weighted)
+    output = first_batch(tiny_model, tmp_path, GRPOLambdaTrainer, **weighted)
     assert output["advantages"].min() < FLOOR  # the sum of the decays is more than 1
 
 
 @pytest.mark.parametrize("floor", [0.1, float("nan")])
 def test_a_floor_above_zero_is_refused(floor, tmp_path):
     with pytest.raises(ValueError, match=r"`advantage_floor` must be"):
-        config(tmp_path, TEMPOConfig, advantage_floor=floor)
+        config(tmp_path, advantage_floor=floor)

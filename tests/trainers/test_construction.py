@@ -15,25 +15,28 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl import (
     GRPOLambdaConfig,
+    GRPOLambdaTrainer,
     PPOConfig,
+    PPOTrainer,
     TEMPOConfig,
     TEMPOTrainer,
+    TokenCreditConfig,
     TreeRPOConfig,
     TreeRPOEntropyConfig,
 )
-from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks
-from tempo_trl.tree_forward.config import TreeForwardFields
 
 from ..tiny import tiny_model_config, tiny_tokenizer
 from .recording import config, parity, questions, train
 
 
-def test_a_grpo_config_is_refused_with_what_to_change(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"must be a TEMPOConfig, got GRPOConfig.*Create a TEMPOConfig"):
-        TEMPOTrainer(tiny_model, parity, config(tmp_path, GRPOConfig), questions())
+@pytest.mark.parametrize("cls", [TEMPOTrainer, GRPOLambdaTrainer, PPOTrainer])
+def test_a_grpo_config_is_refused_with_what_to_change(cls, tiny_model, tmp_path):
+    expected = cls._config_cls.__name__
+    with pytest.raises(ValueError, match=f"must be a {expected}, got GRPOConfig.*Create a {expected}"):
+        cls(tiny_model, parity, config(tmp_path, GRPOConfig), questions())
 
 
 @pytest.mark.parametrize("td_coef", [-0.5, math.nan, math.inf])
@@ -42,31 +45,37 @@ def test_a_coefficient_that_is_no_weight_is_refused(td_coef, tmp_path):
         config(tmp_path, td_coef=td_coef)
 
 
-def test_the_config_is_grpos_but_for_the_upper_clip(tmp_path):
-    ours, stock = (
-        TEMPOConfig(str(tmp_path), use_cpu=True, bf16=False),
-        GRPOConfig(str(tmp_path), use_cpu=True, bf16=False),
+DIFFERENT = {
+    TEMPOConfig: {"epsilon_high": 0.28},
+    GRPOLambdaConfig: {"beta": 0.04, "use_bias_correction_kl": False, "advantage_floor": -0.1},
+    PPOConfig: {"beta": 1e-4, "num_iterations": 2},
+}
+OWN = {
+    GRPOLambdaConfig: {"trace_lambda": 0.99, "trace_gamma": 1.0, "trace_style": "recent", "trace_update": "trace"},
+    PPOConfig: {
+        "gae_gamma": 1.0,
+        "gae_lambda": 1.0,
+        "whiten_advantages": True,
+        "critic_model_name_or_path": None,
+        "shared_trunk": False,
+        "critic_learning_rate": 1e-5,
+        "value_coef": 0.1,
+        "value_clip_range": None,
+        "kl_in": "loss",
+    },
+}
+
+
+@pytest.mark.parametrize("config_cls", DIFFERENT)
+def test_a_configuration_is_grpos_but_for_what_the_paper_has_otherwise(config_cls, tmp_path):
+    ours, shared, stock = (
+        cls(str(tmp_path), use_cpu=True, bf16=False).to_dict() for cls in (config_cls, TokenCreditConfig, GRPOConfig)
     )
-    ours, stock = ours.to_dict(), stock.to_dict()
-    assert {key for key in stock if ours[key] != stock[key] and key != "logging_dir"} == {"epsilon_high"}
-    trees = {
-        field.name
-        for fields_of in (FixedTreeFields, EntropyTreeFields, TreeForwardFields)
-        for field in fields(fields_of)
-    }
-    own = {"td_coef", "rollout", "leaf_weights"}
-    own |= {
-        "advantage_floor",
-        "log_signal_share",
-        "log_trees_steps",
-        "log_trees_prompts",
-        "merge_states",
-        "skip_zero_advantages",
-        "step_delimiter",
-        "span_reward_weights",
-        "step_reward_weights",
-    }
-    assert ours.keys() - stock.keys() == own | trees
+    base = shared | stock
+    changed = {key: ours[key] for key in base if ours[key] != base[key] and key != "logging_dir"}
+    assert changed == DIFFERENT[config_cls]
+    if config_cls in OWN:
+        assert {key: ours[key] for key in ours.keys() - shared.keys()} == OWN[config_cls]
 
 
 @pytest.mark.parametrize("config_cls", [TEMPOConfig, TreeRPOConfig, TreeRPOEntropyConfig, GRPOLambdaConfig, PPOConfig])
@@ -102,6 +111,7 @@ def test_saving_between_generations_warns_with_the_arithmetic(save_steps, tiny_m
         SAVING | {"save_steps": 8},
         SAVING | {"save_strategy": "epoch", "save_steps": 3},
         {"temperature": 0.6, "top_p": 0.9, "min_p": 0.05, "top_k": 20},
+        {"top_k": 1, "generation_kwargs": {"top_k": 20}},  # which overrides it
         {},
     ],
 )
@@ -120,13 +130,6 @@ def test_nearly_greedy_sampling_warns_with_the_setting(sampling, tiny_model, tmp
     for options in (sampling, {"generation_kwargs": sampling}):
         with pytest.warns(UserWarning, match=NO_BRANCH.format(setting)):
             TEMPOTrainer(tiny_model, parity, config(tmp_path, **options), questions())
-
-
-def test_greedy_sampling_that_is_overridden_does_not_warn(tiny_model, tmp_path):
-    overridden = {"top_k": 1, "generation_kwargs": {"top_k": 20}}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        TEMPOTrainer(tiny_model, parity, config(tmp_path, **overridden), questions())
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0])
@@ -164,25 +167,18 @@ def test_a_first_batch_without_branches_is_told_whatever_sampled_it(tiny_model, 
             train(tiny_model, tmp_path, reward_funcs=reward, max_steps=1, trainer={"rollout_func": rollout})
 
 
-@pytest.mark.parametrize("size", [1, -1])
-def test_trl_refuses_groups_below_two(size, tmp_path):
-    with pytest.raises(ValueError, match=f"at least 2 generations per prompt.* You provided {size}"):
-        config(tmp_path, num_generations=size)
-
-
-def test_empty_groups_are_refused_before_trl_divides_by_their_size(tmp_path):
-    with pytest.raises(ValueError, match="`num_generations` must be at least 2, got 0"):
-        config(tmp_path, num_generations=0)
-
-
-def test_a_group_in_evaluation_has_at_least_one_completion(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="`num_generations_eval` must be at least 1, got -2"):
-        TEMPOTrainer(tiny_model, parity, config(tmp_path, num_generations_eval=-2), questions())
-
-
-def test_a_completion_has_at_least_one_token(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="`max_completion_length` must be at least 1, got 0"):
-        TEMPOTrainer(tiny_model, parity, config(tmp_path, max_completion_length=0), questions())
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [
+        ("num_generations", 0, 2),
+        ("num_generations_eval", -2, 1),
+        ("max_completion_length", 0, 1),
+        ("num_iterations", 0, 1),
+    ],
+)
+def test_sizes_below_their_least_are_refused(name, value, least, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=f"`{name}` must be at least {least}, got {value}"):
+        TEMPOTrainer(tiny_model, parity, config(tmp_path, **{name: value}), questions())
 
 
 def test_evaluation_on_one_completion_a_prompt_has_a_reward_and_no_tree(tiny_model, tmp_path):

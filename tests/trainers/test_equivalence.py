@@ -3,12 +3,13 @@
 import pytest
 import torch
 from peft import LoraConfig
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
-from tempo_trl.credit.importance import gspo_token_reference
+from tempo_trl import TEMPOTrainer
 
-from .recording import RecordingTrainer, config, picky, questions, share_of_threes, train, weights
+from . import probing
+from .probing import assert_same_gradients
+from .recording import assert_same_weights, config, moved, picky, questions, share_of_threes, train
 
 OFF_POLICY = {
     "gradient_accumulation_steps": 2,
@@ -32,42 +33,29 @@ STOCK = {
 }
 
 
-def assert_same_weights(a, b, **tolerance):
-    a, b = weights(a), weights(b)
-    assert a.keys() == b.keys()
-    for name in a:
-        torch.testing.assert_close(a[name], b[name], **tolerance)
-
-
-def moved(trainer, model) -> bool:
-    start = weights(TEMPOTrainer(model, share_of_threes, config(trainer.args.output_dir), questions()))
-    return any(not torch.equal(start[name], value) for name, value in weights(trainer).items())
-
-
 @pytest.mark.parametrize("name", STOCK)
 def test_td_coef_zero_is_stock_grpo_bit_for_bit(name, tiny_model, tmp_path):
     options = {"reward_funcs": [share_of_threes, picky], "epsilon_high": 0.28} | STOCK[name]
-    stock = train(tiny_model, tmp_path / "grpo", GRPOTrainer, config_cls=GRPOConfig, **options)
+    stock = train(tiny_model, tmp_path / "grpo", GRPOTrainer, **options)
     ours = train(tiny_model, tmp_path / "tempo", TEMPOTrainer, td_coef=0.0, **options)
-    assert_same_weights(stock, ours, rtol=0, atol=0)
+    assert_same_weights(stock, ours)
     assert moved(ours, tiny_model)
 
 
 def test_td_coef_zero_is_stock_grpo_with_lora(tiny_model, tmp_path):
-    def run(cls, config_cls, **options):
+    def run(cls, **options):
         lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-        folder = tmp_path / cls.__name__
         options |= {"epsilon_high": 0.28, "trainer": {"peft_config": lora}}
-        return train(tiny_model, folder, cls, config_cls=config_cls, **options)
+        return train(tiny_model, tmp_path / cls.__name__, cls, **options)
 
-    assert_same_weights(run(GRPOTrainer, GRPOConfig), run(TEMPOTrainer, TEMPOConfig, td_coef=0.0), rtol=0, atol=0)
+    assert_same_weights(run(GRPOTrainer), run(TEMPOTrainer, td_coef=0.0))
 
 
 def test_td_credit_changes_the_weights(tiny_model, tmp_path):
     grpo = train(tiny_model, tmp_path / "grpo", td_coef=0.0, reward_funcs=share_of_threes)
     tempo = train(tiny_model, tmp_path / "tempo", reward_funcs=share_of_threes)
     with pytest.raises(AssertionError):
-        assert_same_weights(grpo, tempo, rtol=0, atol=0)
+        assert_same_weights(grpo, tempo)
 
 
 def lone_tokens(prompts, trainer):
@@ -90,95 +78,61 @@ def test_groups_that_do_not_branch_carry_grpos_advantage_exactly(tiny_model, tmp
     assert not torch.isclose(output["advantages"][:4, 0], output["sequence_advantages"][:4]).any()
 
 
-class LossProbe(RecordingTrainer):
-    """Computes the loss and gradient of a batch of its own making."""
-
-    def gradient(self, advantages, outcome, old_logps, **extra):
-        inputs = {
-            "prompt_ids": torch.tensor([[5, 6], [7, 8]]),
-            "prompt_mask": torch.ones(2, 2, dtype=torch.long),
-            "completion_ids": torch.tensor([[40, 41, 42, 43], [50, 51, 52, 0]]),
-            "completion_mask": torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]),
-            "advantages": advantages,
-            "sequence_advantages": outcome,
-            "old_per_token_logps": old_logps,
-            "num_items_in_batch": torch.tensor(7),
-        } | extra
-        self.model.train()
-        self.model.zero_grad()
-        self.current_gradient_accumulation_steps = 1
-        self._compute_loss(self.model, inputs).backward()
-        return {name: p.grad.clone() for name, p in self.model.named_parameters()}, inputs
-
-    def logps(self):
-        ids = torch.tensor([[5, 6, 40, 41, 42, 43], [7, 8, 50, 51, 52, 0]])
-        mask = torch.tensor([[1] * 6, [1] * 5 + [0]])
-        return self._get_per_token_logps_and_entropies(self.model, ids, mask, 4)[0]
+class LossProbe(probing.LossProbe, TEMPOTrainer):
+    pass
 
 
 def probe(model, folder, **options):
-    return LossProbe(model, share_of_threes, config(folder, loss_type="grpo", **options), questions())
+    return LossProbe(model, share_of_threes, config(folder, **({"loss_type": "grpo"} | options)), questions())
 
 
-MASK = torch.tensor([[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0]])
+def batch(advantages, old_logps) -> dict:
+    return {"advantages": advantages, "sequence_advantages": OUTCOME, "old_per_token_logps": old_logps}
+
+
+MASK = LossProbe.inputs["completion_mask"]
 TOKEN_CREDIT = torch.tensor([[1.0, -2.0, 0.5, 3.0], [-1.0, 0.25, -0.5, 0.0]])
 OUTCOME = torch.tensor([1.0, -1.0])
-
-
-def assert_same_gradients(a, b):
-    for name in a:
-        torch.testing.assert_close(a[name], b[name], rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.02, -0.5, 0.5])
 def test_sequence_level_importance_is_gspo_token(shift, tiny_model, tmp_path):
     trainer = probe(tiny_model, tmp_path, importance_sampling_level="sequence")
     old = trainer.logps().detach() + shift * torch.tensor([[1.0, 0.5, -0.25, 1.0], [0.5, 1.0, 0.5, 9.0]])
-    computed, inputs = trainer.gradient(TOKEN_CREDIT, OUTCOME, old)
-    assert inputs["old_per_token_logps"] is old  # the buffered micro-batch is left alone
+    computed = trainer.gradient(**batch(TOKEN_CREDIT, old))
     assert trainer.importance_sampling_level == "sequence"
 
-    trainer.model.zero_grad()
-    logps = trainer.logps()
-    log_ratio = ((logps.detach() - old) * MASK).sum(1, keepdim=True) / MASK.sum(1, keepdim=True)
-    ratio = torch.exp(log_ratio + logps - logps.detach())
-    clipped = ratio.clamp(1 - 0.2, 1 + 0.28)
-    objective = torch.min(ratio * TOKEN_CREDIT, clipped * TOKEN_CREDIT) * MASK
-    (-(objective.sum(1) / MASK.sum(1)).mean()).backward()
-    assert_same_gradients(computed, {name: p.grad for name, p in trainer.model.named_parameters()})
+    def objective(logps):
+        log_ratio = ((logps.detach() - old) * MASK).sum(1, keepdim=True) / MASK.sum(1, keepdim=True)
+        ratio = torch.exp(log_ratio + logps - logps.detach())
+        return torch.min(ratio * TOKEN_CREDIT, ratio.clamp(1 - 0.2, 1 + 0.28) * TOKEN_CREDIT)
+
+    assert_same_gradients(computed, trainer.gradient_of(objective))
 
 
 def test_gspo_token_with_one_advantage_a_sequence_is_gspo(tiny_model, tmp_path):
     trainer = probe(tiny_model, tmp_path, importance_sampling_level="sequence")
     old = trainer.logps().detach() + torch.tensor([[0.1, 0.05, -0.02, 0.1], [0.05, -0.1, 0.05, 9.0]])
-    tokens, _ = trainer.gradient(OUTCOME[:, None].expand(2, 4) * MASK, OUTCOME, old)
-    stock, _ = trainer.gradient(OUTCOME, OUTCOME, old)
-    assert_same_gradients(tokens, stock)
-
-
-def test_gspo_token_has_the_value_of_the_sequence_ratio_on_every_token():
-    logps, old = torch.randn(2, 4), torch.randn(2, 4)
-    ratio = torch.exp(logps - gspo_token_reference(logps, old, MASK))
-    mean = ((logps - old) * MASK).sum(1) / MASK.sum(1)
-    torch.testing.assert_close(ratio, mean.exp()[:, None].expand(2, 4))
+    tokens = trainer.gradient(**batch(OUTCOME[:, None].expand(2, 4) * MASK, old))
+    assert_same_gradients(tokens, trainer.gradient(**batch(OUTCOME, old)))
 
 
 def test_the_off_policy_mask_looks_at_the_outcome_not_at_the_tokens_sign(tiny_model, tmp_path):
     trainer = probe(tiny_model, tmp_path, off_policy_mask_threshold=0.1)
     old = trainer.logps().detach() + 0.15  # both sequences are off policy by more than the threshold
-    computed, _ = trainer.gradient(TOKEN_CREDIT, OUTCOME, old)
+    computed = trainer.gradient(**batch(TOKEN_CREDIT, old))
     # The failed completion is dropped whole, its token of positive credit too; the right one is kept whole.
-    unmasked = probe(tiny_model, tmp_path)
-    expected, _ = unmasked.gradient(TOKEN_CREDIT * torch.tensor([[1.0], [0.0]]), OUTCOME, old)
-    assert_same_gradients(computed, expected)
+    kept = TOKEN_CREDIT * torch.tensor([[1.0], [0.0]])
+    assert_same_gradients(computed, probe(tiny_model, tmp_path).gradient(**batch(kept, old)))
 
 
 def test_vespo_and_sapo_look_at_each_tokens_own_sign(tiny_model, tmp_path):
     """Their temperature or weight is chosen by the sign of the advantage they scale: with token credit, a token's."""
     for loss_type in ("vespo", "sapo"):
         options = {"loss_type": loss_type} | ({"sapo_temperature_neg": 2.0} if loss_type == "sapo" else {})
-        trainer = LossProbe(tiny_model, share_of_threes, config(tmp_path, **options), questions())
+        trainer = probe(tiny_model, tmp_path, **options)
         old = trainer.logps().detach() + 0.2
-        whole, _ = trainer.gradient(TOKEN_CREDIT, OUTCOME, old)
-        parts = [trainer.gradient(TOKEN_CREDIT.clamp(*bounds), OUTCOME, old)[0] for bounds in ((0, None), (None, 0))]
+        whole = trainer.gradient(**batch(TOKEN_CREDIT, old))
+        signs = (TOKEN_CREDIT.clamp(*bounds) for bounds in ((0, None), (None, 0)))
+        parts = [trainer.gradient(**batch(of_sign, old)) for of_sign in signs]
         assert_same_gradients(whole, {name: parts[0][name] + parts[1][name] for name in whole})

@@ -1,7 +1,6 @@
 """The matrix: every method with LoRA, a KL term, several iterations, a resume, and two ranks."""
 
 import re
-import shutil
 
 import pytest
 import torch
@@ -19,10 +18,10 @@ from tempo_trl.runs.token_places import TokenTexts
 
 from ..credit.groups import as_tensors
 from ..tiny import tiny_tokenizer
-from .engines import launcher_of
+from .engines import NEEDS_DEEPSPEED, launcher_of
 from .every_method import EVERY_METHOD, TREES, trainer_of
 from .launching import run_ranks, torchrun
-from .recording import weights
+from .recording import assert_same_weights, weights
 
 EVERYTHING = {"lora": True, "beta": 0.04, "num_iterations": 2, "steps_per_generation": 2, "max_steps": 8}
 OF_THE_RANKS = ("beta=0.04", "num_iterations=2", "max_steps=4")
@@ -45,10 +44,9 @@ def test_with_lora_a_kl_term_and_iterations_a_resumed_run_is_the_run_that_never_
 
     resumed = trainer_of(method, tiny_model, tmp_path, **saves)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    assert [batch["ids"] for batch in resumed.batches] == [whole.batches[-1]["ids"]]
-    assert torch.equal(resumed.batches[-1]["output"]["advantages"], whole.batches[-1]["output"]["advantages"])
-    for name, value in weights(whole).items():
-        assert torch.equal(value, weights(resumed)[name]), name
+    assert [batch.completion_ids for batch in resumed.batches] == [whole.batches[-1].completion_ids]
+    assert torch.equal(resumed.batches[-1].output["advantages"], whole.batches[-1].output["advantages"])
+    assert_same_weights(resumed, whole)
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +76,10 @@ def test_a_group_split_over_two_ranks_gets_the_credit_of_a_whole_one(method, ran
         pytest.skip("its advantages come from a critic, not from the group: tests/trainers/test_ppo.py")
     covariance = PrefixCovariance()  # of the prefix baseline
     for batches in zip(*(rank[method]["batches"] for rank in ranks), strict=True):
-        ids, rewards = [row for batch in batches for row in batch["ids"]], batches[0]["rewards"][:, 0]
+        ids, rewards = [row for batch in batches for row in batch.completion_ids], batches[0].rewards_per_func[:, 0]
         inputs = *as_tensors(ids, rewards.tolist()), 4
         width = inputs[0].shape[1]
-        advantages = torch.cat([spread(batch["output"], width) for batch in batches])
+        advantages = torch.cat([spread(batch.output, width) for batch in batches])
         torch.testing.assert_close(advantages, expected_credit(method, inputs, covariance), rtol=1e-4, atol=1e-5)
 
 
@@ -90,11 +88,11 @@ def test_a_group_split_over_two_ranks_gets_the_credit_of_a_whole_one(method, ran
 def test_a_rank_credits_its_own_trees_with_its_own_rewards(method, ranks):
     for number, rank in enumerate(ranks):
         for batch in rank[method]["batches"]:
-            trees, rewards = batch["trees"], batch["rewards"][4 * number : 4 * number + 4, 0]
-            assert [tree.completion_ids(leaf) for tree in trees for leaf in tree.rows] == batch["ids"]
-            inputs = *as_tensors(batch["ids"], rewards.tolist()), 4
-            expected = credit_of_trees(method, trees, inputs)
-            torch.testing.assert_close(spread(batch["output"], expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
+            rewards = batch.rewards_per_func[4 * number : 4 * number + 4, 0]
+            assert [tree.completion_ids(leaf) for tree in batch.trees for leaf in tree.rows] == batch.completion_ids
+            inputs = *as_tensors(batch.completion_ids, rewards.tolist()), 4
+            expected = credit_of_trees(method, batch.trees, inputs)
+            torch.testing.assert_close(spread(batch.output, expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
 def credit_of_trees(method: str, trees: list, inputs: tuple) -> torch.Tensor:
@@ -164,13 +162,12 @@ def test_every_metric_of_ours_is_explained(method, ranks):
 
 
 @pytest.mark.matrix
-@pytest.mark.skipif(shutil.which("g++") is None, reason="not run here: DeepSpeed compiles with g++")
+@NEEDS_DEEPSPEED
 def test_zero2_arrives_at_the_weights_of_ddp_with_every_method(ranks, tiny_model, tmp_path):
-    pytest.importorskip("deepspeed")
     launcher = launcher_of("zero2", tmp_path)
     sharded = run_ranks(launcher, 2, "tests.trainers.every_method", tiny_model, tmp_path, *OF_THE_RANKS)
     for method in EVERY_METHOD:
-        assert sharded[0][method]["batches"][0]["ids"] == ranks[0][method]["batches"][0]["ids"]
+        assert sharded[0][method]["batches"][0].completion_ids == ranks[0][method]["batches"][0].completion_ids
         for name, value in ranks[0][method]["weights"].items():
             ours = sharded[0][method]["weights"][name]
             torch.testing.assert_close(ours, value, rtol=1e-4, atol=1e-5, msg=f"{method}, {name}")

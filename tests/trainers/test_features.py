@@ -7,7 +7,6 @@ from itertools import cycle
 import pytest
 import torch
 from datasets import IterableDataset
-from peft import LoraConfig
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
@@ -86,11 +85,6 @@ def test_advantages_that_train_are_those_of_credit(name, tiny_model, tmp_path):
     assert trainer.state.global_step == trainer.args.max_steps
 
 
-def test_lora(tiny_model, tmp_path):
-    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
-    check_credit(train(tiny_model, tmp_path, beta=0.1, trainer={"peft_config": lora}))
-
-
 def test_several_weighted_rewards_of_which_some_are_none(tiny_model, tmp_path):
     rewards = [share_of_threes, picky]
     check_credit(train(tiny_model, tmp_path, reward_funcs=rewards, reward_weights=[0.7, 2.0]))
@@ -156,16 +150,19 @@ def test_iterable_datasets(tiny_model, tmp_path):
     check_credit(train(tiny_model, tmp_path, dataset=stream))
 
 
-def test_continuous_batching(tiny_model, tmp_path):
-    blocks = {"block_size": 32, "num_blocks": 64, "max_batch_tokens": 512}
-    trainer = train(
-        tiny_model,
-        tmp_path,
-        use_transformers_continuous_batching=True,
-        transformers_continuous_batching_config=blocks,
-        max_steps=2,
-    )
+def test_tools(tiny_model, tmp_path):
+    def eight(completions, **columns):
+        return [float("8" in str(completion[-1]["content"])) for completion in completions]
+
+    keywords = {"tools": [double]}
+    options = {"reward_funcs": eight, "max_completion_length": 200, "max_steps": 1, "trainer": keywords}
+    trainer = train(tiny_model, tmp_path, cls=ToolTrainer, dataset=questions(conversational=True), **options)
+    batch = trainer.batches[0]
+    assert 0 in batch.output["tool_mask"][0]
+    assert batch.rewards_per_func[:, 0].tolist() == [1.0, 0.0] * 4
     check_credit(trainer)
+    text = trainer.processing_class.decode(batch.completion_ids[0])
+    assert "<tool_response>\n8" in text
 
 
 def test_continuous_batching_leaves_an_evaluation_an_evaluation(tiny_model, tmp_path):
@@ -181,6 +178,7 @@ def test_continuous_batching_leaves_an_evaluation_an_evaluation(tiny_model, tmp_
         **options,
     )
     assert [batch.training for batch in trainer.batches] == [True, False, False, True, False, False]
+    check_credit(trainer)
     assert sum("eval_reward" in entry for entry in trainer.state.log_history) == 2
 
 
@@ -230,55 +228,6 @@ def double(x: int) -> int:
         x: The number.
     """
     return 2 * x
-
-
-def test_tools(tiny_model, tmp_path):
-    def eight(completions, **columns):
-        return [float("8" in str(completion[-1]["content"])) for completion in completions]
-
-    trainer = train(
-        tiny_model,
-        tmp_path,
-        cls=ToolTrainer,
-        dataset=questions(conversational=True),
-        reward_funcs=eight,
-        max_completion_length=200,
-        max_steps=1,
-        trainer={"tools": [double]},
-    )
-    batch = trainer.batches[0]
-    assert 0 in batch.output["tool_mask"][0]
-    assert batch.rewards_per_func[:, 0].tolist() == [1.0, 0.0] * 4
-    check_credit(trainer)
-    text = trainer.processing_class.decode(batch.completion_ids[0])
-    assert "<tool_response>\n8" in text
-
-
-def test_environment_factory(tiny_model, tmp_path):
-    class Echo:
-        def reset(self, **columns):
-            return None
-
-        def double(self, x: int) -> int:
-            """
-            Doubles a number.
-
-            Args:
-                x: The number.
-            """
-            return 2 * x
-
-    trainer = train(
-        tiny_model,
-        tmp_path,
-        cls=ToolTrainer,
-        dataset=questions(conversational=True),
-        reward_funcs=parity,
-        max_completion_length=200,
-        max_steps=1,
-        trainer={"environment_factory": Echo},
-    )
-    torch.testing.assert_close(trainer.batches[0].output["advantages"], from_credit(trainer, trainer.batches[0]))
 
 
 def test_async_rewards(tiny_model, tmp_path):

@@ -49,6 +49,10 @@ WRONG = {
         changed(env_mask=lambda output: [[1, 0] for _ in output["completion_ids"]]),
         r"in `env_mask`, got 2 for the 3 tokens of row 1",
     ),
+    "a prompt without a token": (
+        changed(prompt_ids=lambda output: [[5], [], *[[5]] * 6]),
+        "got none in `prompt_ids` of row 1",
+    ),
     "no token": (
         changed(
             completion_ids=lambda output: [*output["completion_ids"][:5], [], *output["completion_ids"][6:]],
@@ -60,13 +64,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("conversational", [False, True])
-@pytest.mark.parametrize(("rollout", "message"), WRONG.values(), ids=WRONG)
-def test_a_rollout_that_does_not_fit_its_prompts_is_refused_with_the_row(
-    rollout, message, conversational, tiny_model, tmp_path
-):
-    with pytest.raises(ValueError, match=rf"`rollout_func` must return .*{message}"):
-        train(tiny_model, tmp_path, dataset=questions(8, conversational), trainer={"rollout_func": rollout})
+@pytest.mark.parametrize("name", WRONG)
+def test_a_rollout_that_does_not_fit_its_prompts_is_refused_with_the_row(name, tiny_model, tmp_path):
+    rollout, message = WRONG[name]
+    for conversational in (False, True) if name.startswith("groups") else (False,):
+        with pytest.raises(ValueError, match=rf"`rollout_func` must return .*{message}"):
+            train(tiny_model, tmp_path, dataset=questions(8, conversational), trainer={"rollout_func": rollout})
 
 
 def own_prompt(prompts, trainer):

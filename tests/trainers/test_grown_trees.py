@@ -3,13 +3,11 @@
 import pytest
 import torch
 
-from tempo_trl import PrefixBaselineConfig, PrefixBaselineTrainer, TEMPOConfig, TEMPOTrainer
-from tempo_trl.credit import prefix_values, tempo_advantages
+from tempo_trl import PrefixBaselineTrainer, TEMPOTrainer
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
-from tempo_trl.credit.siblings import segment_values
 from tempo_trl.report.group import recorded_groups
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree import branches, repeated_rows
@@ -17,7 +15,16 @@ from tempo_trl.rollout.tree_rollout import TreeRollout
 
 from ..credit.groups import as_tensors
 from .every_method import trainer_of
-from .recording import RecordingBaseline, RecordingTrainer, config, parity, questions, share_of_threes, train
+from .recording import (
+    RecordingBaseline,
+    RecordingTrainer,
+    assert_refused,
+    config,
+    parity,
+    questions,
+    share_of_threes,
+    train,
+)
 from .test_every_method import spread
 
 pytestmark = pytest.mark.matrix
@@ -32,7 +39,7 @@ def run(method, model, folder, **options):
 
 
 def inputs_of(batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-    return *as_tensors(batch["ids"], batch["rewards"][:, 0].tolist()), 4
+    return *as_tensors(batch.completion_ids, batch.rewards_per_func[:, 0].tolist()), 4
 
 
 @pytest.mark.parametrize("leaf_weights", ["by_branch", "uniform"])
@@ -43,19 +50,19 @@ def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leave
     trainer = run(method, tiny_model, tmp_path, leaf_weights=leaf_weights)
     for batch in trainer.batches:
         ids, lengths, rewards, size = inputs_of(batch)
-        weights = torch.cat([tree.leaf_weights(leaf_weights) for tree in batch["trees"]])
+        weights = torch.cat([tree.leaf_weights(leaf_weights) for tree in batch.trees])
         outcome = outcome_advantages(rewards, size)
         expected, _ = credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 1.0, weights)
-        torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", [*ROLLOUTS, "baseline on entropy trees"])
 def test_the_off_policy_mask_reads_the_outcome_around_the_weighted_mean(method, tiny_model, tmp_path):
     for batch in run(method, tiny_model, tmp_path, leaf_weights="by_branch").batches:
         _, _, rewards, size = inputs_of(batch)
-        weights = torch.cat([tree.leaf_weights("by_branch") for tree in batch["trees"]])
+        weights = torch.cat([tree.leaf_weights("by_branch") for tree in batch.trees])
         mean = (weights * rewards).view(-1, size).sum(dim=1).repeat_interleave(size)
-        read, around = batch["output"]["sequence_advantages"].double(), rewards - mean
+        read, around = batch.output["sequence_advantages"].double(), rewards - mean
         clear = around.abs() > 1e-4
         assert clear.any()
         assert torch.equal(read[clear].sign(), around[clear].sign())
@@ -78,47 +85,14 @@ def test_a_record_says_whether_its_trees_were_grown(method, grown, tiny_model, t
     assert {group.grown for group in recorded_groups(tmp_path, 0)} == {grown}
 
 
-@pytest.mark.parametrize("method", ROLLOUTS)
-def test_values_from_the_ids_are_those_of_the_tree_that_was_grown(method, tiny_model, tmp_path):
-    """Where siblings begin with different tokens; where they do not, the ids pool what the tree keeps apart."""
-    compared = 0
-    for batch in run(method, tiny_model, tmp_path, max_steps=6).batches:
-        ids, lengths, rewards, size = inputs_of(batch)
-        for number, tree in enumerate(batch["trees"]):
-            rows = slice(number * size, number * size + size)
-            if not all(_begin_differently(tree, siblings) for siblings in tree.children()):
-                continue
-            grown, weights = branches([tree], ids.shape[1]), tree.leaf_weights()
-            values = prefix_values(ids[rows], lengths[rows], rewards[rows], size, weights=weights)
-            explicit = segment_values(grown.parent, grown.leaf, rewards[rows], "children").float()
-            for row, leaf in enumerate(tree.rows):
-                for index, segment in enumerate(tree.path(leaf)):
-                    end = sum(len(tree.segments[above].token_ids) for above in tree.path(leaf)[: index + 1])
-                    torch.testing.assert_close(values[row, end], explicit[segment])
-                    compared += 1
-    assert compared > 10
-
-
-@pytest.mark.parametrize(
-    ("cls", "config_cls"), [(RecordingTrainer, TEMPOConfig), (RecordingBaseline, PrefixBaselineConfig)]
-)
-def test_a_tree_rollout_of_the_user_s_is_read_as_the_tree_it_is(cls, config_cls, tiny_model, tmp_path):
-    options = {"cls": cls, "config_cls": config_cls, "max_steps": 1, "reward_funcs": share_of_threes}
+@pytest.mark.parametrize("cls", [RecordingTrainer, RecordingBaseline])
+def test_a_tree_rollout_of_the_user_s_is_read_as_the_tree_it_is(cls, tiny_model, tmp_path):
+    options = {"cls": cls, "max_steps": 1, "reward_funcs": share_of_threes}
     ours = train(tiny_model, tmp_path, rollout="fixed", tree_depth=2, **options)
     theirs = train(tiny_model, tmp_path, trainer={"rollout_func": TreeRollout(FixedTree(2, 2, 6))}, **options)
     (ours,), (theirs,) = ours.batches, theirs.batches
     assert ours.completion_ids == theirs.completion_ids
     assert ours.output["advantages"].equal(theirs.output["advantages"])
-
-
-def _begin_differently(tree, siblings) -> bool:
-    return len({tree.segments[index].token_ids[0] for index in siblings}) == len(siblings)
-
-
-def test_a_fixed_tree_needs_no_weights_and_is_credited_as_independent_completions_are(tiny_model, tmp_path):
-    for batch in run(ROLLOUTS[0], tiny_model, tmp_path).batches:
-        expected = tempo_advantages(*inputs_of(batch))
-        torch.testing.assert_close(spread(batch["output"], expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("forced_tokens", ["reweight", "mask"])
@@ -127,22 +101,22 @@ def test_forced_tokens_of_a_tree_are_treated_as_asked(forced_tokens, tiny_model,
         run(ROLLOUTS[1], tiny_model, tmp_path, max_steps=1, forced_tokens=how).batches[0]
         for how in ("keep", forced_tokens)
     )
-    ratio = branches(kept["trees"], kept["output"]["advantages"].shape[1]).forced_ratio
+    ratio = branches(kept.trees, kept.output["advantages"].shape[1]).forced_ratio
     assert (ratio != 1).any()
     if forced_tokens == "reweight":
-        torch.testing.assert_close(treated["output"]["advantages"], kept["output"]["advantages"] * ratio)
+        torch.testing.assert_close(treated.output["advantages"], kept.output["advantages"] * ratio)
     else:
-        assert torch.equal(treated["output"]["tool_mask"], (ratio == 1).long())
+        assert torch.equal(treated.output["tool_mask"], (ratio == 1).long())
 
 
 def test_without_the_td_term_a_tree_s_weights_and_forced_tokens_are_heeded_all_the_same(tiny_model, tmp_path):
     batch = run(ROLLOUTS[1], tiny_model, tmp_path, max_steps=1, td_coef=0.0, forced_tokens="reweight").batches[0]
     ids, lengths, rewards, size = inputs_of(batch)
-    weights = torch.cat([tree.leaf_weights() for tree in batch["trees"]])
+    weights = torch.cat([tree.leaf_weights() for tree in batch.trees])
     outcome = outcome_advantages(rewards, size)
     expected, _ = credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 0.0, weights)
-    expected = expected * branches(batch["trees"], ids.shape[1]).forced_ratio
-    torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+    expected = expected * branches(batch.trees, ids.shape[1]).forced_ratio
+    torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shrinkage", ["auto", 2.0, "inf"])
@@ -154,7 +128,7 @@ def test_advantages_over_a_prefix_baseline_are_those_of_credit(shrinkage, tiny_m
         ids, lengths, rewards, size = inputs_of(batch)
         used = covariance if shrinkage == "auto" else float(shrinkage)
         expected = prefix_baseline_advantages(ids, lengths, rewards, size, shrinkage=used)
-        torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
         covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
     assert covariance.variance > 0
 
@@ -163,11 +137,11 @@ def test_a_baseline_on_grown_trees_leaves_the_whole_branch_out(tiny_model, tmp_p
     options = {"prefix_shrinkage": 2.0, "max_steps": 2}
     for batch in run("baseline on entropy trees", tiny_model, tmp_path, **options).batches:
         ids, lengths, rewards, size = inputs_of(batch)
-        segment = branches(batch["trees"], ids.shape[1]).segment
+        segment = branches(batch.trees, ids.shape[1]).segment
         expected = prefix_baseline_advantages(ids, lengths, rewards, size, shrinkage=2.0, branches=segment)
-        weights = torch.cat([tree.leaf_weights() for tree in batch["trees"]])
+        weights = torch.cat([tree.leaf_weights() for tree in batch.trees])
         expected = expected * (size * weights.float())[:, None]
-        torch.testing.assert_close(spread(batch["output"], ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_explain(tiny_model, tmp_path):
@@ -187,8 +161,8 @@ def test_every_run_logs_what_prefixes_explain_of_its_rewards(method, options, ti
     for batch in trainer.batches:
         ids, lengths, rewards, size = inputs_of(batch)
         outcome = outcome_advantages(rewards, size)
-        if batch.get("trees"):
-            outcome = outcome.masked_fill(repeated_rows(batch["trees"]), torch.nan)
+        if batch.trees:
+            outcome = outcome.masked_fill(repeated_rows(batch.trees), torch.nan)
         covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome))
     entry = trainer.state.log_history[-2]
     assert entry["tempo/prefix_r2"] == pytest.approx(covariance.explained, rel=1e-4)
@@ -212,26 +186,15 @@ def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
     ],
 )
 def test_a_rollout_that_is_none_is_refused(options, message, tiny_model, tmp_path):
-    refuses(TEMPOTrainer, TEMPOConfig, options, message, tiny_model, tmp_path)
+    assert_refused(TEMPOTrainer, options, message, tiny_model, tmp_path)
 
 
 @pytest.mark.parametrize("given", ["much", -1])
 def test_a_shrinkage_that_is_none_is_refused(given, tiny_model, tmp_path):
     message = f"`prefix_shrinkage` must be 'auto' or a number of at least 0, got {given!r}"
-    options = {"prefix_shrinkage": given}
-    refuses(PrefixBaselineTrainer, PrefixBaselineConfig, options, message, tiny_model, tmp_path)
-
-
-def refuses(cls, config_cls, options, message, model, folder) -> None:
-    with pytest.raises(ValueError, match=message):
-        config(folder, config_cls, **options)
-    late = config(folder, config_cls)
-    for name, value in options.items():
-        setattr(late, name, value)
-    with pytest.raises(ValueError, match=message):
-        cls(model, parity, late, questions())
+    assert_refused(PrefixBaselineTrainer, {"prefix_shrinkage": given}, message, tiny_model, tmp_path)
 
 
 def test_the_fields_of_a_tree_change_nothing_where_completions_are_sampled_independently(tiny_model, tmp_path):
-    args = config(tmp_path, TEMPOConfig, num_generations=4, tree_depth=7)
+    args = config(tmp_path, num_generations=4, tree_depth=7)
     assert TEMPOTrainer(tiny_model, parity, args, questions()).rollout_func is None

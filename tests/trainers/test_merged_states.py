@@ -6,18 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tempo_trl import (
-    AnchorBaselineConfig,
-    AnchorBaselineTrainer,
-    GiGPOConfig,
-    GiGPOTrainer,
-    HGPOConfig,
-    HGPOTrainer,
-    TEMPOConfig,
-    TEMPOTrainer,
-    TokenCreditConfig,
-    TokenCreditTrainer,
-)
+from tempo_trl import AnchorBaselineTrainer, GiGPOTrainer, HGPOTrainer, TEMPOTrainer
 from tempo_trl.credit.metrics import largest_state_sums
 
 from . import credit_functions as functions
@@ -40,17 +29,17 @@ def said(model, folder, **options) -> tuple[list[str], dict]:
     return [text for text in messages if "One state holds most turns" in text], trainer.state.log_history[0]
 
 
-OWN = {"cls": TokenCreditTrainer, "config_cls": TokenCreditConfig, "trainer": {"credit_func": functions.grpo}}
+OWN = {"trainer": {"credit_func": functions.grpo}}
 
 
 @pytest.mark.parametrize(
     "options",
     [
         OWN,
-        {"cls": GiGPOTrainer, "config_cls": GiGPOConfig},
-        {"cls": HGPOTrainer, "config_cls": HGPOConfig},
-        {"cls": AnchorBaselineTrainer, "config_cls": AnchorBaselineConfig},
-        {"cls": TEMPOTrainer, "config_cls": TEMPOConfig, "merge_states": True},
+        {"cls": GiGPOTrainer},
+        {"cls": HGPOTrainer},
+        {"cls": AnchorBaselineTrainer},
+        {"cls": TEMPOTrainer, "merge_states": True},
     ],
 )
 def test_an_answer_that_is_always_the_same_is_warned_of_once_with_numbers(options, tiny_model, tmp_path):
@@ -78,7 +67,7 @@ def test_a_function_that_drops_what_tells_states_apart_is_warned_of(tiny_model, 
         (OWN | {"world": QuietRooms, "doors": DOORS}, 1.0),  # 9 turns of 4 completions, too few to tell
         (OWN | {"world": QuietRooms, "num_generations": 2}, 1.0),
         (OWN | {"world": KeyedQuietRooms}, None),  # the environment gave its few states knowingly
-        ({"cls": TEMPOTrainer, "config_cls": TEMPOConfig, "world": QuietRooms}, 1.0),  # compares no states
+        ({"cls": TEMPOTrainer, "world": QuietRooms}, 1.0),  # compares no states
     ],
 )
 def test_what_is_no_sign_of_merged_states_is_not_warned_of(options, share, tiny_model, tmp_path):

@@ -7,9 +7,10 @@ from tempo_trl.credit.gae import gae, mean_and_variance, moments, whiten
 from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
 from tempo_trl.trainers.whole_groups import weighted_rewards
 
+from . import probing
+from .probing import assert_same_gradients
 from .rank_matrix import reward_of, scripted
 from .recording import config, parity, questions, share_of_threes, train
-from .test_equivalence import assert_same_gradients
 
 KINDS = {"separate": {}, "shared": {"shared_trunk": True, "value_coef": 0.5}}
 # Adam is nearly linear in the gradient where its epsilon is large: rounding stays rounding.
@@ -36,7 +37,7 @@ class RecordingPPO(PPOTrainer):
 
 def run(model, folder, **options):
     defaults = {"reward_funcs": share_of_threes, "critic_learning_rate": 1e-3, "cls": RecordingPPO}
-    return train(model, folder, config_cls=PPOConfig, **(defaults | options))
+    return train(model, folder, **(defaults | options))
 
 
 def build(model, folder, cls=RecordingPPO, reward_funcs=share_of_threes, **options):
@@ -175,41 +176,16 @@ def test_truncated_completions_that_are_masked_train_nothing(tiny_model, tmp_pat
 # The policy's loss
 
 
-class LossProbe(PPOTrainer):
-    """Computes the policy's loss and gradient of a batch of its own making."""
-
-    inputs = {
-        "prompt_ids": torch.tensor([[5, 6], [7, 8]]),
-        "prompt_mask": torch.ones(2, 2, dtype=torch.long),
-        "completion_ids": torch.tensor([[40, 41, 42, 43], [50, 51, 52, 0]]),
-        "completion_mask": torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]]),
+class LossProbe(probing.LossProbe, PPOTrainer):
+    inputs = probing.LossProbe.inputs | {
         "advantages": torch.tensor([[1.5, -0.8, 0.4, 1.0], [-1.0, 0.3, -0.6, 9.0]]),
         "sequence_advantages": torch.tensor([0.5, -0.4]),
-        "num_items_in_batch": torch.tensor(7),
     }
     drift = torch.tensor([[0.3, -0.05, -0.7, 0.1], [-0.4, 0.5, 0.3, 0.0]])
 
-    def logps(self):
-        ids = torch.cat([self.inputs["prompt_ids"], self.inputs["completion_ids"]], dim=1)
-        mask = torch.cat([self.inputs["prompt_mask"], self.inputs["completion_mask"]], dim=1)
-        return self._get_per_token_logps_and_entropies(self.model, ids, mask, 4)[0]
-
-    def gradient(self, **extra):
-        self.model.train()
-        self.model.zero_grad()
-        self.current_gradient_accumulation_steps = 1
-        self._compute_loss(self.model, self.inputs | extra).backward()
-        return {name: p.grad.clone() for name, p in self.model.named_parameters()}
-
-    def gradient_of(self, objective):
-        """Gradient of minus the mean over tokens of an objective of the `(2, 4)` log-probabilities."""
-        self.model.zero_grad()
-        (-(objective(self.logps()) * self.inputs["completion_mask"]).sum() / 7).backward()
-        return {name: p.grad.clone() for name, p in self.model.named_parameters()}
-
 
 def test_the_policys_gradient_is_that_of_the_clipped_objective_token_by_token(tiny_model, tmp_path):
-    trainer = build(tiny_model, tmp_path, LossProbe, beta=0.0)
+    trainer = build(tiny_model, tmp_path, LossProbe, beta=0.0, loss_type="grpo")
     old, advantages = trainer.logps().detach() - LossProbe.drift, LossProbe.inputs["advantages"]
 
     def clipped(logps):
@@ -220,13 +196,13 @@ def test_the_policys_gradient_is_that_of_the_clipped_objective_token_by_token(ti
 
 
 def test_the_kl_penalty_is_in_the_loss_or_in_the_reward_and_not_in_both(tiny_model, tmp_path):
-    settings = {"beta": 0.3, "use_bias_correction_kl": False}
+    settings = {"beta": 0.3, "use_bias_correction_kl": False, "loss_type": "grpo"}
     in_loss, in_reward = (
         build(tiny_model, tmp_path, LossProbe, kl_in=place, **settings) for place in ("loss", "reward")
     )
     old = in_loss.logps().detach() - LossProbe.drift
     batch = {"old_per_token_logps": old, "ref_per_token_logps": (reference := old - 0.2)}
-    without = build(tiny_model, tmp_path, LossProbe, beta=0.0).gradient(**batch)
+    without = build(tiny_model, tmp_path, LossProbe, beta=0.0, loss_type="grpo").gradient(**batch)
     assert_same_gradients(in_reward.gradient(**batch), without)
     assert in_reward.beta == 0.3
 
@@ -252,11 +228,3 @@ def test_in_the_reward_the_penalty_is_k1_of_each_token_and_moves_the_returns(num
         assert logged[-1] == pytest.approx((k1.sum() / mask.sum()).item(), rel=1e-4)
     assert not batch["values"].any()
     assert ((batch["returns"] - rewards[:, None]) * mask).abs().max() > 0.01
-
-
-def test_an_infinite_reward_is_refused_instead_of_trained_on(tiny_model, tmp_path):
-    def infinite(completions, **columns):
-        return [float("inf")] + [0.0] * (len(completions) - 1)
-
-    with pytest.raises(ValueError, match="'infinite' returned inf for completion 0"):
-        train(tiny_model, tmp_path, PPOTrainer, reward_funcs=infinite, config_cls=PPOConfig, max_steps=1)

@@ -11,8 +11,7 @@ from transformers import AutoModelForTokenClassification, Qwen3ForCausalLM
 from tempo_trl.methods.ppo import PPOConfig
 
 from .rank_matrix import reward_of, scripted
-from .recording import config, parity, questions, share_of_threes, weights
-from .test_equivalence import assert_same_weights
+from .recording import assert_same_weights, config, parity, questions, share_of_threes, weights
 from .test_ppo import (
     KINDS,
     LINEAR,

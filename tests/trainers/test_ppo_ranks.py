@@ -1,20 +1,18 @@
 """PPO on two real ranks, DDP and ZeRO-2: the policy and the critic that one process arrives at.
 
-One rank: `accelerate launch ... -m tests.trainers.test_ppo_ranks MODEL FOLDER KIND [CHECKPOINT]`.
+As a module it is one rank, MODEL FOLDER KIND [CHECKPOINT].
 """
 
 import os
-import shutil
-import sys
 
 import pytest
 import torch
 
-from tempo_trl.launch.train import end
 from tempo_trl.methods.ppo import PPOConfig
 
-from .engines import launcher_of
-from .launching import run_ranks, run_to_its_end
+from .engines import NEEDS_DEEPSPEED, launcher_of, runs_of
+from .launching import run_to_its_end
+from .one_rank import finish
 from .rank_matrix import reward_of, scripted
 from .recording import config, questions, weights
 from .test_ppo import KINDS, LINEAR, RecordingPPO, critic_weights
@@ -58,36 +56,16 @@ def result_of(trainer) -> dict:
 
 def main(model: str, folder: str, kind: str, *checkpoint: str) -> None:
     trainer = train_case(model, folder, kind, *checkpoint)
-    torch.save(result_of(trainer), f"{folder}/rank{trainer.accelerator.process_index}.pt")
-    end(trainer)
+    finish(trainer, folder, result_of(trainer))
 
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
-    """Run once for each engine and kind of critic: (the run's folder, what each rank wrote)."""
-    done = {}
-
-    def run(engine: str, kind: str, *checkpoint: str):
-        need_a_compiler(engine)
-        if (engine, kind, *checkpoint) not in done:
-            folder = tmp_path_factory.mktemp(f"{engine}-{kind}")
-            launcher = launcher_of(engine, folder)
-            ranks = run_ranks(launcher, 2, "tests.trainers.test_ppo_ranks", tiny_model, folder, kind, *checkpoint)
-            done[engine, kind, *checkpoint] = folder, ranks
-        return done[engine, kind, *checkpoint]
-
-    return run
-
-
-def need_a_compiler(engine: str) -> None:
-    if engine != "ddp":
-        pytest.importorskip("deepspeed")
-        if shutil.which("g++") is None:
-            pytest.skip("not run here: DeepSpeed compiles its CPU collectives with g++")
+    return runs_of("tests.trainers.test_ppo_ranks", tiny_model, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("engine", ["ddp", "zero2"])
+@pytest.mark.parametrize("engine", ["ddp", pytest.param("zero2", marks=NEEDS_DEEPSPEED)])
 def test_two_ranks_arrive_at_the_policy_and_the_critic_of_one(engine, kind, run, tiny_model, tmp_path):
     _, ranks = run(engine, kind)
     alone = result_of(train_case(tiny_model, str(tmp_path), kind))
@@ -106,6 +84,7 @@ def test_two_ranks_arrive_at_the_policy_and_the_critic_of_one(engine, kind, run,
         assert ours == pytest.approx(expected, rel=1e-3, abs=1e-4)
 
 
+@NEEDS_DEEPSPEED
 def test_a_checkpoint_of_two_ranks_resumes_to_the_same_policy_and_critic(run):
     folder, ranks = run("zero2", "separate")
     _, resumed = run("zero2", "separate", str(folder / "checkpoint-2"))
@@ -115,14 +94,10 @@ def test_a_checkpoint_of_two_ranks_resumes_to_the_same_policy_and_critic(run):
             torch.testing.assert_close(resumed[0][part][name], value, rtol=1e-5, atol=1e-6)
 
 
+@NEEDS_DEEPSPEED
 def test_zero3_is_refused_with_what_to_do(tiny_model, tmp_path):
-    need_a_compiler("zero3")
     launcher = launcher_of("zero3", tmp_path)
     status, printed = run_to_its_end(launcher, "tests.trainers.test_ppo_ranks", tiny_model, tmp_path, "separate")
     assert status != 0
     assert "ValueError: PPO does not support ZeRO-3" in printed
     assert "Use ZeRO-2" in printed
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from accelerate.utils import FullyShardedDataParallelPlugin
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl import TEMPOTrainer
 from tempo_trl.trainers import run
 from tempo_trl.trainers.run import keep_outputs_in_float32
 
@@ -46,6 +46,6 @@ def test_a_trainer_sees_to_it_before_it_prepares_a_model(tiny_model, tmp_path, m
 
     monkeypatch.setattr(TEMPOTrainer, "create_accelerator_and_postprocess", create)
     monkeypatch.setattr(run, "keep_outputs_in_float32", lambda accelerator: order.append("float32"))
-    train(tiny_model, tmp_path, TEMPOTrainer, config_cls=TEMPOConfig, beta=0.1, max_steps=1)
+    train(tiny_model, tmp_path, TEMPOTrainer, beta=0.1, max_steps=1)
     assert order[0] == "float32"
     assert order[1:] == ["prepared"] * 2  # the reference model, and the policy

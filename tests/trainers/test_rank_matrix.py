@@ -1,5 +1,7 @@
 """1, 2 and 4 real ranks on the same scripted completions: the same credit, the same metrics, the same weights."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -8,7 +10,10 @@ from .rank_matrix import CASES, EVAL_PROMPTS, EVAL_ROWS, GROUP_EVAL
 
 pytestmark = pytest.mark.matrix
 
-WORLDS = ("2 ranks", "2 by accelerate launch", "4 ranks")
+WORLDS = ("2 ranks", "4 ranks")
+BY_LAUNCHER = "2 by accelerate launch"  # of a few cases: forked ranks have the environment that the launcher sets
+LAUNCHED = ("groups of 8", "batch scaling, two updates a generation", "rewards with a place")
+RUNS = [*product(CASES, WORLDS), *product(LAUNCHED, [BY_LAUNCHER])]
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +23,7 @@ def results(tiny_model, tmp_path_factory) -> dict[str, list[dict]]:
     ranks = {world: int(world[0]) for world in ("1", "2 ranks", "4 ranks")}
     forked = {world: run_ranks(torchrun(n), n, module, tiny_model, folder("matrix")) for world, n in ranks.items()}
     launcher = accelerate_launch(2, free_port())
-    return forked | {"2 by accelerate launch": launch_ranks(launcher, 2, module, tiny_model, folder("matrix"))}
+    return forked | {BY_LAUNCHER: launch_ranks(launcher, 2, module, tiny_model, folder("matrix"), *LAUNCHED)}
 
 
 def batches_of(ranks: list[dict], case: str) -> list[tuple[bool, list[list[int]], list[torch.Tensor]]]:
@@ -46,8 +51,7 @@ def assert_equal_rows(ours, expected):
         assert torch.equal(row, other)
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "world"), RUNS)
 def test_credit_does_not_depend_on_the_number_of_ranks(case, world, results):
     alone, together = batches_of(results["1"], case), batches_of(results[world], case)
     trained = [batch for batch in alone if batch[0]]
@@ -59,8 +63,7 @@ def test_credit_does_not_depend_on_the_number_of_ranks(case, world, results):
         torch.testing.assert_close(results[world][0][case]["weights"][name], value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "world"), RUNS)
 def test_every_rank_calls_the_same_collectives_in_the_same_order(case, world, results):
     sequences = [rank[case]["collectives"] for rank in results[world]]
     assert sequences[0]
@@ -75,8 +78,7 @@ def test_the_collectives_of_equal_geometry_do_not_depend_on_the_data(world, resu
     assert all(sequence == sequences["groups of 8"] for sequence in sequences.values())
 
 
-@pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "world"), RUNS)
 def test_metrics_are_those_of_all_completions(case, world, results):
     def trained(ranks):
         return [entry for entry in ranks[0][case]["metrics"] if "tempo/unique_tokens" in entry]

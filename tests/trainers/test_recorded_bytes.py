@@ -1,14 +1,18 @@
 """What a rank sends of a recorded tree."""
 
 import pickle
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
 
-from tempo_trl.trainers.batch import Batch, Credit
+from tempo_trl.trainers.batch import Credit
 from tempo_trl.trainers.credit_log import Failures
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.scored_rows import Place, ScoredRows
+
+from ..credit.rollouts import Rollouts
+from .test_agent_credit import batch_of
 
 ROWS, TOKENS = 4, 2048
 
@@ -18,23 +22,10 @@ def test_a_recorded_token_takes_at_most_twenty_bytes():
     args = SimpleNamespace(log_trees_steps=10, report_to=[])
     trainer = SimpleNamespace(args=args, accelerator=SimpleNamespace(process_index=0))
     numbers, ones = torch.randn(ROWS, TOKENS), torch.ones(ROWS, TOKENS, dtype=torch.int64)
-    batch = Batch(
-        completion_ids=torch.randint(0, 150_000, (ROWS, TOKENS)),
-        lengths=torch.full((ROWS,), TOKENS),
-        rewards=torch.zeros(ROWS),
-        rewards_per_func=torch.zeros(ROWS, 1),
-        advantages=torch.zeros(ROWS),
-        num_generations=ROWS,
-        prompts=torch.zeros(ROWS, dtype=torch.int64),
-        loss_mask=ones.bool(),
-        turns=torch.zeros_like(ones),
-        steps=torch.zeros_like(ones),
-        observations=torch.ones(ROWS, 1, dtype=torch.int64),
-        columns={},
-        training=True,
-        counted=torch.ones(ROWS, dtype=torch.bool),
-        entropies=numbers,
-    )
+    rollouts = Rollouts(0, groups=1, size=ROWS)
+    rollouts.ids, rollouts.lengths = torch.randint(0, 150_000, (ROWS, TOKENS)), torch.full((ROWS,), TOKENS)
+    rollouts.turns, rollouts.observations = torch.zeros_like(ones), torch.ones(ROWS, 1, dtype=torch.int64)
+    batch = replace(batch_of(rollouts), entropies=numbers)
     scored = ScoredRows(
         Failures(0),
         inputs=[{}] * ROWS,

@@ -3,12 +3,11 @@
 import math
 
 import pytest
-import torch
-from datasets import Dataset, IterableDataset
+from datasets import IterableDataset
 
 from tempo_trl import TEMPOTrainer
 
-from .recording import config, parity, questions, train, weights
+from .recording import config, moved, parity, questions, train
 
 
 def with_one(value: float):
@@ -27,11 +26,9 @@ def test_an_infinite_or_overflowing_reward_ends_the_run_before_any_weight_change
 ):
     args = config(tmp_path, scale_rewards=scale_rewards, td_coef=0.0)
     trainer = TEMPOTrainer(tiny_model, [parity, with_one(value)], args, questions())
-    before = weights(trainer)
     with pytest.raises(ValueError, match=r"'odd_one' returned .* for completion 5 .* Clip the reward, or return None"):
         trainer.train()
-    for name, weight in weights(trainer).items():
-        assert torch.equal(weight, before[name]), name
+    assert not moved(trainer, tiny_model)
 
 
 def test_a_weight_may_not_make_a_reward_overflow(tiny_model, tmp_path):
@@ -54,24 +51,10 @@ def test_weights_are_finite(name, tmp_path):
 # Runs without a step
 
 
-def test_no_iterations_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="`num_iterations` must be at least 1, got 0"):
-        config(tmp_path, num_iterations=0)
-
-
 def test_a_stream_shorter_than_a_generation_ends_in_an_error(tiny_model, tmp_path):
     stream = IterableDataset.from_generator(lambda: iter([{"prompt": "One?"}]))
     with pytest.raises(RuntimeError, match=r"without a step, expected 3: .* takes 2 prompts"):
         train(tiny_model, tmp_path, dataset=stream)
-
-
-def test_a_run_that_resumes_at_its_end_trains_nothing_and_is_no_error(tiny_model, tmp_path):
-    options = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
-    train(tiny_model, tmp_path, **options)
-    args = config(tmp_path, **options)
-    trainer = TEMPOTrainer(tiny_model, parity, args, Dataset.from_dict(questions().to_dict()))
-    trainer.train(resume_from_checkpoint=True)
-    assert trainer.state.global_step == 2
 
 
 @pytest.mark.parametrize("level", ["sequnce", "Sequence", "sequence_token"])

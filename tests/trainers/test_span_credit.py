@@ -1,28 +1,19 @@
 """Span credit in training: advantages, functions in TRL's convention, what is logged, agents and ranks."""
 
-import asyncio
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
-from tempo_trl import (
-    Credit,
-    SpanCreditConfig,
-    SpanReward,
-    TokenCreditConfig,
-    TokenCreditTrainer,
-)
+from tempo_trl import Credit, SpanReward, TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.credit.advantages import outcome_advantages
 
 from ..credit.test_spans import by_definition
 from .agents import DOORS, Rooms, rooms_of
-from .credit_functions import Watching
 from .launching import run_ranks, torchrun
-from .recording import Recording, config, questions, share_of_threes, weights
+from .recording import Recording, config, moved, questions, share_of_threes
 from .spans import (
     ANSWERS,
     CRITERIA,
@@ -33,6 +24,7 @@ from .spans import (
     assert_close,
     counted_by_hand,
     fields,
+    swapped,
     train,
     whole_advantages,
 )
@@ -41,8 +33,7 @@ from .test_agents import play
 # Credit
 
 
-@pytest.mark.parametrize("trace_lambda", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("scale", ["group", "batch", "none", False])
+@pytest.mark.parametrize(("scale", "trace_lambda"), [("group", 0.0), ("batch", 0.5), ("none", 1.0), (False, 0.5)])
 def test_advantages_that_train_are_those_of_the_definition(scale, trace_lambda, tiny_model, tmp_path):
     trainer = train(tiny_model, tmp_path, scale_rewards=scale, trace_lambda=trace_lambda)
     (batch,) = trainer.batches
@@ -50,8 +41,7 @@ def test_advantages_that_train_are_those_of_the_definition(scale, trace_lambda, 
     scale = scale or "none"
     assert_close(batch.output["advantages"], by_definition(case, [1.0] * 4, scale, trace_lambda))
     assert_close(batch.output["sequence_advantages"], whole_advantages(case, scale))
-    moved = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
-    assert any(not torch.equal(value, moved[name]) for name, value in weights(trainer).items())
+    assert moved(trainer, tiny_model)
 
 
 def test_without_other_rewards_the_mean_of_the_criteria_is_logged_and_adds_nothing(tiny_model, tmp_path):
@@ -92,10 +82,6 @@ def test_metrics_say_how_much_credit_has_a_place_and_how_many_criteria_are_flat(
 
 
 def test_where_only_criteria_differ_a_group_is_not_flat(tiny_model, tmp_path):
-    def swapped(texts, **columns):
-        """Each completion has one of two criteria right: the mean is the same for all."""
-        return [[SpanReward("a", i % 2, 0, 1), SpanReward("b", (i + 1) % 2, 1, 2)] for i in range(len(texts))]
-
     trainer = train(tiny_model, tmp_path / "a", swapped)
     assert trainer.state.log_history[0]["reward_std"] == 0
     assert trainer.state.log_history[0]["tempo/frac_zero_std"] == 0.0
@@ -144,31 +130,8 @@ def test_an_evaluation_with_one_completion_per_prompt_has_nothing_to_compare(tin
 # Functions
 
 
-def stop(texts, **columns):
+async def stop(texts, **columns):
     return [[SpanReward("stop", float("!" in text))] for text in texts]
-
-
-def test_the_criteria_of_several_functions_are_named_and_weighed_by_function(tiny_model, tmp_path):
-    trainer = train(tiny_model, tmp_path, [fields, stop], span_reward_weights=[0.5, -2.0])
-    (batch,) = trainer.batches
-    scores, places, lengths, size = counted_by_hand(batch.completion_ids)
-    both = [[*row, row[2]] for row in scores], [[*row, []] for row in places], lengths, size
-    assert_close(batch.output["advantages"], by_definition(both, [0.5] * 4 + [-2.0]))
-    logged = {name for name in trainer.state.log_history[0] if name.endswith("/mean")}
-    expected = {f"spans/fields/{name}/mean" for name in CRITERIA} | {"spans/stop/stop/mean"}
-    assert {name for name in logged if name.startswith("spans/")} == expected
-    mean = (0.5 * torch.tensor(scores).nan_to_num(0.0).sum(dim=1) - 2.0 * torch.tensor(scores)[:, 2]) / (
-        0.5 * torch.tensor(scores).isfinite().sum(dim=1) + 2.0
-    )
-    assert trainer.state.log_history[0]["reward"] == pytest.approx(mean.mean().item())
-
-
-def test_two_functions_of_one_name_keep_their_own_criteria(tiny_model, tmp_path):
-    trainer = train(tiny_model, tmp_path, [fields, partial(fields)], span_reward_weights=[1.0, 2.0])
-    scores, places, lengths, size = counted_by_hand(trainer.batches[0].completion_ids)
-    both = [[*row, *row] for row in scores], [[*row, *row] for row in places], lengths, size
-    assert_close(trainer.batches[0].output["advantages"], by_definition(both, [1.0] * 4 + [2.0] * 4))
-    assert {"spans/fields/city/mean", "spans/fields_2/city/mean"} <= trainer.state.log_history[0].keys()
 
 
 class Fields:
@@ -176,50 +139,33 @@ class Fields:
         return fields(texts)
 
 
-class SlowFields:
-    def __init__(self):
-        self.loops = []
-
-    async def __call__(self, texts, **columns):
-        self.loops.append(asyncio.get_running_loop())
-        return fields(texts)
-
-
-async def slow_fields(texts, **columns):
-    await asyncio.sleep(0)
-    return fields(texts)
-
-
-def fields_and(texts, unused, **columns):
-    return fields(texts)
-
-
 @pytest.mark.parametrize(
-    ("function", "name"),
+    ("functions", "names"),
     [
-        (Fields(), "Fields"),
-        (slow_fields, "slow_fields"),
-        (SlowFields(), "SlowFields"),
-        (partial(fields_and, unused=3), "fields_and"),
+        ([fields, stop], ["fields", "stop"]),
+        ([Fields(), stop], ["Fields", "stop"]),
+        ([partial(fields), partial(stop)], ["fields", "stop"]),
+        ([fields, partial(fields)], ["fields", "fields_2"]),  # of one name
     ],
-    ids=["object", "async", "async object", "partial"],
+    ids=["function, async", "object", "partial", "one name"],
 )
-def test_functions_of_any_kind_are_called(function, name, tiny_model, tmp_path):
-    trainer = train(tiny_model, tmp_path, [function, stop])
-    scores, places, lengths, size = counted_by_hand(trainer.batches[0].completion_ids)
-    both = [[*row, row[2]] for row in scores], [[*row, []] for row in places], lengths, size
-    assert_close(trainer.batches[0].output["advantages"], by_definition(both, [1.0] * 5))
-    assert f"spans/{name}/city/mean" in trainer.state.log_history[0]
-
-
-def test_an_async_function_has_one_loop_over_the_whole_run_also_where_one_runs_already(tiny_model, tmp_path):
-    judge = SlowFields()
-
-    async def notebook():
-        return train(tiny_model, tmp_path, judge, max_steps=2)
-
-    asyncio.run(notebook())
-    assert len(judge.loops) == 2 and judge.loops[0] is judge.loops[1]
+def test_the_criteria_of_several_functions_are_named_and_weighed_by_function(functions, names, tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, functions, span_reward_weights=[0.5, -2.0])
+    (batch,) = trainer.batches
+    scores, places, lengths, size = counted_by_hand(batch.completion_ids)
+    second = CRITERIA if "fields_2" in names else ("stop",)
+    columns = [CRITERIA.index(name) for name in second]
+    scores = [[*row, *(row[k] for k in columns)] for row in scores]
+    places = [[*row, *(row[k] for k in columns)] for row in places]
+    weights = torch.tensor([0.5] * 4 + [-2.0] * len(second))
+    assert_close(batch.output["advantages"], by_definition((scores, places, lengths, size), weights.tolist()))
+    logged = trainer.state.log_history[0]
+    expected = {f"spans/{names[0]}/{name}/mean" for name in CRITERIA}
+    expected |= {f"spans/{names[1]}/{name}/mean" for name in second}
+    assert {name for name in logged if name.startswith("spans/") and name.endswith("/mean")} == expected
+    scores = torch.tensor(scores)
+    mean = (scores.nan_to_num(0.0) @ weights) / (scores.isfinite().float() @ weights.abs())
+    assert logged["reward"] == pytest.approx(mean.mean().item())
 
 
 def test_functions_are_called_as_trl_calls_reward_functions_and_with_texts(tiny_model, tmp_path):
@@ -241,18 +187,6 @@ def test_functions_are_called_as_trl_calls_reward_functions_and_with_texts(tiny_
     decode = partial(trainer.processing_class.decode, skip_special_tokens=False)
     assert seen["by_place"]["texts"] == list(map(decode, seen["by_place"]["completion_ids"]))
     assert seen["by_place"]["texts"] == [answer + EOS for answer in ANSWERS]
-
-
-def test_what_functions_log_is_in_the_log_and_in_the_table_of_completions(tiny_model, tmp_path):
-    def logs(texts, log_metric, log_extra, **columns):
-        log_metric("commas", sum(text.count(",") for text in texts) / len(texts))
-        log_extra("city", [text[: text.index(",")] for text in texts])
-        return fields(texts)
-
-    trainer = train(tiny_model, tmp_path, logs, log_completions=True)
-    assert trainer.state.log_history[0]["commas"] == 1.0
-    table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
-    assert table["city"].tolist() == [answer.partition(",")[0] for answer in ANSWERS]
 
 
 def test_a_credit_function_of_ones_own_reads_the_criteria(tiny_model, tmp_path):
@@ -281,13 +215,6 @@ def test_a_credit_function_of_ones_own_reads_the_criteria(tiny_model, tmp_path):
     assert trainer.batches[0].output["advantages"].tolist() == [1.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 
 
-def test_watching_sees_none_without_functions(tiny_model, tmp_path):
-    watching = Watching()
-    args = config(tmp_path, TokenCreditConfig, max_steps=1)
-    TokenCreditTrainer(tiny_model, share_of_threes, args, questions(), credit_func=watching).train()
-    assert watching.batches[0].criteria is None
-
-
 # Agents
 
 
@@ -314,8 +241,7 @@ def second_door(texts, **columns) -> list[list[SpanReward]]:
 def agents(model, folder, functions=second_door, **overrides):
     """Two groups of the four scripts of agents.py: their second doors are 2, 4 and 2; script 3 has one door."""
     keywords = {"span_reward_funcs": functions} | overrides.pop("trainer", {})
-    options = {"config_cls": SpanCreditConfig, "reward_funcs": None} | overrides
-    return play(model, folder, RecordingSpans, trainer=keywords, **options)
+    return play(model, folder, RecordingSpans, trainer=keywords, reward_funcs=None, **overrides)
 
 
 def test_a_place_in_the_second_turn_has_the_tokens_of_that_turn(tiny_model, tmp_path):

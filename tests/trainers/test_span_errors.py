@@ -6,11 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tempo_trl import (
-    SpanCreditConfig,
-    SpanReward,
-    TEMPOTrainer,
-)
+from tempo_trl import SpanCreditConfig, SpanReward, TEMPOTrainer
 
 from ..credit.test_spans import by_definition
 from .credit_functions import door_rewards
@@ -26,26 +22,20 @@ A, LONG = partial(SpanReward, "a", 1.0), len("rome,3!" + EOS)
     [
         (3, " must return 8 lists of SpanReward, one per completion, got int"),
         ([[A()]] * 7, " must return 8 lists of SpanReward, one per completion, got 7 lists"),
-        ([A()] * 8, r" must return a list of SpanReward for row 0, got SpanReward\(name='a', reward=1\.0"),
         ([[A()], None, *[[A()]] * 6], " must return a list of SpanReward for row 1, got None"),
         ([[("a", 1.0)]] * 8, r", row 0: expected a SpanReward\(name, reward, start, end\), got tuple: \('a', 1\.0\)"),
-        ([[A()], [1.0], *[[A()]] * 6], r", row 1: expected a SpanReward.*got float: 1\.0"),
-        ([[SpanReward("", 1.0)]] * 8, ", row 0: the name of a criterion must be a text, got ''"),
         ([[SpanReward(3, 1.0)]] * 8, ", row 0: the name of a criterion must be a text, got 3"),
         ([[SpanReward("a", "1")]] * 8, ", row 0: the reward of 'a' must be a finite number, or None .*, got '1'"),
         ([[SpanReward("a", float("nan"))]] * 8, ", row 0: the reward of 'a' must be a finite number.*, got nan"),
-        ([[SpanReward("a", float("-inf"))]] * 8, ", row 0: the reward of 'a' must be a finite number.*, got -inf"),
         ([[A(0)]] * 8, ", row 0: 'a' must have a start and an end, or neither, got start 0 and end None"),
         ([[A(None, 2)]] * 8, ", row 0: 'a' must have a start and an end, or neither, got start None and end 2"),
         ([[A(0, 1.5)]] * 8, r", row 0: start and end of 'a' must be integers, got 0 and 1\.5"),
         ([[A(False, True)]] * 8, ", row 0: start and end of 'a' must be integers, got False and True"),
         ([[A(2, 2)]] * 8, rf", row 0: the place of 'a' must have 0 <= start < end <= {LONG}, .*start 2 and end 2"),
-        ([[A(3, 2)]] * 8, ", row 0: the place of 'a' must have .*got start 3 and end 2"),
         ([[A(-1, 2)]] * 8, ", row 0: the place of 'a' must have .*got start -1 and end 2"),
         ([[A(0, LONG + 1)]] * 8, rf", row 0: .* <= {LONG}, the length of the completion's text .*end {LONG + 1}"),
         ([[A(0, LONG)]] * 8, rf", row 1: .* <= {LONG - 1}, the length of the completion's text .*end {LONG}"),
         ([[A(0, 2), A(0, 2)]] * 8, r", row 0: 'a' stands twice with the same place \(0, 2\)"),
-        ([[A(), A()]] * 8, r", row 0: 'a' stands twice with the same place \(None, None\)"),
         ([[A(0, 2), SpanReward("a", 0.0, 2, 3)]] * 8, r", row 0: .*reward=1\.0.*reward=0\.0.* have one name"),
         ([[A(0, 2), SpanReward("a", None, 2, 3)]] * 8, ", row 0: .* must have the same reward"),
         ([[A(0, 2), A()]] * 8, ", row 0: .* have one name.*each a start and an end"),

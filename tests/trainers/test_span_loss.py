@@ -2,29 +2,17 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
-from tempo_trl import (
-    AnchorBaselineConfig,
-    AnchorBaselineTrainer,
-    GiGPOConfig,
-    GiGPOTrainer,
-    HGPOConfig,
-    HGPOTrainer,
-    SpanCreditConfig,
-    SpanCreditTrainer,
-    SpanReward,
-)
+from tempo_trl import AnchorBaselineTrainer, GiGPOTrainer, HGPOTrainer, SpanCreditTrainer
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.tree_forward.tree_pass import State
 
 from ..credit.test_spans import by_definition
 from .agents import rooms_of
-from .credit_functions import door_rewards, halves
-from .recording import config, questions, share_of_threes, weights
-from .spans import FlatAnswers, RecordingSpans, assert_close, counted_by_hand, train, whole_advantages
+from .credit_functions import door_rewards
+from .recording import assert_same_weights, moved, share_of_threes, weights
+from .spans import FlatAnswers, assert_close, counted_by_hand, swapped, train, whole_advantages
 from .test_agents import play
-from .test_resume import SCHEDULE
 
 
 @pytest.fixture
@@ -65,13 +53,10 @@ def nothing(completions, **columns) -> list[float]:
     return [0.0] * len(completions)
 
 
-@pytest.mark.parametrize(
-    ("cls", "config_cls"),
-    [(GiGPOTrainer, GiGPOConfig), (HGPOTrainer, HGPOConfig), (AnchorBaselineTrainer, AnchorBaselineConfig)],
-)
-def test_so_it_does_where_all_reward_is_per_turn(cls, config_cls, masks, tiny_model, tmp_path):
+@pytest.mark.parametrize("cls", [GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer])
+def test_so_it_does_where_all_reward_is_per_turn(cls, masks, tiny_model, tmp_path):
     """TRL's own outcome is 0 there: with its sign nothing would be dropped."""
-    options = ALL_OFF_POLICY | {"config_cls": config_cls, "reward_funcs": nothing, "beta": 0.0}
+    options = ALL_OFF_POLICY | {"reward_funcs": nothing, "beta": 0.0}
     play(tiny_model, tmp_path, cls, trainer={"step_reward_funcs": door_rewards}, **options)
     returns = torch.tensor([float(sum(rooms_of(script)[1:])) for script in range(4)] * 2)
     whole = outcome_advantages(returns, 4)
@@ -112,37 +97,13 @@ def test_what_saves_time_changes_nothing_that_is_learned(changes, reward_funcs, 
     plain = train(tiny_model, tmp_path / "plain", **keywords, **OPTIONS)
     ours = train(tiny_model, tmp_path / "ours", **keywords, **OPTIONS, **changes)
     assert (ours.tree_pass.state is State.IN_USE) == ("tree_forward" in changes)
-    start = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
-    assert any(not torch.equal(value, start[name]) for name, value in weights(plain).items())
-    for name, value in weights(ours).items():
-        torch.testing.assert_close(value, weights(plain)[name], rtol=1e-4, atol=1e-6, msg=name)
+    assert moved(plain, tiny_model)
+    assert_same_weights(ours, plain, rtol=1e-4, atol=1e-6)
 
 
 def test_groups_that_differ_in_criteria_alone_are_not_left_out(tiny_model, tmp_path):
-    def swapped(texts, **columns):
-        return [[SpanReward("a", i % 2, 0, 1), SpanReward("b", (i + 1) % 2, 1, 2)] for i in range(len(texts))]
-
     plain, ours = (
-        train(tiny_model, tmp_path / str(skip), swapped, skip_zero_advantages=skip, **OPTIONS)
-        for skip in (False, True)
+        train(tiny_model, tmp_path, swapped, skip_zero_advantages=skip, **OPTIONS) for skip in (False, True)
     )
-    for name, value in weights(ours).items():
-        torch.testing.assert_close(value, weights(plain)[name], rtol=1e-4, atol=1e-6, msg=name)
-    start = dict(AutoModelForCausalLM.from_pretrained(tiny_model).named_parameters())
-    assert any(not torch.equal(value, start[name]) for name, value in weights(ours).items())
-
-
-def test_a_resumed_run_is_the_run_that_never_stopped_bit_for_bit(tiny_model, tmp_path):
-    def run(**resumed):
-        args = config(tmp_path, SpanCreditConfig, per_device_train_batch_size=4, trace_lambda=0.5, **SCHEDULE)
-        trainer = RecordingSpans(tiny_model, None, args, questions(), span_reward_funcs=halves)
-        trainer.train(**resumed)
-        return trainer
-
-    whole, resumed = run(), run(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
-    assert len(resumed.batches) == 1
-    assert resumed.batches[0].completion_ids == whole.batches[-1].completion_ids
-    assert torch.equal(resumed.batches[0].output["advantages"], whole.batches[-1].output["advantages"])
-    assert resumed.batches[0].output["advantages"].any()
-    for name, value in weights(whole).items():
-        assert torch.equal(value, weights(resumed)[name]), name
+    assert moved(ours, tiny_model)
+    assert_same_weights(ours, plain, rtol=1e-4, atol=1e-6)

@@ -1,5 +1,7 @@
 """Both TreeRPOs on real trees: what reaches TRL's loss is the credit of the tree, each token as often as it should."""
 
+from functools import cache
+
 import pytest
 import torch
 from transformers import TrainingArguments
@@ -9,18 +11,26 @@ from tempo_trl.credit.siblings import segment_values
 from tempo_trl.rollout.tree import branches
 
 from .every_method import ENTROPY, trainer_of
+from .probing import assert_same_gradients, gradient_of_loss, gradients
 from .recording import config, parity, questions, share_of_threes
-from .test_equivalence import assert_same_gradients
 
 pytestmark = pytest.mark.matrix
 
 BOTH = ("treerpo", "treerpo_entropy")
 
 
-def first_batch(method, model, folder, **options) -> dict:
-    trainer = trainer_of(method, model, folder, reward=share_of_threes, **({"max_steps": 1} | options))
-    trainer.train()
-    return trainer.batches[0] | {"trainer": trainer}
+@pytest.fixture(scope="module")
+def trained(tiny_model, tmp_path_factory):
+    """The trainer of a run of one step, once for each method and options."""
+
+    @cache
+    def trained(method, **options):
+        folder = tmp_path_factory.mktemp(method)
+        trainer = trainer_of(method, tiny_model, folder, reward=share_of_threes, max_steps=1, **options)
+        trainer.train()
+        return trainer
+
+    return trained
 
 
 def advantages_in_recursion(tree, rewards, average: str, scale: str) -> dict[int, float]:
@@ -45,16 +55,16 @@ def advantages_in_recursion(tree, rewards, average: str, scale: str) -> dict[int
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_the_advantage_of_a_token_is_that_of_its_segment_among_its_siblings(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path)
+def test_the_advantage_of_a_token_is_that_of_its_segment_among_its_siblings(method, trained):
+    batch = trained(method).batches[0]
     average, scale = ("leaves", "none") if method == "treerpo_entropy" else ("children", "std")
-    rewards, row = batch["rewards"][:, 0].double().tolist(), 0
+    rewards, row = batch.rewards_per_func[:, 0].double().tolist(), 0
     seen = 0
-    for tree in batch["trees"]:
+    for tree in batch.trees:
         expected = advantages_in_recursion(tree, rewards[row : row + len(tree.rows)], average, scale)
         for leaf in tree.rows:
             spread = [expected[s] for s in tree.path(leaf) for _ in tree.segments[s].token_ids]
-            ours = batch["output"]["advantages"][row, : len(spread)]
+            ours = batch.output["advantages"][row, : len(spread)]
             torch.testing.assert_close(ours, torch.tensor(spread), rtol=1e-4, atol=1e-5)
             seen += sum(map(abs, spread))
             row += 1
@@ -62,47 +72,40 @@ def test_the_advantage_of_a_token_is_that_of_its_segment_among_its_siblings(meth
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_the_completions_of_a_batch_are_the_rows_of_its_trees(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path)
-    assert [tree.completion_ids(leaf) for tree in batch["trees"] for leaf in tree.rows] == batch["ids"]
-    assert all(len(tree.rows) == 4 for tree in batch["trees"])
-    assert all(set(tree.rows) == set(tree.leaves()) for tree in batch["trees"])
+def test_the_completions_of_a_batch_are_the_rows_of_its_trees(method, trained):
+    batch = trained(method).batches[0]
+    assert [tree.completion_ids(leaf) for tree in batch.trees for leaf in tree.rows] == batch.completion_ids
+    assert all(len(tree.rows) == 4 for tree in batch.trees)
+    assert all(set(tree.rows) == set(tree.leaves()) for tree in batch.trees)
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_once_each_token_of_a_tree_is_in_the_loss_once(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path)
-    grown = branches(batch["trees"], batch["output"]["advantages"].shape[1])
-    counted = grown.segment[batch["output"]["tool_mask"].bool()].bincount()
-    assert counted.tolist() == [len(segment.token_ids) for tree in batch["trees"] for segment in tree.segments]
-    assert batch["output"]["num_items_in_batch"] == sum(tree.num_tokens() for tree in batch["trees"])
+def test_once_each_token_of_a_tree_is_in_the_loss_once(method, trained):
+    batch = trained(method).batches[0]
+    grown = branches(batch.trees, batch.output["advantages"].shape[1])
+    counted = grown.segment[batch.output["tool_mask"].bool()].bincount()
+    assert counted.tolist() == [len(segment.token_ids) for tree in batch.trees for segment in tree.segments]
+    assert batch.output["num_items_in_batch"] == sum(tree.num_tokens() for tree in batch.trees)
 
 
 @pytest.mark.parametrize("method", BOTH)
-def test_per_leaf_a_token_counts_for_each_completion_through_it(method, tiny_model, tmp_path):
-    batch = first_batch(method, tiny_model, tmp_path, count_shared_tokens="per_leaf")
-    assert "tool_mask" not in batch["output"]
-    assert batch["output"]["num_items_in_batch"] == sum(map(len, batch["ids"]))
-
-
-def gradient_of_trls_loss(trainer, output) -> dict:
-    trainer.model.zero_grad()
-    trainer.current_gradient_accumulation_steps = 1
-    trainer.model.train()
-    trainer._compute_loss(trainer.model, output).backward()
-    return {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
+def test_per_leaf_a_token_counts_for_each_completion_through_it(method, trained):
+    batch = trained(method, count_shared_tokens="per_leaf").batches[0]
+    assert "tool_mask" not in batch.output
+    assert batch.output["num_items_in_batch"] == sum(map(len, batch.completion_ids))
 
 
 @pytest.mark.parametrize("count_shared_tokens", ["once", "per_leaf"])
-def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, tiny_model, tmp_path):
+def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, trained):
     """TRL's real loss against the objective written out segment by segment, each with its own forward pass."""
-    batch = first_batch("treerpo", tiny_model, tmp_path, count_shared_tokens=count_shared_tokens, learning_rate=0.0)
-    trainer, output, rewards = batch["trainer"], batch["output"], batch["rewards"][:, 0].double().tolist()
-    ours = gradient_of_trls_loss(trainer, output)
+    trainer = trained("treerpo", count_shared_tokens=count_shared_tokens, learning_rate=0.0)
+    (batch,) = trainer.batches
+    output, rewards = batch.output, batch.rewards_per_func[:, 0].double().tolist()
+    ours = gradient_of_loss(trainer, output)
 
     trainer.model.zero_grad()
     objective, tokens, row = 0.0, 0, 0
-    for tree in batch["trees"]:
+    for tree in batch.trees:
         prompt = output["prompt_ids"][row][output["prompt_mask"][row].bool()]
         advantages = advantages_in_recursion(tree, rewards[row : row + len(tree.rows)], "children", "std")
         for index, segment in enumerate(tree.segments):
@@ -113,17 +116,17 @@ def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, 
             tokens += times * len(segment.token_ids)
         row += len(tree.rows)
     (-objective / tokens).backward()
-    assert_same_gradients(ours, {name: p.grad.clone() for name, p in trainer.model.named_parameters()})
+    assert_same_gradients(ours, gradients(trainer.model))
 
 
-def test_a_branch_that_ends_early_stands_for_the_leaves_it_closes(tiny_model, tmp_path):
-    batch = first_batch("treerpo", tiny_model, tmp_path)
-    early = [(tree, leaf) for tree in batch["trees"] for leaf in tree.leaves() if len(tree.path(leaf)) == 1]
+def test_a_branch_that_ends_early_stands_for_the_leaves_it_closes(trained):
+    batch = trained("treerpo").batches[0]
+    early = [(tree, leaf) for tree in batch.trees for leaf in tree.leaves() if len(tree.path(leaf)) == 1]
     assert early, "a fifth of the tiny model's tokens end a completion"
     assert all(tree.rows.count(leaf) == 2 for tree, leaf in early)
-    grown = branches(batch["trees"], 12)
-    values = segment_values(grown.parent, grown.leaf, batch["rewards"][:, 0])
-    means = batch["rewards"][:, 0].view(-1, 4).mean(dim=1)
+    grown = branches(batch.trees, 12)
+    values = segment_values(grown.parent, grown.leaf, batch.rewards_per_func[:, 0])
+    means = batch.rewards_per_func[:, 0].view(-1, 4).mean(dim=1)
     torch.testing.assert_close(values[len(grown.parent) :].float(), means)  # TRL's group mean is the root's value
 
 
@@ -133,16 +136,16 @@ def test_without_variance_among_siblings_nothing_is_trained(tiny_model, tmp_path
 
     trainer = trainer_of("treerpo", tiny_model, tmp_path, reward=always, max_steps=1)
     trainer.train()
-    assert (trainer.batches[0]["output"]["advantages"] == 0).all()
+    assert (trainer.batches[0].output["advantages"] == 0).all()
 
 
 @pytest.mark.parametrize("forced_tokens", ["keep", "reweight", "mask"])
-def test_forced_tokens_are_kept_reweighted_or_left_out(forced_tokens, tiny_model, tmp_path):
-    kept = first_batch("treerpo_entropy", tiny_model, tmp_path)
-    batch = first_batch("treerpo_entropy", tiny_model, tmp_path, forced_tokens=forced_tokens)
-    assert batch["ids"] == kept["ids"]
-    output, plain = batch["output"], kept["output"]
-    grown = branches(batch["trees"], output["advantages"].shape[1])
+def test_forced_tokens_are_kept_reweighted_or_left_out(forced_tokens, trained):
+    kept = trained("treerpo_entropy").batches[0]
+    batch = trained("treerpo_entropy", forced_tokens=forced_tokens).batches[0]
+    assert batch.completion_ids == kept.completion_ids
+    output, plain = batch.output, kept.output
+    grown = branches(batch.trees, output["advantages"].shape[1])
     forced = grown.forced_ratio != 1
     assert forced.any()
     ratio = grown.forced_ratio if forced_tokens == "reweight" else 1.0
@@ -158,17 +161,17 @@ def test_evaluation_samples_without_a_tree(tiny_model, tmp_path):
     metrics = trainer.evaluate(questions(3))
     assert metrics.keys() >= {"eval_reward"}
     assert not any("rollout/" in name for name in metrics)
-    assert trainer.batches[-1]["output"]["advantages"].dim() == 1
+    assert trainer.batches[-1].output["advantages"].dim() == 1
 
 
-def test_what_was_grown_is_logged(tiny_model, tmp_path):
-    batch = first_batch("treerpo", tiny_model, tmp_path)
-    entry = batch["trainer"].state.log_history[0]
-    trees = batch["trees"]
+def test_what_was_grown_is_logged(trained):
+    trainer = trained("treerpo")
+    (batch,), entry = trainer.batches, trainer.state.log_history[0]
+    trees = batch.trees
     assert entry["rollout/generated_tokens"] == pytest.approx(sum(tree.num_tokens() for tree in trees) / len(trees))
     assert entry["rollout/leaves"] == pytest.approx(sum(len(tree.leaves()) for tree in trees) / len(trees))
-    silent = (batch["output"]["advantages"] == 0) & batch["output"]["tool_mask"].bool()
-    assert entry["treerpo/silent_tokens"] == pytest.approx(silent.sum() / batch["output"]["tool_mask"].sum())
+    silent = (batch.output["advantages"] == 0) & batch.output["tool_mask"].bool()
+    assert entry["treerpo/silent_tokens"] == pytest.approx(silent.sum() / batch.output["tool_mask"].sum())
 
 
 @pytest.mark.parametrize(

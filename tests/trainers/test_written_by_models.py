@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from tempo_trl import SpanCreditConfig, SpanReward, TEMPOConfig, TEMPOTrainer
+from tempo_trl import SpanReward, TEMPOTrainer
 from tempo_trl.runs.messages import valid_text
 
 from .agents import Rooms
@@ -64,7 +64,6 @@ def run(model, folder, texts, reward, **overrides):
         folder,
         type("WritingTrainer", (Writes, TEMPOTrainer), {"texts": texts}),
         questions(conversational=True),
-        config_cls=TEMPOConfig,
         reward_funcs=reward,
         trainer={"environment_factory": EchoRooms},
         max_completion_length=400,
@@ -125,7 +124,7 @@ def test_the_name_of_a_criterion_may_hold_what_a_model_wrote(tiny_model, tmp_pat
     def judged(texts, **columns):
         return [[SpanReward("key \ud83d", float(len(text) % 2))] for text in texts]
 
-    options = {"config_cls": SpanCreditConfig, "reward_funcs": None, "trainer": {"span_reward_funcs": judged}}
+    options = {"reward_funcs": None, "trainer": {"span_reward_funcs": judged}}
     train(tiny_model, tmp_path, RecordingSpans, max_steps=1, log_completions=True, log_trees_steps=1, **options)
     (spans,) = pd.read_parquet(tmp_path / "tempo" / "trees_0.parquet")["spans"][0]
     assert spans["name"] == "key \ufffd"

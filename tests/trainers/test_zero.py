@@ -1,39 +1,20 @@
 """ZeRO-2, sharded ZeRO-3 and ZeRO-3 with CPU offload on two real ranks: the weights that DDP arrives at."""
 
-import shutil
-
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from .engines import ZERO, launcher_of
-from .launching import run_ranks
+from .engines import NEEDS_DEEPSPEED, ZERO, runs_of
 
-pytest.importorskip("deepspeed")
-
-pytestmark = pytest.mark.matrix
-if shutil.which("g++") is None:
-    pytest.skip("not run here: DeepSpeed compiles its CPU collectives with g++", allow_module_level=True)
+pytestmark = [pytest.mark.matrix, NEEDS_DEEPSPEED]
 
 SAVED = {"full": "model.safetensors", "lora": "adapter_model.safetensors"}
 
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
-    """Run once for each engine and kind of weights: (the run's folder, what each rank wrote)."""
-    done = {}
-
-    def run(engine: str, weights: str, *checkpoint: str):
-        if (engine, weights, *checkpoint) not in done:
-            folder = tmp_path_factory.mktemp(f"{engine}-{weights}")
-            options = (weights, *checkpoint)
-            launcher = launcher_of(engine, folder)
-            ranks = run_ranks(launcher, 2, "tests.trainers.zero", tiny_model, folder, *options)
-            done[engine, weights, *checkpoint] = folder, ranks
-        return done[engine, weights, *checkpoint]
-
-    return run
+    return runs_of("tests.trainers.zero", tiny_model, tmp_path_factory.mktemp)
 
 
 def assert_same_weights(ours: dict, expected: dict):

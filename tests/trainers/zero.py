@@ -1,16 +1,12 @@
-"""One rank of a ZeRO or DDP run: `accelerate launch ... -m tests.trainers.zero MODEL FOLDER full|lora [CHECKPOINT]`.
+"""One rank of a ZeRO or DDP run, MODEL FOLDER full|lora [CHECKPOINT]. Started by test_zero.py.
 
 Four steps on scripted completions, with a reference model, evaluation and a checkpoint at step 2. Writes the rank's
-batches to FOLDER/rank{r}.pt and the consolidated model to FOLDER. Started by test_zero.py.
+batches, and the consolidated model to FOLDER.
 """
 
-import sys
-
-import torch
 from peft import LoraConfig
 
-from tempo_trl.launch.train import end
-
+from .one_rank import finish
 from .rank_matrix import reward_of, scripted
 from .recording import RecordingTrainer, config, questions
 
@@ -52,9 +48,4 @@ def main(model: str, folder: str, weights: str, checkpoint: str | None = None) -
         "signal": [entry["tempo/signal_share"] for entry in trainer.state.log_history if "loss" in entry],
         "evaluated": [entry["eval_reward"] for entry in trainer.state.log_history if "eval_reward" in entry],
     }
-    torch.save(state, f"{folder}/rank{trainer.accelerator.process_index}.pt")
-    end(trainer)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainer, folder, state)

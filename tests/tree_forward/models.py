@@ -43,7 +43,7 @@ class TreeGRPOConfig(TreeForwardFields, GRPOConfig):
 
 
 class TreeGRPOTrainer(TreeForward, GRPOTrainer):
-    pass
+    _config_cls = TreeGRPOConfig
 
 
 def model_of(architecture: str, **overrides):
@@ -56,9 +56,9 @@ def model_of(architecture: str, **overrides):
     return model
 
 
-def trainer_of(model, folder, cls=TreeGRPOTrainer, config_cls=TreeGRPOConfig, peft_config=None, **options):
+def trainer_of(model, folder, peft_config=None, **options):
     if hasattr(model.config, "router_aux_loss_coef"):
         options = {"router_aux_loss_coef": 0.0} | options
-    args = config(folder, config_cls, **({"tree_forward": "on"} | options))
+    args = config(folder, TreeGRPOConfig, **({"tree_forward": "on"} | options))
     prompts = Dataset.from_dict({"prompt": ["1+1?", "2+2?"]})
-    return cls(model, parity, args, prompts, processing_class=tiny_tokenizer(), peft_config=peft_config)
+    return TreeGRPOTrainer(model, parity, args, prompts, processing_class=tiny_tokenizer(), peft_config=peft_config)

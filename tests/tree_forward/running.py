@@ -1,7 +1,6 @@
 """A run small enough for a test, on scripted completions of which groups share prefixes."""
 
 import torch
-from peft import LoraConfig
 
 from ..trainers.rank_matrix import reward_of, scripted
 from ..trainers.recording import questions, train
@@ -11,8 +10,7 @@ SGD = {"optim": "sgd", "learning_rate": 0.1, "max_steps": 4, "max_completion_len
 ACCUMULATED = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 16}
 
 
-def run(cls, config_cls, model, folder, style="plain", lora=False, **options):
-    adapters = LoraConfig(r=4, target_modules="all-linear", init_lora_weights="gaussian") if lora else None
-    keywords = {"rollout_func": scripted(style), "eval_dataset": questions(4), "peft_config": adapters}
+def run(cls, model, folder, style="plain", **options):
+    keywords = {"rollout_func": scripted(style), "eval_dataset": questions(4)}
     torch.manual_seed(0)
-    return train(model, folder, cls, questions(8), reward_of(style), config_cls, trainer=keywords, **(SGD | options))
+    return train(model, folder, cls, questions(8), reward_of(style), trainer=keywords, **(SGD | options))

@@ -4,15 +4,15 @@ import pytest
 import torch
 from accelerate.utils import DynamoBackend
 from peft import LoraConfig, PromptTuningConfig
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from tempo_trl import PPOConfig, PPOTrainer
 from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.tree_pass import State
 
 from ..trainers.rank_matrix import reward_of
-from ..trainers.recording import config, questions, train, weights
-from .models import TreeGRPOConfig, TreeGRPOTrainer, model_of, trainer_of
+from ..trainers.recording import assert_same_weights, config, questions, train
+from .models import TreeGRPOTrainer, model_of, trainer_of
 from .running import ACCUMULATED, run
 
 OBSTACLES = {
@@ -87,14 +87,13 @@ def test_a_model_that_is_wrong_on_the_tree_is_found_on_the_first_batch(mode, tin
         with pytest.raises(
             ValueError, match=r"'on' is not supported here: the first batch differs from TRL's by .* nats"
         ):
-            run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path, **options)
+            run(TreeGRPOTrainer, tiny_model, tmp_path, **options)
         return
     with pytest.warns(UserWarning, match="'auto' is off for this run: the first batch differs") as told:
-        ours = run(TreeGRPOTrainer, TreeGRPOConfig, tiny_model, tmp_path / "tree", **options)
+        ours = run(TreeGRPOTrainer, tiny_model, tmp_path / "tree", **options)
     assert sum("tree_forward" in str(warning.message) for warning in told) == 1
-    stock = run(GRPOTrainer, GRPOConfig, tiny_model, tmp_path / "stock", **ACCUMULATED)
-    for name, expected in weights(stock).items():
-        torch.testing.assert_close(weights(ours)[name], expected, rtol=1e-5, atol=1e-6)
+    stock = run(GRPOTrainer, tiny_model, tmp_path / "stock", **ACCUMULATED)
+    assert_same_weights(ours, stock, rtol=1e-5, atol=1e-6)
 
 
 def test_a_window_that_does_not_reach_the_attention_is_found_though_the_first_batch_is_shorter(tmp_path, monkeypatch):
@@ -133,4 +132,4 @@ def test_a_batch_that_shares_too_little_is_left_or_refused(mode, tiny_model, tmp
     }
     keywords = {"rollout_func": apart}
     with expected[mode]:
-        train(tiny_model, tmp_path, TreeGRPOTrainer, config_cls=TreeGRPOConfig, trainer=keywords, tree_forward=mode)
+        train(tiny_model, tmp_path, TreeGRPOTrainer, trainer=keywords, tree_forward=mode)

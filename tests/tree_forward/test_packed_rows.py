@@ -9,7 +9,7 @@ from hypothesis import given
 from tempo_trl.tree_forward import pack_rows
 from tempo_trl.tree_forward.packed_rows import IGNORED
 
-from .batches import batches, padded, prefixes, random_tree_batch, rows_of
+from .batches import batches, prefixes, random_tree_batch, rows_of
 
 
 def seen_by(packed) -> list[tuple[int, ...]]:
@@ -80,18 +80,6 @@ def test_the_order_of_the_rows_and_the_padding_do_not_matter(batch):
     other = pack_rows(torch.where(mask == 0, 7, ids)[permutation], mask[permutation], width)
     packed = pack_rows(ids, mask, width)
     assert sorted(seen_by(other)) == sorted(seen_by(packed))
-
-
-def test_a_hand_worked_batch():
-    # Sorted: 5 6 1 2, 5 6 1 3, 5 6 4. The first stands whole; the second repeats the shared 1 before its 3, the third
-    # the shared 6 before its 4.
-    packed = pack_rows(*padded([[5, 6], [5, 6], [5, 6]], [[4], [1, 2], [1, 3]]))
-    assert packed.input_ids.tolist() == [[5, 6, 1, 2, 1, 3, 6, 4]]
-    assert packed.position_ids.tolist() == [[0, 1, 2, 3, 2, 3, 1, 2]]
-    assert packed.labels.tolist() == [[-100, 1, 2, -100, 3, -100, 4, -100]]
-    assert packed.predictors.tolist() == [[6, -1], [1, 2], [1, 4]]
-    assert packed.paths.lengths == [4, 4, 3]
-    assert packed.num_tokens == 11
 
 
 def test_groups_with_a_common_beginning_of_their_prompts_share_it_too():

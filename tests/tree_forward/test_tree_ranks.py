@@ -1,40 +1,26 @@
 """On two real ranks, with DDP, ZeRO-2 and sharded ZeRO-3, the tree arrives at the weights of the stock run."""
 
-import shutil
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from ..trainers.engines import launcher_of
-from ..trainers.launching import run_ranks
+from ..trainers.engines import NEEDS_DEEPSPEED, runs_of
 
 pytestmark = pytest.mark.matrix
 
-without_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="not run here: DeepSpeed compiles with g++")
-ENGINES = ["ddp", pytest.param("zero2", marks=without_compiler), pytest.param("zero3", marks=without_compiler)]
+ENGINES = ["ddp", *(pytest.param(engine, marks=NEEDS_DEEPSPEED) for engine in ("zero2", "zero3"))]
 
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
-    """Run once for each engine and options: (the weights, what each rank wrote)."""
-    done = {}
-
-    def run(engine: str, *options: str):
-        if (engine, *options) not in done:
-            folder = tmp_path_factory.mktemp(engine)
-            launcher = launcher_of(engine, folder)
-            ranks = run_ranks(launcher, 2, "tests.tree_forward.tree_rank", tiny_model, folder, *options)
-            done[engine, *options] = load_file(folder / "model.safetensors"), ranks
-        return done[engine, *options]
-
-    return run
+    return runs_of("tests.tree_forward.tree_rank", tiny_model, tmp_path_factory.mktemp)
 
 
 @pytest.mark.parametrize("policy", ["off_policy", "on_policy"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_weights_and_the_evaluation_are_those_of_the_stock_run(engine, policy, run, tiny_model):
-    (ours, ranks), (expected, stock_ranks) = run(engine, "on", policy), run("ddp", "off", policy)
+    (folder, ranks), (stock_folder, stock_ranks) = run(engine, "on", policy), run("ddp", "off", policy)
+    ours, expected = (load_file(f / "model.safetensors") for f in (folder, stock_folder))
     assert [rank["state"] for rank in (*ranks, *stock_ranks)] == ["IN_USE", "IN_USE", "OFF", "OFF"]
     assert ours.keys() == expected.keys()
     start = load_file(f"{tiny_model}/model.safetensors")
@@ -46,7 +32,7 @@ def test_the_weights_and_the_evaluation_are_those_of_the_stock_run(engine, polic
         assert [entry[key] for entry in ranks[0]["history"] if key in entry] == pytest.approx(theirs, 1e-3, 1e-5)
 
 
-@without_compiler
+@NEEDS_DEEPSPEED
 def test_zero3_is_really_sharded(run):
     assert [rank["resident"] for rank in run("zero3", "on", "off_policy")[1]] == [0, 0]
 

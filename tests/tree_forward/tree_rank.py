@@ -1,17 +1,13 @@
-"""One rank of a run: `accelerate launch ... -m tests.tree_forward.tree_rank MODEL FOLDER off|on [on_policy]`.
+"""One rank of a run, MODEL FOLDER off|on [on_policy]. Started by test_tree_ranks.py.
 
 Four steps of two micro-batches on scripted completions, with checkpointed layers and evaluation; and with a reference
 model and two iterations, unless it is on policy: then the first pass that is measured is that of the loss. Writes what
-the rank logged to FOLDER/rank{r}.pt and the consolidated model to FOLDER. Started by test_tree_ranks.py.
+the rank logged, and the consolidated model to FOLDER.
 """
 
-import sys
 import warnings
 
-import torch
-
-from tempo_trl.launch.train import end
-
+from ..trainers.one_rank import finish
 from ..trainers.rank_matrix import reward_of, scripted
 from ..trainers.recording import config, questions
 from .models import TreeGRPOConfig, TreeGRPOTrainer
@@ -49,9 +45,4 @@ def main(model: str, folder: str, tree_forward: str, policy: str = "off_policy")
         "resident": sum(p.numel() for p in trainer.accelerator.unwrap_model(trainer.model).parameters()),
         "told": [str(warning.message) for warning in told if "tree_forward" in str(warning.message)],
     }
-    torch.save(state, f"{folder}/rank{trainer.accelerator.process_index}.pt")
-    end(trainer)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainer, folder, state)
