@@ -20,14 +20,11 @@ UNCORRECTED = "vllm_importance_sampling_correction=False"
 # engine (None: one rank, without a launcher), kind of weights, options
 CASES = {
     "1 rank": (None, "full", ONE_RANK),
-    "1 rank, no importance-sampling correction": (None, "full", ONE_RANK, UNCORRECTED),
     "2 ranks": ("torchrun", "full"),
-    "2 ranks, no importance-sampling correction": ("torchrun", "full", UNCORRECTED),
     "ZeRO-2": ("zero2", "full"),
     "ZeRO-3": ("zero3", "full"),
     "1 rank, LoRA": (None, "lora", ONE_RANK),
     "2 ranks, LoRA": ("ddp", "lora"),
-    "ZeRO-2, LoRA": ("zero2", "lora"),
     "ZeRO-3, LoRA": ("zero3", "lora"),
 }
 SAVED = {"full": "model.safetensors", "lora": "adapter_model.safetensors"}
