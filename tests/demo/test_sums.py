@@ -30,9 +30,9 @@ def demonstrated(folder, steps: int, *flags: str) -> str:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The folder and the output of a demo of three generations."""
+    """The folder and the output of a demo of two generations."""
     folder = tmp_path_factory.mktemp("demo")
-    return folder / "sums-quick", demonstrated(folder, 6)
+    return folder / "sums-quick", demonstrated(folder, 4)
 
 
 def test_every_method_of_sums_has_a_recipe():
@@ -72,7 +72,7 @@ def test_it_prints_the_comparison_the_credit_on_slips_and_a_tree(finished):
     for expected in ("before", "after", "to 90", *verdicts, "is on the first slip", "n=8 V="):
         assert expected in words
     assert "does not show how runs vary" in words
-    assert "tempo seed 0: generation 3 of 3" in printed
+    assert "tempo seed 0: generation 2 of 2" in printed
 
 
 @pytest.mark.matrix
