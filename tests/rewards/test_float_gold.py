@@ -4,6 +4,7 @@ import math
 import re
 import sys
 import time
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -174,7 +175,7 @@ FORMS = {
     "as it is": repr,
     "with thousands": lambda number: f"{number:,.10f}".replace(",", "{,}"),
     "in dollars": lambda number: rf"\${number:,.10f}".replace(",", "{,}"),
-    "in powers of ten": lambda number: re.sub(r"e(.*)", r" \\times 10^{\1}", f"{number:.16e}"),
+    "in powers of ten": lambda number: re.sub(r"e(.*)", r" \\times 10^{\1}", f"{Decimal(repr(number)):.15e}"),
     "named": lambda number: rf"x = {number!r}\text{{ units}}" if "e" not in repr(number) else repr(number),
 }
 
