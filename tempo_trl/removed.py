@@ -48,8 +48,9 @@ def with_former_attributes(**former: str) -> Callable[[type], type]:
     return decorate
 
 
-def with_former_names(**former: str) -> Callable[[type], type]:
-    """The same, and old names work as keywords of the constructor, too."""
+def with_former_names(*names: str) -> Callable[[type], type]:
+    """The same for names in `FORMER`, which work as keywords of the constructor, too."""
+    former = {old: FORMER[old] for old in names}
 
     def decorate(cls: type) -> type:
         construct = cls.__init__

@@ -67,7 +67,7 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
     listed = ["## Notes", "", *(f"- {note}" for note in notes)] if notes else []
     text = ["# Comparison", "", *map(markdown, found), *listed]
     (output / "compare.md").write_text("\n".join(text) + "\n", encoding="utf-8")
-    (output / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False, default=str), encoding="utf-8")
+    (output / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
     console.print(f"\nWritten to {output}: compare.md, compare.json", highlight=False, markup=False, soft_wrap=True)
     return numbers
 
@@ -115,4 +115,6 @@ def _plain(value):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
+    if isinstance(value, Path):
+        return str(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -221,10 +221,10 @@ def anchor_statistics(earned: np.ndarray, states: States, counted: np.ndarray) -
     Returns:
         [`~tempo_trl.credit.level_covariance.PairStatistics`], in which a state and its visitors are a group.
     """
-    counted = counted[states.row] & ~np.isnan(_own(earned, states))
-    groups, own = Deviations.of(earned[counted]), states.own[counted]
-    known = groups.scorable & states.others[counted]
-    level, varied = states.level[counted], known.any(axis=1)
+    used = counted[states.row] & ~np.isnan(_own(earned, states))
+    groups, own = Deviations.of(earned[used]), states.own[used]
+    known = groups.scorable & states.others[used]
+    level, varied = states.level[used], known.any(axis=1)
     products = groups.products_with(np.take_along_axis(groups.deviation, own[:, None], axis=1))
     closest = np.where(known, level, -1).max(axis=1, initial=-1)[varied]
     return PairStatistics.of(level[known], products[known], closest, groups.variance[varied].sum(), varied.sum())

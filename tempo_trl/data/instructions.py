@@ -143,8 +143,8 @@ def to_row(row: dict, row_id: int) -> dict:
     if kind not in KINDS:
         raise unexpected(row, "kind", f"one of {', '.join(KINDS)}")
     if len(words) < WORDS_OF.get(kind, 0) or (kind == "sum" and not {*words} <= {*NUMBERS}):
-        words = f"{WORDS_OF[kind]} word{'s' * (WORDS_OF[kind] > 1)} for {kind}"
-        raise unexpected(row, "words", f"{words}, of numbers" if kind == "sum" else words)
+        expected = f"{WORDS_OF[kind]} word{'s' * (WORDS_OF[kind] > 1)} for {kind}"
+        raise unexpected(row, "words", f"{expected}, of numbers" if kind == "sum" else expected)
     if kind in ("sentences", "max_words") and number < 1:
         raise unexpected(row, "number", f"at least 1 for {kind}")
     given = {"kind": kind, "words": words, "number": number}

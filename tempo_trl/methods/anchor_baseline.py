@@ -99,7 +99,7 @@ def _on_tokens(per_turn: np.ndarray, batch: Batch) -> torch.Tensor:
     return spread_turns(torch.from_numpy(per_turn).float(), batch.steps)
 
 
-@with_former_names(anchor_history="state_history")
+@with_former_names("anchor_history")
 @with_help
 @dataclass
 class AnchorBaselineConfig(StateFields, TokenCreditConfig):

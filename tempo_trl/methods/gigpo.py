@@ -58,7 +58,7 @@ def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
     return returns / scale_of(batch, scale, gamma)[:, None] if scale == "batch" else returns
 
 
-@with_former_names(anchor_history="state_history")
+@with_former_names("anchor_history")
 @with_help
 @dataclass
 class GiGPOConfig(StateFields, TokenCreditConfig):

@@ -48,7 +48,7 @@ def grpo_lambda_credit(
     return advantages[:, None].expand(batch.completion_ids.shape)
 
 
-@with_former_names(min_advantage="advantage_floor")
+@with_former_names("min_advantage")
 @with_help
 @dataclass
 class GRPOLambdaConfig(TokenCreditConfig):

@@ -59,7 +59,7 @@ def hgpo_credit(
     return Credit(advantages, (advantages - outcome[:, None]) * batch.loss_mask, sequence_advantages=outcome)
 
 
-@with_former_names(anchor_history="state_history")
+@with_former_names("anchor_history")
 @with_help
 @dataclass
 class HGPOConfig(StateFields, TokenCreditConfig):

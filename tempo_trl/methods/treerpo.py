@@ -109,7 +109,7 @@ class SiblingCreditConfig(TokenCreditConfig):
                 )
 
 
-@with_former_names(shared_tokens="count_shared_tokens")
+@with_former_names("shared_tokens")
 @with_help
 @dataclass
 class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
@@ -141,7 +141,7 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
             raise ValueError(f"`advantage_scale` must be one of {SIBLING_SCALES}, got {self.advantage_scale!r}.")
 
 
-@with_former_names(shared_tokens="count_shared_tokens")
+@with_former_names("shared_tokens")
 @with_help
 @dataclass
 class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
