@@ -46,6 +46,7 @@ spans: list[SpanReward] = [SpanReward("city", 1.0, 4, 9)]
 """
 
 
+@pytest.mark.matrix
 def test_a_script_is_checked_by_mypy_and_its_mistakes_are_found():
     assert checked_types(SCRIPT) == []
     wrong = SCRIPT.replace("td_coef=0.5", 'td_coef="much"').replace("enough, args)", "enough, args, credit=1)")

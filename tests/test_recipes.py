@@ -13,7 +13,6 @@ from accelerate.commands.launch import _validate_launch_command
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import TrainingArguments
 
-from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import METHODS, parse
 from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.rollout import vllm_server
@@ -142,14 +141,6 @@ def test_the_command_in_a_header_starts_that_recipe(subtests):
     for name in recipe_names():
         with subtests.test(name):
             assert f"--config {name} " in " ".join([*launch_of(name).training_script_args, ""])
-
-
-def test_the_command_in_a_header_passes_its_own_check(subtests, capsys):
-    for name in recipe_names():
-        with subtests.test(name):
-            words = header_commands(name)[-1]
-            assert cli.main([*words[words.index("train") :], "--check"]) == 0
-            assert "The batch sizes work" in capsys.readouterr().out
 
 
 def test_servers_start_with_the_flags_that_the_trainer_asks_for():

@@ -18,10 +18,10 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from benchmarks.agents.policy import DONE, agent_policy_config, word_tokenizer
+from benchmarks.learning.warm_start import CARD_HEAD, supervised
 from tempo_trl.data.rooms import HELD_OUT, TURNS, WORDS, Rooms, draw_tasks, problems, room_reward
 from tempo_trl.demo.policy import policy_path, write_policy
 from tempo_trl.demo.results import wilson
-from tempo_trl.demo.warm_start import supervised
 
 FIRST_SKILL, SKILL = 0.85, 0.4
 FIRST_STEPS, LATER_STEPS, BATCH_SIZE = 800, 150, 32
@@ -29,12 +29,6 @@ FIRST_RATE, LATER_RATE = 4e-3, 1e-3
 EPISODES = 4000
 
 _CARD = """\
----
-license: apache-2.0
-library_name: transformers
-pipeline_tag: text-generation
-tags: [tempo]
----
 # Starting policy of the agents' demonstration
 
 A Qwen3 of {parameters:,} parameters, one word a token, that calls the tools of `tempo_trl.data.rooms.Rooms`. It has
@@ -166,7 +160,7 @@ def write_card(folder: Path, seed: int) -> str:
     """Measure the policy in `folder`, and write and return its README.md."""
     solved, valid = solved_and_valid(folder)
     low, high = wilson(solved, HELD_OUT)
-    card = _CARD.format(
+    card = CARD_HEAD + _CARD.format(
         parameters=Qwen3ForCausalLM.from_pretrained(folder).num_parameters(),
         skill=SKILL,
         seed=seed,

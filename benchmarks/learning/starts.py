@@ -88,7 +88,7 @@ class Start:
 
     def _measured(self, model, tokenizer) -> float:
         """Share of held-out problems that the policy solves."""
-        from tempo_trl.demo.warm_start import sampled_completions
+        from benchmarks.learning.warm_start import sampled_completions
 
         problems = self.task.draw(HELD_OUT, random.Random(SEED), "test")
         completions = sampled_completions(model, tokenizer, problems, SEED, max_length=self.max_completion_length)
@@ -126,7 +126,7 @@ class Start:
 
     def _taught(self, model, steps: int, learning_rate: float):
         """`model` after as many batches of solutions as the task would have them."""
-        from tempo_trl.demo.warm_start import labelled_batch, supervised
+        from benchmarks.learning.warm_start import labelled_batch, supervised
 
         rng, tokenizer = random.Random(SEED), self._tokenizer()
 

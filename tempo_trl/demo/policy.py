@@ -1,7 +1,8 @@
 """The starting policy of the demo: a Qwen3 of 0.8 million parameters whose tokens are single characters.
 
 It has learned the task of `tempo_trl.demo.task` from solutions with errors ("slips"), and makes such errors itself.
-The shipped folder is an ordinary model folder; `python -m tempo_trl.demo.warm_start` recreates it.
+The shipped folder is an ordinary model folder. `python -m benchmarks.learning.warm_start` recreates it, in a clone of
+the repository.
 """
 
 from pathlib import Path

@@ -75,8 +75,8 @@ def parse(argv: list[str]) -> RunArguments:
         raise ValueError(f"got {got}, expected exactly one of {', '.join(sources)}. {change}.")
     if arguments.model.model_name_or_path is None and script.task not in BUILT_IN:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
-    checks = import_module("tempo_trl.trainers.checks")  # here, because `--help` must not wait for torch
-    checks.refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
+    settings = import_module("tempo_trl.trainers.settings")  # here, because `--help` must not wait for torch
+    settings.refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
     return arguments
 
 

@@ -31,8 +31,8 @@ from tempo_trl.launch.model_shape import model_shape
 from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_arguments, launch_plan
 from tempo_trl.launch.train import load_functions, load_rewards, model_path
 from tempo_trl.methods.ppo import PPOConfig
-from tempo_trl.trainers.checks import clamp_of_cispo
 from tempo_trl.trainers.run import refuse_missing_extras
+from tempo_trl.trainers.settings import clamp_of_cispo
 
 COLUMNS = 100  # of output that does not go to a terminal
 

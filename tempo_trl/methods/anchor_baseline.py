@@ -21,8 +21,8 @@ from tempo_trl.methods.agents import StateFields, labels_of, scale_of, whole_out
 from tempo_trl.methods.prefix_baseline import value_error
 from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, Credit
-from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 

@@ -12,8 +12,8 @@ from tempo_trl.methods.agents import StateFields, labels_of, whole_outcome
 from tempo_trl.methods.gigpo import check_gamma, step_returns
 from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, Credit
-from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 

@@ -13,8 +13,8 @@ from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree import branches
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers.batch import Batch, Credit
-from tempo_trl.trainers.checks import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 SHARED_TOKENS = ("once", "per_leaf")

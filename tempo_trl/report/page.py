@@ -25,8 +25,8 @@ CURVES = {
     "reward": ("reward", "mean reward in training"),
     "eval_reward": ("reward in evaluation", "mean reward in evaluation"),
     "tempo/added_share": (
-        "share of TD credit",
-        "sum |TD| / sum (|outcome| + |TD|); TD is what the method adds",
+        "added share",
+        "sum |added| / sum (|outcome| + |added|): what the method adds to GRPO's advantage, such as TEMPO's TD errors",
     ),
     "tempo/prefix_r2": ("explained by prefixes", "share of the rewards' variance that shared prefixes explain"),
     "tempo/value_error": (
@@ -38,7 +38,7 @@ CURVES = {
     "tempo/branch_depth": ("branch depth", "mean number of tokens before a branch node"),
     "tempo/shared_prefix": ("shared prefix", "mean number of tokens shared with the closest other completion"),
     "tempo/unique_tokens": ("unique tokens", "nodes of the prefix trees / tokens"),
-    "tempo/branch_tokens": ("branch tokens", "tokens whose TD is not 0 / tokens of the loss"),
+    "tempo/branch_tokens": ("branch tokens", "tokens to which the method adds something / tokens of the loss"),
     "spans/placed": ("credit with a place", "|credit| of criteria that have a place / all |credit|"),
     "spans/flat": ("flat criteria", "criteria with equal rewards in a group / criteria that judged in it"),
     "tempo/frac_zero_std": ("flat groups", "groups in which all completions have the same reward / groups"),

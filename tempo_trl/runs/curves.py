@@ -12,7 +12,7 @@ from tempo_trl.runs.statistics import student_interval
 PANELS = {
     "reward": "mean reward",
     "eval_reward": "mean reward, evaluation",
-    "tempo/added_share": "share of TD credit",
+    "tempo/added_share": "added share of credit",
     "completions/mean_length": "mean length, tokens",
 }
 

@@ -1,14 +1,14 @@
 """Every metric that our trainers log beside TRL's, and its formula: the one source of the reference and its tests.
 
-Plain data. Loss tokens are those whose loss is not masked. Outcome and TD are in the units of the outcome advantage,
-TD without `td_coef`. A metric whose denominator is 0 is left out of that step.
+Plain data. Loss tokens are those whose loss is not masked. "Added" is what the method adds to GRPO's advantage, the
+outcome, in its units: TEMPO's TD errors, without `td_coef`. A metric whose denominator is 0 is left out of that step.
 """
 
 METRICS = {
-    "tempo/added_share": r"sum \|TD\| / sum (\|outcome\| + \|TD\|) over loss tokens",
+    "tempo/added_share": r"sum \|added\| / sum (\|outcome\| + \|added\|) over loss tokens",
     "tempo/prefix_r2": "share of the variance of rewards that the longest shared prefix explains, learned over "
     "the run; training only",
-    "tempo/branch_tokens": "loss tokens with a non-zero TD error / loss tokens",
+    "tempo/branch_tokens": "loss tokens to which something is added / loss tokens",
     "tempo/branch_nodes": "states with at least two different next tokens, per group",
     "tempo/branch_depth": "mean depth of those states, in tokens from the start of the completion",
     "tempo/shared_prefix": "tokens that a completion shares with the closest other one of its group, mean",

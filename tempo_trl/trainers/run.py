@@ -17,7 +17,7 @@ from trl.trainer.utils import get_config_model_id
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, only_rollout
 from tempo_trl.rollout.vllm_server import wait_for_server
-from tempo_trl.trainers import checks
+from tempo_trl.trainers import checks, settings
 from tempo_trl.trainers.credit_log import keep_added_share
 from tempo_trl.trainers.faults import surviving_table
 from tempo_trl.trainers.signal_share import SignalShare
@@ -51,7 +51,7 @@ class RunTrainer(GRPOTrainer):
 
     def __init__(self, model: str | PreTrainedModel, reward_funcs=None, args: GRPOConfig | None = None, **keywords):
         self._model_name = model if isinstance(model, str) else get_config_model_id(model.config)  # for messages
-        args = checks.checked_config(args, self._config_cls, self._model_name, self._name)
+        args = settings.checked_config(args, self._config_cls, self._model_name, self._name)
         refuse_missing_extras(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         if (rollout := self._tree_rollout(args)) is not None:
             keywords["rollout_func"] = only_rollout(rollout, keywords.get("rollout_func"))

@@ -118,6 +118,7 @@ def test_the_line_with_the_bar_fits_into_80_columns(tmp_path):
     assert len(f"prefix_baseline {'━' * 10} {watch.state(curve=True)}") <= 80
 
 
+@pytest.mark.matrix
 def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(orders, "language_model", lambda: Source("a folder", "a folder"))
     monkeypatch.setattr(OrdersRun, "command", lambda run: [sys.executable, "-c", TRAINING, str(run.folder)])

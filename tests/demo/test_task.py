@@ -8,6 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from benchmarks.learning.warm_start import (
+    accuracy,
+    sampled_completions,
+    slip_rates,
+    warm_started_policy,
+)
 from tempo_trl.demo.policy import (
     CHARACTERS,
     character_tokenizer,
@@ -24,12 +30,6 @@ from tempo_trl.demo.task import (
     slipped_solution,
     split_of,
     worked_solution,
-)
-from tempo_trl.demo.warm_start import (
-    accuracy,
-    sampled_completions,
-    slip_rates,
-    warm_started_policy,
 )
 
 STEP = len("7+5=2;")

@@ -11,6 +11,8 @@ from tempo_trl.runs.trees import trees_path, write_trees
 
 from ..report.recorded import HAND_REWARDS, HAND_WORKED, rows_of
 
+pytestmark = pytest.mark.matrix
+
 ENCODINGS = ["ascii", "cp1252"]
 
 

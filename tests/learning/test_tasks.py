@@ -9,9 +9,9 @@ from benchmarks.learning import plan
 from benchmarks.learning.chain import Chain, plain, slip_rate_for, worded
 from benchmarks.learning.plan import Plan, first_failure, luck, right_plan, success_probability, successful
 from benchmarks.learning.starts import PROMPT_ROOM, Start, rewards
+from benchmarks.learning.warm_start import SLIP_RATE
 from tempo_trl.demo.policy import CHARACTERS, load_policy
 from tempo_trl.demo.task import STEPS, first_slip, worked_solution
-from tempo_trl.demo.warm_start import SLIP_RATE
 
 TASKS = [Chain(), Chain(wording=1), Chain(3, wording=4), Chain(20, 0.03), Plan()]
 CHAINS = [task for task in TASKS if isinstance(task, Chain)]

@@ -55,6 +55,7 @@ def test_every_gold_of_math_is_paid_as_a_solution_and_as_a_bare_answer(name):
     assert math_reward(echoes, solutions) == [1.0] * len(golds)
 
 
+@pytest.mark.matrix
 @needs_real_rows
 @pytest.mark.parametrize("name", ["math_train", "math_test", "math500"])
 def test_the_child_itself_reads_every_gold_of_math_as_a_whole_and_pays_it(name):
@@ -152,6 +153,7 @@ TRAPS = {
 UNDECIDED = {"a power tower", "a large factorial", "a long sum", "nine hundred parentheses"}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", TRAPS)
 def test_a_trap_is_not_paid_and_what_would_take_for_ever_is_not_decided(name):
     assert math_reward([TRAPS[name]], ["5"]) == [None if name in UNDECIDED else 0.0]

@@ -6,6 +6,7 @@ rank is a new process in a new process group, so no state passes from one run to
 
 import atexit
 import contextlib
+import gc
 import importlib.util
 import json
 import os
@@ -69,6 +70,8 @@ def preload() -> None:
     for library in ("deepspeed", "peft"):
         if importlib.util.find_spec(library):
             importlib.import_module(library)
+    gc.collect()
+    gc.freeze()  # or each rank copies all of this memory when it collects its garbage
 
 
 def status_of(module: str, arguments: list[str], environments: list[dict[str, str]], printed: str) -> int:

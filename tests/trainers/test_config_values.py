@@ -11,7 +11,7 @@ from tempo_trl import TEMPOTrainer
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
 from tempo_trl.rewards import ifeval_reward, math_reward
-from tempo_trl.trainers.checks import CHOICES
+from tempo_trl.trainers.settings import CHOICES
 
 from .recording import config, parity, questions, train
 

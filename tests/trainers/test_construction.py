@@ -26,7 +26,7 @@ from tempo_trl import (
 )
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
-from tempo_trl.trainers import checks
+from tempo_trl.trainers import checks, settings
 
 from ..tiny import tiny_model_config, tiny_tokenizer
 from .recording import config, parity, questions, train
@@ -143,7 +143,7 @@ def test_other_ranks_leave_the_warning_to_the_main_one(tmp_path, monkeypatch):
     monkeypatch.setattr(type(args), "process_index", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        checks.check_settings(args)
+        settings.check_settings(args)
 
 
 def repeats_itself(prompts, trainer):

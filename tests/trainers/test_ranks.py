@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from tempo_trl.credit import tempo_advantages
@@ -9,6 +10,8 @@ from tempo_trl.credit import tempo_advantages
 from ..credit.groups import as_tensors
 from .launching import run_ranks, torchrun
 from .recording import Batch
+
+pytestmark = pytest.mark.matrix
 
 EVALUATION = ("eval_strategy='steps'", "eval_steps=1", "per_device_eval_batch_size=6", "num_generations_eval=3")
 

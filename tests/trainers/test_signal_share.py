@@ -157,6 +157,7 @@ def test_steps_of_one_group_are_refused(tree_forward, steps, tiny_model, tmp_pat
         RecordingTrainer(tiny_model, share_of_threes, args, questions())
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("rows", [6, 8], ids=["groups cut by ranks", "groups inside ranks"])
 def test_two_ranks_log_that_of_all_their_rows(rows, tiny_model, tmp_path):
     options = ("log_signal_share=True", "num_generations=4", f"per_device_train_batch_size={rows}", "max_steps=1")

@@ -1,6 +1,6 @@
 """Recreate the starting policy of the demo, in little more than a minute on two cores:
 
-    python -m tempo_trl.demo.warm_start [--output tempo_trl/demo/start] [--seed 0]
+    python -m benchmarks.learning.warm_start [--output tempo_trl/demo/start] [--seed 0]
 
 The policy is trained on solutions in which each step is wrong with probability 0.15. It learns the arithmetic and the
 slips, and solves nearly half of the problems. The folder's README.md has the measured numbers.
@@ -35,6 +35,14 @@ from tempo_trl.demo.task import (
 
 SLIP_RATE = 0.15
 TRAIN_STEPS, BATCH_SIZE, LEARNING_RATE = 1000, 32, 2e-3
+CARD_HEAD = """\
+---
+license: apache-2.0
+library_name: transformers
+pipeline_tag: text-generation
+tags: [tempo]
+---
+"""
 
 
 def warm_started_policy(seed: int, train_steps: int = TRAIN_STEPS, batch_size: int = BATCH_SIZE) -> Qwen3ForCausalLM:
@@ -137,21 +145,15 @@ def write_card(folder: Path, seed: int) -> str:
     wrong_results, elsewhere = slip_rates(problems, completions)
     greedy = accuracy(problems, sampled_completions(model, tokenizer, problems, seed, greedy=True))
     card = f"""\
----
-license: apache-2.0
-library_name: transformers
-pipeline_tag: text-generation
-tags: [tempo]
----
-# Starting policy of tempo_trl's demonstration
+{CARD_HEAD}# Starting policy of tempo_trl's demonstration
 
 A Qwen3 of {model.num_parameters():,} parameters, one character a token, that solves chained one-digit sums and \
 differences modulo
 10 (`7+5-3?` -> `7+5=2;2-3=9#9`) and slips: it was trained on solutions in which each step is wrong with probability
 {SLIP_RATE}. Stored in float16, declared float32: it loads in float32 unless told otherwise.
 
-Made by `python -m tempo_trl.demo.warm_start --seed {seed}` ({TRAIN_STEPS} batches of {BATCH_SIZE}, AdamW) with torch
-{version("torch")} and transformers {version("transformers")}. The same seed gives the same \
+Made by `python -m benchmarks.learning.warm_start --seed {seed}` ({TRAIN_STEPS} batches of {BATCH_SIZE}, AdamW) with
+torch {version("torch")} and transformers {version("transformers")}. The same seed gives the same \
 weights on one machine at one number of threads.
 
 Measured on {HELD_OUT} held-out problems of {STEPS} steps, one completion each:
