@@ -37,8 +37,10 @@ demo: $(INSTALLED) ## train SmolLM2-135M to write orders as JSON, and show the c
 test: $(INSTALLED) ## the tests to pass before each commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not matrix" --durations=10
 
-test-all: $(INSTALLED) ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's stack, browser, docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=10 --ignore=tests/test_site.py --ignore=tests/report/test_browser.py
+# Many of its tests wait for ranks, servers and time-outs: on two cores three workers are the fastest.
+test-all: ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's stack, browser, docs
+	-$(MAKE) --jobs 2 $(INSTALLED) $(VLLM_VENV)/.installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10 --ignore=tests/test_site.py --ignore=tests/report/test_browser.py
 	$(MAKE) test-vllm test-browser docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/test_site.py
 
@@ -58,7 +60,7 @@ VLLM_TESTS := tests/vllm_server tests/rollout tests/tree_forward tests/test_lang
 	$(addsuffix .py,$(addprefix tests/trainers/test_, equivalence every_method resume vllm_server))
 
 test-vllm: $(VLLM_VENV)/.installed ## what depends on vLLM, or on the transformers that it pins
-	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -m "not matrix or both_stacks" $(VLLM_TESTS)
+	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -n 3 -m "not matrix or both_stacks" $(VLLM_TESTS)
 
 # The report in the machine's Chromium. Without one the tests are skipped, with a message.
 test-browser: $(INSTALLED) ## the report in Chromium

@@ -1,6 +1,5 @@
 """Every test runs offline and on the CPU; torch must learn of its threads before it is imported."""
 
-import gc
 import os
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import pytest
 from hypothesis import settings
 
+from .settled import settle
 from .tiny import save_tiny_model
 
 EXTENSIONS = Path(os.environ["TORCH_EXTENSIONS_DIR"])
@@ -33,12 +33,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """
-    Every run of a trainer collects garbage. What has been imported is none, and to look through it again takes half of
-    the time of a tiny run.
-    """
-    gc.collect()
-    gc.freeze()
+    settle()
 
 
 @pytest.fixture(scope="session")

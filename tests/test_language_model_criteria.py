@@ -242,7 +242,7 @@ def cell_row(cell, reward):
     flat = {"seconds": 20.0, "length": 45.0, "entropy": 0.25, "signal_share": 0.125, "td_share": None}
     names = {"arm": cell.arm, "learning_rate": cell.learning_rate, "seed": cell.seed, "steps": cell.steps}
     series = {name: [value] * ORDERS.steps for name, value in flat.items()}
-    held_out = {"city": reward, "date": 0.5, "mean": 0.75, "all": 0.25}
+    held_out = {"city": reward, "date": 0.5, "mean": (reward + 0.5) / 2, "all": 0.25}
     fields = {"city": rise, "date": [0.5] * ORDERS.steps}
     return names | series | {"reward": rise, "all": rise, "fields": fields, "held_out": held_out, "commit": "a" * 40}
 
@@ -273,7 +273,7 @@ def test_the_tables_say_what_an_arm_is_ahead_by_phase_by_criterion_and_held_out(
     assert phases[-4:] == ["62.5", ahead, "62.5", ahead]
     (by_field,) = [line for line in lines if line[-2:] == ["1", "0"]]
     assert by_field[2] == "+0.0 [+0.0, +0.0]"
-    assert ["span_credit", "62", "50", "75", "25"] in lines
+    assert ["span_credit", "62", "50", "56", "25", "+6.2 [+6.2, +6.2]", "+0.0 [+0.0, +0.0]"] in lines
     assert ["span_credit", "0.25", "0.125", "45", "0.25", "0.125"] in lines
 
 

@@ -147,17 +147,32 @@ def by_kind(cells: Cells, rates: dict[str, float]) -> Table:
 
 
 def held_out(cells: Cells, rates: dict[str, float]) -> Table:
-    """Held-out pass rates by kind or criterion, and the share of negative credit on decisive tokens."""
+    """
+    Held-out pass rates by kind or criterion. Then how much more than GRPO's those of all criteria are, or the share of
+    negative credit on decisive tokens.
+    """
     pairs = {arm: cells.pairs(arm, rate, rates[BASELINE]) for arm, rate in rates.items()}
     rows = {arm: [row for row, _ in own] for arm, own in pairs.items() if own}
-    parts, decisive = _held_out_parts(rows), [] if cells.study.has_criteria else ["decisive"]
+    parts, criteria = _held_out_parts(rows), cells.study.has_criteria
+    more = [f"{part}, less GRPO's" for part in OF_ALL] if criteria else ["decisive"]
     title = "Held-out pass rates in percent, means over seeds"
-    table = Table("arm", *parts, *decisive, title=title, box=SIMPLE_HEAD)
+    table = Table("arm", *parts, *more, title=title, box=SIMPLE_HEAD)
     for arm, own in rows.items():
         shares = [f"{100 * _mean([row['held_out'][part] for row in own]):.0f}" for part in parts]
-        on = [row["decisive"]["advantage"] for row in own if (row.get("decisive") or {}).get("advantage")]
-        table.add_row(arm, *shares, *(f"{_mean(on):.3f}" if on else "" for _ in decisive))
+        table.add_row(arm, *shares, *(_held_out_gains(arm, pairs[arm]) if criteria else [_on_decisive(own)]))
     return table
+
+
+def _held_out_gains(arm: str, pairs: Sequence[tuple[dict, dict]]) -> list[str]:
+    """How much more than GRPO's an arm's held-out rates of all criteria are, in points."""
+    rates = ([100 * (row["held_out"][part] - base["held_out"][part]) for row, base in pairs] for part in OF_ALL)
+    return ["" if arm == BASELINE else gained(own) for own in rates]
+
+
+def _on_decisive(rows: Sequence[dict]) -> str:
+    """Share of negative credit on decisive tokens, of the runs that know them."""
+    on = [row["decisive"]["advantage"] for row in rows if (row.get("decisive") or {}).get("advantage")]
+    return f"{_mean(on):.3f}" if on else ""
 
 
 def _held_out_parts(rows: dict[str, list[dict]]) -> list[str]:

@@ -6,7 +6,6 @@ rank is a new process in a new process group, so no state passes from one run to
 
 import atexit
 import contextlib
-import gc
 import importlib.util
 import json
 import os
@@ -17,6 +16,8 @@ import sys
 import traceback
 from functools import cache
 from pathlib import Path
+
+from ..settled import settle
 
 REPOSITORY = Path(__file__).parents[2]
 HANG = 900  # seconds, half of what gloo waits; runs take a few, and a minute on a busy machine
@@ -70,8 +71,7 @@ def preload() -> None:
     for library in ("deepspeed", "peft"):
         if importlib.util.find_spec(library):
             importlib.import_module(library)
-    gc.collect()
-    gc.freeze()  # or each rank copies all of this memory when it collects its garbage
+    settle()
 
 
 def status_of(module: str, arguments: list[str], environments: list[dict[str, str]], printed: str) -> int:

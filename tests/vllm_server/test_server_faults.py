@@ -37,11 +37,12 @@ def check_advice(status: int, printed: str, url: str, last_checkpoint: Path) -> 
     assert "--resume_from_checkpoint last" in printed
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
 def test_a_server_that_dies_ends_the_run_and_the_last_checkpoint_resumes_to_the_same_weights(
-    ranks, server, served_model, tmp_path
+    server, served_model, tmp_path
 ):
     from .server import running
+
+    ranks = 2  # one rank goes the same way, and need not agree with another
 
     def arguments(name: str, url: str) -> tuple:
         (tmp_path / name).mkdir(exist_ok=True)
