@@ -114,6 +114,7 @@ _TAKEN_BACK = re.compile(
     re.IGNORECASE,
 )
 _LETTER_BEHIND = re.compile(r"[\s*_($\[]{0,8}(?P<letter>[A-Z])(?!\w)")
+_ASKED = re.compile(r"[\s*_($\[]{0,8}[A-Z][)$\]*_]{0,8}\?")
 _SENTENCE_END = re.compile(r"[.!?\n]")
 
 
@@ -133,7 +134,7 @@ def _last_in_prose(text: str) -> Statement | None:
         or RETRACTION.search(text[last.end() :])
         or OTHERS_SAY.match(text, last.end())
     )
-    if is_doubted or is_withdrawn or _contradicts_itself(text, found):
+    if is_doubted or is_withdrawn or _ASKED.match(text, last.end()) or _contradicts_itself(text, found):
         return Statement("", is_prose=True)
     if last.re is _IS_RIGHT:
         return Statement(last["letter"], is_prose=False)

@@ -96,6 +96,8 @@ def test_without_a_box_the_last_closed_answer_tag_decides(completion, letter):
         ("The answer is Digoxin and Warfarin.", ""),
         ("The answer is either B or C.", ""),
         ("The answer is B?", ""),
+        ("The answer is (B)?", ""),
+        ("The answer is **(B)**? The answer is (B).", "B"),
         ("The answer is not B.", ""),
         ("The answer isn't B.", ""),
         ("If the answer is B", ""),
