@@ -139,22 +139,31 @@ def heeds_ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
+class SmallRun(sums.SumsRun):
+    """A generation is 4 prompts, and is saved."""
+
+    def overrides(self) -> dict:
+        rows = {"per_device_train_batch_size": 16, "per_device_eval_batch_size": 16, "dataset_test_split": "test[:16]"}
+        return super().overrides() | rows | {"save_steps": 2}
+
+
 @pytest.mark.matrix
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_run_that_was_interrupted_goes_on_from_its_checkpoint(tmp_path):
-    run = sums.SumsRun("tempo", tmp_path / "tempo-seed0", max_steps=1000)  # still runs when the signal arrives
+    run = SmallRun("tempo", tmp_path / "tempo-seed0", max_steps=10_000)  # still runs when the signal arrives
     run.start()
     deadline = time.monotonic() + 900
-    while not (run.folder / "checkpoint-10" / "trainer_state.json").exists() and time.monotonic() < deadline:
+    while not (run.folder / "checkpoint-2" / "trainer_state.json").exists() and time.monotonic() < deadline:
         time.sleep(0.2)
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(timeout=900) != 0
     assert not run.finished()
 
-    run = sums.SumsRun("tempo", run.folder, max_steps=14)
+    done = max(int(folder.name.split("-")[1]) for folder in run.folder.glob("checkpoint-*"))
+    run = SmallRun("tempo", run.folder, max_steps=done + 4)
     run.start()
     assert run.process.wait(timeout=900) == 0
     assert run.finished()
     history = json.loads((run.folder / "trainer_state.json").read_text())["log_history"]
     steps = [entry["step"] for entry in history if "step_time" in entry]
-    assert steps == list(range(1, 15))
+    assert steps == list(range(1, done + 5))

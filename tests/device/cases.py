@@ -11,6 +11,7 @@ CASES = {method: (method, {}) for method in EVERY_METHOD} | {
     "ppo, tree_forward on": ("ppo", ON_TREE),
     "tempo, bf16": ("tempo", {"bf16": True}),
 }
-OF_RANKS = {name: CASES[name] for name in (*EVERY_METHOD, "evaluation")}
+# What ranks do differently: whole groups, a loss of its own, a critic, criteria, trees, evaluation.
+OF_RANKS = {name: CASES[name] for name in ("tempo", "grpo_lambda", "ppo", "span_credit", "treerpo", "evaluation")}
 GROWING = ("tempo", "prefix_baseline", "span_credit", "grpo_lambda", "ppo", "token_credit", "tempo, tree_forward on")
 LARGER = {f"{name}, twice": (CASES[name][0], CASES[name][1] | TWICE) for name in GROWING}
