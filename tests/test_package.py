@@ -75,6 +75,7 @@ def test_the_version_of_trl_is_that_of_the_requirements():
     assert f"trl>={TRL},<{major}.{minor + 1}" in setup["options"]["install_requires"].split()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("found", "warned"), [("1.15.2", 1), ("1.17.0.dev0", 1), ("1.160.0", 1), ("1.16.3", 0)])
 def test_another_trl_is_told_once_in_one_line_at_import(found, warned):
     script = f"import importlib.metadata as m; real = m.version; m.version = lambda name: {found!r} if name == 'trl' "

@@ -88,6 +88,7 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
     assert not [content for content in everything if TOKEN.encode() in content]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("peft", [False, True])
 def test_a_run_whose_last_push_drops_is_published_all_the_same(peft, client, tmp_path):
     client.faults.append(Fault("POST", "/commit/", "half", times=2))  # Trainer's, and our first

@@ -55,6 +55,7 @@ def header_flags(name: str) -> str:
     return re.search(r"tempo-trl train (.*)", header)[1]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_s_own_command_passes_with_the_equation_it_has_to_meet(name, tiny_model, capsys):
     model = "" if name.startswith(("sums/", "rooms/")) else f"--model_name_or_path {tiny_model}"

@@ -255,6 +255,7 @@ PIECES = [*'15,.- $%e^{}=/x()\\"', "23", "000", "{,}", r"\$", r"\%", "or", r"\fr
 PIECES += [r"\text{", " million", "\u00a0", "٣", "\N{MINUS SIGN}", "ab ", r"\frac1", " 000", '5 "', "\ud800", "\x00"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("gold", ["7.123456789", "2.0107e-06"])
 def test_a_long_repetition_is_not_paid_and_needs_no_child(gold, piece, monkeypatch):
