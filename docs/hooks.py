@@ -262,7 +262,8 @@ METRICS_TEXT = """\
 Our trainers log these beside TRL's, over all ranks, in training and with the prefix `eval_` in evaluation.
 
 - *Loss tokens* are the tokens whose loss is not masked.
-- *Outcome* is GRPO's advantage. *TD* is what TEMPO adds to it, without `td_coef`. Both have the same unit.
+- *Outcome* is GRPO's advantage. *Added* is what the method adds to it: with TEMPO its TD errors, without `td_coef`.
+  Both have the same unit.
 - A metric whose denominator is 0 is left out of that step: a group without branches has no branch depth.
 
 With `log_completions=True`, the column `advantage` of TRL's table and parquet files holds the mean advantage that

@@ -22,9 +22,9 @@ OF_ALL = "mean", "all"  # held-out rates that are of no single criterion
 SIGNS = {
     "entropy": "entropy",
     "signal_share": "signal share",
-    "td_share": "TD share",
-    "prefix_explained": "explained by prefixes",
-    "shared_prefix": "shared tokens",
+    "td_share": "added share",
+    "prefix_explained": "prefix R2",
+    "shared_prefix": "shared prefix",
     "length": "tokens",
     "truncated": "truncated",
     "flat_groups": "flat groups",

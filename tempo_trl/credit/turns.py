@@ -17,13 +17,8 @@ def turn_starts(turns: torch.Tensor) -> torch.Tensor:
     Returns:
         `torch.Tensor` of shape `(R, N)`, int64, where N is the largest number of turns; -1 where a row has fewer.
     """
-    rows, width = turns.shape
-    count = int(turns.max()) + 1 if turns.numel() else 0
-    starts = torch.full((rows, count + 1), width)  # the last column takes the tokens of no turn
-    columns = torch.arange(width).expand(rows, -1)
-    starts.scatter_reduce_(1, torch.where(turns >= 0, turns, count), columns, "amin")
-    starts = starts[:, :count]
-    return starts.masked_fill(starts == width, -1)
+    ends = turn_ends(turns.flip(1))
+    return (turns.shape[1] - 1 - ends).masked_fill(ends < 0, -1)
 
 
 def turn_ends(turns: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from rich.table import Table
 from transformers import PretrainedConfig
 from trl import GRPOConfig, get_peft_config
 
-from tempo_trl.launch.arguments import RunArguments, parse, recipe_parser
+from tempo_trl.launch.arguments import RunArguments, class_of, parse, recipe_parser
 from tempo_trl.launch.batch_sizes import (
     BatchSizes,
     advice_on_evaluation,
@@ -33,6 +33,7 @@ from tempo_trl.launch.train import load_functions, load_rewards, model_path
 from tempo_trl.methods.ppo import PPOConfig
 from tempo_trl.trainers.run import refuse_missing_extras
 from tempo_trl.trainers.settings import clamp_of_cispo
+from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 COLUMNS = 100  # of output that does not go to a terminal
 
@@ -127,6 +128,9 @@ def _refuse_functions(arguments: RunArguments) -> None:
         refuse_missing_extras(rewards)
     except ImportError as error:
         raise ValueError(str(error)) from error
+    trainer = class_of(script.method, "Trainer")
+    if issubclass(trainer, TokenCreditTrainer):
+        trainer.check_functions(functions.get("step_reward_funcs"), functions.get("span_reward_funcs"))
     if not rewards and script.span_reward_funcs:
         functions["reward_funcs"] = ["the mean of the criteria"]
     for name in ("reward_funcs", "step_reward_funcs", "span_reward_funcs"):

@@ -15,6 +15,7 @@ from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_roll
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.run import STATE_FILE
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 ROLLOUTS = ("iid", "fixed", "entropy")
@@ -71,14 +72,14 @@ class PrefixTreeTrainer(TokenCreditTrainer):
         return grow and grow(args)
 
     def _load_method(self, checkpoint):
-        if (checkpoint / OLD_FILE).exists():
+        if (checkpoint / OLD_FILE).exists() and not (checkpoint / STATE_FILE).exists():
             self.learned.load_state_dict(json.loads((checkpoint / OLD_FILE).read_text()))
         else:
             super()._load_method(checkpoint)
 
     def _check_first_batch(self, sums):
         if self.accelerator.is_main_process:
-            checks.warn_of_a_first_batch_without_branches(sums)
+            checks.warn_of_a_first_batch_without_branches(sums, self._name)
 
 
 def completion_weights(batch: Batch, leaf_weights: str) -> torch.Tensor | None:

@@ -32,7 +32,8 @@ def span_credit(batch: Batch, trace_lambda: float = 0.0, scale: str = "group", w
             Whether there is an o. Without `reward_funcs` the batch's rewards are the mean of the criteria, and o is 0.
 
     Returns:
-        [`~tempo_trl.Credit`], with the whole return's advantage as `outcome` and that of each criterion as `criteria`.
+        [`~tempo_trl.Credit`], with the whole return's advantage as `sequence_advantages` and that of each criterion as
+        `criteria`.
     """
     spans, width = batch.criteria, batch.completion_ids.shape[1]
     own = spans.weights * criterion_advantages(spans.rewards, batch.num_generations, scale, spans.all_rewards)

@@ -1,14 +1,13 @@
 """The lines of a JSONL file of completions: checked, and encoded as token ids."""
 
 import json
-import sys
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
 from tempo_trl.report.conversations import Encoder
 from tempo_trl.rewards.mean_reward import mean_of
-from tempo_trl.rewards.span_reward import SpanReward, by_criterion, check_spans
+from tempo_trl.rewards.span_reward import LARGEST_REWARD, SpanReward, by_criterion, check_spans
 from tempo_trl.runs.messages import prompt_text, turns_of, valid_text
 from tempo_trl.runs.token_places import TokenTexts
 from tempo_trl.runs.token_text import token_pieces
@@ -188,9 +187,11 @@ def _checked(text: str, where: str) -> dict:
         raise ValueError(f"{where} has no `{missing[0]}`, expected prompt, completion and reward. Add it.")
     reward = line.get("reward")
     if reward is not None and (
-        isinstance(reward, bool) or not isinstance(reward, int | float) or abs(reward) > sys.float_info.max
+        isinstance(reward, bool) or not isinstance(reward, int | float) or not abs(reward) <= LARGEST_REWARD
     ):
-        raise ValueError(f"{where}: `reward` must be a finite number or null, got {reward!r}.")
+        raise ValueError(
+            f"{where}: `reward` must be a number of at most {LARGEST_REWARD:g} in size or null, got {reward!r}."
+        )
     prompt = line["prompt"]
     if not (isinstance(prompt, str) or is_ids(prompt) or is_conversation(prompt)):
         raise ValueError(

@@ -183,12 +183,8 @@ def _rewards(rows: Sequence[dict]) -> torch.Tensor:
 
 def _outcomes(groups: Sequence[Sequence[dict]], scale_rewards: str) -> list[torch.Tensor]:
     """GRPO's advantages of groups of any size; NaN without a score. Scale `"batch"` is taken over the whole file."""
-    if scale_rewards != "batch":
-        return [outcome_advantages(_rewards(rows), len(rows), scale_rewards) for rows in groups]
-    rewards = torch.cat([_rewards(rows) for rows in groups])
-    known = rewards[~rewards.isnan()]
-    scale = (known.std().item() if len(known) > 1 else 0.0) + 1e-4
-    return [outcome_advantages(_rewards(rows), len(rows), "none") / scale for rows in groups]
+    every = torch.cat([_rewards(rows) for rows in groups])
+    return [outcome_advantages(_rewards(rows), len(rows), scale_rewards, every) for rows in groups]
 
 
 def _group(

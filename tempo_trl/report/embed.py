@@ -24,7 +24,7 @@ def embed_groups(groups: Sequence[Group]) -> dict:
         `dict`: `texts`, and `entropyMax` in nats, the highest of the 64 levels; in `groups` for each `step`, `group`,
         `prompt`, its `nodes` and its `rows`. A node has `p` (parent), `t` (numbers of texts), `a` (tokens before it),
         `n` (completions), `v` (value), `d` (TD error of its first token, in units of the reward), `e` (completions
-        that end with it) and `r` (completions through it). A row has its `leaf`, `reward`, `outcome`, `td` as
+        that end with it). A row has its `leaf`, `reward`, `outcome`, `td` as
         `[token, TD error]` where it is not 0, `adv` as `[token, advantage from there on]`, `h` (one character per
         token, its level of entropy), `x` (tokens whose text differs in this row, because a character is split between
         nodes) and `skip` (`[from, to)` outside of the loss). A group with criteria has their names in `criteria` and
@@ -58,7 +58,6 @@ def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, i
             "v": json_number(node.value),
             "d": json_number(node.td),
             "e": list(node.ended),
-            "r": list(node.rows),
         }
         for node, pieces in zip(group.tree, node_texts, strict=True)
     ]

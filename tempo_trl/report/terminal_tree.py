@@ -56,7 +56,7 @@ def group_tree(group: Group) -> Tree:
 def turn_tables(group: Group, console: Console) -> list[Table]:
     """
     Tools and mean advantage of each turn of a group's completions: a table, or several where a console is too narrow
-    for all turns. None if turns were not recorded, or if no completion has two.
+    for all turns. Empty if turns were not recorded, or if no completion has two.
     """
     graph = turn_graph(group)
     if graph is None:
@@ -69,7 +69,7 @@ def turn_tables(group: Group, console: Console) -> list[Table]:
 def criteria_tables(group: Group, console: Console) -> list[Table]:
     """
     Reward and advantage of each criterion in a group's completions: a table, or several where a console is too narrow
-    for all criteria. None if no criterion was recorded.
+    for all criteria. Empty if no criterion was recorded.
     """
     names, rows = criteria_of(group), []
     for reward, spans in zip(group.rewards, group.spans, strict=False):

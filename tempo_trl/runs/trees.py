@@ -130,9 +130,7 @@ def recorded_steps(run_dir: str | Path, mode: str = "train") -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def read_trees(
-    run_dir: str | Path, steps: Sequence[int] | None = None, mode: str = "train", columns: Sequence[str] | None = None
-) -> pd.DataFrame:
+def read_trees(run_dir: str | Path, steps: Sequence[int] | None = None, mode: str = "train") -> pd.DataFrame:
     """
     The recorded completions of a run, one per row, ordered by step, group and row. Also works during training.
 
@@ -145,8 +143,6 @@ def read_trees(
             Steps to read. Defaults to all recorded steps.
         mode (`str`, *optional*, defaults to `"train"`):
             `"train"` or `"eval"`.
-        columns (`Sequence[str]`, *optional*):
-            Columns to read, of those in [`tempo_trl.runs.trees`]. Defaults to all.
 
     Returns:
         `pandas.DataFrame`, in which lists are `numpy.ndarray`. Empty if the run recorded no trees.
@@ -163,16 +159,14 @@ def read_trees(
     if missing:
         raise ValueError(f"{run_dir} has no trees of step {missing[0]} ({mode}). {_those(recorded)}")
     paths = [trees_path(run_dir, mode, step) for step in recorded if steps is None or step in steps]
-    names = list(columns) if columns is not None else SCHEMA.names
-    tables = [table.replace_schema_metadata() for table in read_all(partial(_columns, path, names) for path in paths)]
-    empty = pa.table({name: pa.array([], SCHEMA.field(name).type) for name in names})
-    return pa.concat_tables([empty, *tables]).to_pandas()
+    tables = [table.replace_schema_metadata() for table in read_all(partial(_table, path) for path in paths)]
+    return pa.concat_tables([SCHEMA.empty_table(), *tables]).to_pandas()
 
 
-def _columns(path: Path, names: list[str]) -> pa.Table:
-    """Columns of a file; those that it lacks are null."""
+def _table(path: Path) -> pa.Table:
+    """A file; columns that it lacks are null."""
     with _named(path):
-        return dataset(path, SCHEMA, "parquet").to_table(names)
+        return dataset(path, SCHEMA, "parquet").to_table()
 
 
 def _those(recorded: list[int]) -> str:

@@ -31,13 +31,13 @@ def check_trainer(trainer: GRPOTrainer) -> None:
         warn_of_merging_into_half_precision(trainer)
 
 
-def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]]) -> None:
+def warn_of_a_first_batch_without_branches(sums: dict[str, tuple[float, float]], method: str) -> None:
     """Warn if the first batch, over all ranks, has no branch. This is measured, so it covers any kind of sampling."""
     if sums["branch_nodes"][0] == sums["branch_tokens"][0] == 0:
         warnings.warn(
-            "The first batch has no branches: no completions of a group share a prefix and then differ, so every TD "
-            "error is 0 and TEMPO is GRPO. Check whether sampling is greedy or the rollout repeats completions: see "
-            "`tempo/branch_nodes` and `tempo/duplicates`, and use a temperature such as 1.",
+            "The first batch has no branches: no two completions of a group differ but by where they end, so "
+            f"{method} adds nothing to GRPO's advantage. Check whether sampling is greedy or the rollout repeats "
+            "completions: see `tempo/branch_nodes` and `tempo/duplicates`, and use a temperature such as 1.",
             UserWarning,
             stacklevel=2,
         )

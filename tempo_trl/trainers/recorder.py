@@ -12,7 +12,7 @@ from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import tree_values
 from tempo_trl.credit.prefix_tree import prefix_tree
-from tempo_trl.methods import METHODS
+from tempo_trl.methods import method_label
 from tempo_trl.report.callback import TRACKERS, TreeCallback
 from tempo_trl.rollout.ranks import send_to_main
 from tempo_trl.rollout.tree_rollout import TreeRollout
@@ -159,7 +159,7 @@ class Recorder:
     def _write(self, record: _Record) -> None:
         args, method = self.trainer.args, self.trainer.method_name
         path = trees_path(args.output_dir, self._mode, record.step)
-        label = METHODS[method].label if method != "token_credit" else self.trainer.credit_name
+        label = method_label(method) if method != "token_credit" else self.trainer.credit_name
         metadata = {
             "num_generations": str(self._group_size),
             "td_coef": str(getattr(args, "td_coef", 1.0)),

@@ -163,8 +163,8 @@ def warn_of_sampling_without_branches(args: GRPOConfig) -> None:
     if reasons:
         settings = ", ".join(f"{name}={sampling[name]}" for name in reasons)
         warnings.warn(
-            f"Sampling is {kind} ({settings}): the completions of a group will be identical, so their tree has no "
-            "branches and every advantage is 0. Use a temperature such as 1.",
+            f"Sampling is {kind} ({settings}): the completions of a group will be identical, so nothing can be "
+            "learned from comparing them. Use a temperature such as 1.",
             UserWarning,
             stacklevel=4,
         )

@@ -31,7 +31,12 @@ def mean_of_criteria(prompts: list, **keywords) -> list[float]:
 
 
 def drop_first_reward(trainer: GRPOTrainer) -> None:
-    """Remove the first of the reward functions, because the others are the reward."""
+    """Remove the first of the reward functions, because the others are the reward: those of environments."""
+    if (given := trainer.args.reward_weights) is not None:
+        raise ValueError(
+            f"`reward_weights` has {len(given)} numbers, expected none: there are no `reward_funcs`, and the reward "
+            "of an environment has a weight of 1. Remove it. `span_reward_weights` weighs the span reward functions."
+        )
     del trainer.reward_funcs[0], trainer.reward_func_names[0], trainer.reward_processing_classes[0]
     trainer.reward_weights = trainer.reward_weights[1:]
 

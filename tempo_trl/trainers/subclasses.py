@@ -50,9 +50,10 @@ def warnings_at_the_caller() -> Iterator[None]:
 
 
 def watch_columns(cls: type) -> None:
-    """Wrap a user's own `_generate_and_score_completions`, so that factors per column are found."""
-    if SCORE in vars(cls) and cls.__module__.split(".")[0] != PACKAGE_NAME:
-        setattr(cls, SCORE, _watched(vars(cls)[SCORE], cls.__name__))
+    """Wrap a user's `_generate_and_score_completions`, a mixin's as well, so that factors per column are found."""
+    method = getattr(cls, SCORE)
+    if method.__module__.split(".")[0] != PACKAGE_NAME and not getattr(method, "is_watched", False):
+        setattr(cls, SCORE, _watched(method, cls.__name__))
         cls._watches_columns = True
 
 
@@ -67,11 +68,14 @@ def _watched(method: Callable, name: str) -> Callable:
     @functools.wraps(method)
     def score(self, inputs):
         output = method(self, inputs)
+        if getattr(type(self), SCORE) is not score:  # a class that derives from this one returns it later
+            return output
         assigned = output.pop(ASSIGNED, None)
         if assigned is not None:
             _refuse_factors_of_columns(output["advantages"], assigned, name)
         return output
 
+    score.is_watched = True
     return score
 
 

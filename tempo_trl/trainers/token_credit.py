@@ -166,12 +166,7 @@ class TokenCreditTrainer(RunTrainer):
     ):
         name, own = type(self).__name__, self._has_own_credit()
         refuse_a_wrong_credit_func(credit_func, own, name)
-        step_reward_funcs = checked_functions(
-            "step_reward_funcs", step_reward_funcs, self.reads_step_rewards or not own, name
-        )
-        span_reward_funcs = checked_functions(
-            "span_reward_funcs", span_reward_funcs, self.reads_criteria or not own, name, self.reads_criteria
-        )
+        step_reward_funcs, span_reward_funcs = self.check_functions(step_reward_funcs, span_reward_funcs)
         if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
             reward_funcs = [mean_of_criteria]
         super().__init__(
@@ -219,6 +214,14 @@ class TokenCreditTrainer(RunTrainer):
     def _has_own_credit(cls) -> bool:
         """Whether the trainer is a method, and not one for a function of the user's."""
         return cls.credit is not TokenCreditTrainer.credit
+
+    @classmethod
+    def check_functions(cls, step_reward_funcs, span_reward_funcs) -> tuple[list, list]:
+        """Both as lists. Raises ValueError for functions that the method does not read, or lacks."""
+        name, any_may = cls.__name__, not cls._has_own_credit()
+        steps = checked_functions("step_reward_funcs", step_reward_funcs, any_may or cls.reads_step_rewards, name)
+        of_spans = any_may or cls.reads_criteria, name, cls.reads_criteria
+        return steps, checked_functions("span_reward_funcs", span_reward_funcs, *of_spans)
 
     def _check_first_batch(self, sums: dict[str, tuple[float, float]]) -> None:
         """Look at numerators and denominators of `tempo/*` of the first batch, over all ranks. Does nothing here."""
@@ -363,9 +366,8 @@ class TokenCreditTrainer(RunTrainer):
 
         `recount` is whether any rank removes tokens from the loss.
         """
-        if credit.advantages.ndim == 2:
-            outcome = output["advantages"] if credit.sequence_advantages is None else credit.sequence_advantages
-            output["sequence_advantages"] = outcome.to(output["advantages"])
+        outcome = output["advantages"] if credit.sequence_advantages is None else credit.sequence_advantages
+        output["sequence_advantages"] = outcome.to(output["advantages"])
         advantages, floor = credit.advantages, self._advantage_floor
         if floor is not None:
             advantages = advantages.clamp(min=floor)

@@ -294,6 +294,8 @@ def test_environments_are_passed_and_one_that_owns_the_reward_adds(tiny_model, t
     assert_close(batch.output["sequence_advantages"], whole)
     trained = batch.output["completion_mask"] * batch.output["tool_mask"]
     assert_close(batch.output["advantages"] * trained, whole[:, None] * trained)
+    with pytest.raises(ValueError, match=r"`reward_weights` has 1 numbers, expected none.*weight of 1\. Remove it"):
+        agents(tiny_model, tmp_path, rooms, world=RewardedRooms, reward_weights=[0.5])
 
 
 # Ranks

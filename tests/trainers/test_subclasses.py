@@ -5,8 +5,10 @@ import warnings
 
 import pytest
 import torch
+from pyarrow.parquet import read_schema
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl.runs.trees import trees_path
 
 from .recording import config, parity, questions, share_of_threes, train
 
@@ -39,6 +41,58 @@ PER_ROW = torch.linspace(0.5, 1.5, 8)
 def test_a_number_per_completion_that_meets_tokens_is_refused(change, tiny_model, tmp_path):
     with pytest.raises(ValueError, match=r"Weighing.*\(B, T\) = \(8, 8\).*Multiply by `weights\[:, None\]`"):
         run(change, tiny_model, tmp_path)
+
+
+class Penalty:
+    """A mixin, which is no trainer."""
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        output["advantages"] = output["advantages"] * PER_ROW
+        return output
+
+
+class Mixed(Penalty, TEMPOTrainer):
+    """Its own class has no method."""
+
+
+class Chained(weighing(lambda advantages: 2 * advantages)):
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        output["advantages"] = output["advantages"] * PER_ROW
+        return output
+
+
+@pytest.mark.parametrize("cls", [Mixed, Chained])
+def test_a_mixin_and_a_class_below_another_are_watched_too(cls, tiny_model, tmp_path):
+    length = {"max_completion_length": 8, "generation_kwargs": {"min_new_tokens": 8}}
+    with pytest.raises(ValueError, match=f"{cls.__name__}.*by a number per column"):
+        train(tiny_model, tmp_path, cls=cls, reward_funcs=share_of_threes, max_steps=1, **length)
+
+
+def test_advantages_per_completion_may_be_made_into_ones_per_token(tiny_model, tmp_path):
+    """GRPO as TEMPO has one per completion. TRL's loss takes tokens, too."""
+
+    class Spread(TEMPOTrainer):
+        def _generate_and_score_completions(self, inputs):
+            output = super()._generate_and_score_completions(inputs)
+            if output["advantages"].ndim == 1:
+                output["advantages"] = output["advantages"][:, None].expand(output["completion_ids"].shape).clone()
+            return output
+
+    options = {"reward_funcs": share_of_threes, "max_steps": 2, "td_coef": 0.0}
+    ours = train(tiny_model, tmp_path / "tokens", cls=Spread, **options)
+    theirs = train(tiny_model, tmp_path / "completions", cls=TEMPOTrainer, **options)
+    for own, other in zip(ours.model.parameters(), theirs.model.parameters(), strict=True):
+        torch.testing.assert_close(own, other)
+
+
+def test_a_method_of_ones_own_is_recorded_under_its_name(tiny_model, tmp_path):
+    class Discounted(TEMPOTrainer):
+        method_name = "discounted"
+
+    train(tiny_model, tmp_path, cls=Discounted, reward_funcs=share_of_threes, max_steps=1, log_trees_steps=1)
+    assert read_schema(trees_path(tmp_path, "train", 0)).metadata[b"credit"] == b"discounted"
 
 
 @pytest.mark.parametrize(
