@@ -180,8 +180,8 @@ def parse_pip(words: list[str]) -> None:
     setup = configparser.ConfigParser()
     setup.read(REPOSITORY / "setup.cfg")
     assert words[0] == "install"
-    for extra in re.findall(r"\.\[(.*)\]", words[-1]):
-        assert setup.has_option("options.extras_require", extra)
+    for extras in re.findall(r"\.\[(.*)\]", words[-1]):
+        assert all(setup.has_option("options.extras_require", extra) for extra in extras.split(","))
 
 
 def parse_vllm(words: list[str]) -> None:

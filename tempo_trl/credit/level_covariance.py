@@ -224,3 +224,27 @@ def _from_lists(state: dict) -> PairStatistics:
 
 def _like(empty: np.ndarray | float, saved: list | float) -> np.ndarray | float:
     return np.asarray(saved, empty.dtype) if isinstance(empty, np.ndarray) else saved
+
+
+class LearnedCovariance:
+    """
+    A covariance that a run learns from its batches, as `trainer.learned`.
+
+    Args:
+        covariance ([`LevelCovariance`]): It, before the first batch.
+    """
+
+    def __init__(self, covariance: LevelCovariance):
+        self.covariance = covariance
+
+    def update(self, statistics: list[PairStatistics]) -> None:
+        """Learn from a batch: the statistics of all ranks."""
+        self.covariance.update(sum(statistics, PairStatistics()))
+
+    def state_dict(self) -> dict:
+        """What was learned."""
+        return self.covariance.state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore a `state_dict`."""
+        self.covariance.load_state_dict(state)

@@ -7,7 +7,7 @@ processes.
 import numpy as np
 import torch
 
-from tempo_trl.credit.level_covariance import Deviations, LevelCovariance, PairStatistics
+from tempo_trl.credit.level_covariance import Deviations, LearnedCovariance, LevelCovariance, PairStatistics
 from tempo_trl.credit.prefix_tree import PrefixTree
 
 SOLVED_AT_ONCE = 2**21  # numbers in a batch of linear systems: 16 MiB
@@ -22,7 +22,7 @@ class PrefixCovariance(LevelCovariance):
     """
 
 
-class LearnedPrefixes:
+class LearnedPrefixes(LearnedCovariance):
     """
     How well prefixes predict rewards, learned from the batches of a run. A credit function may read the covariance.
 
@@ -30,16 +30,7 @@ class LearnedPrefixes:
     """
 
     def __init__(self):
-        self.covariance = PrefixCovariance()
-
-    def update(self, statistics: list[PairStatistics]) -> None:
-        self.covariance.update(sum(statistics, PairStatistics()))
-
-    def state_dict(self) -> dict:
-        return self.covariance.state_dict()
-
-    def load_state_dict(self, state: dict) -> None:
-        self.covariance.load_state_dict(state)
+        super().__init__(PrefixCovariance())
 
     def learned_metrics(self) -> dict[str, float]:
         return {"tempo/prefix_r2": self.covariance.explained}

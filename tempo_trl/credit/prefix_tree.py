@@ -15,9 +15,6 @@ import torch
 FIRST_WINDOW = 64
 WIDENING = 8
 
-# Up to this size the nodes of all groups are found at once, by comparing all pairs of LCPs in a group.
-SMALL_GROUP = 64
-
 
 @dataclass(frozen=True)
 class PrefixTree:
@@ -111,8 +108,7 @@ def build_prefix_tree(
         [`PrefixTree`]
     """
     order, lcp = sort_rows(completion_ids, lengths, num_generations, prompts)
-    intervals = _intervals_of_small_groups if num_generations <= SMALL_GROUP else _intervals
-    return PrefixTree(num_generations, lengths, order, lcp, *intervals(lcp, num_generations))
+    return PrefixTree(num_generations, lengths, order, lcp, *_intervals(lcp))
 
 
 def sort_rows(
@@ -175,33 +171,13 @@ def _sort_within(block: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.nd
     return ranks, np.append(0, np.where(none, window.shape[1], first))
 
 
-def _intervals_of_small_groups(lcp: np.ndarray, num_generations: int) -> tuple[np.ndarray, ...]:
+def _intervals(lcp: np.ndarray) -> tuple[np.ndarray, ...]:
     """
     The nodes that the LCPs of neighbours enclose: (start, stop, top, depth, parting), as in [`PrefixTree`].
 
     The LCP at a place is the depth of a node that begins at the last smaller LCP before it and ends at the next
-    smaller one after it. The first of the LCPs of a node represents it.
+    smaller one after it. A stack of open nodes finds them in time linear in the number of rows.
     """
-    groups, place = lcp.reshape(-1, num_generations), np.arange(num_generations)
-    own, other = groups[:, :, None], groups[:, None, :]
-    smaller, before = other < own, place < place[:, None]
-    start = np.where(smaller & before, place, 0).max(axis=2, initial=0)
-    stop = np.where(smaller & ~before, place, num_generations).min(axis=2, initial=num_generations)
-    speaker = ((other == own) & (place > start[:, :, None])).argmax(axis=2)
-
-    first_place = np.arange(len(groups))[:, None] * num_generations
-    nodes = np.flatnonzero((speaker == place) & (groups >= 0))
-    nodes = nodes[np.lexsort((-lcp[nodes], nodes // num_generations))]  # children are deeper than their parents
-    number = np.full(len(lcp), -1)
-    number[nodes] = np.arange(len(nodes))
-    start, stop = (first_place + start).ravel()[nodes], (first_place + stop).ravel()[nodes]
-    after = np.append(lcp, -1)[stop]  # the next group begins with -1 too
-    parting = number[(first_place + speaker).ravel()]
-    return start, stop, np.maximum(lcp[start], after), lcp[nodes], np.where(lcp >= 0, parting, -1)
-
-
-def _intervals(lcp: np.ndarray, num_generations: int) -> tuple[np.ndarray, ...]:
-    """The same with a stack of open nodes: linear in the number of rows, for any size of the groups."""
     nodes, parting = [], [-1] * len(lcp)
     open_nodes = []  # (depth, start, places of its LCPs), deepest last: a node is open until a smaller LCP comes
     for place, shared in enumerate([*lcp.tolist(), -1]):

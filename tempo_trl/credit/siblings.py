@@ -123,9 +123,7 @@ def _levels_bottom_up(parent: torch.Tensor) -> list[torch.Tensor]:
     while (inside := ancestor < len(parent)).any():
         depth += inside
         ancestor = torch.where(inside, parent[ancestor.clamp(max=len(parent) - 1)], ancestor)
-    return (
-        [torch.nonzero(depth == level).flatten() for level in range(int(depth.max()), -1, -1)] if len(parent) else []
-    )
+    return [torch.nonzero(depth == level).flatten() for level in range(int(depth.max()), -1, -1)]
 
 
 def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, scale: str) -> torch.Tensor:

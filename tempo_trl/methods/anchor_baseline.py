@@ -14,7 +14,7 @@ from tempo_trl.credit.agreement import (
     lambda_advantages,
     visited_returns,
 )
-from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
+from tempo_trl.credit.level_covariance import LearnedCovariance, LevelCovariance
 from tempo_trl.credit.prefix_covariance import pairwise_lcp
 from tempo_trl.credit.turns import spread_turns, turn_starts
 from tempo_trl.methods.agents import StateFields, labels_of, scale_of, whole_outcome
@@ -26,7 +26,7 @@ from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 
-class AnchorBaselineCredit:
+class AnchorBaselineCredit(LearnedCovariance):
     r"""
     Credit over the anchor baseline (ours, no paper's): $A_{i,n} = G_{i,n} - b_{i,n}$ for every token of turn n, or
     the generalized advantage from these errors.
@@ -46,8 +46,8 @@ class AnchorBaselineCredit:
     """
 
     def __init__(self, history: int = 2, trace_lambda: float = 1.0, scale: str = "group"):
+        super().__init__(LevelCovariance())
         self.history, self.trace_lambda, self.scale = history, trace_lambda, scale
-        self.covariance = LevelCovariance()
 
     def __call__(self, batch: Batch) -> Credit:
         returns, whole = self._returns(batch)
@@ -75,24 +75,12 @@ class AnchorBaselineCredit:
             rewards, scale = batch.turn_rewards, scale_of(batch, self.scale)
         return (rewards.returns() / scale[:, None]).numpy(), (rewards.whole_returns() / scale).numpy()
 
-    def update(self, statistics: list[PairStatistics]) -> None:
-        """Learn from a batch: the statistics of all ranks."""
-        self.covariance.update(sum(statistics, PairStatistics()))
-
     def learned_metrics(self) -> dict[str, float]:
         """The share of the variance of returns that is due to states, and each level's covariance, for the log."""
         levels = self.covariance(np.arange(1, self.history + 4)).tolist()
         return {"tempo/state_r2": self.covariance.explained} | {
             f"tempo/state_covariance_{level}": value for level, value in enumerate(levels, start=1)
         }
-
-    def state_dict(self) -> dict:
-        """The learned covariance."""
-        return self.covariance.state_dict()
-
-    def load_state_dict(self, state: dict) -> None:
-        """Restore a `state_dict`."""
-        self.covariance.load_state_dict(state)
 
 
 def _on_tokens(per_turn: np.ndarray, batch: Batch) -> torch.Tensor:

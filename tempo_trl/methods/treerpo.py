@@ -116,19 +116,14 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
     r"""
     Configuration class for the [`TreeRPOTrainer`] (https://huggingface.co/papers/2506.05183): every field of
     [`~trl.GRPOConfig`], with its meaning and default, those of
-    [`~tempo_trl.rollout.config_fields.FixedTreeFields`], and those below.
+    [`~tempo_trl.rollout.config_fields.FixedTreeFields`] and of [`~tempo_trl.methods.treerpo.SiblingCreditConfig`], and
+    the one below.
 
     Args:
         advantage_scale (`str`, *optional*, defaults to `"std"`):
             Divisor of the difference between a segment's value and the mean m of its siblings: `"none"` for 1, `"std"`
             for their standard deviation, as in GRPO, `"bernoulli"` for $\sqrt{m (1 - m)}$. The paper's abstract, our
             only source, does not specify it.
-        count_shared_tokens (`str`, *optional*, defaults to `"once"`):
-            Whether a token that several completions share is in the loss once (`"once"`) or once per completion
-            (`"per_leaf"`).
-        vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
-            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's, and
-            would also drop the shared tokens that are in the loss only there.
     """
 
     advantage_scale: str = "std"
@@ -147,17 +142,12 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
 class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):
     """
     Configuration class for the [`TreeRPOEntropyTrainer`] (hierarchical TreeRPO): every field of
-    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config_fields.EntropyTreeFields`], and those below.
+    [`~trl.GRPOConfig`], those of [`~tempo_trl.rollout.config_fields.EntropyTreeFields`] and of
+    [`~tempo_trl.methods.treerpo.SiblingCreditConfig`], and those below.
     `num_generations` is the largest number of leaves of a tree. Defaults that differ from TRL's are the paper's, or
     follow from them:
 
     Args:
-        count_shared_tokens (`str`, *optional*, defaults to `"once"`):
-            Whether a token that several completions share is in the loss once (`"once"`) or once per completion
-            (`"per_leaf"`).
-        vllm_importance_sampling_mode (`str`, *optional*, defaults to `"token_truncate"`):
-            TRL's default is `"sequence_mask"`, which drops a completion whose probability is too far from vLLM's, and
-            would also drop the shared tokens that are in the loss only there.
         temperature, top_p, top_k, repetition_penalty (`float`, *optional*, defaults to `0.6`, `0.85`, `25`, `1.1`):
             Sampling (section 4.2.2). TRL's loss divides the logits by the temperature, but ignores the other three.
         vllm_importance_sampling_correction (`bool`, *optional*, defaults to `False`):

@@ -12,9 +12,7 @@ from tempo_trl.runs.token_text import token_bytes
 BREAK = b"\xff"  # in no delimiter, because no text has this byte in UTF-8
 
 
-def delimited_steps(
-    tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: str | None
-) -> torch.Tensor:
+def delimited_steps(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: str) -> torch.Tensor:
     """
     The step of each token, `(B, T)`, int64: its turn, or what the delimiter cuts its turn into.
 
@@ -25,11 +23,9 @@ def delimited_steps(
             Token ids.
         turns (`torch.Tensor` of shape `(B, T)`, int64):
             Turn of each token; -1 for tokens of tools and environments and for padding.
-        delimiter (`str`, *optional*):
+        delimiter (`str`):
             Text that ends a step.
     """
-    if delimiter is None:
-        return turns
     return steps_of(turns, step_ends(tokenizer, completion_ids, turns, delimiter.encode()))
 
 

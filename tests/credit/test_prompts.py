@@ -84,7 +84,7 @@ def test_a_prompt_for_each_row_is_grpo(drawn):
     assert tempo_advantages(*case, prompts=torch.arange(len(prompts))).equal(outcome[:, None] * inside)
 
 
-@pytest.mark.parametrize("size", [4, 80])  # nodes of small and of large groups are found in two ways
+@pytest.mark.parametrize("size", [4, 80])
 def test_a_hard_prompt_is_not_the_doing_of_the_token_that_gives_it_away(size):
     hard = torch.arange(size) % 4 < 2
     ids = torch.where(hard[:, None], torch.tensor([1, 2, 3]), torch.tensor([7, 2, 3]))

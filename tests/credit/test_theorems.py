@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree, prefix_values, td_errors, tempo_advantages
 from tempo_trl.credit.advantages import credit_tokens, flat_groups
-from tempo_trl.credit.prefix_tree import _intervals, _intervals_of_small_groups, sort_rows
 
 from .groups import as_tensors, groups
 
@@ -177,19 +176,3 @@ def common_prefix(a: list, b: list) -> list:
     same = groupby(zip(a, b, strict=False), key=lambda pair: pair[0] == pair[1])
     equal, run = next(same, (False, []))
     return [x for x, _ in run] if equal else []
-
-
-@given(groups())
-def test_the_nodes_are_the_same_found_by_a_stack_or_all_at_once(case):
-    rows, _, size = case
-    ids, lengths, _ = as_tensors(rows, [0.0] * len(rows))
-    _, lcp = sort_rows(ids.numpy(), lengths.numpy(), size)
-
-    def nodes_and_partings(intervals):
-        *nodes, parting = intervals(lcp, size)
-        nodes = list(zip(*(numbers.tolist() for numbers in nodes), strict=True))
-        for child, (start, stop, _, _) in enumerate(nodes):  # children before their parents
-            assert not any(a <= start and stop <= b for a, b, _, _ in nodes[:child])
-        return sorted(nodes), [nodes[node] if node >= 0 else None for node in parting.tolist()]
-
-    assert nodes_and_partings(_intervals_of_small_groups) == nodes_and_partings(_intervals)
