@@ -142,7 +142,7 @@ def test_one_scale_is_the_standard_deviation_of_all_criteria_of_a_group():
 
 def test_one_scale_of_one_criterion_is_span_credit():
     one = batch(REWARDS[:, :1], STARTS[:, :1])
-    expected = span_credit(one, with_outcome=False).advantages
+    expected = span_credit(one, 0.0, with_outcome=False).advantages
     torch.testing.assert_close(credit_functions.one_scale(one).advantages, expected, rtol=1e-4, atol=1e-4)
 
 

@@ -24,13 +24,13 @@ def one_scale(batch: Batch) -> Credit:
     variance = deviations.square().sum(dim=(1, 2)) / (judged * (size - 1)).clamp(min=1)
     scale = (variance.sqrt() + EPSILON).repeat_interleave(size)
     scaled = spans._replace(rewards=spans.rewards.double() / scale[:, None])
-    return span_credit(replace(batch, criteria=scaled), scale="none", with_outcome=False)
+    return span_credit(replace(batch, criteria=scaled), 0.0, scale="none", with_outcome=False)
 
 
 def shuffled_places(batch: Batch) -> Credit:
     """Span credit with the places of each completion permuted among its criteria: is it the place that helps?"""
     order = torch.stack([_permutation(batch, row) for row in range(len(batch.lengths))])
-    return span_credit(replace(batch, criteria=_with_places(batch.criteria, order)), with_outcome=False)
+    return span_credit(replace(batch, criteria=_with_places(batch.criteria, order)), 0.0, with_outcome=False)
 
 
 def _permutation(batch: Batch, row: int) -> torch.Tensor:

@@ -142,7 +142,11 @@ def _add_report_verbs(verbs) -> None:
         "--observation-key-func", metavar="PATH", help="dotted path of a function from an answer's text to its state"
     )
     verb.add_argument(
-        "--trace-lambda", type=float, default=0.0, metavar="L", help="for `spans`: decay of credit before a place (0)"
+        "--trace-lambda",
+        type=float,
+        default=0.0,
+        metavar="L",
+        help="for `spans`: decay of credit before a place (0; training: 0.9)",
     )
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")

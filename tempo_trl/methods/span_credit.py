@@ -12,7 +12,7 @@ from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 
-def span_credit(batch: Batch, trace_lambda: float = 0.0, scale: str = "group", with_outcome: bool = True) -> Credit:
+def span_credit(batch: Batch, trace_lambda: float = 0.9, scale: str = "group", with_outcome: bool = True) -> Credit:
     r"""
     Span credit (ours).
 
@@ -24,7 +24,7 @@ def span_credit(batch: Batch, trace_lambda: float = 0.0, scale: str = "group", w
     Args:
         batch ([`~tempo_trl.Batch`]):
             Whole groups, with criteria.
-        trace_lambda (`float`, *optional*, defaults to `0.0`):
+        trace_lambda (`float`, *optional*, defaults to `0.9`):
             Decay of credit on tokens before a place, 0 to 1.
         scale (`str`, *optional*, defaults to `"group"`):
             TRL's `scale_rewards`, criterion by criterion.
@@ -69,13 +69,13 @@ class SpanCreditConfig(TokenCreditConfig):
     deviation.
 
     Args:
-        trace_lambda (`float`, *optional*, defaults to `0.0`):
-            Decay per token of a criterion's credit on the tokens before its place, 0 to 1. With 0 the credit lies on
-            the place only: right where no earlier token changes the criterion's expected reward. With 1 all tokens up
-            to the end of the place have it, which is unbiased.
+        trace_lambda (`float`, *optional*, defaults to `0.9`):
+            Decay per token of a criterion's credit on the tokens before its place, 0 to 1. With 0.9 half of it is left
+            after seven tokens. With 0 the credit lies on the place only: right where no earlier token changes the
+            criterion's expected reward. With 1 all tokens up to the end of the place have it, which is unbiased.
     """
 
-    trace_lambda: float = 0.0
+    trace_lambda: float = 0.9
 
     def check(self) -> None:
         """Validate the settings."""

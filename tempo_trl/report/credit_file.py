@@ -95,7 +95,7 @@ def read_groups(
         observation_key_func (`Callable[[str], str]`, *optional*): What identifies the state in the text of an answer.
             Defaults to its tokens.
         trace_lambda (`float`, *optional*, defaults to `0.0`): Decay of span credit before a place, as in
-            [`SpanCreditConfig`].
+            [`SpanCreditConfig`], where the default is 0.9.
 
     Returns:
         List of [`~tempo_trl.report.group.Group`], in the order of their first lines; groups may differ in size.

@@ -83,7 +83,7 @@ def whole_advantages(case: tuple, scale: str = "group") -> torch.Tensor:
 
 
 def train(model, folder, functions=fields, reward_funcs=None, cls=RecordingAnswers, trainer=None, **overrides):
-    args = config(folder, SpanCreditConfig, **{"max_steps": 1} | overrides)
+    args = config(folder, SpanCreditConfig, **{"max_steps": 1, "trace_lambda": 0.0} | overrides)
     made = cls(model, reward_funcs, args, questions(), span_reward_funcs=functions, **(trainer or {}))
     made.train()
     return made

@@ -246,7 +246,7 @@ def agents(model, folder, functions=second_door, **overrides):
 
 def test_a_place_in_the_second_turn_has_the_tokens_of_that_turn(tiny_model, tmp_path):
     doors = [(1, 2, 3), (3, 5, 3), (5, 2), (1,)]
-    trainer = agents(tiny_model, tmp_path, doors=doors, scale_rewards="none")
+    trainer = agents(tiny_model, tmp_path, doors=doors, scale_rewards="none", trace_lambda=0.0)
     (batch,) = trainer.batches
     tokenizer = trainer.processing_class
     call, end = (tokenizer.convert_tokens_to_ids(token) for token in ("<tool_call>", "</tool_call>"))
