@@ -32,6 +32,12 @@ def pytest_configure(config):
             lock.unlink(missing_ok=True)
 
 
+def pytest_collection_modifyitems(items):
+    """Files with long tests first: a worker that meets one last keeps the others waiting."""
+    long = {item.path for item in items if item.get_closest_marker("matrix")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def pytest_collection_finish():
     settle()
 

@@ -80,12 +80,17 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_model_is_loaded(b
             "`reward_weights` has 1 numbers, expected 2",
         ),
         ("--reward_model_name_or_path a/b --reward_weights 1", "has 1 numbers, expected 2: .*the reward model first"),
-        ("--span_reward_funcs equations --span_reward_weights 1 2", "`span_reward_weights` has 2 numbers, expected 1"),
     ],
 )
 def test_the_check_imports_functions_and_counts_their_weights(flags, message, capsys):
     assert cli.main(["train", "--check", "--config", "sums/tempo", *shlex.split(flags)]) == 2
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_the_check_counts_the_weights_of_span_reward_functions(capsys):
+    flags = ["--config", "smollm2-135m/orders/span_credit", "--span_reward_weights", "1", "2"]
+    assert cli.main(["train", "--check", *flags]) == 2
+    assert "`span_reward_weights` has 2 numbers, expected 1" in capsys.readouterr().err
 
 
 def test_the_check_imports_modules_of_the_current_folder(tmp_path, monkeypatch, capsys):
