@@ -37,7 +37,7 @@ demo: $(INSTALLED) ## train SmolLM2-135M to write orders as JSON, and show the c
 test: $(INSTALLED) ## the tests to pass before each commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not matrix" --durations=10
 
-# Many of its tests wait for ranks, servers and time-outs: on two cores three workers are the fastest.
+# Many of its tests wait for ranks, servers and time-outs, and a third worker uses these waits.
 test-all: ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's stack, browser, docs
 	-$(MAKE) --jobs 2 $(INSTALLED) $(VLLM_VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10 --ignore=tests/test_site.py --ignore=tests/report/test_browser.py

@@ -89,10 +89,10 @@ def test_what_is_gone_is_gone_and_the_changelog_names_it_with_the_commit():
     known = {field.name for method in METHODS for field in fields(class_of(method, "Config"))}
     assert known.isdisjoint(REMOVED)
     assert not [name for name in recipe_names() if METHOD in name]
-    sections = CHANGELOG.read_text(encoding="utf-8").split("\n### ")
-    (removed,) = [section for section in sections if section.startswith("Removed\n")]
-    assert f"Commit {COMMIT}" in removed
-    assert all(f"`{name}`" in removed for name in REMOVED)
+    entries = CHANGELOG.read_text(encoding="utf-8").split("\n- ")
+    (entry,) = [entry for entry in entries if f"`{METHOD}`" in entry]
+    assert COMMIT in entry
+    assert all(f"`{name}`" in entry for name in REMOVED)
 
 
 # Former names

@@ -136,7 +136,10 @@ def test_another_encoding_is_told(tmp_path, capsys):
         ([{"prompt": [-100], "completion": [1], "reward": 1}], "line 1: `prompt` has the token id -100"),
         ([{"prompt": "a", "completion": [2**70], "reward": 1}], "has the token id 1180591620717411303424"),
         *(
-            ([{"prompt": "a", "completion": [1], "reward": reward}], "`reward` must be a number of at most 1e+")
+            (
+                [{"prompt": "a", "completion": [1], "reward": reward}],
+                "`reward` must be a number of at most 1e+18 in size or null",
+            )
             for reward in (10**400, "1", float("inf"), float("nan"), 1e39)
         ),
         ([{"prompt": "a", "completion": 3, "reward": 1}], "`completion` must be text, a list of token ids or"),
