@@ -435,7 +435,7 @@ def test_the_tables_of_perfect_credit_are_those_of_the_numbers():
         for estimate, own in list(policy["errors"].items())[1:]:
             at = " | ".join(f"{own['by_place'][index]:.2f}" for index in places)
             assert f"| {estimate} | {shown(own['error'])} | {at} |" in page
-        assert f"Commit {policy['provenance']['commit'][:7]}" in page
+        assert f"Measured at commit {policy['provenance']['commit'][:7]} with" in page
         assert not policy["provenance"]["dirty"]
     for credit in list(start["gradient"])[1:]:
         both = " | ".join(shown(policy["gradient"][credit]["noise_to_signal"]) for policy in (start, trained))

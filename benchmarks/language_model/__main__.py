@@ -4,7 +4,6 @@
     python -m benchmarks.language_model final          # five seeds of every arm, each at its own rate
     python -m benchmarks.language_model controls       # dull causes of a lead, three seeds
     python -m benchmarks.language_model long --best tempo
-    python -m benchmarks.language_model truth          # what perfect credit would be worth, by re-rollouts
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
 `--task orders`, `calls` and `word_sums` are other studies: of tasks whose answers are judged by several criteria, with
@@ -16,7 +15,6 @@ docs/evidence when it ends, and a cell that stands there is not run again. A run
 """
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -29,17 +27,14 @@ from threading import Condition
 
 from rich.console import Console
 
-from benchmarks.compact_json import write_json
-from benchmarks.estimators.evidence import commit
 from benchmarks.language_model.arms import Cell
-from benchmarks.language_model.cells import DIGITS, Cells
+from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import numbers, train
-from benchmarks.language_model.show import show, show_truth
+from benchmarks.language_model.show import show
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES, Study
 
-STAGES = ("sweep", "final", "controls", "long", "truth", "show")
-START, EACH_TOKEN = "start", 4  # the policy before training; prompts with a state after each token
+STAGES = ("sweep", "final", "controls", "long", "show")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -51,8 +46,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--task", choices=STUDIES, default=INSTRUCTIONS.task, help="the study (default: instructions)")
     parser.add_argument("--arms", help="arms with commas in between (default: all)")
     parser.add_argument("--best", default="tempo", help="arm of the long run beside GRPO (default: tempo)")
-    parser.add_argument("--policy", default=START, help="folder of the policy of `truth` (default: the start's)")
-    parser.add_argument("--prompts", type=int, default=24, help="instructions of `truth` (default: 24)")
     parser.add_argument("--steps", type=int, help="optimizer steps, fewer to see it run (default: the study's)")
     parser.add_argument("--jobs", type=int, default=_jobs(), help="runs at a time (default: one for each core)")
     parser.add_argument("--nice", type=int, default=10, help="of the runs, so that other work goes on (default: 10)")
@@ -61,14 +54,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--numbers", type=Path, help="file of cells (default: docs/evidence/[TASK].json)")
     arguments = parser.parse_args(argv)
     study = STUDIES[arguments.task]
-    if study.has_criteria and arguments.stage in ("controls", "truth"):
-        parser.error(f"task {study.task} has no stage {arguments.stage}")
+    if study.has_criteria and arguments.stage == "controls":
+        parser.error(f"task {study.task} has no stage controls")
     arguments.numbers = arguments.numbers or study.numbers
     arguments.output = arguments.output or Path("runs/language_model", *([study.task] if study.has_criteria else []))
     console, cells = Console(width=None if sys.stdout.isatty() else 200), Cells(study, arguments.numbers)
     try:
-        if arguments.stage == "truth":
-            return true_values(arguments, console)
         if arguments.stage != "show":
             carry_out(arguments, cells, console)
     except RuntimeError as error:
@@ -80,24 +71,6 @@ def main(argv: list[str] | None = None) -> int:
     show(cells, console)
     if arguments.stage == "show" and draw(cells, arguments.numbers.with_suffix(".png")):
         console.print(f"Figure: {arguments.numbers.with_suffix('.png')}", highlight=False)
-    return 0
-
-
-def true_values(arguments: argparse.Namespace, console: Console) -> int:
-    """Measure a policy by re-rollouts, and add its numbers to the file beside the cells."""
-    from benchmarks.language_model.truth import measure
-    from tempo_trl.demo.language_model import language_model
-
-    start = arguments.policy == START
-    policy = language_model().path if start else arguments.policy
-    name = START if start else Path(policy).name
-    numbers = measure(policy, arguments.prompts, EACH_TOKEN, arguments.output / "truth" / name)
-    path = arguments.numbers.with_stem(f"{arguments.numbers.stem}_truth")
-    known = json.loads(path.read_text())["policies"] if path.exists() else {}
-    command = f"python -m benchmarks.language_model truth --policy {name} --prompts {arguments.prompts}"
-    numbers |= {"command": command, "provenance": _provenance() | commit()}
-    write_json(path, {"policies": known | {name: numbers}}, DIGITS)
-    show_truth(known | {name: numbers}, console)
     return 0
 
 
@@ -198,7 +171,7 @@ def _jobs() -> int:
     return 1 if torch.cuda.is_available() else os.cpu_count()
 
 
-def _provenance(study: Study = INSTRUCTIONS) -> dict:
+def _provenance(study: Study) -> dict:
     import torch
 
     return {

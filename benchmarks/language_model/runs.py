@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks.language_model.arms import BASELINE, LONG_STEPS, Cell
+from benchmarks.language_model.arms import LONG_STEPS, Cell
 from benchmarks.language_model.decisive import decisive_shares
-from benchmarks.language_model.study import INSTRUCTIONS, Study
+from benchmarks.language_model.study import Study
 from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.demo.orders import KEEP_MEMORY
 from tempo_trl.report.group import recorded_groups
@@ -24,8 +24,6 @@ from tempo_trl.runs.record import read_record
 from tempo_trl.runs.trees import recorded_steps
 
 BIG = ("model.safetensors", "optimizer.pt")
-# The run whose weights are kept, for `truth --policy FOLDER`.
-KEPT = INSTRUCTIONS.task, BASELINE, INSTRUCTIONS.seeds[0], INSTRUCTIONS.steps
 # Of each step: name in a cell, and in TRL's log. The reward of a task with criteria is their mean, also where an arm
 # is paid something else.
 SERIES = {
@@ -96,8 +94,7 @@ def train(study: Study, cell: Cell, folder: Path, threads: int, nice: int) -> No
     for checkpoint in folder.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     for name in BIG:
-        if name != BIG[0] or (study.task, cell.arm, cell.seed, cell.steps) != KEPT:
-            (folder / name).unlink(missing_ok=True)
+        (folder / name).unlink(missing_ok=True)
 
 
 def numbers(study: Study, cell: Cell, folder: Path) -> dict:

@@ -10,7 +10,6 @@ from rich.table import Table
 from benchmarks.language_model import arms
 from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.cells import Cells, cell_of, mean_reward, measured, steps_to, tokens_of
-from benchmarks.language_model.rollouts import PLACES
 from benchmarks.learning.statistics import interval, iqm
 from tempo_trl.data.instructions import TRAINED
 
@@ -217,41 +216,6 @@ def long_runs(rows: Sequence[dict]) -> Table:
     for row in rows:
         table.add_row("held out", row["arm"], *[""] * (len(starts) - 1), f"{100 * row['held_out']['all']:.0f}%")
     return table
-
-
-def show_truth(policies: dict[str, dict], console: Console) -> None:
-    """Print what true values say of each policy."""
-    for name, numbers in policies.items():
-        title = f"{name}: {numbers['prompts']} prompts, mean reward {numbers['reward']:.2f}"
-        decided = Table(
-            *map(str, PLACES), title=f"{title}. Share of the rewards' variance decided after n tokens", box=SIMPLE_HEAD
-        )
-        decided.add_row(*map(_with_ends, numbers["decided_by"]))
-        headings = "estimate", "all places", *(f"after {place}" for place in (0, *PLACES))
-        errors = Table(*headings, title="Squared error of values over that of the mean of the others", box=SIMPLE_HEAD)
-        for estimate, own in numbers["errors"].items():
-            by_place = ("" if x is None else f"{x:.2f}" for x in own["by_place"])
-            errors.add_row(estimate, _with_ends(own["error"]), *by_place)
-        headings = "credit", "noise to signal", "cosine with the true gradient"
-        gradient = Table(*headings, title="Gradient of the last MLP's down projection, over RLOO's", box=SIMPLE_HEAD)
-        for credit, own in numbers["gradient"].items():
-            gradient.add_row(credit, _with_ends(own["noise_to_signal"]), _with_ends(own["cosine"]))
-        td_errors = _row("Share of squared true TD errors", numbers["td_errors"])
-        sources = _row("Sources of the squared norm of a group's RLOO gradient", numbers["sources"])
-        for table in (decided, errors, td_errors, gradient, sources):
-            console.print(table)
-
-
-def _row(title: str, numbers: dict[str, Sequence[float]]) -> Table:
-    """A table of one row."""
-    table = Table(*numbers, title=title, box=SIMPLE_HEAD)
-    table.add_row(*map(_with_ends, numbers.values()))
-    return table
-
-
-def _with_ends(numbers: Sequence[float]) -> str:
-    value, low, high = (float("nan") if number is None else number for number in numbers)
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _mean(values: Sequence[float]) -> float:
