@@ -142,10 +142,7 @@ def steps_to(row: dict, level: float) -> int | None:
     return int(reached[0]) + 3 if len(reached) else None
 
 
-def measured(values: Iterable[float]) -> str:
+def measured(values: Sequence[float], form: str = ".3f") -> str:
     """Interquartile mean with its interval over seeds."""
-    values = np.array([value for value in values if value is not None], dtype=float)
-    if not len(values):
-        return ""
-    low, high = interval(values)
-    return f"{iqm(values):.3f}" + ("" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]")
+    low, high = interval(np.array(values))
+    return f"{iqm(values):{form}}" + ("" if np.isnan(low) else f" [{low:{form}}, {high:{form}}]")

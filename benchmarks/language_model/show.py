@@ -9,9 +9,12 @@ from rich.table import Table
 
 from benchmarks.language_model import arms
 from benchmarks.language_model.arms import BASELINE
-from benchmarks.language_model.cells import Cells, cell_of, mean_reward, measured, steps_to, tokens_of
+from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
+from benchmarks.language_model.study import Study
 from benchmarks.learning.statistics import interval, iqm
 from tempo_trl.data.instructions import TRAINED
+
+Pairs = dict[str, list[tuple[dict, dict]]]  # by arm, its runs and GRPO's of the same seeds
 
 SPAN = 30  # steps of a long run that share a number
 LONG = "reward", "all", "length", "entropy", "distinct"  # what a long run's table has
@@ -43,19 +46,26 @@ def tables(cells: Cells) -> Iterator[Table]:
     if cells.rows:
         yield sweep_table(cells)
     rates, study = cells.rates(), cells.study
-    if BASELINE in rates and any(study.is_final(cell_of(row)) for row in cells.rows):
-        yield over_grpo(cells, {arm: (rate, rates[BASELINE]) for arm, rate in rates.items()})
+    pairs = with_grpo(cells, rates, rates[BASELINE], study.seeds) if BASELINE in rates else {}
+    if pairs:
+        yield over_grpo(pairs, study.level)
         if study.has_criteria:
-            yield by_phase(cells, rates)
-        yield by_kind(cells, rates)
-        yield held_out(cells, rates)
+            yield by_phase(pairs)
+        yield by_kind(pairs, study)
+        yield held_out(pairs, study)
         if study.has_criteria:
-            yield signs(cells, rates)
+            yield signs(pairs)
     if BASELINE in rates and study.controls:
-        pairs = {name: (rate, rates[BASELINE]) for name, rate in cells.controls(rates).items()}
-        yield over_grpo(cells, pairs, study.control_seeds, "Controls")
+        controls = with_grpo(cells, cells.controls(rates), rates[BASELINE], study.control_seeds)
+        yield over_grpo(controls, study.level, "Controls")
     if rows := [row for row in cells.rows if row["steps"] == arms.LONG_STEPS]:
         yield long_runs(rows)
+
+
+def with_grpo(cells: Cells, rates: dict[str, float], base_rate: float, seeds: Sequence[int]) -> Pairs:
+    """The runs of each arm at its rate with GRPO's of the same seed, of the arms that have any."""
+    pairs = {arm: cells.pairs(arm, rate, base_rate, seeds) for arm, rate in rates.items()}
+    return {arm: own for arm, own in pairs.items() if own}
 
 
 def sweep_table(cells: Cells) -> Table:
@@ -72,18 +82,14 @@ def sweep_table(cells: Cells) -> Table:
     return table
 
 
-def over_grpo(
-    cells: Cells, rates: dict[str, tuple[float, float]], seeds: Sequence[int] | None = None, title: str = "Over GRPO"
-) -> Table:
+def over_grpo(pairs: Pairs, level: float, title: str = "Over GRPO") -> Table:
     """Arms over GRPO, paired by seed."""
-    level, caption = cells.study.level, "interquartile means, 95% bootstrap intervals over seeds"
+    caption = "interquartile means, 95% bootstrap intervals over seeds"
     headings = "arm", "rate", "pairs", "mean reward", "less GRPO's", "by steps", f"steps to {level}", "seconds a step"
     table = Table(*headings, title=title, caption=caption, box=SIMPLE_HEAD)
-    for arm, (rate, base_rate) in rates.items():
-        pairs = cells.pairs(arm, rate, base_rate, seeds)
-        if pairs:
-            seconds = _mean([_mean(row["seconds"]) for row, _ in pairs])
-            table.add_row(arm, f"{rate:g}", str(len(pairs)), *compared(pairs, level), f"{seconds:.0f}")
+    for arm, own in pairs.items():
+        rate, seconds = own[0][0]["learning_rate"], _mean([_mean(row["seconds"]) for row, _ in own])
+        table.add_row(arm, f"{rate:g}", str(len(own)), *compared(own, level), f"{seconds:.0f}")
     return table
 
 
@@ -102,27 +108,20 @@ def compared(pairs: Sequence[tuple[dict, dict]], level: float) -> tuple[str, str
     return measured(own), *("" if itself else measured(gains) for gains in (by_tokens, by_steps)), steps
 
 
-def by_phase(cells: Cells, rates: dict[str, float]) -> Table:
+def by_phase(pairs: Pairs) -> Table:
     """Mean reward in the first steps and in the last, and the share of completions with all criteria right there."""
     phases = {f"first {FIRST} steps": slice(FIRST), f"last {LAST} steps": slice(-LAST, None)}
     headings = (name for phase in phases for name in (phase, "less GRPO's", "all right", "less GRPO's"))
     table = Table("arm", *headings, title="Over GRPO, by phase", caption="as above; in points", box=SIMPLE_HEAD)
-    for arm, rate in rates.items():
-        if pairs := cells.pairs(arm, rate, rates[BASELINE]):
-            row = [arm]
-            for phase in phases.values():
-                for name in ("reward", "all"):
-                    own, base = ([100 * _mean(run[name][phase]) for run in runs] for runs in zip(*pairs, strict=True))
-                    gains = [value - other for value, other in zip(own, base, strict=True)]
-                    row += [f"{iqm(own):.1f}", "" if arm == BASELINE else gained(gains)]
-            table.add_row(*row)
+    for arm, own in pairs.items():
+        row = [arm]
+        for phase in phases.values():
+            for name in ("reward", "all"):
+                ours, base = ([100 * _mean(run[name][phase]) for run in runs] for runs in zip(*own, strict=True))
+                gains = [value - other for value, other in zip(ours, base, strict=True)]
+                row += [f"{iqm(ours):.1f}", "" if arm == BASELINE else measured(gains, "+.1f")]
+        table.add_row(*row)
     return table
-
-
-def gained(gains: Sequence[float]) -> str:
-    """Interquartile mean of paired differences, with its interval over seeds."""
-    low, high = interval(np.array(gains))
-    return f"{iqm(gains):+.1f}" + ("" if np.isnan(low) else f" [{low:+.1f}, {high:+.1f}]")
 
 
 def rewards_of_parts(row: dict) -> dict[str, float]:
@@ -130,29 +129,27 @@ def rewards_of_parts(row: dict) -> dict[str, float]:
     return row["by_kind"] if "by_kind" in row else {name: _mean(own) for name, own in row["fields"].items()}
 
 
-def by_kind(cells: Cells, rates: dict[str, float]) -> Table:
+def by_kind(pairs: Pairs, study: Study) -> Table:
     """Mean reward of each kind or criterion less GRPO's, and on how many of them the interval excludes 0."""
-    parts = [*rewards_of_parts(cells.rows[0])] if cells.study.has_criteria else TRAINED
-    title = f"Mean reward by {'criterion' if cells.study.has_criteria else 'kind'}, less GRPO's"
+    parts = [*rewards_of_parts(pairs[BASELINE][0][0])] if study.has_criteria else TRAINED
+    title = f"Mean reward by {'criterion' if study.has_criteria else 'kind'}, less GRPO's"
     table = Table("arm", *parts, "ahead", "behind", title=title, caption="as above; in points", box=SIMPLE_HEAD)
-    for arm in (arm for arm in rates if arm != BASELINE):
-        pairs = cells.pairs(arm, rates[arm], rates[BASELINE])
-        if pairs:
-            both = [(rewards_of_parts(own), rewards_of_parts(base)) for own, base in pairs]
-            gains = [[100 * (own[part] - base[part]) for own, base in both] for part in parts]
-            low, high = np.array([interval(np.array(own)) for own in gains]).T
-            table.add_row(arm, *map(gained, gains), str((low > 0).sum()), str((high < 0).sum()))
+    for arm in (arm for arm in pairs if arm != BASELINE):
+        both = [(rewards_of_parts(own), rewards_of_parts(base)) for own, base in pairs[arm]]
+        gains = [[100 * (own[part] - base[part]) for own, base in both] for part in parts]
+        low, high = np.array([interval(np.array(own)) for own in gains]).T
+        shown = (measured(own, "+.1f") for own in gains)
+        table.add_row(arm, *shown, str((low > 0).sum()), str((high < 0).sum()))
     return table
 
 
-def held_out(cells: Cells, rates: dict[str, float]) -> Table:
+def held_out(pairs: Pairs, study: Study) -> Table:
     """
     Held-out pass rates by kind or criterion. Then how much more than GRPO's those of all criteria are, or the share of
     negative credit on decisive tokens.
     """
-    pairs = {arm: cells.pairs(arm, rate, rates[BASELINE]) for arm, rate in rates.items()}
-    rows = {arm: [row for row, _ in own] for arm, own in pairs.items() if own}
-    parts, criteria = _held_out_parts(rows), cells.study.has_criteria
+    rows = {arm: [row for row, _ in own] for arm, own in pairs.items()}
+    parts, criteria = _held_out_parts(rows), study.has_criteria
     more = [f"{part}, less GRPO's" for part in OF_ALL] if criteria else ["decisive"]
     title = "Held-out pass rates in percent, means over seeds"
     table = Table("arm", *parts, *more, title=title, box=SIMPLE_HEAD)
@@ -165,7 +162,7 @@ def held_out(cells: Cells, rates: dict[str, float]) -> Table:
 def _held_out_gains(arm: str, pairs: Sequence[tuple[dict, dict]]) -> list[str]:
     """How much more than GRPO's an arm's held-out rates of all criteria are, in points."""
     rates = ([100 * (row["held_out"][part] - base["held_out"][part]) for row, base in pairs] for part in OF_ALL)
-    return ["" if arm == BASELINE else gained(own) for own in rates]
+    return ["" if arm == BASELINE else measured(own, "+.1f") for own in rates]
 
 
 def _on_decisive(rows: Sequence[dict]) -> str:
@@ -181,7 +178,7 @@ def _held_out_parts(rows: dict[str, list[dict]]) -> list[str]:
     return sorted(known, key=lambda part: OF_ALL.index(part) if part in OF_ALL else -1)
 
 
-def signs(cells: Cells, rates: dict[str, float]) -> Table:
+def signs(pairs: Pairs) -> Table:
     """
     What the runs are like beside their rewards: means over seeds and over all steps. In the first step all arms have
     the same policy and the same completions, so their shares of signal differ by the credit alone.
@@ -189,13 +186,12 @@ def signs(cells: Cells, rates: dict[str, float]) -> Table:
     shown = {**SIGNS, "entropy": f"entropy, steps 1 to {FIRST}"}
     headings = "arm", *shown.values(), f"last {LAST}", "signal share, step 1"
     table = Table(*headings, title="Means over all steps and seeds", box=SIMPLE_HEAD)
-    for arm, rate in rates.items():
-        rows = [row for row, _ in cells.pairs(arm, rate, rates[BASELINE])]
-        if rows:
-            spans = {name: slice(FIRST) if name == "entropy" else slice(None) for name in shown}
-            numbers = [_over_runs(rows, name, span) for name, span in spans.items()]
-            first, last = slice(1), slice(-LAST, None)
-            table.add_row(arm, *numbers, _over_runs(rows, "entropy", last), _over_runs(rows, "signal_share", first))
+    for arm, own in pairs.items():
+        rows = [row for row, _ in own]
+        spans = {name: slice(FIRST) if name == "entropy" else slice(None) for name in shown}
+        numbers = [_over_runs(rows, name, span) for name, span in spans.items()]
+        first, last = slice(1), slice(-LAST, None)
+        table.add_row(arm, *numbers, _over_runs(rows, "entropy", last), _over_runs(rows, "signal_share", first))
     return table
 
 
