@@ -1,6 +1,5 @@
 """The studies: which methods learn in which world, and which learning rates are tried."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from benchmarks.agents.worlds import LAKE, ROOMS, TAXI, World
@@ -36,13 +35,11 @@ def _study(world: World, title: str) -> Study:
     return Study(world.name, title, _arms(world), swept=True, rates=LEARNING_RATES, budget=BUDGET)
 
 
-STUDIES: dict[str, Callable[[], Study]] = {
-    "rooms": lambda: _study(ROOMS, "Nine rooms, a key and an exit"),
-    "lake": lambda: _study(LAKE, "FrozenLake that does not slip"),
-    "taxi": _taxi,
+STUDIES = {
+    study.name: study
+    for study in (
+        _study(ROOMS, "Nine rooms, a key and an exit"),
+        _study(LAKE, "FrozenLake that does not slip"),
+        _taxi(),
+    )
 }
-
-
-def study(name: str) -> Study:
-    """The study of a name. Its arms are created on each call, so that a test can change a constant before."""
-    return STUDIES[name]()

@@ -74,13 +74,9 @@ def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
 
 
 def _experiment(arguments: argparse.Namespace, console):
-    from benchmarks.learning.runs import Budget
-
     experiment = import_module(f"benchmarks.{arguments.program}.experiment").Experiment
-
     if arguments.quick:
-        short = {"seeds": (0,), "rates": (1e-3,), "budget": Budget(2, 2), "start_steps": 40, "quick": True}
-        return experiment(arguments.output / "quick", arguments.parallel, console, **short)
+        return experiment(arguments.output / "quick", arguments.parallel, console, seeds=(0,), quick=True)
     return experiment(arguments.output, arguments.parallel, console, seeds=tuple(range(arguments.seeds)))
 
 

@@ -13,10 +13,11 @@ from benchmarks.learning.results import Result, read_run
 from benchmarks.learning.runs import Budget, Run
 from benchmarks.learning.starts import Start
 from benchmarks.learning.statistics import mean_accuracy
-from benchmarks.learning.studies import study
+from benchmarks.learning.studies import STUDIES
 from benchmarks.learning.workers import finish
 
 START_STEPS = 1600
+QUICK_RATE, QUICK_BUDGET, QUICK_START_STEPS = 1e-3, Budget(2, 2), 40
 
 
 @dataclass(frozen=True)
@@ -36,22 +37,16 @@ class Experiment:
         parallel (`int`): Processes at a time.
         console (`Console`): Where progress is shown.
         seeds (`tuple[int, ...]`): Of the final runs.
-        rates (`tuple[float, ...]`, *optional*): Instead of the studies' own. One alone is taken untried.
-        budget (`Budget`, *optional*): Instead of the studies' own.
-        start_steps (`int`): Of the warm start.
-        quick (`bool`): Whether studies keep a few methods and a panel.
+        quick (`bool`): Whether studies keep a few methods and a panel, and runs are short, at one rate.
     """
 
     output: Path
     parallel: int
     console: Console
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    rates: tuple[float, ...] = ()
-    budget: Budget | None = None
-    start_steps: int = START_STEPS
     quick: bool = False
 
-    start_of, run_of, study_of = Start, Run, staticmethod(study)  # another benchmark has its own
+    start_of, run_of, studies, start_steps = Start, Run, STUDIES, START_STEPS  # another benchmark has its own
 
     def study(self, name: str) -> Study:
         """The study, as short as this experiment is.
@@ -59,7 +54,7 @@ class Experiment:
         Raises:
             ValueError: a seed of the final runs also chooses learning rates.
         """
-        whole = self.study_of(name)
+        whole = self.studies[name]
         both = set(self.seeds) & set(whole.sweep_seeds)
         if both:
             raise ValueError(f"seed {min(both)} is used to choose learning rates. Use other seeds for the final runs.")
@@ -89,16 +84,17 @@ class Experiment:
             start.check()
 
     def _start(self, arm: Arm) -> Start:
-        return self.start_of.beneath(self.output / "starts", arm.task, self.start_steps)
+        steps = QUICK_START_STEPS if self.quick else self.start_steps
+        return self.start_of.beneath(self.output / "starts", arm.task, steps)
 
     def _runs(self, one: Study, arm: Arm, rate: float, seeds: Sequence[int]) -> list[Run]:
-        start, budget = self._start(arm), self.budget or one.budget
+        start, budget = self._start(arm), QUICK_BUDGET if self.quick else one.budget
         return [self.run_of(start, arm.method, rate, seed, self.output, arm.changes, budget) for seed in seeds]
 
     def _learning_rates(self, one: Study) -> tuple[dict[Arm, float], list[Tried]]:
         """Each arm's rate: chosen by its own sweep, or by that of the arm it is `tuned_as` on the base task."""
-        if len(self.rates) == 1:
-            return {arm: arm.learning_rate or self.rates[0] for arm in one.arms}, []
+        if self.quick:
+            return {arm: arm.learning_rate or QUICK_RATE for arm in one.arms}, []
         wanted = {arm.tuned_as for arm in one.arms if arm.learning_rate is None}
         base = one if one.swept else self.study("chain")
         swept = [arm for arm in base.arms if arm.tuned_as in wanted]
@@ -110,7 +106,7 @@ class Experiment:
         cells = {
             (arm, rate): self._runs(base, arm, rate, base.sweep_seeds)
             for arm in arms
-            for rate in self.rates or arm.rates or base.rates
+            for rate in arm.rates or base.rates
         }
         runs = [run for own in cells.values() for run in own]
         finish(runs, self.parallel, self.console, f"{base.name}: sweep of learning rates")

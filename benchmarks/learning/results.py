@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.learning.arms import BASELINE, ORACLES, Arm
 from benchmarks.learning.runs import DONE, Run
 from benchmarks.learning.statistics import Ratio, interval, iqm, mean_accuracy, ratio_of_iqms, ratio_to
-from benchmarks.learning.studies import study
+from benchmarks.learning.studies import STUDIES
 from tempo_trl.demo.results import accuracy_curve
 from tempo_trl.runs.curves import Curve
 
@@ -184,7 +184,7 @@ def _run(seed: int, curve: Curve) -> dict:
 
 def read_results(numbers: dict) -> list[Result]:
     """The results of a study from its JSON, without folders of runs: enough for its figure and its statistics."""
-    known = study(numbers["study"]).arms
+    known = STUDIES[numbers["study"]].arms
     return [
         Result(
             _arm_of(n, known),

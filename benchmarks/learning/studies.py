@@ -1,6 +1,6 @@
 """The studies: which arms each compares, on which task, and which learning rates are tried."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks.learning.arms import LEARNING_RATES, Arm, Study
@@ -42,10 +42,6 @@ def _at_one_rate(task: Task, panel: str) -> tuple[Arm, ...]:
     """`CREDITS`, and GRPO also at the rate of GRPO-lambda, which is twice its own: a lead may be the rate's."""
     own = _arms(task, CREDITS, panel)
     return *own, replace(own[0], label="grpo, rate 8e-4", learning_rate=8e-4)
-
-
-def _chain() -> Study:
-    return Study("chain", "Chain of five steps: every step may slip", _arms(Chain()), swept=True)
 
 
 def _plan() -> Study:
@@ -169,22 +165,20 @@ def _floor() -> Study:
     )
 
 
-STUDIES: dict[str, Callable[[], Study]] = {
-    "chain": _chain,
-    "plan": _plan,
-    "wording": _wording,
-    "group_size": _group_size,
-    "lambda": _lambda,
-    "treerpo": _treerpo,
-    "carried": _carried,
-    "length": _length,
-    "ceiling_chain": lambda: _ceiling("chain", Chain(), LEARNING_RATES, Budget()),
-    "ceiling_plan": lambda: _ceiling("plan", Plan(), PLAN_RATES, PLAN_BUDGET),
-    "ceiling_wording": lambda: _ceiling("wording", Chain(wording=4), LEARNING_RATES, Budget()),
-    "floor": _floor,
+STUDIES = {
+    study.name: study
+    for study in (
+        Study("chain", "Chain of five steps: every step may slip", _arms(Chain()), swept=True),
+        _plan(),
+        _wording(),
+        _group_size(),
+        _lambda(),
+        _treerpo(),
+        _carried(),
+        _length(),
+        _ceiling("chain", Chain(), LEARNING_RATES, Budget()),
+        _ceiling("plan", Plan(), PLAN_RATES, PLAN_BUDGET),
+        _ceiling("wording", Chain(wording=4), LEARNING_RATES, Budget()),
+        _floor(),
+    )
 }
-
-
-def study(name: str) -> Study:
-    """The study of a name. Its arms are created on each call, so that a test can change a constant before."""
-    return STUDIES[name]()

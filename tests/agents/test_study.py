@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks.agents.runs import ROWS, AgentRun, AgentStart
-from benchmarks.agents.studies import STUDIES, study
+from benchmarks.agents.studies import STUDIES
 from benchmarks.agents.worlds import ROOMS
 from benchmarks.learning.__main__ import main
 from benchmarks.learning.figures import STYLES
@@ -14,7 +14,7 @@ from tempo_trl.launch.arguments import parse
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
-    for arm in study(name).arms:
+    for arm in STUDIES[name].arms:
         run = AgentRun(AgentStart.beneath(tmp_path, arm.task, 40), arm.method, 1e-3, 0, tmp_path, arm.changes)
         arguments = parse(["--config", str(run.prepare())])
         assert arguments.script.method == arm.method
@@ -25,7 +25,7 @@ def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_world_has_methods_with_and_without_states(name):
-    arms = study(name).arms
+    arms = STUDIES[name].arms
     assert {arm.label for arm in arms} <= set(STYLES)
     assert [arm.label for arm in arms[:4]] == ["grpo", "prefix_baseline", "tempo", "tempo, merged"]
 

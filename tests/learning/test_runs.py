@@ -20,7 +20,7 @@ from benchmarks.learning.plan import Plan
 from benchmarks.learning.results import read_results, read_run
 from benchmarks.learning.runs import ROWS, Budget, Run
 from benchmarks.learning.starts import Start, Untaught
-from benchmarks.learning.studies import study
+from benchmarks.learning.studies import STUDIES
 from benchmarks.learning.training import TokenClock
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.train import load_functions
@@ -175,7 +175,7 @@ def test_a_generation_has_whole_groups_in_both_updates(size):
 
 @pytest.mark.parametrize("name", ["ceiling_chain", "ceiling_plan", "ceiling_wording"])
 def test_a_study_with_credit_functions_has_recipes_that_the_parser_takes_and_functions_that_load(name, tmp_path):
-    for arm in study(name).arms:
+    for arm in STUDIES[name].arms:
         start = Start(arm.task, tmp_path / arm.task.name, 1)
         arguments = parse(["--config", str(Run(start, arm.method, 1e-3, 0, tmp_path, arm.changes).prepare())])
         assert arguments.script.method == arm.method

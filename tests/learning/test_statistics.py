@@ -17,7 +17,7 @@ from benchmarks.learning.figures import spread
 from benchmarks.learning.results import DIGITS, Measured, Result, as_json, baseline_of, oracle_of, read_results
 from benchmarks.learning.show import _table
 from benchmarks.learning.statistics import interval, iqm, mean_accuracy, ratio_to
-from benchmarks.learning.studies import STUDIES, study
+from benchmarks.learning.studies import STUDIES
 from tempo_trl.runs.curves import Curve
 
 
@@ -129,7 +129,7 @@ def test_the_curves_of_a_result_end_with_its_budget():
 
 
 def test_results_that_were_written_down_are_read_with_their_curves_and_statistics():
-    arms = {arm.label: arm for arm in study("chain").arms}
+    arms = {arm.label: arm for arm in STUDIES["chain"].arms}
     before = [
         Result(arms[label], 1e-3, (0, 1), tuple(straight(ends)), 100)
         for label, ends in (("grpo", [0.4, 2 / 3]), ("tempo", [0.6, 0.9]))
@@ -145,7 +145,7 @@ def test_results_that_were_written_down_are_read_with_their_curves_and_statistic
 
 
 def test_an_arm_that_the_study_no_longer_has_is_read_as_it_was_measured():
-    one = study("ceiling_chain")
+    one = STUDIES["ceiling_chain"]
     gone = replace(one.arms[0], label="gone", method="none", changes=(("beta", 0.1),), tuned_as="", rates=())
     before = [replace(result([end]), arm=arm) for end, arm in ((0.4, one.arms[0]), (0.6, gone))]
     written = [as_json(each, before[0]) for each in before]
@@ -184,11 +184,11 @@ def test_where_the_oracle_is_level_there_is_nothing_to_share(ends):
 def test_the_table_has_the_share_of_the_better_oracle_only_where_there_is_one():
     own = panel(grpo=[0.4], tempo=[0.5], oracle_td=[0.6], oracle_baseline=[0.8])
     assert oracle_of(own["tempo"], list(own.values())) is own["oracle_baseline"]
-    table = _table(study("ceiling_chain"), list(own.values()), "")
+    table = _table(STUDIES["ceiling_chain"], list(own.values()), "")
     (column,) = [column for column in table.columns if column.header == "share of the oracle's lead"]
     assert list(column.cells) == ["", "25.0", "50.0", "100.0"]
     without = [own["grpo"], own["tempo"]]
-    assert "share of the oracle's lead" not in [one.header for one in _table(study("chain"), without, "").columns]
+    assert "share of the oracle's lead" not in [one.header for one in _table(STUDIES["chain"], without, "").columns]
     assert as_json(own["tempo"], own["grpo"], own["oracle_td"])["share_of_oracle"]["iqm"] == pytest.approx(0.5)
     assert "share_of_oracle" not in as_json(own["tempo"], own["grpo"])
 
@@ -198,7 +198,7 @@ CEILINGS = ("ceiling_chain", "ceiling_plan", "ceiling_wording")
 
 def written(name: str, folder: Path, ends: dict[str, float]) -> None:
     """Numbers of a study whose arms end at these accuracies in both panels."""
-    one = study(name)
+    one = STUDIES[name]
     results = [replace(result([ends[arm.label]]), arm=arm) for arm in one.arms if arm.label in ends]
     origin = {"command": f"learn {name}", "seeds": [0], "commits_of_runs": [name[::-1]], "machine": "this"}
     numbers = {"study": name, **origin, "results": [as_json(each, baseline_of(each, results)) for each in results]}
@@ -207,7 +207,7 @@ def written(name: str, folder: Path, ends: dict[str, float]) -> None:
 
 def test_the_ceiling_has_a_map_of_tasks_by_batch_sizes_for_the_oracle_and_one_for_the_best_method():
     ends = {"grpo": 0.4, "tempo": 0.5, "prefix_baseline": 0.45, "oracle_td": 0.6, "oracle_baseline": 0.5}
-    arms = [arm for name in CEILINGS for arm in study(name).arms if arm.label in ends]
+    arms = [arm for name in CEILINGS for arm in STUDIES[name].arms if arm.label in ends]
     oracle, method, *_ = ceiling.maps([replace(result([ends[a.label]]), arm=a) for a in arms]).axes
     assert [text.get_text() for text in oracle.texts] == ["+10.0\noracle_td"] * 6
     assert [text.get_text() for text in method.texts] == ["+5.0\ntempo"] * 6
@@ -227,7 +227,7 @@ def test_the_map_grows_with_each_task_that_has_numbers(tmp_path, monkeypatch):
 
 
 def test_a_run_of_a_sweep_has_the_length_and_the_batch_of_its_arm(tmp_path):
-    plan = study("ceiling_plan")
+    plan = STUDIES["ceiling_plan"]
     runs = Experiment(tmp_path, 1, None)._runs(plan, plan.arms[-1], 1e-3, plan.sweep_seeds)
     assert [(run.seed, run.budget.generations, run.rows) for run in runs] == [(100, 20, 32), (101, 20, 32)]
 
@@ -238,7 +238,7 @@ def test_make_runs_every_study():
 
 
 def test_an_arm_keeps_a_learning_rate_of_its_own(tmp_path):
-    chosen, tried = Experiment(tmp_path, 1, None, rates=(1e-3,))._learning_rates(study("carried"))
+    chosen, tried = Experiment(tmp_path, 1, None, quick=True)._learning_rates(STUDIES["carried"])
     assert {arm.label: rate for arm, rate in chosen.items()}["grpo, rate 8e-4"] == 8e-4
     assert {rate for arm, rate in chosen.items() if arm.learning_rate is None} == {1e-3}
     assert not tried
@@ -246,7 +246,7 @@ def test_an_arm_keeps_a_learning_rate_of_its_own(tmp_path):
 
 def test_the_floor_and_the_trace_of_grpo_lambda_are_each_switched_off_once():
     """Lambda 0 switches off both, so it cannot tell which of them helps."""
-    settings = {arm.label: dict(arm.changes) for arm in study("lambda").arms}
+    settings = {arm.label: dict(arm.changes) for arm in STUDIES["lambda"].arms}
     assert 0 < settings["floor alone"]["trace_lambda"] < 1e-3 and "advantage_floor" not in settings["floor alone"]
     assert settings["trace alone, 0.99"] == {"advantage_floor": None}
 
@@ -276,8 +276,8 @@ def test_labels_are_moved_apart_and_keep_their_order():
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_arm_takes_its_rate_from_an_arm_that_is_swept(name):
-    one = study(name)
-    swept = [arm.tuned_as for arm in (one if one.swept else study("chain")).arms]
+    one = STUDIES[name]
+    swept = [arm.tuned_as for arm in (one if one.swept else STUDIES["chain"]).arms]
     assert {arm.tuned_as for arm in one.arms} <= set(swept)
     assert len(set(swept)) == len(swept)  # no arm is tuned by another's runs
     cells = [(arm.panel, arm.label) for arm in one.arms]
