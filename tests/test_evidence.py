@@ -267,10 +267,8 @@ def test_the_statistics_of_a_study_are_those_of_the_runs_beside_them(name):
     numbers = numbers_of(f"learning_{name}")
     read = read_results(numbers)
     for arm, result in zip(numbers["results"], read, strict=True):
-        measured = {"final": result.final, "mean": result.mean}
-        baseline = baseline_of(result, read)
-        if baseline is not None:
-            measured["mean_over_grpo"] = result.over(baseline)
+        over = result.over(baseline_of(result, read))
+        measured = {"final": result.final, "mean": result.mean, "mean_over_grpo": over}
         assert {field: ends(Measured(**arm[field])) for field in measured} == {
             field: pytest.approx(ends(one), abs=1e-5) for field, one in measured.items()
         }

@@ -132,10 +132,9 @@ def _band(grid: np.ndarray, values: np.ndarray, unit: str) -> dict[str, list[flo
     return {name: np.round(column, 4).tolist() for name, column in columns.items()}
 
 
-def baseline_of(result: Result, results: Sequence[Result]) -> Result | None:
-    """GRPO in the same panel."""
-    same = (other for other in results if (other.arm.panel, other.arm.label) == (result.arm.panel, BASELINE))
-    return next(same, None)
+def baseline_of(result: Result, results: Sequence[Result]) -> Result:
+    """GRPO in the same panel. Every panel has it."""
+    return next(other for other in results if (other.arm.panel, other.arm.label) == (result.arm.panel, BASELINE))
 
 
 def oracle_of(result: Result, results: Sequence[Result]) -> Result | None:
@@ -149,7 +148,7 @@ def leader(results: Sequence[Result], labels: Collection[str]) -> Result | None:
     return max(named, key=lambda result: result.over(baseline_of(result, results)).iqm, default=None)
 
 
-def as_json(result: Result, baseline: Result | None, oracle: Result | None = None) -> dict:
+def as_json(result: Result, baseline: Result, oracle: Result | None = None) -> dict:
     """The statistics of an arm, and its runs, from which [`read_results`] makes its curves."""
     arm = result.arm
     numbers = {
@@ -165,12 +164,11 @@ def as_json(result: Result, baseline: Result | None, oracle: Result | None = Non
         "seconds": asdict(result.seconds),
         "cpu_seconds": result.cpu_seconds,
         "runs": [_run(seed, curve) for seed, curve in zip(result.seeds, result.curves, strict=True)],
+        "mean_over_grpo": asdict(result.over(baseline)),
     }
-    if baseline is not None:
-        numbers["mean_over_grpo"] = asdict(result.over(baseline))
-        for unit in UNITS:
-            ratios = result.ratios(baseline, unit)
-            numbers[f"{unit}_to_over_grpo"] = {str(at): asdict(ratio) for at, ratio in ratios.items()}
+    for unit in UNITS:
+        ratios = result.ratios(baseline, unit)
+        numbers[f"{unit}_to_over_grpo"] = {str(at): asdict(ratio) for at, ratio in ratios.items()}
     if oracle is not None:
         share = result.share(oracle, baseline)
         numbers["share_of_oracle"] = share and asdict(share)

@@ -66,13 +66,12 @@ def _ratio_table(ratios: dict[str, dict[str, dict[float, Ratio]]]) -> Table:
 
 def _ratios(result: Result, results: Sequence[Result]) -> dict[str, dict[float, Ratio]]:
     baseline = baseline_of(result, results)
-    alone = baseline is None or baseline is result
-    return {unit: {} if alone else result.ratios(baseline, unit) for unit in UNITS}
+    return {unit: {} if baseline is result else result.ratios(baseline, unit) for unit in UNITS}
 
 
 def _cells(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
     baseline = baseline_of(result, results)
-    over = "" if baseline is None or baseline is result else result.over(baseline).percent(signed=True)
+    over = "" if baseline is result else result.over(baseline).percent(signed=True)
     seconds, cpu = f"{result.seconds.iqm:.0f}", f"{np.mean(result.cpu_seconds):.0f}"
     means = result.final.percent(), result.mean.percent()
     return result.arm.label, *means, over, *_share(result, results), f"{result.learning_rate:g}", seconds, cpu
