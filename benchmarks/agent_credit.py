@@ -10,7 +10,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.timing import print_table, seconds
+from benchmarks.timing import is_quick, print_table, seconds
 from tempo_trl import Batch, Credit
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
@@ -114,9 +113,7 @@ def rows(size: Size) -> list[tuple[str, str, str]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, whose times mean nothing")
-    size = QUICK if parser.parse_args(arguments).quick else FULL
+    size = QUICK if is_quick(__doc__, "tiny sizes, whose times mean nothing", arguments) else FULL
     print_table(f"The cost of credit for agents: {size}", ("figure", "measured", "goal"), rows(size))
 
 

@@ -6,7 +6,6 @@ groups of 8 conversations with 32 turns of 100 tokens, 70 of them sampled and 30
 """
 
 import os
-import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -20,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from benchmarks.timing import RATIO, print_table, seconds
+from benchmarks.timing import RATIO, is_quick, print_table, seconds
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.config import TokenCreditConfig
@@ -142,5 +141,6 @@ def rows(shape: Shape) -> list[tuple[str, str, str]]:
 
 
 if __name__ == "__main__":
-    shape = Shape(groups=2, turns=4, tokens=20) if "--quick" in sys.argv[1:] else Shape()
+    quick = is_quick(__doc__, "tiny sizes, whose times mean nothing")
+    shape = Shape(groups=2, turns=4, tokens=20) if quick else Shape()
     print_table("The batch of agents", RATIO, rows(shape))

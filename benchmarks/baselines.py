@@ -10,8 +10,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import argparse
-
 import numpy as np
 from rich.console import Console
 from rich.table import Column, Table
@@ -20,7 +18,7 @@ from benchmarks.credit import completions, seconds
 from benchmarks.estimators.estimators import adaptive, prefix_baseline, tempo
 from benchmarks.estimators.measure import measure_groups
 from benchmarks.estimators.task import Task
-from benchmarks.timing import RATIO, print_table
+from benchmarks.timing import RATIO, is_quick, print_table
 from tempo_trl.credit import prefix_values
 from tempo_trl.credit.prefix_baseline import prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
@@ -81,10 +79,7 @@ def speed(groups: int, width: int) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split(":")[0])
-    parser.add_argument("--quick", action="store_true", help="only check that it runs: small sizes")
-    quick = parser.parse_args().quick
-
+    quick = is_quick(__doc__, "only check that it runs: small sizes")
     headings = (Column(name, justify="right") for name in ("decisive tokens at", "success", "G", "batches", *CREDITS))
     table = Table(*headings, title="Cosine to the true gradient, mean ± standard error", caption=f"seed {SEED}")
     for of, num_generations in TASKS:

@@ -4,7 +4,6 @@
 trainer, which learns nothing here (learning rate 0), seed 0. The figures are means over prompts.
 """
 
-import argparse
 import contextlib
 import io
 import os
@@ -16,6 +15,8 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
+
+from benchmarks.timing import is_quick
 
 GENERATIONS, QUICK_GENERATIONS = 8, 1
 PROMPTS = 32  # a generation
@@ -77,9 +78,7 @@ def table(measured: dict[str, dict[str, float]]) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="only one generation of each")
-    generations = QUICK_GENERATIONS if parser.parse_args().quick else GENERATIONS
+    generations = QUICK_GENERATIONS if is_quick(__doc__, "only one generation of each") else GENERATIONS
     Console().print(table({name: measure(options, generations) for name, options in ROLLOUTS.items()}))
 
 

@@ -13,8 +13,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import argparse
-import platform
 import tempfile
 import time
 from collections.abc import Callable
@@ -24,19 +22,19 @@ from typing import NamedTuple
 
 import torch
 from datasets import Dataset
-from rich.console import Console
-from rich.table import Column, Table
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
+from benchmarks.timing import is_quick, print_table
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.tree_forward import TreeForward, TreeForwardFields, pack_rows
 from tempo_trl.tree_forward.first_batch import PAYING_RATIO
 from tempo_trl.tree_forward.tree_pass import State
 
-TITLE = "An update on the tree against TRL's"
 VOCABULARY = 1024
 PAIRS = 3
+HEADINGS = ("prompt / completion / G", "shared", "tokens / packed", "update", "goal", "activations")
+HEADINGS += ("auto takes", "nats off")
 
 
 class Shape(NamedTuple):
@@ -204,29 +202,13 @@ def row(trainer: TreeGRPOTrainer, shape: Shape, sharing: str, pairs: int) -> tup
     )
 
 
-def table_of(trainer: TreeGRPOTrainer, shapes: tuple[Shape, ...], pairs: int) -> Table:
-    device = trainer.accelerator.device
-    where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{platform.machine()}, CPU time"
-    caption = f"{where}, torch {torch.__version__}, one thread, {trainer.model.dtype}"
-    names = ("tokens / packed", "update", "goal", "activations", "auto takes", "nats off")
-    numbers = (Column(name, justify="right") for name in names)
-    table = Table("prompt / completion / G", "shared", *numbers, title=TITLE, caption=caption)
-    for sharing in ("prompt", "tree"):
-        for shape in shapes:
-            table.add_row(*row(trainer, shape, sharing, pairs))
-    return table
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="only check that it runs: one small shape, twice")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    asked = parser.parse_args()
-    for half in (False, True) if asked.device == "cuda" else (False,):
-        with tempfile.TemporaryDirectory() as folder:
-            trainer = build(folder, asked.device, half)
-            table = table_of(trainer, QUICK if asked.quick else SHAPES, pairs=2 if asked.quick else PAIRS)
-            Console(width=140).print(table)
+    quick = is_quick(__doc__, "only check that it runs: one small shape, twice")
+    shapes, pairs = (QUICK, 2) if quick else (SHAPES, PAIRS)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = build(folder, "cpu", half=False)
+        rows = [row(trainer, shape, sharing, pairs) for sharing in ("prompt", "tree") for shape in shapes]
+    print_table("An update on the tree against TRL's", HEADINGS, rows)
 
 
 if __name__ == "__main__":

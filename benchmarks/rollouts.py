@@ -13,7 +13,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks.timing import print_table
+from benchmarks.timing import is_quick, print_table
 from benchmarks.training_step import policy as ten_million
 from benchmarks.training_step import random_reward
 from tempo_trl.demo.policy import CHARACTERS, character_tokenizer, load_policy
@@ -121,9 +120,7 @@ def rows(quick: bool) -> Iterator[tuple[str, ...]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="the demo's policy only")
-    quick = parser.parse_args().quick
+    quick = is_quick(__doc__, "the demo's policy only")
     headings = ("run", "leaves", "tokens", "forward passes", "CPU seconds")
     print_table("Trees over as many independent completions", headings, rows(quick))
 

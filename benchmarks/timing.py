@@ -1,5 +1,6 @@
-"""What the benchmarks of speed share: the shortest of a few times, and the table of what was measured."""
+"""What the benchmarks of speed share: `--quick`, the shortest of a few times, and the table of what was measured."""
 
+import argparse
 import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -9,6 +10,13 @@ from rich.console import Console
 from rich.table import Column, Table
 
 RATIO = ("ratio", "measured", "goal")
+
+
+def is_quick(description: str, means: str, arguments: Sequence[str] | None = None) -> bool:
+    """Whether the command line asks for the short form, and what that `means`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=means)
+    return parser.parse_args(arguments).quick
 
 
 def seconds(call: Callable[[], object], repeats: int = 7, clock: Callable[[], float] = time.process_time) -> float:
