@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from benchmarks.language_model import credit_functions
-from benchmarks.language_model.__main__ import Queue, main
+from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.criteria import CRITERIA, functions
 from benchmarks.language_model.figure import MORE_STYLES, draw
@@ -197,21 +197,11 @@ def test_an_arm_that_differs_in_one_thing_has_the_rate_of_the_arm_that_it_differ
     assert cells.rates() == dict.fromkeys(("grpo", "grpo all or nothing", "grpo with floor"), 2e-5)
 
 
-def test_a_cell_is_taken_once_and_one_that_failed_not_again():
-    first, second = ORDERS.cell("grpo", 2e-5, 100), ORDERS.cell("tempo", 2e-5, 100)
-    measured = []
-    queue = Queue(lambda: [cell for cell in (first, second) if cell not in measured])
-    assert queue.take() == first
-    assert queue.take() == second
-    measured.append(second)
-    queue.done(second, failed=False)
-    queue.done(first, failed=True)
-    assert queue.take() is None
-    assert queue.failed == [first]
+def test_a_failed_run_does_not_stop_the_others_and_no_cell_runs_twice(tmp_path, monkeypatch, capsys):
+    ran = []
 
-
-def test_a_failed_run_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
     def train(study, cell, *_):
+        ran.append(cell)
         if cell.arm == "grpo":
             raise RuntimeError(f"{cell.name} failed.")
 
@@ -226,6 +216,7 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
     assert "2 runs failed. Repeat the command to resume them." in capsys.readouterr().out
     rates = Counter((row["arm"], row["seed"]) for row in json.loads(path.read_text())["cells"])
     assert rates == {("tempo", 100): 3, ("tempo", 101): 2}
+    assert len(ran) == len(set(ran)) == 2 + 5
 
 
 def test_tasks_with_criteria_have_no_controls():

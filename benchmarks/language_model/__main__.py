@@ -19,11 +19,10 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from threading import Condition
 
 from rich.console import Console
 
@@ -89,79 +88,54 @@ def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
             yield replace(cell, steps=arguments.steps) if arguments.steps and cell.steps == study.steps else cell
 
 
-class Queue:
-    """
-    Which cell runs next. What has been measured in the meantime chooses it: the sweep goes on beside the best rate.
-
-    Args:
-        missing (`Callable[[], list[Cell]]`): The cells that have not been measured, as far as they are known.
-    """
-
-    def __init__(self, missing: Callable[[], list[Cell]]):
-        self.missing, self.failed = missing, []
-        self._running: list[Cell] = []
-        self._changed, self._closed = Condition(), False
-
-    def take(self) -> Cell | None:
-        """The first cell that is not running. Waits while those that run may ask for more; None if none is left."""
-        with self._changed:
-            while not self._closed:
-                free = [cell for cell in self.missing() if cell not in [*self._running, *self.failed]]
-                if free:
-                    self._running.append(free[0])
-                    return free[0]
-                if not self._running:
-                    break
-                self._changed.wait()
-        return None
-
-    def done(self, cell: Cell, failed: bool) -> None:
-        """A cell was measured, or failed. A failed one is not taken again."""
-        with self._changed:
-            self._running.remove(cell)
-            self.failed += [cell] * failed
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """No cell is taken any more."""
-        self._closed = True
-
-
 def carry_out(arguments: argparse.Namespace, cells: Cells, console: Console) -> None:
     """
-    Run the cells that are missing, as many at a time as asked for, each on its share of the cores.
+    Run the cells that are missing, as many at a time as asked for. What has been measured in the meantime chooses the
+    next one: the sweep goes on beside the best rate. A cell that failed is not run again.
 
     Raises:
         RuntimeError: runs failed. The others were carried out.
     """
-    queue = Queue(lambda: [cell for cell in planned(arguments, cells) if cell not in cells])
-    threads, begun, longest = max(1, os.cpu_count() // arguments.jobs), time.monotonic(), 0.0
+    running: dict[Future, Cell] = {}
+    failed: list[Cell] = []
+    begun, longest = time.monotonic(), 0.0
 
-    def work(_) -> None:
-        nonlocal longest
-        while time.monotonic() - begun + longest <= 60 * arguments.minutes and (cell := queue.take()):
-            now, failed = time.monotonic(), True
-            console.print(f"{time.strftime('%H:%M')} {cell.name}", highlight=False)
-            try:
-                folder = arguments.output / cell.name
-                train(cells.study, cell, folder, threads, arguments.nice)
-                cells.add(numbers(cells.study, cell, folder), _provenance(cells.study))
-                failed = False
-            except RuntimeError as error:
-                console.print(str(error), markup=False, highlight=False)
-            finally:
-                queue.done(cell, failed)
-            longest = max(longest, time.monotonic() - now)
+    def missing() -> list[Cell]:
+        return [cell for cell in planned(arguments, cells) if cell not in cells]
+
+    def next_cell() -> Cell | None:
+        if len(running) == arguments.jobs or time.monotonic() - begun + longest > 60 * arguments.minutes:
+            return None
+        return next((cell for cell in missing() if cell not in [*running.values(), *failed]), None)
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        try:
-            list(pool.map(work, range(arguments.jobs)))
-        finally:
-            queue.close()
-    if queue.failed:
-        raise RuntimeError(f"{len(queue.failed)} runs failed. Repeat the command to resume them.")
-    if left_out := len(queue.missing()):
+        while True:
+            while cell := next_cell():
+                console.print(f"{time.strftime('%H:%M')} {cell.name}", highlight=False)
+                running[pool.submit(measure, arguments, cells.study, cell)] = cell
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                cell = running.pop(future)
+                try:
+                    row, seconds = future.result()
+                except RuntimeError as error:
+                    failed.append(cell)
+                    console.print(str(error), markup=False, highlight=False)
+                else:
+                    cells.add(row, _provenance(cells.study))
+                    longest = max(longest, seconds)
+    if failed:
+        raise RuntimeError(f"{len(failed)} runs failed. Repeat the command to resume them.")
+    if left_out := len(missing()):
         console.print(f"{left_out} runs or more are left out for want of time.")
+
+
+def measure(arguments: argparse.Namespace, study: Study, cell: Cell) -> tuple[dict, float]:
+    """Run a cell on its share of the cores: its numbers, and the seconds that it took."""
+    begun, folder = time.monotonic(), arguments.output / cell.name
+    train(study, cell, folder, max(1, os.cpu_count() // arguments.jobs), arguments.nice)
+    return numbers(study, cell, folder), time.monotonic() - begun
 
 
 def _jobs() -> int:
