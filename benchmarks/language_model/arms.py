@@ -55,7 +55,6 @@ ARMS = {
 CONTROLS = {
     "tempo at GRPO's rate": Arm("tempo", rated_as=BASELINE),
     "prefix_baseline at GRPO's rate": Arm("prefix_baseline", rated_as=BASELINE),
-    "tempo without the tree pass": Arm("tempo", (("tree_forward", "off"),), rated_as="tempo"),
 }
 
 

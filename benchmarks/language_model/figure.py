@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.cells import Cells, smooth
-from benchmarks.learning.figures import STYLES, finish, name_lines, save
+from benchmarks.learning.figures import STYLES, band_line, finish, name_lines, save
 from benchmarks.learning.statistics import interval, iqm
 
 SHOWN = {
@@ -85,7 +85,12 @@ def _by_criteria(rows: Runs, first: Sequence[str]) -> tuple[Figure, str]:
 
 
 def _panel(axes: Axes, rows: Runs, name: str, label: str, curve: Callable) -> None:
-    ends = [_line(axes, arm, own, name, curve) for arm, own in rows.items() if all(row.get(name) for row in own)]
+    styles = STYLES | MORE_STYLES
+    ends = [
+        band_line(axes, arm, styles[arm], *curve([row[name] for row in own]))
+        for arm, own in rows.items()
+        if all(row.get(name) for row in own)
+    ]
     axes.set_xlabel("steps")
     axes.set_ylabel(label)
     finish(axes)
@@ -109,12 +114,3 @@ def _origin(cells: Cells) -> str:
     origin = cells.provenance
     commits = ", ".join(commit[:7] for commit in origin["commits_of_runs"])
     return f"runs at commit {commits}, seeds {origin['seeds'][0]}-{origin['seeds'][-1]}, {origin['machine']}"
-
-
-def _line(axes: Axes, arm: str, rows: list[dict], name: str, curve: Callable) -> tuple[float, float, str, str]:
-    """A line with its band; where it ends, and what it is called."""
-    steps, middle, low, high = curve([row[name] for row in rows])
-    colour, line = (STYLES | MORE_STYLES)[arm]
-    axes.plot(steps, middle, line, color=colour, lw=1.6)
-    axes.fill_between(steps, low, high, color=colour, alpha=0.1, lw=0)
-    return steps[-1], middle[-1], arm, colour

@@ -84,18 +84,26 @@ def _lines(axes: Axes, results: Sequence[Result], unit: str, study: Study) -> No
     ends = []
     for result in results:
         band = result.by_tokens() if unit == "tokens" else result.by_seconds()
-        colour, line = STYLES[result.arm.label]
-        x = np.array(band[unit]) / scale
-        axes.plot(x, band["iqm"], line, color=colour, lw=1.6)
-        axes.fill_between(x, band["low"], band["high"], color=colour, alpha=0.1, lw=0)
-        ends.append((x[-1], band["iqm"][-1], result.arm.label, colour))
+        numbers = np.array(band[unit]) / scale, band["iqm"], band["low"], band["high"]
+        ends.append(band_line(axes, result.arm.label, STYLES[result.arm.label], *numbers))
     axes.set_xlabel(words)
     axes.set_ylabel("accuracy, sampled" if axes.get_subplotspec().is_first_col() else "")
     finish(axes)
     name_lines(axes, ends)
 
 
-def name_lines(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+End = tuple[float, float, str, str]  # where a line ends, its label and its colour
+
+
+def band_line(axes: Axes, label: str, style: tuple[str, str], x, middle, low, high) -> End:
+    """A line with its band."""
+    colour, line = style
+    axes.plot(x, middle, line, color=colour, lw=1.6)
+    axes.fill_between(x, low, high, color=colour, alpha=0.1, lw=0)
+    return x[-1], middle[-1], label, colour
+
+
+def name_lines(axes: Axes, ends: Sequence[End]) -> None:
     """Labels beside the lines' ends, moved apart where they would lie on each other."""
     low, high = axes.get_ylim()
     right = max(x for x, *_ in ends)
