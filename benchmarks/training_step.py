@@ -21,7 +21,7 @@ from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.launch.train import end
 
-COMPLETIONS, TOKENS = 64, 256
+COMPLETIONS, TOKENS, GROUP = 64, 256, 8
 STEP = f"10M parameters, {COMPLETIONS} completions of {TOKENS} tokens, CPU"
 SHARE_STEPS, PAIRS = 2, 4
 
@@ -94,9 +94,9 @@ def random_reward(completions, completion_ids, **columns) -> list[float]:
 
 
 def half_flat_reward(completions, completion_ids, **columns) -> list[float]:
-    """Random in every other group of eight, and equal in the others."""
+    """Random in every other group, and equal in the others."""
     random = random_reward(completions, completion_ids)
-    return [reward if index // 8 % 2 else 1.0 for index, reward in enumerate(random)]
+    return [reward if index // GROUP % 2 else 1.0 for index, reward in enumerate(random)]
 
 
 def policy() -> Qwen3ForCausalLM:
@@ -106,24 +106,28 @@ def policy() -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(Qwen3Config(vocab_size=len(character_tokenizer()), **size, **heads))
 
 
-def build(
-    trainer: type[TEMPOTrainer], folder: str, ranks: int, steps: int, reward=random_reward, **keywords
-) -> TEMPOTrainer:
-    args = TEMPOConfig(
+def configured(folder: str, completions: int, tokens: int, steps: int, **options) -> TEMPOConfig:
+    """Of a run of so many completions per device and step, each of so many tokens, which writes nothing."""
+    return TEMPOConfig(
         folder,
-        use_cpu=True,
-        bf16=False,
-        per_device_train_batch_size=COMPLETIONS // ranks,
-        num_generations=8,
-        max_completion_length=TOKENS,
-        generation_kwargs={"min_new_tokens": TOKENS},
+        per_device_train_batch_size=completions,
+        num_generations=GROUP,
+        max_completion_length=tokens,
+        generation_kwargs={"min_new_tokens": tokens},
         max_steps=steps,
         report_to="none",
         save_strategy="no",
         disable_tqdm=True,
         logging_steps=1000,
-        gradient_checkpointing=False,
+        **options,
     )
+
+
+def build(
+    trainer: type[TEMPOTrainer], folder: str, ranks: int, steps: int, reward=random_reward, **keywords
+) -> TEMPOTrainer:
+    on_cpu = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False}
+    args = configured(folder, COMPLETIONS // ranks, TOKENS, steps, **on_cpu)
     prompts = Dataset.from_dict({"prompt": [f"{a}+{a}?" for a in range(10)]})
     return trainer(policy(), reward, args, prompts, processing_class=character_tokenizer(), **keywords)
 

@@ -3,13 +3,10 @@
 Generation is left out, so a share of a real step is smaller. Half of each group shares a quarter of its completions.
 """
 
-import tempfile
-from pathlib import Path
-
 import torch
 from transformers import AutoModelForCausalLM
 
-from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, main, save_policy
+from benchmarks.gpu.section import QWEN3_0_6B, Row, main, saved_policy
 from benchmarks.packing import time_of
 from tempo_trl.credit import tempo_advantages
 
@@ -47,8 +44,7 @@ def share(model, prompts: int, tokens: int, rows: int, device: torch.device) -> 
 
 def rows(device: torch.device, tiny: bool) -> list[Row]:
     sizes = [(2, 32, 4), (2, 64, 2)] if tiny else [(64, 1024, 8), (64, 8192, 1)]
-    with tempfile.TemporaryDirectory() as folder:
-        path = save_policy(QWEN3_TINY if tiny else QWEN3_0_6B, Path(folder))
+    with saved_policy(QWEN3_0_6B, tiny) as (path, _):
         model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(device)
     model.gradient_checkpointing_enable()
     return [share(model, *size, device) for size in sizes]

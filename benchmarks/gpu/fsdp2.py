@@ -3,21 +3,18 @@
 On a CPU, where accelerate does not shard, the same run without it.
 """
 
-import tempfile
 from pathlib import Path
 
 import torch
 
 from benchmarks.gpu.launched import launched
-from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, demo_run, main, save_policy
+from benchmarks.gpu.section import QWEN3_0_6B, Row, demo_run, main, saved_policy
 
 CONFIG = Path(__file__).parents[2] / "recipes" / "accelerate" / "fsdp2.yaml"
 
 
 def rows(device: torch.device, tiny: bool) -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        model = save_policy(QWEN3_TINY if tiny else QWEN3_0_6B, folder / "model")
+    with saved_policy(QWEN3_0_6B, tiny) as (model, folder):
         accelerate = ["-m", "accelerate.commands.launch"]
         if device.type == "cpu":
             flags = demo_run(model, folder / "run", tiny, "--use_cpu", "true")

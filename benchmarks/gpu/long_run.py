@@ -1,14 +1,12 @@
 """Twenty minutes of TEMPO on the shape of Qwen3-1.7B from random weights: does it last, and is the estimate right?"""
 
-import tempfile
 import time
-from pathlib import Path
 from statistics import median
 
 import torch
 from transformers import TrainerCallback
 
-from benchmarks.gpu.section import QWEN3_1_7B, QWEN3_TINY, Row, demo_run, gigabytes, main, save_policy, wait_for
+from benchmarks.gpu.section import QWEN3_1_7B, Row, demo_run, gigabytes, main, saved_policy, wait_for
 from tempo_trl.launch.arguments import RunArguments, parse
 from tempo_trl.launch.check import memory_rows
 from tempo_trl.launch.memory import needs
@@ -45,10 +43,9 @@ def estimate_of(arguments: RunArguments) -> float:
 
 def rows(device: torch.device, tiny: bool) -> list[Row]:
     on_cpu, clock = device.type == "cpu", Clock(device, 60 * MINUTES)
-    with tempfile.TemporaryDirectory() as folder:
-        model = save_policy(QWEN3_TINY if tiny else QWEN3_1_7B, Path(folder) / "model")
+    with saved_policy(QWEN3_1_7B, tiny) as (model, folder):
         options = ["--use_cpu", str(on_cpu), "--gradient_checkpointing", "true"]
-        flags = demo_run(model, Path(folder) / "run", tiny, *options)
+        flags = demo_run(model, folder / "run", tiny, *options)
         flags[flags.index("--max_steps") + 1] = "6" if tiny else "100000"
         arguments = parse(flags)
         estimate = estimate_of(arguments)

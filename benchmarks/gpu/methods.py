@@ -1,11 +1,10 @@
 """Every method, two steps each, with the policy, its optimizer and the credit on the device."""
 
-import tempfile
 from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.section import QWEN3_TINY, Row, demo_run, main, save_policy
+from benchmarks.gpu.section import QWEN3_TINY, Row, demo_run, main, saved_policy
 from tempo_trl import Batch, SpanReward
 from tempo_trl.launch.arguments import METHODS, parse
 from tempo_trl.launch.train import build_trainer
@@ -43,9 +42,8 @@ def trained(method: str, model: str, folder: Path, device: torch.device) -> str:
 
 
 def rows(device: torch.device, tiny: bool) -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder:
-        model = save_policy(QWEN3_TINY, Path(folder) / "model")
-        return [(method, trained(method, model, Path(folder) / method, device)) for method in METHODS]
+    with saved_policy(QWEN3_TINY, tiny) as (model, folder):
+        return [(method, trained(method, model, folder / method, device)) for method in METHODS]
 
 
 if __name__ == "__main__":

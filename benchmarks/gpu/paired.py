@@ -15,12 +15,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
 from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, main, wait_for
-from benchmarks.training_step import TimedTrainer, random_reward
-from tempo_trl import TEMPOConfig
+from benchmarks.training_step import GROUP, TimedTrainer, configured, random_reward
 from tempo_trl.credit import tempo_advantages
 from tempo_trl.demo.policy import character_tokenizer
 
-GROUP = 8
 WARM_UP = 2  # steps that are not measured, one of each method
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}  # TRL's scalars are float32, ours float64: as in tests/trainers
 
@@ -95,21 +93,9 @@ def train(device: torch.device, size: Size, pairs: int) -> tuple[PairedTrainer, 
     model, meter = Qwen3ForCausalLM(Qwen3Config(**size.model)), Meter(device)
     prompts = Dataset.from_dict({"prompt": [f"{a}+{b}?" for a in range(10) for b in range(10)]})
     with tempfile.TemporaryDirectory() as folder:
-        args = TEMPOConfig(
-            folder,
-            use_cpu=device.type == "cpu",
-            bf16=True,
-            per_device_train_batch_size=size.completions,
-            num_generations=GROUP,
-            max_completion_length=size.tokens,
-            top_k=2,  # an untrained model would part at every token
-            generation_kwargs={"min_new_tokens": size.tokens},
-            max_steps=WARM_UP + 2 * pairs,
-            report_to="none",
-            save_strategy="no",
-            disable_tqdm=True,
-            logging_steps=1000,
-        )
+        options = {"use_cpu": device.type == "cpu", "bf16": True}
+        options["top_k"] = 2  # an untrained model would part at every token
+        args = configured(folder, size.completions, size.tokens, WARM_UP + 2 * pairs, **options)
         tokenizer = character_tokenizer()
         trainer = PairedTrainer(model, random_reward, args, prompts, processing_class=tokenizer, callbacks=[meter])
         trainer.train()

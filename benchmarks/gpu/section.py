@@ -2,7 +2,9 @@
 
 import json
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -29,14 +31,21 @@ QWEN3_TINY = {
 }
 
 
-def save_policy(shape: dict, folder: Path) -> str:
-    """Write an untrained Qwen3 of `shape` with the demonstration's tokenizer, as `from_pretrained` takes it."""
+@contextmanager
+def saved_policy(full: dict, tiny: bool) -> Iterator[tuple[str, Path]]:
+    """
+    An untrained Qwen3 of the shape `full`, or a `tiny` one, with the demonstration's tokenizer, as `from_pretrained`
+    takes it; and a folder for runs of it.
+    """
     torch.manual_seed(0)
     tokenizer = character_tokenizer()
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    Qwen3ForCausalLM(Qwen3Config(**shape, **ends)).to(torch.bfloat16).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+    policy = Qwen3ForCausalLM(Qwen3Config(**(QWEN3_TINY if tiny else full), **ends)).to(torch.bfloat16)
+    with tempfile.TemporaryDirectory() as folder:
+        model = f"{folder}/model"
+        policy.save_pretrained(model)
+        tokenizer.save_pretrained(model)
+        yield model, Path(folder)
 
 
 def demo_run(model: str, folder: Path, tiny: bool, *flags: str) -> list[str]:

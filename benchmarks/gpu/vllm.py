@@ -6,14 +6,13 @@ NCCL takes one rank per device, so a server needs a device of its own: name two 
 import os
 import shlex
 import subprocess
-import tempfile
 from pathlib import Path
 
 import torch
 from trl.import_utils import is_vllm_available
 
 from benchmarks.gpu.launched import launched
-from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, demo_run, main, save_policy
+from benchmarks.gpu.section import QWEN3_0_6B, Row, demo_run, main, saved_policy
 from tempo_trl.rollout.vllm_server import server_command
 
 DEVICES = "CUDA_VISIBLE_DEVICES_OF_VLLM"  # "0,1": the trainer's and the server's
@@ -43,9 +42,7 @@ def from_server(model: str, folder: Path, tiny: bool) -> Row:
 def rows(device: torch.device, tiny: bool) -> list[Row]:
     if device.type == "cpu" or not is_vllm_available():
         return [(figure, "not run: it takes a GPU and vLLM") for figure in (COLOCATED, SERVER)]
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
-        model = save_policy(QWEN3_TINY if tiny else QWEN3_0_6B, folder / "model")
+    with saved_policy(QWEN3_0_6B, tiny) as (model, folder):
         return [colocated(model, folder / "colocated", tiny), from_server(model, folder / "server", tiny)]
 
 
