@@ -21,6 +21,8 @@ from tempo_trl.credit.siblings import count_once, sibling_advantages
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree import repeated_rows
 
+POOLED = 8  # batches from which the adaptive baseline learns, the last ones
+
 
 @dataclass
 class Credit:
@@ -76,11 +78,11 @@ def prefix_baseline(shrinkage: float) -> Callable[[Sample], Credit]:
     return lambda sample: _over_baseline(sample, shrinkage)
 
 
-def adaptive(batches: int = 8) -> Callable[[Sample], Credit]:
-    """The prefix baseline with learned shrinkage: each batch by the covariance of so many batches before it."""
+def adaptive() -> Callable[[Sample], Credit]:
+    """The prefix baseline with learned shrinkage: each batch by the covariance of the [`POOLED`] before it."""
 
     def credit(sample: Sample) -> Credit:
-        parts = [_over_baseline(batch, covariance) for batch, covariance in learning(sample, batches)]
+        parts = [_over_baseline(batch, covariance) for batch, covariance in learning(sample)]
         advantages, weights = (
             torch.cat([getattr(part, name) for part in parts]) for name in ("advantages", "weights")
         )
@@ -102,6 +104,9 @@ def treerpo(average: str = "children", count_shared_tokens: str = "once") -> Cal
     return credit
 
 
+METHODS = {"GRPO": tempo(0.0), "TEMPO": tempo(1.0), "adaptive": adaptive()}  # that most questions compare
+
+
 def outcome(sample: Sample) -> torch.Tensor:
     """Outcome advantages of the completions, not scaled: `(B,)`."""
     return outcome_advantages(sample.rewards, sample.num_generations, "none")
@@ -118,9 +123,9 @@ def _factor(sample: Sample) -> torch.Tensor | None:
     return None if sample.leaf_weights is None else sample.num_generations * sample.leaf_weights
 
 
-def learning(sample: Sample, batches: int) -> Iterator[tuple[Sample, PrefixCovariance]]:
+def learning(sample: Sample) -> Iterator[tuple[Sample, PrefixCovariance]]:
     """Each batch with the covariance of those before it, to be used before the next is asked for."""
-    covariance = PrefixCovariance(batches)
+    covariance = PrefixCovariance(POOLED)
     for k in range(len(sample.tokens)):
         batch = sample.batch(k)
         yield batch, covariance

@@ -5,14 +5,14 @@ from zlib import crc32
 
 import numpy as np
 
-from benchmarks.estimators.estimators import Estimator
+from benchmarks.estimators.estimators import POOLED, Estimator
 from benchmarks.estimators.metrics import Measured, cosines, gradients
 from benchmarks.estimators.rollouts import Independent, Rollout, Sample
 from benchmarks.estimators.task import Task, TokenTree
 
 BUDGET = 1920  # tokens of a batch: 64 groups of 3 or 3 groups of 64 completions of ten tokens
 SEED = 0
-WARM_UP = 8  # batches before those that count, on which the adaptive baseline learns: as many as it pools
+WARM_UP = POOLED  # batches before those that count, on which the adaptive baseline learns
 
 
 def measure(

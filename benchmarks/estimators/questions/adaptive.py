@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.estimators.drawing import BLUE, GAIN, GREY, ORANGE, gains, named, sheet, spans
-from benchmarks.estimators.estimators import adaptive, tempo
+from benchmarks.estimators.estimators import METHODS
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import SEED, measure_groups
 from benchmarks.estimators.metrics import difference, gain, shown
@@ -18,7 +18,6 @@ TITLE = "The adaptive prefix baseline against GRPO on random tasks, the same bat
 BATCHES = 100
 TASKS, QUICK_TASKS, WORST = 48, 3, 4
 AGAIN = 4  # times as many new batches for the worst tasks: the worst of many is worst by chance too
-METHODS = {"GRPO": tempo(0.0), "TEMPO": tempo(1.0), "adaptive": adaptive(), "one batch": adaptive(1)}
 
 
 def random_task(rng: np.random.Generator, seed: int) -> tuple[Task, int]:
@@ -64,7 +63,7 @@ def z(record: dict) -> float:
 def _record(task: Task, size: int, effort: Effort, seed: int) -> dict:
     tree, m = task.tree(), measure_groups(task, size, METHODS, effort.batches, effort.budget, seed)
     record = {"task": asdict(task), "G": size, "success": float(tree.values[0])}
-    for name in ("TEMPO", "adaptive", "one batch"):
+    for name in ("TEMPO", "adaptive"):
         record[f"{name} - GRPO cosine"] = difference(m[name], m["GRPO"])
         record[f"{name} gain"] = gain(m[name], m["GRPO"], tree.gradient)
     return record
@@ -85,9 +84,8 @@ def table(records: list[dict]) -> Table:
     )
     for column in ("", "above by 2 s.e.", "below by 2 s.e.", "median gain", "lowest gain", "lowest cosine difference"):
         table.add_column(column, justify="right")
-    names = {"adaptive": "adaptive, 8 batches", "one batch": "adaptive, 1 batch", "TEMPO": "TEMPO"}
-    for name, said in names.items():
-        table.add_row(said, *counts(records, name))
+    for name in ("adaptive", "TEMPO"):
+        table.add_row(name, *counts(records, name))
     for record in (r for r in records if "again" in r):
         again = record["again"]["adaptive - GRPO cosine"], record["again"]["adaptive gain"]
         first = shown(record["adaptive gain"]), shown(record["adaptive - GRPO cosine"], 4)

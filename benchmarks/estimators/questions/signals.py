@@ -10,7 +10,7 @@ from rich.table import Table
 from scipy.stats import spearmanr
 
 from benchmarks.estimators.drawing import BLUE, GAIN, ORANGE, bars, gains, named, sheet
-from benchmarks.estimators.estimators import adaptive, learning, outcome, tempo
+from benchmarks.estimators.estimators import METHODS, learning, outcome
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import SEED, WARM_UP, measure_groups, sampled
 from benchmarks.estimators.metrics import gain
@@ -23,7 +23,6 @@ from tempo_trl.credit.metrics import credit_sums
 TITLE = "What a run logs in fifty generations, and the gain: random tasks"
 BATCHES = 50
 SIGNALS = {"td_share": "tempo/added_share", "prefix_explained": "tempo/prefix_r2"}
-METHODS = {"GRPO": tempo(0.0), "TEMPO": tempo(1.0), "adaptive": adaptive()}
 COLOURS = {"TEMPO": ORANGE, "adaptive": BLUE}
 
 
@@ -43,7 +42,7 @@ def logged(sample: Sample) -> dict[str, float]:
     _, td = credit_tokens(sample.prefixes, outcomes, sample.ids.shape[1], 1.0)
     after = slice(int(sample.bounds[WARM_UP]), None)
     share, whole = credit_sums(outcomes[after], td[after], torch.ones_like(td[after]))["added_share"].sum(dim=0)
-    explained = [covariance.explained for _, covariance in islice(learning(sample, WARM_UP), WARM_UP, None)]
+    explained = [covariance.explained for _, covariance in islice(learning(sample), WARM_UP, None)]
     return {"td_share": float(share / whole), "prefix_explained": float(np.mean(explained))}
 
 

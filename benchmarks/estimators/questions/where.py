@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from benchmarks.estimators.drawing import CYCLE, GAIN, bars, gains, name_ends, named, sheet
-from benchmarks.estimators.estimators import adaptive, tempo
+from benchmarks.estimators.estimators import METHODS
 from benchmarks.estimators.evidence import Effort
 from benchmarks.estimators.measure import measure_groups
 from benchmarks.estimators.metrics import difference, gain, shown, summary
@@ -36,8 +36,7 @@ def measure_records(effort: Effort) -> list[dict]:
 def _record(cell: tuple[str, int, int], effort: Effort) -> dict:
     variant, size, position = cell
     task = Task((position - 1,), **VARIANTS[variant])
-    methods = {"GRPO": tempo(0.0), "TEMPO": tempo(1.0), "adaptive": adaptive()}
-    m = measure_groups(task, size, methods, effort.batches, effort.budget)
+    m = measure_groups(task, size, METHODS, effort.batches, effort.budget)
     true = task.tree().gradient
     return {
         "variant": variant,
@@ -48,7 +47,7 @@ def _record(cell: tuple[str, int, int], effort: Effort) -> dict:
         "adaptive gain": gain(m["adaptive"], m["GRPO"], true),
         "TEMPO - GRPO cosine": difference(m["TEMPO"], m["GRPO"]),
         "adaptive - GRPO cosine": difference(m["adaptive"], m["GRPO"]),
-        **{f"{name} error": summary(m[name], true)["error"] for name in methods},
+        **{f"{name} error": summary(m[name], true)["error"] for name in METHODS},
     }
 
 
