@@ -126,15 +126,10 @@ class Start:
 
     def _taught(self, model, steps: int, learning_rate: float):
         """`model` after as many batches of solutions as the task would have them."""
-        from benchmarks.learning.warm_start import labelled_batch, supervised
+        from benchmarks.learning.warm_start import lessons, supervised
 
-        rng, tokenizer = random.Random(SEED), self._tokenizer()
-
-        def batch(taught: float):
-            problems = self.task.draw(BATCH_SIZE, rng, "train")
-            return labelled_batch(tokenizer, problems, [self.task.start_solution(p, rng, taught) for p in problems])
-
-        return supervised(model.train(), (batch(step / steps) for step in range(steps)), steps, learning_rate)
+        batches = lessons(self.task, self._tokenizer(), random.Random(SEED), steps, BATCH_SIZE)
+        return supervised(model.train(), batches, steps, learning_rate)
 
 
 def rewards(task: Task, problems: list[str], completions: list[str]) -> list[float]:

@@ -15,6 +15,8 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from benchmarks.learning.chain import Chain
+from benchmarks.learning.tasks import Task
 from tempo_trl.demo.policy import (
     character_tokenizer,
     load_policy,
@@ -29,7 +31,6 @@ from tempo_trl.demo.task import (
     correct_answer,
     draw_problems,
     first_slip,
-    slipped_solution,
     worked_solution,
 )
 
@@ -52,7 +53,8 @@ def warm_started_policy(seed: int, train_steps: int = TRAIN_STEPS, batch_size: i
     """
     torch.manual_seed(seed)
     model = Qwen3ForCausalLM(tiny_policy_config())
-    return supervised(model, slipped_batches(random.Random(seed), train_steps, batch_size), train_steps)
+    batches = lessons(Chain(slip_rate=SLIP_RATE), character_tokenizer(), random.Random(seed), train_steps, batch_size)
+    return supervised(model, batches, train_steps)
 
 
 def supervised(
@@ -76,14 +78,14 @@ def supervised(
     return model.eval()
 
 
-def slipped_batches(
-    rng: random.Random, n_batches: int, batch_size: int
+def lessons(
+    task: Task, tokenizer: PreTrainedTokenizerFast, rng: random.Random, n_batches: int, batch_size: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """`n_batches` of `labelled_batch` of problems, each with a slipped solution."""
-    tokenizer = character_tokenizer()
-    for _ in range(n_batches):
-        problems = draw_problems(batch_size, rng)
-        yield labelled_batch(tokenizer, problems, [slipped_solution(problem, rng, SLIP_RATE) for problem in problems])
+    """`n_batches` of `labelled_batch` of training problems, each with a solution as the task has it at that time."""
+    for n in range(n_batches):
+        problems = task.draw(batch_size, rng, "train")
+        solutions = [task.start_solution(problem, rng, n / n_batches) for problem in problems]
+        yield labelled_batch(tokenizer, problems, solutions)
 
 
 def labelled_batch(
