@@ -1,12 +1,10 @@
 """Twenty minutes of TEMPO on the shape of Qwen3-1.7B from random weights: does it last, and is the estimate right?"""
 
-import time
 from statistics import median
 
 import torch
-from transformers import TrainerCallback
 
-from benchmarks.gpu.section import QWEN3_1_7B, Row, demo_run, gigabytes, main, saved_policy, wait_for
+from benchmarks.gpu.section import QWEN3_1_7B, Meter, Row, demo_run, gigabytes, main, saved_policy
 from tempo_trl.launch.arguments import RunArguments, parse
 from tempo_trl.launch.check import memory_rows
 from tempo_trl.launch.memory import needs
@@ -16,23 +14,16 @@ from tempo_trl.launch.train import build_trainer
 MINUTES = 20
 
 
-class Clock(TrainerCallback):
-    """Stops a run when its time is over, and keeps the seconds of its steps."""
+class Clock(Meter):
+    """Stops a run when its time is over."""
 
     def __init__(self, device: torch.device, limit: float):
-        self.device, self.limit, self.ends = device, limit, []
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        self.ends.append(time.perf_counter())
+        super().__init__(device)
+        self.limit = limit
 
     def on_step_end(self, args, state, control, **kwargs):
-        wait_for(self.device)
-        self.ends.append(time.perf_counter())
-        control.should_training_stop |= self.ends[-1] - self.ends[0] >= self.limit
-
-    @property
-    def seconds(self) -> list[float]:
-        return [after - before for before, after in zip(self.ends, self.ends[1:], strict=False)]
+        super().on_step_end(args, state, control)
+        control.should_training_stop |= sum(self.seconds) >= self.limit
 
 
 def estimate_of(arguments: RunArguments) -> float:
@@ -52,9 +43,9 @@ def rows(device: torch.device, tiny: bool) -> list[Row]:
         build_trainer(arguments, [clock]).train()
     third = max(len(clock.seconds) // 3, 1)
     slower = median(clock.seconds[-third:]) / median(clock.seconds[:third])
-    peak = "not measured on a CPU" if on_cpu else gigabytes(torch.cuda.max_memory_allocated(device))
+    peak = "not measured on a CPU" if on_cpu else gigabytes(max(clock.peak))
     return [
-        ("steps", f"{len(clock.seconds)} in {(clock.ends[-1] - clock.ends[0]) / 60:.1f} minutes"),
+        ("steps", f"{len(clock.seconds)} in {sum(clock.seconds) / 60:.1f} minutes"),
         ("a step in the last third over one in the first", f"{slower:.2f}"),
         ("peak memory / estimate of --check", f"{peak} / {gigabytes(estimate)}"),
     ]

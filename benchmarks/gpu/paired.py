@@ -5,16 +5,15 @@ device's tensors is compared with that of the CPU's, and what trained with both.
 """
 
 import tempfile
-import time
 from statistics import median
 from typing import NamedTuple
 
 import torch
 from datasets import Dataset
-from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
+from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOTrainer
 
-from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Row, main, wait_for
+from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Meter, Row, main, wait_for
 from benchmarks.training_step import GROUP, TimedTrainer, configured, random_reward
 from tempo_trl.credit import tempo_advantages
 from tempo_trl.demo.policy import character_tokenizer
@@ -65,26 +64,6 @@ class PairedTrainer(TimedTrainer):
         self.batches.append(Batch(output["completion_ids"], *self.scored, output["advantages"]))
         self.ours_after.append(self.ours)
         return output
-
-
-class Meter(TrainerCallback):
-    """Seconds and peak bytes of each optimizer step, with what it has queued."""
-
-    def __init__(self, device: torch.device):
-        self.device = device
-        self.seconds: list[float] = []
-        self.peak: list[int] = []
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        wait_for(self.device)
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-        self.began = time.perf_counter()
-
-    def on_step_end(self, args, state, control, **kwargs):
-        wait_for(self.device)
-        self.seconds.append(time.perf_counter() - self.began)
-        self.peak.append(torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0)
 
 
 def train(device: torch.device, size: Size, pairs: int) -> tuple[PairedTrainer, Meter]:

@@ -3,12 +3,13 @@
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
 from tempo_trl.demo.policy import character_tokenizer
 
@@ -61,6 +62,26 @@ def wait_for(device: torch.device) -> None:
     """Return once the device has done what was asked of it."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+class Meter(TrainerCallback):
+    """Seconds and peak bytes of each optimizer step, with what it has queued."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.seconds: list[float] = []
+        self.peak: list[int] = []
+
+    def on_step_begin(self, args, state, control, **kwargs):
+        wait_for(self.device)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        self.began = time.perf_counter()
+
+    def on_step_end(self, args, state, control, **kwargs):
+        wait_for(self.device)
+        self.seconds.append(time.perf_counter() - self.began)
+        self.peak.append(torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else 0)
 
 
 def gigabytes(size: float) -> str:
