@@ -5,8 +5,10 @@ from functools import cache
 
 import torch
 
-from benchmarks.language_model.decisive import decisive_token
+from benchmarks.language_model.decisive import decisive_token, without_end
+from benchmarks.learning.oracles import hopeful_values
 from tempo_trl import Batch, Credit
+from tempo_trl.credit import td_errors
 from tempo_trl.credit.advantages import EPSILON
 from tempo_trl.credit.spans import Criteria, criterion_advantages
 from tempo_trl.demo.language_model import language_model
@@ -69,19 +71,13 @@ def _known_td(batch: Batch, group: slice) -> torch.Tensor:
     rows, width = range(group.start, group.stop), batch.completion_ids.shape[1]
     broken = torch.tensor([_first_break(batch, row) for row in rows])
     outcome = batch.advantages[group].nan_to_num(0.0).double()
-    hope = torch.arange(width + 1)[None] <= broken[:, None]  # column t: after t tokens
-    mean = (hope * outcome[:, None]).sum(0) / hope.sum(0).clamp(min=1)
-    values = torch.where(hope, mean, outcome.min())
-    inside = torch.arange(width)[None] < batch.lengths[group][:, None]
-    return values.diff(dim=1) * inside
+    return td_errors(hopeful_values(broken, outcome, width), batch.lengths[group])
 
 
 def _first_break(batch: Batch, row: int) -> int:
     """Index of the token that broke the instruction; the width of the batch if none did."""
     ids = batch.completion_ids[row, : batch.lengths[row]].tolist()
-    pieces = token_pieces(_tokenizer(), ids)
-    if pieces and pieces[-1].startswith("<|"):
-        pieces.pop()
+    pieces = without_end(token_pieces(_tokenizer(), ids))
     given = (batch.columns[name][row] for name in ("kind", "words", "number"))
     place = decisive_token(pieces, *given)
     return place if place < len(pieces) else batch.completion_ids.shape[1]

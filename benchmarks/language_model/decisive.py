@@ -59,7 +59,7 @@ def decisive_shares(groups: Sequence[Group]) -> dict[str, np.ndarray]:
         if row is None or row["kind"] not in AT_ONE_TOKEN:
             continue
         for index in np.flatnonzero(group.rewards == 0):
-            pieces = _without_end(group.tokens[index])
+            pieces = without_end(group.tokens[index])
             if _verdict("".join(readable(pieces)), row["kind"], row["words"], row["number"]).passed:
                 continue  # it failed as prose
             place = decisive_token(pieces, row["kind"], row["words"], row["number"])
@@ -78,6 +78,6 @@ def _credits(group: Group, index: int) -> dict[str, np.ndarray]:
     }
 
 
-def _without_end(pieces: Sequence[str]) -> list[str]:
+def without_end(pieces: Sequence[str]) -> list[str]:
     """The tokens of the text: a special token at the end is not part of it."""
     return list(pieces[:-1]) if pieces and pieces[-1].startswith("<|") else list(pieces)

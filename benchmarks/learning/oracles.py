@@ -38,12 +38,17 @@ Values = Callable[[Batch], torch.Tensor]  # float64 (R, T + 1); column t is the 
 
 def chain_values(batch: Batch) -> torch.Tensor:
     """V on the chain, with or without wording: `(R, T + 1)`, float64."""
-    width, rewards = batch.completion_ids.shape[1], batch.rewards.double()[:, None]
+    width, rewards = batch.completion_ids.shape[1], batch.rewards.double()
     slips = [slip_index(*pair) for pair in zip(batch.columns["prompt"], texts(batch), strict=True)]
     slipped_at = torch.tensor([width if slip is None else slip for slip in slips])
-    hopeful = torch.arange(width + 1) <= slipped_at[:, None]
-    mean = (hopeful * rewards).sum(0) / hopeful.sum(0).clamp(min=1)
-    return _to_the_end(batch, torch.where(hopeful, mean, rewards.min()))
+    return _to_the_end(batch, hopeful_values(slipped_at, rewards, width))
+
+
+def hopeful_values(lost_at: torch.Tensor, rewards: torch.Tensor, width: int) -> torch.Tensor:
+    """The mean reward of the completions that are not lost after t tokens; the worst of all for those that are."""
+    hopeful = torch.arange(width + 1) <= lost_at[:, None]
+    mean = (hopeful * rewards[:, None]).sum(0) / hopeful.sum(0).clamp(min=1)
+    return torch.where(hopeful, mean, rewards.min())
 
 
 def plan_values(batch: Batch) -> torch.Tensor:
