@@ -16,7 +16,6 @@ docs/evidence when it ends, and a cell that stands there is not run again. A run
 
 import argparse
 import os
-import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -32,6 +31,7 @@ from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import numbers, train
 from benchmarks.language_model.show import show
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES, Study
+from benchmarks.learning.show import machine
 
 STAGES = ("sweep", "final", "controls", "long", "show")
 
@@ -146,13 +146,8 @@ def _jobs() -> int:
 
 
 def _provenance(study: Study) -> dict:
-    import torch
-
-    return {
-        "command": study.command,
-        "weights": "SmolLM2-135M-Instruct in 4 bits (Q4_1), read into float32",
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
-    }
+    weights = "SmolLM2-135M-Instruct in 4 bits (Q4_1), read into float32"
+    return {"command": study.command, "weights": weights, "machine": machine()}
 
 
 if __name__ == "__main__":

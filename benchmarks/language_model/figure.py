@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.cells import Cells, smooth
 from benchmarks.learning.figures import STYLES, band_line, finish, name_lines, save
+from benchmarks.learning.show import caption
 from benchmarks.learning.statistics import interval, iqm
 
 SHOWN = {
@@ -59,7 +60,7 @@ def draw(cells: Cells, path: Path) -> bool:
     figure, statistics = _by_criteria(rows, first) if study.has_criteria else _of_instructions(rows)
     seeds = " or ".join(map(str, sorted({len(own) for own in rows.values()})))
     figure.suptitle(f"SmolLM2-135M-Instruct on {study.task.replace('_', ' ')} ({seeds} seeds, {statistics})")
-    save(figure, path, f"{study.command}   {_origin(cells)}")
+    save(figure, path, caption(cells.provenance | {"command": study.command}))
     return True
 
 
@@ -108,9 +109,3 @@ def _median(series: Sequence[list[float]]) -> tuple[np.ndarray, ...]:
     """Steps, medians over seeds, and the least and the largest."""
     series = np.array(series, dtype=float)
     return np.arange(series.shape[1]) + 1, np.nanmedian(series, axis=0), np.nanmin(series, 0), np.nanmax(series, 0)
-
-
-def _origin(cells: Cells) -> str:
-    origin = cells.provenance
-    commits = ", ".join(commit[:7] for commit in origin["commits_of_runs"])
-    return f"runs at commit {commits}, seeds {origin['seeds'][0]}-{origin['seeds'][-1]}, {origin['machine']}"

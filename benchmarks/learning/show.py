@@ -124,9 +124,14 @@ def provenance(results: Sequence[Result], command: str) -> dict:
         "git": commit_of(Path(__file__).parent),
         "commits_of_runs": sorted(commit for commit in commits if commit),
         "seeds": sorted({run.seed for run in runs}),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
+        "machine": machine(),
         "runs": len(runs),
     }
+
+
+def machine() -> str:
+    """Where runs ran."""
+    return f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
 
 
 def caption(origin: dict) -> str:
