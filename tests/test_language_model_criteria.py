@@ -219,6 +219,20 @@ def test_a_failed_run_does_not_stop_the_others_and_no_cell_runs_twice(tmp_path, 
     assert len(ran) == len(set(ran)) == 2 + 5
 
 
+def test_runs_that_end_after_the_study_was_stopped_are_added(tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    here = "benchmarks.language_model.__main__"
+    monkeypatch.setattr(f"{here}.train", lambda *_: None)
+    monkeypatch.setattr(f"{here}.numbers", lambda study, cell, _: cell_row(cell, 0.5))
+    monkeypatch.setattr(f"{here}.wait", stop)
+    path = tmp_path / "cells.json"
+    arguments = ["sweep", "--task", "orders", "--jobs", "2", "--numbers", str(path), "--output", str(tmp_path)]
+    assert main(arguments) == 130
+    assert len(json.loads(path.read_text())["cells"]) == 2
+
+
 def test_tasks_with_criteria_have_no_controls():
     with pytest.raises(SystemExit):
         main(["controls", "--task", "orders"])

@@ -112,30 +112,32 @@ def carry_out(arguments: argparse.Namespace, cells: Cells, console: Console) -> 
         while True:
             while cell := next_cell():
                 console.print(f"{time.strftime('%H:%M')} {cell.name}", highlight=False)
-                running[pool.submit(measure, arguments, cells.study, cell)] = cell
+                running[pool.submit(measure, arguments, cells, cell)] = cell
             if not running:
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 cell = running.pop(future)
                 try:
-                    row, seconds = future.result()
+                    longest = max(longest, future.result())
                 except RuntimeError as error:
                     failed.append(cell)
                     console.print(str(error), markup=False, highlight=False)
-                else:
-                    cells.add(row, _provenance(cells.study))
-                    longest = max(longest, seconds)
     if failed:
         raise RuntimeError(f"{len(failed)} runs failed. Repeat the command to resume them.")
     if left_out := len(missing()):
         console.print(f"{left_out} runs or more are left out for want of time.")
 
 
-def measure(arguments: argparse.Namespace, study: Study, cell: Cell) -> tuple[dict, float]:
-    """Run a cell on its share of the cores: its numbers, and the seconds that it took."""
-    begun, folder = time.monotonic(), arguments.output / cell.name
+def measure(arguments: argparse.Namespace, cells: Cells, cell: Cell) -> float:
+    """Run a cell on its share of the cores and add its numbers, also where the study was stopped in the meantime.
+
+    Returns:
+        `float`: the seconds that it took.
+    """
+    begun, study, folder = time.monotonic(), cells.study, arguments.output / cell.name
     train(study, cell, folder, max(1, os.cpu_count() // arguments.jobs), arguments.nice)
-    return numbers(study, cell, folder), time.monotonic() - begun
+    cells.add(numbers(study, cell, folder), _provenance(study))
+    return time.monotonic() - begun
 
 
 def _jobs() -> int:

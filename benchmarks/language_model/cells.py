@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Cells:
     """
 
     def __init__(self, study: Study, path: Path | None = None):
-        self.study, self.path = study, path or study.numbers
+        self.study, self.path, self._writing = study, path or study.numbers, Lock()
         self.rows = self._read()
 
     def _read(self) -> list[dict]:
@@ -45,11 +46,12 @@ class Cells:
 
     def add(self, row: dict, origin: dict) -> None:
         """Add a cell's numbers to what other processes have written, and say where the cells come from."""
-        self.rows = [*self._read(), row]
-        commits = sorted({row["commit"] for row in self.rows if row.get("commit")})
-        counted = sorted({row["seed"] for row in self.rows if self.study.is_final(cell_of(row))})
-        provenance = origin | {"commits_of_runs": commits, "seeds": counted}
-        write_json(self.path, {"provenance": provenance, "cells": self.rows}, DIGITS)
+        with self._writing:
+            self.rows = [*self._read(), row]
+            commits = sorted({row["commit"] for row in self.rows if row.get("commit")})
+            counted = sorted({row["seed"] for row in self.rows if self.study.is_final(cell_of(row))})
+            provenance = origin | {"commits_of_runs": commits, "seeds": counted}
+            write_json(self.path, {"provenance": provenance, "cells": self.rows}, DIGITS)
 
     @property
     def arms(self) -> list[str]:
