@@ -158,7 +158,7 @@ def test_one_scale_counts_criteria_that_judged_and_is_defined_for_one_completion
 
 def test_shuffled_places_are_those_of_the_completion_in_another_order():
     one = batch()
-    orders = [credit_functions._permutation(one, row).tolist() for row in range(8)]
+    orders = [credit_functions._permutation(*row).tolist() for row in zip(REWARDS, IDS.tolist(), strict=True)]
     assert all(sorted(order) == [0, 1, 2] for order in orders)
     assert len({tuple(order) for order in orders}) > 2
     shuffled = [[STARTS[row, k].item() for k in order] for row, order in enumerate(orders)]
@@ -173,8 +173,8 @@ def test_shuffled_places_are_those_of_the_completion_in_another_order():
 def test_criteria_that_did_not_judge_keep_out_of_the_permutation():
     rewards = REWARDS.clone()
     rewards[:, 1] = torch.nan
-    for row in range(8):
-        assert credit_functions._permutation(batch(rewards), row)[1] == 1
+    for row, ids in zip(rewards, IDS.tolist(), strict=True):
+        assert credit_functions._permutation(row, ids)[1] == 1
 
 
 # Which cell runs

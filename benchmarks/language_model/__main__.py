@@ -4,10 +4,11 @@
     python -m benchmarks.language_model final          # five seeds of every arm, each at its own rate
     python -m benchmarks.language_model controls       # dull causes of a lead, three seeds
     python -m benchmarks.language_model long --best tempo
+    python -m benchmarks.language_model noise --task orders    # how much of a gradient is signal, by credit
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
 `--task orders`, `calls` and `word_sums` are other studies: of tasks whose answers are judged by several criteria, with
-span credit among the arms. They have the stages `sweep`, `final`, `long` and `show`.
+span credit among the arms. They have the stages `sweep`, `final`, `long`, `noise` and `show`.
 
 Two runs of `instructions` at a time take about seven minutes on two cores. The numbers of each are added to a file in
 docs/evidence when it ends, and a cell that stands there is not run again. A run that was interrupted resumes.
@@ -15,6 +16,7 @@ docs/evidence when it ends, and a cell that stands there is not run again. A run
 """
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -25,15 +27,18 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.compact_json import write_json
+from benchmarks.estimators.evidence import commit
 from benchmarks.language_model.arms import Cell
-from benchmarks.language_model.cells import Cells
+from benchmarks.language_model.cells import DIGITS, Cells
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import numbers, train
 from benchmarks.language_model.show import show
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES, Study
 from benchmarks.learning.show import machine
 
-STAGES = ("sweep", "final", "controls", "long", "show")
+STAGES = ("sweep", "final", "controls", "long", "noise", "show")
+START = "start"  # the policy before training
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,6 +50,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--task", choices=STUDIES, default=INSTRUCTIONS.task, help="the study (default: instructions)")
     parser.add_argument("--arms", help="arms with commas in between (default: all)")
     parser.add_argument("--best", default="tempo", help="arm of the long run beside GRPO (default: tempo)")
+    parser.add_argument("--policy", default=START, help="folder of the policy of `noise` (default: the start's)")
+    parser.add_argument("--prompts", type=int, default=24, help="prompts of `noise` (default: 24)")
     parser.add_argument("--steps", type=int, help="optimizer steps, fewer to see it run (default: the study's)")
     parser.add_argument("--jobs", type=int, default=_jobs(), help="runs at a time (default: one for each core)")
     parser.add_argument("--nice", type=int, default=10, help="of the runs, so that other work goes on (default: 10)")
@@ -53,12 +60,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--numbers", type=Path, help="file of cells (default: docs/evidence/[TASK].json)")
     arguments = parser.parse_args(argv)
     study = STUDIES[arguments.task]
-    if study.has_criteria and arguments.stage == "controls":
-        parser.error(f"task {study.task} has no stage controls")
+    if arguments.stage == ("controls" if study.has_criteria else "noise"):
+        parser.error(f"task {study.task} has no stage {arguments.stage}")
     arguments.numbers = arguments.numbers or study.numbers
     arguments.output = arguments.output or Path("runs/language_model", *([study.task] if study.has_criteria else []))
     console, cells = Console(width=None if sys.stdout.isatty() else 200), Cells(study, arguments.numbers)
     try:
+        if arguments.stage == "noise":
+            return measure_noise(arguments, study, console)
         if arguments.stage != "show":
             carry_out(arguments, cells, console)
     except RuntimeError as error:
@@ -70,6 +79,25 @@ def main(argv: list[str] | None = None) -> int:
     show(cells, console)
     if arguments.stage == "show" and draw(cells, arguments.numbers.with_suffix(".png")):
         console.print(f"Figure: {arguments.numbers.with_suffix('.png')}", highlight=False)
+    return 0
+
+
+def measure_noise(arguments: argparse.Namespace, study: Study, console: Console) -> int:
+    """Measure the gradients of a policy, and add its numbers to the file beside the cells."""
+    from benchmarks.language_model.noise import measure, table_of
+    from tempo_trl.demo.language_model import language_model
+
+    start = arguments.policy == START
+    policy = language_model().path if start else arguments.policy
+    name = START if start else Path(policy).name
+    path = arguments.numbers.with_stem(f"{arguments.numbers.stem}_noise")
+    known = json.loads(path.read_text())["policies"] if path.exists() else {}
+    command = f"python -m benchmarks.language_model noise --task {study.task} --policy {name}"
+    origin = _provenance(study) | commit() | {"command": f"{command} --prompts {arguments.prompts}"}
+    known[name] = measure(study.task, policy, arguments.prompts) | {"provenance": origin}
+    write_json(path, {"policies": known}, DIGITS)
+    for each, found in known.items():
+        console.print(table_of(each, found))
     return 0
 
 

@@ -1,5 +1,6 @@
 """Credit functions of the oracle and of the variants of span credit, for `credit_func` in a recipe."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -31,24 +32,24 @@ def one_scale(batch: Batch) -> Credit:
 
 def shuffled_places(batch: Batch) -> Credit:
     """Span credit with the places of each completion permuted among its criteria: is it the place that helps?"""
-    order = torch.stack([_permutation(batch, row) for row in range(len(batch.lengths))])
-    return span_credit(replace(batch, criteria=_with_places(batch.criteria, order)), 0.0, with_outcome=False)
+    ids = [row[:length].tolist() for row, length in zip(batch.completion_ids, batch.lengths, strict=True)]
+    return span_credit(replace(batch, criteria=permuted(batch.criteria, ids)), 0.0, with_outcome=False)
 
 
-def _permutation(batch: Batch, row: int) -> torch.Tensor:
-    """A permutation of the criteria that a completion was judged by, the same when a step is repeated, `(K,)`."""
-    ids = batch.completion_ids[row, : batch.lengths[row]]
-    generator = torch.Generator().manual_seed(int((ids * torch.arange(1, len(ids) + 1)).sum()))
-    judged = batch.criteria.rewards[row].isfinite().nonzero().flatten()
-    order = torch.arange(len(batch.criteria.names))
-    order[judged] = judged[torch.randperm(len(judged), generator=generator)]
-    return order
-
-
-def _with_places(spans: Criteria, order: torch.Tensor) -> Criteria:
-    """The criteria, each with the place of another: that of column `order[row, k]`."""
+def permuted(spans: Criteria, completion_ids: Sequence[list[int]]) -> Criteria:
+    """The criteria, each with the place of another one of its completion, which are its tokens."""
+    order = torch.stack(list(map(_permutation, spans.rewards, completion_ids)))
     index = order[:, :, None].expand_as(spans.starts)
     return spans._replace(starts=spans.starts.gather(1, index), ends=spans.ends.gather(1, index))
+
+
+def _permutation(rewards: torch.Tensor, ids: list[int]) -> torch.Tensor:
+    """A permutation of the criteria that a completion was judged by, the same when a step is repeated, `(K,)`."""
+    generator = torch.Generator().manual_seed(sum(place * token for place, token in enumerate(ids, 1)))
+    judged = rewards.isfinite().nonzero().flatten()
+    order = torch.arange(len(rewards))
+    order[judged] = judged[torch.randperm(len(judged), generator=generator)]
+    return order
 
 
 def oracle(batch: Batch) -> torch.Tensor:
