@@ -12,7 +12,6 @@ earlier ones are not used instead. A list of the options is not a statement.
 Each pattern has bounded repetitions, so that a hundred thousand characters take milliseconds.
 """
 
-import itertools
 import re
 from typing import NamedTuple
 
@@ -45,36 +44,20 @@ def final_statements(said: str) -> list[Statement]:
     return [Statement(found.texts[0], is_prose=False), _without_a_box(said[found.end :])]
 
 
-def _without_a_box(said: str) -> Statement:
-    for enclosed in (_tagged, _json_value):
-        text = enclosed(said)
-        if text is not None:
-            return Statement(text, is_prose=False)
-    lines = _without_option_lists(said)
-    return _last_in_prose("\n".join(lines)) or _option_on_a_line(lines)
-
-
-_TAG = re.compile(r"<(?P<close>/?)answer>", re.IGNORECASE)
-
-
-def _tagged(said: str) -> str | None:
-    """Content of the last `<answer>` that is closed; None without one."""
-    tags = list(_TAG.finditer(said))
-    pairs = [(a.end(), b.start()) for a, b in itertools.pairwise(tags) if not a["close"] and b["close"]]
-    return said[slice(*pairs[-1])] if pairs else None
-
-
-_JSON_ANSWER = re.compile(
+_TAGGED = re.compile(r"<answer>(?P<value>(?:(?!</?answer>).)*+)</answer>", re.IGNORECASE | re.DOTALL)
+_JSON_ANSWER = re.compile(  # `{"answer_choice": "C"}`
     r"""["'](?:(?:final|correct|best|my)[_ ]?)?(?:answer|choice|option)(?:[_ ]?(?:choice|letter|option|label))?["']"""
     r"""\s{0,20}:\s{0,20}(?P<list>\[\s{0,20})?(?P<quote>["'])(?P<value>[^"'\n]{0,600})(?P=quote)(?(list)\s{0,20}\])""",
     re.IGNORECASE,
 )
 
 
-def _json_value(said: str) -> str | None:
-    """The answer in the last JSON object that has one, as in `{"answer_choice": "C"}`; None without one."""
-    values = [found["value"] for found in _JSON_ANSWER.finditer(said)]
-    return values[-1] if values else None
+def _without_a_box(said: str) -> Statement:
+    for enclosed in (_TAGGED, _JSON_ANSWER):
+        if found := [*enclosed.finditer(said)]:
+            return Statement(found[-1]["value"], is_prose=False)
+    lines = _without_option_lists(said)
+    return _last_in_prose("\n".join(lines)) or _option_on_a_line(lines)
 
 
 _ADVERB = (
