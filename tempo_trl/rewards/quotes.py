@@ -158,16 +158,10 @@ def _folded(text: str) -> str:
 
 def _first(wanted: str, text: str) -> int | None:
     """Index of the first occurrence that does not begin or end inside of a word; else of the first one."""
-    found = list(islice(_occurrences(wanted, text), _MOST_PARTS_OF_WORDS))
+    overlapping = re.finditer(f"(?={re.escape(wanted)})", text)
+    found = [match.start() for match in islice(overlapping, _MOST_PARTS_OF_WORDS)]
     whole = (at for at in found if not _is_inside(text, at) and not _is_inside(text, at + len(wanted)))
     return next(whole, found[0] if found else None)
-
-
-def _occurrences(wanted: str, text: str) -> Iterator[int]:
-    at = text.find(wanted)
-    while at >= 0:
-        yield at
-        at = text.find(wanted, at + 1)
 
 
 def _is_inside(text: str, at: int) -> bool:
