@@ -203,7 +203,7 @@ def _judged(answer: str, roots: list[Branch], comparison: Comparison, ordered: b
     """The criteria of an answer: those of each expected call, then `extra_calls`."""
     calls, said = calls_of(answer)
     read = calls[: len(roots) + MAX_EXTRA]
-    matched = (_in_order if ordered else _best)(answer, read, roots, comparison)
+    matched = _matched(answer, read, roots, comparison, ordered)
     stop = _following(answer, calls[-1].end) if calls else (said, None)
     for i, root in enumerate(roots):
         criteria = _of_call(answer, root, *matched[i]) if i in matched else _missing(root, *stop)
@@ -214,16 +214,16 @@ def _judged(answer: str, roots: list[Branch], comparison: Comparison, ordered: b
     yield from (("extra_calls", 0.0, call.start, call.end) for call in extra if len(calls) > len(roots))
 
 
-def _in_order(answer: str, calls: list[Call], roots: list[Branch], comparison: Comparison) -> Matched:
-    """Calls by the expected call that each is compared with: the first with the first."""
-    pairs = enumerate(zip(calls, roots, strict=False))
-    return {i: (call, _read(answer, call, root, comparison)) for i, (call, root) in pairs}
-
-
-def _best(answer: str, calls: list[Call], roots: list[Branch], comparison: Comparison) -> Matched:
-    """Calls by the expected call that each is compared with: the pair that has the most in common first."""
+def _matched(answer: str, calls: list[Call], roots: list[Branch], comparison: Comparison, ordered: bool) -> Matched:
+    """
+    Calls by the expected call that each is compared with: the first with the first if they are `ordered`, else the
+    pair that has the most in common first.
+    """
     pairs = [
-        (i, j, _read(answer, call, root, comparison)) for i, root in enumerate(roots) for j, call in enumerate(calls)
+        (i, j, _read(answer, call, root, comparison))
+        for i, root in enumerate(roots)
+        for j, call in enumerate(calls)
+        if i == j or not ordered
     ]
     matched, taken = {}, set()
     for i, j, reading in sorted(pairs, key=lambda pair: _common(pair[2]), reverse=True):
