@@ -15,14 +15,20 @@ from tempo_trl.rewards import (
 from tempo_trl.rewards.boxed import after_thinking, committed_answer, gold_answer
 from tempo_trl.rewards.choice_answer import chosen_letter
 
-# Columns of a row that its grader reads, beside the right answer.
-GRADED_BY = ("options", "kind", "words", "number", "instruction_id_list", "kwargs", "truth", "calls", "sums", "answer")
-# Rewards that are a share of the criteria, and their columns: an answer is right if it meets all of them.
-SHARES = {
+# The reward of each domain, and the columns that it reads.
+GRADERS = {
+    "math": (math_reward, ("solution",)),
+    "choice": (choice_reward, ("solution", "options")),
+    "instructions": (instruction_reward, ("kind", "words", "number")),
+    "ifeval": (ifeval_reward, ("instruction_id_list", "kwargs")),
     "json": (json_fields_reward, ("truth",)),
     "calls": (tool_call_fields_reward, ("calls",)),
     "equations": (story_sums_reward, ("sums", "answer")),
 }
+# All of them, beside the right answer.
+GRADED_BY = [name for _, columns in GRADERS.values() for name in columns if name != "solution"]
+# A share of the criteria: an answer is right if it meets all of them, as in IFEval's strict accuracy of prompts.
+SHARES = ("ifeval", "json", "calls", "equations")
 
 
 class Grades(NamedTuple):
@@ -64,21 +70,10 @@ def _rewards(flat: list[tuple[dict, str]]) -> list[float | None]:
     if not flat:
         return []
     domain, texts = _domain(flat[0][0]), [text for _, text in flat]
-
-    def column(name: str) -> list:
-        return [row[name] for row, _ in flat]
-
-    if domain == "math":
-        return math_reward(texts, solution=column("solution"))
-    if domain == "choice":
-        return choice_reward(texts, solution=column("solution"), options=column("options"))
-    if domain == "ifeval":
-        shares = ifeval_reward(texts, column("instruction_id_list"), column("kwargs"))
-        return [float(share == 1.0) for share in shares]  # IFEval's strict accuracy of prompts
-    if domain in SHARES:
-        reward, columns = SHARES[domain]
-        return [float(share == 1.0) for share in reward(texts, **{name: column(name) for name in columns})]
-    return instruction_reward(texts, *map(column, ("kind", "words", "number", "prompt")))
+    reward, columns = GRADERS[domain]
+    given = {name: [row[name] for row, _ in flat] for name in columns}
+    rewards = reward(texts, prompts=[row.get("prompt") for row, _ in flat], **given)
+    return [float(share == 1.0) for share in rewards] if domain in SHARES else rewards
 
 
 def _domain(row: dict) -> str:

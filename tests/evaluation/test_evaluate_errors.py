@@ -9,7 +9,7 @@ import pytest
 
 from tempo_trl.evaluation.evaluate import evaluate
 from tempo_trl.evaluation.generation import answered, chunks
-from tempo_trl.evaluation.grading import grade
+from tempo_trl.evaluation.grading import GRADERS, grade
 from tempo_trl.evaluation.harness import Question
 from tempo_trl.evaluation.settings import Settings
 from tempo_trl.launch import cli
@@ -170,7 +170,7 @@ def test_answers_to_other_settings_are_not_mixed(change, message, tiny_model, gi
     ],
 )
 def test_grades_of_a_corrected_row_are_not_mixed_with_older_ones(name, change, tiny_model, rows, given, monkeypatch):
-    monkeypatch.setattr("tempo_trl.evaluation.grading.ifeval_reward", lambda texts, *_: [1.0] * len(texts))
+    monkeypatch.setitem(GRADERS, "ifeval", (lambda texts, **_: [1.0] * len(texts), ()))
     let_the_model_say(monkeypatch, lambda row, sample: right(row))
     given["tasks"] = name
     evaluate(tiny_model, **given)
@@ -237,7 +237,7 @@ def test_rows_without_an_answer_count_as_wrong_and_are_counted(tiny_model, tmp_p
 
 def test_an_answer_that_follows_only_some_of_its_instructions_is_wrong(tiny_model, given, monkeypatch):
     shares = iter([0.5, 0.5, 1.0])  # of the greedy answer and of two samples
-    monkeypatch.setattr("tempo_trl.evaluation.grading.ifeval_reward", lambda texts, *_: [next(shares) for _ in texts])
+    monkeypatch.setitem(GRADERS, "ifeval", (lambda texts, **_: [next(shares) for _ in texts], ()))
     let_the_model_say(monkeypatch, lambda row, sample: "It rains, and it pours.")
     results = evaluate(tiny_model, **given | {"tasks": "ifeval_rl", "n": 2})
     values = {entry["metric"]: entry["value"] for entry in results}
@@ -247,12 +247,12 @@ def test_an_answer_that_follows_only_some_of_its_instructions_is_wrong(tiny_mode
 def test_what_a_call_had_no_time_for_is_graded_alone(monkeypatch):
     calls = []
 
-    def in_a_hurry(completions, solution):
+    def in_a_hurry(completions, solution, prompts):
         calls.append(len(completions))
         pairs = zip(completions, solution, strict=True)
         return [None if len(calls) < 2 and text else float(text == gold) for text, gold in pairs]
 
-    monkeypatch.setattr("tempo_trl.evaluation.grading.math_reward", in_a_hurry)
+    monkeypatch.setitem(GRADERS, "math", (in_a_hurry, ("solution",)))
     row = {"source": "math", "solution": "1"}
     assert grade([row], [["1", "2"]]).correct == [[1.0, 0.0]]
 
