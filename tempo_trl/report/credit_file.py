@@ -46,27 +46,21 @@ LISTED = 12  # number of tokens listed for a group, largest |TD| first
 CONTEXT = 30  # characters before and after such a token
 
 
-def main(
-    completions: str,
-    tokenizer: str | None,
-    scale_rewards: str,
-    td_coef: float,
-    groups: int,
-    output: str | None,
-    merge_states: bool = False,
-    observation_key_func: Callable[[str], str] | None = None,
-    trace_lambda: float = 0.0,
-) -> int:
-    """Print trees and credit of the completions in a file, write the report if requested, return the exit status."""
+def main(completions: str, groups: int, output: str | None, **settings) -> int:
+    """
+    Print trees and credit of the completions in a file, write the report if requested, return the exit status.
+
+    `settings` are those of [`read_groups`].
+    """
+    path = Path(completions)
     try:
-        path = Path(completions)
-        found = read_groups(path, tokenizer, scale_rewards, td_coef, merge_states, observation_key_func, trace_lambda)
-        inside = RecordedRun(Path(completions).name, "credit", [])
+        found = read_groups(path, **settings)
+        inside = RecordedRun(path.name, "credit", [])
         inside.read("train", [found], [0])
         _print(found, groups, inside)
         if output:
-            path = write_report([inside], Path(completions).name, Path(output))
-            print(f"Report: {path}   pictures: {path.with_suffix('')}/*.png and *.svg")
+            page = write_report([inside], path.name, Path(output))
+            print(f"Report: {page}   pictures: {page.with_suffix('')}/*.png and *.svg")
     except (ValueError, OSError) as error:
         print(f"tempo-trl credit: error: {error}", file=sys.stderr)
         return 2
