@@ -12,6 +12,7 @@ import numpy as np
 from scipy import stats
 
 BATCH = 100  # bootstrap resamples that are in memory at once
+LEVEL = 0.95  # of all intervals, two-sided
 SAME = 1e-9  # smaller differences are rounding errors
 
 
@@ -113,11 +114,9 @@ def _graded(correct: np.ndarray) -> np.ndarray:
     return correct
 
 
-def bootstrap_interval(
-    per_question: np.ndarray, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
-) -> tuple[float, float]:
+def bootstrap_interval(per_question: np.ndarray, resamples: int = 10_000, seed: int = 0) -> tuple[float, float]:
     """
-    Interval of the mean over questions, by the bias-corrected and accelerated bootstrap (BCa; Efron 1987).
+    95% interval of the mean over questions, by the bias-corrected and accelerated bootstrap (BCa; Efron 1987).
 
     It covers the randomness of the questions and of sampled answers, not that of training.
 
@@ -128,8 +127,6 @@ def bootstrap_interval(
     Args:
         per_question (`np.ndarray` of shape `(Q,)`):
             One number per question, in [0, 1].
-        confidence (`float`, *optional*, defaults to `0.95`):
-            Level, two-sided.
         resamples (`int`, *optional*, defaults to `10_000`):
             Draws of Q questions with replacement.
         seed (`int`, *optional*, defaults to `0`):
@@ -139,20 +136,19 @@ def bootstrap_interval(
         `(low, high)`, `low <= mean <= high`.
 
     Raises:
-        ValueError: no questions, NaN, values outside of [0, 1], or a level that is not between 0 and 1.
+        ValueError: no questions, NaN, or values outside of [0, 1].
     """
     values = _shares(per_question)
-    _check_level(confidence)
     if np.ptp(values) < SAME:
-        tail, questions, right = (1 - confidence) / 2, len(values), values[0] * len(values)
+        tail, questions, right = (1 - LEVEL) / 2, len(values), values[0] * len(values)
         low = stats.beta.ppf(tail, right, questions - right + 1) if right > 0 else 0.0
         high = stats.beta.isf(tail, right + 1, questions - right) if right < questions else 1.0
         return float(low), float(high)
-    return _bca(values, confidence, resamples, seed)
+    return _bca(values, resamples, seed)
 
 
 def paired_difference(
-    a: np.ndarray, b: np.ndarray, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
+    a: np.ndarray, b: np.ndarray, resamples: int = 10_000, seed: int = 0
 ) -> tuple[float, float, float]:
     """
     Mean of a - b over the same questions, with its BCa interval. Questions are resampled in pairs.
@@ -167,7 +163,7 @@ def paired_difference(
     Args:
         a, b (`np.ndarray` of shape `(Q,)`):
             One number per question, in [0, 1]; row i of both is the same question.
-        confidence, resamples, seed:
+        resamples, seed:
             As in [`bootstrap_interval`].
 
     Returns:
@@ -179,17 +175,16 @@ def paired_difference(
     a, b = _shares(a), _shares(b)
     if a.shape != b.shape:
         raise ValueError(f"got {len(a)} and {len(b)} questions, expected the same questions in both.")
-    _check_level(confidence)
     differences = a - b
     mean = float(differences.mean())
     if len(differences) == 1:
         return mean, -1.0, 1.0
     if np.ptp(differences) < SAME:
         return mean, mean, mean
-    return mean, *_bca(differences, confidence, resamples, seed)
+    return mean, *_bca(differences, resamples, seed)
 
 
-def _bca(values: np.ndarray, confidence: float, resamples: int, seed: int) -> tuple[float, float]:
+def _bca(values: np.ndarray, resamples: int, seed: int) -> tuple[float, float]:
     """BCa interval of the mean of values that are not all equal. Does not depend on their order."""
 
     def mean(sample, axis):
@@ -200,7 +195,7 @@ def _bca(values: np.ndarray, confidence: float, resamples: int, seed: int) -> tu
         mean,
         n_resamples=resamples,
         batch=BATCH,
-        confidence_level=confidence,
+        confidence_level=LEVEL,
         method="BCa",
         random_state=seed,
     )
@@ -208,17 +203,15 @@ def _bca(values: np.ndarray, confidence: float, resamples: int, seed: int) -> tu
     return float(min(low, values.mean())), float(max(high, values.mean()))
 
 
-def student_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def student_interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
-    Mean over independent runs, or other samples, and Student's interval of it.
+    Mean over independent runs, or other samples, and Student's 95% interval of it.
 
     The interval of one run is NaN, because a single run has no spread. With two it is wide (12.7 standard errors).
 
     Args:
         values (`np.ndarray` of shape `(runs, ...)`):
             The values of each run.
-        confidence (`float`, *optional*, defaults to `0.95`):
-            Level, two-sided.
 
     Returns:
         `(mean, low, high)`, each of the shape of one run's values.
@@ -226,13 +219,8 @@ def student_interval(values: np.ndarray, confidence: float = 0.95) -> tuple[np.n
     values = np.asarray(values, dtype=float)
     mean, half = values.mean(axis=0), np.full(values.shape[1:], np.nan)
     if len(values) > 1:
-        half = stats.t.ppf((1 + confidence) / 2, len(values) - 1) * stats.sem(values, axis=0)
+        half = stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * stats.sem(values, axis=0)
     return mean, mean - half, mean + half
-
-
-def _check_level(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        raise ValueError(f"got a confidence of {confidence}, expected a number between 0 and 1, such as 0.95.")
 
 
 def _shares(values: np.ndarray) -> np.ndarray:
