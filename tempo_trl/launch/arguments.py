@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
 from trl import DatasetMixtureConfig, ModelConfig, TrlParser
 
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
-from tempo_trl.launch.renamed import renamed_hint, with_new_names
+from tempo_trl.launch.renamed import renamed_hint
 from tempo_trl.methods import METHODS
-from tempo_trl.removed import removed_hint
+from tempo_trl.removed import FORMER, current_names, removed_hint
 from tempo_trl.runs.recipes import read_recipe, recipe_path
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
             "them, and `tempo-trl train --help` the most important fields."
         )
     chosen, flags = named_first(argv)
-    recipe = with_new_names(read_recipe(recipe_path(chosen.config))) if chosen.config else {}
+    recipe = current_names(read_recipe(recipe_path(chosen.config)), FORMER) if chosen.config else {}
     if chosen.method:
         recipe["method"] = chosen.method
     _set_environment(recipe.pop("env", None) or {})

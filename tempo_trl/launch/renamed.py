@@ -1,6 +1,6 @@
 """Fields of public recipes that TRL or transformers 5 renamed or dropped, or that are a script's own."""
 
-from tempo_trl.removed import FORMER, current_names
+from tempo_trl.removed import FORMER
 
 RENAMED = {
     "dataset_id_or_path": "dataset_name",
@@ -44,8 +44,3 @@ def renamed_hint(name: str) -> str | None:
     if name in RENAMED | FORMER:
         return f"`{name}` is called `{(RENAMED | FORMER)[name]}` now"
     return f"`{name}` is gone: {DROPPED[name]}" if name in DROPPED else None
-
-
-def with_new_names(values: dict) -> dict:
-    """The values of a recipe under the names that their fields have now, with a warning for each former name."""
-    return current_names(values, FORMER)
