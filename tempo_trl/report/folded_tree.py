@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tempo_trl.runs.token_text import one_line, readable
+from tempo_trl.runs.token_text import common_length, one_line, readable
 
 
 class FoldedNode(NamedTuple):
@@ -57,7 +57,7 @@ def fold(completions: Sequence[Sequence]) -> list[FoldedNode]:
     """
     rows = [list(completion) for completion in completions]
     order = sorted(range(len(rows)), key=rows.__getitem__)
-    shared = [0, *(_shared(rows[a], rows[b]) for a, b in pairwise(order))]
+    shared = [0, *(common_length(rows[a], rows[b]) for a, b in pairwise(order))]
     nodes = []
     waiting = [(-1, 0, len(order), 0, 0, 0, 0)]  # parent, places from and to, tokens from and to, level and top
     while waiting:
@@ -71,18 +71,6 @@ def fold(completions: Sequence[Sequence]) -> list[FoldedNode]:
                 until = min(shared[a + 1 : b], default=len(rows[order[a]]))
                 waiting.append((len(nodes) - 1, a, b, end, until, level + 1, top + a - first))
     return nodes
-
-
-def _shared(a: Sequence, b: Sequence) -> int:
-    """Tokens that two rows share at their beginning."""
-    least = min(len(a), len(b))
-    if a[:least] == b[:least]:
-        return least
-    low, high = 0, least  # a[:low] == b[:low], a[:high] != b[:high]
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if a[low:middle] == b[low:middle] else (low, middle)
-    return low
 
 
 def branches(nodes: Sequence[FoldedNode]) -> np.ndarray:

@@ -1,12 +1,11 @@
 """From characters of a completion's text to its tokens."""
 
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
 
-from tempo_trl.runs.token_text import token_bytes
+from tempo_trl.runs.token_text import common_length, token_bytes
 
 
 class TokenPlaces(NamedTuple):
@@ -106,15 +105,8 @@ def _by_prefixes(
     begins, ends, known = [], [], 0
     for count in range(1, len(token_ids) + 1):
         prefix = decoded(token_ids[:count])
-        shared = _common_length(prefix, text)
+        shared = common_length(prefix, text)
         begins.append(known)
         known = max(known, shared)  # an incomplete character may change those before it, until it is complete
         ends.append(min(known + (shared < len(prefix)), len(text)))
     return np.array(begins, dtype=np.int64), np.maximum.accumulate(np.array(ends, dtype=np.int64))
-
-
-def _common_length(prefix: str, text: str) -> int:
-    """Number of characters with which both texts begin."""
-    if text.startswith(prefix):
-        return len(prefix)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prefix, text, strict=False)))

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, takewhile
+from operator import eq
 
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a byte of an incomplete character, as sentencepiece writes it
 # Invisible characters, and those that change the direction of text: controls, surrogates.
@@ -123,6 +124,11 @@ def around(pieces: Sequence[str], t: int, length: int) -> tuple[str, str]:
     """The last characters before piece t on one line, and the first ones after it."""
     before, after = "".join(pieces[max(0, t - length) : t]), "".join(pieces[t + 1 : t + 1 + length])
     return one_line(before)[-length:], one_line(after)[:length]
+
+
+def common_length(a: Sequence, b: Sequence) -> int:
+    """Number of tokens, or of characters, with which both begin."""
+    return sum(takewhile(bool, map(eq, a, b)))
 
 
 def label_of(token: str) -> str:
