@@ -21,6 +21,7 @@ from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.data.orders import generated_rows
 from tempo_trl.demo.results import wilson
 from tempo_trl.methods import METHODS, method_colours, method_label
+from tempo_trl.report.collect import spread
 from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.report.terminal_tree import BAD, GOOD, credit_colour
 from tempo_trl.rewards.json_fields import json_fields
@@ -244,8 +245,7 @@ def shown_completions(group: Group) -> list[int]:
     texts = list(map(_text, group.tokens))
     right = checks(texts, [order_of(group)] * len(texts))[list(FIELDS)].sum(axis=1)
     rows = sorted({texts.index(text) for text in texts}, key=lambda row: (-right[row], row))
-    places = np.linspace(0, len(rows) - 1, min(SHOWN_COMPLETIONS, len(rows))).round().astype(int)
-    return [rows[place] for place in places]
+    return spread(rows, SHOWN_COMPLETIONS)
 
 
 def field_credit(group: Group, row: int) -> dict[str, float]:

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from tempo_trl.credit import prefix_values, td_errors
 from tempo_trl.demo.task import first_slip
+from tempo_trl.report.group import padded
 
 END = 0  # represents the EOS token: no character has this code
 
@@ -41,8 +41,7 @@ def read_generations(folder: Path, updates_per_generation: int) -> list[Generati
 def as_ids(completions: list[str], max_length: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Right-padded character codes, with the EOS token that TRL's text omits; and true lengths."""
     rows = [[ord(c) for c in text] + [END] * (len(text) < max_length) for text in completions]
-    ids = pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=END)
-    return ids, torch.tensor([len(row) for row in rows])
+    return padded(rows, torch.long, END), torch.tensor([len(row) for row in rows])
 
 
 def slip_shares(generation: Generation, num_generations: int, max_length: int) -> np.ndarray:
