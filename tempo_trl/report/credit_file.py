@@ -46,15 +46,15 @@ LISTED = 12  # number of tokens listed for a group, largest |TD| first
 CONTEXT = 30  # characters before and after such a token
 
 
-def main(completions: str, groups: int, output: str | None, **settings) -> int:
+def main(completions: str, tokenizer: str | None, groups: int, output: str | None, **settings) -> int:
     """
     Print trees and credit of the completions in a file, write the report if requested, return the exit status.
 
-    `settings` are those of [`read_groups`].
+    `settings` are the others of [`read_groups`].
     """
     path = Path(completions)
     try:
-        found = read_groups(path, **settings)
+        found = read_groups(path, tokenizer, **settings)
         inside = RecordedRun(path.name, "credit", [])
         inside.read("train", [found], [0])
         _print(found, groups, inside)
