@@ -7,7 +7,6 @@ folder gets compare.md and compare.json (all numbers, as fractions of 1).
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,12 +26,8 @@ LATEST = 20  # a training reward at the end is the mean over the last 1/20 of th
 
 
 def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -> int:
-    """Compare runs, print and write the comparison. Returns 2 if a run cannot be read or the output not be written."""
-    try:
-        compare(runs, Path(output), label, Console())
-    except (ValueError, OSError) as error:
-        print(f"tempo-trl compare: error: {error}", file=sys.stderr)
-        return 2
+    """Compare runs, print and write the comparison, return the exit status. Raises as [`compare`]."""
+    compare(runs, Path(output), label, Console())
     return 0
 
 

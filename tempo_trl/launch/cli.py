@@ -92,7 +92,7 @@ def command_parser() -> argparse.ArgumentParser:
     verb.add_argument("runs", nargs="+", metavar="RUN", help="output folders of training, of evaluation, or of both")
     verb.add_argument("-o", "--output", default=COMPARE_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
     verb.add_argument("--label", nargs="+", metavar="NAME", help="a label for each run, in the order of the runs")
-    verb.set_defaults(run=main_of("tempo_trl.compare.command"))
+    verb.set_defaults(run=checked("compare", main_of("tempo_trl.compare.command")))
 
     _add_report_verbs(verbs)
 
@@ -115,14 +115,14 @@ def _add_report_verbs(verbs) -> None:
     verb.add_argument(
         "--no-pictures", dest="pictures", action="store_false", help="do not write PNG and SVG files beside it"
     )
-    verb.set_defaults(run=main_of("tempo_trl.report.command"))
+    verb.set_defaults(run=checked("report", main_of("tempo_trl.report.command")))
 
     verb = verbs.add_parser("tree", help="draw the prefix tree of one recorded group in the terminal")
     verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
     verb.add_argument("--step", type=int, metavar="N", help="recorded step (default: the last)")
     verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (default: the most informative)")
     verb.add_argument("--eval", action="store_true", dest="evaluation", help="draw a group of evaluation")
-    verb.set_defaults(run=main_of("tempo_trl.report.show_tree"))
+    verb.set_defaults(run=checked("tree", main_of("tempo_trl.report.show_tree")))
 
     verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")
     verb.add_argument(
@@ -150,7 +150,7 @@ def _add_report_verbs(verbs) -> None:
     )
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
-    verb.set_defaults(run=credit)
+    verb.set_defaults(run=checked("credit", credit))
 
 
 def _shown_task(name: str) -> str:
@@ -166,6 +166,19 @@ def _shown_task(name: str) -> str:
 def main_of(module: str) -> Callable[..., int]:
     """The `main` of a module that is imported when it is called."""
     return lambda **flags: importlib.import_module(module).main(**flags)
+
+
+def checked(verb: str, run: Callable[..., int]) -> Callable[..., int]:
+    """A verb that prints its ValueError or OSError, and then returns 2."""
+
+    def run_checked(**flags) -> int:
+        try:
+            return run(**flags)
+        except (ValueError, OSError) as error:
+            print(f"tempo-trl {verb}: error: {error}", file=sys.stderr)
+            return 2
+
+    return run_checked
 
 
 def demo(task: str, output: str, quick: bool, compare: bool, seeds: int | None, methods: str | None) -> int:
@@ -189,11 +202,7 @@ def credit(observation_key_func: str | None, **flags) -> int:
     if observation_key_func is not None:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, and an installed command does not
         load_function = importlib.import_module("tempo_trl.launch.train").load_function
-        try:
-            flags["observation_key_func"] = load_function(observation_key_func)
-        except ValueError as error:
-            print(f"tempo-trl credit: error: {error}", file=sys.stderr)
-            return 2
+        flags["observation_key_func"] = load_function(observation_key_func)
     return main_of("tempo_trl.report.credit_file")(**flags)
 
 

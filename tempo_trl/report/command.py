@@ -1,6 +1,5 @@
 """`tempo-trl report`: an HTML file about one or more runs, with its pictures as PNG and SVG beside it."""
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +12,9 @@ NAME = "report.html"
 
 
 def main(runs: list[str], output: str | None, pictures: bool = True) -> int:
-    """Write the report of `runs` to `output` and print where it is; return the exit status."""
+    """Write the report of `runs` to `output` and print where it is; return the exit status. Raises as [`report`]."""
     begin = time.monotonic()
-    try:
-        path = report(runs, output, pictures)
-    except (ValueError, OSError) as error:
-        print(f"tempo-trl report: error: {error}", file=sys.stderr)
-        return 2
+    path = report(runs, output, pictures)
     size = path.stat().st_size / 1e6
     print(f"Report: {path} ({size:.1f} MB, {time.monotonic() - begin:.0f} s). Open it in a browser. It works offline.")
     if pictures:

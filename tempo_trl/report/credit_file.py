@@ -16,7 +16,6 @@ credit. With `reward` in its lines both add, as in [`SpanCreditTrainer`]; withou
 
 import json
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,19 +50,18 @@ def main(completions: str, tokenizer: str | None, groups: int, output: str | Non
     Print trees and credit of the completions in a file, write the report if requested, return the exit status.
 
     `settings` are the others of [`read_groups`].
+
+    Raises:
+        ValueError: from [`read_groups`].
     """
     path = Path(completions)
-    try:
-        found = read_groups(path, tokenizer, **settings)
-        inside = RecordedRun(path.name, "credit", [])
-        inside.read("train", [found], [0])
-        _print(found, groups, inside)
-        if output:
-            page = write_report([inside], path.name, Path(output))
-            print(f"Report: {page}   pictures: {page.with_suffix('')}/*.png and *.svg")
-    except (ValueError, OSError) as error:
-        print(f"tempo-trl credit: error: {error}", file=sys.stderr)
-        return 2
+    found = read_groups(path, tokenizer, **settings)
+    inside = RecordedRun(path.name, "credit", [])
+    inside.read("train", [found], [0])
+    _print(found, groups, inside)
+    if output:
+        page = write_report([inside], path.name, Path(output))
+        print(f"Report: {page}   pictures: {page.with_suffix('')}/*.png and *.svg")
     return 0
 
 

@@ -1,7 +1,5 @@
 """`tempo-trl tree`: draw one recorded group in the terminal."""
 
-import sys
-
 from rich.console import Console
 
 from tempo_trl.report.collect import opening_group
@@ -11,12 +9,8 @@ from tempo_trl.runs.trees import recorded_steps
 
 
 def main(run_dir: str, step: int | None, prompt: int | None, evaluation: bool) -> int:
-    """Draw a group of a run and return the exit status."""
-    try:
-        group = recorded_group(run_dir, step, prompt, "eval" if evaluation else "train")
-    except (ValueError, OSError) as error:
-        print(f"tempo-trl tree: error: {error}", file=sys.stderr)
-        return 2
+    """Draw a group of a run and return the exit status. Raises as [`recorded_group`]."""
+    group = recorded_group(run_dir, step, prompt, "eval" if evaluation else "train")
     console = Console()
     console.print(f"step {group.step}, group {group.group}", style="grey62", highlight=False)
     console.print(group_tree(group))
