@@ -119,22 +119,12 @@ def problem(kind: str, of: Vocabulary, rng: random.Random) -> dict:
 
 def _named(kind: str, of: Vocabulary, rng: random.Random) -> tuple[list[str], int]:
     """The words and the number that an instruction of a kind names."""
-    match kind:
-        case "first_word":
-            return [rng.choice(of.openers)], 0
-        case "last_word" | "word_no_comma":
-            return [rng.choice(of.nouns)], 0
-        case "two_words" | "three_words":
-            return rng.sample(of.nouns, WORDS_OF[kind]), 0
-        case "no_letter":
-            return [rng.choice(of.letters)], 0
-        case "sum":
-            return rng.sample(rng.choice(of.digits), 2), 0
-        case "sentences":
-            return [], rng.choice(of.sentences)
-        case "max_words":
-            return [], rng.choice(of.limits)
-    return [], 0
+    if kind == "sum":
+        return rng.sample(rng.choice(of.digits), 2), 0
+    if kind in ("sentences", "max_words"):
+        return [], rng.choice(of.sentences if kind == "sentences" else of.limits)
+    known = {"first_word": of.openers, "no_letter": of.letters}.get(kind, of.nouns)
+    return rng.sample(known, WORDS_OF.get(kind, 0)), 0
 
 
 def to_row(row: dict, row_id: int) -> dict:
