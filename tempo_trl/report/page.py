@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
+from jinja2 import Template
 
 from tempo_trl.report import sentences
 from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group
@@ -57,12 +58,9 @@ def page(runs: Sequence[RecordedRun], title: str) -> str:
         "style_hash": _hash(style),
         "style": style,
         "script": script,
-        "data": script_json(page_data(runs, title)),  # last, so that placeholders in it are not replaced
+        "data": script_json(page_data(runs, title)),
     }
-    text = _asset("page.html")
-    for name, part in parts.items():
-        text = text.replace("{{" + name + "}}", part, 1)
-    return text
+    return Template(_asset("page.html"), keep_trailing_newline=True).render(parts)
 
 
 def _asset(name: str) -> str:
