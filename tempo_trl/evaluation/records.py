@@ -94,15 +94,11 @@ def _lines(rows: list[dict]) -> str:
 
 def records_of(folder: Path, task: str) -> list[Record]:
     """The records of a task, begun or finished, greedy first."""
-    states = (path.name.split(".") for path in (folder / STATE).glob(f"{task}.*.json"))
-    found = [Record(folder, task, parts[1]) for parts in states if parts[0] == task]
+    found = [Record(folder, task, path.name.split(".")[1]) for path in (folder / STATE).glob(f"{task}.*.json")]
     return sorted(found, key=lambda record: (record.decoding != "greedy", len(record.decoding), record.decoding))
 
 
 def remove(folder: Path, task: str) -> None:
     """Delete the records of a task, and its results."""
-    for record in records_of(folder, task):
-        for path in (record.state, record.path, record.partial):
-            path.unlink(missing_ok=True)
-    for path in (folder / f"{task}.json", *folder.glob(f"{task}.*.jsonl")):
+    for path in (folder / f"{task}.json", *folder.glob(f"{task}.*.jsonl"), *(folder / STATE).glob(f"{task}.*")):
         path.unlink(missing_ok=True)
