@@ -44,10 +44,6 @@ def dataset(
     """
     path = local_rows(benchmark, data_dir) if data_dir else None
     rows = load_prompts(benchmark, None, path, system_prompt, instruction, prompt_style)
-    if not len(rows):
-        raise ValueError(
-            f"{path or origin_of(BENCHMARKS[benchmark])} has no rows of {benchmark}, expected at least one."
-        )
     prompts = rows["prompt"][:]
     system = [messages[0]["content"] if messages[0]["role"] == "system" else "" for messages in prompts]
     user = [messages[-1]["content"] for messages in prompts]
