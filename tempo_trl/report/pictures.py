@@ -28,8 +28,8 @@ CELL = 0.602 * LETTER / 72  # inches: the width of a letter of DejaVu Sans Mono,
 KINDS = ("png", "svg")
 
 
-def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
-    """Write `tree`, `turns`, `credit`, `tokens`, `depth` and `training`, each as PNG and SVG; return their paths.
+def draw(runs: Sequence[RecordedRun], folder: Path) -> None:
+    """Write `tree`, `turns`, `credit`, `tokens`, `depth` and `training`, each as PNG and SVG.
 
     Pictures of trees show the first run with recorded trees. Without one, only `training` is drawn. `turns` needs
     completions of several turns.
@@ -42,10 +42,9 @@ def draw(runs: Sequence[RecordedRun], folder: Path) -> list[Path]:
         figures |= {"tokens": draw_tokens(first.summary), "depth": draw_depth(first.summary)}
     figures["training"] = draw_training(runs)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = [(figure, folder / f"{name}.{kind}", kind) for name, figure in figures.items() if figure for kind in KINDS]
-    for figure, path, kind in paths:
-        save(figure, path, kind)
-    return [path for _, path, _ in paths]
+    for name, figure in figures.items():
+        for kind in KINDS if figure else ():
+            save(figure, folder / f"{name}.{kind}", kind)
 
 
 def save(figure: Figure, file: Path | BinaryIO, kind: str) -> None:
