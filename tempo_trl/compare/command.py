@@ -26,34 +26,28 @@ LATEST = 20  # a training reward at the end is the mean over the last 1/20 of th
 
 
 def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -> int:
-    """Compare runs, print and write the comparison, return the exit status. Raises as [`compare`]."""
-    compare(runs, Path(output), label, Console())
-    return 0
-
-
-def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] | None, console: Console) -> dict:
     """
-    Compare runs, and return the content of compare.json.
+    Compare runs, print and write the comparison, return the exit status.
 
     Raises:
         ValueError: from [`~tempo_trl.runs.compared_runs.read_runs`] or
             [`~tempo_trl.compare.questions.numbers_by_question`], or if `output` cannot be created.
         OSError: a file cannot be read or written.
     """
-    runs = read_runs(folders, labels)
-    notes = mismatches(runs)
-    cells, ends = compare_results(runs, notes), trainings(runs)
+    folder, console, compared = Path(output), Console(), read_runs(runs, label)
+    notes = mismatches(compared)
+    cells, ends = compare_results(compared, notes), trainings(compared)
     numbers = _plain(
         {
             "tempo_trl": __version__,
             "paper": paper.SOURCE,
-            "runs": [{name: getattr(run, name) for name in OF_RUN} for run in runs],
+            "runs": [{name: getattr(run, name) for name in OF_RUN} for run in compared],
             "cells": [_numbers(cell) for cell in cells],
             "training": ends,
             "notes": notes,
         }
     )
-    _make_folder(output)
+    _make_folder(folder)
     found = sheets(cells, ends)
     for sheet in found:
         console.print(rich_table(sheet))
@@ -61,10 +55,10 @@ def compare(folders: Sequence[str | Path], output: Path, labels: Sequence[str] |
         console.print(f"Note: {note}", highlight=False, markup=False)
     listed = ["## Notes", "", *(f"- {note}" for note in notes)] if notes else []
     text = ["# Comparison", "", *map(markdown, found), *listed]
-    (output / "compare.md").write_text("\n".join(text) + "\n", encoding="utf-8")
-    (output / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
-    console.print(f"\nWritten to {output}: compare.md, compare.json", highlight=False, markup=False, soft_wrap=True)
-    return numbers
+    (folder / "compare.md").write_text("\n".join(text) + "\n", encoding="utf-8")
+    (folder / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
+    console.print(f"\nWritten to {folder}: compare.md, compare.json", highlight=False, markup=False, soft_wrap=True)
+    return 0
 
 
 def trainings(runs: Sequence[ComparedRun]) -> list[dict]:
