@@ -41,7 +41,7 @@ def results_of(record: Record) -> list[dict]:
             "n": len(rows),
             "k": correct.shape[1],
             "ungradable": int(np.isnan(correct).any(axis=1).sum()),
-            **{name: value for name, value in state["entry"].items() if name not in ("hub_id", "split")},
+            **state["entry"],
             "date": state["date"],
         }
         for metric, values in measured.items()
