@@ -130,14 +130,12 @@ def _of_spans(
     judged = [line["criteria"] for rows in lines for line in rows]
     names = {name: 1.0 for found in judged for name in found}
     most = max([1, *(len(places) for found in judged for _, places in found.values())])
-    every, first, credited = criteria_of(judged, names, most), 0, []
-    for group, rows in zip(groups, lines, strict=True):
-        own = slice(first, first + len(rows))
-        criteria = every._replace(
-            rewards=every.rewards[own], starts=every.starts[own], ends=every.ends[own], all_rewards=every.rewards
-        )
+    every, sizes = criteria_of(judged, names, most), [len(rows) for rows in lines]
+    parts = (own.split(sizes) for own in (every.rewards, every.starts, every.ends))
+    credited = []
+    for group, rows, rewards, starts, ends in zip(groups, lines, *parts, strict=True):
+        criteria = every._replace(rewards=rewards, starts=starts, ends=ends, all_rewards=every.rewards)
         credited.append(_with_criteria(group, criteria, rows[0]["has_outcome"], scale_rewards, trace_lambda))
-        first += len(rows)
     return credited
 
 
