@@ -149,14 +149,6 @@ def _without(answer: str, character: str) -> Verdict:
     return Verdict(place < 0, len(answer) if place < 0 else place)
 
 
-def _no_comma(answer: str, words: list[str], number: int) -> Verdict:
-    return _without(answer, ",")
-
-
-def _no_letter(answer: str, words: list[str], number: int) -> Verdict:
-    return _without(answer, words[0])
-
-
 def _sentences(answer: str, words: list[str], number: int) -> Verdict:
     ends = [match.end() for match in SENTENCE_END.finditer(answer)]
     more = WORD.search(answer, ends[number - 1]) if len(ends) >= number else None
@@ -187,7 +179,7 @@ def _number(word: str) -> int | None:
 
 
 def _word_no_comma(answer: str, words: list[str], number: int) -> Verdict:
-    comma, end = _no_comma(answer, words, number), _end_of(answer, words[0])
+    comma, end = _without(answer, ","), _end_of(answer, words[0])
     if not comma.passed or end is None:
         return Verdict(False, comma.decided)
     return Verdict(True, end)
@@ -197,8 +189,8 @@ CHECKS: dict[str, Callable[[str, list[str], int], Verdict]] = {
     "first_word": _first_word,
     "last_word": _last_word,
     "two_words": _two_words,
-    "no_comma": _no_comma,
-    "no_letter": _no_letter,
+    "no_comma": lambda answer, words, number: _without(answer, ","),
+    "no_letter": lambda answer, words, number: _without(answer, words[0]),
     "sentences": _sentences,
     "max_words": _max_words,
     "sum": _sum,
