@@ -145,7 +145,7 @@ def answered(
     """Complete a prompt as the task's recipe does, and judge the completions."""
     n = GROUP * GROUPS
     limit, temperature = recipe["max_completion_length"], recipe["temperature"]
-    (completion_ids,) = sampled(model, [prompt_ids], [n], [limit], [tokenizer.eos_token_id], temperature)
+    (completion_ids,) = sampled(model, [prompt_ids], [n], limit, [tokenizer.eos_token_id], temperature)
     places = list(map(TokenTexts(tokenizer), completion_ids))
     columns = {name: [value] * n for name, value in row.items() if name != "prompt"}
     spans = functions(task)[task](texts=[place.text for place in places], **columns)

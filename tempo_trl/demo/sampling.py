@@ -21,7 +21,7 @@ def sampled(
     model: PreTrainedModel,
     prefixes: Sequence[list[int]],
     counts: Sequence[int],
-    limits: Sequence[int],
+    limit: int,
     eos_token_ids: Sequence[int],
     temperature: float,
 ) -> list[list[list[int]]]:
@@ -32,22 +32,22 @@ def sampled(
         model ([`~transformers.PreTrainedModel`]): The policy, on the CPU.
         prefixes (`list[list[int]]`): Token ids that are continued.
         counts (`list[int]`): Number of continuations of each prefix.
-        limits (`list[int]`): Maximum length of a prefix's continuations, in tokens.
+        limit (`int`): Maximum length of a continuation, in tokens.
         eos_token_ids (`list[int]`): Tokens that end a continuation, and are its last.
         temperature (`float`): Divides the logits; above 0.
     """
     states = torch.arange(len(prefixes)).repeat_interleave(torch.tensor(counts))  # of the running rows
     mask, output = _read(model, prefixes)
-    cache, limit, eos = output.past_key_values, torch.tensor(limits)[states], torch.tensor(eos_token_ids)
+    cache, eos = output.past_key_values, torch.tensor(eos_token_ids)
     found, place = [[] for _ in states], torch.arange(len(states))  # of the running rows among all
-    for length in range(1, max(limits) + 1):
+    for length in range(1, limit + 1):
         tokens = drawn(output.logits[:, -1], states, temperature)
         for index, token in zip(place.tolist(), tokens.tolist(), strict=True):
             found[index].append(token)
-        running = (~torch.isin(tokens, eos) & (length < limit)).nonzero().flatten()
-        if not len(running):
+        running = (~torch.isin(tokens, eos)).nonzero().flatten()
+        if not len(running) or length == limit:
             break
-        place, limit = place[running], limit[running]
+        place = place[running]
         (parents, tokens), states = torch.stack([states, tokens])[:, running].unique(dim=1, return_inverse=True)
         if not torch.equal(parents, torch.arange(len(mask))):
             cache.batch_select_indices(parents)
@@ -135,7 +135,7 @@ def _completions(trainer: GRPOTrainer, prompt_ids: list[list[int]]) -> tuple[lis
             model,
             [ids for ids, _ in groups],
             counts=[count for _, count in groups],
-            limits=[trainer.max_completion_length] * len(groups),
+            limit=trainer.max_completion_length,
             eos_token_ids=trainer.eos_token_ids,
             temperature=trainer.args.temperature,
         )

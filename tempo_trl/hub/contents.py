@@ -55,9 +55,10 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
             "(`--resume_from_checkpoint last`), or remove the later checkpoints."
         )
     read_files(run_dir)  # names all that are broken
-    stale = {result.file for result in read_results(run_dir)} - {result.file for result in current_results(run_dir)}
+    current = current_results(run_dir)
+    stale = {result.file for result in read_results(run_dir)} - {result.file for result in current}
     files = {path: file for path, file in files.items() if path not in stale}
-    return files | _adapter_config(run_dir) | generated(run_dir, repo)
+    return files | _adapter_config(run_dir) | generated(run_dir, repo, current)
 
 
 def _adapter_config(run_dir: Path) -> dict[str, bytes]:
@@ -88,9 +89,9 @@ def _is_before(date: str, started: str) -> bool:
     return date[:length] < started[:length]
 
 
-def generated(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
-    """Card, curves, picture of a tree if there is one, and results in the Hub's format."""
-    record, results = read_record(run_dir), current_results(run_dir)
+def generated(run_dir: Path, repo: str, results: list[Result]) -> dict[str, Path | bytes]:
+    """Card, curves, picture of a tree if there is one, and the current results in the Hub's format."""
+    record = read_record(run_dir)
     pictures: dict[str, Path | bytes] = {}
     drawn = curves_png(training_log(run_dir))
     if drawn:

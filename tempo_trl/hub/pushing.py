@@ -30,7 +30,7 @@ class OurCard(TrainerCallback):
         folder = Path(args.output_dir)
         with _printed_failures():
             state.save_to_json(str(folder / "trainer_state.json"))
-            for path, content in generated(folder, self.repo).items():
+            for path, content in generated(folder, self.repo, current_results(folder)).items():
                 if isinstance(content, bytes):
                     write_atomically(folder / path, content)
 

@@ -25,14 +25,14 @@ ONE_TEXT = [[7, 8, 9], [7, 8, 9], [7, 8, 9]]
 
 @pytest.mark.parametrize("prefixes", [APART, BEGIN_ALIKE, ONE_TEXT])
 def test_continuations_are_those_of_transformers_where_sampling_is_greedy(prefixes, model):
-    counts, limits = [2, 1, 3], [40, 20, 40]
+    counts = [2, 1, 3]
     long = model.generate(torch.tensor(prefixes[:1]), do_sample=False, max_new_tokens=20)[0, len(prefixes[0]) :]
     for eos in long[::4].tolist():  # ends some of the rows early
-        ours = sampled(model, prefixes, counts, limits, [eos, 31], temperature=1e-6)
+        ours = sampled(model, prefixes, counts, 40, [eos, 31], temperature=1e-6)
         assert [len(own) for own in ours] == counts
-        for prefix, own, limit in zip(prefixes, ours, limits, strict=True):
+        for prefix, own in zip(prefixes, ours, strict=True):
             ids = torch.tensor([prefix])
-            expected = model.generate(ids, do_sample=False, max_new_tokens=limit, eos_token_id=[eos, 31])
+            expected = model.generate(ids, do_sample=False, max_new_tokens=40, eos_token_id=[eos, 31])
             assert all(row == expected[0, len(prefix) :].tolist() for row in own)
         assert len(ours[0][0]) < 20
 
@@ -65,7 +65,7 @@ def chances(model, prefix, paths, temperature):
 def test_completions_have_the_distribution_of_independent_samples(model):
     torch.manual_seed(0)
     rows, prefix, temperature = 3000, [7, 8, 9], 0.01
-    ((*own,),) = sampled(model, [prefix], [rows], [3], [999], temperature)
+    ((*own,),) = sampled(model, [prefix], [rows], 3, [999], temperature)
     counts = Counter(map(tuple, own))
     paths = [path for path in counts if len(path) == 3]
     expected = rows * chances(model, prefix, paths, temperature)
@@ -84,7 +84,7 @@ def test_each_row_is_drawn_from_its_own_state(prefixes, model, monkeypatch):
     monkeypatch.setattr(
         sampling, "drawn", lambda logits, states, t: steps.append(logits[states]) or drawn(logits, states, t)
     )
-    found = sampled(model, prefixes, counts, [9, 4, 12], list(range(0, 300, 9)), 0.01)
+    found = sampled(model, prefixes, counts, 12, list(range(0, 300, 9)), 0.01)
     rows = [(prefix, ids) for prefix, own in zip(prefixes, found, strict=True) for ids in own]
     assert len({len(ids) for _, ids in rows}) > 2
     alone = [model(torch.tensor([prefix + ids[:-1]])).logits[0, len(prefix) - 1 :] for prefix, ids in rows]
@@ -99,7 +99,7 @@ def test_what_is_equal_is_computed_once(model, monkeypatch):
     monkeypatch.setattr(
         sampling, "_forward", lambda model, ids, *a: computed.append(ids.shape) or forward(model, ids, *a)
     )
-    found = sampled(model, BEGIN_ALIKE, [5, 5, 5], [8, 8, 8], [999], 0.005)
+    found = sampled(model, BEGIN_ALIKE, [5, 5, 5], 8, [999], 0.005)
     states = [len({(i, *ids[:t]) for i, own in enumerate(found) for ids in own}) for t in range(1, 8)]
     assert 3 < states[0] < states[-1] <= 15
     assert computed == [(1, 1), (3, 5), *((count, 1) for count in states)]  # [7, 8] has to keep a token to read

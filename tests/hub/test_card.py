@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from tempo_trl.hub.card import commands
-from tempo_trl.hub.contents import CURVES, contents, generated
+from tempo_trl.hub.contents import CURVES, contents, current_results, generated
 from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.runs.curves import curves_png
 from tempo_trl.runs.files import write_atomically
@@ -29,8 +29,12 @@ def run(folder: Path, record: dict | None = None, log: list[dict] | None = LOG, 
     return folder
 
 
+def made_of(folder: Path) -> dict[str, Path | bytes]:
+    return generated(folder, "me/tiny", current_results(folder))
+
+
 def card(folder: Path) -> str:
-    return generated(folder, "me/tiny")["README.md"].decode()
+    return made_of(folder)["README.md"].decode()
 
 
 def changed(**values) -> dict:
@@ -78,7 +82,7 @@ def test_every_result_is_in_the_card_with_its_interval(tmp_path):
     assert "| math | DigitalLearningGmbH/MATH-lighteval | test | accuracy | 87.0 % (86.1 to 87.9) | 5000 | 1 |" in text
     assert "| gsm8k | local | test | pass@4 | 50.0 % | 100 | 4 |" in text
     assert [result.dataset_name for result in ModelCard(text).data.eval_results] == ["math"]
-    assert [name for name in generated(folder, "me/tiny") if name.startswith(".eval")] == [
+    assert [name for name in made_of(folder) if name.startswith(".eval")] == [
         ".eval_results/math-accuracy-test-k1.yaml"
     ]
 
@@ -87,7 +91,7 @@ def test_results_in_the_run_s_own_folder_are_told_from_its_other_files(tmp_path)
     folder = run(tmp_path)
     write_atomically(folder / "config.json", json.dumps({"model_type": "qwen3"}))
     write_atomically(folder / "math.json", json.dumps([RESULT]))
-    made = generated(folder, "me/tiny")
+    made = made_of(folder)
     assert "The numbers are from `math.json`." in made["README.md"].decode()
     assert b"/blob/main/math.json" in made[".eval_results/math-accuracy-test-k1.yaml"]
 
@@ -101,7 +105,7 @@ def test_results_from_before_the_last_start_of_a_run_are_not_those_of_its_model(
         files = contents(folder, "me/tiny")
     assert ("evaluation/results.json" in files) == (".eval_results/math-accuracy-test-k1.yaml" in files) == kept
     assert ("The model was not evaluated." in files["README.md"].decode()) != kept
-    assert bool(caught) != kept
+    assert len(caught) == (not kept)  # said once
     assert all("evaluation/results.json in " in str(each.message) for each in caught)
 
 
@@ -204,15 +208,15 @@ def test_a_script_s_run_names_its_script(tmp_path):
 
 
 def test_curves_are_those_that_were_logged_the_same_bytes_every_time(tmp_path):
-    drawn = generated(run(tmp_path), "me/tiny")[CURVES]
+    drawn = made_of(run(tmp_path))[CURVES]
     assert drawn.startswith(PNG)
-    assert drawn == generated(tmp_path, "me/tiny")[CURVES]
+    assert drawn == made_of(tmp_path)[CURVES]
     assert curves_png([{"step": 1, "reward": 0.5}]).startswith(PNG)
     assert curves_png([{"step": 1, "loss": 0.5}]) is None
 
 
 def test_without_a_log_there_are_no_curves_and_the_card_names_none(tmp_path):
-    made = generated(run(tmp_path, log=None), "me/tiny")
+    made = made_of(run(tmp_path, log=None))
     assert CURVES not in made
     assert "curves" not in made["README.md"].decode()
 
