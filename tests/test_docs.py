@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
 
 from docs import hooks
 from tempo_trl.methods import METHODS
@@ -166,12 +165,14 @@ def parse_python(words: list[str]) -> None:
         assert (REPOSITORY / words[2]).exists()
     if words[1] in SUBJECTS:
         module, name = SUBJECTS[words[1]]
-        known = {*getattr(importlib.import_module(module), name), "all", "--quick"}
-        assert set(words[2:]) <= known
+        subjects = words[2:3] if name == "STAGES" else words[2:]  # what follows a stage are its options
+        assert set(subjects) <= {*getattr(importlib.import_module(module), name), "all", "--quick"}
 
 
 SUBJECTS = {
+    "benchmarks.agents": ("benchmarks.agents.studies", "STUDIES"),
     "benchmarks.estimators": ("benchmarks.estimators.__main__", "QUESTIONS"),
+    "benchmarks.language_model": ("benchmarks.language_model.__main__", "STAGES"),
     "benchmarks.learning": ("benchmarks.learning.studies", "STUDIES"),
 }
 
@@ -216,7 +217,8 @@ def test_commands_in_the_text_begin_as_commands_that_are_there(page):
     from tempo_trl.launch.cli import command_parser
 
     verbs = next(action for action in command_parser()._actions if action.dest == "run" or action.choices)
-    for command in re.findall(r"`((?:make|python|pip|tempo-trl) [^`\n]+)`", without_what_was_measured(prose(page))):
+    text = " ".join(without_what_was_measured(prose(page)).split())
+    for command in re.findall("`((?:make|python|pip|tempo-trl) [^`]+)`", text):
         name, *words = shlex.split(command)
         if name == "tempo-trl":
             assert words[0] in {*verbs.choices, "VERB"}, command
@@ -246,38 +248,6 @@ def test_the_site_is_built_strictly_and_its_warnings_are_not_hidden():
     build = re.search(r"^docs:.*\n((?:\t.*\n)+)", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)[1]
     assert "mkdocs build --strict" in build
     assert not {"-q", "--quiet"} & set(build.split())  # --strict counts the warnings that are logged
-
-
-def lists_of(nav: list) -> dict[str, list[str]]:
-    """The pages of each list of the navigation, by its title; those at the top have no title."""
-    lists = {"": [entry for entry in nav if isinstance(entry, str)]}
-    for title, inner in (item for entry in nav if isinstance(entry, dict) for item in entry.items()):
-        if isinstance(inner, str):
-            lists[""].append(inner)
-        else:
-            own = lists_of(inner)
-            lists |= {title: own.pop(""), **own}
-    return lists
-
-
-def test_the_navigation_leads_from_the_start_over_choice_and_results_to_guides_and_troubles():
-    nav = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"]
-    assert [title for entry in nav for title in entry] == [
-        *("Home", "Get started", "Choose a method", "Results", "Guides"),
-        *("Methods", "Reference", "Troubleshooting", "Contributing"),
-    ]
-    assert max(map(len, lists_of(nav).values())) <= 14
-
-
-def test_every_page_of_the_evidence_is_in_the_list_of_results():
-    results = lists_of(yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())["nav"])["Results"]
-    pages = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/evidence")]
-    made = [page for page in hooks.pages() if page.startswith("evidence/")]
-    assert sorted(results) == sorted([*pages, *made])
-
-
-def test_the_home_page_shows_a_picture_of_credit_before_any_code():
-    assert 0 < text_of("docs/index.md").find("](images/orders_credit.png)") < text_of("docs/index.md").find("```")
 
 
 # What is generated

@@ -2,19 +2,16 @@
 
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.agents import studies as agents
 from benchmarks.compact_json import write_json
 from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
 from benchmarks.language_model import cells
-from benchmarks.language_model.__main__ import STAGES
 from benchmarks.language_model.arms import LONG_STEPS, Cell
 from benchmarks.language_model.show import LAST, compared, tables
 from benchmarks.language_model.study import INSTRUCTIONS, ORDERS
@@ -23,9 +20,6 @@ from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
 from benchmarks.learning.statistics import iqm
 from benchmarks.learning.studies import STUDIES
-from docs import hooks
-
-from .test_docs import without_what_was_measured
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
@@ -85,29 +79,10 @@ def test_every_file_of_the_evidence_is_named_by_a_page():
     assert [path.name for path in sorted(files - behind) if f"`{path.name}`" not in PAGE] == []
 
 
-def test_the_evidence_has_at_most_ten_pages_with_those_from_elsewhere():
-    made = [page for page in hooks.INCLUDED if page.startswith("evidence/")]
-    assert len(PAGES) + len(made) <= 10
-
-
 def test_one_page_has_the_table_of_situations_and_the_results_link_to_it():
     pages = [path for path in DOCS.rglob("*.md") if "| your situation |" in path.read_text()]
     assert pages == [DOCS / "guides" / "choosing.md"]
     assert "](guides/choosing.md)" in PAGES[0]
-
-
-def test_commands_of_the_page_are_known():
-    """Those that are to be run now; code that a commit is named for may be gone."""
-    known = {
-        "estimators": [*QUESTIONS, "all"],
-        "learning": STUDIES,
-        "agents": agents.STUDIES,
-        "language_model": STAGES,
-    }
-    to_run = without_what_was_measured(PAGE)
-    for command in re.findall("`(python -m benchmarks[^`]*)`", " ".join(to_run.split())):
-        module, subject = shlex.split(command)[2:4]
-        assert subject in known[module.removeprefix("benchmarks.")]
 
 
 def row_of(cells: list[str]) -> str:

@@ -13,12 +13,6 @@ REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text()
 
 
-def test_both_commands_are_on_the_first_screen():
-    first_screen = "\n".join(README.splitlines()[:40])
-    assert "make demo" in first_screen
-    assert "make test" in first_screen
-
-
 def test_ci_runs_what_the_readme_names_and_nothing_else():
     script = (REPOSITORY / ".ci" / "run").read_text()
     assert re.findall(r"^make [\w-]+", script, re.MULTILINE) == [

@@ -244,13 +244,6 @@ def test_accelerate_takes_our_configurations(subtests):
             assert config.fsdp_config.get("fsdp_version") == (2 if name == "fsdp2" else None)
 
 
-def test_an_accelerate_configuration_says_when_to_pick_it(subtests):
-    for name in ACCELERATE:
-        with subtests.test(name):
-            comment = re.match("(#.*\n)+", accelerate_config_path(name).read_text())[0].replace("\n# ", " ")
-            assert "Pick it " in comment
-
-
 def test_flags_win_over_an_accelerate_configuration():
     flags = ["--num_processes", "1", "--offload_param_device", "cpu"]
     launch = launch_arguments(["--config", PAPER[0], "--accelerate_config", "zero3_offload", *flags])

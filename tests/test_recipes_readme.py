@@ -118,13 +118,6 @@ def test_the_guide_names_what_is_there():
     assert set(guide) <= folders | shapes
 
 
-def test_the_commands_start_what_they_say():
-    for words in commands():
-        assert words[:2] == ["tempo-trl", "train"]
-        launch = launch_arguments([word for word in words[2:] if word != "--check"])
-        assert launch.training_script == "tempo_trl.train"
-
-
 def test_eight_devices_learn_what_two_do():
     launch = launch_arguments(commands()[-1][2:])
     eight = arguments_on(launch.num_processes, launch.training_script_args).training
@@ -139,10 +132,3 @@ def test_eight_devices_learn_what_two_do():
 
 def test_every_accelerate_configuration_has_its_row():
     assert [row[0].strip("`") for row in rows_under("configuration")] == list(ACCELERATE)
-
-
-def test_tests_that_are_named_are_there():
-    repository = recipes_folder().parent
-    named = re.findall(r"`(tests/[\w/.]+)`", README)
-    assert len(named) >= 5
-    assert [path for path in named if not (repository / path).exists()] == []

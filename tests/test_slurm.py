@@ -132,11 +132,6 @@ def run_arguments(call: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_bash_reads_the_script(script):
-    subprocess.run(["bash", "-n", str(recipes_folder() / f"slurm/{script}.slurm")], check=True)
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
 def test_check_then_server_then_its_health_then_training_then_the_end_of_the_server(script, start):
     job = start(script, "--seed", "3")
     job.end(0)

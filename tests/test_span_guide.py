@@ -70,12 +70,6 @@ def test_the_example_prints_each_advantage_under_its_part_of_the_answer(capsys, 
     assert re.search(r"span credit +\+0.00 +-1.50 +\+0.00 +\+0.87 +\+0.00", printed)
 
 
-def test_at_the_lambda_that_the_page_names_half_of_the_credit_is_left_34_tokens_before_the_place():
-    assert "At 0.98 half of it is left 34 tokens before the place" in PAGE
-    left = 0.98**34
-    assert left == pytest.approx(0.5, abs=0.01)
-
-
 # The guide
 
 

@@ -24,10 +24,6 @@ def texts_of_the_code() -> list[str]:
     return [" ".join(text.split()) for file in files for _, text in python_texts(file.read_text())]
 
 
-def test_troubleshooting_has_ten_messages():
-    assert len(TROUBLES) == len(set(TROUBLES)) == 10
-
-
 @pytest.mark.parametrize("message", TROUBLES)
 def test_a_message_begins_as_the_code_writes_it(message, texts_of_the_code):
     assert len(message) > 12
