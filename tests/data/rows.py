@@ -130,3 +130,7 @@ def write_file(path: Path, rows: list[dict]) -> Path:
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+def warned(caplog) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name.startswith("tempo_trl")]

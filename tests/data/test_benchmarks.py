@@ -24,6 +24,7 @@ from tests.data.rows import (
     medmcqa_row,
     medqa_row,
     mmlu_row,
+    warned,
     write_file,
 )
 
@@ -43,10 +44,6 @@ OWN_COLUMNS = {
     "function_calls": ["calls"],
 }
 CHOICES = [name for name, benchmark in BENCHMARKS.items() if benchmark.domain == "choice"]
-
-
-def warnings(caplog) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name.startswith("tempo_trl")]
 
 
 def test_the_benchmarks_are_those_of_the_paper_s_table_the_five_options_and_tasks_that_say_what_to_do():
@@ -131,14 +128,14 @@ def test_a_row_without_an_answer_is_kept_and_named(name, row, tmp_path, caplog):
     path = write_file(tmp_path / "rows.jsonl", [*HUB_ROWS[name], row])
     dataset, last = load_prompts(name, path=path), len(HUB_ROWS[name])
     assert len(dataset) == last + 1
-    assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
+    assert warned(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
 
 
 def test_a_choice_with_the_right_text_twice_is_named(tmp_path, caplog):
     rows = [medqa_row("yes", "A", "yes", "no", "no"), medqa_row("yes", "A", "yes", "no", "yes ")]
     dataset = load_prompts("medqa", path=write_file(tmp_path / "rows.jsonl", rows))
     assert dataset["solution"][:] == ["A", "A"]
-    assert [message.endswith("so its letter is graded: [1]") for message in warnings(caplog)] == [True]
+    assert [message.endswith("so its letter is graded: [1]") for message in warned(caplog)] == [True]
 
 
 def test_rows_of_one_file_may_have_four_and_five_options(tmp_path):
@@ -225,7 +222,7 @@ def test_every_real_row_has_a_prompt_and_the_right_gold(name, path, num_rows, ca
     assert dataset["row_id"][:] == list(range(num_rows))
     # One question of MedMCQA has lost the arrows that told its four options apart.
     twice = "have the text of the correct option twice, so its letter is graded: [118]"
-    assert warnings(caplog) == ([f"1 rows of medmcqa {twice}"] if name == "medmcqa" else [])
+    assert warned(caplog) == ([f"1 rows of medmcqa {twice}"] if name == "medmcqa" else [])
     for row, prompt in zip(rows, dataset, strict=True):
         user = prompt["prompt"][-1]["content"]
         if name in CHOICES:

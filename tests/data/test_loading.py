@@ -8,7 +8,7 @@ import pytest
 
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.data.ifeval_rl import NAMES
-from tests.data.rows import HUB_ROWS, WITH_ANSWER, amc_row, medmcqa_row, write_file
+from tests.data.rows import HUB_ROWS, WITH_ANSWER, amc_row, medmcqa_row, warned, write_file
 
 ANSWERS = {
     "math": "solution",
@@ -24,10 +24,6 @@ QUESTIONS |= {"instructions": "instruction", "ifeval_rl": "prompt"}
 QUESTIONS |= {"orders": "order", "calls": "instruction", "word_sums": "story", "function_calls": "conversations"}
 
 
-def warnings(caplog) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name.startswith("tempo_trl")]
-
-
 # Null answers
 
 
@@ -37,7 +33,7 @@ def test_a_null_answer_is_no_answer_and_its_row_is_named(name, file, tmp_path, c
     rows = [*HUB_ROWS[name], HUB_ROWS[name][0] | {ANSWERS[name]: None}]
     dataset, last = load_prompts(name, path=write_file(tmp_path / file, rows)), len(HUB_ROWS[name])
     assert len(dataset) == last + 1 and dataset["solution"][last] == ""
-    assert warnings(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
+    assert warned(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
 
 
 @pytest.mark.parametrize("name", WITH_ANSWER)

@@ -29,13 +29,6 @@ KEYS = ["task", "row_id", "source", "prompt_sha256", "gold", "completions", "ans
 LONG = {"tasks": "gsm_hard,medqa", "n": 2, "batch_size": 4, **SHORT}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def private_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
-        yield
-
-
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory) -> str:
     return write_rows(tmp_path_factory.mktemp("rows"))

@@ -18,11 +18,6 @@ from ..data.rows import HUB_ROWS, write_file
 from .evaluating import let_the_model_say, right, write_rows
 
 
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 @pytest.fixture
 def rows(tmp_path) -> str:
     return write_rows(tmp_path / "rows")

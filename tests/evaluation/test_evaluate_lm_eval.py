@@ -4,18 +4,11 @@ import shlex
 import sys
 from functools import partialmethod
 
-import pytest
-
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.evaluation.evaluate import evaluate
 from tempo_trl.evaluation.settings import EXAMPLES, PAPER_TASKS, TASKS_FOLDER
 
 from .evaluating import SIX, lines, write_rows
-
-
-@pytest.fixture(autouse=True)
-def private_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 def test_every_benchmark_has_a_task_file_and_the_paper_s_six_are_the_default():
