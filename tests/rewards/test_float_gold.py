@@ -16,15 +16,10 @@ from tempo_trl.rewards.boxed import gold_answer
 from tempo_trl.rewards.float_gold import float_gold
 from tempo_trl.rewards.plain_number import number_readings
 
-from .answers import boxed, needs_real_rows, read_rows
+from .answers import boxed, is_paid, needs_real_rows, read_rows
 
 # The package exports the function under its module's name.
 reward_module = sys.modules["tempo_trl.rewards.math_reward"]
-
-
-def is_paid(gold, answer):
-    (reward,) = math_reward([boxed(answer)], [gold])
-    return reward == 1.0
 
 
 # Which golds are floats

@@ -4,16 +4,11 @@ from fractions import Fraction
 
 import pytest
 
-from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.plain_number import number_readings
 
-from .answers import boxed
+from .answers import is_paid
 
 THIRD, SEVEN_AND_A_THIRD = "0.3333333333333333", "7.333333333333333"
-
-
-def is_paid(gold, answer):
-    return math_reward([boxed(answer)], [gold]) == [1.0]
 
 
 @pytest.mark.parametrize(

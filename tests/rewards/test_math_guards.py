@@ -4,14 +4,9 @@ from itertools import permutations, product
 
 import pytest
 
-from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.math_guards import has_idle_operator, has_other_repeats, in_another_kind
 
-from .answers import boxed
-
-
-def reward(gold, answer):
-    return math_reward([boxed(answer)], [boxed(gold)])[0]
+from .answers import reward
 
 
 @pytest.mark.parametrize("inside", ["1,2", r"\frac12, 3", "1,2,3"])

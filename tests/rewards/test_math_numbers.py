@@ -2,13 +2,7 @@ r"""Numbers of any size are compared exactly, and only decimals up to the last o
 
 import pytest
 
-from tempo_trl.rewards import math_reward
-
-from .answers import boxed
-
-
-def reward(gold, answer):
-    return math_reward([boxed(answer)], [gold])[0]
+from .answers import reward
 
 
 @pytest.mark.parametrize(

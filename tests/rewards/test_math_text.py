@@ -2,7 +2,6 @@ r"""The rules by which an everyday box becomes what math-verify reads, and the a
 
 import pytest
 
-from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.math_guards import in_another_base
 from tempo_trl.rewards.math_text import (
     math_text,
@@ -15,7 +14,7 @@ from tempo_trl.rewards.math_text import (
 )
 from tempo_trl.rewards.math_units import with_temperature_as_text, with_unit_as_text
 
-from .answers import boxed
+from .answers import reward
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_reading_twice_changes_nothing():
     ],
 )
 def test_a_right_answer_is_paid_in_an_everyday_box(answer, gold):
-    assert math_reward([boxed(answer)], [boxed(gold)]) == [1.0]
+    assert reward(gold, answer) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_a_right_answer_is_paid_in_an_everyday_box(answer, gold):
     ],
 )
 def test_a_wrong_answer_that_math_verify_or_a_rule_might_pay_is_not_paid(answer, gold):
-    assert math_reward([boxed(answer)], [boxed(gold)]) == [0.0]
+    assert reward(gold, answer) == 0.0
 
 
 @pytest.mark.parametrize(

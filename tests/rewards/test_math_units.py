@@ -6,15 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.math_text import math_text
 from tempo_trl.rewards.math_units import _SPELLINGS, in_another_unit
 
-from .answers import boxed
-
-
-def reward(gold, answer):
-    return math_reward([boxed(answer)], [boxed(gold)])[0]
+from .answers import reward
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,7 @@ r"""A box is read as a whole or not at all: where a part is not read, only the s
 
 import pytest
 
-from tempo_trl.rewards import math_reward
-
-from .answers import boxed
-
-
-def reward(gold, answer):
-    return math_reward([boxed(answer)], [boxed(gold)])[0]
-
+from .answers import reward
 
 ARROWS = r"\to|\mapsto|\Rightarrow|\rightarrow|\leftrightarrow|\iff"
 RELATIONS = r"\mid|\nmid|\parallel|\perp|\sim|\simeq|\cong|\equiv|\propto|\ll|\prec|\subset|\subseteq|\asymp"

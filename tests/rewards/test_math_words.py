@@ -2,14 +2,7 @@ r"""Words that say the opposite of the gold's, and words that bind a number."""
 
 import pytest
 
-from tempo_trl.rewards import math_reward
-
-from .answers import boxed
-
-
-def reward(gold, answer):
-    return math_reward([boxed(answer)], [boxed(gold)])[0]
-
+from .answers import reward
 
 OPPOSITES = [
     (r"n\text{ even}", r"n\text{ odd}"),
