@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from benchmarks.language_model import credit_functions
 from benchmarks.language_model.__main__ import main
@@ -15,13 +14,14 @@ from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.criteria import CRITERIA, functions
 from benchmarks.language_model.figure import MORE_STYLES, draw
 from benchmarks.language_model.runs import command
-from benchmarks.language_model.show import show
 from benchmarks.language_model.study import ORDERS, STUDIES
 from benchmarks.learning.figures import STYLES
 from tempo_trl import Batch
 from tempo_trl.credit.spans import Criteria
 from tempo_trl.data import load_prompts
 from tempo_trl.methods.span_credit import span_credit
+
+from .test_language_model_study import shown
 
 TASKS = [study.task for study in STUDIES.values() if study.has_criteria]
 
@@ -266,12 +266,8 @@ def measured(tmp_path):
 
 
 def test_the_tables_say_what_an_arm_is_ahead_by_phase_by_criterion_and_held_out(measured):
-    console = Console(width=300)
-    with console.capture() as printed:
-        show(measured, console)
-    tables = printed.get()
     assert set(measured.rates().values()) == {4e-5}
-    lines = [line.split("  ") for line in tables.splitlines() if line.startswith("  span_credit ")]
+    lines = [line.split("  ") for line in shown(measured) if line.startswith("  span_credit ")]
     lines = [[cell.strip() for cell in line if cell.strip()] for line in lines]
     ahead = "+12.5 [+12.5, +12.5]"  # in the last four steps, where 1 - 0.25 ** step is nearly 1
     (phases,) = [line for line in lines if line.count(ahead) == 2]

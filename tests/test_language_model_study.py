@@ -49,6 +49,14 @@ def swept(path, best):
     return cells
 
 
+def shown(cells) -> list[str]:
+    """The lines of the tables."""
+    console = Console(width=300)
+    with console.capture() as printed:
+        show(cells, console)
+    return printed.get().splitlines()
+
+
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_every_run_is_one_that_the_parser_takes(study, tmp_path, subtests):
     for name in (*study.arms, *study.controls):
@@ -160,10 +168,7 @@ def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
     cells.rows += [
         row(arm, RATES[1], seed, gain + 0.5) for seed in SEEDS for arm, gain in (("grpo", 0), ("tempo", 0.125))
     ]
-    console = Console(width=300)
-    with console.capture() as printed:
-        show(cells, console)
-    lines = [line for line in printed.get().splitlines() if line.startswith("  tempo")]
+    lines = [line for line in shown(cells) if line.startswith("  tempo")]
     assert any("0.625 [0.625, 0.625]" in line and "0.125" in line for line in lines)
     (by_kind,) = [line for line in lines if "+12.5 [+12.5, +12.5]" in line]
     assert by_kind.split()[-2:] == ["9", "0"]  # kinds on which it is ahead, and behind
@@ -176,10 +181,7 @@ def test_an_arm_that_the_study_no_longer_has_is_shown_as_it_was_measured(tmp_pat
     assert cells.arms == [*INSTRUCTIONS.arms, "gone"]  # and no control
     assert cells.rates() == {"grpo": RATES[1], "gone": RATES[2]}
     assert {cell.arm for cell in INSTRUCTIONS.final(cells.rates())} == {"grpo"}  # it is not run again
-    console = Console(width=300)
-    with console.capture() as printed:
-        show(cells, console)
-    assert sum(line.startswith("  gone") for line in printed.get().splitlines()) == 4
+    assert sum(line.startswith("  gone") for line in shown(cells)) == 4
 
 
 def test_a_control_that_the_study_no_longer_has_is_shown_among_the_controls(tmp_path):
