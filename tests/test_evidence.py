@@ -79,12 +79,6 @@ def test_every_file_of_the_evidence_is_named_by_a_page():
     assert [path.name for path in sorted(files - behind) if f"`{path.name}`" not in PAGE] == []
 
 
-def test_one_page_has_the_table_of_situations_and_the_results_link_to_it():
-    pages = [path for path in DOCS.rglob("*.md") if "| your situation |" in path.read_text()]
-    assert pages == [DOCS / "guides" / "choosing.md"]
-    assert "](guides/choosing.md)" in PAGES[0]
-
-
 def row_of(cells: list[str]) -> str:
     """A row of a table in Markdown; between the bars of an empty cell is one space."""
     return f"| {' | '.join(cells)} |".replace("  ", " ").replace("  ", " ")

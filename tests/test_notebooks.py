@@ -19,10 +19,7 @@ def test_a_notebook_runs(path, capsys):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_opens_with_what_its_reader_learns_and_jupytext_reads_it(path):
+def test_jupytext_reads_a_notebook_with_its_title(path):
     notebook = jupytext.read(path)
-    kinds = {cell.cell_type for cell in notebook.cells}
-    assert kinds == {"markdown", "code"}
+    assert {cell.cell_type for cell in notebook.cells} == {"markdown", "code"}
     assert notebook.cells[0].source.startswith("# ")
-    assert "\nYou learn " in notebook.cells[0].source
-    assert jupytext.reads(jupytext.writes(notebook, fmt="ipynb"), fmt="ipynb").cells == notebook.cells

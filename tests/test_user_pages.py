@@ -56,7 +56,6 @@ def test_versions_tested_together_are_those_that_the_package_allows():
     assert all(f":: Python :: {version}" in setup["metadata"]["classifiers"] for version in table["Python"])
 
 
-def test_the_glossary_is_short_and_names_metrics_that_are_logged():
+def test_the_glossary_names_metrics_that_are_logged():
     page = (DOCS / "reference" / "glossary.md").read_text()
-    assert len(page.split()) < 700
     assert set(re.findall(r"`((?:tempo|spans|rollout)/\w+)`", page)) <= set(METRICS)
