@@ -29,6 +29,17 @@ def given(rows, tmp_path) -> dict:
     return {"tasks": "gsm_hard", "data_dir": rows, "output": str(tmp_path / "out"), "max_tokens": 8}
 
 
+@pytest.fixture
+def refused(capsys):
+    """`refused(*flags)` is what the command says about flags that it refuses."""
+
+    def refused(*flags: str) -> str:
+        assert cli.main(["evaluate", *flags]) == 2
+        return capsys.readouterr().err
+
+    return refused
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -46,7 +57,7 @@ def test_a_setting_that_cannot_be_is_refused(flags, message):
         Settings(model="x", **flags)
 
 
-def test_a_model_that_is_not_there_is_refused_by_name(tmp_path, capsys):
+def test_a_model_that_is_not_there_is_refused_by_name(tmp_path, refused):
     (tmp_path / "run/checkpoint-10").mkdir(parents=True)
     missing = {
         str(tmp_path / "nowhere"): "does not exist. Give the folder of a model",
@@ -56,28 +67,26 @@ def test_a_model_that_is_not_there_is_refused_by_name(tmp_path, capsys):
         "what is this": "expected a folder or a name on the Hub",
     }
     for model, message in missing.items():
-        assert cli.main(["evaluate", "--model", model]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused("--model", model)
 
 
-def test_a_name_that_is_not_on_the_hub_is_refused(rows, tmp_path, capsys):
-    flags = ["--data_dir", rows, "--output", str(tmp_path / "out")]
-    assert cli.main(["evaluate", "--model", "nobody/nothing", *flags]) == 2
-    assert "model: could not load nobody/nothing" in capsys.readouterr().err
+def test_a_name_that_is_not_on_the_hub_is_refused(rows, tmp_path, refused):
+    error = refused("--model", "nobody/nothing", "--data_dir", rows, "--output", str(tmp_path / "out"))
+    assert "model: could not load nobody/nothing" in error
 
 
-def test_a_name_that_the_hub_does_not_know_is_refused_as_well(monkeypatch, capsys):
+def test_a_name_that_the_hub_does_not_know_is_refused_as_well(monkeypatch, refused):
     def find(model):
         raise OSError(f"{model} is not a valid model identifier listed on the Hub")  # transformers', when online
 
     monkeypatch.setattr("transformers.utils.peft_utils.find_adapter_config_file", find)
-    assert cli.main(["evaluate", "--model", "nobody/nothing"]) == 2
-    assert "model: could not load nobody/nothing: nobody/nothing is not a valid" in capsys.readouterr().err
+    error = refused("--model", "nobody/nothing")
+    assert "model: could not load nobody/nothing: nobody/nothing is not a valid" in error
 
 
-def test_a_benchmark_that_cannot_be_reached_may_come_from_local_rows(tiny_model, tmp_path, capsys):
-    assert cli.main(["evaluate", "--model", tiny_model, "--tasks", "amc23", "--output", str(tmp_path)]) == 2
-    assert "Couldn't reach 'AI-MO/aimo-validation-amc'" in (error := capsys.readouterr().err)
+def test_a_benchmark_that_cannot_be_reached_may_come_from_local_rows(tiny_model, tmp_path, refused):
+    error = refused("--model", tiny_model, "--tasks", "amc23", "--output", str(tmp_path))
+    assert "Couldn't reach 'AI-MO/aimo-validation-amc'" in error
     assert "--data_dir" in error
 
 
@@ -85,26 +94,23 @@ def test_a_benchmark_that_cannot_be_reached_may_come_from_local_rows(tiny_model,
     ("missing", "backend", "extra"),
     [("lm_eval", "hf", "eval"), ("vllm", "vllm", "vllm"), ("math_verify", "hf", "math-verify")],
 )
-def test_what_is_not_installed_is_named_with_its_extra(missing, backend, extra, monkeypatch, capsys):
+def test_what_is_not_installed_is_named_with_its_extra(missing, backend, extra, monkeypatch, refused):
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else find_spec(name))
-    assert cli.main(["evaluate", "--model", "x", "--backend", backend]) == 2
-    assert f'pip install "tempo_trl[{extra}]"' in capsys.readouterr().err
+    assert f'pip install "tempo_trl[{extra}]"' in refused("--model", "x", "--backend", backend)
 
 
-def test_several_processes_are_refused(monkeypatch, capsys):
+def test_several_processes_are_refused(monkeypatch, refused):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert cli.main(["evaluate", "--model", "x"]) == 2
-    assert "tensor_parallel_size=2" in capsys.readouterr().err
+    assert "tensor_parallel_size=2" in refused("--model", "x")
 
 
-def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, capsys):
+def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, refused):
+    flags = ["--model", tiny_model, "--data_dir", rows]
     (Path(rows) / "amc23.jsonl").unlink()
-    assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
-    assert "has none of them, expected exactly one of amc23.jsonl, amc23.json, amc23.parq" in capsys.readouterr().err
+    assert "has none of them, expected exactly one of amc23.jsonl, amc23.json, amc23.parq" in refused(*flags)
     shutil.copy(Path(rows) / "math.jsonl", Path(rows) / "math.json")
-    assert cli.main(["evaluate", "--model", tiny_model, "--data_dir", rows]) == 2
-    assert "has math.jsonl and math.json" in capsys.readouterr().err
+    assert "has math.jsonl and math.json" in refused(*flags)
 
 
 @pytest.mark.parametrize(
@@ -125,17 +131,16 @@ def test_local_rows_that_cannot_be_read_are_refused_in_a_line(content, message, 
     assert error.startswith("tempo-trl evaluate: error: ") and message in error
 
 
-def test_an_answer_that_does_not_fit_behind_its_prompt_is_refused(tiny_model, rows, tmp_path, capsys):
-    flags = ["--data_dir", rows, "--tasks", "medqa", "--output", str(tmp_path / "out")]
-    assert cli.main(["evaluate", "--model", tiny_model, *flags, "--max_tokens", "4000"]) == 2
-    assert "the longest prompt of medqa has" in capsys.readouterr().err
+def test_an_answer_that_does_not_fit_behind_its_prompt_is_refused(tiny_model, rows, tmp_path, refused):
+    flags = ["--data_dir", rows, "--tasks", "medqa", "--output", str(tmp_path / "out"), "--max_tokens", "4000"]
+    assert "the longest prompt of medqa has" in refused("--model", tiny_model, *flags)
 
 
-def test_a_model_without_a_chat_template_is_refused(tiny_model, rows, tmp_path, capsys):
+def test_a_model_without_a_chat_template_is_refused(tiny_model, rows, tmp_path, refused):
     shutil.copytree(tiny_model, tmp_path / "base")
     (tmp_path / "base/chat_template.jinja").unlink()
-    assert cli.main(["evaluate", "--model", str(tmp_path / "base"), "--data_dir", rows]) == 2
-    assert "the tokenizer of base has no chat template" in capsys.readouterr().err
+    error = refused("--model", str(tmp_path / "base"), "--data_dir", rows)
+    assert "the tokenizer of base has no chat template" in error
 
 
 @pytest.mark.parametrize(
