@@ -8,11 +8,6 @@ from tempo_trl.rewards.choice_answer import chosen_letter
 
 from .answers import DRUGS
 
-
-def check(options, completion, letter):
-    assert chosen_letter(completion, options) == letter
-
-
 LEADS = ["The answer is", "the correct answer is:", "Answer:", "**Answer:**", "ANSWERS:", "Ans:", "Answer =", "答案是"]
 LEADS += ["The best answer choice is", "The answer is option", "the correct option is", "The answer is therefore"]
 LEADS += [
@@ -43,9 +38,11 @@ def test_two_letters_and_what_is_withdrawn_doubted_or_denied_commit_to_none():
     assert [each for each in said if chosen_letter(each, DRUGS) != ""] == []
 
 
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+LIST = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCDE", DRUGS, strict=True))
+
+
+SHAPES = {
+    "the last box decides": [
         (r"Hence $\boxed{B}$.", "B"),
         (r"\boxed{\left(B\right)}", "B"),
         (r"\boxed{A} No, wait: Amiodarone would be wrong. \boxed{B}", "B"),
@@ -55,14 +52,7 @@ def test_two_letters_and_what_is_withdrawn_doubted_or_denied_commit_to_none():
         (r"A: no. C: no. D: no. \boxed{B}", "B"),
         ("\\boxed{B}\n\n**Explanation:** Digoxin is a cardiac glycoside.", "B"),
     ],
-)
-def test_the_last_box_decides(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "without a box the last closed answer tag decides": [
         ("<answer>B</answer>", "B"),
         ("<answer> (B) </answer>", "B"),
         ("<ANSWER>B: Digoxin</ANSWER>", "B"),
@@ -76,14 +66,7 @@ def test_the_last_box_decides(completion, letter):
         ("<answer></answer> The answer is B.", ""),
         ("<answer>B or C</answer>", ""),
     ],
-)
-def test_without_a_box_the_last_closed_answer_tag_decides(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "without both what follows answer is decides": [
         ("**Answer**: (B)", "B"),
         ("Answer:\n\nB", "B"),
         ("The answer is Digoxin.", "B"),
@@ -108,14 +91,7 @@ def test_without_a_box_the_last_closed_answer_tag_decides(completion, letter):
         ("The answer is a", ""),
         ("Answer choices: B", ""),
     ],
-)
-def test_without_both_what_follows_answer_is_decides(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "without all that a letter alone on the first or last line decides": [
         ("B", "B"),
         ("(B)", "B"),
         ("**B**", "B"),
@@ -134,14 +110,7 @@ def test_without_both_what_follows_answer_is_decides(completion, letter):
         ("", ""),
         ("   \n ", ""),
     ],
-)
-def test_without_all_that_a_letter_alone_on_the_first_or_last_line_decides(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "the last statement that commits decides in whatever words": [
         ("B is right.", "B"),
         ("So B is the correct choice.", "B"),
         ("The best choice is (B).", "B"),
@@ -160,14 +129,7 @@ def test_without_all_that_a_letter_alone_on_the_first_or_last_line_decides(compl
         ("I would not choose B.", ""),
         ("The incorrect option is B.", ""),
     ],
-)
-def test_the_last_statement_that_commits_decides_in_whatever_words(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "without box and tag the last answer in json decides": [
         ('{"answer_choice": "B"}', "B"),
         ('{"answer": "B. Digoxin", "confidence": 85}', "B"),
         ('```json\n{\n  "step_by_step_thinking": "The answer is A, maybe.",\n  "answer_choice": "B"\n}\n```', "B"),
@@ -182,28 +144,14 @@ def test_the_last_statement_that_commits_decides_in_whatever_words(completion, l
         ('{"answer": ""}', ""),
         ('{"options": {"A": "Propranolol", "B": "Digoxin"}}', ""),
     ],
-)
-def test_without_box_and_tag_the_last_answer_in_json_decides(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "a box that is denied commits to nothing": [
         (r"\boxed{B}. Note that \boxed{A} would be wrong.", "B"),
         (r"\boxed{B}, not \boxed{A}.", "B"),
         (r"\boxed{B}; $\boxed{A}$ is not the answer.", "B"),
         (r"\boxed{A} is wrong.", ""),
         (r"It cannot be \boxed{A}: not \boxed{A}.", ""),
     ],
-)
-def test_a_box_that_is_denied_commits_to_nothing(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "reasons signs and opinions of others": [
         ("The answer is not A, it is B.", "B"),
         ("The answer is not A but B.", "B"),
         ("The answer isn't A. It's B.", "B"),
@@ -232,17 +180,7 @@ def test_a_box_that_is_denied_commits_to_nothing(completion, letter):
         ("Some might think it's B.", ""),
         ("The tempting answer is B.", ""),
     ],
-)
-def test_reasons_signs_and_opinions_of_others(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-LIST = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCDE", DRUGS, strict=True))
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "a list of the options is no statement": [
         (LIST, ""),
         (f"Answer:\n{LIST}", ""),
         (f"Answer choices:\n{LIST}", ""),
@@ -264,19 +202,18 @@ LIST = "\n".join(f"{letter}. {text}" for letter, text in zip("ABCDE", DRUGS, str
         (f"{LIST}. The answer is B.", "B"),
         (f"{LIST}\n\\boxed{{B}}", "B"),
     ],
-)
-def test_a_list_of_the_options_is_no_statement(completion, letter):
-    check(DRUGS, completion, letter)
-
-
-@pytest.mark.parametrize(
-    "completion, letter",
-    [
+    "thinking is no answer": [
         (r"<think>\boxed{A}</think>\boxed{B}", "B"),
         ("<think>The answer is A.</think>The answer is B.", "B"),
         ("<think>The answer is B.", ""),
         ("<think>\nB", ""),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("completion", "letter"),
+    [pytest.param(*case, id=f"{rule}-{case[0]}") for rule, cases in SHAPES.items() for case in cases],
 )
-def test_thinking_is_no_answer(completion, letter):
-    check(DRUGS, completion, letter)
+def test_a_completion_commits_to_one_letter_or_to_none(completion, letter):
+    assert chosen_letter(completion, DRUGS) == letter
