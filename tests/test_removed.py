@@ -48,15 +48,25 @@ def test_a_name_that_never_was_gets_the_error_of_python():
         exec("from tempo_trl import KernelTrainer")
 
 
-@pytest.mark.parametrize("arguments", [["--method", METHOD], ["--config", "RECIPE"]])
-def test_the_method_is_answered_as_a_flag_and_in_a_recipe(arguments, tmp_path, capsys):
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(f"method: {METHOD}\ntask: sums\nreward_funcs: math_reward\n")
-    arguments = [str(recipe) if word == "RECIPE" else word for word in arguments]
-    with pytest.raises(ValueError, match=gone(METHOD)):
-        parse(arguments)
-    assert cli.main(["train", *arguments]) == 2
-    assert re.search(gone(METHOD), capsys.readouterr().err)
+# As flags, and as the text of a recipe.
+WENT = {
+    METHOD: (["--method", METHOD], f"method: {METHOD}\ntask: sums\nreward_funcs: math_reward\n"),
+    **{
+        name: (["--config", "sums/prefix_baseline", f"--{name}", "2"], f"method: prefix_baseline\n{name}: 2\n")
+        for name in FIELDS
+    },
+}
+
+
+@pytest.mark.parametrize("name", WENT)
+def test_a_method_and_fields_that_went_are_answered_as_a_flag_and_in_a_recipe(name, tmp_path, capsys):
+    flags, text = WENT[name]
+    (tmp_path / "recipe.yaml").write_text(text)
+    for arguments in (flags, ["--config", str(tmp_path / "recipe.yaml")]):
+        with pytest.raises(ValueError, match=gone(name)):
+            parse(arguments)
+        assert cli.main(["train", *arguments]) == 2
+        assert re.search(gone(name), capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("name", [*RECIPES, f"recipes/{RECIPES[0]}.yaml"])
@@ -68,15 +78,6 @@ def test_a_recipe_that_went_is_named(name, capsys):
 def test_a_users_own_file_may_have_the_name(tmp_path):
     (tmp_path / f"{METHOD}.yaml").write_text("method: tempo\n")
     assert recipe_path(str(tmp_path / f"{METHOD}.yaml")).is_file()
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_a_field_that_went_is_answered_as_a_flag_and_in_a_recipe(name, tmp_path, capsys):
-    (tmp_path / "recipe.yaml").write_text(f"method: prefix_baseline\n{name}: 2\n")
-    with pytest.raises(ValueError, match=gone(name)):
-        parse(["--config", str(tmp_path / "recipe.yaml")])
-    assert cli.main(["train", "--config", "sums/prefix_baseline", f"--{name}", "2"]) == 2
-    assert re.search(gone(name), capsys.readouterr().err)
 
 
 def test_the_demo_answers_the_method_too():

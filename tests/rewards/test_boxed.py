@@ -15,18 +15,13 @@ from tempo_trl.rewards.boxed import committed_answer, committed_answers, gold_an
         (r"\boxed 5$ apples", "5"),
         (r"\boxed -3.5.", "-3.5"),
         (r"\boxed {5}", "5"),
-        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
-        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
         (r"\boxed{\left\{ x \right.}", r"\left\{ x \right."),
         (r"first \boxed{3}, then \boxed{4}", "4"),
         (r"\boxed{x = \boxed{4}}", "4"),
-        (r"a set { and \boxed{5}", "5"),
         (r"\boxed{3} then \boxed{4", "3"),
         (r"\boxed{}", ""),
-        (r"\boxed{5", None),
         (r"write \boxed around it", None),
         ("5", None),
-        ("", None),
     ],
 )
 def test_the_last_balanced_box_holds_the_answer(text, content):

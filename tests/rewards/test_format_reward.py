@@ -17,13 +17,10 @@ from .answers import boxed
         boxed("5"),
         r"\fbox{5}",
         r"\boxed 5",
-        r"\boxed{\frac{1}{2}}",
-        r"\boxed{\{1, 2\}}",
         r"\boxed{\pi}",
         "So it is $\\boxed{B}$.\n\nThe others are wrong.",
         f"<think>{boxed('1')} or {boxed('2')}</think> {boxed('3')}",
         f"{boxed('1')}</think>{boxed('3')}",
-        boxed("wrong, but said once"),
     ],
 )
 def test_one_answer_in_one_box_is_paid_whatever_it_is(completion):
