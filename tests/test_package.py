@@ -1,4 +1,4 @@
-"""What is installed is what is here."""
+"""What is installed is what is here, and its rooms import only downwards: `[importlinter]` in setup.cfg."""
 
 import os
 import subprocess
@@ -21,6 +21,13 @@ def test_every_package_is_installed():
     named = set(setup["options"]["packages"].split())
     there = {".".join(file.parent.relative_to(ROOT).parts) for file in (ROOT / "tempo_trl").rglob("__init__.py")}
     assert named == there | {"tempo_trl.recipes"}  # the folder beside the package
+
+
+def test_imports_only_go_down_and_no_files_import_each_other_in_a_circle():
+    # In a process of its own: import-linter switches off the loggers that other tests read.
+    script = "from importlinter.cli import lint_imports; raise SystemExit(lint_imports('setup.cfg', cache_dir=None))"
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_every_public_name_can_be_imported():
@@ -73,6 +80,11 @@ def test_the_version_of_trl_is_that_of_the_requirements():
     setup.read(ROOT / "setup.cfg")
     major, minor = map(int, TRL.split("."))
     assert f"trl>={TRL},<{major}.{minor + 1}" in setup["options"]["install_requires"].split()
+
+
+def test_versions_agree():
+    assert f"version: {tempo_trl.__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {tempo_trl.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.mark.matrix

@@ -1,10 +1,12 @@
-"""Pages that quote the code say what the code says: messages, versions that were tested together, terms."""
+"""Pages that quote the code say what it says: the README's numbers, messages, versions tested together, terms."""
 
 import configparser
 import re
+import runpy
 from pathlib import Path
 
 import pytest
+import torch
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -15,6 +17,19 @@ from .test_words import python_texts
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
 TROUBLES = re.findall(r"^## (.*)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
+
+
+def test_the_numbers_of_the_hand_worked_group_are_those_of_the_code(capsys):
+    group = runpy.run_path(str(REPOSITORY / "examples" / "read_a_tree.py"))
+    readme, printed = (REPOSITORY / "README.md").read_text(), capsys.readouterr().out
+    for line in printed.splitlines()[:6]:
+        assert line in readme, line
+    slip, right = group["tempo"][1, 10].item(), group["tempo"][1, 4].item()
+    assert f"= {slip:.2f} |" in readme
+    assert f"= {right:.2f}." in readme
+    assert f"GRPO gives that token {group['grpo'][1, 10]:.2f}" in readme
+    assert f"{group['rewards'].std().item() + 1e-4:.4f}" in readme
+    assert torch.equal(group["grpo"][1], torch.full((13,), group["grpo"][1, 0].item()))
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +43,14 @@ def texts_of_the_code() -> list[str]:
 def test_a_message_begins_as_the_code_writes_it(message, texts_of_the_code):
     assert len(message) > 12
     assert any(text.startswith(message) for text in texts_of_the_code)
+
+
+def test_ci_runs_what_the_readme_names_and_nothing_else():
+    script = (REPOSITORY / ".ci" / "run").read_text()
+    assert re.findall(r"^make [\w-]+", script, re.MULTILINE) == [
+        "make test-all",
+        "make style",
+    ]
 
 
 def versions() -> dict[str, list[str]]:
