@@ -6,7 +6,6 @@ variant is about.
 
 import json
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
