@@ -261,31 +261,35 @@ LANGUAGE = {
 }
 
 
+LANGUAGE_PAGE = (DOCS / "evidence" / "language_model.md").read_text()
+
+
 @pytest.mark.parametrize("arm", LANGUAGE)
 def test_the_table_of_the_language_model_is_that_of_the_numbers(arm):
-    measured = cells.Cells(INSTRUCTIONS, DOCS / "evidence" / "language_model.json")
-    rates, page = measured.rates(), (DOCS / "evidence" / "language_model.md").read_text()
+    measured = cells.Cells(INSTRUCTIONS)
+    rates = measured.rates()
     pairs = measured.pairs(arm, rates[arm], rates["grpo"])
     assert len(pairs) == 5
     held_out = np.mean([100 * own["held_out"]["all"] for own, _ in pairs])
     found = compared(pairs, INSTRUCTIONS.level)
-    assert [LANGUAGE[arm], f"{rates[arm]:g}", *found, f"{held_out:.0f}%"] in rows_of(page)
+    assert [LANGUAGE[arm], f"{rates[arm]:g}", *found, f"{held_out:.0f}%"] in rows_of(LANGUAGE_PAGE)
     control = measured.pairs(f"{arm} at GRPO's rate", rates["grpo"], rates["grpo"])
     if control:
         cells_of_control = compared(control, INSTRUCTIONS.level)
         expected = [f"{LANGUAGE[arm]}, {len(control)} seeds", f"{rates['grpo']:g}", *cells_of_control]
-        assert expected in rows_of(page)
+        assert expected in rows_of(LANGUAGE_PAGE)
 
 
 @pytest.mark.parametrize("arm", ["grpo", "tempo"])
 def test_the_table_of_the_long_runs_is_that_of_the_numbers(arm):
-    measured = cells.Cells(INSTRUCTIONS, DOCS / "evidence" / "language_model.json")
+    measured = cells.Cells(INSTRUCTIONS)
     run = measured.of(Cell(arm, measured.rates()[arm], INSTRUCTIONS.seeds[0], LONG_STEPS))
-    page = (DOCS / "evidence" / "language_model.md").read_text()
     for name in ("reward", "length", "entropy", "distinct"):
         spans = [run[name][start : start + 30] for start in range(0, LONG_STEPS, 30)]
-        assert [LANGUAGE[arm], *(f"{np.mean(span):.2f}" for span in spans)] in [row[1:] for row in rows_of(page)]
-    assert f"Both end with {100 * run['held_out']['all']:.0f}% of held-out instructions met" in page
+        assert [LANGUAGE[arm], *(f"{np.mean(span):.2f}" for span in spans)] in [
+            row[1:] for row in rows_of(LANGUAGE_PAGE)
+        ]
+    assert f"Both end with {100 * run['held_out']['all']:.0f}% of held-out instructions met" in LANGUAGE_PAGE
 
 
 MEASURED = [study for study in LANGUAGE_STUDIES.values() if study.has_criteria and study.numbers.exists()]
@@ -390,7 +394,6 @@ def test_equal_rates_are_those_that_grpos_own_sweeps_chose():
 
 
 def test_the_tables_of_perfect_credit_are_those_of_the_numbers():
-    page = (DOCS / "evidence" / "language_model.md").read_text()
     policies = numbers_of("language_model_truth")["policies"]
     start, trained = (policies[name] for name in ("start", "grpo,lr=0.0001,seed=0,steps=20"))
 
@@ -398,18 +401,21 @@ def test_the_tables_of_perfect_credit_are_those_of_the_numbers():
         return "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*numbers, d=digits)
 
     for when, policy, places in (("before training", start, (1, 3, 5, 7)), ("after 20 steps", trained, (1, 2, 3, 4))):
-        assert f"| {when} | {' | '.join(f'{share[0]:.2f}' for share in policy['decided_by'])} |" in page
+        assert f"| {when} | {' | '.join(f'{share[0]:.2f}' for share in policy['decided_by'])} |" in LANGUAGE_PAGE
         for estimate, own in list(policy["errors"].items())[1:]:
             at = " | ".join(f"{own['by_place'][index]:.2f}" for index in places)
-            assert f"| {estimate} | {shown(own['error'])} | {at} |" in page
-        assert f"Measured at commit {policy['provenance']['commit'][:7]} with" in page
+            assert f"| {estimate} | {shown(own['error'])} | {at} |" in LANGUAGE_PAGE
+        assert f"Measured at commit {policy['provenance']['commit'][:7]} with" in LANGUAGE_PAGE
         assert not policy["provenance"]["dirty"]
     for credit in list(start["gradient"])[1:]:
         both = " | ".join(shown(policy["gradient"][credit]["noise_to_signal"]) for policy in (start, trained))
-        assert f"| {credit} | {both} |" in page
+        assert f"| {credit} | {both} |" in LANGUAGE_PAGE
     for source, name in zip(
         start["sources"], ("chance of the completions", "choice of the prompt", "signal"), strict=True
     ):
-        assert f"| {name} | {' | '.join(shown(policy['sources'][source], 3) for policy in (start, trained))} |" in page
+        assert (
+            f"| {name} | {' | '.join(shown(policy['sources'][source], 3) for policy in (start, trained))} |"
+            in LANGUAGE_PAGE
+        )
     cosine = trained["gradient"]["TEMPO"]["cosine"][0]
-    assert f"(the cosine with the true gradient is {cosine:.2f})" in " ".join(page.split())
+    assert f"(the cosine with the true gradient is {cosine:.2f})" in " ".join(LANGUAGE_PAGE.split())

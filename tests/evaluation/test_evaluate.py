@@ -176,7 +176,6 @@ def test_an_evaluation_that_was_interrupted_comes_to_the_same_result(
     assert everything_but_dates(tmp_path) == uninterrupted
 
 
-@pytest.mark.matrix
 def test_a_killed_command_goes_on_where_it_stopped(tiny_model, many_rows, uninterrupted, tmp_path):
     output, partial = tmp_path / "out", tmp_path / "out/state/gsm_hard.n2.jsonl"
     flags = [f"--{name}={value}" for name, value in LONG.items()]

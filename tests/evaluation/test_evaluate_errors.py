@@ -113,22 +113,12 @@ def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, ref
     assert "has math.jsonl and math.json" in refused(*flags)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "math.jsonl has no rows"),
-        ('{"problem": "Cu', "math.jsonl cannot be read: JSON parse error"),
-        (
-            '{"problem": null, "level": "", "solution": "1", "type": ""}',
-            "math.jsonl: problem is None, expected a text",
-        ),
-    ],
-)
-def test_local_rows_that_cannot_be_read_are_refused_in_a_line(content, message, tiny_model, rows, capfd):
-    (Path(rows) / "math.jsonl").write_text(content)
+def test_local_rows_that_cannot_be_read_are_refused_in_a_line(tiny_model, rows, capfd):
+    (Path(rows) / "math.jsonl").write_text('{"problem": "Cu')
     assert cli.main(["evaluate", "--model", tiny_model, "--tasks", "math", "--data_dir", rows]) == 2
     error = capfd.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("tempo-trl evaluate: error: ") and message in error
+    assert error.startswith("tempo-trl evaluate: error: ")
+    assert "math.jsonl cannot be read: JSON parse error" in error
 
 
 def test_an_answer_that_does_not_fit_behind_its_prompt_is_refused(tiny_model, rows, tmp_path, refused):

@@ -11,11 +11,6 @@ from tempo_trl.rewards.choice_answer import chosen_letter
 
 from .answers import DRUGS, boxed
 
-
-def check(options, completion, letter):
-    assert chosen_letter(completion, options) == letter
-
-
 FONTS = ["{}", r"\text{{{}}}", r"\textbf{{{}}}", r"\mathrm{{{}}}", r"\underline{{{}}}", r"\boxed{{{}}}", "{{{}}}"]
 NAMES = ["B", "(B)", "[B]", "B.", "B)", " B ", "$B$", "**B**", "b", "(b)", "Option B", "Answer: B", "The answer is B"]
 NAMES += ["Digoxin"]
@@ -55,7 +50,7 @@ def test_a_letter_counts_with_its_own_text_and_not_with_another(form, mark):
     ],
 )
 def test_an_options_text_counts_if_it_is_exact_and_agrees_with_the_letter(completion, letter):
-    check(DRUGS, completion, letter)
+    assert chosen_letter(completion, DRUGS) == letter
 
 
 @pytest.mark.parametrize(
@@ -70,12 +65,12 @@ def test_an_options_text_counts_if_it_is_exact_and_agrees_with_the_letter(comple
     ],
 )
 def test_two_letters_or_a_negated_one_are_no_answer(completion):
-    check(DRUGS, completion, "")
+    assert chosen_letter(completion, DRUGS) == ""
 
 
 def test_b_not_d_is_b():
     for completion in (r"\boxed{B, not D}", r"\boxed{\text{B (not D)}}", r"\boxed{B and not A, C or D}"):
-        check(DRUGS, completion, "B")
+        assert chosen_letter(completion, DRUGS) == "B"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +110,7 @@ def test_b_not_d_is_b():
     ],
 )
 def test_what_only_looks_like_a_letter_is_no_answer(completion):
-    check(DRUGS, completion, "")
+    assert chosen_letter(completion, DRUGS) == ""
 
 
 @pytest.mark.parametrize(
@@ -169,7 +164,7 @@ def test_what_only_looks_like_a_letter_is_no_answer(completion):
     ],
 )
 def test_letters_and_texts_are_those_of_the_row(options, completion, letter):
-    check(options, completion, letter)
+    assert chosen_letter(completion, options) == letter
 
 
 # No raise, no hang
@@ -184,8 +179,8 @@ PIECES += [" and ", "the answer is ", "*", "answer:", "A.\nB.\n", "A. so\n", "9"
 @pytest.mark.parametrize("length", [1_900, 100_000])
 def test_a_hundred_thousand_characters_cost_less_than_a_second(piece, length):
     started, many = time.process_time(), piece * (length // len(piece))
-    check(DRUGS, f"{many}B C", "")
-    check(DRUGS, rf"{many}\boxed{{A B}}", "")
+    assert chosen_letter(f"{many}B C", DRUGS) == ""
+    assert chosen_letter(rf"{many}\boxed{{A B}}", DRUGS) == ""
     assert chosen_letter(rf"\boxed{{B{many}C}}", DRUGS) in ("", "B", "C")
     assert time.process_time() - started < 3.0
 
@@ -193,7 +188,7 @@ def test_a_hundred_thousand_characters_cost_less_than_a_second(piece, length):
 @pytest.mark.parametrize("opening", [r"\boxed{", r"\boxed{\text{", "{"])
 def test_deep_boxes_and_braces_cost_less_than_a_second(opening):
     started, depth = time.process_time(), 50_000 // len(opening)
-    check(DRUGS, opening * depth + "B C" + "}" * (depth * opening.count("{")), "")
+    assert chosen_letter(opening * depth + "B C" + "}" * (depth * opening.count("{")), DRUGS) == ""
     assert time.process_time() - started < 1.0
 
 

@@ -115,12 +115,9 @@ def test_a_real_letter_with_another_options_text_is_never_paid(name):
 @needs_real_rows
 @pytest.mark.parametrize("name", NAMES)
 def test_the_text_of_a_real_option_names_it_unless_it_is_there_twice_or_another_letter(name):
-    unnamed = 0
-    for options, gold in real_choices(name):
-        text = options["ABCDE".index(gold)]
-        rewards = rewards_of([boxed(text)], gold, options)
-        unnamed += rewards != [1.0]
-    assert unnamed == {"medmcqa_validation": 1}.get(name, 0)
+    texts = [(gold, options, options["ABCDE".index(gold)]) for options, gold in real_choices(name)]
+    unnamed = [text for gold, options, text in texts if rewards_of([boxed(text)], gold, options) != [1.0]]
+    assert len(unnamed) == {"medmcqa_validation": 1}.get(name, 0)
 
 
 @needs_real_rows

@@ -223,16 +223,14 @@ def test_no_target_of_gsm_hard_is_paid_for_a_wrong_number(wrong):
 @needs_real_rows
 @pytest.mark.parametrize("gold_of", [str, float, lambda answer: str(int(answer))])
 def test_amc_is_paid_for_the_whole_number_and_for_no_other(gold_of):
-    golds = [row["answer"] for row in read_rows("amc23")]
+    answers = [row["answer"] for row in read_rows("amc23")]
+    golds = [gold_of(answer) for answer in answers]
     for form in ("{:.0f}", "{:.1f}", r"\text{{{:.0f}}}", r"m+n = {:.0f}"):
-        assert math_reward([boxed(form.format(gold)) for gold in golds], map_(gold_of, golds)) == [1.0] * len(golds)
+        assert math_reward([boxed(form.format(answer)) for answer in answers], golds) == [1.0] * len(golds)
         for wrong in (1, -1, 0.01):
-            said = [boxed(form.replace(":.0f", "").replace(":.1f", "").format(gold + wrong)) for gold in golds]
-            assert math_reward(said, map_(gold_of, golds)) == [0.0] * len(golds)
-
-
-def map_(function, values):
-    return [function(value) for value in values]
+            other = form.replace(":.0f", "").replace(":.1f", "")
+            said = [boxed(other.format(answer + wrong)) for answer in answers]
+            assert math_reward(said, golds) == [0.0] * len(golds)
 
 
 @needs_real_rows
