@@ -9,36 +9,23 @@ from hypothesis import strategies as st
 from tempo_trl.data.instructions import generated_rows
 from tempo_trl.rewards.instruction_checks import CHECKS, is_on_topic, is_prose, verdict
 
-# An answer with ^ before the character that decided; at the end, stopping there decided.
+from .test_instruction_spans import CASES
+
+# What test_instruction_spans.py cannot show, whose places are whole words. An answer with ^ before the character that
+# decided; at the end, stopping there decided.
 PASSED = [
     ("first_word", ["today"], 0, "^Today it rains."),
     ("last_word", ["river"], 0, "We all walked to the ^river."),
     ("two_words", ["lamp", "bridge"], 0, "The bridge has a lam^p on it."),
-    ("three_words", ["a", "b", "c"], 0, "c b ^a"),
-    ("no_comma", [], 0, "It rains.^"),
-    ("no_letter", ["w"], 0, "It rains.^"),
-    ("sentences", [], 2, "It rains. It pours.^"),
-    ("max_words", [], 3, "It rains today.^"),
-    ("sum", ["four", "three"], 0, "Four plus three is ^seven."),
     ("sum", ["four", "three"], 0, "3 + 4 = ^7"),
     ("sum", ["one", "two"], 0, "It is ^3 because one plus two is 3."),
     ("word_no_comma", ["lamp"], 0, "The lam^p is on."),
 ]
 FAILED = [
-    ("first_word", ["today"], 0, "^Here it rains today."),
     ("first_word", ["today"], 0, "^"),
-    ("last_word", ["river"], 0, "The river was ^wide."),
     ("two_words", ["lamp", "bridge"], 0, "The bridge has lamps.^"),
     ("two_words", ["lamp", "bridge"], 0, 'The words "lamp" and "bridge" are nouns.^'),
-    ("no_comma", [], 0, "Rain^, wind, and snow."),
-    ("no_letter", ["w"], 0, "It is ^Wet now."),
-    ("sentences", [], 2, "It rains.^"),
-    ("sentences", [], 1, "It rains. ^It pours."),
-    ("max_words", [], 3, "It rains today ^again and again."),
-    ("sum", ["four", "three"], 0, "Four plus three is ^eight, not seven."),
     ("sum", ["four", "three"], 0, "I like rain.^"),
-    ("word_no_comma", ["lamp"], 0, "The lamp^, a good one."),
-    ("word_no_comma", ["lamp"], 0, "It is dark.^"),
 ]
 
 
@@ -46,11 +33,6 @@ FAILED = [
 def test_an_answer_passes_or_fails_and_one_character_decided(passes, case):
     kind, words, number, marked = case
     assert verdict(marked.replace("^", ""), kind, words, number) == (passes, marked.index("^"))
-
-
-def test_every_kind_has_an_answer_of_both_sorts():
-    assert {case[0] for case in PASSED} == set(CHECKS)
-    assert {case[0] for case in FAILED} == set(CHECKS) - {"three_words"}  # checked as two_words
 
 
 @given(st.text(alphabet="ab ,.!w'\"\n", max_size=30))
@@ -158,7 +140,7 @@ def test_ifeval_decides_alike_where_it_has_the_same_check(name, kwargs, ours):
     registry = pytest.importorskip("lm_eval.tasks.ifeval.instructions_registry")
     theirs = registry.INSTRUCTION_DICT[name](name)
     theirs.build_description(**kwargs)
-    answers = (case[3].replace("^", "") for case in (*PASSED, *FAILED) if '"' not in case[3])
+    answers = (re.sub(r"[][^]|<.*>", "", case[3]) for case in (*CASES, *PASSED, *FAILED) if '"' not in case[3])
     compared = [(verdict(a, *ours).passed, bool(theirs.check_following(a))) for a in answers if a and "lamps" not in a]
     assert all(own == other for own, other in compared)
     assert len(set(compared)) == 2

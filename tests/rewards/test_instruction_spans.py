@@ -21,6 +21,7 @@ CASES = [
     ("three_words", ["a", "b", "c"], 0, "The c and the b are an [a].", 1.0),
     ("no_comma", [], 0, "It is a loud day.", 1.0),
     ("no_comma", [], 0, "It is[,] in fact, a day.", 0.0),
+    ("no_letter", ["w"], 0, "The rain is loud and cold.", 1.0),
     ("no_letter", ["w"], 0, "It is the [W]et day.", 0.0),
     ("sentences", [], 2, "The day is loud. It rains.[<|im_end|>]", 1.0),
     ("sentences", [], 1, "The day is very loud. [I]t rains.", 0.0),
@@ -51,8 +52,9 @@ def test_the_place_is_what_decided(kind, words, number, marked, reward):
     assert graded(text, text.replace(END, ""), kind, words, number) == (kind, reward, start, end)
 
 
-def test_every_kind_has_a_case():
-    assert {case[0] for case in CASES} == set(CHECKS)
+def test_every_kind_has_an_answer_of_both_sorts():
+    assert {case[0] for case in CASES if case[-1]} == set(CHECKS)
+    assert {case[0] for case in CASES if not case[-1]} == set(CHECKS) - {"three_words"}  # checked as two_words
 
 
 def test_places_follow_the_thinking_and_an_unfinished_thought_has_none():
