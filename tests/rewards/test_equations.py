@@ -45,14 +45,10 @@ def test_a_line_goes_on_from_a_wrong_result_too():
 
 READ = [
     ("12 + 3 x 4 = 24", True),
-    ("12 + 3 * 4 = 60", False),
-    ("10 - 4 - 3 = 3", True),
-    ("8 / 2 / 2 = 2", True),
     ("1 - 0.9 = 0.1", True),
     ("10 / 3 = 3.33", False),
     ("5 / 0 = 0", False),
     ("3 − 5 = −2", True),
-    ("-3 + 5 = 2", True),
     ("3 - -2 = 5", True),
     ("3 + (-2) = 1", True),
     ("$1,200 + $34.50 = $1,234.50", True),
@@ -127,7 +123,6 @@ def test_without_chained_only_arithmetic_and_answer_are_judged():
 @pytest.mark.parametrize(
     ("text", "place", "gold", "reward"),
     [
-        ("The answer is 14.", "14", 14, 1.0),
         ("The answer is 1,400 apples.", "1,400", "1400", 1.0),
         ("The answer is -0.5", "-0.5", "-1/2", 1.0),
         ("It is 1/2.", "1/2", 0.5, 1.0),
