@@ -1,23 +1,21 @@
-"""One rank that samples from a vLLM server: `-m tests.vllm_server.rank MODEL FOLDER URL full|lora [key=value ...]`.
+"""One rank that samples from a vLLM server, MODEL FOLDER URL full|lora [key=value ...].
 
 Writes the rank's batches, its own log-probabilities of what the server sampled, and the weights to FOLDER/rank{r}.pt.
 Started by the tests beside it.
 """
 
-import ast
 import os
 import signal
-import sys
 from functools import partial
 
 import torch
 from peft import LoraConfig
 from transformers import TrainerCallback
 
-from tempo_trl.launch.train import end
 from tempo_trl.rollout.server_watch import end_if_server_dies
 from tempo_trl.trainers import faults
 
+from ..trainers.one_rank import finish, parsed
 from ..trainers.recording import RecordingTrainer, config, parity, questions
 from .gloo_transfer import replace_transport
 
@@ -52,7 +50,7 @@ class KillServer(TrainerCallback):
 
 
 def build(model: str, folder: str, url: str, weights: str, options: tuple[str, ...]) -> ServerTrainer:
-    overrides = {key: ast.literal_eval(value) for key, value in (option.split("=", 1) for option in options)}
+    overrides = parsed(options)
     replace_transport(killed := overrides.pop("kill_server_within_update", None))  # (process id, number of the update)
     if killed:  # a minute would be waited
         faults.end_if_server_dies = partial(end_if_server_dies, interval=0.2, patience=2.0)
@@ -95,9 +93,4 @@ def main(model: str, folder: str, url: str, weights: str, *options: str) -> None
         "resident": sum(p.numel() for p in trainer.accelerator.unwrap_model(trainer.model).parameters()),
         "history": trainer.state.log_history,
     }
-    torch.save(state, f"{folder}/rank{trainer.accelerator.process_index}.pt")
-    end(trainer)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    finish(trainer, folder, state)

@@ -5,12 +5,12 @@ import os
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
 
 from ..trainers.engines import launcher_of
 from ..trainers.launching import free_port, run_ranks, torchrun
 from ..trainers.recording import Batch
 from ..trainers.test_ranks import assert_credit_is_that_of_all_ranks_together
+from .stale import apart_from_first_weights
 
 pytest.importorskip("vllm", reason="not run here: vLLM has an environment of its own, `make test-vllm`")
 
@@ -65,15 +65,7 @@ def test_at_every_step_the_server_samples_from_the_weights_of_that_step(case, ru
 def test_weights_that_stayed_behind_would_be_seen(run, served_model):
     """The test above can fail: under the first weights, what is sampled last has other probabilities by far."""
     _, [rank] = run(*CASES["1 rank"])
-    first = AutoModelForCausalLM.from_pretrained(served_model, dtype=torch.float32)
-    output = Batch(*rank["batches"][-1]).output
-    ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
-    mask = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
-    with torch.no_grad():
-        logits = first(ids, attention_mask=mask).logits[:, -output["completion_ids"].shape[1] - 1 : -1]
-    stale = logits.log_softmax(-1).gather(-1, output["completion_ids"].unsqueeze(-1)).squeeze(-1)
-    difference = (stale - output["sampling_per_token_logps"]) * output["completion_mask"]
-    assert difference.abs().max() > 0.1
+    assert apart_from_first_weights(served_model, Batch(*rank["batches"][-1]).output).max() > 0.1
 
 
 @pytest.mark.parametrize("case", CASES)
