@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "half":
             self.rfile.read(int(self.headers.get("Content-Length") or 0) // 2)
             return self.drop(path)
-        self.body = self.read_body()
+        self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.hub.bodies.append(self.body)
         if fault and fault.isdecimal():
             return self.answer(path, int(fault), {"error": "a fault of the test's"})
@@ -141,16 +141,6 @@ class _Handler(BaseHTTPRequestHandler):
     def drop(self, path: str) -> None:
         self.hub.requests.append((self.command, path, 0))
         self.close_connection = True
-
-    def read_body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = b""
-        while size := int(self.rfile.readline(), 16):
-            body += self.rfile.read(size)
-            self.rfile.readline()
-        self.rfile.readline()
-        return body
 
     def answer(self, path: str, status: int, content, headers: dict | None = None) -> None:
         raw = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -198,17 +188,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def validate_yaml(self):
         content = json.loads(self.body)["content"]
-        header = re.match(r"---\n(.*?)\n---\n", content, re.DOTALL)
-        try:
-            fields = yaml.safe_load(header[1]) if header else {}
-        except yaml.YAMLError as error:
-            return 400, {"errors": [{"message": str(error)}], "warnings": []}, {}
+        fields = yaml.safe_load(re.match(r"---\n(.*?)\n---\n", content, re.DOTALL)[1])
         wrong = [name for name in ("base_model", "datasets") for id_ in _list(fields.get(name)) if "/" not in id_]
-        return (
-            (400 if wrong else 200),
-            {"errors": [{"message": f"{name}: no id"} for name in wrong], "warnings": []},
-            {},
-        )
+        errors = [{"message": f"{name}: no id"} for name in wrong]
+        return 400 if wrong else 200, {"errors": errors, "warnings": []}, {}
 
     def whoami(self):
         user = self.logged_in()
@@ -222,9 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.owns(repo) or self.logged_in().role != "write":
             raise _Refused(403, "You don't have the rights to create a model under this namespace")
         status = 409 if key in self.hub.repos else 200
-        self.hub.repos.setdefault(
-            key, Repo(private=wanted.get("visibility") == "private" or bool(wanted.get("private")))
-        )
+        self.hub.repos.setdefault(key, Repo(private=wanted.get("visibility") == "private"))
         return status, {"url": f"{self.hub.url}/{repo}", "name": repo}, {}
 
     def auth_check(self, kind, repo, write):
@@ -238,20 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def preupload(self, kind, repo):
         found = self.find(kind, repo, write=True)
-        wanted = json.loads(self.body)["files"]
-        return {
-            "files": [
-                {
-                    "path": file["path"],
-                    "uploadMode": "lfs"
-                    if file["path"].endswith(LFS_SUFFIXES) or file["size"] > LFS_SIZE
-                    else "regular",
-                    "shouldIgnore": file["path"] in found.ignored,
-                    "oid": _oid(found, file["path"]),
-                }
-                for file in wanted
-            ]
-        }
+        return {"files": [_announced(found, **file) for file in json.loads(self.body)["files"]]}
 
     def commit(self, kind, repo):
         found = self.find(kind, repo, write=True)
@@ -274,11 +242,10 @@ class _Handler(BaseHTTPRequestHandler):
     def lfs_batch(self, repo):
         self.find("model", repo.removeprefix("datasets/"), write=True)
         objects = json.loads(self.body)["objects"]
-        upload = {o["oid"]: {"actions": {"upload": {"href": f"{self.hub.url}/lfs/{o['oid']}"}}} for o in objects}
-        return {
-            "transfer": "basic",
-            "objects": [{**o, **({} if o["oid"] in self.hub.blobs else upload[o["oid"]])} for o in objects],
-        }
+        for wanted in objects:
+            if wanted["oid"] not in self.hub.blobs:
+                wanted["actions"] = {"upload": {"href": f"{self.hub.url}/lfs/{wanted['oid']}"}}
+        return {"transfer": "basic", "objects": objects}
 
     def lfs_put(self, oid):
         if hashlib.sha256(self.body).hexdigest() != oid:
@@ -307,6 +274,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _list(value) -> list:
     return value if isinstance(value, list) else [value] if value else []
+
+
+def _announced(repo: Repo, path: str, size: int, **_) -> dict:
+    mode = "lfs" if path.endswith(LFS_SUFFIXES) or size > LFS_SIZE else "regular"
+    return {"path": path, "uploadMode": mode, "shouldIgnore": path in repo.ignored, "oid": _oid(repo, path)}
 
 
 def _oid(repo: Repo, path: str) -> str | None:

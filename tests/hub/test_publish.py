@@ -190,7 +190,6 @@ def test_results_reach_the_hub_in_both_of_its_forms(client, finished_run):
     assert entry.source_url.endswith(f"{REPO}/blob/main/evaluation/math.json")
 
 
-@pytest.mark.matrix
 def test_the_command_keeps_its_token_to_itself(hub, finished_run, tmp_path):
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     command = [sys.executable, "-m", "tempo_trl", "publish", str(finished_run), "--repo", REPO]
@@ -204,7 +203,6 @@ def test_the_command_keeps_its_token_to_itself(hub, finished_run, tmp_path):
     ]
 
 
-@pytest.mark.matrix
 def test_the_example_trains_and_publishes(hub, tmp_path):
     script = Path(__file__).parents[2] / "examples/publish.py"
     command = [sys.executable, str(script), "me/example"]

@@ -25,16 +25,7 @@ SMALL += " --eval_on_start false --log_completions false --push_to_hub true"
 
 
 def arguments(folder: Path, repo: str, flags: str) -> list[str]:
-    return [
-        "--config",
-        "sums/tempo",
-        *SMALL.split(),
-        "--output_dir",
-        str(folder),
-        "--hub_model_id",
-        repo,
-        *flags.split(),
-    ]
+    return f"--config sums/tempo {SMALL} --output_dir {folder} --hub_model_id {repo} {flags}".split()
 
 
 def assert_the_card_reproduces(card: str, repo: Repo, folder: Path, monkeypatch) -> None:
