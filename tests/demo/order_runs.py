@@ -1,10 +1,12 @@
 """Folders of the demo's runs on orders, as a training leaves them, made of given answers."""
 
+import io
 import json
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
+from rich.console import Console
 
 from tempo_trl.data.orders import generated_rows
 from tempo_trl.rewards import json_fields
@@ -50,6 +52,13 @@ def evaluated(folder: Path) -> None:
     (folder / "trainer_state.json").write_text(json.dumps({"log_history": [{"step": 2, "reward": 0.9}]}))
     table(folder, 2, [*TRAINED[:1], *HELD_OUT], ["no", *(row["truth"] for row in HELD_OUT)])
     (folder / "eval_results.json").write_text("{}")
+
+
+def shown(renderable) -> str:
+    """What a file without colours gets."""
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(renderable)
+    return console.export_text()
 
 
 def recorded(folder: Path) -> Path:

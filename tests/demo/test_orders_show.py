@@ -1,6 +1,5 @@
 """What the demo shows of the task `orders`, on answers made by hand."""
 
-import io
 from dataclasses import replace
 
 import numpy as np
@@ -13,16 +12,9 @@ from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.demo import orders_show as orders
 from tempo_trl.demo.orders_show import FIELDS, all_groups, held_out_answers
 
-from .order_runs import HELD_OUT, TRAINED, evaluated, no_express, recorded, table, trained, wrong_city
+from .order_runs import HELD_OUT, TRAINED, evaluated, no_express, recorded, shown, table, trained, wrong_city
 
 ORDER, TRUTH = TRAINED[0]["order"], TRAINED[0]["truth"]
-
-
-def shown(renderable, width: int = 80) -> str:
-    """What a file without colours gets."""
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(renderable)
-    return console.export_text()
 
 
 def test_checks_are_those_of_the_fields_and_of_all_of_them():

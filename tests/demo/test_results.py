@@ -1,23 +1,23 @@
 """The arithmetic of the demo on sums: curves, the comparison and its uncertainty, and where credit fell."""
 
-import io
 import json
 
 import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
 from tempo_trl.demo.results import GROUP as ROWS_OF_A_GROUP
-from tempo_trl.demo.results import ROWS, accuracy_curve, difference, wilson
+from tempo_trl.demo.results import ROWS, accuracy_curve, difference
 from tempo_trl.demo.slips import Generation, as_ids, most_varied_group, slip_shares
 from tempo_trl.demo.sums_show import comparison, slip_sentence, verdict
 from tempo_trl.report.terminal_tree import terminal_tree
 from tempo_trl.runs.curves import Curve
 
+from ..report.recorded import HAND_REWARDS, HAND_TREE, HAND_WORKED
+from .order_runs import shown
+
 PROMPT = "7+5-3?"
-ANSWERS = ["7+5=2;2-3=9#9", "7+5=2;2-3=8#8", "7+5=3;3-3=0#0", "7+5=2;2-3=9#9"]
-GROUP = Generation([PROMPT] * 4, ANSWERS, torch.tensor([1.0, 0.0, 0.0, 1.0]))
+GROUP = Generation([PROMPT] * 4, HAND_WORKED, torch.tensor(HAND_REWARDS))
 
 
 def curve(accuracy):
@@ -59,9 +59,7 @@ def test_the_table_has_a_row_per_method_with_means_over_seeds():
         "grpo": [curve([0.4, 0.65]), curve([0.4, 0.77])],
         "treerpo_entropy": [curve([0.4, 0.8]), curve([0.4, 1.0])],
     }
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(comparison(curves, 12_345))
-    printed = console.export_text()
+    printed = shown(comparison(curves, 12_345))
     assert "…" not in printed
     grpo, treerpo = [" ".join(line.split()) for line in printed.splitlines() if "RPO" in line]
     # 1,024 samples. To 70% linearly: 0.30 / 0.31 and 0.3 / 0.5 of 5 steps, two of which are a generation.
@@ -104,10 +102,6 @@ def test_the_verdict_follows_the_interval(gain, words):
     assert words in verdict("TEMPO", gain, seeds=3)
 
 
-def test_wilson_interval_of_a_hand_worked_share():
-    assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
-
-
 def test_the_negative_td_credit_of_the_hand_worked_group_falls_on_its_slips():
     shares = slip_shares(GROUP, 4, max_length=48)
     (td_slip, td_all), (outcome_slip, outcome_all) = shares
@@ -134,20 +128,12 @@ def test_the_group_that_is_shown_has_right_and_wrong_answers_of_many_kinds():
 
 
 def drawn(pieces, rewards):
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(terminal_tree(pieces, rewards, "root"))
-    return [line.rstrip() for line in console.export_text().splitlines()]
+    return [line.rstrip() for line in shown(terminal_tree(pieces, rewards, "root")).splitlines()]
 
 
 def test_the_terminal_tree_of_the_hand_worked_group():
-    assert drawn([list(answer) for answer in ANSWERS], GROUP.rewards.tolist()) == [
-        "root   n=4  V=0.50",
-        "└── 7+5=   n=4  V=0.50",
-        "    ├── 2;2-3=   n=3  V=0.67  TD=+0.17",
-        "    │   ├── 8#8   n=1  V=0.00  TD=-0.67",
-        "    │   └── 9#9   n=2  V=1.00  TD=+0.33",
-        "    └── 3;3-3=0#0   n=1  V=0.00  TD=-0.50",
-    ]
+    printed = drawn([list(answer) for answer in HAND_WORKED], HAND_REWARDS)
+    assert printed == ["root   n=4  V=0.50", *HAND_TREE]
 
 
 def test_the_terminal_tree_shows_where_one_ends_and_another_goes_on():

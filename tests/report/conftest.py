@@ -8,27 +8,16 @@ import pytest
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def _why_not() -> str | None:
-    if not any(shutil.which(name) for name in NAMES):
-        return f"no browser: none of {', '.join(NAMES)} is on the path (Debian: apt-get install chromium)"
-    try:
-        import playwright  # noqa: F401
-    except ImportError:
-        return "playwright is not installed (pip install playwright; it drives the browser that is there)"
-    return None
-
-
 @pytest.fixture(scope="module")
 def browser():
     """Chromium, through the DevTools protocol; nothing is downloaded. Its event loop runs until it is closed."""
-    why_not = _why_not()
-    if why_not:
-        pytest.skip(why_not)
-    from playwright.sync_api import sync_playwright
-
-    path = next(filter(None, map(shutil.which, NAMES)))
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is on the path (Debian: apt-get install chromium)")
+    missing = "playwright is not installed (pip install playwright; it drives the browser that is there)"
+    playwright = pytest.importorskip("playwright.sync_api", reason=missing)
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium refuses root with one
-    with sync_playwright() as driver:
+    with playwright.sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=path, args=[*sandbox, "--disable-gpu"])
         yield chromium
         chromium.close()

@@ -8,11 +8,20 @@ import torch
 
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
 from tempo_trl.credit.spans import criteria_of, criterion_advantages, span_advantages
+from tempo_trl.report.credit_summary import CreditSummary
+from tempo_trl.report.group import recorded_groups
 from tempo_trl.runs.criteria import spans_of
 from tempo_trl.runs.trees import trees_path, write_trees
 
 HAND_WORKED = ["7+5=2;2-3=9#9", "7+5=2;2-3=8#8", "7+5=3;3-3=0#0", "7+5=2;2-3=9#9"]
 HAND_REWARDS = [1.0, 0.0, 0.0, 1.0]
+HAND_TREE = [  # below its prompt
+    "└── 7+5=   n=4  V=0.50",
+    "    ├── 2;2-3=   n=3  V=0.67  TD=+0.17",
+    "    │   ├── 8#8   n=1  V=0.00  TD=-0.67",
+    "    │   └── 9#9   n=2  V=1.00  TD=+0.33",
+    "    └── 3;3-3=0#0   n=1  V=0.00  TD=-0.50",
+]
 BELL, NUL, OVERRIDE = "\x07", "\x00", "\u202e"
 ORDERS = [
     '{"city": "Oslo", "item": "lamp"}',
@@ -111,6 +120,13 @@ def record(folder: Path, groups: list[list[dict]], mode: str = "train", **metada
     rows = [row for group in groups for row in group]
     write_trees(trees_path(folder, mode, rows[0]["step"]), rows, metadata)
     return folder
+
+
+def summary_of(run_dir: Path) -> CreditSummary:
+    """The summary of the first step that a run recorded."""
+    summary = CreditSummary()
+    summary.add(recorded_groups(run_dir, 0))
+    return summary
 
 
 def write(folder: Path, lines: list[dict | str]) -> Path:

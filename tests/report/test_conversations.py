@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl import TEMPOTrainer
 from tempo_trl.data.rooms import TURNS, Rooms, problems, state_text
 from tempo_trl.demo.policy import load_policy, policy_path
 from tempo_trl.launch.cli import main
@@ -20,6 +20,7 @@ from tempo_trl.report.turn_graph import turn_graph
 from tempo_trl.runs.messages import turns_of
 from tempo_trl.runs.trees import trees_path
 
+from ..trainers.recording import config
 from .recorded import write
 
 ROOMS = str(policy_path("rooms"))
@@ -51,21 +52,9 @@ def trained(tmp_path_factory):
         lines.extend(json.dumps(dict(zip(named, row, strict=True))) for row in rows)
         return rewards
 
-    args = TEMPOConfig(
-        str(folder / "run"),
-        merge_states=True,
-        num_generations=4,
-        per_device_train_batch_size=16,
-        max_completion_length=160,
-        max_tool_calling_iterations=TURNS,
-        max_steps=1,
-        log_trees_prompts=4,
-        save_strategy="no",
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-        seed=1,
-    )
+    turns = {"merge_states": True, "max_tool_calling_iterations": TURNS, "max_completion_length": 160}
+    batch = {"per_device_train_batch_size": 16, "log_trees_prompts": 4, "max_steps": 1, "top_k": 0, "seed": 1}
+    args = config(folder / "run", **turns, **batch)
     model, tokenizer = load_policy(ROOMS)
     TEMPOTrainer(
         model,

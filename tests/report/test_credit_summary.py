@@ -12,21 +12,19 @@ from tempo_trl.report import sentences
 from tempo_trl.report.callback import branch_token_table
 from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.embed import embed_groups, embedded_size, script_json
-from tempo_trl.report.group import groups_of, recorded_groups
+from tempo_trl.report.group import groups_of
 from tempo_trl.runs.token_text import readable, visible
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
 
-from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, record, rows_of
+from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, record, rows_of, summary_of
 
 HAND = [list(text) for text in HAND_WORKED]
 SCALE = np.std(HAND_REWARDS, ddof=1) + 1e-4
 
 
-def statistics_of(folder, *groups) -> CreditSummary:
-    statistics = CreditSummary()
-    statistics.add(groups_of(read_trees(record(folder, list(groups)))))
-    return statistics
+def statistics_of(folder, *groups, **metadata) -> CreditSummary:
+    return summary_of(record(folder, list(groups), **metadata))
 
 
 def test_the_moved_share_of_the_hand_worked_group(tmp_path):
@@ -39,8 +37,7 @@ def test_the_moved_share_of_the_hand_worked_group(tmp_path):
 def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model, tmp_path):
     options = {"reward_funcs": share_of_threes, "log_trees_steps": 1, "log_trees_prompts": 99, "max_steps": 1}
     logged = train(tiny_model, tmp_path, **options).state.log_history[0]
-    statistics = CreditSummary()
-    statistics.add(groups_of(read_trees(tmp_path)))
+    statistics = summary_of(tmp_path)
     assert statistics.moved() == pytest.approx(logged["tempo/added_share"], rel=1e-4)
     for name, points in statistics.series.items():
         key = "reward" if name == "reward" else f"tempo/{name}"
@@ -62,25 +59,20 @@ def test_the_mean_of_the_others_as_a_baseline_moves_nothing(method, share, tmp_p
     rows = rows_of([*HAND, HAND[0]][: len(rewards)], rewards)
     for row in rows:
         row["advantages"] = [row["outcome"] * known / (known - 1)] * len(row["tokens"])
-    folder = record(tmp_path, [rows], method=method)
-    statistics = CreditSummary()
-    statistics.add(recorded_groups(folder, 0))
+    statistics = statistics_of(tmp_path, rows, method=method)
     assert statistics.moved() == pytest.approx(share, abs=1e-6)
     words = sentences.honest_line(None, statistics)["words"]
     assert ("this factor does not count" in words) == (share == 0)
 
 
-def test_nothing_moves_where_rewards_are_equal_or_completions_never_part(tmp_path):
+def test_nothing_moves_where_rewards_are_equal_or_unknown_or_completions_never_part(tmp_path):
     flat = statistics_of(tmp_path / "flat", rows_of(HAND, [1.0] * 4))
     assert (flat.moved(), flat.flat, flat.groups) == (0.0, 1, 1)
+    unscorable = statistics_of(tmp_path / "unscorable", rows_of(HAND, [float("nan")] * 4))
+    assert (unscorable.moved(), unscorable.flat) == (0.0, 1)
     same = statistics_of(tmp_path / "same", rows_of([HAND[0]] * 4, HAND_REWARDS))
     assert (same.moved(), len(same.top_td()), same.first_branch) == (0.0, 0, {})
     assert "No credit moved" in sentences.honest_line(None, same)["words"]
-
-
-def test_groups_without_a_scorable_completion_are_flat(tmp_path):
-    statistics = statistics_of(tmp_path, rows_of(HAND, [float("nan")] * 4))
-    assert (statistics.flat, statistics.moved()) == (1, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -141,8 +133,7 @@ def test_a_completion_without_a_reward_is_no_average_one(tmp_path):
 
 def test_nothing_is_estimated_from_the_dependent_completions_of_grown_trees(tmp_path):
     groups = [rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(64)]
-    grown = CreditSummary()
-    grown.add(recorded_groups(record(tmp_path, groups, grown="True"), 0))
+    grown = statistics_of(tmp_path, *groups, grown="True")
     assert grown.explained() is grown.value_errors.ratio() is None
     words = sentences.honest_line(None, grown)["words"]
     assert "Completions of a grown tree are dependent" in words

@@ -14,16 +14,15 @@ from tempo_trl.launch.cli import main
 from tempo_trl.report import read_trees, sentences
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.credit_file import read_groups
-from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.criteria import criteria_of, with_places
-from tempo_trl.report.group import Group, groups_of, recorded_groups
+from tempo_trl.report.group import groups_of, recorded_groups
 from tempo_trl.report.page import page_data
 from tempo_trl.report.terminal_tree import criteria_tables
 from tempo_trl.runs.criteria import Span, criteria_text
 from tempo_trl.runs.trees import trees_path
 from tests.trainers.recording import config, questions
 
-from .recorded import HAND_WORKED, hand_worked_run, order_run, record, rows_of, write
+from .recorded import HAND_WORKED, hand_worked_run, order_run, record, rows_of, summary_of, write
 
 DEMO = str(policy_path())
 
@@ -99,15 +98,9 @@ def test_places_are_read_as_integers_and_files_without_the_column_have_no_criter
     assert recorded_groups(tmp_path, 0)[0].spans == []
 
 
-def summary_of(groups: list[Group]) -> CreditSummary:
-    summary = CreditSummary()
-    summary.add(groups)
-    return summary
-
-
 def test_sums_of_criteria_by_hand(tmp_path):
     """City is right in 2 of 4 completions, item in 2 of the 3 that have one; politeness is 0 in all of them."""
-    sums = summary_of(recorded_groups(order_run(tmp_path), 0)).criteria
+    sums = summary_of(order_run(tmp_path)).criteria
     assert {name: (s.judged, s.reward, s.groups, s.flat) for name, s in sums.items()} == {
         "city": (8, 4.0, 2, 0),
         "polite": (8, 0.0, 2, 2),
@@ -120,7 +113,7 @@ def test_sums_of_criteria_by_hand(tmp_path):
 
 
 def test_the_sentences_are_true_of_span_credit(tmp_path):
-    summary = summary_of(recorded_groups(order_run(tmp_path), 0))
+    summary = summary_of(order_run(tmp_path))
     line = sentences.honest_line(None, summary)
     assert line["head"].startswith(f"Span credit moved {summary.moved():.1%} of the credit")
     for words in (line["words"], sentences.tokens_lead(summary), sentences.branch_words(summary)):

@@ -1,6 +1,5 @@
 """The folded tree is the prefix tree: its nodes are the maximal sets of completions that share a prefix."""
 
-import numpy as np
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,10 +7,6 @@ from hypothesis import strategies as st
 from tempo_trl.credit.metrics import tree_sums
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.report.folded_tree import branches, fold
-from tempo_trl.report.group import groups_of
-from tempo_trl.runs.trees import read_trees
-
-from .recorded import hand_worked_run
 
 GROUPS = st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=7)
 
@@ -74,27 +69,3 @@ def test_branches_are_counted_as_the_metrics_count_them(rows):
     assert branching.sum() == sums["branch_nodes"][0]
     assert sum(node.end for node, b in zip(nodes, branching, strict=True) if b) == sums["branch_depth"][0]
     assert sum(node.end - node.begin for node in nodes) == sums["unique_tokens"][0]
-
-
-def test_permuting_a_group_permutes_its_rows_alone():
-    rows = [list("abc"), list("abd"), list("x"), [], list("abc")]
-    order = [3, 0, 4, 2, 1]
-    permuted = fold([rows[i] for i in order])
-    back = [node._replace(rows=tuple(sorted(order[r] for r in node.rows)), ended=()) for node in permuted]
-    assert back == [node._replace(ended=()) for node in fold(rows)]
-
-
-def test_a_recorded_group_knows_values_and_td_errors_of_its_nodes(tmp_path):
-    group = groups_of(read_trees(hand_worked_run(tmp_path), [0]))[0]
-    told = {"".join(group.tokens[n.rows[0]][n.begin : n.end]): (n.value, n.td) for n in group.tree}
-    expected = {
-        "": (1 / 2, 0),
-        "7+5=": (1 / 2, 0),
-        "2;2-3=": (2 / 3, 1 / 6),
-        "8#8": (0, -2 / 3),
-        "9#9": (1, 1 / 3),
-        "3;3-3=0#0": (0, -1 / 2),
-    }
-    assert told.keys() == expected.keys()
-    for text, numbers in expected.items():
-        np.testing.assert_allclose(told[text], numbers, atol=1e-6, err_msg=text)

@@ -18,7 +18,7 @@ from tempo_trl.runs.messages import prompt_text
 from tempo_trl.runs.token_text import readable
 from tempo_trl.runs.trees import SCHEMA, recorded_steps, trees_path, write_trees
 from tests.trainers.launching import run_ranks, torchrun
-from tests.trainers.recording import Batch, config, parity, picky, questions, share_of_threes, train, weights
+from tests.trainers.recording import Batch, parity, picky, questions, share_of_threes, train, weights
 
 pytestmark = pytest.mark.matrix
 
@@ -109,10 +109,7 @@ def test_a_resumed_run_adds_to_what_the_first_part_left(tiny_model, tmp_path):
     options = EVERY_STEP | {"save_strategy": "steps", "save_steps": 2}
     train(tiny_model, tmp_path, **options, max_steps=2)
     first = trees_path(tmp_path, "train", 0).read_bytes()
-    trainer = type(train(tiny_model, tmp_path / "other", **EVERY_STEP, max_steps=1))(
-        tiny_model, share_of_threes, config(tmp_path, log_trees_steps=1, max_steps=4), questions()
-    )
-    trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    train(tiny_model, tmp_path, **EVERY_STEP, max_steps=4, resume=str(tmp_path / "checkpoint-2"))
     assert recorded_steps(tmp_path) == [0, 1, 2, 3]
     assert trees_path(tmp_path, "train", 0).read_bytes() == first
 
@@ -216,7 +213,6 @@ def test_messages_are_written_as_lines():
     assert prompt_text("1+1?") == "1+1?"
 
 
-@pytest.mark.matrix
 def test_two_ranks_record_the_first_groups_of_both_once(tiny_model, tmp_path):
     """Six rows a rank in groups of four: the second group lies on both ranks, and the limit cuts the third off."""
     options = ("per_device_train_batch_size=6", "num_generations=4", "max_steps=2", "log_trees_steps=1")
