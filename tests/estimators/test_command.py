@@ -50,12 +50,6 @@ def test_the_same_command_gives_the_same_numbers(tmp_path):
     assert one["records"] == two["records"]
 
 
-def test_an_unknown_question_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        main(["when"])
-    assert "invalid choice" in capsys.readouterr().err
-
-
 def test_random_tasks_are_tasks_and_differ():
     rng = np.random.default_rng(0)
     drawn = [adaptive.random_task(rng, seed) for seed in range(20)]

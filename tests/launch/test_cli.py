@@ -38,6 +38,7 @@ def test_help_imports_nothing_heavy():
     argvs = [["--help"], ["--version"], *([verb, "--help"] for verb in verbs)]
     heavy = ["torch", "trl", "transformers", "accelerate", "datasets", "huggingface_hub", "matplotlib"]
     assert loaded_after_help("tempo_trl.launch.cli", argvs, heavy) == "[]"
+    assert loaded_after_help("tempo_trl.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
 
 
 @pytest.mark.matrix
@@ -51,11 +52,6 @@ def test_processes_it_starts_find_the_package_beside_a_folder_of_its_name(tmp_pa
     script = "from tempo_trl import __version__; print(__version__)"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert found.stdout.strip() == __version__, found.stderr
-
-
-@pytest.mark.matrix
-def test_help_of_the_training_script_imports_no_torch():
-    assert loaded_after_help("tempo_trl.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
 
 
 @pytest.mark.matrix

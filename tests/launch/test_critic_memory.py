@@ -6,7 +6,6 @@ import pytest
 import torch
 from transformers import AutoModelForTokenClassification
 
-from tempo_trl.launch.arguments import RunArguments, parse
 from tempo_trl.launch.check import memory_rows
 from tempo_trl.launch.memory import ALWAYS, CRITIC, SAMPLING, UPDATING, Model, Row, critic_of, estimate, needs
 from tempo_trl.launch.model_shape import model_shape
@@ -14,7 +13,7 @@ from tempo_trl.launch.plan import ALL, Engine, LaunchPlan
 from tempo_trl.methods.critic import Critic
 
 from ..tiny import tiny_model_config
-from .test_memory import CONFIGS, HAND, arguments, model
+from .test_memory import CONFIGS, HAND, arguments, given, model
 
 ZERO_2 = LaunchPlan(2, 1, Engine("DeepSpeed ZeRO-2", "DeepSpeed", ALL[1:], 2), "bf16")
 
@@ -23,13 +22,8 @@ PLAIN = Namespace(bf16=False, gradient_checkpointing=True)
 STATE = ("critic's weights", "critic's gradients", "critic's optimizer state")
 
 
-def ppo_run(tmp_path, tiny_model, flags: str) -> RunArguments:
-    run = f"--method ppo --task sums --reward_funcs tempo_trl.demo.task.correct_answer --output_dir {tmp_path}"
-    return parse(f"{run} --model_name_or_path {tiny_model} --use_cpu true {flags}".split())
-
-
-def rows_of_a_run(tmp_path, tiny_model, flags: str = "--bf16 true") -> dict[str, Row]:
-    return {row.name: row for row in memory_rows(ZERO_2, ppo_run(tmp_path, tiny_model, flags))[1]}
+def rows_of_a_run(tmp_path, tiny_model, flags: str) -> dict[str, Row]:
+    return {row.name: row for row in memory_rows(ZERO_2, given(tmp_path, tiny_model, f"--method ppo {flags}"))[1]}
 
 
 @pytest.mark.parametrize("name", CONFIGS)

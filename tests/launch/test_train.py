@@ -259,14 +259,8 @@ def test_every_process_holds_out_the_same_rows_of_a_mixture(tmp_path):
 
 @pytest.mark.parametrize("flags", [["--do_eval"], ["--dataset_train_split", "train[:10]"]])
 def test_a_split_that_a_dataset_lacks_is_named_with_those_that_it_has(flags, tmp_path):
-    argv = [
-        "--dataset_name",
-        str(folder_of(tmp_path / "rows", ["1?"])),
-        "--model_name_or_path",
-        "some/model",
-        "--reward_funcs",
-        PARITY,
-    ]
+    data = folder_of(tmp_path / "rows", ["1?"])
+    argv = f"--dataset_name {data} --model_name_or_path some/model --reward_funcs {PARITY}".split()
     with pytest.raises(ValueError, match=r"is '(test|train\[:10\])', expected one of the splits of the data: train\."):
         load_datasets(parse([*argv, *ON_CPU, *flags]))
 

@@ -1,6 +1,7 @@
 """Entropy trees by hand: each gate alone, distinct tokens, budget, depth, coverage, and the rows."""
 
 import math
+from collections import defaultdict
 
 import pytest
 import torch
@@ -18,12 +19,7 @@ class Anything(Script):
 
     def __init__(self, continuations):
         super().__init__(continuations)
-        self.left = Default(self.left)
-
-
-class Default(dict):
-    def __missing__(self, path):
-        return self.setdefault(path, ["$"] * 9)
+        self.left = defaultdict(lambda: ["$"] * 9, self.left)
 
 
 def grown(script: Script, num_generations: int = 8, most=100, greedy=True, stop_strings=(), **options):

@@ -147,25 +147,16 @@ def test_a_rank_with_less_than_whole_groups_is_told_so(tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ({"use_transformers_continuous_batching": True}, "Continuous batching"),
         ({"max_completion_length": None}, "max_completion_length"),
         ({"generation_kwargs": {"min_new_tokens": 3}}, "min_new_tokens"),
         ({"num_generations": 2}, "needs num_generations=4, got 2"),
-        ({"use_vllm": True, "vllm_mode": "colocate"}, "vllm_mode='server'"),
-        ({"use_vllm": True, "vllm_mode": "server", "vllm_structured_outputs_regex": "a"}, "regular expression"),
         ({"use_vllm": True, "vllm_mode": "server", "generation_kwargs": {"presence_penalty": 1}}, "presence_penalty"),
     ],
 )
 def test_what_cannot_grow_trees_is_refused(overrides, said, tmp_path):
+    """More such options are in the tests of `--check`, which asks the same function."""
     with pytest.raises(ValueError, match=said):
         check_trees_can_grow(config(tmp_path, GRPOConfig, **overrides), FixedTree(2, 2, 3))
-
-
-def test_groups_over_two_ranks_are_refused_with_the_arithmetic(tmp_path):
-    args = config(tmp_path, GRPOConfig)
-    args.per_device_train_batch_size, args.steps_per_generation = 3, 2
-    with pytest.raises(ValueError, match=r"3 \* 2 = 6 is not a multiple of 4"):
-        check_trees_can_grow(args)
 
 
 def test_what_goes_with_trees_is_not_refused(tmp_path):

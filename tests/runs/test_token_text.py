@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer
 
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.runs.token_text import one_line, readable, token_pieces, visible
-from tests.tiny import tiny_tokenizer
 
-BYTES = tiny_tokenizer()
+from .test_token_places import TOKENIZERS, spelled
+
+BYTES = TOKENIZERS["bytes"]
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
@@ -45,16 +45,10 @@ def test_an_id_beyond_the_vocabulary_is_shown_as_a_number():
 
 
 def test_a_sentencepiece_token_keeps_its_space_and_its_bytes():
-    vocabulary = ["<unk>", "▁hello", "▁", "lo", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "<0x0A>"]
-    backend = Tokenizer(
-        models.BPE({t: i for i, t in enumerate(vocabulary)}, [], unk_token="<unk>", byte_fallback=True)
-    )
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
-    assert token_pieces(tokenizer, [1, 3, 8]) == [" hello", "lo", "\n"]
-    assert readable(token_pieces(tokenizer, [4, 5, 6, 7])) == ["😀", "", "", ""]
+    tokenizer = TOKENIZERS["llama"]
+    ids = tokenizer.convert_tokens_to_ids(["▁red", "a", "<0x0A>", *spelled("😀")])
+    assert token_pieces(tokenizer, ids[:3]) == [" red", "a", "\n"]
+    assert readable(token_pieces(tokenizer, ids[3:])) == ["😀", "", "", ""]
 
 
 @pytest.mark.parametrize(

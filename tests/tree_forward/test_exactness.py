@@ -103,11 +103,3 @@ def test_completions_masked_as_truncated_have_no_log_probability(batch, tmp_path
     tree, stock = both_ways(trainer_of(model_of("qwen3"), tmp_path), (ids, mask, width))
     assert_same(tree, stock)
     assert not tree["logps"][1].any()
-
-
-def test_a_token_that_sees_more_than_its_row_would_be_found(batch, tmp_path, monkeypatch):
-    """The tolerance has power: what the tree could get wrong is far above it."""
-    monkeypatch.setattr("tempo_trl.tree_forward.tree_attention._mask", lambda *sizes: None)
-    trainer = trainer_of(model_of("qwen3"), tmp_path, tree_forward="auto")
-    with pytest.warns(UserWarning, match="off for this run: the first batch differs from TRL's by .* nats"):
-        computed(trainer, trainer._get_per_token_logps_and_entropies, batch)

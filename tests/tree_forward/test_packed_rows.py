@@ -9,7 +9,7 @@ from hypothesis import given
 from tempo_trl.tree_forward import pack_rows
 from tempo_trl.tree_forward.packed_rows import IGNORED
 
-from .batches import batches, prefixes, random_tree_batch, rows_of
+from .batches import batches, prefixes, rows_of
 
 
 def seen_by(packed) -> list[tuple[int, ...]]:
@@ -71,21 +71,6 @@ def test_unpacking_reads_the_predictor_and_adds_up_gradients_of_shared_tokens(ba
     rows.sum().backward()
     count = torch.bincount(packed.predictors[packed.predictors >= 0], minlength=len(values))
     assert torch.equal(values.grad, count.to(values.dtype))
-
-
-@given(batches())
-def test_the_order_of_the_rows_and_the_padding_do_not_matter(batch):
-    ids, mask, width = batch
-    permutation = torch.randperm(len(ids))
-    other = pack_rows(torch.where(mask == 0, 7, ids)[permutation], mask[permutation], width)
-    packed = pack_rows(ids, mask, width)
-    assert sorted(seen_by(other)) == sorted(seen_by(packed))
-
-
-def test_groups_with_a_common_beginning_of_their_prompts_share_it_too():
-    ids, mask, width = random_tree_batch(prompts=2, group=4, prompt_tokens=12, completion_tokens=8, vocabulary=50)
-    both = torch.cat([ids, ids]), torch.cat([mask, mask])
-    assert pack_rows(*both, width).input_ids.shape[1] == pack_rows(ids, mask, width).input_ids.shape[1] + len(ids)
 
 
 @pytest.mark.parametrize(
