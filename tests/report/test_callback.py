@@ -46,7 +46,6 @@ def test_what_a_model_wrote_is_no_markup_in_tensorboard(tmp_path):
 
 
 def test_tensorboard_gets_a_picture_and_a_table_of_each_record(tiny_model, tmp_path, monkeypatch):
-    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -60,7 +59,7 @@ def test_tensorboard_gets_a_picture_and_a_table_of_each_record(tiny_model, tmp_p
 
 
 def test_wandb_gets_a_picture_and_a_table_of_each_record(tiny_model, tmp_path, monkeypatch):
-    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
+    wandb = pytest.importorskip("wandb", reason="the extra `trackers` is not installed")
     for name, value in (("WANDB_MODE", "offline"), ("WANDB_DIR", str(tmp_path)), ("WANDB_SILENT", "true")):
         monkeypatch.setenv(name, value)
     train(tiny_model, tmp_path / "run", report_to="wandb", **OPTIONS)
@@ -88,7 +87,7 @@ for run in trackio.Api().runs("p"):
 @pytest.mark.matrix
 def test_trackio_gets_a_picture_and_a_table_of_the_latest_record(tmp_path):
     """In a process of its own: trackio asks for its folder once, when it is imported."""
-    pytest.importorskip("trackio", reason="trackio is not installed")
+    pytest.importorskip("trackio", reason="the extra `trackers` is not installed")
     folder = hand_worked_run(tmp_path / "run")
     command = [sys.executable, "-c", TRACKIO, str(folder)]
     environment = os.environ | {"TRACKIO_DIR": str(tmp_path / "trackio")}
