@@ -33,10 +33,12 @@ class Tokens(NamedTuple):
 
 
 def tokens_of(model, prompt_ids: list[int], completion_ids: Sequence[list[int]], temperature: float) -> Tokens:
-    """Run the policy over completions of a prompt."""
-    ids = [prompt_ids + row for row in completion_ids]
-    begin, width = len(prompt_ids), max(map(len, ids))
-    padded = torch.tensor([row + [0] * (width - len(row)) for row in ids])
+    """Run the policy over completions of a prompt, which is read once."""
+    width = max(map(len, completion_ids))
+    padded = torch.tensor([row + [0] * (width - len(row)) for row in completion_ids])
+    before = torch.tensor([prompt_ids[-1:] * len(padded)]).T  # reads the state of the first token
+    cache = model(input_ids=torch.tensor([prompt_ids[:-1]]), use_cache=True, logits_to_keep=1).past_key_values
+    cache.batch_select_indices(torch.zeros(len(padded), dtype=torch.long))
     kept = {}
 
     def keep(module, inputs, output):
@@ -45,14 +47,14 @@ def tokens_of(model, prompt_ids: list[int], completion_ids: Sequence[list[int]],
 
     handle = model.model.layers[-1].mlp.down_proj.register_forward_hook(keep)
     try:
-        logits = model(input_ids=padded).logits[:, begin - 1 : -1].float() / temperature
+        read = torch.cat([before, padded[:, :-1]], dim=1)
+        logits = model(input_ids=read, past_key_values=cache).logits.float() / temperature
     finally:
         handle.remove()
-    logps = logits.log_softmax(dim=-1).gather(2, padded[:, begin:, None])[..., 0]
-    inside = torch.arange(width - begin) < torch.tensor([len(row) - begin for row in ids])[:, None]
+    logps = logits.log_softmax(dim=-1).gather(2, padded[:, :, None])[..., 0]
+    inside = torch.arange(width) < torch.tensor(list(map(len, completion_ids)))[:, None]
     (logps * inside).sum().backward()
-    part = slice(begin - 1, -1)
-    return Tokens(kept["output"].grad[:, part].float(), kept["inputs"][:, part].float())
+    return Tokens(kept["output"].grad.float(), kept["inputs"].float())
 
 
 class Moments(NamedTuple):
