@@ -12,6 +12,8 @@ import torch
 from tempo_trl.credit.advantages import check_scale, outcome_advantages
 from tempo_trl.credit.prefix_tree import check_lengths
 
+TRACE_LAMBDA = 0.9  # of trainers and files; [`span_advantages`] has 0, the places alone
+
 
 class Criteria(NamedTuple):
     """

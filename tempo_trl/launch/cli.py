@@ -144,9 +144,9 @@ def _add_report_verbs(verbs) -> None:
     verb.add_argument(
         "--trace-lambda",
         type=float,
-        default=0.0,
+        default=0.9,
         metavar="L",
-        help="for `spans`: decay of credit before a place (0; training: 0.9)",
+        help="for `spans`: decay of credit before a place (%(default)s, as in training)",
     )
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")

@@ -6,13 +6,15 @@ import torch
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import flat_groups
-from tempo_trl.credit.spans import Criteria, criterion_advantages, token_shares
+from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criterion_advantages, token_shares
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 
-def span_credit(batch: Batch, trace_lambda: float = 0.9, scale: str = "group", with_outcome: bool = True) -> Credit:
+def span_credit(
+    batch: Batch, trace_lambda: float = TRACE_LAMBDA, scale: str = "group", with_outcome: bool = True
+) -> Credit:
     r"""
     Span credit (ours).
 
@@ -75,7 +77,7 @@ class SpanCreditConfig(TokenCreditConfig):
             criterion's expected reward. With 1 all tokens up to the end of the place have it, which is unbiased.
     """
 
-    trace_lambda: float = 0.9
+    trace_lambda: float = TRACE_LAMBDA
 
     def check(self) -> None:
         """Validate the settings."""

@@ -29,7 +29,7 @@ from rich.text import Text
 
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values, td_errors
 from tempo_trl.credit.anchors import key_of, observation_keys, state_labels
-from tempo_trl.credit.spans import Criteria, criteria_of, criterion_advantages, span_advantages
+from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criteria_of, criterion_advantages, span_advantages
 from tempo_trl.credit.state_graph import graph_td_errors
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.command import write_report
@@ -72,7 +72,7 @@ def read_groups(
     td_coef: float = 1.0,
     merge_states: bool = False,
     observation_key_func: Callable[[str], str] | None = None,
-    trace_lambda: float = 0.0,
+    trace_lambda: float = TRACE_LAMBDA,
 ) -> list[Group]:
     """
     Read the groups of a JSONL file of completions, and compute their credit.
@@ -86,8 +86,8 @@ def read_groups(
             of a tool share a state, as in [`TEMPOConfig`].
         observation_key_func (`Callable[[str], str]`, *optional*): What identifies the state in the text of an answer.
             Defaults to its tokens.
-        trace_lambda (`float`, *optional*, defaults to `0.0`): Decay of span credit before a place, as in
-            [`SpanCreditConfig`], where the default is 0.9.
+        trace_lambda (`float`, *optional*, defaults to `0.9`): Decay of span credit before a place, as in
+            [`SpanCreditConfig`].
 
     Returns:
         List of [`~tempo_trl.report.group.Group`], in the order of their first lines; groups may differ in size.
@@ -119,7 +119,7 @@ def read_groups(
 def _refuse_settings_of_other_credit(has_spans: bool, td_coef: float, merge_states: bool, trace_lambda: float) -> None:
     if has_spans and (td_coef != 1.0 or merge_states):
         raise ValueError("`td_coef` and `merge_states` are TEMPO's, but the file has `spans`. Leave both out.")
-    if trace_lambda and not has_spans:
+    if trace_lambda != TRACE_LAMBDA and not has_spans:
         raise ValueError(f"`trace_lambda` is for `spans`, which no line has, got {trace_lambda!r}. Leave it out.")
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
 from tempo_trl.credit import span_advantages
 from tempo_trl.demo.policy import policy_path
-from tempo_trl.launch.cli import main
+from tempo_trl.launch.cli import command_parser, main
 from tempo_trl.report import read_trees, sentences
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.credit_file import read_groups
@@ -231,9 +231,15 @@ def test_places_of_token_ids_are_tokens(tmp_path):
         for r in (0, 1)
     ]
     [group] = read_groups(write(tmp_path, lines), None, "none")
-    assert [row.tolist() for row in group.advantages] == [[0, -0.5, -0.5], [0, 0.5, 0.5]]
+    expected = [[-0.45, -0.5, -0.5], [0.45, 0.5, 0.5]]  # before the place as much as training's default leaves
+    np.testing.assert_allclose(group.advantages, expected, rtol=1e-6)
     lines += [{"prompt": "b", "completion": [], "spans": []}]
     assert read_groups(write(tmp_path, lines))[1].spans == [[]]
+
+
+def test_the_command_line_s_trace_is_that_of_training():
+    flags = command_parser().parse_args(["credit", "file.jsonl"])
+    assert flags.trace_lambda == SpanCreditConfig.trace_lambda
 
 
 def test_the_verb_prints_criteria_and_writes_the_report(tmp_path, capsys):
