@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 
@@ -59,6 +60,26 @@ def advantages_by_definition(rows, rewards, num_generations, scale_rewards, td_c
             [(outcome + td_coef * (values[i][t + 1] - values[i][t])) / scale for t in range(len(row))],
         )
     return result
+
+
+def predicted_by_definition(among: np.ndarray, shared: np.ndarray, rewards: np.ndarray, covariance) -> float:
+    """A state's best linear unbiased prediction from others: how far each agrees `among` them, and with the state."""
+    matrix, one = covariance(among), np.ones(len(rewards))
+    np.fill_diagonal(matrix, covariance.variance or 1.0)
+    inverse = np.linalg.inv(matrix)
+    mean = one @ inverse @ rewards / (one @ inverse @ one)
+    return mean + covariance(shared) @ inverse @ (rewards - mean)
+
+
+def mean_of_others(rewards: torch.Tensor, size: int) -> torch.Tensor:
+    """Of each completion's group, in float64: RLOO's baseline."""
+    groups = rewards.double().view(-1, size)
+    return ((groups.sum(dim=1, keepdim=True) - groups) / (size - 1)).flatten()
+
+
+def common(a: list, b: list) -> int:
+    """Number of tokens that two rows share."""
+    return next((t for t, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def std(numbers: list[float]) -> float:

@@ -21,6 +21,7 @@ from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
 from tempo_trl.credit.prefix_covariance import pairwise_lcp
 from tempo_trl.credit.turns import turn_returns, turn_starts
 
+from .groups import mean_of_others, predicted_by_definition
 from .rollouts import OBSERVED, Rollouts
 from .test_prefix_baseline import covariance
 
@@ -121,11 +122,7 @@ def baseline_by_definition(returns, states, s, learned) -> float:
             for k, a in zip(others, level, strict=True)
         ]
     )
-    matrix, one = learned(np.minimum.outer(level, level)), np.ones(len(others))
-    np.fill_diagonal(matrix, learned.variance or 1.0)
-    inverse = np.linalg.inv(matrix)
-    mean = one @ inverse @ earned / (one @ inverse @ one)
-    return mean + learned(level) @ inverse @ (earned - mean)
+    return predicted_by_definition(np.minimum.outer(level, level), level, earned, learned)
 
 
 @SEEDS
@@ -166,11 +163,10 @@ def test_generalized_advantages_are_sums_of_td_errors(seed, trace_lambda):
 def test_states_that_tell_nothing_give_rloo():
     rollouts = Rollouts(5)
     returns = np.where(rollouts.starts.numpy() >= 0, rollouts.rewards.numpy()[:, None].astype(float), np.nan)
-    groups = rollouts.rewards.double().numpy().reshape(-1, 3)
-    rloo = ((groups.sum(axis=1, keepdims=True) - groups) / 2).ravel()
     computed = baselines_of(returns, states_of(rollouts), LevelCovariance())
     there = rollouts.starts.numpy() >= 0
-    np.testing.assert_allclose(computed[there], np.broadcast_to(rloo[:, None], there.shape)[there])
+    expected = np.broadcast_to(mean_of_others(rollouts.rewards, 3).numpy()[:, None], there.shape)
+    np.testing.assert_allclose(computed[there], expected[there])
 
 
 @SEEDS

@@ -97,12 +97,6 @@ def test_a_flat_group_in_a_batch_with_spread_gets_exactly_zero_under_batch_scali
     assert advantages[3:].count_nonzero() == 3
 
 
-def test_empty_completions_have_the_value_of_the_root():
-    ids, lengths, rewards = as_tensors([[], []], [1.0, 0.0])
-    assert prefix_values(ids, lengths, rewards, 2).tolist() == [[0.5], [0.5]]
-    assert tempo_advantages(ids, lengths, rewards, 2).shape == (2, 0)
-
-
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32, torch.int64])
 def test_any_integer_dtype_gives_the_same_values(dtype):
     ids, lengths, rewards = as_tensors([[0, 1, PAD], [0, 1], [0, PAD], [0, 1, PAD, PAD]], [1.0, 0.0, 0.0, 1.0])

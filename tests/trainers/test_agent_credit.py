@@ -18,6 +18,7 @@ from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.methods.hgpo import hgpo_credit
 from tempo_trl.methods.tempo import tempo_credit
 
+from ..credit.groups import mean_of_others
 from ..credit.rollouts import Rollouts
 from ..credit.test_anchors import RISING
 from ..credit.test_returns import scale_by_definition
@@ -264,8 +265,7 @@ def test_rewards_of_0_are_as_none_and_a_row_without_a_turn_counts_in_its_group(c
 def test_the_outcome_of_a_row_without_a_turn_is_in_the_anchor_baseline_of_the_others():
     rollouts = without_turns(Rollouts(1, size=4), [1])
     batch = batch_of(rollouts, torch.zeros(rollouts.observations.shape))
-    groups = batch.rewards.double().view(-1, 4)
-    rloo = (groups - (groups.sum(dim=1, keepdim=True) - groups) / 3).flatten()
+    rloo = batch.rewards.double() - mean_of_others(batch.rewards, 4)
     computed = AnchorBaselineCredit(scale="none")(batch).advantages
     torch.testing.assert_close(computed, torch.where(batch.turns >= 0, rloo[:, None], 0.0).float())
 
