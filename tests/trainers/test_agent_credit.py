@@ -77,20 +77,6 @@ def random_batch(seed: int, scale: str) -> tuple[Rollouts, Batch]:
     return rollouts, batch_of(rollouts, torch.from_numpy(rng.normal(size=rollouts.starts.shape)).float(), scale)
 
 
-def return_by_definition(batch: Batch, row: int, n: int, gamma: float) -> float:
-    count = int(batch.turns[row].max()) + 1
-    steps = torch.zeros(count) if batch.step_rewards is None else batch.step_rewards[row]
-    given = [gamma ** (m - n) * float(steps[m]) for m in range(n, count)]
-    return sum(given) + gamma ** (count - 1 - n) * float(batch.rewards[row])
-
-
-def whole_by_definition(batch: Batch, row: int, scale: str) -> float:
-    whole = [return_by_definition(batch, r, 0, 1.0) for r in range(len(batch.rewards))]
-    group = whole[row // 4 * 4 : row // 4 * 4 + 4]
-    spread = {"group": np.std(group, ddof=1) + 1e-4, "batch": np.std(whole, ddof=1) + 1e-4, "none": 1.0}
-    return (whole[row] - np.mean(group)) / spread[scale]
-
-
 @SCALES
 @pytest.mark.parametrize("rewarded", [True, False])
 @pytest.mark.parametrize("seed", range(4))
@@ -98,11 +84,13 @@ def test_gigpo_and_hgpo_are_their_definitions(seed, rewarded, scale):
     rollouts, batch = random_batch(seed, scale)
     batch = batch if rewarded else replace(batch, step_rewards=None)
     histories = [rollouts.histories(row) for row in range(12)]
+    returns, whole = batch.turn_rewards.returns(0.9), batch.turn_rewards.whole_returns()
+    outcomes = outcome_advantages(whole, 4, scale)
     over_batch = scale_by_definition(batch.turn_rewards, range(12), 0.9)
 
     def relative(row: int, n: int, back: int) -> float | None:
         visits = [
-            return_by_definition(batch, other, m, 0.9)
+            returns[other, m].item()
             for other in rollouts.group(row)
             for m, seen in enumerate(histories[other])
             if m >= back and seen[-back - 1 :] == histories[row][n][-back - 1 :]
@@ -110,14 +98,14 @@ def test_gigpo_and_hgpo_are_their_definitions(seed, rewarded, scale):
         if n < back or len(visits) == 1:
             return None
         unit = {"group": np.std(visits, ddof=1) + 1e-6, "batch": over_batch, "none": 1.0}[scale]
-        return (return_by_definition(batch, row, n, 0.9) - np.mean(visits)) / unit
+        return (returns[row, n].item() - np.mean(visits)) / unit
 
     gigpo = by_turn(gigpo_credit(batch, 0.5, 0.9, scale=scale).advantages, batch)
     hgpo = by_turn(hgpo_credit(batch, 2, 1.0, 0.9, scale).advantages, batch)
     for row, n in gigpo:
         parts = [(k + 1, relative(row, n, k)) for k in range(3)]
         known = [(weight, part) for weight, part in parts if part is not None]
-        expected = whole_by_definition(batch, row, scale) + 0.5 * (parts[0][1] or 0.0)
+        expected = outcomes[row].item() + 0.5 * (parts[0][1] or 0.0)
         assert gigpo[row, n] == pytest.approx(expected, rel=1e-4, abs=1e-4)
         weighted = sum(w * part for w, part in known) / max(sum(w for w, _ in known), 1)
         assert hgpo[row, n] == pytest.approx(weighted, rel=1e-4, abs=1e-4)

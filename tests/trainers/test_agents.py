@@ -114,11 +114,6 @@ def test_the_log_says_how_often_states_come_back(tiny_model, tmp_path):
     assert logged["tempo/state_visits"] == pytest.approx((6 * 3 + 3 * 2) / 9)
 
 
-def test_without_weight_within_states_gigpo_is_grpo(rooms):
-    advantages = gigpo_credit(rooms[0], 0.0).advantages
-    torch.testing.assert_close(advantages, rooms[0].advantages[:, None].expand_as(advantages))
-
-
 def test_before_it_has_learned_the_anchor_baseline_is_rloo_and_then_states_count(rooms):
     batch, credit = rooms[0], AnchorBaselineCredit(history=1)
     groups = batch.advantages.double().view(-1, 4)

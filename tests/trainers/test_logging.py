@@ -58,6 +58,12 @@ def test_metrics_of_the_hand_worked_group(tiny_model, tmp_path):
         assert logged[f"tempo/{name}"] == pytest.approx(value, rel=1e-5), name
 
 
+def mean_advantages(output: dict) -> torch.Tensor:
+    """Of each completion, over its tokens in the loss."""
+    mask = output["completion_mask"]
+    return (output["advantages"].view(len(mask), -1) * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
 def test_the_share_of_td_credit_is_0_while_all_groups_are_flat(tiny_model, tmp_path):
     def flat(completions, **columns):
         return [1.0] * len(completions)
@@ -94,10 +100,7 @@ def test_the_table_shows_what_trains_beside_its_own_completion(td_coef, tiny_mod
     table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
     batch = trainer.batches[0]
     assert table["completion"].tolist() == tokenizer.batch_decode(batch.completion_ids, skip_special_tokens=True)
-    mask = batch.output["completion_mask"]
-    advantages = batch.output["advantages"].view(8, -1)
-    expected = (advantages * mask).sum(1) / mask.sum(1).clamp(min=1)
-    torch.testing.assert_close(torch.tensor(table["advantage"]).float(), expected)
+    torch.testing.assert_close(torch.tensor(table["advantage"]).float(), mean_advantages(batch.output))
     assert table["added_share"].between(0, 1).all()
     assert (table["branch_tokens"] > 0).any()
     assert len(table) == len(batch.completion_ids)
@@ -108,9 +111,8 @@ def test_the_table_shows_what_trains_beside_its_own_completion(td_coef, tiny_mod
     assert after_eval["completion"].tolist()[-4:] == tokenizer.batch_decode(
         evaluated.completion_ids, skip_special_tokens=True
     )
-    last = evaluated.output["advantages"].view(4, -1) * evaluated.output["completion_mask"]
-    mean = last.sum(1) / evaluated.output["completion_mask"].sum(1).clamp(min=1)
-    torch.testing.assert_close(torch.tensor(after_eval["advantage"][-4:].to_numpy()).float(), mean)
+    last = torch.tensor(after_eval["advantage"][-4:].to_numpy()).float()
+    torch.testing.assert_close(last, mean_advantages(evaluated.output))
 
 
 def test_a_table_smaller_than_the_batch_keeps_its_last_rows(tiny_model, tmp_path):
@@ -124,6 +126,5 @@ def test_a_table_smaller_than_the_batch_keeps_its_last_rows(tiny_model, tmp_path
         per_device_eval_batch_size=16,
         trainer={"eval_dataset": questions(4)},
     )
-    evaluated = trainer.batches[-1].output
-    mean = (evaluated["advantages"] * evaluated["completion_mask"]).sum(1) / evaluated["completion_mask"].sum(1)
-    torch.testing.assert_close(torch.tensor(list(trainer._logs["advantages"])), mean[-8:])
+    last = torch.tensor(list(trainer._logs["advantages"]))
+    torch.testing.assert_close(last, mean_advantages(trainer.batches[-1].output)[-8:])

@@ -89,15 +89,6 @@ def test_where_only_criteria_differ_a_group_is_not_flat(tiny_model, tmp_path):
     assert train(tiny_model, tmp_path / "b", cls=FlatAnswers).state.log_history[0]["tempo/frac_zero_std"] == 0.5
 
 
-def test_completions_that_no_criterion_judged_train_nothing(tiny_model, tmp_path):
-    def some(texts, **columns):
-        return [[] if i == 0 else [SpanReward("a", None if i == 1 else float(i % 2))] for i in range(len(texts))]
-
-    (batch,) = train(tiny_model, tmp_path, some).batches
-    assert not batch.output["advantages"][:2].any()
-    assert batch.output["advantages"][2:, 0].abs().min() > 0
-
-
 @pytest.mark.parametrize("reward_funcs", [None, share_of_threes])
 def test_a_batch_without_any_criterion_has_the_outcome_alone(reward_funcs, tiny_model, tmp_path):
     trainer = train(tiny_model, tmp_path, lambda texts, **columns: [[] for _ in texts], reward_funcs)
@@ -118,13 +109,6 @@ def test_in_evaluation_too(tiny_model, tmp_path):
     scores = torch.tensor(counted_by_hand(batch.completion_ids)[0])
     assert logged["eval_reward"] == pytest.approx(scores.nanmean(dim=1).mean().item())
     assert logged["eval_spans/city/mean"] == pytest.approx(scores[:, 0].nanmean().item())
-
-
-def test_an_evaluation_with_one_completion_per_prompt_has_nothing_to_compare(tiny_model, tmp_path):
-    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "num_generations_eval": 1}
-    trainer = train(tiny_model, tmp_path, trainer={"eval_dataset": questions(8)}, **evaluation)
-    (batch,) = (batch for batch in trainer.batches if not batch.training)
-    assert not batch.output["advantages"].any()
 
 
 # Functions

@@ -4,10 +4,9 @@ from functools import cache
 
 import pytest
 import torch
-from transformers import TrainingArguments
 
 from tempo_trl import TreeRPOConfig, TreeRPOEntropyConfig, TreeRPOTrainer
-from tempo_trl.credit.siblings import segment_values
+from tempo_trl.credit.siblings import sibling_advantages
 from tempo_trl.rollout.tree import branches
 
 from .every_method import ENTROPY, trainer_of
@@ -33,52 +32,6 @@ def trained(tiny_model, tmp_path_factory):
     return trained
 
 
-def advantages_in_recursion(tree, rewards, average: str, scale: str) -> dict[int, float]:
-    """Advantage of each segment, from the definition."""
-    children = tree.children()
-    own = dict(zip(tree.rows, rewards, strict=True))
-
-    def leaves(index):
-        return [index] if not children[index] else [leaf for child in children[index] for leaf in leaves(child)]
-
-    def value(index):
-        below = leaves(index) if average == "leaves" else children[index]
-        return own[index] if not children[index] else sum(map(value, below)) / len(below)
-
-    found = {}
-    for siblings in children:
-        values = torch.tensor([value(child) for child in siblings], dtype=torch.float64)
-        spread = values.std().item() + 1e-4 if scale == "std" and len(values) > 1 else 1.0
-        for child, number in zip(siblings, (values - values.mean()).tolist(), strict=True):
-            found[child] = 0.0 if (values == values[0]).all() else number / spread
-    return found
-
-
-@pytest.mark.parametrize("method", BOTH)
-def test_the_advantage_of_a_token_is_that_of_its_segment_among_its_siblings(method, trained):
-    batch = trained(method).batches[0]
-    average, scale = ("leaves", "none") if method == "treerpo_entropy" else ("children", "std")
-    rewards, row = batch.rewards_per_func[:, 0].double().tolist(), 0
-    seen = 0
-    for tree in batch.trees:
-        expected = advantages_in_recursion(tree, rewards[row : row + len(tree.rows)], average, scale)
-        for leaf in tree.rows:
-            spread = [expected[s] for s in tree.path(leaf) for _ in tree.segments[s].token_ids]
-            ours = batch.output["advantages"][row, : len(spread)]
-            torch.testing.assert_close(ours, torch.tensor(spread), rtol=1e-4, atol=1e-5)
-            seen += sum(map(abs, spread))
-            row += 1
-    assert seen > 1
-
-
-@pytest.mark.parametrize("method", BOTH)
-def test_the_completions_of_a_batch_are_the_rows_of_its_trees(method, trained):
-    batch = trained(method).batches[0]
-    assert [tree.completion_ids(leaf) for tree in batch.trees for leaf in tree.rows] == batch.completion_ids
-    assert all(len(tree.rows) == 4 for tree in batch.trees)
-    assert all(set(tree.rows) == set(tree.leaves()) for tree in batch.trees)
-
-
 @pytest.mark.parametrize("method", BOTH)
 def test_once_each_token_of_a_tree_is_in_the_loss_once(method, trained):
     batch = trained(method).batches[0]
@@ -100,14 +53,16 @@ def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, 
     """TRL's real loss against the objective written out segment by segment, each with its own forward pass."""
     trainer = trained("treerpo", count_shared_tokens=count_shared_tokens, learning_rate=0.0)
     (batch,) = trainer.batches
-    output, rewards = batch.output, batch.rewards_per_func[:, 0].double().tolist()
+    output, rewards = batch.output, batch.rewards_per_func[:, 0]
     ours = gradient_of_loss(trainer, output)
 
     trainer.model.zero_grad()
     objective, tokens, row = 0.0, 0, 0
     for tree in batch.trees:
         prompt = output["prompt_ids"][row][output["prompt_mask"][row].bool()]
-        advantages = advantages_in_recursion(tree, rewards[row : row + len(tree.rows)], "children", "std")
+        grown, own = branches([tree], 12), rewards[row : row + len(tree.rows)]
+        each = torch.arange(len(tree.segments))[:, None]
+        advantages = sibling_advantages(each, grown.parent, grown.leaf, own, scale="std")[:, 0]
         for index, segment in enumerate(tree.segments):
             ids = torch.cat([prompt, torch.tensor(tree.completion_ids(index))])  # up to the segment's end
             logps = trainer.model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1).gather(1, ids[1:, None])[:, 0]
@@ -117,26 +72,6 @@ def test_the_gradient_is_the_sum_over_segments_of_the_tree(count_shared_tokens, 
         row += len(tree.rows)
     (-objective / tokens).backward()
     assert_same_gradients(ours, gradients(trainer.model))
-
-
-def test_a_branch_that_ends_early_stands_for_the_leaves_it_closes(trained):
-    batch = trained("treerpo").batches[0]
-    early = [(tree, leaf) for tree in batch.trees for leaf in tree.leaves() if len(tree.path(leaf)) == 1]
-    assert early, "a fifth of the tiny model's tokens end a completion"
-    assert all(tree.rows.count(leaf) == 2 for tree, leaf in early)
-    grown = branches(batch.trees, 12)
-    values = segment_values(grown.parent, grown.leaf, batch.rewards_per_func[:, 0])
-    means = batch.rewards_per_func[:, 0].view(-1, 4).mean(dim=1)
-    torch.testing.assert_close(values[len(grown.parent) :].float(), means)  # TRL's group mean is the root's value
-
-
-def test_without_variance_among_siblings_nothing_is_trained(tiny_model, tmp_path):
-    def always(completions, **columns):
-        return [0.7] * len(completions)
-
-    trainer = trainer_of("treerpo", tiny_model, tmp_path, reward=always, max_steps=1)
-    trainer.train()
-    assert (trainer.batches[0].output["advantages"] == 0).all()
 
 
 @pytest.mark.parametrize("forced_tokens", ["keep", "reweight", "mask"])
@@ -237,10 +172,3 @@ def test_what_trees_cannot_go_with_is_refused_at_construction(options, keywords,
         TreeRPOTrainer(
             tiny_model, parity, config(tmp_path, TreeRPOConfig, tree_depth=2, **options), questions(), **keywords
         )
-
-
-def test_a_group_that_would_lie_on_two_ranks_is_refused_at_construction(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setattr(TrainingArguments, "world_size", property(lambda self: 2))
-    args = config(tmp_path, TreeRPOConfig, tree_depth=2, per_device_train_batch_size=2)
-    with pytest.raises(ValueError, match=r"2 \* 1 = 2 is not a multiple of 4"):
-        TreeRPOTrainer(tiny_model, parity, args, questions())
