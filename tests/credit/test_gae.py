@@ -41,6 +41,14 @@ def test_gae_is_its_definition(width, gamma, lam, seed):
         torch.testing.assert_close(ours, expected)
 
 
+@given(st.integers(1, 12), st.integers(0, 99))
+def test_lambda_zero_is_the_one_step_td_error(width, seed):
+    rewards, values, _ = random_rows(width, seed)
+    following = torch.cat([values[:, 1:], torch.zeros(len(values), 1)], dim=1)
+    advantages, _ = gae(rewards, values, torch.ones_like(values), 0.9, 0.0)
+    torch.testing.assert_close(advantages, rewards + 0.9 * following - values)
+
+
 @given(st.integers(1, 12), FACTORS, st.integers(0, 99))
 def test_lambda_one_is_the_discounted_return_minus_the_value(width, gamma, seed):
     rewards, values, _ = random_rows(width, seed)
@@ -48,6 +56,14 @@ def test_lambda_one_is_the_discounted_return_minus_the_value(width, gamma, seed)
     advantages, returns = gae(rewards, values, torch.ones_like(values), gamma, 1.0)
     torch.testing.assert_close(returns, rewards @ torch.tensor(discounts, dtype=torch.float64).T)
     torch.testing.assert_close(advantages, returns - values)
+
+
+@given(st.integers(0, 12), st.integers(0, 5), st.integers(0, 99))
+def test_padding_changes_nothing(width, padding, seed):
+    rows = random_rows(width, seed)
+    padded = [torch.nn.functional.pad(x, (0, padding)) for x in rows]
+    for wide, narrow in zip(gae(*padded, 0.9, 0.8), gae(*rows, 0.9, 0.8), strict=True):
+        torch.testing.assert_close(wide, torch.nn.functional.pad(narrow, (0, padding)))
 
 
 def test_true_values_have_td_errors_of_mean_zero():

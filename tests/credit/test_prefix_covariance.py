@@ -131,6 +131,16 @@ def test_statistics_add_up_over_the_parts_of_a_batch(case, data):
     assert total.variances == pytest.approx(whole.variances)
 
 
+@given(groups(), groups())
+def test_the_curve_rises_from_zero_and_stays_below_the_variance(one, other):
+    covariance = fitted(one, other)
+    levels = covariance(np.arange(-1, 10))
+    assert levels[0] == 0.0
+    assert (np.diff(levels) >= 0).all()
+    assert levels[-1] <= 0.98 * covariance.variance
+    assert 0.0 <= covariance.explained <= 0.98 + 1e-12
+
+
 TELLING = ([[0, 1], [0, 2], [1, 1], [1, 2]], [1.0, 1.0, 0.0, 0.0], 4)
 IDLE = ([[0, 1], [0, 2], [1, 1], [1, 2]], [1.0, 0.0, 1.0, 0.0], 4)
 FLAT = (TELLING[0], [1.0] * 4, 4)

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
 
 from .one_rank import finish
-from .recording import Recording, RecordingTrainer, config, questions, weights
+from .recording import Recording, RecordingTrainer, config, questions, rolled_out, weights
 
 ROWS, EVAL_ROWS, GROUP_EVAL = 24, 12, 3  # of all ranks together, in training and in evaluation
 EVAL_PROMPTS = 5  # 15 completions: the second batch is partial
@@ -65,14 +65,8 @@ def scripted(style: str):
         size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
         first = trainer.accelerator.process_index * len(prompts)
         ids = [completion(prompt, (first + i) % size, style) for i, prompt in enumerate(prompts)]
-        output = {
-            "prompt_ids": trainer.processing_class(text=prompts)["input_ids"],
-            "completion_ids": ids,
-            "logprobs": [[-1.0] * len(row) for row in ids],
-        }
-        if style == "environment":
-            output["env_mask"] = [[int(t % 3 != 1) for t in range(len(row))] for row in ids]
-        return output
+        mask = {"env_mask": [[int(t % 3 != 1) for t in range(len(row))] for row in ids]}
+        return rolled_out(prompts, trainer, ids, **(mask if style == "environment" else {}))
 
     return rollout
 
@@ -166,6 +160,7 @@ def run_case(
         "weights": weights(trainer),
         "metrics": [{k: v for k, v in e.items() if OURS.search(k) and k != SIGNAL} for e in trainer.state.log_history],
         "signal": [entry[SIGNAL] for entry in trainer.state.log_history if SIGNAL in entry],
+        "table": list(trainer._logs["advantages"]),
         "collectives": list(calls),
         "trainer": trainer,
     }

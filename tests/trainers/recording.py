@@ -62,6 +62,13 @@ def picky(completions, completion_ids, **columns) -> list[float | None]:
     return [None if len(ids) % 3 == 0 else float(ids[0] % 2) for ids in completion_ids]
 
 
+def rolled_out(prompts, trainer, completion_ids: list[list[int]], **more) -> dict:
+    """What a `rollout_func` returns that writes these completions."""
+    prompt_ids = trainer.processing_class(text=prompts)["input_ids"]
+    logprobs = [[-1.0] * len(ids) for ids in completion_ids]
+    return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": logprobs, **more}
+
+
 def questions(n: int = 8, conversational: bool = False) -> Dataset:
     prompts = [f"What is {a} + {a + 1}?" for a in range(n)]
     if conversational:
@@ -116,12 +123,16 @@ def moved(trainer, model: str) -> bool:
     return any(not torch.equal(value, start[name]) for name, value in weights(trainer).items())
 
 
-def assert_same_weights(a, b, rtol: float = 0, atol: float = 0) -> None:
-    """The weights of two trainers, bit for bit unless a tolerance is given."""
-    a, b = weights(a), weights(b)
+def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor], rtol: float = 0, atol: float = 0) -> None:
+    """Tensors by their names, bit for bit unless a tolerance is given."""
     assert a.keys() == b.keys()
     for name, value in a.items():
         torch.testing.assert_close(value, b[name], rtol=rtol, atol=atol, msg=name)
+
+
+def assert_same_weights(a, b, rtol: float = 0, atol: float = 0) -> None:
+    """The weights of two trainers, bit for bit unless a tolerance is given."""
+    assert_same(weights(a), weights(b), rtol, atol)
 
 
 def assert_refused(cls, options: dict, message: str, model: str, folder) -> None:

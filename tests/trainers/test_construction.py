@@ -29,7 +29,7 @@ from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks, settings
 
 from ..tiny import tiny_model_config, tiny_tokenizer
-from .recording import config, parity, questions, train
+from .recording import config, parity, questions, rolled_out, train
 
 
 @pytest.mark.parametrize("cls", [TEMPOTrainer, GRPOLambdaTrainer, PPOTrainer])
@@ -134,8 +134,7 @@ def repeats_itself(prompts, trainer):
     """Two completions for the prompts of the first batch, one of them the other's beginning, and many later."""
     first = trainer.state.global_step == 0
     ids = [[30, 31][: 1 + i % 2] if first else [30 + i] for i in range(len(prompts))]
-    prompt_ids = trainer.processing_class(text=prompts)["input_ids"]
-    return {"prompt_ids": prompt_ids, "completion_ids": ids, "logprobs": [[-1.0] * len(row) for row in ids]}
+    return rolled_out(prompts, trainer, ids)
 
 
 def test_a_first_batch_without_branches_is_told_whatever_sampled_it(tiny_model, tmp_path):

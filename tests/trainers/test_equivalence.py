@@ -9,7 +9,7 @@ from tempo_trl import TEMPOTrainer
 
 from . import probing
 from .probing import assert_same_gradients
-from .recording import assert_same_weights, config, moved, picky, questions, share_of_threes, train
+from .recording import assert_same_weights, config, moved, picky, questions, rolled_out, share_of_threes, train
 
 OFF_POLICY = {
     "gradient_accumulation_steps": 2,
@@ -60,10 +60,9 @@ def test_td_credit_changes_the_weights(tiny_model, tmp_path):
 
 def lone_tokens(prompts, trainer):
     """Completions that part at their first token, except for those of the second prompt, which are all the same."""
-    encoded = trainer.processing_class(text=prompts)["input_ids"]
     same = [prompt == prompts[-1] for prompt in prompts]
     completion_ids = [[30, 31, 32] if dull else [30 + i % 4, 31, 32] for i, dull in enumerate(same)]
-    return {"prompt_ids": encoded, "completion_ids": completion_ids, "logprobs": [[-1.0] * 3 for _ in prompts]}
+    return rolled_out(prompts, trainer, completion_ids)
 
 
 def test_groups_that_do_not_branch_carry_grpos_advantage_exactly(tiny_model, tmp_path):

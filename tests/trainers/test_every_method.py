@@ -21,7 +21,7 @@ from ..tiny import tiny_tokenizer
 from .engines import NEEDS_DEEPSPEED, launcher_of
 from .every_method import EVERY_METHOD, TREES, trainer_of
 from .launching import run_ranks, torchrun
-from .recording import assert_same_weights, weights
+from .recording import assert_same, assert_same_weights, weights
 
 EVERYTHING = {"lora": True, "beta": 0.04, "num_iterations": 2, "steps_per_generation": 2, "max_steps": 8}
 OF_THE_RANKS = ("beta=0.04", "num_iterations=2", "max_steps=4")
@@ -62,8 +62,7 @@ def test_two_ranks_hold_the_same_weights_and_log_the_same_credit(method, ranks, 
     first, second = (rank[method] for rank in ranks)
     start = weights(trainer_of(method, tiny_model, tmp_path))
     assert any(not torch.equal(value, start[name]) for name, value in first["weights"].items())
-    for name, value in first["weights"].items():
-        assert torch.equal(value, second["weights"][name]), name
+    assert_same(first["weights"], second["weights"])
     for a, b in zip(first["history"], second["history"], strict=True):
         ours = [key for key in a if key.split("/")[0] in PREFIXES and not key.endswith("_time")]
         assert {key: a[key] for key in ours} == {key: b[key] for key in ours}
@@ -96,16 +95,21 @@ def test_a_rank_credits_its_own_trees_with_its_own_rewards(method, ranks):
 
 
 def credit_of_trees(method: str, trees: list, inputs: tuple) -> torch.Tensor:
-    ids, lengths, rewards, size = inputs
+    ids, lengths, rewards, _ = inputs
     grown, inside = branches(trees, ids.shape[1]), torch.arange(ids.shape[1]) < lengths[:, None]
     if method.startswith("treerpo"):
         kind = {"average": "leaves"} if method.endswith("entropy") else {"scale": "std"}
         return sibling_advantages(grown.segment, grown.parent, grown.leaf, rewards, **kind) * inside
-    outcome = outcome_advantages(rewards, size)
-    weights = torch.cat([tree.leaf_weights() for tree in trees])
     if method.startswith("tempo"):
-        return credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 1.0, weights)[0]
+        return tempo_on_trees(trees, inputs)
     pytest.skip("its baseline learns from all ranks: checked on one process in test_grown_trees.py")
+
+
+def tempo_on_trees(trees: list, inputs: tuple, td_coef: float = 1.0, leaf_weights: str = "by_branch") -> torch.Tensor:
+    ids, lengths, rewards, size = inputs
+    weights = torch.cat([tree.leaf_weights(leaf_weights) for tree in trees])
+    outcome = outcome_advantages(rewards, size)
+    return credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], td_coef, weights)[0]
 
 
 def spread(output: dict, width: int) -> torch.Tensor:

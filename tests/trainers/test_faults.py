@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-import torch
 from transformers import TrainerCallback
 
 from tempo_trl.trainers.faults import remove_if_torn
@@ -21,7 +20,7 @@ from tempo_trl.trainers.faults import remove_if_torn
 from .faulty import PATIENCE, STEPS
 from .forking import HANG, REPOSITORY
 from .launching import ONE_RANK, accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
-from .recording import questions, train
+from .recording import assert_same, questions, train
 
 MODULE = "tests.trainers.faulty"
 
@@ -87,8 +86,7 @@ def assert_resumes_to_the_same_weights(model: str, folder: Path, expected: list[
     for ours, whole in zip(resumed, expected, strict=True):
         assert whole["resumed"] is None
         assert Path(ours["resumed"]).name == f"checkpoint-{checkpoint}"
-        for name, value in whole["weights"].items():
-            assert torch.equal(ours["weights"][name], value), name
+        assert_same(ours["weights"], whole["weights"])
 
 
 @pytest.mark.matrix

@@ -10,7 +10,7 @@ from datasets import IterableDataset
 from tempo_trl import TEMPOConfig, TEMPOTrainer
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
 
-from .recording import RecordingTrainer, parity, picky, questions, share_of_threes, train
+from .recording import RecordingTrainer, parity, picky, questions, rolled_out, share_of_threes, train
 
 pytestmark = pytest.mark.matrix
 
@@ -186,12 +186,10 @@ def test_continuous_batching_leaves_an_evaluation_an_evaluation(tiny_model, tmp_
 def scripted_rollout(prompts, trainer):
     """Completions with environment tokens (mask 0) in their midst, on which the paths part too."""
     size = trainer.num_generations if trainer.model.training else trainer.num_generations_eval
-    encoded = trainer.processing_class(text=prompts)["input_ids"]
     tails = [[20, 21], [20, 22], [23, 24, 25], [23, 24, 26]]
     completion_ids = [[10, 11, 30 + i % size // 2, *tails[i % size]] for i in range(len(prompts))]
     env_mask = [[1, 1, 0, *[1] * len(tails[i % size])] for i in range(len(prompts))]
-    logprobs = [[-1.0] * len(ids) for ids in completion_ids]
-    return {"prompt_ids": encoded, "completion_ids": completion_ids, "logprobs": logprobs, "env_mask": env_mask}
+    return rolled_out(prompts, trainer, completion_ids, env_mask=env_mask)
 
 
 def test_rollout_func_tokens_of_the_environment_split_paths_and_are_not_trained_on(tiny_model, tmp_path):

@@ -5,16 +5,14 @@ import re
 import pytest
 from datasets import Dataset
 
-from .recording import RecordingTrainer, questions, train
+from .recording import RecordingTrainer, questions, rolled_out, train
 
 
 def answers(prompts, trainer) -> dict:
     """A completion of two or three tokens for each prompt."""
     ids = [[30 + i, 31, 2][: 2 + i % 2] for i in range(len(prompts))]
     texts = [prompt if isinstance(prompt, str) else prompt[-1]["content"] for prompt in prompts]
-    prompt_ids = trainer.processing_class(text=texts)["input_ids"]
-    logprobs = [[-1.0] * len(row) for row in ids]
-    return {"prompt_ids": prompt_ids, "completion_ids": ids, "logprobs": logprobs, "env_mask": None}
+    return rolled_out(texts, trainer, ids, env_mask=None)
 
 
 def changed(**changes):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tempo_trl import PrefixBaselineTrainer, TEMPOTrainer
-from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
+from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
@@ -25,7 +25,7 @@ from .recording import (
     share_of_threes,
     train,
 )
-from .test_every_method import spread
+from .test_every_method import spread, tempo_on_trees
 
 pytestmark = pytest.mark.matrix
 
@@ -49,11 +49,8 @@ def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leave
 ):
     trainer = run(method, tiny_model, tmp_path, leaf_weights=leaf_weights)
     for batch in trainer.batches:
-        ids, lengths, rewards, size = inputs_of(batch)
-        weights = torch.cat([tree.leaf_weights(leaf_weights) for tree in batch.trees])
-        outcome = outcome_advantages(rewards, size)
-        expected, _ = credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 1.0, weights)
-        torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+        expected = tempo_on_trees(batch.trees, inputs_of(batch), leaf_weights=leaf_weights)
+        torch.testing.assert_close(spread(batch.output, expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", [*ROLLOUTS, "baseline on entropy trees"])
@@ -111,12 +108,9 @@ def test_forced_tokens_of_a_tree_are_treated_as_asked(forced_tokens, tiny_model,
 
 def test_without_the_td_term_a_tree_s_weights_and_forced_tokens_are_heeded_all_the_same(tiny_model, tmp_path):
     batch = run(ROLLOUTS[1], tiny_model, tmp_path, max_steps=1, td_coef=0.0, forced_tokens="reweight").batches[0]
-    ids, lengths, rewards, size = inputs_of(batch)
-    weights = torch.cat([tree.leaf_weights() for tree in batch.trees])
-    outcome = outcome_advantages(rewards, size)
-    expected, _ = credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], 0.0, weights)
-    expected = expected * branches(batch.trees, ids.shape[1]).forced_ratio
-    torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+    expected = tempo_on_trees(batch.trees, inputs_of(batch), td_coef=0.0)
+    expected = expected * branches(batch.trees, expected.shape[1]).forced_ratio
+    torch.testing.assert_close(spread(batch.output, expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shrinkage", ["auto", 2.0, "inf"])

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 import torch
 
-from .recording import parity, questions, share_of_threes, train
+from .recording import parity, questions, rolled_out, share_of_threes, train
 
 METRICS = {
     "added_share",
@@ -25,9 +25,7 @@ def scripted(prompts, trainer):
     """The hand-worked group of the README for every prompt, a character a token."""
     answers = ["7+5=2;2-3=9#9", "7+5=2;2-3=8#8", "7+5=3;3-3=0#0", "7+5=2;2-3=9#9"]
     encode = trainer.processing_class.encode
-    completion_ids = [encode(answers[i % 4]) for i in range(len(prompts))]
-    prompt_ids = trainer.processing_class(text=prompts)["input_ids"]
-    return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": [[-1.0] * 13 for _ in prompts]}
+    return rolled_out(prompts, trainer, [encode(answers[i % 4]) for i in range(len(prompts))])
 
 
 def nine(completions, **columns) -> list[float]:

@@ -10,7 +10,7 @@ from tempo_trl.trainers.whole_groups import weighted_rewards
 from . import probing
 from .probing import assert_same_gradients
 from .rank_matrix import reward_of, scripted
-from .recording import config, parity, questions, share_of_threes, train
+from .recording import config, parity, questions, rolled_out, share_of_threes, train
 
 KINDS = {"separate": {}, "shared": {"shared_trunk": True, "value_coef": 0.5}}
 # Adam is nearly linear in the gradient where its epsilon is large: rounding stays rounding.
@@ -66,8 +66,7 @@ def scored(trainer) -> dict:
 def coin_tosses(prompts, trainer):
     """Two tosses of a fair coin (tokens 30 and 31), all four outcomes for each prompt."""
     ids = [[30 + i % 4 // 2, 30 + i % 2] for i in range(len(prompts))]
-    encoded = trainer.processing_class(text=prompts)["input_ids"]
-    return {"prompt_ids": encoded, "completion_ids": ids, "logprobs": [[-0.69, -0.69] for _ in ids]}
+    return rolled_out(prompts, trainer, ids)
 
 
 def both_heads(completions, completion_ids, **columns):

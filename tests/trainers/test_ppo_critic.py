@@ -11,7 +11,7 @@ from transformers import AutoModelForTokenClassification, Qwen3ForCausalLM
 from tempo_trl.methods.ppo import PPOConfig
 
 from .rank_matrix import reward_of, scripted
-from .recording import assert_same_weights, config, parity, questions, share_of_threes, weights
+from .recording import assert_same, assert_same_weights, config, parity, questions, share_of_threes, weights
 from .test_ppo import (
     KINDS,
     LINEAR,
@@ -118,8 +118,7 @@ def test_gradient_accumulation_does_not_change_the_steps(kind, tiny_model, tmp_p
     assert len(often.gradients) == 4
     assert_same_weights(once, often, rtol=1e-4, atol=1e-5)
     start = critic_weights(build(tiny_model, tmp_path, **KINDS[kind]))
-    for name, value in critic_weights(once).items():
-        torch.testing.assert_close(critic_weights(often)[name], value, rtol=1e-4, atol=1e-5)
+    assert_same(critic_weights(once), critic_weights(often), rtol=1e-4, atol=1e-5)
     assert any(not torch.allclose(start[name], value, atol=1e-3) for name, value in critic_weights(once).items())
 
 
@@ -140,8 +139,7 @@ def test_a_step_clips_the_gradient_and_follows_the_actors_schedule(tiny_model, t
     norm = torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.01)
     assert trainer.critic.step() == pytest.approx(norm.item(), rel=1e-5)
     optimizer.step()
-    for name, value in critic_weights(trainer).items():
-        torch.testing.assert_close(value, named[name], rtol=1e-4, atol=1e-6)
+    assert_same(critic_weights(trainer), named, rtol=1e-4, atol=1e-6)
     assert not trainer.critic._gradients.any()
     assert trainer.critic.scheduler.get_last_lr() == [0.25, 0.25]  # linear, like the actor's
 
@@ -214,9 +212,8 @@ def test_a_saved_critic_is_a_model_that_another_run_can_start_from(tiny_model, t
     folder = str(tmp_path / "checkpoint-2/critic")
     loaded = AutoModelForTokenClassification.from_pretrained(folder)
     again = build(tiny_model, tmp_path, critic_model_name_or_path=folder)
-    for name, value in critic_weights(trainer).items():
-        assert torch.equal(dict(loaded.named_parameters())[name], value)
-        assert torch.equal(critic_weights(again)[name], value)
+    assert_same(critic_weights(trainer), dict(loaded.named_parameters()))
+    assert_same(critic_weights(trainer), critic_weights(again))
     assert again.critic.module.score.weight.any()
     fresh = build(tiny_model, tmp_path)
     assert not fresh.critic.module.score.weight.any()
@@ -234,8 +231,7 @@ def test_a_resumed_run_is_the_run_that_never_stopped_bit_for_bit(kind, tiny_mode
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
     assert len(resumed.gradients) == 4
     for part in (weights, critic_weights):
-        for name, value in part(whole).items():
-            assert torch.equal(value, part(resumed)[name]), name
+        assert_same(part(whole), part(resumed))
     assert torch.equal(whole.batches[-1]["values"], resumed.batches[-1]["values"])
     assert whole.critic.scheduler.state_dict() == resumed.critic.scheduler.state_dict()
 

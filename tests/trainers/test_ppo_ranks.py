@@ -14,7 +14,7 @@ from .engines import NEEDS_DEEPSPEED, launcher_of, runs_of
 from .launching import run_to_its_end
 from .one_rank import finish
 from .rank_matrix import reward_of, scripted
-from .recording import config, questions, weights
+from .recording import assert_same, config, questions, weights
 from .test_ppo import KINDS, LINEAR, RecordingPPO, critic_weights
 
 pytestmark = pytest.mark.matrix
@@ -71,9 +71,8 @@ def test_two_ranks_arrive_at_the_policy_and_the_critic_of_one(engine, kind, run,
     alone = result_of(train_case(tiny_model, str(tmp_path), kind))
     assert ("DEEPSPEED" in ranks[0]["engine"]) == (engine == "zero2")
     for part in ("weights", "critic"):
-        for name, value in alone[part].items():
-            torch.testing.assert_close(ranks[0][part][name], value, rtol=1e-4, atol=1e-5)
-            assert torch.equal(ranks[0][part][name], ranks[1][part][name])
+        assert_same(ranks[0][part], alone[part], rtol=1e-4, atol=1e-5)
+        assert_same(ranks[0][part], ranks[1][part])
     # Whitened over both ranks: together they are those of one, and neither has a mean of its own of 0.
     for batch, halves in zip(alone["advantages"], zip(*[r["advantages"] for r in ranks], strict=True), strict=True):
         for half, rows in zip(halves, batch.split(len(batch) // 2), strict=True):
@@ -90,8 +89,7 @@ def test_a_checkpoint_of_two_ranks_resumes_to_the_same_policy_and_critic(run):
     _, resumed = run("zero2", "separate", str(folder / "checkpoint-2"))
     assert len(resumed[0]["advantages"]) == 1
     for part in ("weights", "critic"):
-        for name, value in ranks[0][part].items():
-            torch.testing.assert_close(resumed[0][part][name], value, rtol=1e-5, atol=1e-6)
+        assert_same(resumed[0][part], ranks[0][part], rtol=1e-5, atol=1e-6)
 
 
 @NEEDS_DEEPSPEED

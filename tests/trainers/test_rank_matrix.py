@@ -7,6 +7,7 @@ import torch
 
 from .launching import accelerate_launch, free_port, launch_ranks, run_ranks, torchrun
 from .rank_matrix import CASES, EVAL_PROMPTS, EVAL_ROWS, GROUP_EVAL
+from .recording import assert_same
 
 pytestmark = pytest.mark.matrix
 
@@ -59,8 +60,7 @@ def test_credit_does_not_depend_on_the_number_of_ranks(case, world, results):
     for expected, ours in zip(trained, (batch for batch in together if batch[0]), strict=True):
         assert_equal_rows(ours[1:], expected[1:])
     assert_equal_rows(evaluated(together, case), evaluated(alone, case))
-    for name, value in results["1"][0][case]["weights"].items():
-        torch.testing.assert_close(results[world][0][case]["weights"][name], value, rtol=1e-5, atol=1e-6)
+    assert_same(results[world][0][case]["weights"], results["1"][0][case]["weights"], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("case", "world"), RUNS)
@@ -85,6 +85,7 @@ def test_metrics_are_those_of_all_completions(case, world, results):
 
     for ours, expected in zip(trained(results[world]), trained(results["1"]), strict=True):
         assert ours == pytest.approx(expected, rel=1e-5)
+    assert all(rank[case]["table"] == results[world][0][case]["table"] for rank in results[world])
     signal, alone = (ranks[0][case]["signal"] for ranks in (results[world], results["1"]))
     assert signal == pytest.approx(alone, rel=1e-3, abs=1e-4)  # a difference of sums
     assert len(signal) == (0 if case == "no branch at all" else 2)

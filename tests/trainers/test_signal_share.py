@@ -14,7 +14,7 @@ from tempo_trl.tree_forward.first_batch import FirstBatch
 from tempo_trl.tree_forward.tree_pass import State
 
 from .launching import run_ranks, torchrun
-from .recording import RecordingTrainer, config, questions, share_of_threes, train, weights
+from .recording import RecordingTrainer, assert_same_weights, config, questions, share_of_threes, train
 
 # SGD is linear in the gradient: Adam would blow up the rounding of sums taken in another order.
 OPTIONS = {"log_signal_share": True, "reward_funcs": share_of_threes, "optim": "sgd", "num_generations": 4}
@@ -112,7 +112,7 @@ def test_it_is_logged_in_training_only_and_changes_no_weight(tiny_model, tmp_pat
     assert len(logged(on)) == 3
     assert logged(off) == []
     assert not any("eval_tempo/signal_share" in entry for entry in on.state.log_history)
-    assert all(torch.equal(value, weights(off)[name]) for name, value in weights(on).items())
+    assert_same_weights(on, off)
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -15,7 +15,7 @@ from tempo_trl.report import read_trees
 
 from . import credit_functions as functions
 from .launching import run_ranks, torchrun
-from .recording import assert_same_weights, config, parity, picky, questions, share_of_threes, train
+from .recording import assert_same, assert_same_weights, config, parity, picky, questions, share_of_threes, train
 from .test_features import ToolTrainer, double, scripted_rollout
 
 TRAINERS = [name for name in tempo_trl.__all__ if name.endswith("Trainer")]
@@ -77,8 +77,7 @@ def test_tokens_that_leave_the_loss_on_one_rank_are_counted_on_all(tiny_model, t
     name = "drops_a_token_on_one_rank"
     ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, name)
     assert ranks[0]["error"] is None
-    for parameter, value in ranks[0]["weights"].items():
-        assert torch.equal(value, ranks[1]["weights"][parameter])
+    assert_same(ranks[0]["weights"], ranks[1]["weights"])
 
 
 def test_a_checkpoint_from_before_the_failure_resumes(tiny_model, tmp_path):

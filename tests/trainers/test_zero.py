@@ -6,21 +6,17 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from .engines import NEEDS_DEEPSPEED, ZERO, runs_of
+from .recording import assert_same
 
 pytestmark = [pytest.mark.matrix, NEEDS_DEEPSPEED]
 
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 SAVED = {"full": "model.safetensors", "lora": "adapter_model.safetensors"}
 
 
 @pytest.fixture(scope="module")
 def run(tiny_model, tmp_path_factory):
     return runs_of("tests.trainers.zero", tiny_model, tmp_path_factory.mktemp)
-
-
-def assert_same_weights(ours: dict, expected: dict):
-    assert ours.keys() == expected.keys()
-    for name, value in expected.items():
-        torch.testing.assert_close(ours[name], value, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("weights", SAVED)
@@ -30,7 +26,7 @@ def test_the_weights_and_the_credit_are_those_of_ddp(engine, weights, run, tiny_
     assert "DEEPSPEED" in ranks[0]["engine"]
     assert "DEEPSPEED" not in ddp_ranks[0]["engine"]
     trained, expected = (load_file(f / SAVED[weights]) for f in (folder, ddp_folder))
-    assert_same_weights(trained, expected)
+    assert_same(trained, expected, **CLOSE)
     for rank, ddp_rank in zip(ranks, ddp_ranks, strict=True):
         assert rank["evaluated"] == ddp_rank["evaluated"]
         assert rank["signal"] == pytest.approx(ddp_rank["signal"], rel=1e-3, abs=1e-4)
@@ -55,7 +51,7 @@ def test_a_checkpoint_resumes_to_the_same_weights(engine, weights, run):
     resumed, ranks = run(engine, weights, str(folder / "checkpoint-2"))
     assert len(ranks[0]["evaluated"]) == 2
     assert len(ranks[0]["advantages"]) < len(run(engine, weights)[1][0]["advantages"])
-    assert_same_weights(load_file(resumed / SAVED[weights]), load_file(folder / SAVED[weights]))
+    assert_same(load_file(resumed / SAVED[weights]), load_file(folder / SAVED[weights]), **CLOSE)
 
 
 @pytest.mark.parametrize("engine", ZERO)
@@ -63,4 +59,4 @@ def test_plain_transformers_loads_what_was_exported(engine, run):
     folder, _ = run(engine, "full")
     for exported in (folder, folder / "checkpoint-4"):
         loaded = AutoModelForCausalLM.from_pretrained(exported, dtype=torch.float32)
-        assert_same_weights(dict(loaded.state_dict()), load_file(run("ddp", "full")[0] / "model.safetensors"))
+        assert_same(dict(loaded.state_dict()), load_file(run("ddp", "full")[0] / "model.safetensors"), **CLOSE)

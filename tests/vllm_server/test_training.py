@@ -1,15 +1,18 @@
 """A real vLLM server samples for real ranks: updated weights reach it, and credit is built from the ids it sends."""
 
+import math
 import os
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from tempo_trl.credit import tempo_advantages
+
+from ..credit.groups import as_tensors
 from ..trainers.engines import launcher_of
 from ..trainers.launching import free_port, run_ranks, torchrun
 from ..trainers.recording import Batch
-from ..trainers.test_ranks import assert_credit_is_that_of_all_ranks_together
 from .stale import apart_from_first_weights
 
 pytest.importorskip("vllm", reason="not run here: vLLM has an environment of its own, `make test-vllm`")
@@ -46,6 +49,26 @@ def run(server, served_model, tmp_path_factory):
         return done[engine, weights, *options]
 
     return train
+
+
+def together(batches: list[Batch]) -> tuple[list[list[int]], torch.Tensor, torch.Tensor]:
+    """Completion ids, weighted rewards and advantages of all ranks, in sampler order."""
+    ids = [row for batch in batches for row in batch.completion_ids]
+    rewards = batches[0].rewards_per_func
+    summed = rewards.nansum(dim=1).masked_fill(rewards.isnan().all(dim=1), math.nan)
+    width = max(map(len, ids))
+    advantages = [
+        torch.nn.functional.pad(b.output["advantages"], (0, width - b.output["advantages"].shape[1])) for b in batches
+    ]
+    return ids, summed, torch.cat(advantages)
+
+
+def assert_credit_is_that_of_all_ranks_together(batches: list[Batch], num_generations: int):
+    """The batches of one generation, a rank each, hold the advantages that `credit/` gives to all of their ids."""
+    ids, rewards, advantages = together(batches)
+    expected = tempo_advantages(*as_tensors(ids, rewards.tolist()), num_generations)
+    torch.testing.assert_close(advantages, expected, rtol=1e-4, atol=1e-5)
+    assert all(batch.output["advantages"].shape == batch.output["completion_ids"].shape for batch in batches)
 
 
 def steps(ranks: list[dict]) -> list[list[Batch]]:
