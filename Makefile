@@ -27,7 +27,7 @@ endef
 $(INSTALLED): setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable ".[dev,trackers]"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	$(call install_model,$(BIN))
 	touch $@
 
