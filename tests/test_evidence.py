@@ -13,6 +13,7 @@ from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
 from benchmarks.language_model import cells
 from benchmarks.language_model.arms import LONG_STEPS, Cell
+from benchmarks.language_model.noise import table_of
 from benchmarks.language_model.show import LAST, compared, tables
 from benchmarks.language_model.study import INSTRUCTIONS, ORDERS
 from benchmarks.language_model.study import STUDIES as LANGUAGE_STUDIES
@@ -302,6 +303,16 @@ def test_the_tables_of_a_study_with_criteria_are_those_of_its_numbers(study):
     assert found
     for row in found:
         assert [*row] in page
+
+
+def test_the_tables_of_noise_are_those_of_their_numbers():
+    page = (DOCS / "evidence" / "orders.md").read_text()
+    policies = json.loads((DOCS / "evidence" / "orders_noise.json").read_text())["policies"]
+    for name, numbers in policies.items():
+        assert f"Policy `{name}`, mean reward {numbers['reward']:.2f}:" in page
+        for row in zip(*(column.cells for column in table_of(name, numbers).columns), strict=True):
+            assert [*row] in rows_of(page)
+        assert not numbers["provenance"]["dirty"]
 
 
 ON_FRONT = {

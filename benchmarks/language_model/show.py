@@ -126,14 +126,24 @@ def by_phase(pairs: Pairs) -> Table:
 
 def rewards_of_parts(row: dict) -> dict[str, float]:
     """Mean reward of a run by kind of prompt, or by criterion."""
-    return row["by_kind"] if "by_kind" in row else {name: _mean(own) for name, own in row["fields"].items()}
+    if "by_kind" in row:
+        return row["by_kind"]
+    # A step may have no prompt of a criterion, such as an argument that one tool has.
+    return {name: _mean([value for value in own if value is not None]) for name, own in row["fields"].items()}
+
+
+def _short(part: str) -> str:
+    """The name of a criterion without the path to it: `room` of `calls[0].arguments.room`."""
+    return part.rpartition(".")[2]
 
 
 def by_kind(pairs: Pairs, study: Study) -> Table:
     """Mean reward of each kind or criterion less GRPO's, and on how many of them the interval excludes 0."""
     parts = [*rewards_of_parts(pairs[BASELINE][0][0])] if study.has_criteria else TRAINED
     title = f"Mean reward by {'criterion' if study.has_criteria else 'kind'}, less GRPO's"
-    table = Table("arm", *parts, "ahead", "behind", title=title, caption="as above; in points", box=SIMPLE_HEAD)
+    table = Table(
+        "arm", *map(_short, parts), "ahead", "behind", title=title, caption="as above; in points", box=SIMPLE_HEAD
+    )
     for arm in (arm for arm in pairs if arm != BASELINE):
         both = [(rewards_of_parts(own), rewards_of_parts(base)) for own, base in pairs[arm]]
         gains = [[100 * (own[part] - base[part]) for own, base in both] for part in parts]
@@ -152,7 +162,7 @@ def held_out(pairs: Pairs, study: Study) -> Table:
     parts, criteria = _held_out_parts(rows), study.has_criteria
     more = [f"{part}, less GRPO's" for part in OF_ALL] if criteria else ["decisive"]
     title = "Held-out pass rates in percent, means over seeds"
-    table = Table("arm", *parts, *more, title=title, box=SIMPLE_HEAD)
+    table = Table("arm", *map(_short, parts), *more, title=title, box=SIMPLE_HEAD)
     for arm, own in rows.items():
         shares = [f"{100 * _mean([row['held_out'][part] for row in own]):.0f}" for part in parts]
         table.add_row(arm, *shares, *(_held_out_gains(arm, pairs[arm]) if criteria else [_on_decisive(own)]))
