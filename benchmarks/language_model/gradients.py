@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from tempo_trl.report.group import padded
+
 RESAMPLES, SEED = 2000, 0
 
 
@@ -34,11 +36,10 @@ class Tokens(NamedTuple):
 
 def tokens_of(model, prompt_ids: list[int], completion_ids: Sequence[list[int]], temperature: float) -> Tokens:
     """Run the policy over completions of a prompt, which is read once."""
-    width = max(map(len, completion_ids))
-    padded = torch.tensor([row + [0] * (width - len(row)) for row in completion_ids])
-    before = torch.tensor([prompt_ids[-1:] * len(padded)]).T  # reads the state of the first token
+    ids = padded(completion_ids, torch.long)
+    before = ids.new_full((len(ids), 1), prompt_ids[-1])  # reads the state of the first token
     cache = model(input_ids=torch.tensor([prompt_ids[:-1]]), use_cache=True, logits_to_keep=1).past_key_values
-    cache.batch_select_indices(torch.zeros(len(padded), dtype=torch.long))
+    cache.batch_select_indices(torch.zeros(len(ids), dtype=torch.long))
     kept = {}
 
     def keep(module, inputs, output):
@@ -47,12 +48,12 @@ def tokens_of(model, prompt_ids: list[int], completion_ids: Sequence[list[int]],
 
     handle = model.model.layers[-1].mlp.down_proj.register_forward_hook(keep)
     try:
-        read = torch.cat([before, padded[:, :-1]], dim=1)
+        read = torch.cat([before, ids[:, :-1]], dim=1)
         logits = model(input_ids=read, past_key_values=cache).logits.float() / temperature
     finally:
         handle.remove()
-    logps = logits.log_softmax(dim=-1).gather(2, padded[:, :, None])[..., 0]
-    inside = torch.arange(width) < torch.tensor(list(map(len, completion_ids)))[:, None]
+    logps = logits.log_softmax(dim=-1).gather(2, ids[:, :, None])[..., 0]
+    inside = torch.arange(ids.shape[1]) < torch.tensor(list(map(len, completion_ids)))[:, None]
     (logps * inside).sum().backward()
     return Tokens(kept["output"].grad.float(), kept["inputs"].float())
 

@@ -19,6 +19,7 @@ from tempo_trl.credit import tempo_advantages
 from tempo_trl.credit.spans import Criteria, criteria_of, span_advantages
 from tempo_trl.data import load_prompts
 from tempo_trl.demo.sampling import sampled
+from tempo_trl.report.group import padded
 from tempo_trl.rewards.span_reward import by_criterion
 from tempo_trl.runs.recipes import read_recipe, recipe_path
 from tempo_trl.runs.token_places import TokenTexts
@@ -56,10 +57,9 @@ def rows_of(criteria: Criteria, part: slice) -> Criteria:
     return criteria._replace(**kept)
 
 
-def by_place(group: Judged, trace_lambda: float, criteria: Criteria | None = None) -> torch.Tensor:
-    """Span credit of a group, `(G, T)`; with `criteria` in place of its own."""
-    own = criteria or group.criteria
-    lengths = group.lengths
+def by_place(group: Judged, trace_lambda: float) -> torch.Tensor:
+    """Span credit of a group, `(G, T)`."""
+    own, lengths = group.criteria, group.lengths
     return span_advantages(
         own.rewards, own.starts, own.ends, lengths, int(lengths.max()), GROUP, trace_lambda=trace_lambda
     )
@@ -68,19 +68,18 @@ def by_place(group: Judged, trace_lambda: float, criteria: Criteria | None = Non
 def on_all_tokens(group: Judged) -> torch.Tensor:
     """Every criterion a GRPO of its own, on all tokens."""
     nowhere = torch.full_like(group.criteria.starts, -1)
-    return by_place(group, 0.0, group.criteria._replace(starts=nowhere, ends=nowhere))
+    return by_place(group._replace(criteria=group.criteria._replace(starts=nowhere, ends=nowhere)), 0.0)
 
 
 def of_the_sum(group: Judged, td_coef: float) -> torch.Tensor:
     """TEMPO's credit of the mean of the criteria, GRPO's with a coefficient of 0."""
     lengths, rewards = group.lengths, group.criteria.mean_reward().float()
-    ids = torch.nn.utils.rnn.pad_sequence(list(map(torch.tensor, group.completion_ids)), batch_first=True)
-    return tempo_advantages(ids, lengths, rewards, GROUP, td_coef=td_coef)
+    return tempo_advantages(padded(group.completion_ids, torch.long), lengths, rewards, GROUP, td_coef=td_coef)
 
 
 def in_shuffled_places(group: Judged) -> torch.Tensor:
     """Span credit with the places of each completion permuted among its criteria."""
-    return by_place(group, 0.0, permuted(group.criteria, group.completion_ids))
+    return by_place(group._replace(criteria=permuted(group.criteria, group.completion_ids)), 0.0)
 
 
 CREDITS: dict[str, Callable[[Judged], torch.Tensor]] = {

@@ -12,7 +12,7 @@ import torch
 from tempo_trl.credit.advantages import check_scale, outcome_advantages
 from tempo_trl.credit.prefix_tree import check_lengths
 
-TRACE_LAMBDA = 0.9  # of trainers and files; [`span_advantages`] has 0, the places alone
+TRACE_LAMBDA = 0.9  # the default of the trainer and of `tempo-trl credit`; that of [`span_advantages`] is 0
 
 
 class Criteria(NamedTuple):

@@ -44,7 +44,7 @@ def sampled(
         tokens = drawn(output.logits[:, -1], states, temperature)
         for index, token in zip(place.tolist(), tokens.tolist(), strict=True):
             found[index].append(token)
-        running = (~torch.isin(tokens, eos)).nonzero().flatten()
+        running = torch.isin(tokens, eos, invert=True).nonzero().flatten()
         if not len(running) or length == limit:
             break
         place = place[running]
