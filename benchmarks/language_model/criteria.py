@@ -19,7 +19,7 @@ from tempo_trl.rewards import SpanReward, mean_reward
 from tempo_trl.rewards.boxed import completion_text
 from tempo_trl.runs.recipes import read_recipe, recipe_path
 
-CRITERIA = {"orders": 9, "calls": 6, "word_sums": 12}  # that an answer is judged by
+CRITERIA = {"orders": 9, "calls": 6, "word_sums": 13}  # that an answer is judged by
 Judge = Callable[..., list[list[SpanReward]]]
 
 

@@ -15,12 +15,13 @@ has a system message and one worked example before the story, 121 tokens of Smol
 45. Held-out stories have other names, things, numbers and sentences; the results of their sums may be the same.
 
 [`~tempo_trl.rewards.equations`] checks the arithmetic and the final answer, but cannot know whether a line is the
-story's: `12 + 0 = 12` is right, too. The task's own span reward function, [`story_sums`], adds that.
+story's: `12 + 0 = 12` is right, too. The task's own span reward function, [`story_sums`], adds that, and lets only the
+story's lines earn something for their arithmetic.
 """
 
 import random
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import islice, permutations
 from typing import NamedTuple
 
 from tempo_trl.data.benchmark import Benchmark
@@ -36,6 +37,7 @@ TRAIN_STORIES, HELD_OUT = 3600, 240
 MOST_AT_FIRST = 36  # so that all results have at most two digits
 
 LINES = 4
+LINE_NAMES = {f"line {n}" for n in range(1, LINES + 1)}  # criteria of `equations`
 SYSTEM_PROMPT = "Write four sums and the answer."
 EXAMPLE = (
     "John has 5 boxes of 5 books, finds 11, sells 1 and doubles all.",
@@ -133,10 +135,12 @@ def story_sums(
     texts: list[str], completions: list | None = None, *, sums: list[str], **columns: list
 ) -> list[list[SpanReward]]:
     """
-    Span reward function: [`~tempo_trl.rewards.equations`] with four lines, and whether each line is the story's.
+    Span reward function: [`~tempo_trl.rewards.equations`] with four lines, of which only those of the story count.
 
-    `line N as told` earns 1.0 if operator and second operand are those of the row's `sums`; in the first line, the
-    first operand counts, too. Its place is what is compared, or that of `line N` if there is no such line.
+    - `line N as told` earns 1.0 if operator and second operand are those of the row's `sums`; in the first line, the
+      first operand counts, too. Its place is what is compared, or that of `line N` if there is no such line.
+    - `line N`, its arithmetic, earns 0.0 if the line is not as told, with the place of that: else easy sums would pay.
+    - `four sums` earns 1.0 if there are four and no more. Its place is what follows the fourth, or the last one.
 
     Args:
         texts, completions, **columns: Passed to `equations`; `answer` has the final answers.
@@ -144,18 +148,28 @@ def story_sums(
     """
     judged = equations(texts, completions, lines=LINES, **columns)
     places = answer_places(texts, completions)
-    return [[*spans, *_told(*row, spans)] for *row, spans in zip(places, sums, judged, strict=True)]
+    return [[*_criteria(*row)] for row in zip(places, sums, judged, strict=True)]
 
 
-def _told(place: AnswerPlace, sums: str, judged: list[SpanReward]) -> Iterator[SpanReward]:
+def _criteria(place: AnswerPlace, sums: str, judged: list[SpanReward]) -> Iterator[SpanReward]:
     begin = len(place.answer) - len(after_thinking(place.answer))
-    found = [*equations_of(place.answer, begin)][:LINES]
+    found = [*islice(equations_of(place.answer, begin), LINES + 1)]
+    told = {span.name: span for span in _told(place, found[:LINES], sums)}
+    for span in judged:
+        as_told = told.get(span.name, span)  # of a line that is missing, the span itself
+        if span.name in LINE_NAMES:
+            yield as_told._replace(name=f"{span.name} as told")
+        yield span if as_told.reward else as_told
+    last = found[:LINES][-1].result.end if found else begin
+    start = last if place.answer[begin:].strip() else None
+    yield SpanReward("four sums", float(len(found) == LINES), *place.span(start, None))
+
+
+def _told(place: AnswerPlace, found: list[Equation], sums: str) -> Iterator[SpanReward]:
     for n, (equation, expected) in enumerate(zip(found, equations_of(sums), strict=False), 1):
         start = equation.operands[0].start if n == 1 else equation.operands[0].end
         is_told = _compared(equation, n) == _compared(expected, n)
-        yield SpanReward(f"line {n} as told", float(is_told), *place.span(start, equation.operands[-1].end))
-    missing = {f"line {n}" for n in range(len(found) + 1, LINES + 1)}
-    yield from (span._replace(name=f"{span.name} as told") for span in judged if span.name in missing)
+        yield SpanReward(f"line {n}", float(is_told), *place.span(start, equation.operands[-1].end))
 
 
 def _compared(equation: Equation, line: int) -> tuple:

@@ -135,18 +135,42 @@ def test_each_sum_continues_with_the_result_before_and_has_at_most_two_digits():
 STORY = {"sums": ["3 * 4 = 12\n12 + 6 = 18\n18 * 2 = 36\n36 - 8 = 28\nAnswer: 28"], "answer": ["28"]}
 
 
-def told(text: str) -> dict[str, tuple[float, str]]:
+def told(text: str, ending: str = "as told") -> dict[str, tuple[float, str]]:
     (spans,) = word_sums.story_sums([text], **STORY)
-    return {span.name: (span.reward, text[span.start : span.end]) for span in spans if "as told" in span.name}
+    return {span.name: (span.reward, text[span.start : span.end]) for span in spans if span.name.endswith(ending)}
+
+
+EASY = "3 * 4 = 12\n12 + 0 = 12\n12 * 2 = 24\n24 + 8 = 33\nAnswer: 33<|im_end|>"
 
 
 def test_a_right_sum_that_the_story_does_not_tell_is_found_at_its_operand():
-    assert told("3 * 4 = 12\n12 + 0 = 12\n12 * 2 = 24\n24 + 8 = 32\nAnswer: 32<|im_end|>") == {
+    assert told(EASY) == {
         "line 1 as told": (1.0, "3 * 4"),
         "line 2 as told": (0.0, " + 0"),
         "line 3 as told": (1.0, " * 2"),
         "line 4 as told": (0.0, " + 8"),
     }
+
+
+def test_arithmetic_earns_something_only_in_a_line_of_the_story():
+    wrong = EASY.replace("= 24", "= 25")
+    assert [told(text, f"line {n}")[f"line {n}"] for text in (EASY, wrong) for n in (1, 2, 3, 4)] == [
+        (1.0, "12"), (0.0, " + 0"), (1.0, "24"), (0.0, " + 8"),
+        (1.0, "12"), (0.0, " + 0"), (0.0, "25"), (0.0, " + 8"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "reward", "place"),
+    [
+        ("1 + 1 = 2\n2 + 1 = 3\n3 + 1 = 4\n4 + 1 = 5\nAnswer: 5<|im_end|>", 1.0, "\nAnswer: 5<|im_end|>"),
+        ("1 + 1 = 2\n2 + 1 = 3\n3 + 1 = 4\n4 + 1 = 5\n5 + 1 = 6\n6 +", 0.0, "\n5 + 1 = 6\n6 +"),
+        ("1 + 1 = 2\nAnswer: 2<|im_end|>", 0.0, "\nAnswer: 2<|im_end|>"),
+        ("I do not know.<|im_end|>", 0.0, "I do not know.<|im_end|>"),
+    ],
+)
+def test_four_sums_are_counted_in_what_follows_them(text, reward, place):
+    assert told(text, "four sums") == {"four sums": (reward, place)}
 
 
 def test_an_operand_as_told_counts_after_a_wrong_result():
