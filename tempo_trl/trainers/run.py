@@ -1,10 +1,12 @@
-"""A run of TRL's `GRPOTrainer` that is checked before it trains, survives a full disk, and resumes exactly."""
+"""A run of TRL's `GRPOTrainer` whose settings, samples and rewards are checked, and that resumes exactly."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from accelerate import Accelerator
@@ -12,14 +14,18 @@ from torch.utils.data import Sampler
 from transformers import PreTrainedModel
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer import grpo_trainer
 from trl.trainer.utils import get_config_model_id
 
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, only_rollout
 from tempo_trl.rollout.vllm_server import wait_for_server
+from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks, settings
 from tempo_trl.trainers.credit_log import keep_added_share
-from tempo_trl.trainers.faults import surviving_table
+from tempo_trl.trainers.faults import surviving_table, watch_rewards, watched_server
+from tempo_trl.trainers.reward_functions import refuse_reserved_columns, refuse_reserved_metrics
+from tempo_trl.trainers.rollout_func import checked_rollout
 from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.trainers.subclasses import warnings_at_the_caller
 from tempo_trl.tree_forward.tree_pass import TreePass
@@ -97,6 +103,52 @@ class RunTrainer(GRPOTrainer):
         # Trainer asks whether the run is at its end after each step only: resumed at its end, it would train one more.
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(*args, **kwargs)
+
+    def _generate(self, prompts):
+        prompts[:] = valid_text(prompts)  # in place, because rewards and logs read the same list
+        rollout, around = self.rollout_func, ExitStack()
+        if not isinstance(prompts[0], str):  # TRL parses what the model wrote into messages
+            parse = grpo_trainer.parse_response
+            around.enter_context(
+                patch.object(grpo_trainer, "parse_response", lambda *a, **k: valid_text(parse(*a, **k)))
+            )
+        if isinstance(rollout, TreeRollout):
+            around.enter_context(self._watched_server())  # TRL sends the weights before trees are grown
+        elif rollout is not None:
+            around.enter_context(patch.object(self, "rollout_func", checked_rollout(rollout)))
+        with around:
+            return super()._generate(prompts)
+
+    def _generate_single_turn(self, *args, **kwargs):
+        training = self.model.training
+        try:
+            with self._watched_server():
+                return super()._generate_single_turn(*args, **kwargs)
+        finally:
+            self.model.train(training)  # TRL's continuous batching always leaves the model in training mode
+
+    def _watched_server(self) -> AbstractContextManager:
+        return watched_server(self, self._model_name) if self.use_vllm else nullcontext()
+
+    def _get_tool_suffix_ids(self, tool_messages):
+        for message in tool_messages:
+            message["content"] = valid_text(message["content"])
+        return super()._get_tool_suffix_ids(tool_messages)
+
+    def _tokenize_prompts(self, prompts):
+        tokenized = super()._tokenize_prompts(prompts)
+        checks.check_prompts(tokenized[0], self)
+        return tokenized
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rank, patience = self.accelerator.process_index, self.args.ddp_timeout / 2
+        with watch_rewards(patience, rank, self.reward_func_names):
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
+        if self._pending_metrics or self._pending_extra_logs:
+            refuse_reserved_metrics(self._pending_metrics)
+            refuse_reserved_columns(self._pending_extra_logs, self.reward_func_names)
+        return rewards
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""

@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -10,14 +10,10 @@ from unittest.mock import patch
 import torch
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin, TrainerCallback
-from trl.trainer import grpo_trainer
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.importance import gspo_token_reference
-from tempo_trl.rollout.tree_rollout import TreeRollout
-from tempo_trl.runs.messages import valid_text
-from tempo_trl.trainers import checks
 from tempo_trl.trainers.agents import MergedStates, ObservationKeyFunc, StateKeys, sees_answers
 from tempo_trl.trainers.batch import (
     Batch,
@@ -29,10 +25,8 @@ from tempo_trl.trainers.batch import (
 )
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import Failures, RankReport, gather_reports, log_credit
-from tempo_trl.trainers.faults import watch_rewards, watched_server
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
-from tempo_trl.trainers.rollout_func import checked_rollout
+from tempo_trl.trainers.reward_functions import checked_functions
 from tempo_trl.trainers.run import RunTrainer
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.signal_share import GROUP
@@ -236,7 +230,7 @@ class TokenCreditTrainer(RunTrainer):
         """Name of the method or of the user's function, for messages and records."""
         return type(self).__name__ if self.credit_func is None else get_callable_name(self.credit_func)
 
-    # A batch: sampling and rewards
+    # A batch: what TRL samples and scores
 
     def _prepare_inputs(self, generation_batch):
         theirs = super()._prepare_inputs
@@ -290,52 +284,6 @@ class TokenCreditTrainer(RunTrainer):
 
         names = ("_generate", "_calculate_rewards", "_get_per_token_logps_and_entropies")
         return dict(zip(names, (noted_generate, noted_score, noted_forward), strict=True))
-
-    def _generate(self, prompts):
-        prompts[:] = valid_text(prompts)  # in place, because rewards and logs read the same list
-        rollout, around = self.rollout_func, ExitStack()
-        if not isinstance(prompts[0], str):  # TRL parses what the model wrote into messages
-            parse = grpo_trainer.parse_response
-            around.enter_context(
-                patch.object(grpo_trainer, "parse_response", lambda *a, **k: valid_text(parse(*a, **k)))
-            )
-        if isinstance(rollout, TreeRollout):
-            around.enter_context(self._watched_server())  # TRL sends the weights before trees are grown
-        elif rollout is not None:
-            around.enter_context(patch.object(self, "rollout_func", checked_rollout(rollout)))
-        with around:
-            return super()._generate(prompts)
-
-    def _generate_single_turn(self, *args, **kwargs):
-        training = self.model.training
-        try:
-            with self._watched_server():
-                return super()._generate_single_turn(*args, **kwargs)
-        finally:
-            self.model.train(training)  # TRL's continuous batching always leaves the model in training mode
-
-    def _watched_server(self) -> AbstractContextManager:
-        return watched_server(self, self._model_name) if self.use_vllm else nullcontext()
-
-    def _get_tool_suffix_ids(self, tool_messages):
-        for message in tool_messages:
-            message["content"] = valid_text(message["content"])
-        return super()._get_tool_suffix_ids(tool_messages)
-
-    def _tokenize_prompts(self, prompts):
-        tokenized = super()._tokenize_prompts(prompts)
-        checks.check_prompts(tokenized[0], self)
-        return tokenized
-
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        rank, patience = self.accelerator.process_index, self.args.ddp_timeout / 2
-        with watch_rewards(patience, rank, self.reward_func_names):
-            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
-        if self._pending_metrics or self._pending_extra_logs:
-            refuse_reserved_metrics(self._pending_metrics)
-            refuse_reserved_columns(self._pending_extra_logs, self.reward_func_names)
-        return rewards
 
     # A batch: credit
 
