@@ -1,11 +1,7 @@
 """Every test runs offline and on the CPU; torch must learn of its threads before it is imported."""
 
 import os
-import sys
-from pathlib import Path
 
-# DeepSpeed compiles its collectives. One build per virtual environment: others would overwrite each other's.
-os.environ.setdefault("TORCH_EXTENSIONS_DIR", f"{sys.prefix}/torch_extensions")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -18,18 +14,10 @@ from hypothesis import settings
 from .settled import settle
 from .tiny import save_tiny_model
 
-EXTENSIONS = Path(os.environ["TORCH_EXTENSIONS_DIR"])
 # No test times anything, so no example has a deadline. On CI the same examples every time; at home new ones.
 settings.register_profile("home", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "home")
-
-
-def pytest_configure(config):
-    """A test run that was killed while it compiled leaves a lock behind, for which the next would wait for ever."""
-    if not hasattr(config, "workerinput"):
-        for lock in Path(os.environ["TORCH_EXTENSIONS_DIR"]).glob("*/lock"):
-            lock.unlink(missing_ok=True)
 
 
 def pytest_collection_modifyitems(items):

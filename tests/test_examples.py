@@ -2,8 +2,6 @@
 
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import jupytext
@@ -13,31 +11,38 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.py"))
 
 
-def printed_by(name: str, folder: Path) -> str:
-    command = [sys.executable, str(EXAMPLES / name)]
-    return subprocess.run(command, cwd=folder, check=True, timeout=900, capture_output=True, text=True).stdout
+@pytest.fixture
+def printed_by(tmp_path, monkeypatch, capsys):
+    """A function that runs an example in a folder of its own and returns what it printed."""
+
+    def run(name: str) -> str:
+        monkeypatch.chdir(tmp_path)
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
 
 
 @pytest.mark.matrix
-def test_the_drop_in_example_runs(tmp_path):
+def test_the_drop_in_example_runs(printed_by):
     script = (EXAMPLES / "drop_in.py").read_text()
     assert [line for line in script.splitlines() if "<--" in line][1:] == [
         "args = TEMPOConfig(  # <-- GRPOConfig(",
         "trainer = TEMPOTrainer(  # <-- GRPOTrainer(",
     ]
-    printed_by("drop_in.py", tmp_path)
+    printed_by("drop_in.py")
 
 
 @pytest.mark.matrix
-def test_the_example_of_grown_trees_prints_a_tree_s_completions(tmp_path):
-    completions = printed_by("grow_trees.py", tmp_path).split("tokens for 8 completions.\n")[1].splitlines()
+def test_the_example_of_grown_trees_prints_a_tree_s_completions(printed_by):
+    completions = printed_by("grow_trees.py").split("tokens for 8 completions.\n")[1].splitlines()
     assert len(completions) == 8
     assert all(completion.count(" | ") == 2 for completion in completions)
 
 
 @pytest.mark.matrix
-def test_the_example_of_an_agent_prints_credit_by_turn_and_what_was_learned(tmp_path):
-    printed = printed_by("agent_credit.py", tmp_path)
+def test_the_example_of_an_agent_prints_credit_by_turn_and_what_was_learned(printed_by):
+    printed = printed_by("agent_credit.py")
     assert "Credit by turn" in printed
     before, after = re.search(r"solved: (\d+)% before, (\d+)% after", printed).groups()
     assert int(after) > int(before)

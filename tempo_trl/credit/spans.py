@@ -183,12 +183,16 @@ def _share_of_places(
     start: torch.Tensor, end: torch.Tensor, column: torch.Tensor, trace_lambda: float
 ) -> torch.Tensor:
     """[`token_shares`] of one criterion, whose places are `(R, P)`."""
-    shares = (start < 0).all(dim=1, keepdim=True).double().expand(-1, len(column))
-    for first, last in zip(start.T[:, :, None], end.T[:, :, None], strict=True):
-        distance = (first - column).clamp(min=0).double()
-        share = torch.full_like(distance, trace_lambda) ** distance  # 0 ** 0 is 1: on the tokens of the place
-        shares = torch.maximum(shares, share.masked_fill((column >= last) | (first < 0), 0.0))
-    return shares
+    width, given = len(column), (start >= 0).long()
+    begins = torch.zeros(len(start), width + 1, dtype=torch.long).scatter_add_(1, start.clamp(min=0), given)
+    stops = torch.zeros_like(begins).scatter_add_(1, end.clamp(min=0), given)
+    inside = (begins - stops).cumsum(dim=1)[:, :-1] > 0
+    here_or_later = torch.where(begins > 0, torch.arange(width + 1), width + 1).flip(1).cummin(dim=1).values.flip(1)
+    upcoming = here_or_later[:, :-1]  # the first token of the next place
+    distance = (upcoming - column).masked_fill(inside, 0).double()
+    shares = torch.full_like(distance, trace_lambda) ** distance  # 0 ** 0 is 1: on the tokens of a place
+    shares = shares.masked_fill(~inside & (upcoming > width), 0.0)
+    return shares.masked_fill((given == 0).all(dim=1, keepdim=True), 1.0)
 
 
 def _checked_rewards(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:

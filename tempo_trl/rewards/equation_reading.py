@@ -3,7 +3,8 @@ r"""Find the equations of a worked calculation, `12 + 3 x 4 = 24`, with the char
 Left of the equals sign are two to ten numbers, in at most 200 characters of one line; right of it is one. Numbers may
 have a minus sign, decimals, a dollar sign and commas between thousands (`-1,234.50`), and operators are
 `+ - * / × x · ÷ \times \cdot \div`. Anything else on either side, such as a letter, a percent sign, brackets around a
-sum or another operation, makes it no equation here. So do numbers of more than 30 digits, which keeps arithmetic fast.
+sum, a fraction behind a number or another operation, makes it no equation here. So do numbers of more than 30 digits,
+which keeps arithmetic fast.
 """
 
 import re
@@ -20,7 +21,16 @@ _SIGNS = "-+*/−×÷·"
 _LEFT = f"0123456789 \t.,$\\()xX{_SIGNS}"  # what is left of an equals sign, once commands are signs
 _COMMAND = re.compile(r"\\(?:times|cdot|div)(?![a-zA-Z])")
 _SIGN_OF = {r"\times": "     ×", r"\cdot": "    ·", r"\div": "   ÷"}  # as long as they are
-_MORE = r"[ \t]{0,3}(?:(?:[-+/−×÷·^xX]|\*\*?|\\(?:times|cdot|div))[ \t]{0,3}[\d$(]|\\?%|\^)"
+_SPACES = "[ \\t\u00a0\u202f]"
+_STRANGE = "–—⋅•∗∕✕✖±"  # operators that are not read: between numbers they make it no equation
+_MORE = (
+    rf"{_SPACES}{{0,3}}(?:(?:[-+/−×÷·^xX{_STRANGE}]|\*\*?|\\(?:times|cdot|div)){_SPACES}{{0,3}}[\d$(]|\\?%|\^|√)"
+    rf"|[²³¹⁰-⁹¼-¾⅐-⅞]|{_SPACES}(?:\d{{1,9}}/\d|\d{{3}}(?!\d|[.,):]))"  # 5 1/2, 1 000
+)
+_OPERATION = re.compile(
+    rf"(?:[\d)][ \t]*(?:[%{_STRANGE}]|mod|div)|[\w)\]}}][ \t]*\^|\w_|√)[ \t]*$"
+)  # of what is left of a left side, and before it
+_CALL = re.compile(rf"\({NUMBER}\)", re.ASCII)  # behind a letter, as in `sqrt(16)`
 _RESULT = re.compile(
     rf"=[ \t]{{0,3}}(?=[-\d.*\\$−])(?:\*\*|\\boxed\{{)?(?P<result>{NUMBER})(?!\w|[.,]\d|{_MORE})", re.ASCII
 )
@@ -32,6 +42,7 @@ _LEAD = re.compile(
 _BULLET = re.compile(r"[ \t]*[-*][ \t]+")
 _OPERAND = re.compile(rf"\((?P<inner>{NUMBER})\)|(?P<bare>{NUMBER})", re.ASCII)
 _OPERATOR = re.compile(rf"[ \t]*(?P<sign>[{_SIGNS}])[ \t]*|[xX](?=[\d$(])|[ \t]+[xX][ \t]+", re.ASCII)
+_OPERATORS = {None: "*", "×": "*", "·": "*", "÷": "/", "−": "-"}  # one for each operation; x has no sign
 _DECORATION = re.compile(r"[\\$,]")
 
 
@@ -44,7 +55,7 @@ class Number(NamedTuple):
 
 
 class Equation(NamedTuple):
-    """Operands, the operators between them, and the result as it is written."""
+    """Operands, the operators between them (`+`, `-`, `*` or `/`), and the result as it is written."""
 
     operands: tuple[Number, ...]
     operators: tuple[str, ...]
@@ -70,11 +81,11 @@ def value_of(equation: Equation) -> int | Fraction | None:
     """The exact value of the left side, products before sums; None if it divides by zero."""
     total, term = 0, equation.operands[0].value
     for operator, operand in zip(equation.operators, equation.operands[1:], strict=True):
-        if operator in "-−":
+        if operator == "-":
             total, term = total + term, -operand.value
         elif operator == "+":
             total, term = total + term, operand.value
-        elif operator not in "/÷":
+        elif operator == "*":
             term *= operand.value
         elif operand.value == 0:
             return None
@@ -102,10 +113,10 @@ def _equation(text: str, begin: int, found: re.Match) -> Equation | None:
 
 
 def _continues(before: str, left: str) -> bool:
-    """Whether what is before a left side belongs to it: a letter (`a3 + 4`), a result (`1 + 2 = 3 + 4`), or more."""
+    """Whether what is before a left side belongs to it: `a3 + 4`, `sqrt(3) + 4`, `1 + 2 = 3 + 4`, `2^3 + 4`, ..."""
     is_result = before[-1:] == "=" and before[:-1].rstrip(" \t)*")[-1:].isdigit()
-    is_word = before[-1:].isalnum() and left[:1].isdigit()
-    return is_result or is_word or len(left) >= MAX_LEFT
+    is_word = before[-1:].isalnum() and (left[:1].isdigit() or _CALL.match(left))
+    return bool(is_result or is_word or _OPERATION.search(before) or len(left) >= MAX_LEFT)
 
 
 def _operands(left: str, at: int) -> tuple[tuple[Number, ...], tuple[str, ...], int]:
@@ -120,6 +131,6 @@ def _operands(left: str, at: int) -> tuple[tuple[Number, ...], tuple[str, ...], 
         operator = _OPERATOR.match(left, at)
         if operator is None:
             break
-        operators.append(operator["sign"] or "x")
+        operators.append(_OPERATORS.get(operator["sign"], operator["sign"]))
         at = operator.end()
     return tuple(operands), tuple(operators[: len(operands) - 1]), at

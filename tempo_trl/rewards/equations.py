@@ -26,11 +26,17 @@ from tempo_trl.rewards.boxed import after_thinking, boxes, gold_answer
 from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, number_at, value_of
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.plain_number import number_readings
-from tempo_trl.rewards.span_reward import SpanReward, referenced
+from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 MAX_LINES = 32
 _MAX_ANSWER = 80  # characters of a box that is read as a number
-_LAST_NUMBER = re.compile(rf"(?<![\w.,^])(?P<value>{NUMBER})(?P<below>/{NUMBER})?(?![\w^]|[.,]\d)", re.ASCII)
+_POWER = r"\d{1,30}(?:\.\d{1,30})? ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?:\{[-−]?\d{1,3}\}|[-−]?\d{1,3})"
+_SPACED = r"\d{1,30} \d{1,2}/\d{1,9}|\d{1,3}(?:[ \u00a0\u202f]\d{3})+"  # 5 1/2, 1 000
+_LAST_NUMBER = re.compile(
+    rf"(?<![\w.,^])(?:(?P<written>[-−]?(?:{_POWER}|{_SPACED}))"
+    rf"|(?P<value>{NUMBER})(?P<below>/{NUMBER})?)(?![\w^]|[.,]\d)",
+    re.ASCII,
+)
 _TAIL = 400  # characters up to the last digit that are searched for the last number
 
 
@@ -75,8 +81,10 @@ def equations(
         **columns: The column of final answers, and whatever else TRL passes.
 
     Raises:
-        ValueError: no such column, a final answer that is not a number, or `lines` that is not 1 to 32.
+        ValueError: no such column, a column named like an option, a final answer that is not a number, or `lines` that
+            is not 1 to 32.
     """
+    refuse_columns_as_options("equations", column=column, lines=lines, chained=chained)
     if lines is not None and not 1 <= lines <= MAX_LINES:
         raise ValueError(f"`lines` is {lines}, expected 1 to {MAX_LINES}, or None for as many as there are.")
     golds = [None] * len(texts)
@@ -152,6 +160,8 @@ def _final(answer: str, begin: int) -> tuple[tuple[Fraction, ...], int | None, i
     last = _last_number(answer, begin)
     if last is None:
         return (), None, None
+    if last["written"]:
+        return number_readings(last["written"]), *last.span()
     value = number_at(answer, *last.span("value")).value
     if last["below"]:
         under = number_at(answer, last.end("value") + 1, last.end()).value

@@ -28,7 +28,7 @@ from tempo_trl.rewards.json_reading import (
     reference_tree,
 )
 from tempo_trl.rewards.mean_reward import mean_reward
-from tempo_trl.rewards.span_reward import SpanReward, referenced
+from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 
 def json_fields(
@@ -77,8 +77,10 @@ def json_fields(
         **columns: The reference's column, and whatever else TRL passes.
 
     Raises:
-        ValueError: an unknown option, no such column, or a reference that is not the text of a JSON object or array.
+        ValueError: an unknown option, a dataset column named like one, no such column, or a reference that is not the
+            text of a JSON object or array.
     """
+    refuse_columns_as_options("json_fields", column=column, fold=fold, lists=lists)
     comparison = Comparison.of(fold, lists)
     cells = referenced(columns, column, "json_fields", "the references")
     expected = 'the text of a JSON object or array, such as {"city": "Paris"}'

@@ -194,6 +194,7 @@ def _path(parent: str, key: str | int) -> str:
 # The answer beside its reference
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_AFTER_NUMBER = re.compile(r"[\s,\]}]")
 
 
 @dataclass
@@ -305,14 +306,15 @@ class _Reader:
         return key, self._skip(at + 1)
 
     def _decoded(self, at: int) -> tuple[Any, int]:
-        """A whole value, and the index after it. A number at the end of the text was cut off."""
+        """A whole value, and the index after it. A number ends where JSON goes on; else it was cut off, or is none."""
         try:
             value, end = DECODER.raw_decode(self.text, at)
         except JSONDecodeError:
             raise
         except (ValueError, RecursionError) as error:  # NaN and Infinity, or nested too deep
             raise JSONDecodeError(str(error), self.text, at) from None
-        if end == len(self.text) and isinstance(value, int | float) and not isinstance(value, bool):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and not _AFTER_NUMBER.match(self.text, end):
             raise JSONDecodeError("Unfinished number", self.text, at)
         return value, end
 

@@ -6,6 +6,8 @@ from numbers import Real
 from operator import index as integer
 from typing import Any, NamedTuple
 
+import numpy as np
+
 Places = list[tuple[int, int]]  # of a criterion in a completion: the first token, and the one after the last
 
 LARGEST_REWARD = 1e18  # squares of larger ones, of which a standard deviation is made, leave float32
@@ -79,7 +81,7 @@ def _fault(span: Any, length: int, unit: str) -> str | None:
     name, reward, start, end = span
     if not isinstance(name, str) or not name:
         return f"the name of a criterion must be a text, got {name!r}."
-    if reward is not None and not (isinstance(reward, Real) and abs(reward) <= LARGEST_REWARD):
+    if reward is not None and not (isinstance(reward, Real | np.bool_) and abs(reward) <= LARGEST_REWARD):
         return (
             f"the reward of {name!r} must be a finite number, or None if it was not judged, and at most "
             f"{LARGEST_REWARD:g} in size, got {reward!r}."
@@ -119,6 +121,20 @@ def _refuse_contradictions(spans: Sequence[SpanReward], where: str) -> None:
             raise ValueError(
                 f"{where}: {known} and {span} have one name. Two places of one criterion must have the same reward, "
                 "and each a start and an end. Give different criteria different names."
+            )
+
+
+def refuse_columns_as_options(function: str, **options: Any) -> None:
+    """
+    Raise ValueError for an option of a reward function that is a list: TRL passes every dataset column by its name,
+    also over an option that was set with [`functools.partial`].
+    """
+    for name, value in options.items():
+        if isinstance(value, list):
+            raise ValueError(
+                f"the option `{name}` of {function} is a list of {len(value)}, which is what TRL passes for a dataset "
+                f"column named {name!r}. Rename the column, for example with dataset.rename_column({name!r}, "
+                f"'my_{name}')."
             )
 
 

@@ -19,12 +19,13 @@ import re
 import reprlib
 from collections.abc import Iterator
 from functools import partial
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from tempo_trl.rewards.answer_place import AnswerPlace, Judged
 from tempo_trl.rewards.json_reading import Branch, Comparison, Reading, read_json, read_reference, reference_tree
 from tempo_trl.rewards.mean_reward import mean_reward
-from tempo_trl.rewards.span_reward import SpanReward, referenced
+from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 MAX_EXTRA = 16  # calls more than expected that are read
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -60,8 +61,8 @@ def tool_call_fields(
     are no more calls than expected, has that first character as its place, too, or each extra call; none if nothing is
     called. Values are compared as in [`~tempo_trl.rewards.json_fields`].
 
-    With TRL's `tools`, completions are messages with parsed `tool_calls`, and text of templates that write calls in
-    another way has no tags. If `texts` lack the tags of parsed calls, these are judged, without places.
+    With TRL's `tools`, completions are messages with parsed `tool_calls`. Where a template writes calls in another way
+    than as JSON between these tags, the parsed calls are judged, without places. Answers of tools are not read.
 
     Args:
         texts: The completions with their special tokens, all turns of them. Places are characters of them.
@@ -79,8 +80,10 @@ def tool_call_fields(
         **columns: The column of expected calls, and whatever else TRL passes.
 
     Raises:
-        ValueError: an unknown option, no such column, or expected calls of another form.
+        ValueError: an unknown option, a dataset column named like one, no such column, or expected calls of another
+            form.
     """
+    refuse_columns_as_options("tool_call_fields", column=column, ordered=ordered, fold=fold, lists=lists)
     comparison = Comparison.of(fold, lists)
     cells = referenced(columns, column, "tool_call_fields", "the expected calls")
     what = 'a list of calls or its JSON text, such as [{"name": "weather", "arguments": {"city": "Paris"}}]'
@@ -116,8 +119,8 @@ def _call(call: Any) -> dict[str, Any]:
 
 
 # The calls of a completion: between Qwen's and Hermes' tags, as TRL's parser finds them. The first `</tool_call>` ends
-# a call, in a string, too. TRL takes a whole completion as plain text if one of its calls cannot be read; here the
-# others are read nevertheless.
+# a call, in a string, too; `</think>` does not. TRL takes a whole completion as plain text if one of its calls cannot
+# be read; here the others are read nevertheless.
 
 
 class Call(NamedTuple):
@@ -142,11 +145,13 @@ class Call(NamedTuple):
 def calls_of(answer: str) -> tuple[list[Call], int]:
     """The calls of an answer, and the index at which its last thought ended; 0 if it had none or did not end."""
     calls, said, opened, thought = [], 0, None, None
-    for tag in _TAG.finditer(answer):
+    tags = [*_TAG.finditer(answer)]
+    for tag, following in zip_longest(tags, tags[1:]):
+        is_argument = opened is not None and following is not None and following[0] == CLOSE
         if thought is not None or (opened is None and tag[0] == "<think>"):
             thought = None if tag[0] == "</think>" else tag.start()
             said = tag.end() if thought is None else said
-        elif tag[0] == "</think>" and not said:  # the prompt opened the thought
+        elif tag[0] == "</think>" and not said and not is_argument:  # the prompt opened the thought
             calls, opened, said = [], None, tag.end()
         elif tag[0] in (OPEN, CLOSE):
             if opened is not None:
@@ -165,11 +170,14 @@ def parsed_calls(completion: list[dict] | str | None) -> list[Any]:
 
 def written_calls(completion: list[dict]) -> str:
     """The assistant's messages with their parsed calls between tags."""
-    said = [message for message in completion if message.get("role", "assistant") == "assistant"]
     return "\n".join(
         "".join([_content(message), *(f"{OPEN}{_json(call)}{CLOSE}" for call in parsed_calls([message]))])
-        for message in said
+        for message in _said(completion)
     )
+
+
+def _said(completion: list[dict]) -> list[dict]:
+    return [message for message in completion if message.get("role", "assistant") == "assistant"]
 
 
 def _content(message: dict) -> str:
@@ -193,10 +201,34 @@ def _criteria(
     text: str, completion: list[dict] | str | None, roots: list[Branch], comparison: Comparison, ordered: bool
 ) -> list[SpanReward]:
     place = AnswerPlace(text)
-    if len(parsed_calls(completion)) > text.count(OPEN):
+    answer = _without_tool_answers(place.answer, completion)
+    if _is_written_elsewhere(answer, completion):
         judged = _judged(written_calls(completion), roots, comparison, ordered)
         return place.spans((name, reward, None, None) for name, reward, *_ in judged)
-    return place.spans(_judged(place.answer, roots, comparison, ordered))
+    return place.spans(_judged(answer, roots, comparison, ordered))
+
+
+def _without_tool_answers(answer: str, completion: list[dict] | str | None) -> str:
+    """An answer of the same length, with spaces for what tools said with tags in it."""
+    at = 0
+    for message in completion if isinstance(completion, list) else []:
+        said = _content(message).strip() if message.get("role") == "tool" else ""
+        found = answer.find(said, at) if _TAG.search(said) else -1
+        if found >= 0:
+            at = found + len(said)
+            answer = answer[:found] + " " * len(said) + answer[at:]
+    return answer
+
+
+def _is_written_elsewhere(answer: str, completion: list[dict] | str | None) -> bool:
+    """Whether the messages have calls that the answer does not, or has in another form than JSON."""
+    parsed = len(parsed_calls(completion))
+    if not parsed:
+        return False
+    written = sum(_content(message).count(OPEN) for message in _said(completion))
+    calls, _ = calls_of(answer)
+    is_json = all(answer[call.body : call.body_end].lstrip()[:1] in ("{", "") for call in calls)
+    return parsed + written > answer.count(OPEN) or (not is_json and parsed >= len(calls))
 
 
 def _judged(answer: str, roots: list[Branch], comparison: Comparison, ordered: bool) -> Iterator[Judged]:
@@ -244,6 +276,8 @@ def _read(answer: str, call: Call, root: Branch, comparison: Comparison) -> Read
     reading = read_json(answer[: call.body_end], start, root, comparison)
     if "arguments" in root.names and answer[start : start + 1] == "{" and "arguments" in reading.leaves:
         _, *found = reading.leaves["arguments"]  # none are expected, so that null or nothing will do
+        if reading.additional == tuple(found):  # it came again
+            return reading
         if answer[slice(*found)] == "}" or answer[slice(*found)].endswith("null"):
             reading.leaves["arguments"] = 1.0, *found
     return reading

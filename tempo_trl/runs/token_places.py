@@ -46,6 +46,7 @@ class TokenTexts:
 
     def __call__(self, token_ids: Sequence[int]) -> TokenPlaces:
         """The text of a completion of n tokens."""
+        token_ids = [int(token_id) for token_id in token_ids]  # a `rollout_func` may have returned an array
         text = self._decoded(token_ids)
         joined, begins, ends = _characters(self._pieces_of(token_ids))
         dropped = max(0, len(joined) - len(text))  # sentencepiece drops spaces at the beginning of a text
@@ -54,8 +55,7 @@ class TokenTexts:
         return TokenPlaces(text, *_by_prefixes(self._decoded, token_ids, text))
 
     def _decoded(self, token_ids: Sequence[int]) -> str:
-        ids = list(token_ids)
-        return self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return self._tokenizer.decode(token_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
 
     def _pieces_of(self, token_ids: Sequence[int]) -> list[bytes]:
         new = [i for i in dict.fromkeys(token_ids) if i not in self._pieces]

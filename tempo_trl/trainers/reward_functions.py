@@ -2,10 +2,13 @@
 
 import asyncio
 import atexit
+import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
+import torch
 from trl import GRPOTrainer
 from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, start_event_loop_in_daemon
 
@@ -100,10 +103,22 @@ def checked_functions(
         raise ValueError(
             f"`{argument}` must be None, got {len(functions)}: {trainer} would not use them. Use {READERS[argument]}."
         )
-    if argument == "span_reward_funcs" and not all(map(callable, functions)):
-        wrong = next(function for function in functions if not callable(function))
-        raise ValueError(f"`{argument}` must be functions that return SpanReward, got {wrong!r}.")
+    wrong = [each for each in functions if not callable(each) or isinstance(each, torch.nn.Module)]
+    if argument == "span_reward_funcs" and wrong:
+        raise ValueError(
+            f"`{argument}` must be a function that returns lists of SpanReward, or a list of such functions, got "
+            f"{reprlib.repr(wrong[0])}."
+        )
     return functions
+
+
+def distinct_names(functions: Iterable[str]) -> list[str]:
+    """Names of functions, numbered where one comes again: two partials of a function have metrics of their own."""
+    distinct: list[str] = []
+    for name in functions:
+        numbered = (f"{name}_{number}" for number in count(2))
+        distinct.append(next(each for each in chain([name], numbered) if each not in distinct))
+    return distinct
 
 
 class Logged:
@@ -178,8 +193,8 @@ class RewardFunctions:
         """
         patience, rank = self._trainer.args.ddp_timeout / 2, self._trainer.accelerator.process_index
         with watch_rewards(patience, rank, self.names):
-            for index in range(len(self.functions)):
-                with failures.of(f"`{self._argument}`"):  # and continue: a sharded reward model needs every rank
+            for index, name in enumerate(self.names):
+                with failures.of(f"`{self._argument}` {name}"):  # then continue: a sharded model needs every rank
                     score(index)
 
     def result(self, index: int, keywords: dict[str, Any]) -> Any:

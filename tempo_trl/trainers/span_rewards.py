@@ -1,19 +1,18 @@
 """Rewards with a place: functions that judge criteria of a completion, and say where each was decided."""
 
-from collections.abc import Callable, Iterable
-from itertools import chain, count
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from accelerate.utils import gather_object
-from trl import GRPOTrainer
+from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.spans import Criteria, criteria_of
 from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
-from tempo_trl.trainers.reward_functions import RewardFunctions
+from tempo_trl.trainers.reward_functions import RewardFunctions, distinct_names
 
 if TYPE_CHECKING:
     from tempo_trl.trainers.credit_log import Failures
@@ -30,13 +29,17 @@ def mean_of_criteria(prompts: list, **keywords) -> list[float]:
     return [0.0] * len(prompts)
 
 
-def drop_first_reward(trainer: GRPOTrainer) -> None:
-    """Remove the first of the reward functions, because the others are the reward: those of environments."""
-    if (given := trainer.args.reward_weights) is not None:
+def refuse_weights_of_no_reward(args: GRPOConfig | None) -> None:
+    """Raise ValueError for `reward_weights` where there are no `reward_funcs`."""
+    if (given := getattr(args, "reward_weights", None)) is not None:
         raise ValueError(
             f"`reward_weights` has {len(given)} numbers, expected none: there are no `reward_funcs`, and the reward "
             "of an environment has a weight of 1. Remove it. `span_reward_weights` weighs the span reward functions."
         )
+
+
+def drop_first_reward(trainer: GRPOTrainer) -> None:
+    """Remove the first of the reward functions, because the others are the reward: those of environments."""
     del trainer.reward_funcs[0], trainer.reward_func_names[0], trainer.reward_processing_classes[0]
     trainer.reward_weights = trainer.reward_weights[1:]
 
@@ -74,7 +77,7 @@ class SpanRewards:
     """
 
     def __init__(self, trainer: GRPOTrainer, functions: list[SpanRewardFunc], are_the_reward: bool):
-        names, weights = _distinct(map(get_callable_name, functions)), trainer.args.span_reward_weights
+        names, weights = distinct_names(map(get_callable_name, functions)), trainer.args.span_reward_weights
         self._trainer, self.are_the_reward = trainer, are_the_reward
         self._functions = RewardFunctions(trainer, "span_reward_funcs", functions, names, weights)
         self._texts = TokenTexts(trainer._tokenizer)
@@ -111,15 +114,6 @@ class SpanRewards:
         """Name of a criterion among those of all functions."""
         criterion = valid_text(criterion)  # a model may have written it
         return criterion if len(self._functions.functions) == 1 else f"{function}/{criterion}"
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    """Names of functions, numbered where one comes again: two partials of a function have criteria of their own."""
-    distinct: list[str] = []
-    for name in names:
-        numbered = (f"{name}_{number}" for number in count(2))
-        distinct.append(next(each for each in chain([name], numbered) if each not in distinct))
-    return distinct
 
 
 def _agreed(judged: list[dict[str, tuple[float, Places]]], weights: dict[str, float]) -> tuple[dict[str, float], int]:

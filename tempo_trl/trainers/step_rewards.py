@@ -11,7 +11,7 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from tempo_trl.credit.turns import turn_ends
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
-from tempo_trl.trainers.reward_functions import RewardFunctions
+from tempo_trl.trainers.reward_functions import RewardFunctions, distinct_names
 from tempo_trl.trainers.scored_rows import ScoredRows
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class StepRewards:
     """
 
     def __init__(self, trainer: GRPOTrainer, functions: list[StepRewardFunc]):
-        prepared, names = [_prepared(function, trainer) for function in functions], list(map(_name, functions))
+        prepared, names = [_prepared(each, trainer) for each in functions], distinct_names(map(_name, functions))
         weights = trainer.args.step_reward_weights
         self._functions = RewardFunctions(trainer, "step_reward_funcs", prepared, names, weights)
 

@@ -30,7 +30,13 @@ from tempo_trl.trainers.reward_functions import checked_functions
 from tempo_trl.trainers.run import RunTrainer
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.signal_share import GROUP
-from tempo_trl.trainers.span_rewards import SpanRewardFunc, SpanRewards, drop_first_reward, mean_of_criteria
+from tempo_trl.trainers.span_rewards import (
+    SpanRewardFunc,
+    SpanRewards,
+    drop_first_reward,
+    mean_of_criteria,
+    refuse_weights_of_no_reward,
+)
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
 from tempo_trl.trainers.subclasses import keep_assigned, refuse_unknown_arguments, signature_without, watch_columns
 from tempo_trl.trainers.whole_groups import batch_of
@@ -162,6 +168,7 @@ class TokenCreditTrainer(RunTrainer):
         refuse_a_wrong_credit_func(credit_func, own, name)
         step_reward_funcs, span_reward_funcs = self.check_functions(step_reward_funcs, span_reward_funcs)
         if are_the_reward := bool(span_reward_funcs and reward_funcs in (None, [])):
+            refuse_weights_of_no_reward(args)
             reward_funcs = [mean_of_criteria]
         super().__init__(
             model,

@@ -9,6 +9,7 @@ from benchmarks.agents.studies import STUDIES
 from benchmarks.agents.worlds import ROOMS
 from benchmarks.learning.__main__ import main
 from benchmarks.learning.figures import STYLES
+from benchmarks.learning.runs import Budget
 from tempo_trl.launch.arguments import parse
 
 
@@ -31,7 +32,9 @@ def test_every_world_has_methods_with_and_without_states(name):
 
 
 @pytest.mark.matrix
-def test_a_quick_study_writes_its_figure_and_numbers(tmp_path):
+def test_a_quick_study_writes_its_figure_and_numbers(monkeypatch, tmp_path):
+    monkeypatch.setitem(vars(ROOMS), "held_out", 64)
+    monkeypatch.setattr("benchmarks.learning.experiment.QUICK_BUDGET", Budget(1, 1))
     flags = ["--quick", "--parallel", "1", "--output", str(tmp_path), "--figures", str(tmp_path / "figures")]
     assert main(["rooms", *flags], "agents") == 0
     numbers = json.loads((tmp_path / "figures" / "agents_rooms.json").read_text())

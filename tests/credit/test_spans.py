@@ -23,7 +23,7 @@ Place = tuple[int, int]
 
 
 @st.composite
-def judged(draw, min_size=1, max_size=5, min_criteria=0, most_places=2, rewards=REWARDS):
+def judged(draw, min_size=1, max_size=5, min_criteria=0, most_places=4, rewards=REWARDS):
     """One to three ragged groups as (rewards, places, lengths, num_generations), rewards and places row by row."""
     size = draw(st.integers(min_size, max_size))
     count, criteria = size * draw(st.integers(1, 3)), draw(st.integers(min_criteria, 3))
@@ -42,7 +42,7 @@ def places_in(draw, length: int, most: int) -> list[Place]:
     return found
 
 
-def as_tensors(case, most_places: int = 2) -> tuple:
+def as_tensors(case, most_places: int = 4) -> tuple:
     """The arguments of `span_advantages`, as wide as the longest completion."""
     scores, places, lengths, size = case
     criteria = len(scores[0])

@@ -1,8 +1,6 @@
 """The paper's experiment in small, as a reader would type it: train, evaluate, compare, publish, load back."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,9 @@ from huggingface_hub import ModelCard, snapshot_download
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tempo_trl.launch import cli
+from tempo_trl.launch import cli, train
 
-from ..data.rows import HUB_ROWS, ROOT, write_file
+from ..data.rows import HUB_ROWS, write_file
 
 pytestmark = pytest.mark.matrix
 
@@ -41,11 +39,8 @@ def runs(rows, tiny_model, tmp_path_factory) -> dict[str, Path]:
     folders = {method: tmp_path_factory.mktemp("runs") / method for method in METHODS}
     for method, folder in folders.items():
         flags = ["--config", f"qwen3-1.7b/medqa/{method}", "--train_file", str(rows / "medqa.jsonl")]
-        command = [sys.executable, "-m", "tempo_trl.train", *flags, "--model_name_or_path", tiny_model, *SMALL.split()]
-        done = subprocess.run(
-            [*command, "--output_dir", str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=900
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
+        model = ["--model_name_or_path", tiny_model, *SMALL.split()]
+        assert train.main([*flags, *model, "--output_dir", str(folder)]) == 0
     return folders
 
 

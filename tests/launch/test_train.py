@@ -315,15 +315,21 @@ def test_files_of_an_earlier_run_are_told_where_a_run_starts_from_the_beginning(
     )
 
 
-def train(launcher: list[str], rows: Path, folder: Path, *flags: str) -> list[dict]:
-    """Run the MATH recipe on the CPU with a tiny model, in a process of its own; what it logged while training."""
+def train(rows: Path, folder: Path, *flags: str, launcher: tuple[str, ...] = ()) -> list[dict]:
+    """Run the MATH recipe on the CPU with a tiny model, here or as `launcher` does; what it logged while training."""
     size = "--per_device_train_batch_size 6 --gradient_accumulation_steps 1 --steps_per_generation 1 --top_k 3"
     length = "--max_completion_length 16 --logging_steps 1 --save_steps 1 --save_total_limit 5 --use_vllm false"
     evaluation = f"--do_eval true --num_generations_eval 1 --train_file {rows} --eval_file {rows}"
-    arguments = f"--config recipes/qwen3-1.7b/math/tempo.yaml --output_dir {folder} {size} {length} {evaluation}"
-    command = [sys.executable, "-m", *launcher, *arguments.split(), *ON_CPU, *flags]
-    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
-    assert finished.returncode == 0, finished.stderr
+    arguments = (
+        f"--config {ROOT}/recipes/qwen3-1.7b/math/tempo.yaml --output_dir {folder} {size} {length} {evaluation}"
+    )
+    argv = [*arguments.split(), *ON_CPU, *flags]
+    if launcher:
+        command = [sys.executable, "-m", *launcher, *argv]
+        finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+        assert finished.returncode == 0, finished.stderr
+    else:
+        assert main(argv) == 0
     history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
     return [logged for logged in history if "reward" in logged]
 
@@ -338,7 +344,7 @@ def rows(tmp_path_factory) -> Path:
 @pytest.mark.matrix
 def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path):
     flags = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY]
-    logged = train(["tempo_trl", "train"], rows, tmp_path, *flags, "--max_steps", "3")
+    logged = train(rows, tmp_path, *flags, "--max_steps", "3", launcher=("tempo_trl", "train"))
     assert len(logged) == 3
     assert any(entry["tempo/branch_tokens"] > 0 for entry in logged)
     assert get_last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-3")
@@ -347,7 +353,7 @@ def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_pat
     assert "- tempo\n" in (tmp_path / "README.md").read_text()
 
     resume = ["--resume_from_checkpoint", "last", "--max_steps", "4"]
-    resumed = train(["tempo_trl.train"], rows, tmp_path, *flags, *resume)
+    resumed = train(rows, tmp_path, *flags, *resume)
     assert resumed[:3] == logged
     assert [entry["step"] for entry in resumed] == [1, 2, 3, 4]
 
@@ -357,6 +363,6 @@ def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_pat
 def test_real_math_rows_are_graded(tiny_model, tmp_path):
     rows = tmp_path / "math.jsonl"
     rows.write_text("".join(REAL_ROWS.read_text().splitlines(keepends=True)[:12]))
-    logged = train(["tempo_trl.train"], rows, tmp_path / "out", "--model_name_or_path", tiny_model, "--max_steps", "3")
+    logged = train(rows, tmp_path / "out", "--model_name_or_path", tiny_model, "--max_steps", "3")
     assert [entry["rewards/math_reward/mean"] for entry in logged] == [0.0, 0.0, 0.0]  # a random model has no box
     assert [entry["math/no_answer"] for entry in logged] == [1.0, 1.0, 1.0]

@@ -66,6 +66,9 @@ READ = [
     ("Total = 3 + 4 = 7 apples.", True),
     ("He had 12, 3 + 4 = 7", True),
     ("(3 + 4 = 7)", True),
+    ("apples (3 + 4 = 7)", True),
+    ("– 3 + 4 = 7", True),
+    ("3 + 4 = 7 – so", True),
     ("9" * 30 + " + 1 = 1" + "0" * 30, None),  # a result of 31 digits
     ("9" * 30 + " - 1 = " + "9" * 29 + "8", True),
 ]
@@ -81,7 +84,25 @@ NOT_READ = [
         "3 + 4\n= 7",
         "3 + 4 = ?",
     ),
-    *("1" * 31 + " + 1 = 2", "1 + " * 10 + "1 = 11", "1 +" + " " * 200 + "1 = 2", "= = = 1"),
+    *(
+        "2^3 + 4 = 12",
+        "2 ^ 3 + 4 = 12",
+        "10 – 3 + 2 = 9",
+        "3 ⋅ 4 + 1 = 13",
+        "√16 + 3 = 7",
+        "sqrt(16) + 3 = 7",
+        "x_1 + 2 = 5",
+    ),
+    *(
+        "7 % 4 + 1 = 4",
+        "7 mod 4 + 1 = 4",
+        "3 + 9 = 6 ⋅ 2",
+        "3 + 4 = 7 – 2",
+        "9 - 1 = 2³",
+        "11 / 2 = 5½",
+        "11 / 2 = 5 1/2",
+    ),
+    *("500 + 500 = 1 000", "1" * 31 + " + 1 = 2", "1 + " * 10 + "1 = 11", "1 +" + " " * 200 + "1 = 2", "= = = 1"),
 ]
 
 
@@ -94,6 +115,11 @@ def test_an_equation_is_right_or_wrong_by_exact_arithmetic(line, right):
 @pytest.mark.parametrize("line", NOT_READ)
 def test_what_is_more_than_numbers_and_operators_is_no_equation(line):
     assert [*equations_of(line)] == []
+
+
+def test_operators_are_told_by_their_operation():
+    text = r"3 × 4 = 12, 3 x 4 = 12, 3 \times 4 = 12, 8 ÷ 2 = 4, 8 − 2 = 6"
+    assert [equation.operators for equation in equations_of(text)] == [("*",)] * 3 + [("/",), ("-",)]
 
 
 def test_equations_of_one_line_are_counted_one_by_one():
@@ -128,6 +154,10 @@ def test_without_chained_only_arithmetic_and_answer_are_judged():
         ("It is 1/2.", "1/2", 0.5, 1.0),
         ("It is 1/0.", "1/0", 0.5, 0.0),
         ("It is 50%.", "50", 0.5, 1.0),
+        ("It is 5 1/2.", "5 1/2", 5.5, 1.0),
+        ("It is -5 1/2.", "-5 1/2", 0.5, 0.0),
+        ("It is 1 000.", "1 000", 1000, 1.0),
+        ("It is 5 x 10^3.", "5 x 10^3", 5000, 1.0),
         (r"\boxed{14} in 3 steps", "14", 14.0, 1.0),
         (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", "0.5", 1.0),
         (r"\boxed{}", "}", 14, 0.0),

@@ -120,6 +120,12 @@ def test_stopping_has_no_tokens_of_its_own_if_the_text_ends_with_the_object():
         ('{"a": 1, "b": 2, }', "}"),
         ('{"a": 1, "b": 2, "c": "x', '"x'),  # cut off
         ('{"a": 1, "b": 2, "c": 3', "3"),  # cut off, perhaps from 30
+        ('{"a": 1, "b": 2, "c": 03}', "03}"),
+        ('{"a": 1, "b": 2, "c": 3abc}', "3abc}"),
+        ('{"a": 1, "b": 2, "c": 3.}', "3.}"),
+        ('{"a": 1, "b": 2, "c": 3e}', "3e}"),
+        ('{"a": 1, "b": 2, "c": 0x3}', "0x3}"),
+        ('{"a": 1, "b": 2, "c": 3_0}', "3_0}"),
         ('{"a": 1, "b": 2, "c": [1, nul', "nul"),
         ('{"a": 1, "b": 2, "c": {"d": NaN}}', '{"d": NaN}}'),  # from the value that has it
         ('{"a": 1, "b": 2, "c": -Infinity}', "-Infinity}"),

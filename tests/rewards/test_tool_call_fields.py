@@ -1,6 +1,7 @@
 """Tool calls are compared with expected ones argument by argument, each with the characters that decided it."""
 
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from transformers.utils.chat_parsing.response_parser import parse_response
 from trl.chat_template_utils import qwen3_template
 
+from tempo_trl.rewards import equations, json_fields
 from tempo_trl.rewards.tool_call_fields import calls_of, tool_call_fields, tool_call_fields_reward
 from tempo_trl.trainers.span_rewards import checked_spans
 
@@ -191,6 +193,45 @@ def test_parsed_calls_whose_tags_are_gone_are_judged_without_places():
     assert judged("It is warm.", [CLOCK], [MESSAGES[2:]])["name"] == (0.0, ["It is warm."])
 
 
+def test_calls_that_a_template_does_not_write_as_json_are_judged_as_trl_parsed_them():
+    text = "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>" + END
+    assert set(map(str, judged(text, [WEATHER], [MESSAGES[:1]]).values())) == {str((1.0, []))}
+    unparsed = [[{"role": "assistant", "content": text.removesuffix(END)}]]
+    assert judged(text, [WEATHER], unparsed)["name"][0] == 0.0
+
+
+@pytest.mark.parametrize("said", ["see <think> in the manual", "</think>", "use <tool_call>", written(CLOCK, end="")])
+def test_answers_of_tools_are_not_read(said):
+    text = f"{written(WEATHER)}\n<|im_start|>user\n<tool_response>\n{said}\n</tool_response>{END}{written(CLOCK)}"
+    called = [{"role": "assistant", "content": "", "tool_calls": [{"function": call}]} for call in (WEATHER, CLOCK)]
+    messages = [called[0], {"role": "tool", "name": "weather", "content": said}, called[1]]
+    assert {reward for reward, _ in judged(text, [WEATHER, CLOCK], [messages]).values()} == {1.0}
+    assert tool_call_fields_reward([messages], calls=[[WEATHER, CLOCK]]) == [1.0]
+
+
+def test_the_end_of_a_thought_in_an_argument_ends_no_thought():
+    call = {"name": "f", "arguments": {"text": "</think>"}}
+    assert {reward for reward, _ in judged(written(call), [call]).values()} == {1.0}
+    mentioned = f"I need a <tool_call> here.</think>{written(call)}"
+    assert {reward for reward, _ in judged(mentioned, [call]).values()} == {1.0}
+
+
+def test_arguments_that_come_again_are_wrong_also_as_null():
+    text = '<tool_call>{"name": "clock", "arguments": {"a": 1}, "arguments": null}</tool_call>' + END
+    assert judged(text, [CLOCK])["arguments"][0] == 0.0
+
+
+def test_the_reward_of_messages_is_that_of_the_text_also_if_the_last_call_cannot_be_read():
+    broken = "<tool_call>\n{"
+    text = f"{written(WEATHER)}\n<|im_start|>user\n<tool_response>\n20\n</tool_response>{END}{broken}{END}"
+    messages = [*MESSAGES[:2], {"role": "assistant", "content": broken}]
+    expected = [[WEATHER, CLOCK]]
+    spans = tool_call_fields([text], [messages], calls=expected)[0]
+    rewards = {span.name: span.reward for span in spans}
+    assert tool_call_fields_reward([messages], calls=expected) == [sum(rewards.values()) / len(rewards)]
+    assert rewards["calls[0].name"] == 1.0
+
+
 def test_the_reward_of_messages_is_that_of_the_text():
     assert tool_call_fields_reward([MESSAGES], calls=[[WEATHER]]) == [1.0]
     assert tool_call_fields_reward([written(WEATHER)], calls=[[WEATHER]]) == [1.0]
@@ -238,6 +279,21 @@ def test_an_unknown_column_or_option_is_an_error():
         tool_call_fields([""], truth=[[]])
     with pytest.raises(ValueError, match="`lists` is 'bag', expected"):
         tool_call_fields([""], calls=[[]], lists="bag")
+
+
+@pytest.mark.parametrize(
+    ("function", "option", "needed"),
+    [
+        (partial(json_fields, fold=False), "fold", {"truth": ["{}"]}),
+        (json_fields, "column", {"truth": ["{}"]}),
+        (partial(tool_call_fields, ordered=False), "ordered", {"calls": [[]]}),
+        (partial(equations, chained=False), "chained", {"answer": [1]}),
+        (equations, "lines", {"answer": [1]}),
+    ],
+)
+def test_a_dataset_column_named_like_an_option_is_refused(function, option, needed):
+    with pytest.raises(ValueError, match=rf"`{option}` of .* a list of 1, .* column named '{option}'\. Rename"):
+        function([""], **needed, **{option: [False]})
 
 
 VALID = written(WEATHER, CLOCK)

@@ -71,6 +71,8 @@ def preload() -> None:
     for library in ("deepspeed", "peft"):
         if importlib.util.find_spec(library):
             importlib.import_module(library)
+    if gloo := sys.modules.get("deepspeed.comm.torch"):  # minutes of g++, for the all-reduce of inference alone
+        gloo.build_shm_op = lambda: None
     settle()
 
 

@@ -35,10 +35,18 @@ def accelerate_launch(ranks: int, port: int) -> list[str]:
 
 def run_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:
     """Run `module` on forked ranks with the environment that `launcher` would set; load what each rank wrote."""
+    status, printed = fork_to_the_end(launcher, ranks, module, model, folder, *options)
+    assert status == 0, printed[-5000:]
+    return ranks_of(folder, ranks)
+
+
+def fork_to_the_end(
+    launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str
+) -> tuple[int, str]:
+    """Exit status and output of `module` on forked ranks."""
     printed = folder / "printed"
     status = forker().run(module, [model, str(folder), *options], environments(launcher, ranks), printed)
-    assert status == 0, printed.read_text()[-5000:]
-    return ranks_of(folder, ranks)
+    return status, printed.read_text()
 
 
 def launch_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:

@@ -11,7 +11,7 @@ import torch
 from tempo_trl.methods.ppo import PPOConfig
 
 from .engines import NEEDS_DEEPSPEED, launcher_of, runs_of
-from .launching import run_to_its_end
+from .launching import fork_to_the_end
 from .one_rank import finish
 from .rank_matrix import reward_of, scripted
 from .recording import assert_same, config, questions, weights
@@ -95,7 +95,8 @@ def test_a_checkpoint_of_two_ranks_resumes_to_the_same_policy_and_critic(run):
 @NEEDS_DEEPSPEED
 def test_zero3_is_refused_with_what_to_do(tiny_model, tmp_path):
     launcher = launcher_of("zero3", tmp_path)
-    status, printed = run_to_its_end(launcher, "tests.trainers.test_ppo_ranks", tiny_model, tmp_path, "separate")
+    module = "tests.trainers.test_ppo_ranks"
+    status, printed = fork_to_the_end(launcher, 2, module, tiny_model, tmp_path, "separate")
     assert status != 0
     assert "ValueError: PPO does not support ZeRO-3" in printed
     assert "Use ZeRO-2" in printed

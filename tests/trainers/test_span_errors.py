@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
 from tempo_trl import SpanCreditConfig, SpanReward, TEMPOTrainer
 
@@ -45,7 +46,7 @@ def test_what_does_not_fit_is_named_with_its_row_and_criterion(given, message, t
     def wrong(texts, **columns):
         return given
 
-    with pytest.raises(ValueError, match=rf"`span_reward_funcs` failed: wrong{message}.*\(on rank 0\)$"):
+    with pytest.raises(ValueError, match=rf"`span_reward_funcs` wrong failed: wrong{message}.*\(on rank 0\)$"):
         train(tiny_model, tmp_path, [fields, wrong])
 
 
@@ -65,19 +66,27 @@ def test_a_function_that_raises_is_named(tiny_model, tmp_path):
     def fails(texts, **columns):
         return columns["no_such_column"]
 
-    with pytest.raises(RuntimeError, match=r"`span_reward_funcs` raised KeyError: 'no_such_column' \(on rank 0\)"):
+    with pytest.raises(
+        RuntimeError, match=r"`span_reward_funcs` fails raised KeyError: 'no_such_column' \(on rank 0\)"
+    ):
         train(tiny_model, tmp_path, fails)
+
+
+@pytest.mark.parametrize("wrong", [(fields, fields), torch.nn.Linear(1, 1), [fields, "model"]])
+def test_what_is_no_function_is_refused_when_the_trainer_is_built(wrong, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"`span_reward_funcs` must be a function .*, or a list of such.* got"):
+        train(tiny_model, tmp_path, wrong)
+
+
+def test_weights_of_rewards_that_are_not_there_are_refused(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match="`reward_weights` has 1 numbers, expected none: there are no `reward_funcs`"):
+        train(tiny_model, tmp_path, fields, reward_weights=[2.0])
 
 
 @pytest.mark.parametrize("functions", [None, []])
 def test_a_trainer_without_functions_is_refused(functions, tiny_model, tmp_path):
     with pytest.raises(ValueError, match=r"`span_reward_funcs` must be a function, or a list .*got none\. Pass"):
         train(tiny_model, tmp_path, functions)
-
-
-def test_what_cannot_be_called_is_refused(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="`span_reward_funcs` must be functions that return SpanReward, got 'model'"):
-        train(tiny_model, tmp_path, [fields, "model"])
 
 
 def test_rewards_per_turn_are_refused(tiny_model, tmp_path):

@@ -73,7 +73,7 @@ def test_what_does_not_fit_is_named_with_its_row(given, message, tiny_model, tmp
     def scores(completions, **columns):
         return given(completions)
 
-    with pytest.raises(ValueError, match=rf"`step_reward_funcs` failed: scores {message}"):
+    with pytest.raises(ValueError, match=rf"`step_reward_funcs` scores failed: scores {message}"):
         watch(tiny_model, tmp_path, scores)
 
 
@@ -294,7 +294,7 @@ def test_a_function_that_fails_on_one_rank_ends_the_run_on_both(engine, reward_m
     launcher = launcher_of(engine, tmp_path)
     ranks = on_two_ranks(launcher, tiny_model, tmp_path, "fails_on_the_last_rank", reward_model)
     assert ranks[0]["error"] == ranks[1]["error"]
-    assert "`step_reward_funcs` raised KeyError" in ranks[0]["error"][1]
+    assert "`step_reward_funcs` fails_on_the_last_rank raised KeyError" in ranks[0]["error"][1]
 
 
 @pytest.mark.matrix

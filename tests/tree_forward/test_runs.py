@@ -13,9 +13,16 @@ from ..trainers.recording import assert_same_weights, config, weights
 from .models import TreeGRPOConfig, TreeGRPOTrainer
 from .running import ACCUMULATED, run
 
-pytestmark = [pytest.mark.matrix, pytest.mark.both_stacks]
+pytestmark = pytest.mark.matrix
+both_stacks = pytest.mark.both_stacks
 
 STOCK = ("grpo", "hepo")  # methods on TRL's own trainer
+ON_BOTH_STACKS = ("tempo", "ppo", "tempo on entropy trees")  # TRL's loss, one of our own with a critic, grown trees
+METHODS = [
+    pytest.param(method, marks=[both_stacks] * (method in ON_BOTH_STACKS))
+    for method in EVERY_METHOD
+    if method not in STOCK
+]
 RUNS = {
     "one micro-batch": {"per_device_train_batch_size": 16},
     "two micro-batches of two groups each": ACCUMULATED,
@@ -31,6 +38,7 @@ RUNS = {
 }
 
 
+@both_stacks
 @pytest.mark.parametrize("case", RUNS)
 def test_a_run_on_the_tree_has_the_weights_of_the_stock_trainer(case, tiny_model, tmp_path):
     stock = run(GRPOTrainer, tiny_model, tmp_path / "stock", **RUNS[case])
@@ -45,7 +53,7 @@ def test_a_run_on_the_tree_has_the_weights_of_the_stock_trainer(case, tiny_model
     assert all((value - before[name]).abs().max() > 1e-5 for name, value in weights(ours).items() if "embed" in name)
 
 
-@pytest.mark.parametrize("method", [method for method in EVERY_METHOD if method not in STOCK])
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_trains_the_same_on_the_tree(method, tiny_model, tmp_path):
     def trained(folder, **options):
         options |= {"optim": "sgd", "learning_rate": 0.1, "beta": 0.05, "num_iterations": 2, "max_steps": 4}
@@ -58,6 +66,7 @@ def test_every_method_trains_the_same_on_the_tree(method, tiny_model, tmp_path):
     assert_same_weights(ours, plain, rtol=1e-4, atol=1e-5)
 
 
+@both_stacks
 def test_an_evaluation_before_training_decides_nothing(tiny_model, tmp_path):
     """Its prompts have one completion each here: no tree could pay."""
     options = {"eval_strategy": "steps", "eval_steps": 2, "eval_on_start": True, "num_generations_eval": 1}
@@ -65,16 +74,19 @@ def test_an_evaluation_before_training_decides_nothing(tiny_model, tmp_path):
     assert trainer.tree_pass.state is State.IN_USE
 
 
+@both_stacks
 @pytest.mark.parametrize(("given", "kept"), [(False, "off"), (True, "on"), ("auto", "auto")])
 def test_yamls_off_and_on_are_read_as_such(given, kept, tmp_path):
     assert config(tmp_path, GRPOLambdaConfig, tree_forward=given).tree_forward == kept
 
 
+@both_stacks
 def test_another_word_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"`tree_forward` must be one of .* got 'yes'"):
         config(tmp_path, TreeGRPOConfig, tree_forward="yes")
 
 
+@both_stacks
 def test_the_packing_ratio_is_tokens_over_packed_tokens_in_training_and_evaluation(tiny_model, tmp_path):
     options = ACCUMULATED | {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": 4}
     trainer = run(TreeGRPOTrainer, tiny_model, tmp_path, tree_forward="on", **options)
@@ -88,6 +100,7 @@ def test_the_packing_ratio_is_tokens_over_packed_tokens_in_training_and_evaluati
     assert all(1.5 < ratio < 4 for ratio in evaluated)
 
 
+@both_stacks
 def test_without_the_tree_there_are_no_such_metrics(tiny_model, tmp_path):
     trainer = run(TEMPOTrainer, tiny_model, tmp_path, **ACCUMULATED)
     logged = {key for entry in trainer.state.log_history for key in entry}

@@ -1,4 +1,4 @@
-"""One vLLM server for all tests of a file, with a tiny model that it can run on the CPU."""
+"""One vLLM server for all tests of a worker, with a tiny model that it can run on the CPU."""
 
 import pytest
 import torch
@@ -28,7 +28,7 @@ def served_model(tmp_path_factory) -> str:
     return str(folder)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(served_model, tmp_path_factory):
     from .server import running
 

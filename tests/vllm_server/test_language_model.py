@@ -24,6 +24,14 @@ def served_model() -> str:
 
 
 @pytest.fixture(scope="module")
+def server(served_model, tmp_path_factory):
+    from .server import running
+
+    with running(served_model, tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
 def one_rank(server, served_model, tmp_path_factory) -> list[dict]:
     return trained(torchrun(1), 1, served_model, tmp_path_factory.mktemp("one"), server.url)
 

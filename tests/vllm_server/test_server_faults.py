@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ..trainers.launching import free_port, run_to_its_end, torchrun
+from ..trainers.launching import fork_to_the_end, free_port, torchrun
 
 pytest.importorskip("vllm", reason="not run here: vLLM has an environment of its own, `make test-vllm`")
 
@@ -20,7 +20,7 @@ def batch_of(ranks: int) -> str:
 def test_without_a_server_the_run_ends_within_its_time_out_and_says_what_to_start(ranks, served_model, tmp_path):
     url = f"http://127.0.0.1:{free_port()}"
     options = url, "full", batch_of(ranks), "vllm_server_timeout=5.0"
-    status, printed = run_to_its_end(torchrun(ranks), MODULE, served_model, tmp_path, *options)
+    status, printed = fork_to_the_end(torchrun(ranks), ranks, MODULE, served_model, tmp_path, *options)
     assert status != 0
     assert f"No vLLM server is ready at {url}" in printed
     assert "vllm_server_timeout=5 seconds" in printed
@@ -42,5 +42,5 @@ def test_a_server_that_dies_while_weights_are_sent_by_a_transport_that_blocks_en
         arguments = MODULE, served_model, tmp_path, dying.url, "full", batch_of(2), *SAVING
         kill = f"kill_server_within_update=({dying.process.pid}, 3)"
         group = f"vllm_group_port={free_port()}"
-        status, printed = run_to_its_end(torchrun(2), *arguments, group, kill)
+        status, printed = fork_to_the_end(torchrun(2), 2, *arguments, group, kill)
     check_advice(status, printed, dying.url, tmp_path / "checkpoint-2")
