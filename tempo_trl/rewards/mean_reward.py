@@ -14,7 +14,8 @@ def mean_reward(span_reward_func: Callable) -> Callable:
 
     It returns exactly 1.0 if all criteria earn 1.0, and None if none was judged. A criterion that is None or NaN is
     left out, and one with several places counts once. The function's `texts` are the answers without special tokens.
-    Plain GRPO with this reward and span credit with the function therefore see equal rewards.
+    Plain GRPO with this reward and span credit with the function therefore see equal rewards. A function of your own
+    that reads `texts` alone gets the last answer here, and in training all turns and thoughts.
 
     Args:
         span_reward_func (`Callable`):

@@ -15,21 +15,25 @@ extra_calls              1.0     `<|im_end|>`, where another call could have beg
 """
 
 import json
-import re
 import reprlib
 from collections.abc import Iterator
 from functools import partial
-from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any
 
 from tempo_trl.rewards.answer_place import AnswerPlace, Judged
 from tempo_trl.rewards.json_reading import Branch, Comparison, Reading, read_json, read_reference, reference_tree
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
+from tempo_trl.rewards.tool_call_reading import (
+    Call,
+    are_written_elsewhere,
+    calls_of,
+    placed,
+    without_tool_answers,
+    written_calls,
+)
 
 MAX_EXTRA = 16  # calls more than expected that are read
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
-_TAG = re.compile("</?(?:think|tool_call)>")
 
 
 def tool_call_fields(
@@ -62,7 +66,9 @@ def tool_call_fields(
     called. Values are compared as in [`~tempo_trl.rewards.json_fields`].
 
     With TRL's `tools`, completions are messages with parsed `tool_calls`. Where a template writes calls in another way
-    than as JSON between these tags, the parsed calls are judged, without places. Answers of tools are not read.
+    than as JSON between these tags, the parsed calls are judged: with the places of Qwen3.5's tags for names and
+    arguments, with the whole call as the place if there are only the tags of calls, else without places. Answers of
+    tools are not read.
 
     Args:
         texts: The completions with their special tokens, all turns of them. Places are characters of them.
@@ -118,80 +124,6 @@ def _call(call: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
-# The calls of a completion: between Qwen's and Hermes' tags, as TRL's parser finds them. The first `</tool_call>` ends
-# a call, in a string, too; `</think>` does not. TRL takes a whole completion as plain text if one of its calls cannot
-# be read; here the others are read nevertheless.
-
-
-class Call(NamedTuple):
-    """
-    A call of an answer, in characters of it.
-
-    Args:
-        start: Where its opening tag begins.
-        body: Where the opening tag ends.
-        body_end: Where the tag that ended it begins.
-        end: Where that tag ends; None for both at the end of an answer that did not close it.
-        is_closed: Whether that tag is the closing tag. Another opening tag ends a call as well.
-    """
-
-    start: int
-    body: int
-    body_end: int
-    end: int | None
-    is_closed: bool
-
-
-def calls_of(answer: str) -> tuple[list[Call], int]:
-    """The calls of an answer, and the index at which its last thought ended; 0 if it had none or did not end."""
-    calls, said, opened, thought = [], 0, None, None
-    tags = [*_TAG.finditer(answer)]
-    for tag, following in zip_longest(tags, tags[1:]):
-        is_argument = opened is not None and following is not None and following[0] == CLOSE
-        if thought is not None or (opened is None and tag[0] == "<think>"):
-            thought = None if tag[0] == "</think>" else tag.start()
-            said = tag.end() if thought is None else said
-        elif tag[0] == "</think>" and not said and not is_argument:  # the prompt opened the thought
-            calls, opened, said = [], None, tag.end()
-        elif tag[0] in (OPEN, CLOSE):
-            if opened is not None:
-                calls.append(Call(*opened, *tag.span(), tag[0] == CLOSE))
-            opened = tag.span() if tag[0] == OPEN else None
-    if opened is not None:
-        calls.append(Call(*opened, len(answer), None, False))
-    return calls, 0 if thought is not None else said
-
-
-def parsed_calls(completion: list[dict] | str | None) -> list[Any]:
-    """The calls that TRL parsed from a completion, all turns of it."""
-    messages = completion if isinstance(completion, list) else []
-    return [call for message in messages for call in message.get("tool_calls") or []]
-
-
-def written_calls(completion: list[dict]) -> str:
-    """The assistant's messages with their parsed calls between tags."""
-    return "\n".join(
-        "".join([_content(message), *(f"{OPEN}{_json(call)}{CLOSE}" for call in parsed_calls([message]))])
-        for message in _said(completion)
-    )
-
-
-def _said(completion: list[dict]) -> list[dict]:
-    return [message for message in completion if message.get("role", "assistant") == "assistant"]
-
-
-def _content(message: dict) -> str:
-    return message["content"] if isinstance(message.get("content"), str) else ""
-
-
-def _json(call: Any) -> str:
-    """The JSON text of a parsed call; empty if it has none."""
-    try:
-        return json.dumps(call.get("function", call) if isinstance(call, dict) else call)
-    except (TypeError, ValueError, RecursionError):
-        return ""
-
-
 # Calls beside expected ones
 
 Matched = dict[int, tuple[Call, Reading]]
@@ -201,34 +133,11 @@ def _criteria(
     text: str, completion: list[dict] | str | None, roots: list[Branch], comparison: Comparison, ordered: bool
 ) -> list[SpanReward]:
     place = AnswerPlace(text)
-    answer = _without_tool_answers(place.answer, completion)
-    if _is_written_elsewhere(answer, completion):
-        judged = _judged(written_calls(completion), roots, comparison, ordered)
-        return place.spans((name, reward, None, None) for name, reward, *_ in judged)
+    answer = without_tool_answers(place.answer, completion)
+    if are_written_elsewhere(answer, completion):
+        said = written_calls(completion)
+        return place.spans(placed(_judged(said, roots, comparison, ordered), said, answer))
     return place.spans(_judged(answer, roots, comparison, ordered))
-
-
-def _without_tool_answers(answer: str, completion: list[dict] | str | None) -> str:
-    """An answer of the same length, with spaces for what tools said with tags in it."""
-    at = 0
-    for message in completion if isinstance(completion, list) else []:
-        said = _content(message).strip() if message.get("role") == "tool" else ""
-        found = answer.find(said, at) if _TAG.search(said) else -1
-        if found >= 0:
-            at = found + len(said)
-            answer = answer[:found] + " " * len(said) + answer[at:]
-    return answer
-
-
-def _is_written_elsewhere(answer: str, completion: list[dict] | str | None) -> bool:
-    """Whether the messages have calls that the answer does not, or has in another form than JSON."""
-    parsed = len(parsed_calls(completion))
-    if not parsed:
-        return False
-    written = sum(_content(message).count(OPEN) for message in _said(completion))
-    calls, _ = calls_of(answer)
-    is_json = all(answer[call.body : call.body_end].lstrip()[:1] in ("{", "") for call in calls)
-    return parsed + written > answer.count(OPEN) or (not is_json and parsed >= len(calls))
 
 
 def _judged(answer: str, roots: list[Branch], comparison: Comparison, ordered: bool) -> Iterator[Judged]:

@@ -90,6 +90,11 @@ class SpanRewards:
         self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, failures: "Failures"
     ) -> SpanScores:
         """Judge this rank's rows, when TRL computes their rewards. Every rank must call this."""
+        if "texts" in inputs[0]:
+            raise ValueError(
+                "the dataset has a column 'texts', but span reward functions get the completions' texts by this name. "
+                "Rename the column, for example with dataset.rename_column('texts', 'my_texts')."
+            )
         ours, logged = self._functions, self._functions.logged()
         places = [self._texts(ids) for ids in completion_ids]
         texts = [place.text for place in places]

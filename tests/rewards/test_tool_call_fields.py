@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers.utils.chat_parsing.response_parser import parse_response
-from trl.chat_template_utils import qwen3_template
+from trl.chat_template_utils import glm4moe_template, qwen3_5_template, qwen3_template
 
 from tempo_trl.rewards import equations, json_fields
-from tempo_trl.rewards.tool_call_fields import calls_of, tool_call_fields, tool_call_fields_reward
+from tempo_trl.rewards.tool_call_fields import tool_call_fields, tool_call_fields_reward
+from tempo_trl.rewards.tool_call_reading import calls_of
 from tempo_trl.trainers.span_rewards import checked_spans
 
 END = "<|im_end|>"
@@ -194,10 +195,27 @@ def test_parsed_calls_whose_tags_are_gone_are_judged_without_places():
 
 
 def test_calls_that_a_template_does_not_write_as_json_are_judged_as_trl_parsed_them():
-    text = "<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>" + END
-    assert set(map(str, judged(text, [WEATHER], [MESSAGES[:1]]).values())) == {str((1.0, []))}
-    unparsed = [[{"role": "assistant", "content": text.removesuffix(END)}]]
-    assert judged(text, [WEATHER], unparsed)["name"][0] == 0.0
+    city, close = "<parameter=city>\nParis\n</parameter>", "</function>"
+    call = f"<tool_call>\n<function=weather>\n{city}\n{close}\n</tool_call>"
+    parsed = [{"role": "assistant", **parse_response(call, qwen3_5_template, prefix="")}]
+    assert judged(f"So:\n{call}{END}", [WEATHER], [parsed]) == {
+        "name": (1.0, ["<function=weather>"]),
+        "arguments.city": (1.0, [city]),
+        "arguments.days": (0.0, [close]),
+        "format": (1.0, [call]),
+        "additional": (1.0, [call]),
+        "extra_calls": (1.0, []),
+    }
+    assert judged(call + call + END, [WEATHER], [[*parsed, *parsed]])["extra_calls"] == (0.0, [call])
+    assert judged(call + END, [WEATHER], [[{"role": "assistant", "content": call}]])["name"] == (0.0, [call[12:]])
+
+
+def test_calls_in_tags_of_another_form_have_the_whole_call_as_their_place():
+    call = "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>"
+    parsed = [{"role": "assistant", **parse_response(call, glm4moe_template, prefix="")}]
+    found = judged(call + END, [WEATHER], [parsed])
+    assert found["arguments.city"] == (1.0, [call])
+    assert found["arguments.days"] == (0.0, [call])
 
 
 @pytest.mark.parametrize("said", ["see <think> in the manual", "</think>", "use <tool_call>", written(CLOCK, end="")])

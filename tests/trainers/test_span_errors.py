@@ -13,7 +13,7 @@ from ..credit.test_spans import by_definition
 from .credit_functions import door_rewards
 from .launching import run_ranks, torchrun
 from .recording import config, questions, share_of_threes
-from .spans import EOS, assert_close, counted_by_hand, fields, train
+from .spans import EOS, RecordingAnswers, assert_close, counted_by_hand, fields, train
 
 A, LONG = partial(SpanReward, "a", 1.0), len("rome,3!" + EOS)
 
@@ -76,6 +76,12 @@ def test_a_function_that_raises_is_named(tiny_model, tmp_path):
 def test_what_is_no_function_is_refused_when_the_trainer_is_built(wrong, tiny_model, tmp_path):
     with pytest.raises(ValueError, match=r"`span_reward_funcs` must be a function .*, or a list of such.* got"):
         train(tiny_model, tmp_path, wrong)
+
+
+def test_a_dataset_column_named_texts_is_refused(tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=r"the dataset has a column 'texts', but .* Rename the column"):
+        dataset, args = questions().map(lambda row: {"texts": "a"}), config(tmp_path, SpanCreditConfig)
+        RecordingAnswers(tiny_model, None, args, dataset, span_reward_funcs=fields).train()
 
 
 def test_weights_of_rewards_that_are_not_there_are_refused(tiny_model, tmp_path):
