@@ -120,7 +120,7 @@ def _cell(key: tuple, measured: list[tuple[ComparedRun, Result]], notes: list[st
 def _differing(a: Sequence[Result], b: Sequence[Result]) -> str:
     """How two measurements differ, such as `temperature 1.0 and 0.7`. Settings unknown for one are left out."""
     found = []
-    for name in ("n", *DECODING):
+    for name in ("n", *DECODING, "thinking"):
         ours, theirs = (sorted({getattr(one, name) for one in own} - {None}) for own in (a, b))
         if ours and theirs and ours != theirs:
             found.append(f"{name} {', '.join(map(str, ours))} and {', '.join(map(str, theirs))}")

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tempo_trl.hub.card import model_card
@@ -54,11 +55,24 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
             f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}. Finish the training "
             "(`--resume_from_checkpoint last`), or remove the later checkpoints."
         )
+    _refuse_an_older_model(run_dir)
     read_files(run_dir)  # names all that are broken
     current = current_results(run_dir)
     stale = {result.file for result in read_results(run_dir)} - {result.file for result in current}
     files = {path: file for path, file in files.items() if path not in stale}
     return files | _adapter_config(run_dir) | generated(run_dir, repo, current)
+
+
+def _refuse_an_older_model(run_dir: Path) -> None:
+    """Raise ValueError if a run began in a folder with a model, and ended before it saved its own."""
+    started = read_record(run_dir)["started"]
+    newest = max(path.stat().st_mtime for pattern in WEIGHTS for path in run_dir.glob(pattern))
+    saved = datetime.fromtimestamp(newest, UTC).isoformat()
+    if _is_before(saved, started):
+        raise ValueError(
+            f"{run_dir} has the model of an earlier run, saved at {saved[:19]}: the run of its record began at "
+            f"{started} and saved none. Finish the training, or train into a new folder and publish that."
+        )
 
 
 def _adapter_config(run_dir: Path) -> dict[str, bytes]:

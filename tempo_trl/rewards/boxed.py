@@ -110,12 +110,17 @@ _DENIAL = re.compile(
     r"|(?:is|was)(?: ?not\b|n['’]t\b)[\s$*]*(?:[.,;!?)]|$))",
     re.IGNORECASE,
 )
-TAKEN_BACK = r"\bscratch that\b|\bon second thought|\bi was (?:wrong|mistaken)\b"
-RETRACTION = re.compile(
+_IF = r"(?<!if )(?<!whether )(?<!where )(?<!earlier )"  # "Let me know if I made a mistake" takes nothing back
+TAKEN_BACK = rf"\bscratch that\b|\bon second thought|{_IF}\bi was (?:wrong|mistaken)\b"
+_RETRACTION = (
     rf"{TAKEN_BACK}|\b(?:wait|hold on|h+m+|actually|oh|oops|sorry)\b[\s,.!…–—-]{{1,5}}"
     r"(?:no\b|not\b|(?:that|this|it)(?:['’]s| is| was)(?: \w+)? (?:wrong|incorrect|mistake)"
     r"|(?:that|this|it)(?:(?:['’]s| is| was) not|(?: is| was)n['’]t) (?:right|correct)|i made\b)"
-    r"|\bi made an? (?:mistake|error)\b|^[\s$.,;!?)\\]{0,8}(?:no[,.!]|or not\b|(?:but )?th(?:at|is)(?:['’]s| is| was)"
+    rf"|{_IF}\bi made an? (?:mistake|error)\b"
+)
+RETRACTION = re.compile(_RETRACTION, re.IGNORECASE)
+RETRACTION_BEHIND = re.compile(  # also as the first words behind an answer
+    rf"{_RETRACTION}|^[\s$.,;!?)\\]{{0,8}}(?:no[,.!]|or not\b|(?:but )?th(?:at|is)(?:['’]s| is| was)"
     rf"(?: \w+)? (?:{_FALSE}|not (?:right|correct)))",
     re.IGNORECASE,
 )
@@ -138,7 +143,7 @@ def committed_boxes(said: str) -> Boxes | None:
         return None
     committed = [span for span in spans[-MOST_BOXES:] if not _is_denied(said, *span)]
     end = max(end for _, end in spans) + 1
-    if not committed or RETRACTION.search(said[end : end + _BEHIND_CHARS]):
+    if not committed or RETRACTION_BEHIND.search(said[end : end + _BEHIND_CHARS]):
         return Boxes((), end)
     first = len(committed) - 1
     while first and _are_joined(said, committed[first - 1], committed[first]):

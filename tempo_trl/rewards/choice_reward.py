@@ -30,7 +30,7 @@ def choice_reward(
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
         solution: Gold answer of each completion: a letter, bare or in a box.
-        options: Texts of each completion's options, in the order A, B, ...
+        options: Texts of each completion's options, in the order A, B, ..., or by these letters.
         log_metric: TRL's callback. Receives `choice/no_answer`, the share of completions that commit to no option,
             among those that have options.
         **columns: Other columns that TRL passes; ignored.
@@ -40,14 +40,14 @@ def choice_reward(
         its solution is not the letter of an option.
 
     Raises:
-        ValueError: `completions`, `solution` and `options` differ in length.
+        ValueError: `completions`, `solution` and `options` differ in length, or options go by other keys.
     """
     if not len(solution) == len(options) == len(completions):
         raise ValueError(
             f"got {len(solution)} solutions and {len(options)} lists of options for {len(completions)} completions, "
             "expected one of each per completion. Pass lists of equal length."
         )
-    rows = [row or [] for row in options]
+    rows = list(map(_texts, options))
     golds = list(map(_gold, solution, rows))
     letters = [chosen_letter(completion_text(said), row) for said, row in zip(completions, rows, strict=True)]
     answers = [letter for letter, row in zip(letters, rows, strict=True) if row]
@@ -55,6 +55,16 @@ def choice_reward(
         log_metric("choice/no_answer", answers.count("") / len(answers))
     _warn_of_unknown(solution, golds, rows)
     return [float(letter == gold) if gold else None for letter, gold in zip(letters, golds, strict=True)]
+
+
+def _texts(options: list[str] | dict[str, str] | None) -> list[str]:
+    if isinstance(options, dict):
+        if [*options] != [*LETTERS[: len(options)]]:
+            raise ValueError(
+                f"`options` go by {', '.join(map(repr, options))}, expected a list, or the letters A, B, ... in order."
+            )
+        options = list(options.values())
+    return options or []
 
 
 def _gold(solution: str | None, options: list[str]) -> str:

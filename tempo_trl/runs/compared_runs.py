@@ -23,7 +23,7 @@ SEED = re.compile(r"seed[-_=]?(\d+)")
 OF_A_METHOD = re.compile(rf"({'|'.join(NAMES)})([-_.]?{SEED.pattern})?")
 # Settings that may differ between runs that count as seeds of one method.
 INCIDENTAL = re.compile(
-    "seed|output|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
+    "seed|output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
 )
 
 
@@ -131,13 +131,14 @@ def _name(folder: Path) -> str:
 
 def _of_record(record: dict) -> dict:
     config, dataset = record.get("config") or {}, record.get("dataset") or {}
+    script = config.get("script", {})
     of_hub = {benchmark.hub_id: name for name, benchmark in reversed(BENCHMARKS.items())}
     hub_id = dataset.get("hub_id")
     model = (record.get("model") or {}).get("name") or ""
     return {
         "method": _method(record, config.get("training", {})),
         "model": model.rpartition("/")[2].lower() or None,
-        "trained_on": config.get("script", {}).get("task") or of_hub.get(hub_id, hub_id),
+        "trained_on": script.get("task") or of_hub.get(hub_id, hub_id) or script.get("dataset_name"),  # a folder
         "seed": record.get("seed"),
     }
 

@@ -21,7 +21,7 @@ from tempo_trl.runs.files import read_all, read_json
 
 FOLDER = "evaluation"
 NUMBERS = ("value", "n", "k")
-DECODING = ("temperature", "top_p", "top_k")  # null or missing if unknown
+DECODING = ("temperature", "top_p", "top_k", "max_tokens")  # null or missing if unknown
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Result:
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+    max_tokens: int | None = None
+    thinking: bool | None = None
     file: str = ""  # relative to the run's folder
 
     @property

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from datasets import Dataset, IterableDataset
 from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer
 
@@ -177,6 +178,20 @@ def warn_of_no_room_for_prompts(trainer: GRPOTrainer) -> None:
             "tokens. Lower it, or use a model (or `vllm_max_model_length`) with a longer context.",
             UserWarning,
             stacklevel=4,
+        )
+
+
+def check_columns(dataset: Dataset | IterableDataset | None, may_lack_prompts: bool) -> None:
+    """Raise ValueError for a dataset without prompts, or with a column that reward functions get from TRL itself."""
+    columns = getattr(dataset, "column_names", None)  # unknown for some streams
+    if columns is None:
+        return
+    if "prompt" not in columns and not may_lack_prompts:
+        raise ValueError(f"the dataset has no column 'prompt', only {', '.join(columns)}. Rename one, or add it.")
+    if taken := {"prompts", "completions", "trainer_state", "log_extra", "log_metric"} & {*columns}:
+        raise ValueError(
+            f"the dataset has a column {min(taken)!r}, but TRL passes something else to reward functions by this "
+            "name. Rename or remove the column."
         )
 
 

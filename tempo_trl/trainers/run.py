@@ -24,7 +24,7 @@ from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks, settings
 from tempo_trl.trainers.credit_log import keep_added_share
 from tempo_trl.trainers.faults import surviving_table, watch_rewards, watched_server
-from tempo_trl.trainers.reward_functions import refuse_reserved_columns, refuse_reserved_metrics
+from tempo_trl.trainers.reward_functions import distinct_names, refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.rollout_func import checked_rollout
 from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.trainers.subclasses import warnings_at_the_caller
@@ -58,6 +58,7 @@ class RunTrainer(GRPOTrainer):
     def __init__(self, model: str | PreTrainedModel, reward_funcs=None, args: GRPOConfig | None = None, **keywords):
         self._model_name = model if isinstance(model, str) else get_config_model_id(model.config)  # for messages
         args = settings.checked_config(args, self._config_cls, self._model_name, self._name)
+        checks.check_columns(keywords.get("train_dataset"), may_lack_prompts=bool(keywords.get("environment_factory")))
         refuse_missing_extras(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         if (rollout := self._tree_rollout(args)) is not None:
             keywords["rollout_func"] = only_rollout(rollout, keywords.get("rollout_func"))
@@ -66,6 +67,7 @@ class RunTrainer(GRPOTrainer):
             if rollout is not None:  # TRL warns that `rollout_func` is experimental, but the user did not set it
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
             super().__init__(model, reward_funcs, args, **keywords)
+        self.reward_func_names = distinct_names(self.reward_func_names)  # TRL merges metrics and columns of one name
         # TRL does not know the end tokens of `generation_kwargs`: it would train on the padding behind them, and count
         # completions that end with them as truncated.
         self.eos_token_ids = [*self.eos_token_ids, *(end_token_ids(self) - {*self.eos_token_ids})]

@@ -59,12 +59,16 @@ def test_of_two_evaluations_of_a_task_the_one_with_more_questions_counts_and_a_d
     assert numbers["notes"] == ["tempo and grpo on math (accuracy) were evaluated differently: n 500 and 200."]
 
 
+THINKS = "max_tokens 8192 and 1024; thinking True and False"
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "said"),
     [
         ({"temperature": 1.0}, {"temperature": 0.7}, "temperature 1.0 and 0.7"),
         ({"top_p": 1.0, "top_k": 0}, {"top_p": 0.9, "top_k": 20}, "top_p 1.0 and 0.9; top_k 0 and 20"),
         ({"questions": 20}, {"questions": 10}, "n 20 and 10"),
+        ({"max_tokens": 8192, "thinking": True}, {"max_tokens": 1024, "thinking": False}, THINKS),
     ],
 )
 def test_decodings_of_a_pair_that_differ_are_told(ours, theirs, said, tmp_path):

@@ -159,6 +159,15 @@ def test_a_folder_without_model_or_record_is_refused(missing, message, client, f
     assert client.requests == []
 
 
+def test_the_model_of_an_earlier_run_in_the_folder_is_refused(client, finished_run, capsys):
+    """A run that ends before it saves leaves its record beside the weights of the run before."""
+    record = json.loads((finished_run / "tempo/run.json").read_text())
+    (finished_run / "tempo/run.json").write_text(json.dumps(record | {"started": "2999-01-01T00:00:00+00:00"}))
+    assert published(str(finished_run), "--repo", REPO) == 2
+    assert "has the model of an earlier run, saved at" in capsys.readouterr().err
+    assert client.requests == []
+
+
 @pytest.mark.parametrize("secret", [TOKEN, "hf_" + "SomebodyElsesTokenOfTheHub" * 2, "the key of a tracker"])
 def test_a_file_with_a_secret_is_refused(secret, client, finished_run, monkeypatch, capsys):
     monkeypatch.setenv("WANDB_API_KEY", "the key of a tracker")

@@ -102,6 +102,10 @@ def test_a_gold_is_a_worked_solution_or_a_bare_answer(solution, answer):
         (r"the largest possible error is \boxed{5}", ("5",)),
         (r"\boxed{5}. Wait, let me check: yes.", ("5",)),
         (r"One gets \boxed{5}.", ("5",)),
+        ("\\boxed{5}\n\nLet me know if I made a mistake!", ("5",)),
+        (r"\boxed{5}. Tell me whether I was wrong.", ("5",)),
+        (r"\boxed{5} (earlier I made a mistake in step 2)", ("5",)),
+        (r"\boxed{5}. I made a mistake.", ()),
         ("no box", ()),
     ],
 )

@@ -50,6 +50,21 @@ def test_the_share_without_an_answer_is_logged_over_the_rows_that_have_options()
     assert metrics == {"choice/no_answer": 0.5}
 
 
+@pytest.mark.parametrize("answer", ["The answer is {}.", "The answer is {}, because", "Answer: {}.", "Answer: {}"])
+@pytest.mark.parametrize("letter", ["A", "B"])
+def test_no_is_an_answer_as_yes_is(answer, letter):
+    said = {"A": "Yes", "B": "No"}[letter]
+    assert rewards_of([answer.format(said)], letter, ["Yes", "No", "Maybe"]) == [1.0]
+    assert rewards_of([answer.format(said.lower())], letter, ["Yes", "No", "Maybe"]) == [1.0]
+
+
+def test_options_may_go_by_their_letters():
+    by_letter = dict(zip("ABCD", OPTIONS, strict=True))
+    assert rewards_of([f"The answer is {OPTIONS[1]}", boxed("A")], "B", by_letter) == [1.0, 0.0]
+    with pytest.raises(ValueError, match="`options` go by 'b', 'a', expected a list, or the letters A, B"):
+        rewards_of([boxed("B")], "B", {"b": "yes", "a": "no"})
+
+
 @pytest.mark.parametrize("golds, options", [(1, 2), (2, 1)])
 def test_a_solution_and_options_are_needed_for_each_completion(golds, options):
     with pytest.raises(ValueError, match=f"got {golds} solutions and {options} lists of options for 2 completions"):

@@ -111,6 +111,19 @@ def test_images_tell_prompts_apart_by_what_they_show():
     assert list(images_in("plain text")) == list(images_in([{"role": "user", "content": "plain"}])) == []
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"problem": ["a"]}, "the dataset has no column 'prompt', only problem"),
+        ({"prompt": ["a"], "completions": ["b"]}, "the dataset has a column 'completions', but TRL passes"),
+        ({"prompt": ["a"], "log_metric": ["b"]}, "the dataset has a column 'log_metric', but TRL passes"),
+    ],
+)
+def test_columns_that_trl_would_stumble_over_are_refused_before_the_model_is_loaded(columns, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        train("no/such-model", tmp_path, dataset=Dataset.from_dict({name: own * 8 for name, own in columns.items()}))
+
+
 @pytest.mark.parametrize("prompts", [["a", "b", "", "c"], [""] * 4])
 def test_a_prompt_without_tokens_is_refused_also_among_others(prompts, tiny_model, tmp_path):
     with pytest.raises(ValueError, match=r"The prompt in row \d has no tokens, expected at least one. Drop the row"):

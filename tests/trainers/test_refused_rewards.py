@@ -36,6 +36,13 @@ def test_a_weight_may_not_make_a_reward_overflow(tiny_model, tmp_path):
         train(tiny_model, tmp_path, reward_funcs=with_one(1e10), reward_weights=[1e10])
 
 
+def test_two_functions_of_one_name_have_metrics_of_their_own(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, reward_funcs=[with_one(1.0), with_one(2.0)], max_steps=1)
+    assert trainer.reward_func_names == ["odd_one", "odd_one_2"]
+    (logged,) = (entry for entry in trainer.state.log_history if "reward" in entry)
+    assert logged["rewards/odd_one_2/mean"] - logged["rewards/odd_one/mean"] == pytest.approx(1 / 8)
+
+
 def test_none_and_nan_mean_not_scored(tiny_model, tmp_path):
     for folder, value in (("none", None), ("nan", math.nan)):
         trainer = train(tiny_model, tmp_path / folder, reward_funcs=with_one(value), max_steps=1)
