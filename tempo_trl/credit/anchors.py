@@ -74,7 +74,9 @@ def key_of(prompt: int, seen: bytes) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-def state_labels(observations: torch.Tensor, num_generations: int, history: int = 0) -> np.ndarray:
+def state_labels(
+    observations: torch.Tensor, num_generations: int, history: int = 0, first: torch.Tensor | None = None
+) -> np.ndarray:
     """
     Labels of states: equal where completions of a group have seen the same last 1, 2, ..., `history` + 1 observations.
 
@@ -85,6 +87,9 @@ def state_labels(observations: torch.Tensor, num_generations: int, history: int 
             Completions in a group.
         history (`int`, *optional*, defaults to `0`):
             Observations before the last one to compare, too.
+        first (`torch.Tensor` of shape `(R, M)`, int64, *optional*):
+            Where N counts steps within turns: the first step of each turn, -1 where a row has no such turn. The
+            observations before the last one are then those before earlier turns. By default each step is a turn.
 
     Returns:
         `np.ndarray` of shape `(history + 1, R, N)`, int64; -1 where a row has no such turn. Before the first
@@ -92,11 +97,15 @@ def state_labels(observations: torch.Tensor, num_generations: int, history: int 
     """
     keys = observations.cpu().numpy()
     group = np.broadcast_to((np.arange(len(keys)) // num_generations)[:, None], keys.shape)
-    last = _labels(group, keys)
-    found = [last]
+    found = [_labels(group, keys)]
+    begin = np.broadcast_to(np.arange(keys.shape[1]), keys.shape) if first is None else first.cpu().numpy()
+    turn, before = np.zeros_like(keys), np.take_along_axis(found[0], begin.clip(min=0), axis=1)
+    row, _ = np.nonzero(begin >= 0)
+    turn[row, begin[begin >= 0]] = 1
+    turn = turn.cumsum(axis=1) - 1
+    before = np.pad(np.where(begin < 0, -1, before), ((0, 0), (1, 0)), constant_values=-1)  # -1: before the first turn
     for back in range(1, history + 1):
-        earlier = np.full_like(last, -1)
-        earlier[:, back:] = last[:, : max(last.shape[1] - back, 0)]
+        earlier = np.take_along_axis(before, (turn - back + 1).clip(min=0), axis=1)
         found.append(_labels(found[-1], earlier))
     return np.where(keys == 0, -1, np.stack(found))
 

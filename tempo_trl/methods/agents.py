@@ -9,6 +9,7 @@ from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.anchors import state_labels
 from tempo_trl.credit.returns import return_scale
+from tempo_trl.trainers.agents import first_steps
 from tempo_trl.trainers.batch import Batch
 
 
@@ -32,7 +33,7 @@ def scale_of(batch: Batch, scale_rewards: str, gamma: float = 1.0) -> torch.Tens
 
 def labels_of(batch: Batch, history: int = 0) -> np.ndarray:
     """Labels of the states of a batch, `(history + 1, R, N)`: [`~tempo_trl.credit.anchors.state_labels`]."""
-    return state_labels(batch.observations, batch.num_generations, history)
+    return state_labels(batch.observations, batch.num_generations, history, first_steps(batch.turns, batch.steps))
 
 
 @with_help

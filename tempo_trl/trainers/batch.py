@@ -6,7 +6,7 @@ import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -277,10 +277,17 @@ def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -
             f"`credit_func` must be None, got a function: {trainer} has its own credit function. Use "
             "TokenCreditTrainer with yours."
         )
-    if not has_its_own and not callable(given):
+    if not has_its_own and (not callable(given) or isinstance(given, type)):
         raise ValueError(
-            f"`credit_func` must be a function from a tempo_trl.Batch to advantages, got {given!r}. Pass "
-            f"{trainer}(..., credit_func=your_function)."
+            f"`credit_func` must be a function from a tempo_trl.Batch to advantages, or an object of a class with "
+            f"`__call__`, got {given!r}. Pass {trainer}(..., credit_func=your_function)."
+        )
+    learner = getattr(given.func if isinstance(given, partial) else given, "__self__", None)
+    learner = given.func if isinstance(given, partial) and learner is None else learner
+    if hasattr(learner, "update") and not hasattr(given, "update"):
+        raise ValueError(
+            f"`credit_func` is a method or a partial of {learner!r}, whose `update` would not be called. Pass the "
+            "object itself, with its credit in `__call__`."
         )
 
 

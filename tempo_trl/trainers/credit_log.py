@@ -125,7 +125,7 @@ def log_credit(
         trainer._logs["extra"][name].extend(values)
     if batch.tree_rollouts is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
-    outcome = batch.advantages[rows.place.own].nan_to_num(0.0)
+    outcome = whole_advantages(batch, rows, credit)
     mask = loss_mask(rows.output)
     sums = {}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
@@ -143,6 +143,14 @@ def log_credit(
     columns = {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()}
     _log_table(trainer, mean_advantage, columns)
     return totals
+
+
+def whole_advantages(batch: Batch, rows: ScoredRows, credit: Credit) -> torch.Tensor:
+    """The advantage of each of this rank's completions, `(B,)`, rewards per turn included, that TD errors add to."""
+    whole = credit.sequence_advantages
+    if batch.step_rewards is None or whole is None:
+        whole = batch.advantages[rows.place.own]
+    return whole.float().nan_to_num(0.0)
 
 
 def log_sums(

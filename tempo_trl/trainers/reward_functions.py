@@ -42,13 +42,15 @@ FAMILIES = {name.partition("/")[0] for name in METRICS} | {
 }
 
 
-def refuse_reserved_metrics(names: Iterable[str]) -> None:
-    """Raise ValueError if a name given to `log_metric` is that of a metric which is logged anyway."""
+def refuse_reserved_metrics(
+    names: Iterable[str], said: str = "A reward function called `log_metric({!r}, ...)`"
+) -> None:
+    """Raise ValueError if one of the names that a function of the user's gives is that of a metric logged anyway."""
     for name in names:
         family, slash, _ = name.partition("/")
         if name in TRL_METRICS or (slash and family in FAMILIES):
             raise ValueError(
-                f"A reward function called `log_metric({name!r}, ...)`, but the trainer logs "
+                f"{said.format(name)}, but the trainer logs "
                 f"{f'metrics {family}/*' if slash else 'this metric'} itself, and would average both. Choose another "
                 f"name, such as 'my_reward/{name.rpartition('/')[2]}'."
             )

@@ -36,12 +36,18 @@ def step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor,
     token, turn = completion_ids.cpu().numpy().ravel()[place], turns.numpy().ravel()[place]
     turn = np.cumsum(np.diff(place // width, prepend=-1).astype(bool) | np.diff(turn, prepend=-1).astype(bool)) - 1
     completes = _completing(tokenizer, token, turn, delimiter)
-    told = np.flatnonzero(~np.isin(token, list(set(tokenizer.all_special_ids))))
+    told = np.flatnonzero(~np.isin(token, special_ids(tokenizer)))
     last = np.full(len(token), -1)  # of each turn: its last token with text
     last[turn[told]] = told  # of several, numpy keeps the last
     ends = np.zeros(rows * width, dtype=bool)
     ends[place[completes[completes < last[turn[completes]]]]] = True
     return torch.from_numpy(ends.reshape(rows, width))
+
+
+def special_ids(tokenizer: Any) -> list[int]:
+    """Tokens without text: `all_special_ids` are those with a name, such as `eos_token`, and not all."""
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return sorted({*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)})
 
 
 def _completing(tokenizer: Any, token: np.ndarray, turn: np.ndarray, delimiter: bytes) -> np.ndarray:

@@ -26,7 +26,7 @@ from tempo_trl.trainers.batch import (
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import Failures, RankReport, gather_reports, log_credit
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.reward_functions import checked_functions
+from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_metrics
 from tempo_trl.trainers.run import RunTrainer
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.signal_share import GROUP
@@ -300,6 +300,8 @@ class TokenCreditTrainer(RunTrainer):
         credit, report = None, RankReport()
         with self._kept(rows.failures):
             credit = self._own_credit(batch, rows)
+            if self.credit_func is not None:
+                refuse_reserved_metrics(credit.metrics, "The credit function returned a metric {!r}")
             report = RankReport.of(credit, [scores for scores in (steps, rows.spans) if scores is not None])
         reports = gather_reports(report, rows.failures)
         self._use(rows.output, credit, any(report.drops_tokens for report in reports))

@@ -133,7 +133,8 @@ def gather_groups(
     """
     tensors = {name: value for name, value in tensors.items() if value is not None}
     if not place.straddles:
-        return {name: value.cpu() for name, value in tensors.items()}, rows
+        # A copy on a CPU, too: what a credit function changes in place must not reach the loss.
+        return {name: value.to("cpu", copy=True) for name, value in tensors.items()}, rows
     gathered = {}
     for name, value in tensors.items():
         value = value.to(accelerator.device)

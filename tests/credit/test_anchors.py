@@ -19,7 +19,8 @@ from tempo_trl.credit.agreement import (
 from tempo_trl.credit.anchors import observation_keys, relative_returns, state_labels, visits
 from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
 from tempo_trl.credit.prefix_covariance import pairwise_lcp
-from tempo_trl.credit.turns import turn_returns, turn_starts
+from tempo_trl.credit.turns import steps_of, turn_returns, turn_starts
+from tempo_trl.trainers.agents import first_steps
 
 from .groups import mean_of_others, predicted_by_definition
 from .rollouts import OBSERVED, Rollouts
@@ -78,6 +79,23 @@ def test_labels_are_equal_where_the_last_observations_are(seed):
             assert (labels[row, len(rollouts.histories(row)) :] == -1).all()
         for first, second in product(seen, seen):
             assert (labels[first] == labels[second]) == (seen[first] == seen[second])
+
+
+@SEEDS
+@pytest.mark.parametrize("history", [0, 1, 3])
+def test_steps_within_turns_do_not_change_what_a_turn_has_seen_before(seed, history):
+    rollouts = Rollouts(seed)
+    steps = steps_of(rollouts.turns, rollouts.ids == 1)
+    first = first_steps(rollouts.turns, steps)
+    keys = observation_keys(rollouts.ids, steps, rollouts.prompts)
+    for of_turns, of_steps in zip(
+        state_labels(rollouts.observations, rollouts.size, history),
+        state_labels(keys, rollouts.size, history, first),
+        strict=True,
+    ):
+        there = of_turns >= 0
+        ours = np.take_along_axis(of_steps, first.numpy().clip(min=0), axis=1)[there]
+        assert np.array_equal(ours[:, None] == ours, of_turns[there][:, None] == of_turns[there])
 
 
 def test_a_key_uses_nothing_that_comes_after_the_state():

@@ -135,6 +135,10 @@ def raises_on_the_last_rank(texts, **columns) -> list[list[SpanReward]]:
     return [[SpanReward("field", 1.0)] for _ in texts]
 
 
+def with_trls_metric(batch: Batch) -> Credit:
+    return Credit(batch.advantages, metrics={"reward": (1.0, 1.0)})
+
+
 class RunningMean:
     """Centres credit on the mean length so far: a method with a memory, alike on all ranks."""
 

@@ -83,6 +83,18 @@ def in_another_spelling(prompts, trainer):
     return answers(prompts, trainer) | {"prompt_ids": trainer.processing_class(text=texts)["input_ids"]}
 
 
+def with_numbers(prompts, trainer):
+    """A rollout whose environment writes prompts in which the dataset's short ones stand by chance."""
+    texts = [f"You are in room {7 - int(re.search('[0-9]+', prompt)[0])} and have 10 moves" for prompt in prompts]
+    return answers(prompts, trainer) | {"prompt_ids": trainer.processing_class(text=texts)["input_ids"]}
+
+
+def test_short_prompts_stand_in_others_by_chance(tiny_model, tmp_path):
+    dataset = Dataset.from_dict({"prompt": ["1", "2", "3", "4"]})
+    trainer = train(tiny_model, tmp_path, dataset=dataset, trainer={"rollout_func": with_numbers}, max_steps=1)
+    assert trainer.state.global_step == 1
+
+
 @pytest.mark.parametrize("rollout", [answers, own_prompt, in_another_spelling])
 def test_a_rollout_may_write_prompts_of_its_own(rollout, tiny_model, tmp_path):
     trainer = train(tiny_model, tmp_path, trainer={"rollout_func": rollout}, max_steps=1)

@@ -169,6 +169,15 @@ def test_a_step_ends_with_the_token_that_completes_the_delimiter(text, delimiter
     assert cut == steps
 
 
+def test_a_step_does_not_begin_with_a_special_token_that_has_no_name():
+    """Such as `<|eom_id|>` of Llama 3.1, which ends turns and is not among `all_special_ids`."""
+    tokenizer = tiny_tokenizer()
+    special = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    unnamed = min(special - {*tokenizer.all_special_ids})
+    ids = torch.tensor([[*tokenizer.encode("a\n\nb\n\n"), unnamed]])
+    assert delimited_steps(tokenizer, ids, torch.zeros_like(ids), "\n\n").max() == 1
+
+
 @given(st.lists(st.text("ab", min_size=1, max_size=3), max_size=12), st.text("ab", min_size=1, max_size=3))
 def test_delimiters_are_found_however_the_text_is_cut_into_tokens(pieces, delimiter):
     expected = [

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from functools import partial
 
 import pandas as pd
 import pytest
@@ -53,6 +54,7 @@ def test_values_outside_of_the_loss_are_never_read(tiny_model, tmp_path):
         (functions.lists, ValueError, r"lists failed: `advantages` must be .*; got list"),
         (functions.not_a_number, ValueError, r"not_a_number failed: .*got 1 non-finite values.* row 1, token 2: nan"),
         (functions.infinite, ValueError, r"infinite failed: `advantages` must be finite on every token of the loss"),
+        (functions.with_trls_metric, ValueError, r"with_trls_metric failed: .*returned a metric 'reward', but the"),
         (functions.raises, RuntimeError, r"raises raised KeyError: 'segment' \(on rank 0\)"),
     ],
 )
@@ -215,6 +217,11 @@ def test_a_credit_function_is_asked_for_where_there_is_none_and_refused_where_a_
 ):
     with pytest.raises(ValueError, match=r"`credit_func` must be a function .* got None"):
         TokenCreditTrainer(tiny_model, parity, config(tmp_path, TokenCreditConfig), questions())
+    with pytest.raises(ValueError, match=r"or an object of a class with `__call__`, got <class .*RunningMean"):
+        run(tiny_model, tmp_path, functions.RunningMean)
+    for part in (functions.RunningMean().__call__, partial(functions.RunningMean())):
+        with pytest.raises(ValueError, match=r"a method or a partial of .*RunningMean.* whose `update` would not be"):
+            run(tiny_model, tmp_path, part)
     with pytest.raises(ValueError, match=r"TEMPOTrainer has its own credit function"):
         TEMPOTrainer(tiny_model, parity, config(tmp_path), questions(), credit_func=functions.grpo)
 
