@@ -52,7 +52,8 @@ def pair_statistics(tree: PrefixTree, outcome: torch.Tensor) -> PairStatistics:
     shared, size = pairwise_lcp(tree), tree.num_generations
     groups = Deviations.of(outcome.detach().cpu().double().numpy().reshape(-1, size))
     known = groups.scorable[:, :, None] & groups.scorable[:, None, :] & ~np.eye(size, dtype=bool)
-    every = Deviations(*(part[:, None] for part in groups))  # (P, 1, G)
+    deviation, scorable, count, variance = groups
+    every = Deviations(deviation[:, None], scorable[:, None], count[:, None], variance[:, None])  # (P, 1, G)
     products = every.products_with(groups.deviation[:, :, None])
     once = known & np.triu(np.ones((size, size), dtype=bool))
     closest = np.where(known, shared, -1).max(axis=2)[known.any(axis=2)]

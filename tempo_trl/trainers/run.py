@@ -1,4 +1,4 @@
-"""A run of TRL's `GRPOTrainer` whose settings, samples and rewards are checked, and that resumes exactly."""
+"""A run of TRL's `GRPOTrainer` whose settings and samples are checked, and that resumes exactly."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -23,8 +23,8 @@ from tempo_trl.rollout.vllm_server import wait_for_server
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks, settings
 from tempo_trl.trainers.credit_log import keep_added_share
-from tempo_trl.trainers.faults import surviving_table, watch_rewards, watched_server
-from tempo_trl.trainers.reward_functions import distinct_names, refuse_reserved_columns, refuse_reserved_metrics
+from tempo_trl.trainers.faults import surviving_table, watched_server
+from tempo_trl.trainers.reward_functions import distinct_names
 from tempo_trl.trainers.rollout_func import checked_rollout
 from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.trainers.subclasses import warnings_at_the_caller
@@ -141,16 +141,6 @@ class RunTrainer(GRPOTrainer):
         tokenized = super()._tokenize_prompts(prompts)
         checks.check_prompts(tokenized[0], self)
         return tokenized
-
-    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        rank, patience = self.accelerator.process_index, self.args.ddp_timeout / 2
-        with watch_rewards(patience, rank, self.reward_func_names):
-            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
-        if self._pending_metrics or self._pending_extra_logs:
-            refuse_reserved_metrics(self._pending_metrics)
-            refuse_reserved_columns(self._pending_extra_logs, self.reward_func_names)
-        return rewards
 
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""

@@ -14,6 +14,7 @@ from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.importance import gspo_token_reference
+from tempo_trl.trainers import checks
 from tempo_trl.trainers.agents import MergedStates, ObservationKeyFunc, StateKeys, sees_answers
 from tempo_trl.trainers.batch import (
     Batch,
@@ -25,8 +26,9 @@ from tempo_trl.trainers.batch import (
 )
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import Failures, RankReport, gather_reports, log_credit
+from tempo_trl.trainers.faults import watch_rewards
 from tempo_trl.trainers.recorder import Recorder
-from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_metrics
+from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.run import RunTrainer
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.signal_share import GROUP
@@ -291,6 +293,16 @@ class TokenCreditTrainer(RunTrainer):
 
         names = ("_generate", "_calculate_rewards", "_get_per_token_logps_and_entropies")
         return dict(zip(names, (noted_generate, noted_score, noted_forward), strict=True))
+
+    def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+        rank, patience = self.accelerator.process_index, self.args.ddp_timeout / 2
+        with watch_rewards(patience, rank, self.reward_func_names):
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
+        if self._pending_metrics or self._pending_extra_logs:
+            refuse_reserved_metrics(self._pending_metrics)
+            refuse_reserved_columns(self._pending_extra_logs, self.reward_func_names)
+        return rewards
 
     # A batch: credit
 
