@@ -110,6 +110,7 @@ def name_lines(axes: Axes, ends: Sequence[End]) -> None:
     room = 0.045 * (high - low) * 4.8 / axes.figure.get_figheight() * axes.get_gridspec().nrows
     heights = np.array(spread([y for _, y, *_ in ends], room))
     heights -= max(0.0, heights.max() - high)
+    heights += max(0.0, low + room / 2 - heights.min())
     for (x, y, label, colour), height in zip(ends, heights, strict=True):
         axes.annotate(
             label,
