@@ -12,6 +12,7 @@ from tempo_trl.runs.files import WEIGHTS
 from tempo_trl.runs.log import training_log, unfinished_checkpoint
 from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.results import Result, eval_results_files, read_results
+from tempo_trl.runs.trees import recorded_steps
 
 # Model, tokenizer and Trainer's results are at the top of the folder. Checkpoints, tables of completions and logs are
 # not published, and neither is training_args.bin, a pickle, which is unsafe to load and may contain secrets.
@@ -111,7 +112,7 @@ def generated(run_dir: Path, repo: str, results: list[Result]) -> dict[str, Path
     if drawn:
         pictures[CURVES] = drawn
     tree = next((path for path in TREES if (run_dir / path).is_file()), None)
-    if tree:
+    if tree and recorded_steps(run_dir, "train"):  # else a report of several runs drew another one's
         pictures[tree] = run_dir / tree
     card = model_card(run_dir, repo, record, results, list(pictures))
     return {"README.md": card.encode(), **pictures, **eval_results_files(results, repo)}

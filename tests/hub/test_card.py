@@ -221,11 +221,13 @@ def test_without_a_log_there_are_no_curves_and_the_card_names_none(tmp_path):
     assert "curves" not in made["README.md"].decode()
 
 
-def test_the_picture_of_a_tree_is_shown_if_there_is_one(tmp_path):
+def test_the_picture_of_a_tree_is_shown_if_there_is_one_of_this_run(tmp_path, monkeypatch):
     folder = run(tmp_path)
     assert "Prefix tree of one group" not in card(folder)
     write_atomically(folder / "tempo/tree.svg", "<svg/>")
     write_atomically(folder / "model.safetensors", b"weights")
+    assert "tempo/tree.svg" not in contents(folder, "me/tiny")  # a report of several runs drew another one's
+    monkeypatch.setattr("tempo_trl.hub.contents.recorded_steps", lambda *arguments: [10])
     files = contents(folder, "me/tiny")
     assert "(tempo/tree.svg)" in files["README.md"].decode()
     assert files["tempo/tree.svg"].read_text() == "<svg/>"
