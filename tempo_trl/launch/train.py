@@ -139,11 +139,21 @@ def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
 
     None if the run starts from the beginning. `last` without any checkpoint also returns None, so that a job that its
     scheduler restarts can always use the same command.
+
+    Raises:
+        ValueError: a path is given that is no folder.
     """
     asked = str(training_args.resume_from_checkpoint)
     if asked.lower() in ("none", "false"):
         return None
-    return last_whole_checkpoint(training_args.output_dir) if asked.lower() in ("last", "true") else asked
+    if asked.lower() in ("last", "true"):
+        return last_whole_checkpoint(training_args.output_dir)
+    if not Path(asked).is_dir():
+        raise ValueError(
+            f"`resume_from_checkpoint` is {asked!r}, which is no folder. Give a checkpoint's folder, or 'last' for "
+            f"the last complete one in {training_args.output_dir}."
+        )
+    return asked
 
 
 def last_whole_checkpoint(output_dir: str) -> str | None:
@@ -171,11 +181,11 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     from tempo_trl.trainers.checks import refuse_less_than_a_generation
 
     training_args = arguments.training
+    checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     move_token_to_environment(training_args)
     with clear_refusals(training_args):
         trainer = build_trainer(arguments, callbacks)
     refuse_less_than_a_generation(trainer)  # also for methods that use TRL's own trainer
-    checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     if checkpoint is None and trainer.is_world_process_zero():
         warn_of_an_earlier_run(Path(training_args.output_dir))
     base = base_model(trainer.model.config.name_or_path)
