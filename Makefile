@@ -40,7 +40,7 @@ test: $(INSTALLED) ## the tests to pass before each commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not matrix" --durations=10
 
 # Many tests wait for ranks, servers and time-outs: a third worker and the parts beside each other use these waits. All is
-# installed before a test runs, because installing the package anew would take it away for a moment.
+# installed before a test runs, because an installation takes the package away for a moment.
 test-all: ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's stack, browser, docs
 	-$(MAKE) --jobs 2 $(DOCS_INSTALLED) $(VLLM_VENV)/.installed
 	$(MAKE) --jobs 2 --keep-going --output-sync=target test-main test-vllm test-browser test-site
