@@ -141,7 +141,7 @@ def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
     scheduler restarts can always use the same command.
 
     Raises:
-        ValueError: a path is given that is no folder.
+        ValueError: a path is given that is not a folder.
     """
     asked = str(training_args.resume_from_checkpoint)
     if asked.lower() in ("none", "false"):
@@ -150,7 +150,7 @@ def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
         return last_whole_checkpoint(training_args.output_dir)
     if not Path(asked).is_dir():
         raise ValueError(
-            f"`resume_from_checkpoint` is {asked!r}, which is no folder. Give a checkpoint's folder, or 'last' for "
+            f"`resume_from_checkpoint` is {asked!r}, which is not a folder. Give a checkpoint's folder, or 'last' for "
             f"the last complete one in {training_args.output_dir}."
         )
     return asked

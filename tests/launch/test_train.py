@@ -280,7 +280,7 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     assert resumed("--resume_from_checkpoint", "last") == resumed("--resume_from_checkpoint", "true") == newest
     assert resumed(*recipe(tmp_path, "resume_from_checkpoint: true")) == newest
     assert resumed("--resume_from_checkpoint", str(tmp_path)) == str(tmp_path)
-    with pytest.raises(ValueError, match=r"`resume_from_checkpoint` is 'elsewhere', which is no folder\. Give"):
+    with pytest.raises(ValueError, match=r"`resume_from_checkpoint` is 'elsewhere', which is not a folder\. Give"):
         resumed("--resume_from_checkpoint", "elsewhere")
 
 
