@@ -46,7 +46,8 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
     files = {
         path.relative_to(run_dir).as_posix(): path for path in sorted(found) if not path.name.startswith((".", "_"))
     }
-    if not any(any(run_dir.glob(pattern)) for pattern in WEIGHTS):
+    weights = [path for pattern in WEIGHTS for path in run_dir.glob(pattern)]
+    if not weights:
         raise ValueError(
             f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)} in it. Finish the training first "
             "(`--resume_from_checkpoint last` resumes an interrupted run)."
@@ -56,7 +57,7 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
             f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}. Finish the training "
             "(`--resume_from_checkpoint last`), or remove the later checkpoints."
         )
-    _refuse_an_older_model(run_dir)
+    _refuse_an_older_model(run_dir, weights)
     read_files(run_dir)  # names all that are broken
     current = current_results(run_dir)
     stale = {result.file for result in read_results(run_dir)} - {result.file for result in current}
@@ -64,10 +65,10 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
     return files | _adapter_config(run_dir) | generated(run_dir, repo, current)
 
 
-def _refuse_an_older_model(run_dir: Path) -> None:
+def _refuse_an_older_model(run_dir: Path, weights: list[Path]) -> None:
     """Raise ValueError if a run began in a folder with a model, and ended before it saved its own."""
     started = read_record(run_dir)["started"]
-    newest = max(path.stat().st_mtime for pattern in WEIGHTS for path in run_dir.glob(pattern))
+    newest = max(path.stat().st_mtime for path in weights)
     saved = datetime.fromtimestamp(newest, UTC).isoformat()
     if _is_before(saved, started):
         raise ValueError(

@@ -282,8 +282,8 @@ def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -
             f"`credit_func` must be a function from a tempo_trl.Batch to advantages, or an object of a class with "
             f"`__call__`, got {given!r}. Pass {trainer}(..., credit_func=your_function)."
         )
-    learner = getattr(given.func if isinstance(given, partial) else given, "__self__", None)
-    learner = given.func if isinstance(given, partial) and learner is None else learner
+    inner = given.func if isinstance(given, partial) else given
+    learner = getattr(inner, "__self__", inner)
     if hasattr(learner, "update") and not hasattr(given, "update"):
         raise ValueError(
             f"`credit_func` is a method or a partial of {learner!r}, whose `update` would not be called. Pass the "
