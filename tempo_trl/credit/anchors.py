@@ -98,16 +98,25 @@ def state_labels(
     keys = observations.cpu().numpy()
     group = np.broadcast_to((np.arange(len(keys)) // num_generations)[:, None], keys.shape)
     found = [_labels(group, keys)]
-    begin = np.broadcast_to(np.arange(keys.shape[1]), keys.shape) if first is None else first.cpu().numpy()
-    turn, before = np.zeros_like(keys), np.take_along_axis(found[0], begin.clip(min=0), axis=1)
-    row, _ = np.nonzero(begin >= 0)
-    turn[row, begin[begin >= 0]] = 1
-    turn = turn.cumsum(axis=1) - 1
-    before = np.pad(np.where(begin < 0, -1, before), ((0, 0), (1, 0)), constant_values=-1)  # -1: before the first turn
-    for back in range(1, history + 1):
-        earlier = np.take_along_axis(before, (turn - back + 1).clip(min=0), axis=1)
-        found.append(_labels(found[-1], earlier))
+    if history:
+        begin = np.broadcast_to(np.arange(keys.shape[1]), keys.shape) if first is None else first.cpu().numpy()
+        found += _longer(found[0], begin, history)
     return np.where(keys == 0, -1, np.stack(found))
+
+
+def _longer(last: np.ndarray, begin: np.ndarray, history: int) -> list[np.ndarray]:
+    """Labels by 2, 3, ... observations from those by the last one; `begin` has the first step of each turn, or -1."""
+    row, _ = np.nonzero(begin >= 0)
+    begins = np.zeros_like(last)
+    begins[row, begin[begin >= 0]] = 1
+    turn = begins.cumsum(axis=1)  # of each step, from 1
+    before = np.where(begin < 0, -1, np.take_along_axis(last, begin.clip(min=0), axis=1))
+    before = np.pad(before, ((0, 0), (1, 0)), constant_values=-1)  # of turn 0, before the first one
+    found = [last]
+    for back in range(1, history + 1):
+        earlier = np.take_along_axis(before, (turn - back).clip(min=0), axis=1)
+        found.append(_labels(found[-1], earlier))
+    return found[1:]
 
 
 def _labels(first: np.ndarray, second: np.ndarray) -> np.ndarray:
