@@ -43,7 +43,8 @@ def test_every_section_of_the_report_for_a_gpu_runs_on_a_cpu_too(report):
     shares = [rows_of(report, "credit")[f"2 x 8 x {tokens}: credit / update"] for tokens in (32, 64)]
     assert all(re.fullmatch(r"\d\.\d{3} s / \d+\.\d s = .*%", share) for share in shares)
     assert rows_of(report, "vllm")["colocated, sleep mode"].startswith("not run")
-    assert rows_of(report, "fsdp2")["the same run without FSDP2"].startswith("3 steps in")
+    assert rows_of(report, "engines")["the same run without an engine"].startswith("3 steps in")
+    assert rows_of(report, "language_model")["orders"].startswith("not run")
     assert rows_of(report, "long_run")["steps"].startswith("6 in")
     on_tree = [
         measured for figure, measured in rows_of(report, "tree_forward").items() if "largest difference" in figure

@@ -11,6 +11,7 @@ import torch
 import transformers
 import trl
 
+from benchmarks.estimators.evidence import commit
 from benchmarks.gpu.section import RESULT, Row
 
 SECTIONS = {
@@ -19,7 +20,8 @@ SECTIONS = {
     "credit": "Credit beside an update, at 64 prompts x 8 completions",
     "tree_forward": "Compute on the tree",
     "vllm": "vLLM",
-    "fsdp2": "FSDP2 on one device",
+    "engines": "FSDP2, ZeRO and LoRA on one device",
+    "language_model": "SmolLM2-135M: GRPO and span credit on orders",
     "long_run": "A run of the shape of Qwen3-1.7B",
 }
 REPOSITORY = Path(__file__).parents[2]
@@ -46,12 +48,11 @@ def table(section: str, rows: list[Row]) -> str:
 
 def heading(device: str, size: str) -> str:
     """Where and on what the report was made."""
-    git = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout.strip()
     where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}, trl {trl.__version__}"
+    at = commit()["commit"][:7]
     note = "" if (device, size) == ("cuda", "full") else " Times mean nothing in this form."
-    return f"# Report of benchmarks.gpu\n\n{where}; {versions}; commit {commit or 'unknown'}.{note}\n"
+    return f"# Report of benchmarks.gpu\n\n{where}; {versions}; commit {at}.{note}\n"
 
 
 def main(argv: list[str] | None = None) -> int:

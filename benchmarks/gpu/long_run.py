@@ -1,5 +1,6 @@
-"""Twenty minutes of TEMPO on the shape of Qwen3-1.7B from random weights: does it last, and is the estimate right?"""
+"""Minutes of TEMPO on the shape of Qwen3-1.7B from random weights: does it last, and is the estimate right?"""
 
+import os
 from statistics import median
 
 import torch
@@ -11,7 +12,7 @@ from tempo_trl.launch.memory import needs
 from tempo_trl.launch.plan import Engine, LaunchPlan
 from tempo_trl.launch.train import build_trainer
 
-MINUTES = 20
+MINUTES = float(os.environ.get("MINUTES_OF_LONG_RUN", 20))
 
 
 class Clock(Meter):

@@ -30,7 +30,7 @@ class Size(NamedTuple):
     model: dict
 
 
-SMALL, TINY = Size(64, 512, QWEN3_0_6B), Size(16, 16, QWEN3_TINY)
+SMALL, TINY = Size(64, 256, QWEN3_0_6B), Size(16, 16, QWEN3_TINY)
 
 
 class Batch(NamedTuple):
@@ -117,7 +117,7 @@ def figures(trainer: PairedTrainer, meter: Meter) -> list[Row]:
 
 
 def rows(device: torch.device, tiny: bool) -> list[Row]:
-    return figures(*train(device, TINY if tiny else SMALL, pairs=2 if tiny else 8))
+    return figures(*train(device, TINY if tiny else SMALL, pairs=2 if tiny else 4))
 
 
 if __name__ == "__main__":

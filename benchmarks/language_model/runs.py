@@ -77,16 +77,16 @@ def is_evaluated(study: Study, cell: Cell) -> bool:
     return cell.seed not in study.sweep_seeds
 
 
-def train(study: Study, cell: Cell, folder: Path, threads: int, nice: int) -> None:
+def train(study: Study, cell: Cell, folder: Path, threads: int, nice: int, *flags: str) -> None:
     """
-    Train a cell, going on from its last checkpoint. Only logs, completions and trees are kept.
+    Train a cell, going on from its last checkpoint, with more `flags`. Only logs, completions and trees are kept.
 
     Raises:
         RuntimeError: the run failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | KEEP_MEMORY | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-    words = ["nice", "-n", str(nice), *command(study, cell, folder)]
+    words = ["nice", "-n", str(nice), *command(study, cell, folder), *flags]
     with (folder / "run.log").open("a") as log:
         code = subprocess.run(words, stdout=log, stderr=log, env=environment).returncode
     if code or not (folder / ("eval_results.json" if is_evaluated(study, cell) else "train_results.json")).exists():
