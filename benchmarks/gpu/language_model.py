@@ -1,7 +1,7 @@
 """Span credit and its rivals on a real language model: orders written as JSON, with more steps than two cores allow.
 
-The runs are those of `python -m benchmarks.language_model --task orders`, in float32, at the rates that its sweep chose,
-with more steps. They run beside each other, so their times mean little. What each logged is added to
+The runs are those of `python -m benchmarks.language_model --task orders`, in float32, at the rates that its sweep
+chose, with more steps. They run beside each other, so their times mean little. What each logged is added to
 `gpu_orders.json`. Two short runs in bf16 come last.
 """
 

@@ -77,7 +77,8 @@ def with_kernel(name: str, device: torch.device, shape: packing.Shape, pairs: in
 
 def rows(device: torch.device, tiny: bool) -> list[Row]:
     shapes, pairs = (packing.QUICK, 1) if tiny else (packing.SHAPES, packing.PAIRS)
-    found = [row for half in (False, True) for row in of_type(device, half, shapes, pairs)]
+    # In float32 CUDA has no kernel for grouped heads: TRL's own update of the largest shape takes more than 80 GB.
+    found = of_type(device, False, shapes[:1], pairs) + of_type(device, True, shapes, pairs)
     return [*found, varlen(device), *(with_kernel(name, device, shapes[0], pairs) for name in INSTALLED)]
 
 
