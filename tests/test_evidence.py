@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from benchmarks.compact_json import write_json
 from benchmarks.estimators import evidence
 from benchmarks.estimators.__main__ import QUESTIONS
+from benchmarks.gpu.language_model import comparison
 from benchmarks.language_model import cells
 from benchmarks.language_model.arms import LONG_STEPS, Cell
 from benchmarks.language_model.noise import table_of
@@ -313,6 +315,17 @@ def test_the_tables_of_noise_are_those_of_their_numbers():
         for row in zip(*(column.cells for column in table_of(name, numbers).columns), strict=True):
             assert [*row] in rows_of(page)
         assert not numbers["provenance"]["dirty"]
+
+
+def test_the_lead_on_a_gpu_is_that_of_the_numbers():
+    page = rows_of((DOCS / "evidence" / "gpu.md").read_text())
+    found = defaultdict(list)
+    for row in json.loads((DOCS / "evidence" / "orders_gpu.json").read_text())["cells"]:
+        found[row["arm"]].append(row)
+    said = comparison(found)
+    assert len(said) == 4
+    for row in said:
+        assert [*row] in page
 
 
 ON_FRONT = {

@@ -50,7 +50,8 @@ def heading(device: str, size: str) -> str:
     """Where and on what the report was made."""
     where = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     versions = f"torch {torch.__version__}, transformers {transformers.__version__}, trl {trl.__version__}"
-    at = commit()["commit"][:7]
+    found = commit()
+    at = found["commit"][:7] + (" with changes" if found["dirty"] else "")
     note = "" if (device, size) == ("cuda", "full") else " Times mean nothing in this form."
     return f"# Report of benchmarks.gpu\n\n{where}; {versions}; commit {at}.{note}\n"
 

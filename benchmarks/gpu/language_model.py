@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import torch
 
 from benchmarks.estimators.evidence import commit
@@ -19,6 +20,7 @@ from benchmarks.language_model.arms import BASELINE, Cell
 from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.runs import command, numbers, train
 from benchmarks.language_model.study import ORDERS
+from benchmarks.learning.statistics import interval, iqm
 
 ARMS = (BASELINE, "span_credit lambda 0.9")
 SEEDS = ORDERS.seeds
@@ -49,20 +51,32 @@ def in_half(arm: str, rate: float) -> Row:
     return f"{arm}, bf16", f"FAILED: {last}" if done.returncode else "8 steps ran"
 
 
-def ahead(arm: str, found: dict[str, list[dict]]) -> Row:
-    """An arm beside GRPO, seed by seed: over the run, in its last ten steps, and on held-out orders."""
-    parts = {
-        "over the run": lambda row: mean(row["reward"]),
-        "in the last ten steps": lambda row: mean(row["reward"][-10:]),
-        "held out": lambda row: row["held_out"]["mean"],
+def comparison(found: dict[str, list[dict]]) -> list[Row]:
+    """Each arm beside GRPO, seed by seed, over the steps that all runs have; in points."""
+    count = min(len(row["reward"]) for own in found.values() for row in own)
+    first = ORDERS.steps
+    parts = {f"steps 1 to {first}": slice(first), f"steps {first + 1} to {count}": slice(first, count)}
+    measures = {
+        f"{name}, {part}": lambda row, key=key, steps=steps: 100 * mean(row[key][steps])
+        for key, name in (("reward", "checks right"), ("all", "answers all right"))
+        for part, steps in parts.items()
     }
-    said = []
-    for name, of in parts.items():
-        own = [100 * of(row) for row in found[arm]]
-        leads = [a - 100 * of(b) for a, b in zip(own, found[BASELINE], strict=True)]
-        beside = "" if arm == BASELINE else f" ({', '.join(f'{lead:+.1f}' for lead in leads)})"
-        said.append(f"{name} {mean(own):.1f}{beside}")
-    return f"{arm}: criteria right in % (difference to GRPO by seed)", "; ".join(said)
+    if all(row["held_out"] for own in found.values() for row in own):
+        measures["checks right, held out"] = lambda row: 100 * row["held_out"]["mean"]
+    return [
+        (f"{arm}: {name}", beside([*map(of, own)], [*map(of, found[BASELINE])]))
+        for name, of in measures.items()
+        for arm, own in found.items()
+        if arm != BASELINE
+    ]
+
+
+def beside(own: list[float], base: list[float]) -> str:
+    """Interquartile means of an arm and of GRPO, and the lead with its interval and by seed."""
+    leads = np.subtract(own, base)
+    low, high = interval(leads)
+    by_seed = ", ".join(f"{lead:+.1f}" for lead in leads)
+    return f"{iqm(own):.1f}, GRPO {iqm(base):.1f}: {iqm(leads):+.1f} [{low:+.1f}, {high:+.1f}]; by seed {by_seed}"
 
 
 def rows(device: torch.device, tiny: bool) -> list[Row]:
@@ -76,7 +90,7 @@ def rows(device: torch.device, tiny: bool) -> list[Row]:
         short = [half.result() for half in halves]
     seconds = mean(second for own in found.values() for row in own for second in row["seconds"])
     each = f"{len(ARMS) * len(SEEDS)} runs of {STEPS} steps beside each other: seconds of a step"
-    return [(each, f"{seconds:.1f}"), *(ahead(arm, found) for arm in ARMS), *short]
+    return [(each, f"{seconds:.1f}"), *comparison(found), *short]
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Size(NamedTuple):
     model: dict
 
 
-SMALL, TINY = Size(64, 256, QWEN3_0_6B), Size(16, 16, QWEN3_TINY)
+SMALL, TINY = Size(64, 128, QWEN3_0_6B), Size(16, 16, QWEN3_TINY)
 
 
 class Batch(NamedTuple):

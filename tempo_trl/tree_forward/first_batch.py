@@ -62,32 +62,45 @@ class FirstBatch(NamedTuple):
             Between the tree and TRL.
         rounding ([`Difference`], *optional*):
             Between TRL and TRL with one more column of padding; None in full precision.
+        by_row (`float`):
+            1 if a GPU attended row by row in half precision, otherwise 0.
     """
 
     tree: Difference
     rounding: Difference | None = None
+    by_row: float = 0.0
 
     @classmethod
     def of_all_ranks(cls, ranks: torch.Tensor) -> "FirstBatch":
-        """From the numbers of each rank, `(ranks, 8)`: those of `tree`, then those of `rounding` or zeros."""
-        largest, total, worst_row, compared = ranks.view(-1, 2, 4).unbind(dim=2)
+        """From the numbers of each rank, `(ranks, 9)`: of `tree`, of `rounding` or zeros, and `by_row`."""
+        largest, total, worst_row, compared = ranks[:, :-1].unflatten(1, (2, 4)).unbind(dim=2)
         columns = [largest.amax(dim=0), total.sum(dim=0), worst_row.amax(dim=0), compared.sum(dim=0)]
         tree, rounding = (Difference(*numbers) for numbers in torch.stack(columns, dim=1).tolist())
-        return cls(tree, rounding if rounding.compared else None)
+        return cls(tree, rounding if rounding.compared else None, ranks[:, -1].max().item())
 
     def numbers(self) -> list[float]:
         """The numbers of one rank, for [`of_all_ranks`]."""
-        return [*self.tree, *(self.rounding or Difference())]
+        return [*self.tree, *(self.rounding or Difference()), self.by_row]
 
     def mistake(self) -> str | None:
         """A message if the tree's numbers differ from TRL's by more than rounding. NaN counts as different."""
-        tree, rounding = self
+        tree, rounding = self.tree, self.rounding
         if rounding is None:
             return _above(tree.largest, LARGEST_DIFFERENCE, "at a token")
         slack = FEW / max(tree.compared, 1) ** 0.5
         mean = (MEAN_OVER_ROUNDING + slack) * rounding.mean
         row = (ROW_OVER_ROUNDING + slack) * rounding.worst_row
         return _above(tree.mean, mean, "on average") or _above(tree.worst_row, row, "on average over one row")
+
+    def slowness(self) -> str | None:
+        """A message if the tree's attention makes it slower than TRL's way."""
+        if not self.by_row:
+            return None
+        return (
+            f"torch {torch.__version__} has no variable-length attention for this GPU and head size, without which "
+            "the tree saves memory but is slower than TRL's way in half precision. Upgrade to torch 2.11 or later, or "
+            "set tree_forward='on' to save the memory"
+        )
 
 
 def _above(difference: float, bound: float, where: str) -> str | None:

@@ -32,6 +32,8 @@ class Paths:
             Attention masks for these sizes, cached for the next layer.
         windows (`list`):
             The sliding window of every attention call over these paths, as the model requested it.
+        by_row (`bool`):
+            Whether a GPU attended row by row in half precision, where one call for all rows would be faster.
         predictors (`torch.Tensor` of shape `(B, T)`):
             As in [`PackedRows`], for what sees the paths only, in the model's forward pass.
     """
@@ -43,6 +45,7 @@ class Paths:
         self.pieces, self.lengths = pieces, lengths
         self.masks: dict = {}
         self.windows: list[int | None] = []
+        self.by_row = False
         self.predictors: torch.Tensor | None = None
 
     def gather(self, stream: torch.Tensor, dim: int) -> list[torch.Tensor]:

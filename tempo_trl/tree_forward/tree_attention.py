@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from transformers import AttentionInterface
 
 from tempo_trl.tree_forward.paths import Paths
-from tempo_trl.tree_forward.varlen_attention import attend_at_once, can_attend_at_once
+from tempo_trl.tree_forward.varlen_attention import HALF_PRECISION, attend_at_once, can_attend_at_once
 
 IMPLEMENTATION = "sdpa"  # the attention implementation of transformers that is extended
 REFUSED = ("softcap", "s_aux", "position_bias")  # arguments that change the scores in ways that are not supported here
@@ -79,6 +79,7 @@ def tree_attention(
     keys, values = paths.gather(key, 2), paths.gather(value, 2)
     if can_attend_at_once(query, value):
         return attend_at_once(query, keys, values, paths, scaling, sliding_window)
+    paths.by_row = query.is_cuda and query.dtype in HALF_PRECISION
     rows = zip(query.split(paths.tail_sizes, dim=2), keys, values, strict=True)
     outputs = [_row_attention(*row, scaling, sliding_window, paths.masks) for row in rows]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()

@@ -22,6 +22,7 @@ from tempo_trl.tree_forward.first_batch import (
 from tempo_trl.tree_forward.group_shuffle import ROW, keep_groups_together, warn_of_groups_cut_by_micro_batches
 from tempo_trl.tree_forward.obstacles import first_obstacle
 from tempo_trl.tree_forward.packed_rows import PackedRows, pack_rows
+from tempo_trl.tree_forward.paths import Paths
 from tempo_trl.tree_forward.stopwatch import Stopwatch
 from tempo_trl.tree_forward.tree_attention import register_tree_attention
 
@@ -36,11 +37,11 @@ class State(Enum):
 
 
 class Chunk(NamedTuple):
-    """Results of a forward pass, `(B, T)`, and the window of each attention call."""
+    """Results of a forward pass, `(B, T)`, and the paths that it attended along."""
 
     logps: torch.Tensor
     entropies: torch.Tensor | None
-    windows: list[int | None]
+    paths: Paths
 
 
 class TreePass:
@@ -171,8 +172,9 @@ class TreePass:
         # With gradient, because this batch is trained on the tree, too. So a resumed run equals an uninterrupted one.
         chunks = self._chunks(model, packed, compute_entropy)
         result = _result(chunks)
-        first = FirstBatch(Difference.of(result[:2], expected[:2], mask), rounding)
-        self._judge(model, first, chunks[-1].windows)
+        paths = chunks[-1].paths
+        first = FirstBatch(Difference.of(result[:2], expected[:2], mask), rounding, float(paths.by_row))
+        self._judge(model, first, paths.windows)
         if self.state is State.IN_USE:
             return result
         del result, chunks  # frees the tree's graph before TRL's computation creates its own
@@ -190,10 +192,12 @@ class TreePass:
         numbers = torch.tensor([own.numbers()], dtype=torch.float64, device=accelerator.device)
         batch = FirstBatch.of_all_ranks(accelerator.gather(numbers))
         config = accelerator.unwrap_model(model).config.get_text_config()
-        wrong = batch.mistake() or attention_beside_the_tree(windows, config)
+        reason = batch.mistake() or attention_beside_the_tree(windows, config)
+        if self._asked == "auto":
+            reason = reason or batch.slowness()
         self.state = State.IN_USE
-        if wrong is not None:
-            self._leave(wrong)
+        if reason is not None:
+            self._leave(reason)
 
     def _chunks(self, model, packed: list[PackedRows], compute_entropy: bool) -> list[Chunk]:
         """A forward pass on the tree for each of TRL's chunks of rows."""
@@ -220,7 +224,7 @@ class TreePass:
         logps = packed.unpack(outputs.log_probs[0])
         entropies = packed.unpack(outputs.entropy[0]) if compute_entropy else None
         self._counted[mode].update(tokens=packed.num_tokens, packed=packed.input_ids.shape[1], passes=1)
-        return Chunk(logps, entropies, packed.paths.windows)
+        return Chunk(logps, entropies, packed.paths)
 
     # Micro-batches of whole groups
 

@@ -1,11 +1,13 @@
-"""Attention over a packed stream in one variable-length call, for GPUs. Not run here: no GPU was at hand.
+"""Attention over a packed stream in one variable-length call, for GPUs. The call was not run here on a GPU yet.
 
-`torch.nn.attention.varlen.varlen_attn` supports half precision on CUDA. Its documentation does not say that it aligns
-a row's last query with its last key if there are fewer queries than keys. [`is_aligned`] therefore checks this before
-the first use: it compares results and gradients of a small case with the definition, on the device of the run. The
-tests run that check and the call with a stand-in for the kernel.
+`torch.nn.attention.varlen.varlen_attn` supports half precision on CUDA: torch 2.11 without grouped heads, torch 2.13
+with them. Its documentation does not say that it aligns a row's last query with its last key where there are fewer
+queries than keys. [`is_aligned`] therefore checks this before the first use: it compares results and gradients of a
+small case with the definition, on the device of the run. Tests run that check and the call with a stand-in for the
+kernel.
 """
 
+import inspect
 from functools import cache
 from itertools import accumulate
 
@@ -41,8 +43,12 @@ def attend_at_once(
     bounds = [_bounds(sizes, query.device) for sizes in (paths.tail_sizes, paths.lengths)]
     longest = max(paths.tail_sizes), max(paths.lengths)
     sight = (-1 if window is None else window - 1, 0)  # tokens before and after the token itself
-    grouped = query.shape[1] != keys[0].shape[1]
-    return varlen_attn(*tokens_first, *bounds, *longest, scale=scaling, window_size=sight, enable_gqa=grouped)[None]
+    groups, grouped = query.shape[1] // keys[0].shape[1], {}
+    if "enable_gqa" in inspect.signature(varlen_attn).parameters:
+        grouped = {"enable_gqa": groups > 1}
+    elif groups > 1:  # torch 2.11
+        tokens_first[1:] = (x.repeat_interleave(groups, dim=1) for x in tokens_first[1:])
+    return varlen_attn(*tokens_first, *bounds, *longest, scale=scaling, window_size=sight, **grouped)[None]
 
 
 def _bounds(sizes: list[int], device: torch.device) -> torch.Tensor:

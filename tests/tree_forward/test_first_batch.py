@@ -56,6 +56,14 @@ def test_in_half_precision_a_row_of_one_rank_that_is_wrong_is_enough():
     assert "differs from TRL's by 0.1 nats on average over one row" in batch.mistake()
 
 
+def test_one_gpu_that_attends_row_by_row_makes_the_tree_slow_on_all():
+    assert FirstBatch(FINE, ROUNDED).slowness() is None
+    ranks = [FirstBatch(FINE, ROUNDED).numbers(), FirstBatch(FINE, ROUNDED, by_row=1.0).numbers()]
+    batch = FirstBatch.of_all_ranks(torch.tensor(ranks, dtype=torch.float64))
+    assert batch.mistake() is None
+    assert "no variable-length attention" in batch.slowness()
+
+
 @pytest.mark.parametrize("rounding", [None, ROUNDED])
 def test_rounding_is_no_mistake_and_nan_is(rounding):
     assert FirstBatch(FINE, rounding).mistake() is None
@@ -136,6 +144,16 @@ def test_a_tree_that_is_left_is_never_saved_for_backward_beside_trls_way(reason,
     with pytest.warns(UserWarning, match="is off for this run"):
         left = most("auto")
     assert left == (max(on, off) if reason == "is wrong" else off)
+
+
+@pytest.mark.parametrize(("asked", "state"), [("auto", State.OFF), ("on", State.IN_USE)])
+@pytest.mark.filterwarnings("ignore:tree_forward='auto' is off")
+def test_a_tree_that_is_only_slow_is_left_unless_it_is_insisted_on(asked, state, tmp_path, monkeypatch):
+    monkeypatch.setattr(FirstBatch, "slowness", lambda _: "it is slow")
+    trainer = trainer_of(model_of("qwen3"), tmp_path, tree_forward=asked)
+    ids, mask, width = random_tree_batch(2, 5, prompt_tokens=24, completion_tokens=20, vocabulary=260)
+    trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, width)
+    assert trainer.tree_pass.state is state
 
 
 def test_bf16_rounds_the_tree_no_further_from_trl_than_is_allowed(tmp_path):

@@ -1,5 +1,7 @@
 """The one call for GPUs, on stand-ins for its kernel: used where that is aligned to the last key, and only there."""
 
+from functools import wraps
+
 import pytest
 import torch
 from hypothesis import given
@@ -55,6 +57,7 @@ def test_a_kernel_that_aligns_the_last_query_with_the_last_key_is_used(use):
 
 
 def test_it_is_seen_to_be_right_within_autocast_too(use):
+    @wraps(LAST_KEY)
     def kernel_of_its_own(*args, **kwargs):
         with torch.autocast("cpu", enabled=False):  # autocast does not reach into a kernel
             return LAST_KEY(*args, **kwargs)
@@ -72,6 +75,7 @@ def test_a_kernel_with_another_meaning_is_not(other, use):
 
 @pytest.mark.parametrize("wrong", ["query", "key", "value"])
 def test_nor_is_one_whose_gradient_is_wrong(wrong, use):
+    @wraps(LAST_KEY)
     def detached(query, key, value, *args, **kwargs):
         own = {"query": query, "key": key, "value": value}
         own[wrong] = own[wrong].detach() + 0.5 * (own[wrong] - own[wrong].detach())  # half of its gradient
@@ -110,24 +114,53 @@ def test_it_is_not_for_cpus_and_not_for_full_precision():
     assert not can_attend_at_once(full.bfloat16(), full.bfloat16())
 
 
+class OnGPU(torch.Tensor):
+    """A tensor of the CPU that says it lies on a GPU."""
+
+    is_cuda = True
+
+
+@pytest.mark.parametrize(("kernel", "dtype", "slow"), [
+    (LAST_KEY, torch.bfloat16, False),
+    (FIRST_KEY, torch.bfloat16, True),
+    (FIRST_KEY, torch.float32, False),  # no such kernel is for float32, and the tree was faster without one
+])  # fmt: skip
+def test_paths_remember_where_a_gpu_attends_row_by_row_in_half_precision(kernel, dtype, slow, use):
+    use(kernel)
+    ids = torch.tensor([[1, 2, 3], [1, 2, 4]])
+    paths = pack_rows(ids, torch.ones_like(ids), 2).paths
+    stream = torch.randn(1, 2, sum(paths.tail_sizes), 16, dtype=dtype).as_subclass(OnGPU)
+    tree_attention(stream, stream, stream, paths, scaling=0.3)
+    assert paths.by_row == slow
+
+
 def test_it_is_not_for_values_of_another_size_than_their_keys(use):
     use(LAST_KEY)
-
-    class OnGPU(torch.Tensor):
-        is_cuda = True
-
     query, value = (torch.randn(1, 2, 3, size, dtype=torch.bfloat16).as_subclass(OnGPU) for size in (16, 8))
     assert can_attend_at_once(query, query)
     assert not can_attend_at_once(query, value)
 
 
-@given(batches(), st.sampled_from([None, 1, 3, 50]), st.sampled_from([1, 2, 4]))
-def test_one_call_is_the_rows_one_by_one(batch, window, key_heads):
+def of_torch_2_11(query, key, value, cu_q, cu_k, max_q, max_k, *, return_aux=None, scale=None, window_size=(-1, -1)):
+    """The same kernel with the arguments of torch 2.11, which knows no grouped heads."""
+    assert query.shape[1] == key.shape[1] == value.shape[1]
+    grouped = {"scale": scale, "window_size": window_size, "enable_gqa": False}
+    return LAST_KEY(query, key, value, cu_q, cu_k, max_q, max_k, **grouped)
+
+
+def test_one_without_grouped_heads_gets_as_many_key_heads_as_query_heads(use):
+    use(of_torch_2_11)
+    assert is_aligned(*HALF_ON_CPU)
+
+
+@pytest.mark.parametrize("kernel", [LAST_KEY, of_torch_2_11])
+@given(batch=batches(), window=st.sampled_from([None, 1, 3, 50]), key_heads=st.sampled_from([1, 2, 4]))
+def test_one_call_is_the_rows_one_by_one(kernel, batch, window, key_heads):
     paths = pack_rows(*batch).paths
     number = sum(paths.tail_sizes)
     query, keys = torch.randn(1, 4, number, 8), torch.randn(2, 1, key_heads, number, 8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("torch.nn.attention.varlen.varlen_attn", LAST_KEY)
+        patch.setattr("torch.nn.attention.varlen.varlen_attn", kernel)
         ours = attend_at_once(query, *(paths.gather(x, 2) for x in keys), paths, 0.3, window)
     expected = tree_attention(query, *keys, paths, scaling=0.3, sliding_window=window)
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
