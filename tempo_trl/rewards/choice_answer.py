@@ -79,6 +79,7 @@ def _named(statement: str, texts: dict[str, str], is_prose: bool) -> str:
     return _named_in_front(text, texts, is_prose)
 
 
+_ITS_LETTER = re.compile(r",? [(\[](?:(?i:option|choice|answer) )?(?P<letter>[A-Z])[)\]]", re.ASCII)
 _LEAD = re.compile(
     _WORD + r"[(\[]?(?P<letter>[A-Z])(?![\w'’])(?P<mark>[)\]][.:,]?|:|,|\.| [-–—]{1,2}(?= )|—| (?=\()|)", re.ASCII
 )
@@ -87,7 +88,10 @@ _LEAD = re.compile(
 def _named_in_front(text: str, texts: dict[str, str], is_prose: bool) -> str:
     """Letter of the option whose text, or letter and mark, a longer statement begins with."""
     named, behind = _option_in_front(text, {letter: option for letter, option in texts.items() if len(option) > 1})
-    if is_prose and len(named) == 1 and _ENDS.match(behind):
+    own = named and _ITS_LETTER.match(behind)
+    if own:  # `Digoxin (B)`
+        named, behind = named & {own["letter"]}, behind[own.end() :]
+    if len(named) == 1 and (_ENDS.match(behind) if is_prose else own and not behind):
         return named.pop()
     lead = _LEAD.match(text)
     if lead and lead["letter"] in texts:

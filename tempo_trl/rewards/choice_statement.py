@@ -69,7 +69,8 @@ _LETTER_ENDS = r"(?=[*_($]{0,3}[A-Z][)$*_]{0,3}[.!]?[ \t]*(?:\n|$))"  # `Answer 
 _IS = rf"(?::|=|(?:[-–—→⇒]|[-=]>){_A_LETTER}|\b(?:is|would be|must be|should be)\b)"
 _ANSWER_IS = re.compile(
     rf"(?:\b(?:answers?|ans)(?:[ \t](?:choice|option))?(?:,?[ ](?:therefore|thus|then|hence),?)?[*_ \t]{{0,4}}{_IS}"
-    rf"|\b(?:correct|right|best|final|my)[ \t](?:option|choice|letter|pick|one)[*_ \t]{{0,4}}{_IS}"
+    r"|\b(?:correct|right|best|final|my|most[ ](?:appropriate|likely|accurate|suitable))"
+    rf"[ \t](?:option|choice|letter|pick|one)[*_ \t]{{0,4}}{_IS}"
     rf"|\b(?:answer|ans\.|therefore,|thus,|hence,|so,)[ ]{_LETTER_ENDS}"
     r"|\bI(?:['’]d|[ ]would)[ ]say(?=[ ][*_($]{0,3}[A-Z](?!\w))"
     r"|\bI(?:['’]d|['’]ll|[ ]would|[ ]will)?[ ](?:choose|pick|select|go[ ](?:with|for)|opt[ ]for)\b"
@@ -106,7 +107,13 @@ def _last_in_prose(text: str) -> Statement | None:
     found = sorted([*_ANSWER_IS.finditer(text), *_IS_RIGHT.finditer(text)], key=re.Match.start)
     if not found:
         return None
+    denied = set()
+    while len(found) > 1 and (denial := _denial(text, found[-1])):  # "The answer is B. The answer is not C."
+        denied.add(denial["letter"])
+        found.pop()
     last = found[-1]
+    if denied and _letter_of(text, last) in {None, *denied}:
+        return Statement("", is_prose=True)
     begin = last.start("letter") if last.re is _IS_RIGHT else last.start()
     clause_before = re.split(r"[.,;:!?\n]", text[max(0, begin - 80) : begin])[-1]
     is_doubted = _DOUBT.search(clause_before) or _HEARD.search(
@@ -123,6 +130,14 @@ def _last_in_prose(text: str) -> Statement | None:
         return Statement(last["letter"], is_prose=False)
     lines = text[last.end() : last.end() + CLAUSE_CHARS].lstrip(" \t\r\n*_:").splitlines()
     return Statement(lines[0] if lines and not _is_list(*lines[:2]) else "", is_prose=True)
+
+
+_IS_NOT = re.compile(r"[ ]not[ ][*_($]{0,3}(?P<letter>[A-Z])[)$]?[*_]{0,2}(?=[.!\n]|$)")
+
+
+def _denial(text: str, statement: re.Match) -> re.Match | None:
+    """The letter that a statement does nothing but deny."""
+    return _IS_NOT.match(text, statement.end()) if statement.re is _ANSWER_IS else None
 
 
 def _contradicts_itself(text: str, found: list[re.Match]) -> bool:
