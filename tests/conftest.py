@@ -8,9 +8,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
+import sys
+
 import pytest
 from hypothesis import settings
 
+from . import quick_python as quick
 from .settled import settle
 from .tiny import save_tiny_model
 
@@ -36,6 +39,20 @@ def tiny_model(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("tiny") / "tiny-qwen3"
     save_tiny_model(folder)
     return str(folder)
+
+
+@pytest.fixture
+def quick_python(monkeypatch) -> None:
+    """Python processes that are started in this test need not import the libraries ([`~tests.quick_python`])."""
+    monkeypatch.setattr(sys, "executable", quick.quick_python())
+
+
+@pytest.fixture(scope="module")
+def quick_python_of_module():
+    """The same for fixtures and tests of a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", quick.quick_python())
+        yield
 
 
 @pytest.fixture

@@ -119,6 +119,7 @@ def test_the_line_with_the_bar_fits_into_80_columns(tmp_path):
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(orders, "language_model", lambda: Source("a folder", "a folder"))
     monkeypatch.setattr(OrdersRun, "command", lambda run: [sys.executable, "-c", TRAINING, str(run.folder)])

@@ -28,8 +28,13 @@ def demonstrated(folder, steps: int, *flags: str) -> str:
     return result.stdout
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick(quick_python_of_module):
+    """A demo starts a process for each run."""
+
+
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, quick):
     """The folder and the output of a demo of two generations."""
     folder = tmp_path_factory.mktemp("demo")
     return folder / "sums-quick", demonstrated(folder, 4)

@@ -344,6 +344,7 @@ def rows(tmp_path_factory) -> Path:
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_a_run_is_launched_saved_evaluated_and_resumed(tiny_model, rows, tmp_path):
     flags = ["--model_name_or_path", tiny_model, "--reward_funcs", PARITY]
     logged = train(rows, tmp_path, *flags, "--max_steps", "3", launcher=("tempo_trl", "train"))

@@ -50,6 +50,7 @@ def url(server) -> str:
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_a_process_that_waits_for_a_dead_server_ends_and_says_what_to_do(server, tmp_path):
     (tmp_path / "checkpoint-5").mkdir()
     command = [sys.executable, "-c", BLOCKED, url(server), str(tmp_path)]

@@ -4,14 +4,16 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import torch
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 
-from .forking import HANG, REPOSITORY, forker
+from ..quick_python import REPOSITORY, quick_python
 
+HANG = 900  # seconds, half of what gloo waits; runs take a few, and a minute on a busy machine
 ONE_RANK = "tests.trainers.one_rank"
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
 ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
@@ -44,9 +46,34 @@ def fork_to_the_end(
     launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str
 ) -> tuple[int, str]:
     """Exit status and output of `module` on forked ranks."""
-    printed = folder / "printed"
-    status = forker().run(module, [model, str(folder), *options], environments(launcher, ranks), printed)
-    return status, printed.read_text()
+    printed, words = folder / "printed", [quick_python(), "-m", ONE_RANK, module, model, str(folder), *options]
+    with printed.open("ab") as out:
+        started = [
+            subprocess.Popen(words, cwd=REPOSITORY, env=os.environ | own, stdout=out, stderr=out)
+            for own in environments(launcher, ranks)
+        ]
+    try:
+        return first_failure(started, printed), printed.read_text()
+    finally:
+        for rank in started:
+            rank.kill()
+
+
+def first_failure(ranks: list[subprocess.Popen], printed: Path) -> int:
+    """The first exit status that is not 0, at which the other ranks are ended, as launchers do; or 0."""
+    deadline = time.monotonic() + HANG
+    while any(rank.poll() is None for rank in ranks):
+        failed = [rank.returncode for rank in ranks if rank.returncode]
+        if failed:
+            for rank in ranks:
+                rank.terminate()
+            for rank in ranks:
+                rank.wait(HANG)
+            return failed[0]
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"ranks hang: {printed.read_text()[-5000:]}")
+        time.sleep(0.02)
+    return next((rank.returncode for rank in ranks if rank.returncode), 0)
 
 
 def launch_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:

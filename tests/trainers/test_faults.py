@@ -17,9 +17,9 @@ from transformers import TrainerCallback
 
 from tempo_trl.trainers.faults import remove_if_torn
 
+from ..quick_python import REPOSITORY
 from .faulty import PATIENCE, STEPS
-from .forking import HANG, REPOSITORY
-from .launching import ONE_RANK, accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
+from .launching import HANG, ONE_RANK, accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
 from .recording import assert_same, questions, train
 
 MODULE = "tests.trainers.faulty"

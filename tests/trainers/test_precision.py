@@ -17,6 +17,7 @@ from .recording import train
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_under_fsdp2_in_bfloat16_log_probabilities_are_not_rounded():
     """That accelerate's policy rounds them is why this is here: where it no longer does, the override can go."""
     command = [sys.executable, "-m", "tests.trainers.fsdp2_outputs"]

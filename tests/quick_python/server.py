@@ -1,0 +1,109 @@
+"""The process that has imported everything, and forks: `python -m tests.quick_python.server SOCKET CLIENT`.
+
+It forks a guard for each client. The guard forks the process that runs, passes signals on to it, tells how it ended,
+and kills it with what it started if the client is gone. The server ends with its input.
+"""
+
+import importlib.util
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import types
+
+from ..settled import settle
+
+
+def serve(path: str) -> int | None:
+    """Answer clients until the input ends. In the process that runs for one, its exit status is returned."""
+    preload()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards leave no zombies
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen(64)
+    print("ready", flush=True)
+    while True:
+        ready, _, _ = select.select([listening, 0], [], [])
+        if 0 in ready:
+            return 0
+        client, _ = listening.accept()
+        if not os.fork():
+            listening.close()
+            return guard(client)
+        client.close()
+
+
+def preload() -> None:
+    """The libraries. Modules of the tests are imported by each process: some read its environment."""
+    import tempo_trl
+    import tempo_trl.launch.train
+
+    for name in tempo_trl.__all__:
+        getattr(tempo_trl, name)
+    for library in ("deepspeed", "peft"):
+        if importlib.util.find_spec(library):
+            importlib.import_module(library)
+    if gloo := sys.modules.get("deepspeed.comm.torch"):  # minutes of g++, for the all-reduce of inference alone
+        gloo.build_shm_op = lambda: None
+    settle()
+
+
+def guard(client: socket.socket) -> None:
+    """Run what a client asks for. Returns in the process that runs, once that is done."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    size, files, _, _ = socket.recv_fds(client, 8, 3)
+    request = json.loads(client.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
+    runner = os.fork()
+    if not runner:
+        client.close()
+        os.setpgid(0, 0)
+        return run(files, **request)
+    for file in (0, 1, 2, *files):
+        os.close(file)
+    ended = os.pidfd_open(runner)
+    while True:
+        ready, _, _ = select.select([client, ended], [], [])
+        if ended in ready:
+            status = os.waitstatus_to_exitcode(os.waitpid(runner, 0)[1])
+            client.sendall(status.to_bytes(4, "big", signed=True))
+            os._exit(0)
+        if not (number := client.recv(1)):
+            os.killpg(runner, signal.SIGKILL)
+            os._exit(0)
+        os.kill(runner, number[0])
+
+
+def run(files: list[int], words: list[str], folder: str, environment: dict[str, str]) -> None:
+    """Be the interpreter that was asked for."""
+    for target, file in enumerate(files):
+        os.dup2(file, target)
+        os.close(file)
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        signal.signal(number, handler)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    encoding, _, errors = environment.get("PYTHONIOENCODING", "utf-8").partition(":")
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False, encoding=encoding, errors=errors or "strict")  # noqa: SIM115
+    sys.stderr = open(2, "w", closefd=False, buffering=1, encoding=encoding, errors="backslashreplace")  # noqa: SIM115
+    first = {"-m": folder, "-c": ""}.get(words[0], os.path.dirname(os.path.abspath(words[0])))
+    sys.path[:1] = [first, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    if words[0] == "-m":
+        sys.argv = words[1:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(words[1], vars(sys.modules["__main__"]))
+    else:
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    path, sys.executable = sys.argv[1:]
+    sys.exit(serve(path))
