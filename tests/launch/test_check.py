@@ -140,6 +140,7 @@ def test_what_is_assumed_about_the_launch_is_said(flags, use_cpu, note):
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_two_real_ranks_arrive_at_the_geometry_that_one_process_foresees(tmp_path):
     flags = ["--config", "sums/tempo", "--generation_batch_size", "512", "--steps_per_generation", "None"]
     asked = Namespace(**vars(GRPOConfig(use_cpu=True, bf16=False, output_dir=str(tmp_path))))

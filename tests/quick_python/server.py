@@ -4,6 +4,7 @@ It forks a guard for each client. The guard forks the process that runs, passes 
 and kills it with what it started if the client is gone. The server ends with its input.
 """
 
+import atexit
 import importlib.util
 import json
 import os
@@ -12,13 +13,16 @@ import select
 import signal
 import socket
 import sys
+import threading
+import traceback
 import types
+from typing import NoReturn
 
 from ..settled import settle
 
 
-def serve(path: str) -> int | None:
-    """Answer clients until the input ends. In the process that runs for one, its exit status is returned."""
+def serve(path: str) -> None:
+    """Answer clients until the input ends."""
     preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards leave no zombies
     listening = socket.socket(socket.AF_UNIX)
@@ -28,11 +32,11 @@ def serve(path: str) -> int | None:
     while True:
         ready, _, _ = select.select([listening, 0], [], [])
         if 0 in ready:
-            return 0
+            return
         client, _ = listening.accept()
         if not os.fork():
             listening.close()
-            return guard(client)
+            guard(client)
         client.close()
 
 
@@ -51,8 +55,8 @@ def preload() -> None:
     settle()
 
 
-def guard(client: socket.socket) -> None:
-    """Run what a client asks for. Returns in the process that runs, once that is done."""
+def guard(client: socket.socket) -> NoReturn:
+    """Run what a client asks for in a process of its own."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     size, files, _, _ = socket.recv_fds(client, 8, 3)
     request = json.loads(client.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
@@ -60,7 +64,7 @@ def guard(client: socket.socket) -> None:
     if not runner:
         client.close()
         os.setpgid(0, 0)
-        return run(files, **request)
+        run(files, **request)
     for file in (0, 1, 2, *files):
         os.close(file)
     ended = os.pidfd_open(runner)
@@ -76,8 +80,8 @@ def guard(client: socket.socket) -> None:
         os.kill(runner, number[0])
 
 
-def run(files: list[int], words: list[str], folder: str, environment: dict[str, str]) -> None:
-    """Be the interpreter that was asked for."""
+def run(files: list[int], words: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
+    """Be the interpreter that was asked for, to its end."""
     for target, file in enumerate(files):
         os.dup2(file, target)
         os.close(file)
@@ -92,6 +96,25 @@ def run(files: list[int], words: list[str], folder: str, environment: dict[str, 
     sys.stderr = open(2, "w", closefd=False, buffering=1, encoding=encoding, errors="backslashreplace")  # noqa: SIM115
     first = {"-m": folder, "-c": ""}.get(words[0], os.path.dirname(os.path.abspath(words[0])))
     sys.path[:1] = [first, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    status = 1
+    try:
+        interpret(words)
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if not isinstance(end.code, int | None):
+            print(end.code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:  # but for taking all modules apart, which would copy the memory that is shared with the server
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        os._exit(status)
+
+
+def interpret(words: list[str]) -> None:
+    """Run a module, code or a file with its arguments."""
     if words[0] == "-m":
         sys.argv = words[1:]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
@@ -106,4 +129,4 @@ def run(files: list[int], words: list[str], folder: str, environment: dict[str, 
 
 if __name__ == "__main__":
     path, sys.executable = sys.argv[1:]
-    sys.exit(serve(path))
+    serve(path)
