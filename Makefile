@@ -48,7 +48,7 @@ test-all: ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's st
 test-main: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10 --ignore=tests/test_site.py --ignore=tests/report/test_browser.py
 
-test-site: docs
+test-site: $(DOCS_INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 0 -rs tests/test_site.py
 
 # The production stack: vLLM (its CPU build of the same version), and the transformers that it pins. Its packages for

@@ -1,8 +1,7 @@
 """TEMPO's credit of a large batch beside the update that it is for: forward and backward pass of all its rows.
 
-The update is measured on an eighth of the rows and multiplied: all rows have the same length.
-
-Generation is left out, so a share of a real step is smaller. Half of each group shares a quarter of its completions.
+The update is measured on an eighth of the rows and multiplied: all rows have the same length. Generation is left out,
+so a share of a real step is smaller. Half of each group shares a quarter of its completions.
 """
 
 import torch

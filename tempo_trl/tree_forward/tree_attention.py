@@ -79,7 +79,7 @@ def tree_attention(
     keys, values = paths.gather(key, 2), paths.gather(value, 2)
     if can_attend_at_once(query, value):
         return attend_at_once(query, keys, values, paths, scaling, sliding_window)
-    paths.by_row = query.is_cuda and query.dtype in HALF_PRECISION
+    paths.by_row |= query.is_cuda and query.dtype in HALF_PRECISION
     rows = zip(query.split(paths.tail_sizes, dim=2), keys, values, strict=True)
     outputs = [_row_attention(*row, scaling, sliding_window, paths.masks) for row in rows]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()

@@ -37,6 +37,12 @@ def quick(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def shortest(monkeypatch):
+    """Runs of one generation and one evaluation."""
+    monkeypatch.setattr("benchmarks.learning.experiment.QUICK_BUDGET", Budget(1, 1))
+
+
 def arguments(folder, study="plan"):
     flags = ["--quick", "--parallel", "1", "--output", str(folder), "--figures", str(folder / "figures")]
     return [study, *flags]
@@ -69,7 +75,7 @@ def test_a_quick_study_writes_its_figure_and_numbers(quick):
 
 
 @pytest.mark.matrix
-def test_a_quick_study_has_a_start_that_goes_on_from_another(tmp_path):
+def test_a_quick_study_has_a_start_that_goes_on_from_another(shortest, tmp_path):
     """A tenth of its few lessons is the warm-up of their schedule, which may not be empty."""
     assert cli.main(arguments(tmp_path, "length")) == 0
     numbers = json.loads((tmp_path / "figures" / "learning_length.json").read_text())
@@ -79,7 +85,7 @@ def test_a_quick_study_has_a_start_that_goes_on_from_another(tmp_path):
 
 
 @pytest.mark.matrix
-def test_a_quick_study_trains_with_its_credit_functions(tmp_path):
+def test_a_quick_study_trains_with_its_credit_functions(shortest, tmp_path):
     assert cli.main(arguments(tmp_path, "ceiling_chain")) == 0
     numbers = json.loads((tmp_path / "figures" / "learning_ceiling_chain.json").read_text())
     assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo", *ORACLES]
