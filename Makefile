@@ -39,11 +39,11 @@ demo: $(INSTALLED) ## train SmolLM2-135M to write orders as JSON, and show the c
 test: $(INSTALLED) ## the tests to pass before each commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not matrix" --durations=10
 
-# Many tests wait for ranks, servers and time-outs: a third worker and the parts beside each other use these waits. All is
-# installed before a test runs, because an installation takes the package away for a moment.
+# Many tests wait for ranks, servers and time-outs: a third worker uses these waits. The parts beside each other took longer
+# than one after the other. All is installed before, because an installation takes the package away for a moment.
 test-all: ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's stack, browser, docs
 	-$(MAKE) --jobs 2 $(DOCS_INSTALLED) $(VLLM_VENV)/.installed
-	$(MAKE) --jobs 2 --keep-going --output-sync=target test-main test-vllm test-browser test-site
+	$(MAKE) --keep-going test-main test-vllm test-browser test-site
 
 test-main: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10 --ignore=tests/test_site.py --ignore=tests/report/test_browser.py
