@@ -5,6 +5,7 @@ and kills it with what it started if the client is gone. The server ends with it
 """
 
 import atexit
+import contextlib
 import importlib.util
 import json
 import os
@@ -61,9 +62,10 @@ def guard(client: socket.socket) -> NoReturn:
     size, files, _, _ = socket.recv_fds(client, 8, 3)
     request = json.loads(client.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
     runner = os.fork()
+    with contextlib.suppress(OSError):  # in both, because either may come first; and it may have ended
+        os.setpgid(runner, runner)
     if not runner:
         client.close()
-        os.setpgid(0, 0)
         run(files, **request)
     for file in (0, 1, 2, *files):
         os.close(file)
