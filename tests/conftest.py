@@ -8,6 +8,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
+import signal
 import sys
 
 import pytest
@@ -53,6 +54,14 @@ def quick_python_of_module():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", quick.quick_python())
         yield
+
+
+@pytest.fixture
+def heeds_ctrl_c():
+    """What a shell starts in the background ignores SIGINT, and so do its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

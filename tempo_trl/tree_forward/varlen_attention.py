@@ -8,6 +8,7 @@ kernel.
 """
 
 import inspect
+from collections.abc import Callable
 from functools import cache
 from itertools import accumulate
 
@@ -44,11 +45,16 @@ def attend_at_once(
     longest = max(paths.tail_sizes), max(paths.lengths)
     sight = (-1 if window is None else window - 1, 0)  # tokens before and after the token itself
     groups, grouped = query.shape[1] // keys[0].shape[1], {}
-    if "enable_gqa" in inspect.signature(varlen_attn).parameters:
+    if _groups_heads(varlen_attn):
         grouped = {"enable_gqa": groups > 1}
     elif groups > 1:  # torch 2.11
         tokens_first[1:] = (x.repeat_interleave(groups, dim=1) for x in tokens_first[1:])
     return varlen_attn(*tokens_first, *bounds, *longest, scale=scaling, window_size=sight, **grouped)[None]
+
+
+@cache  # asked in every layer
+def _groups_heads(kernel: Callable) -> bool:
+    return "enable_gqa" in inspect.signature(kernel).parameters
 
 
 def _bounds(sizes: list[int], device: torch.device) -> torch.Tensor:

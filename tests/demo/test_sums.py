@@ -136,14 +136,6 @@ def test_methods_are_shown_at_equal_numbers_of_sampled_tokens(tmp_path):
     assert "first slip" not in printed  # TEMPO's credit, which nobody trained
 
 
-@pytest.fixture
-def heeds_ctrl_c():
-    """What a shell starts in the background ignores SIGINT, and so do its children."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 class SmallRun(sums.SumsRun):
     """A generation is 4 prompts, and is saved. One evaluation, of the trained policy, tells that the run has ended."""
 

@@ -1,6 +1,6 @@
 """In place of `python`: ask the server for a process, hand it this one's files and signals, and end as it ends.
 
-It runs without site packages, in a few milliseconds. `QuickPython` fills in the first two constants.
+It runs without site packages, in a few milliseconds. `quick_python` fills in the two constants.
 """
 
 import json

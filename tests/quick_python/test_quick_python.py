@@ -67,14 +67,6 @@ def test_it_ends_as_it_should(code, status, python):
     assert found.stdout == ("last\n" if "atexit" in code else "")
 
 
-@pytest.fixture
-def heeds_ctrl_c():
-    """What a shell starts in the background ignores SIGINT, and so do its children."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_signals_reach_it(python):
     heeds = "import time\ntry:\n print('ready', flush=True); time.sleep(600)\nexcept KeyboardInterrupt: exit(7)"

@@ -62,18 +62,17 @@ def fork_to_the_end(
 def first_failure(ranks: list[subprocess.Popen], printed: Path) -> int:
     """The first exit status that is not 0, at which the other ranks are ended, as launchers do; or 0."""
     deadline = time.monotonic() + HANG
-    while any(rank.poll() is None for rank in ranks):
-        failed = [rank.returncode for rank in ranks if rank.returncode]
-        if failed:
-            for rank in ranks:
-                rank.terminate()
-            for rank in ranks:
-                rank.wait(HANG)
-            return failed[0]
+    while not (status := next((rank.returncode for rank in ranks if rank.poll()), 0)):
+        if all(rank.returncode == 0 for rank in ranks):
+            return 0
         if time.monotonic() > deadline:
             raise TimeoutError(f"ranks hang: {printed.read_text()[-5000:]}")
         time.sleep(0.02)
-    return next((rank.returncode for rank in ranks if rank.returncode), 0)
+    for rank in ranks:
+        rank.terminate()
+    for rank in ranks:
+        rank.wait(HANG)
+    return status
 
 
 def launch_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:
