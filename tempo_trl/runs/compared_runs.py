@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import recipe_names
 from tempo_trl.runs.record import FOLDER as RECORD_FOLDER
 from tempo_trl.runs.record import RECORD, read_record
-from tempo_trl.runs.results import FOLDER, Result, read_results
+from tempo_trl.runs.results import FOLDER, Result, of_other_weights, read_results
 from tempo_trl.runs.trees import PREFIX, read_metadata, recorded_steps, trees_path
 
 NAMES = ("base", *METHODS)
@@ -184,8 +184,20 @@ def groups(runs: Sequence[ComparedRun]) -> dict[tuple, list[ComparedRun]]:
 
 
 def mismatches(runs: Sequence[ComparedRun]) -> list[str]:
-    """Warnings about runs of a group that may not be seeds of the same training."""
-    return [note for own in groups(runs).values() for other in own[1:] for note in _mismatches(own[0], other)]
+    """Warnings about results that are not of a run's model, and runs of a group that are not seeds of one training."""
+    notes = [note for run in runs for note in _foreign_results(run)]
+    return notes + [note for own in groups(runs).values() for other in own[1:] for note in _mismatches(own[0], other)]
+
+
+def _foreign_results(run: ComparedRun) -> list[str]:
+    home, trained = _home(run.folder), _run_of(run.folder)
+    # Hashing every model would take minutes: one that is called as its folder is believed to be that.
+    name = home.resolve().name
+    results = [replace(result, weights=None) if result.model == name else result for result in run.results]
+    # A run that goes on leaves its checkpoints as they are.
+    started = read_record(home).get("started", "") if home == trained and _has_record(home) else ""
+    found = of_other_weights(results, home, started)
+    return [f"{run.folder}: {file} is {why}. Evaluate again, with --overwrite." for file, why in found.items()]
 
 
 def _mismatches(first: ComparedRun, other: ComparedRun) -> list[str]:
