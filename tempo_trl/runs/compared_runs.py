@@ -13,7 +13,7 @@ from tempo_trl.runs.files import read_all
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import recipe_names
 from tempo_trl.runs.record import FOLDER as RECORD_FOLDER
-from tempo_trl.runs.record import RECORD, read_record
+from tempo_trl.runs.record import RECORD, changed_settings, read_record
 from tempo_trl.runs.results import FOLDER, Result, of_other_weights, read_results
 from tempo_trl.runs.trees import PREFIX, read_metadata, recorded_steps, trees_path
 
@@ -21,10 +21,6 @@ NAMES = ("base", *METHODS)
 # `tempo`, `tempo-seed0`; not `tempo_trl` or `tempo_demo`, which hold runs of every method.
 SEED = re.compile(r"seed[-_=]?(\d+)")
 OF_A_METHOD = re.compile(rf"({'|'.join(NAMES)})([-_.]?{SEED.pattern})?")
-# Settings that may differ between runs that count as seeds of one method.
-INCIDENTAL = re.compile(
-    "seed|output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
-)
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,7 @@ def _mismatches(first: ComparedRun, other: ComparedRun) -> list[str]:
         return [f"{pair}, but are checkpoints of one run. Give them different names with --label."]
     if first.seed is not None and first.seed == other.seed:
         notes.append(f"{pair}, but both have seed {first.seed}.")
-    if odd := _differing(first.settings, other.settings):
+    if odd := [name for name in changed_settings(first.settings, other.settings) if "seed" not in name]:
         notes.append(f"{pair}, but differ in {', '.join(odd)}. Give them different names with --label.")
     if odd := _answering(first, other):
         notes.append(f"{pair}, but evaluate {odd[0]} and {odd[1]}. Give them different names with --label.")
@@ -220,17 +216,6 @@ def _answering(*pair: ComparedRun) -> list[str]:
     without_seeds = [{SEED.sub("", name) for name in each} for each in names]
     is_alike = names == own or without_seeds[0] == without_seeds[1]
     return [" and ".join(each) for each in names] if all(names) and not is_alike else []
-
-
-def _differing(a: dict, b: dict) -> list[str]:
-    """Settings that differ between two runs with a record, `max_steps` and the like included."""
-    if not (a and b):
-        return []
-    flat = [
-        {key: value for part in x.values() if isinstance(part, dict) for key, value in part.items()} for x in (a, b)
-    ]
-    keys = sorted(flat[0].keys() | flat[1].keys())
-    return [key for key in keys if not INCIDENTAL.search(key) and flat[0].get(key) != flat[1].get(key)]
 
 
 @cache
