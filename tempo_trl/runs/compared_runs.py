@@ -20,6 +20,8 @@ from tempo_trl.runs.trees import PREFIX, read_metadata, recorded_steps, trees_pa
 NAMES = ("base", *METHODS)
 # `tempo`, `tempo-seed0`; not `tempo_trl` or `tempo_demo`, which hold runs of every method.
 SEED = re.compile(r"seed[-_=]?(\d+)")
+# Settings that decide what the rows and prompts of a task are.
+DATA = ("train_file", "dataset_config", "prompt_style", "system_prompt", "instruction", "drop_leaked_rows")
 OF_A_METHOD = re.compile(rf"({'|'.join(NAMES)})([-_.]?{SEED.pattern})?")
 
 
@@ -181,8 +183,19 @@ def groups(runs: Sequence[ComparedRun]) -> dict[tuple, list[ComparedRun]]:
 
 def mismatches(runs: Sequence[ComparedRun]) -> list[str]:
     """Warnings about results that are not of a run's model, and runs of a group that are not seeds of one training."""
+    found = groups(runs)
     notes = [note for run in runs for note in _foreign_results(run)]
-    return notes + [note for own in groups(runs).values() for other in own[1:] for note in _mismatches(own[0], other)]
+    notes += [note for own in found.values() for other in own[1:] for note in _mismatches(own[0], other)]
+    methods: dict[tuple, list[ComparedRun]] = {}
+    for setting, own in found.items():
+        methods.setdefault(setting[:2], []).append(own[0])
+    return notes + [note for own in methods.values() for other in own[1:] for note in _other_data(own[0], other)]
+
+
+def _other_data(first: ComparedRun, other: ComparedRun) -> list[str]:
+    odd = [name for name in changed_settings(first.settings, other.settings) if name in DATA]
+    pair = f"{first.folder} and {other.folder}"
+    return [f"{pair} count as trained on {first.trained_on}, but differ in {', '.join(odd)}."] if odd else []
 
 
 def _foreign_results(run: ComparedRun) -> list[str]:

@@ -135,6 +135,16 @@ def test_results_of_other_weights_than_the_run_s_are_doubted(model, weights, dat
     assert notes == ([f"{run}: evaluation/math.json is {doubt}. Evaluate again, with --overwrite."] if doubt else [])
 
 
+def test_methods_that_were_trained_on_other_rows_of_a_task_are_doubted(tmp_path):
+    files = {"tempo": "a.jsonl", "grpo": "b.jsonl", "hepo": "a.jsonl"}
+    runs = [trained(tmp_path / name, [0.1]) for name in files]
+    for run in runs:
+        script = {"task": "math", "method": run.name, "train_file": files[run.name]}
+        write_atomically(run / "tempo/run.json", json.dumps({"method": run.name, "config": {"script": script}}))
+    doubt = f"{runs[0]} and {runs[1]} count as trained on math, but differ in train_file."
+    assert compare(tmp_path / "out", *runs)["notes"] == [doubt]
+
+
 def test_checkpoints_of_one_run_have_its_record_and_are_not_taken_for_seeds(tmp_path, monkeypatch):
     run = trained(tmp_path / "out", [0.1, 0.2, 0.3])
     steps = [evaluated(trained(run / f"checkpoint-{step}", [0.1] * step) / "evaluation", RIGHT) for step in (1, 2)]
