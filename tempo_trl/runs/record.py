@@ -165,8 +165,7 @@ def _warn_of_changes(last: dict, record: dict) -> None:
     if changed:
         warnings.warn(
             f"the run resumes with other settings than it had: {'; '.join(changed.values())}. They hold from here on. "
-            "Other rows or another `seed` also change which rows are left to train on. If you did not mean this, stop "
-            "and repeat the first command with `--resume_from_checkpoint last`.",
+            "If you did not mean this, stop, and repeat the first command with `--resume_from_checkpoint last`.",
             stacklevel=3,
         )
 
