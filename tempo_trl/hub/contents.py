@@ -90,8 +90,9 @@ def current_results(run_dir: Path, repo: str) -> list[Result]:
     """The evaluation results of a run, without those of other weights than its own."""
     results = read_results(run_dir)
     others = of_other_weights(results, run_dir, read_record(run_dir)["started"], repo)
-    for file, why in others.items():
-        warnings.warn(f"{file} in {run_dir} left out: {why}. Evaluate again, with --overwrite.", stacklevel=2)
+    if others:
+        why = "; ".join(f"{file} is {why}" for file, why in others.items())
+        warnings.warn(f"results in {run_dir} are left out: {why}. Evaluate again, with --overwrite.", stacklevel=2)
     return [result for result in results if result.file not in others]
 
 

@@ -15,9 +15,11 @@ from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-# What every reward function gets beside the columns of the dataset, and `texts`, which span reward functions get.
-_NOT_COLUMNS = {"prompts", "completions", "completion_ids", "environments", "log_metric", "log_extra", "trainer_state"}
-_NOT_COLUMNS |= {"texts"}
+# What reward functions get beside the columns of the dataset (`texts`: span reward functions), and columns they do not get.
+_NOT_COLUMNS = {
+    *("prompts", "completions", "completion_ids", "texts"),
+    *("environments", "log_metric", "log_extra", "trainer_state"),
+}
 _NOT_PASSED = ("prompt", "completion", "completion_ids")
 
 

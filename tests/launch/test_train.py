@@ -309,9 +309,7 @@ def needs_a_key(completions, key, prompt=None, **columns) -> list[float]:
         ({"key": 1}, "huggingface.co"),  # the model is the next that is not there
     ],
 )
-def test_a_column_that_a_reward_lacks_is_named_before_the_model_loads(
-    method, given, refusal, tmp_path, monkeypatch
-):
+def test_a_column_that_a_reward_lacks_is_named_before_the_model_loads(method, given, refusal, tmp_path, monkeypatch):
     monkeypatch.setattr(f"{__name__}.REWARD", partial(needs_a_key, **given), raising=False)
     data = folder_of(tmp_path / "data", [f"{i}?" for i in range(4)])
     field = "--span_reward_funcs" if method == "span_credit" else "--reward_funcs"
