@@ -15,7 +15,7 @@ from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-# What reward functions get beside the columns of the dataset (`texts`: span reward functions), and columns they do not get.
+# What reward functions get beside columns of the dataset (`texts` is for span rewards), and columns they do not get.
 _NOT_COLUMNS = {
     *("prompts", "completions", "completion_ids", "texts"),
     *("environments", "log_metric", "log_extra", "trainer_state"),
