@@ -46,11 +46,14 @@ def test_every_section_of_the_report_for_a_gpu_runs_on_a_cpu_too(report):
     assert rows_of(report, "engines")["the same run without an engine"].startswith("3 steps in")
     assert rows_of(report, "language_model")["orders"].startswith("not run")
     assert rows_of(report, "long_run")["steps"].startswith("6 in")
+    limits = {"float32": 1e-4, "bf16": 0.05}  # a CPU that multiplies in bf16 rounds there
     on_tree = [
-        measured for figure, measured in rows_of(report, "tree_forward").items() if "largest difference" in figure
+        (figure.split(",")[0], float(measured.split()[-2]))
+        for figure, measured in rows_of(report, "tree_forward").items()
+        if "largest difference" in figure
     ]
     assert len(on_tree) == 4
-    assert all(float(measured.split()[-2]) < 1e-5 for measured in on_tree)
+    assert all(apart < limits[name] for name, apart in on_tree)
 
 
 @pytest.mark.matrix

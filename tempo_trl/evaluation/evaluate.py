@@ -132,6 +132,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
         "tempo_trl": __version__,
         "lm_eval": version("lm_eval"),
         "model": identity["name"],
+        "weights": identity["model"],
         "seed": settings.seed,
     }
     record = Record(settings.folder, task, decoding.name)

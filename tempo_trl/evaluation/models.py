@@ -1,6 +1,5 @@
 """The evaluated model: its location and fingerprint, and lm-eval's class for it."""
 
-import hashlib
 import importlib.util
 import json
 import re
@@ -8,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tempo_trl.runs.files import WEIGHTS
+from tempo_trl.runs import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from lm_eval.api.model import TemplateLM
 
     from tempo_trl.evaluation.settings import Settings
-
-# Files other than weights that change a model's answers.
-DESCRIPTIONS = ("config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 class Source(NamedTuple):
@@ -79,23 +75,18 @@ def _checked_folder(folder: Path) -> str:
 
 
 def fingerprint(source: Source) -> str:
-    """Fingerprint of the model: a hash of a folder's files, or the commit on the Hub."""
+    """Fingerprint of the model, after that of its base: a hash of a folder's files, or the commit on the Hub."""
     return "+".join(map(_fingerprint, filter(None, source)))
 
 
 def _fingerprint(model: str) -> str:
-    if not Path(model).is_dir():
-        from huggingface_hub import try_to_load_from_cache
+    if Path(model).is_dir():
+        return files.fingerprint(Path(model))
+    from huggingface_hub import try_to_load_from_cache
 
-        cached = [try_to_load_from_cache(model, name) for name in DESCRIPTIONS]
-        commits = [Path(path).parent.name for path in cached if isinstance(path, str)]
-        return f"{model}@{commits[0]}" if commits else model
-    found = {path for pattern in (*WEIGHTS, *DESCRIPTIONS) for path in Path(model).glob(pattern)}
-    total = hashlib.sha256()
-    for path in sorted(found):
-        with path.open("rb") as file:
-            total.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return total.hexdigest()
+    cached = [try_to_load_from_cache(model, name) for name in files.DESCRIPTIONS]
+    commits = [Path(path).parent.name for path in cached if isinstance(path, str)]
+    return f"{model}@{commits[0]}" if commits else model
 
 
 def load(settings: "Settings", source: Source) -> "TemplateLM":

@@ -11,7 +11,7 @@ from tempo_trl.runs.curves import curves_png
 from tempo_trl.runs.files import WEIGHTS
 from tempo_trl.runs.log import training_log, unfinished_checkpoint
 from tempo_trl.runs.record import FOLDER, read_record
-from tempo_trl.runs.results import Result, eval_results_files, read_results
+from tempo_trl.runs.results import Result, eval_results_files, is_before, of_other_weights, read_results
 from tempo_trl.runs.trees import recorded_steps
 
 # Model, tokenizer and Trainer's results are at the top of the folder. Checkpoints, tables of completions and logs are
@@ -59,7 +59,7 @@ def contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
         )
     _refuse_an_older_model(run_dir, weights)
     read_files(run_dir)  # names all that are broken
-    current = current_results(run_dir)
+    current = current_results(run_dir, repo)
     stale = {result.file for result in read_results(run_dir)} - {result.file for result in current}
     files = {path: file for path, file in files.items() if path not in stale}
     return files | _adapter_config(run_dir) | generated(run_dir, repo, current)
@@ -70,7 +70,7 @@ def _refuse_an_older_model(run_dir: Path, weights: list[Path]) -> None:
     started = read_record(run_dir)["started"]
     newest = max(path.stat().st_mtime for path in weights)
     saved = datetime.fromtimestamp(newest, UTC).isoformat()
-    if _is_before(saved, started):
+    if is_before(saved, started):
         raise ValueError(
             f"{run_dir} has the model of an earlier run, saved at {saved[:19]}: the run of its record began at "
             f"{started} and saved none. Finish the training, or train into a new folder and publish that."
@@ -86,23 +86,14 @@ def _adapter_config(run_dir: Path) -> dict[str, bytes]:
     return {ADAPTER: json.dumps(config | {"base_model_name_or_path": hub_id}, indent=2).encode()}
 
 
-def current_results(run_dir: Path) -> list[Result]:
-    """The evaluation results of a run, without those of weights that it has trained on or replaced since."""
-    started, results = read_record(run_dir)["started"], read_results(run_dir)
-    old = [result for result in results if _is_before(result.date or "", started)]
-    if old:
-        warnings.warn(
-            f"{', '.join(dict.fromkeys(result.file for result in old))} in {run_dir} left out: older than the run's "
-            f"last start, {started}, so of other weights. Evaluate again, with --overwrite.",
-            stacklevel=2,
-        )
-    return [result for result in results if result not in old]
-
-
-def _is_before(date: str, started: str) -> bool:
-    """Whether an ISO date, maybe without a time or a time zone, is before another. Both are UTC."""
-    length = min(len(date), len("2026-01-31T12:00:00"))
-    return date[:length] < started[:length]
+def current_results(run_dir: Path, repo: str) -> list[Result]:
+    """The evaluation results of a run, without those of other weights than its own."""
+    results = read_results(run_dir)
+    others = of_other_weights(results, run_dir, read_record(run_dir)["started"], repo)
+    if others:
+        why = "; ".join(f"{file} is {why}" for file, why in others.items())
+        warnings.warn(f"results in {run_dir} are left out: {why}. Evaluate again, with --overwrite.", stacklevel=2)
+    return [result for result in results if result.file not in others]
 
 
 def generated(run_dir: Path, repo: str, results: list[Result]) -> dict[str, Path | bytes]:

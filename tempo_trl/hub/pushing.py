@@ -30,7 +30,7 @@ class OurCard(TrainerCallback):
         folder = Path(args.output_dir)
         with _printed_failures():
             state.save_to_json(str(folder / "trainer_state.json"))
-            for path, content in generated(folder, self.repo, current_results(folder)).items():
+            for path, content in generated(folder, self.repo, current_results(folder, self.repo)).items():
                 if isinstance(content, bytes):
                     write_atomically(folder / path, content)
 
@@ -38,7 +38,7 @@ class OurCard(TrainerCallback):
 def write_card(run_dir: Path, repo: str) -> None:
     """Write the card of a run to its folder, without pictures. TRL's own would not name a model from a folder."""
     with _printed_failures():
-        card = model_card(run_dir, repo, read_record(run_dir), current_results(run_dir), [])
+        card = model_card(run_dir, repo, read_record(run_dir), current_results(run_dir, repo), [])
         write_atomically(run_dir / "README.md", card)
 
 

@@ -1,5 +1,7 @@
 """The prompts of a run: of a benchmark, of a built-in task, or of any dataset that TRL's scripts load."""
 
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,6 +14,13 @@ from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
+
+# What reward functions get beside columns of the dataset (`texts` is for span rewards), and columns they do not get.
+_NOT_COLUMNS = {
+    *("prompts", "completions", "completion_ids", "texts"),
+    *("environments", "log_metric", "log_extra", "trainer_state"),
+}
+_NOT_PASSED = ("prompt", "completion", "completion_ids")
 
 
 def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
@@ -93,3 +102,33 @@ def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "
             "`test_split_size` is set."
         )
     return dataset[name]
+
+
+def refuse_missing_columns(functions: Iterable[Callable], *datasets: "Dataset | None") -> None:
+    """
+    Raise ValueError if a reward function needs a column that a dataset does not have, which a run would otherwise meet
+    after it has loaded the model and sampled a batch.
+    """
+    from trl.trainer.utils import get_callable_name  # imports torch, for which `--help` must not wait
+
+    for dataset in datasets:
+        names = None if dataset is None else dataset.column_names  # of a stream they may be unknown
+        columns = [name for name in names or () if name not in _NOT_PASSED]
+        for function in functions if names else ():
+            missing = [name for name in _needed(function) if name not in _NOT_COLUMNS.union(columns)]
+            if missing:
+                name, gets = get_callable_name(function), ", ".join(columns) or "none"
+                raise ValueError(
+                    f"the reward function {name} needs {', '.join(missing)}, but gets only these columns of the "
+                    f"dataset: {gets}. Rename a column, give the argument a default, or choose another function."
+                )
+
+
+def _needed(function: Callable) -> list[str]:
+    """The names of the arguments that a function cannot do without."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # not every callable that is written in C has one
+        return []
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [each.name for each in parameters if each.kind in by_name and each.default is each.empty]

@@ -20,7 +20,7 @@ import trl
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.language_model import HUB_ID, base_model, language_model
 from tempo_trl.launch.arguments import RunArguments, class_of, named_first, parse, recipe_parser
-from tempo_trl.launch.datasets import load_datasets
+from tempo_trl.launch.datasets import load_datasets, refuse_missing_columns
 from tempo_trl.launch.fields import BUILT_IN, REWARDS, SPAN_REWARDS, TrainArguments
 from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.log import STATE, checkpoints
@@ -46,6 +46,9 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
 
     refuse_missing_extras(reward_funcs)  # before data are loaded, and for TRL's own trainer
     train_dataset, eval_dataset = load_datasets(arguments)
+    functions = load_functions(script_args)
+    rewards = [*reward_funcs, *functions.get("step_reward_funcs", []), *functions.get("span_reward_funcs", [])]
+    refuse_missing_columns([reward for reward in rewards if callable(reward)], train_dataset, eval_dataset)
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
         "trust_remote_code": training_args.trust_remote_code,
@@ -61,7 +64,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
         callbacks=callbacks,
         quantization_config=trl.get_quantization_config(model_args),
         peft_config=trl.get_peft_config(model_args),
-        **load_functions(script_args),
+        **functions,
     )
 
 

@@ -26,7 +26,7 @@ class RecordedRun:
     The data of a run for the report.
 
     Args:
-        label, method: The run's name, and the name under which its curve is averaged with others.
+        label, curve: The run's name, and the name under which its curve is averaged with others.
         log: Trainer's `log_history`.
         summary: Summary of the groups recorded in training; None if there are none.
         groups: Groups to show, by mode, in order.
@@ -34,7 +34,7 @@ class RecordedRun:
     """
 
     label: str
-    method: str
+    curve: str
     log: list[dict] = field(repr=False)
     summary: CreditSummary | None = None
     groups: dict[str, list[Group]] = field(default_factory=dict, repr=False)
@@ -58,9 +58,9 @@ class RecordedRun:
                 self.summary = summary
 
 
-def read_inside(run: ComparedRun, label: str) -> RecordedRun:
+def read_inside(run: ComparedRun, label: str, curve: str) -> RecordedRun:
     """Read the log and the recorded trees of a run."""
-    inside = RecordedRun(label, run.method, run.log)
+    inside = RecordedRun(label, curve, run.log)
     for mode in MODES:
         steps = spread(recorded_steps(run.folder, mode), MAX_RECORDS)
         records = (recorded_groups(run.folder, step, mode) for step in steps)

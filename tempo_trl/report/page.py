@@ -169,16 +169,16 @@ def first_branch_bar(k: int, rewards: list[float]) -> dict:
 
 
 def curves(runs: Sequence[RecordedRun]) -> list[dict]:
-    """One line per method for each metric, with a band if the method has several runs."""
+    """For each metric a line per name of a curve, which is the method, with a band if several runs have it."""
     found = []
     for key, (title, explained) in CURVES.items():
-        by_method: dict[str, list[Curve]] = {}
+        by_name: dict[str, list[Curve]] = {}
         for run in runs:
             curve = run_curve(run, key)
             if curve is not None:
-                by_method.setdefault(run.method, []).append(curve)
-        if by_method:
-            lines = [_line(method, own) for method, own in by_method.items()]
+                by_name.setdefault(run.curve, []).append(curve)
+        if by_name:
+            lines = [_line(name, own) for name, own in by_name.items()]
             found.append({"key": key, "title": title, "help": explained, "lines": lines})
     return found
 
@@ -195,15 +195,15 @@ def run_curve(run: RecordedRun, key: str) -> Curve | None:
     return Curve(steps, np.full_like(steps, np.nan), np.full_like(steps, np.nan), values)
 
 
-def _line(method: str, own: Sequence[Curve]) -> dict:
+def _line(name: str, own: Sequence[Curve]) -> dict:
     mean, low, high = band(own)
-    line = {"name": one_line(method), "x": mean.steps.tolist(), "y": mean.value.tolist(), "low": None, "high": None}
+    line = {"name": one_line(name), "x": mean.steps.tolist(), "y": mean.value.tolist(), "low": None, "high": None}
     if len(own) > 1:
         line |= {"low": low.tolist(), "high": high.tolist()}
     return line | {"runs": [{"x": c.steps.tolist(), "y": c.value.tolist()} for c in own]}
 
 
 def _curves_lead(runs: Sequence[RecordedRun]) -> str:
-    several = len({run.label for run in runs}) > len({run.method for run in runs})
+    several = len({run.label for run in runs}) > len({run.curve for run in runs})
     bands = " Thin lines are runs, thick lines their mean with its 95% band." if several else ""
     return "Logged over all completions. Metrics that were not logged are computed from the recorded groups." + bands

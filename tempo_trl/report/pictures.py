@@ -187,8 +187,8 @@ def draw_training(runs: Sequence[RecordedRun]) -> Figure | None:
     lines = -(-len(found) // columns)
     figure = Figure(figsize=(3.1 * columns, 2.4 * lines), layout="constrained")
     panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    methods = list(dict.fromkeys(run.method for run in runs))
-    colours = {one_line(method): colour for method, colour in method_colours(methods).items()}
+    names = list(dict.fromkeys(run.curve for run in runs))
+    colours = {one_line(name): colour for name, colour in method_colours(names).items()}
     for axes, curve in zip(panels, found, strict=False):
         for line in curve["lines"]:
             _draw_line(axes, line, colours[line["name"]])
@@ -197,7 +197,7 @@ def draw_training(runs: Sequence[RecordedRun]) -> Figure | None:
         axes.set_ylim(min(values) - margin, max(values) + margin)  # the wide band of two runs may exceed the panel
         axes.set_title(curve["title"], fontsize="medium")
         _plain(axes)
-    if len(methods) > 1:
+    if len(names) > 1:
         panels[0].legend(frameon=False, fontsize="small")
     for axes in panels[len(found) :]:
         axes.set_visible(False)

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -13,18 +13,16 @@ from tempo_trl.runs.files import read_all
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import recipe_names
 from tempo_trl.runs.record import FOLDER as RECORD_FOLDER
-from tempo_trl.runs.record import RECORD, read_record
-from tempo_trl.runs.results import FOLDER, Result, read_results
+from tempo_trl.runs.record import RECORD, changed_settings, read_record
+from tempo_trl.runs.results import FOLDER, Result, of_other_weights, read_results
 from tempo_trl.runs.trees import PREFIX, read_metadata, recorded_steps, trees_path
 
 NAMES = ("base", *METHODS)
 # `tempo`, `tempo-seed0`; not `tempo_trl` or `tempo_demo`, which hold runs of every method.
 SEED = re.compile(r"seed[-_=]?(\d+)")
+# Settings that decide what the rows and prompts of a task are.
+DATA = ("train_file", "dataset_config", "prompt_style", "system_prompt", "instruction", "drop_leaked_rows")
 OF_A_METHOD = re.compile(rf"({'|'.join(NAMES)})([-_.]?{SEED.pattern})?")
-# Settings that may differ between runs that count as seeds of one method.
-INCIDENTAL = re.compile(
-    "seed|output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
-)
 
 
 @dataclass(frozen=True)
@@ -184,8 +182,31 @@ def groups(runs: Sequence[ComparedRun]) -> dict[tuple, list[ComparedRun]]:
 
 
 def mismatches(runs: Sequence[ComparedRun]) -> list[str]:
-    """Warnings about runs of a group that may not be seeds of the same training."""
-    return [note for own in groups(runs).values() for other in own[1:] for note in _mismatches(own[0], other)]
+    """Warnings about results that are not of a run's model, and runs of a group that are not seeds of one training."""
+    found = groups(runs)
+    notes = [note for run in runs for note in _foreign_results(run)]
+    notes += [note for own in found.values() for other in own[1:] for note in _mismatches(own[0], other)]
+    methods: dict[tuple, list[ComparedRun]] = {}
+    for setting, own in found.items():
+        methods.setdefault(setting[:2], []).append(own[0])
+    return notes + [note for own in methods.values() for other in own[1:] for note in _other_data(own[0], other)]
+
+
+def _other_data(first: ComparedRun, other: ComparedRun) -> list[str]:
+    odd = [name for name in changed_settings(first.settings, other.settings) if name in DATA]
+    pair = f"{first.folder} and {other.folder}"
+    return [f"{pair} count as trained on {first.trained_on}, but differ in {', '.join(odd)}."] if odd else []
+
+
+def _foreign_results(run: ComparedRun) -> list[str]:
+    home, trained = _home(run.folder), _run_of(run.folder)
+    # Hashing every model would take minutes: one that is called as its folder is believed to be that.
+    name = home.resolve().name
+    results = [replace(result, weights=None) if result.model == name else result for result in run.results]
+    # A run that goes on leaves its checkpoints as they are.
+    started = read_record(home).get("started", "") if home == trained and _has_record(home) else ""
+    found = of_other_weights(results, home, started)
+    return [f"{run.folder}: {file} is {why}. Evaluate again, with --overwrite." for file, why in found.items()]
 
 
 def _mismatches(first: ComparedRun, other: ComparedRun) -> list[str]:
@@ -194,7 +215,7 @@ def _mismatches(first: ComparedRun, other: ComparedRun) -> list[str]:
         return [f"{pair}, but are checkpoints of one run. Give them different names with --label."]
     if first.seed is not None and first.seed == other.seed:
         notes.append(f"{pair}, but both have seed {first.seed}.")
-    if odd := _differing(first.settings, other.settings):
+    if odd := [name for name in changed_settings(first.settings, other.settings) if "seed" not in name]:
         notes.append(f"{pair}, but differ in {', '.join(odd)}. Give them different names with --label.")
     if odd := _answering(first, other):
         notes.append(f"{pair}, but evaluate {odd[0]} and {odd[1]}. Give them different names with --label.")
@@ -208,17 +229,6 @@ def _answering(*pair: ComparedRun) -> list[str]:
     without_seeds = [{SEED.sub("", name) for name in each} for each in names]
     is_alike = names == own or without_seeds[0] == without_seeds[1]
     return [" and ".join(each) for each in names] if all(names) and not is_alike else []
-
-
-def _differing(a: dict, b: dict) -> list[str]:
-    """Settings that differ between two runs with a record, `max_steps` and the like included."""
-    if not (a and b):
-        return []
-    flat = [
-        {key: value for part in x.values() if isinstance(part, dict) for key, value in part.items()} for x in (a, b)
-    ]
-    keys = sorted(flat[0].keys() | flat[1].keys())
-    return [key for key in keys if not INCIDENTAL.search(key) and flat[0].get(key) != flat[1].get(key)]
 
 
 @cache

@@ -1,6 +1,7 @@
-"""Files of a run: name patterns of weights, reading with errors that name the file, and atomic writing."""
+"""Files of a run: the model's, reading with errors that name the file, and atomic writing."""
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -10,6 +11,18 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
+# Files other than weights that change a model's answers.
+DESCRIPTIONS = ("config.json", "adapter_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+def fingerprint(folder: Path) -> str:
+    """A hash of the model in a folder: of its weights, and of what else changes its answers."""
+    found = {path for pattern in (*WEIGHTS, *DESCRIPTIONS) for path in folder.glob(pattern)}
+    total = hashlib.sha256()
+    for path in sorted(found):
+        with path.open("rb") as file:
+            total.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()
 
 
 def read_all(readers: Iterable[Callable[[], T]]) -> list[T]:

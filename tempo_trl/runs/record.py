@@ -2,9 +2,11 @@
 
 import json
 import platform
+import re
 import reprlib
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +17,11 @@ from tempo_trl.version import __version__, package_versions
 
 FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
 MAPPINGS = ("model", "dataset", "config")  # of a record
+# Settings by which no update changes.
+INCIDENTAL = re.compile(
+    "output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
+    "|local_rank|server|port"
+)
 
 
 def record_run(
@@ -43,7 +50,8 @@ def record_run(
         settings (`dict`, *optional*):
             Settings beside those of the trainer's arguments.
         resumed (`bool`, *optional*, defaults to `False`):
-            Whether the run resumes from a checkpoint. The records of its earlier parts are kept then.
+            Whether the run resumes from a checkpoint. The records of its earlier parts are kept then, and a warning
+            names the settings that have changed.
         base_model (`dict[str, str]`, *optional*):
             For a model that was loaded from a local folder: its name on the Hub (`hub_id`), and where the folder's
             weights come from (`weights`).
@@ -61,9 +69,12 @@ def record_run(
         "config": without_secrets(settings),
         "earlier": _earlier(folder.parent) if resumed else [],
     }
+    text = hide(json.dumps(record, indent=2, default=str), secrets)
+    if record["earlier"]:
+        _warn_of_changes(record["earlier"][-1], json.loads(text))
     if recipe is not None:
         write_atomically(folder / RECIPE, hide(without_secret_lines(Path(recipe)), secrets))
-    write_atomically(folder / RECORD, hide(json.dumps(record, indent=2, default=str), secrets))
+    write_atomically(folder / RECORD, text)
 
 
 def without_secret_lines(recipe: Path) -> str:
@@ -143,6 +154,34 @@ def _earlier(run_dir: Path) -> list[dict]:
         return []
     last = read_record(run_dir)
     return [*last.pop("earlier", []), last]
+
+
+def _warn_of_changes(last: dict, record: dict) -> None:
+    old, new = (each.get("config") or {} for each in (last, record))
+    changed = {name: f"{name} was {a!r} and is {b!r}" for name, (a, b) in changed_settings(old, new).items()}
+    rows = [(each.get("dataset") or {}).get("rows") for each in (last, record)]
+    if None not in rows and rows[0] != rows[1]:
+        changed["rows"] = f"the dataset had {rows[0]:,} rows and has {rows[1]:,}"
+    if changed:
+        warnings.warn(
+            f"the run resumes with other settings than it had: {'; '.join(changed.values())}. They hold from here on. "
+            "If you did not mean this, stop, and repeat the first command with `--resume_from_checkpoint last`.",
+            stacklevel=3,
+        )
+
+
+def changed_settings(old: dict, new: dict) -> dict[str, tuple]:
+    """
+    The settings that differ between two records' configurations, with both values, `max_steps` and the like included.
+    What only one of them has, because the versions differ, is None in the other. An empty one differs in nothing.
+    """
+    if not (old and new):
+        return {}
+    parts = [[part for part in whole.values() if isinstance(part, dict)] for whole in (old, new)]
+    ours, theirs = ({key: value for part in own for key, value in part.items()} for own in parts)
+    keys = [key for key in sorted(ours | theirs) if not INCIDENTAL.search(key)]
+    both = {key: (ours.get(key), theirs.get(key)) for key in keys}
+    return {key: values for key, values in both.items() if values[0] != values[1]}
 
 
 def read_record(run_dir: Path) -> dict:

@@ -17,7 +17,7 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
 
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.runs.files import read_all, read_json
+from tempo_trl.runs.files import WEIGHTS, fingerprint, read_all, read_json
 
 FOLDER = "evaluation"
 NUMBERS = ("value", "n", "k")
@@ -39,6 +39,7 @@ class Result:
     date: str | None = None
     tempo_trl: str | None = None
     model: str | None = None  # a local one by its folder's name
+    weights: str | None = None  # its fingerprint, after that of an adapter's base
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -100,10 +101,41 @@ def _result(entry, path: Path, file: Path) -> Result:
         wrong.append("interval")
     if wrong:
         refuse(f"got {', '.join(repr(entry[name]) for name in wrong)} in {', '.join(wrong)}, expected numbers")
-    if not isinstance(entry.get("model"), str | None):
-        refuse(f"got {entry['model']!r} as model, expected a name")
+    for name in ("model", "weights"):
+        if not isinstance(entry.get(name), str | None):
+            refuse(f"got {entry[name]!r} as {name}, expected a text")
     known = {name: entry[name] for name in Result.__dataclass_fields__ if name in entry}
     return Result(**known | {"interval": tuple(interval) if interval else None, "file": file.as_posix()})
+
+
+def of_other_weights(
+    results: list[Result], run_dir: Path, started: str = "", repo: str | None = None
+) -> dict[str, str]:
+    """
+    The files with results that are not of the weights in a run's folder, and why.
+
+    Args:
+        started (`str`, *optional*):
+            When the run started last. Older results are of weights that it has trained on or replaced.
+        repo (`str`, *optional*):
+            The run's name on the Hub, by which it may have been evaluated, too.
+    """
+    has_model = any(path for pattern in WEIGHTS for path in run_dir.glob(pattern))
+    own = fingerprint(run_dir) if has_model and any(result.weights for result in results) else None
+    found = {}
+    for result in results:
+        weights = (result.weights or "").split("+")[-1]
+        if is_before(result.date or "", started):
+            found[result.file] = f"older than the run's last start, {started}, so of other weights"
+        elif own and weights and own != weights and weights.partition("@")[0] != repo:
+            found[result.file] = f"an evaluation of {result.model}, whose weights are not the run's"
+    return found
+
+
+def is_before(date: str, started: str) -> bool:
+    """Whether an ISO date, maybe without a time or a time zone, is before another. Both are UTC."""
+    length = min(len(date), len("2026-01-31T12:00:00"))
+    return date[:length] < started[:length]
 
 
 def _is_number(value) -> bool:

@@ -8,16 +8,17 @@ import pytest
 
 from tempo_trl.launch import cli
 from tempo_trl.runs.compared_runs import read_runs
+from tempo_trl.runs.files import fingerprint, write_atomically
 
 from .comparing import compare, evaluated, trained
 
 RIGHT, WRONG = np.array([1.0] * 9 + [0.0]), np.array([0.0] * 9 + [1.0])
 
 
-def of_model(folder: Path, model: str) -> Path:
+def of_model(folder: Path, model: str, **facts: str) -> Path:
     """Say whose answers an evaluation holds."""
     [entry] = json.loads((folder / "math.json").read_text())
-    (folder / "math.json").write_text(json.dumps([entry | {"model": model}]))
+    (folder / "math.json").write_text(json.dumps([entry | {"model": model} | facts]))
     return folder
 
 
@@ -108,6 +109,40 @@ def test_a_mean_over_answers_of_different_models_is_doubted_and_over_seeds_is_no
     assert compare(tmp_path / "out", *seeds)["notes"] == []
     themselves = [of_model(evaluated(tmp_path / name, RIGHT), name) for name in ("first", "second")]
     assert compare(tmp_path / "out", *themselves, label=["ours", "ours"])["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("model", "weights", "date", "doubt"),
+    [
+        ("renamed", "the run's", "2026-02-02", None),
+        ("tempo", "another's", "2026-02-02", None),  # is believed to be the folder's
+        ("grpo", "another's", "2026-02-02", "an evaluation of grpo, whose weights are not the run's"),
+        (
+            "tempo",
+            "the run's",
+            "2026-01-31",
+            "older than the run's last start, 2026-02-01T12:00:00, so of other weights",
+        ),
+    ],
+)
+def test_results_of_other_weights_than_the_run_s_are_doubted(model, weights, date, doubt, tmp_path):
+    run = trained(tmp_path / "tempo", [0.1])
+    write_atomically(run / "tempo/run.json", json.dumps({"method": "TEMPO", "started": "2026-02-01T12:00:00"}))
+    write_atomically(run / "model.safetensors", b"trained")
+    hashes = {"the run's": f"base+{fingerprint(run)}", "another's": "0" * 64}
+    of_model(evaluated(run / "evaluation", RIGHT), model, weights=hashes[weights], date=date)
+    notes = compare(tmp_path / "out", run)["notes"]
+    assert notes == ([f"{run}: evaluation/math.json is {doubt}. Evaluate again, with --overwrite."] if doubt else [])
+
+
+def test_methods_that_were_trained_on_other_rows_of_a_task_are_doubted(tmp_path):
+    files = {"tempo": "a.jsonl", "grpo": "b.jsonl", "hepo": "a.jsonl"}
+    runs = [trained(tmp_path / name, [0.1]) for name in files]
+    for run in runs:
+        script = {"task": "math", "method": run.name, "train_file": files[run.name]}
+        write_atomically(run / "tempo/run.json", json.dumps({"method": run.name, "config": {"script": script}}))
+    doubt = f"{runs[0]} and {runs[1]} count as trained on math, but differ in train_file."
+    assert compare(tmp_path / "out", *runs)["notes"] == [doubt]
 
 
 def test_checkpoints_of_one_run_have_its_record_and_are_not_taken_for_seeds(tmp_path, monkeypatch):

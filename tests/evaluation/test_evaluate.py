@@ -18,6 +18,7 @@ import pytest
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tempo_trl.evaluation.evaluate import evaluate
 from tempo_trl.launch import cli
+from tempo_trl.runs.files import fingerprint
 from tempo_trl.runs.results import read_results
 
 from ..data.rows import GOLD, ROOT
@@ -119,6 +120,7 @@ def test_results_are_what_the_hub_s_metadata_is_made_from(six):
     entry = json.loads((six / "evaluation/medqa.json").read_text())[-1]
     expected = {"split": "test", "temperature": 1.0, "model": six.name, "lm_eval": version("lm_eval"), "seed": 0}
     assert {key: entry[key] for key in expected} == expected
+    assert entry["weights"] == fingerprint(six)
 
 
 def test_the_model_reads_the_prompts_of_training_through_its_chat_template(tiny_model, rows, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from tempo_trl.hub.card import commands
 from tempo_trl.hub.contents import CURVES, contents, current_results, generated
 from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.runs.curves import curves_png
-from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.files import fingerprint, write_atomically
 
 from .conftest import LOG, RECORD_OF_A_RUN, RESULT
 
@@ -30,7 +30,7 @@ def run(folder: Path, record: dict | None = None, log: list[dict] | None = LOG, 
 
 
 def made_of(folder: Path) -> dict[str, Path | bytes]:
-    return generated(folder, "me/tiny", current_results(folder))
+    return generated(folder, "me/tiny", current_results(folder, "me/tiny"))
 
 
 def card(folder: Path) -> str:
@@ -98,7 +98,29 @@ def test_results_in_the_run_s_own_folder_are_told_from_its_other_files(tmp_path)
 
 @pytest.mark.parametrize(("date", "kept"), [("2026-01-31", True), (None, True), ("2026-01-30T23:59:59+00:00", False)])
 def test_results_from_before_the_last_start_of_a_run_are_not_those_of_its_model(date, kept, tmp_path):
-    folder = run(tmp_path, results=[RESULT | {"date": date}])  # the record says 2026-01-31T12:00:00
+    # The record says 2026-01-31T12:00:00.
+    publishes_the_result_if(kept, RESULT | {"date": date}, run(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("weights", "kept"),
+    [
+        ("the run's", True),
+        ("base+the run's", True),
+        ("me/tiny@0123", True),
+        ("0" * 64, False),
+        ("Qwen/Qwen3-1.7B", False),
+    ],
+)
+def test_results_of_another_model_are_not_those_of_the_run(weights, kept, tmp_path):
+    folder = run(tmp_path)
+    write_atomically(folder / "model.safetensors", b"weights")
+    publishes_the_result_if(kept, RESULT | {"weights": weights.replace("the run's", fingerprint(folder))}, folder)
+
+
+def publishes_the_result_if(kept: bool, result: dict, folder: Path) -> None:
+    """Hold what is published of a run with a result, and the warning if the result is not."""
+    write_atomically(folder / "evaluation/results.json", json.dumps([result]))
     write_atomically(folder / "model.safetensors", b"weights")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -106,7 +128,7 @@ def test_results_from_before_the_last_start_of_a_run_are_not_those_of_its_model(
     assert ("evaluation/results.json" in files) == (".eval_results/math-accuracy-test-k1.yaml" in files) == kept
     assert ("The model was not evaluated." in files["README.md"].decode()) != kept
     assert len(caught) == (not kept)  # said once
-    assert all("evaluation/results.json in " in str(each.message) for each in caught)
+    assert all("left out: evaluation/results.json is " in str(each.message) for each in caught)
 
 
 @pytest.mark.parametrize(

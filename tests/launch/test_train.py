@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -294,6 +295,27 @@ def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_pat
     assert trainer.reward_func_names == ["soft_overlong_punishment_reward", "think_format_reward", "parity"]
     assert trainer.train_dataset[0]["prompt"] == "train 0?"
     assert trainer.eval_dataset[0]["prompt"] == "test 0?"
+
+
+def needs_a_key(completions, key, prompt=None, **columns) -> list[float]:
+    """A reward function that cannot do without a column."""
+
+
+@pytest.mark.parametrize("method", ["grpo", "span_credit"])
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        ({}, r"function needs_a_key needs key, but gets only these columns of the dataset: none\. Rename"),
+        ({"key": 1}, "huggingface.co"),  # the model is the next that is not there
+    ],
+)
+def test_a_column_that_a_reward_lacks_is_named_before_the_model_loads(method, given, refusal, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.REWARD", partial(needs_a_key, **given), raising=False)
+    data = folder_of(tmp_path / "data", [f"{i}?" for i in range(4)])
+    field = "--span_reward_funcs" if method == "span_credit" else "--reward_funcs"
+    argv = ["--method", method, "--dataset_name", str(data), "--model_name_or_path", "no/such-model", *ON_CPU]
+    with pytest.raises((ValueError, OSError), match=refusal):
+        build_trainer(parse([*argv, field, f"{__name__}.REWARD", "--output_dir", str(tmp_path / "out")]))
 
 
 @pytest.mark.parametrize("flags", [[], ["--resume_from_checkpoint", "last"]])

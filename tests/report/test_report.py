@@ -105,6 +105,14 @@ def test_several_runs_have_a_line_a_method_with_a_band(tmp_path):
     assert (tmp_path / "all" / "training.svg").is_file()
 
 
+def test_runs_of_different_models_are_no_runs_of_one_curve(tmp_path):
+    folders = [f"{model}/math/tempo-seed{s}" for model in ("qwen3-1.7b", "qwen3-4b") for s in (0, 1)]
+    runs = [log(tmp_path / "runs" / folder, reward=[0.1, 0.2]) for folder in folders]
+    [reward] = page_data(report(runs, tmp_path / "r.html"))["curves"]
+    lines = {line["name"]: len(line["runs"]) for line in reward["lines"]}
+    assert lines == {"tempo (qwen3-1.7b)": 2, "tempo (qwen3-4b)": 2}
+
+
 def test_a_run_without_trees_has_its_curves_and_says_so(tmp_path):
     data = page_data(report([log(tmp_path / "grpo", reward=[0.1, 0.2])], tmp_path / "r.html"))
     assert data["sources"] == data["groups"] == []

@@ -3,6 +3,8 @@
 import inspect
 import json
 import subprocess
+import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -83,6 +85,23 @@ def test_a_resumed_run_keeps_the_records_of_its_parts_and_a_new_one_does_not(tmp
     assert [part["command"] for part in (*record["earlier"], record)] == [["first"], ["second"], ["third"]]
     record_run(trainer(tmp_path), ["anew"])
     assert read_record(tmp_path)["earlier"] == []
+
+
+def test_a_run_that_resumes_with_other_settings_or_data_says_which(tmp_path):
+    def resume(rows: int = 5, **settings) -> list[str]:
+        again = trainer(tmp_path, **settings)
+        again.train_dataset = [{}] * rows
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            record_run(again, settings=settings_of_script, resumed=True)
+        return [str(each.message) for each in caught if "resumes with" in str(each.message)]
+
+    settings_of_script = {"script": {"train_file": str(Path.home() / "a.jsonl"), "url": "a?token=s3cret-of-mine"}}
+    record_run(trainer(tmp_path, seed=3), settings=settings_of_script)
+    assert resume(seed=3, logging_steps=7) == []
+    [changed] = resume(rows=1_200, seed=4)
+    assert "than it had: seed was 3 and is 4; the dataset had 5 rows and has 1,200. They" in changed
+    assert resume(rows=1_200, seed=4) == []  # as the part before
 
 
 @pytest.mark.parametrize("where", ["argument", "recipe", "settings", "environment", "flag"])
