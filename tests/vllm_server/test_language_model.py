@@ -1,9 +1,8 @@
-"""The demo's language model over a vLLM server: tied embeddings and a chat template, which the tiny model lacks."""
+"""The demo's language model, cut short, over a vLLM server: tied embeddings, and a chat template."""
 
 import pytest
 
-from tempo_trl.demo.language_model import language_model
-
+from ..smollm2 import first_layers
 from ..trainers.engines import launcher_of
 from ..trainers.launching import free_port, run_ranks, torchrun
 from ..trainers.recording import Batch
@@ -16,11 +15,8 @@ SMALL = ("num_generations=8", "max_completion_length=10", "max_steps=2", "conver
 
 
 @pytest.fixture(scope="module")
-def served_model() -> str:
-    try:
-        return language_model().path
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
+def served_model(tmp_path_factory) -> str:
+    return first_layers(tmp_path_factory.mktemp("served"))
 
 
 @pytest.fixture(scope="module")
