@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 
 from tempo_trl.rewards.boxed import completion_text
 from tempo_trl.rewards.span_reward import SpanReward
@@ -36,7 +37,9 @@ class AnswerPlace:
         body = text[: _body_length(text)]
         self.text = text
         self.answer = body if completion is None else completion_text(completion)
-        self._index = _index(body, self.answer) or _index(text, self.answer) or _index_apart(text, self.answer)
+        heard = _heard(completion)
+        exact = _index(body, self.answer, heard) or _index(text, self.answer, heard)
+        self._index = exact or _index_apart(text, self.answer, heard)
 
     def span(self, start: int | None, end: int | None) -> tuple[int, int] | tuple[None, None]:
         """
@@ -71,16 +74,32 @@ def _body_length(text: str) -> int:
     return length
 
 
-def _index(text: str, answer: str) -> Callable[[int], int] | None:
+def _heard(completion: list[dict] | str | None) -> str:
+    """What follows the last assistant message, if a completion ends in a tool's: it may repeat the answer."""
+    if completion is None or isinstance(completion, str):
+        return ""
+    later = takewhile(lambda message: message.get("role", "assistant") != "assistant", reversed(completion))
+    return "\n".join(str(message.get("content")) for message in later)
+
+
+def _index(text: str, answer: str, heard: str) -> Callable[[int], int] | None:
     """Maps characters of an answer, and its end, to characters of a text. None if the text does not have it."""
-    at = text.rfind(answer)
+    at = _last(text, answer, heard)
     return None if at < 0 else at.__add__
 
 
-def _index_apart(text: str, answer: str) -> Callable[[int], int] | None:
+def _last(text: str, answer: str, heard: str) -> int:
+    """Where a text has an answer last, but for the times in what was heard after it; -1 if it has it nowhere."""
+    at = len(text)
+    for _ in range(1 + heard.count(answer) if answer else 1):
+        at = text.rfind(answer, 0, at) if at >= 0 else at
+    return at
+
+
+def _index_apart(text: str, answer: str, heard: str) -> Callable[[int], int] | None:
     """[`_index`] of an answer that the text has up to white space and special tokens."""
     own, theirs = _kept(answer), _kept(text)
-    at = _IGNORED.sub("", text).rfind(_IGNORED.sub("", answer))
+    at = _last(*(_IGNORED.sub("", part) for part in (text, answer, heard)))
     if at < 0 or not own:
         return None
 

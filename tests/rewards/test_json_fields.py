@@ -194,6 +194,14 @@ def test_the_last_assistant_message_is_found_in_the_text_of_an_agent():
     assert spans(calls + '{"a": 2}' + END, '{"a": 2}', said)[0] == SpanReward("a", 1.0, len(calls) + 1, len(calls) + 7)
 
 
+@pytest.mark.parametrize("space", ["", " "])
+def test_an_answer_that_a_tool_repeats_after_it_is_found_where_it_was_given(space):
+    heard = [{"role": "tool", "content": content} for content in ('{"a": 1} or {"a": 1}', None, '{"a": 1}')]
+    text = '{"a"' + space + ": 1}<|im_end|>" + "".join(f"tool\n{message['content']}<|im_end|>" for message in heard)
+    said = [{"role": "assistant", "content": '{"a": 1}'}, *heard]
+    assert spans(text, '{"a": 1}', said)[0] == SpanReward("a", 1.0, 1, 7 + len(space))
+
+
 def test_an_answer_is_found_in_a_text_with_special_tokens_and_other_white_space_in_it():
     text = '{"a" : 1,  "b": "x y" }<|im_end|>\n<|im_start|>user\nMore!<|im_end|>'
     said = '{"a": 1, "b": "x y"}\nuser\nMore!'
