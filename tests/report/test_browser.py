@@ -141,8 +141,10 @@ def test_the_first_line_is_whole(hand_worked, tmp_path, open_page):
     (tmp_path / "empty").mkdir()
     log = {"log_history": [{"step": 1, "reward": 0.5}]}
     (tmp_path / "empty" / "trainer_state.json").write_text(json.dumps(log))
-    empty = open_page(report([tmp_path / "empty"], pictures=False)).locator(".honest > div").first
-    assert empty.text_content() == "– of the credit moved."
+    empty = open_page(report([tmp_path / "empty"], pictures=False))
+    assert empty.locator(".honest > div").first.text_content() == "– of the credit moved."
+    shown = [part for part in empty.locator("main > section, nav").all() if part.is_visible()]
+    assert [part.locator("h2").text_content() for part in shown] == ["Over training"]
 
 
 def test_a_token_tells_which_criteria_place_credit_there(tmp_path, open_page):

@@ -161,9 +161,8 @@ function start() {
   byId("next").addEventListener("click", () => stepBy(1));
   if (data.sources.length) chooseSource(0);
   else {
-    byId("choose").hidden = true;
-    for (const id of ["tree-section", "credit"]) byId(id).replaceChildren(html("p", { class: "empty" }, data.nothing));
-    showRun(0);
+    const drawn = byId("curves-title").parentElement;
+    for (const part of [byId("choose"), ...document.querySelectorAll("main > section")]) part.hidden = part !== drawn;
   }
   drawCurves();
   performance.mark("drawn");
