@@ -6,7 +6,7 @@ and kills it with what it started if the client is gone. The server ends with it
 
 import atexit
 import contextlib
-import importlib.util
+import importlib
 import json
 import os
 import runpy
@@ -17,9 +17,13 @@ import sys
 import threading
 import traceback
 import types
+import weakref
 from typing import NoReturn
 
 from ..settled import settle
+
+# ZeRO's optimizers import Muon, which is compiled where it is defined: this imports the compiler.
+LIBRARIES = ("deepspeed.runtime.zero.muon.original_muon", "peft", "pytest")
 
 
 def serve(path: str) -> None:
@@ -48,11 +52,13 @@ def preload() -> None:
 
     for name in tempo_trl.__all__:
         getattr(tempo_trl, name)
-    for library in ("deepspeed", "peft"):
-        if importlib.util.find_spec(library):
+    for library in LIBRARIES:
+        with contextlib.suppress(ImportError):
             importlib.import_module(library)
     if gloo := sys.modules.get("deepspeed.comm.torch"):  # minutes of g++, for the all-reduce of inference alone
         gloo.build_shm_op = lambda: None
+    for own in weakref.finalize._registry:  # a client that ends has nothing of this process to clean up
+        own.atexit = False
     settle()
 
 
