@@ -16,7 +16,7 @@ VLLM_BIN := $(VLLM_VENV)/bin
 
 DOCS_INSTALLED := $(VENV)/.installed-docs
 
-.PHONY: help install demo test test-all test-main test-vllm test-browser test-site test-trl docs screenshots style bench estimators learning clean
+.PHONY: help install demo test test-all test-main test-vllm test-browser test-site test-small test-trl docs screenshots style bench estimators learning clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -44,11 +44,15 @@ demo: $(INSTALLED) ## train SmolLM2-135M to write orders as JSON, and show the c
 test: $(INSTALLED) ## the tests to pass before each commit
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not matrix" --durations=10
 
-# Many tests wait for ranks, servers and time-outs: a third worker uses these waits. The parts beside each other took longer
-# than one after the other. All is installed before, because an installation takes the package away for a moment.
+# Many tests wait for ranks, servers and time-outs: a third worker uses these waits. The two large parts beside each other
+# took longer than one after the other. All is installed before: an installation takes the package away for a moment.
 test-all: ## everything that CI runs: ranks, ZeRO, faults, whole runs, vLLM's stack, browser, docs
 	-$(MAKE) --jobs 2 $(DOCS_INSTALLED) $(VLLM_VENV)/.installed
-	$(MAKE) --keep-going test-main test-vllm test-browser test-site
+	$(MAKE) --keep-going test-main test-vllm test-small
+
+# One core each.
+test-small: $(DOCS_INSTALLED)
+	$(MAKE) --keep-going --jobs 2 --output-sync test-browser test-site
 
 test-main: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --durations=10 --ignore=tests/test_site.py --ignore=tests/report/test_browser.py
