@@ -20,7 +20,7 @@ MAPPINGS = ("model", "dataset", "config")  # of a record
 # Settings by which no update changes.
 INCIDENTAL = re.compile(
     "output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
-    "|local_rank|server|port"
+    "|local_rank|vllm_server_|group_port"
 )
 
 

@@ -98,9 +98,11 @@ def test_a_run_that_resumes_with_other_settings_or_data_says_which(tmp_path):
 
     settings_of_script = {"script": {"train_file": str(Path.home() / "a.jsonl"), "url": "a?token=s3cret-of-mine"}}
     record_run(trainer(tmp_path, seed=3), settings=settings_of_script)
-    assert resume(seed=3, logging_steps=7) == []
+    assert resume(seed=3, logging_steps=7, vllm_server_port=8001) == []
+    [changed] = resume(seed=3, importance_sampling_level="sequence")
+    assert "importance_sampling_level was 'token' and is 'sequence'" in changed
     [changed] = resume(rows=1_200, seed=4)
-    assert "than it had: seed was 3 and is 4; the dataset had 5 rows and has 1,200. They" in changed
+    assert "seed was 3 and is 4; the dataset had 5 rows and has 1,200. They hold" in changed
     assert resume(rows=1_200, seed=4) == []  # as the part before
 
 
