@@ -79,7 +79,7 @@ def _heard(completion: list[dict] | str | None) -> str:
     if completion is None or isinstance(completion, str):
         return ""
     later = takewhile(lambda message: message.get("role", "assistant") != "assistant", reversed(completion))
-    return "\n".join(str(message.get("content")) for message in later)
+    return "\n".join(str(message.get("content") or "") for message in later)
 
 
 def _index(text: str, answer: str, heard: str) -> Callable[[int], int] | None:

@@ -37,6 +37,8 @@ class ComparedRun:
         log: Trainer's `log_history`, empty without training.
         results: Evaluation results, empty without evaluation.
         settings: The record's configuration, empty without a record.
+        started: When the run that trained these weights last started, empty if unknown. A run that goes on leaves its
+            checkpoints as they are: for them, it is empty.
     """
 
     folder: Path
@@ -47,6 +49,7 @@ class ComparedRun:
     log: list[dict] = field(repr=False)
     results: list[Result] = field(repr=False)
     settings: dict = field(repr=False)
+    started: str = ""
 
 
 def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None) -> list[ComparedRun]:
@@ -103,7 +106,9 @@ def _read_run(folder: Path, label: str | None) -> ComparedRun:
     home = _home(folder)
     identity = _of_record(record) if record else _of_path(home, is_trained=bool(log))
     identity["method"] = label or identity["method"]
-    return ComparedRun(folder, **identity, log=log, results=results, settings=record.get("config") or {})
+    started = record.get("started", "") if home == _run_of(folder) else ""
+    settings = record.get("config") or {}
+    return ComparedRun(folder, **identity, log=log, results=results, settings=settings, started=started)
 
 
 def _has_record(folder: Path) -> bool:
@@ -199,13 +204,11 @@ def _other_data(first: ComparedRun, other: ComparedRun) -> list[str]:
 
 
 def _foreign_results(run: ComparedRun) -> list[str]:
-    home, trained = _home(run.folder), _run_of(run.folder)
+    home = _home(run.folder)
     # Hashing every model would take minutes: one that is called as its folder is believed to be that.
     name = home.resolve().name
     results = [replace(result, weights=None) if result.model == name else result for result in run.results]
-    # A run that goes on leaves its checkpoints as they are.
-    started = read_record(home).get("started", "") if home == trained and _has_record(home) else ""
-    found = of_other_weights(results, home, started)
+    found = of_other_weights(results, home, run.started)
     return [f"{run.folder}: {file} is {why}. Evaluate again, with --overwrite." for file, why in found.items()]
 
 

@@ -103,7 +103,7 @@ def _result(entry, path: Path, file: Path) -> Result:
         refuse(f"got {', '.join(repr(entry[name]) for name in wrong)} in {', '.join(wrong)}, expected numbers")
     for name in ("model", "weights"):
         if not isinstance(entry.get(name), str | None):
-            refuse(f"got {entry[name]!r} as {name}, expected a text")
+            refuse(f"got {entry[name]!r} as {name}, expected text")
     known = {name: entry[name] for name in Result.__dataclass_fields__ if name in entry}
     return Result(**known | {"interval": tuple(interval) if interval else None, "file": file.as_posix()})
 
