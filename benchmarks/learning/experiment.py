@@ -17,7 +17,7 @@ from benchmarks.learning.studies import STUDIES
 from benchmarks.learning.workers import finish
 
 START_STEPS = 1600
-QUICK_RATE, QUICK_BUDGET, QUICK_START_STEPS = 1e-3, Budget(2, 2), 40
+QUICK_RATE, QUICK_BUDGET, QUICK_START_STEPS, QUICK_HELD_OUT = 1e-3, Budget(2, 2), 40, 64
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Experiment:
             start.check()
 
     def _start(self, arm: Arm) -> Start:
-        steps = QUICK_START_STEPS if self.quick else self.start_steps
-        return self.start_of.beneath(self.output / "starts", arm.task, steps)
+        shape = (QUICK_START_STEPS, QUICK_HELD_OUT) if self.quick else (self.start_steps,)
+        return self.start_of.beneath(self.output / "starts", arm.task, *shape)
 
     def _runs(self, one: Study, arm: Arm, rate: float, seeds: Sequence[int]) -> list[Run]:
         start, budget = self._start(arm), QUICK_BUDGET if self.quick else one.budget

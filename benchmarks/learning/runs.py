@@ -95,7 +95,7 @@ class Run:
             "reward_funcs": [self.start.task.reward_func],
             "max_completion_length": self.start.max_completion_length,
             "per_device_train_batch_size": self.rows // UPDATES,
-            "per_device_eval_batch_size": self.start.task.held_out,
+            "per_device_eval_batch_size": self.start.held_out,
             "learning_rate": self.learning_rate,
             "lr_scheduler_type": "constant",  # a run ends by its tokens, not at a step that a schedule could know
             "max_steps": steps,

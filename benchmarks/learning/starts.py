@@ -27,17 +27,30 @@ class Untaught(RuntimeError):
 
 @dataclass(frozen=True)
 class Start:
-    """The start of all runs of a task: `folder` holds the policy, `prompts/` the problems, start.json its accuracy."""
+    """
+    The start of all runs of a task: `folder` holds the policy, `prompts/` the problems, start.json its accuracy.
+
+    Args:
+        task (`Task`): The task.
+        folder (`Path`): Its folder.
+        train_steps (`int`): Batches of lessons of a policy that is taught.
+        fewer (`int`, *optional*): Problems of each evaluation, instead of the task's.
+    """
 
     task: Task
     folder: Path
     train_steps: int
+    fewer: int | None = None
 
     least = 0.7  # of the expected accuracy, from which on a start has learned its task
 
     @property
     def prompts(self) -> Path:
         return self.folder / "prompts"
+
+    @property
+    def held_out(self) -> int:
+        return self.fewer or self.task.held_out
 
     @property
     def max_completion_length(self) -> int:
@@ -47,7 +60,7 @@ class Start:
     def parent(self) -> "Start | None":
         """The start that this one is taught from: knobs change what is written, not how to add two digits."""
         task = self.task.parent
-        return None if task is None else Start.beneath(self.folder.parent, task, self.train_steps)
+        return None if task is None else Start.beneath(self.folder.parent, task, self.train_steps, self.fewer)
 
     @property
     def lineage(self) -> tuple["Start", ...]:
@@ -55,9 +68,9 @@ class Start:
         return (self,) if self.parent is None else (*self.parent.lineage, self)
 
     @classmethod
-    def beneath(cls, starts: Path, task: Task, train_steps: int) -> "Start":
+    def beneath(cls, starts: Path, task: Task, train_steps: int, fewer: int | None = None) -> "Start":
         """The start of a task, by its name in the folder of all starts."""
-        return cls(task, starts / f"{task.name}-{train_steps}", train_steps)
+        return cls(task, starts / f"{task.name}-{train_steps}", train_steps, fewer)
 
     def is_made(self) -> bool:
         return (self.folder / "start.json").exists()
@@ -79,7 +92,7 @@ class Start:
         """Train the policy, or take the shipped one; write it and the prompts, and measure it."""
         from tempo_trl.demo.policy import write_policy  # torch: not needed to plan
 
-        write_prompts(self.task, self.prompts)
+        write_prompts(self.task, self.prompts, self.held_out)
         model, tokenizer = self._policy(), self._tokenizer()
         write_policy(model, tokenizer, self.folder)
         numbers = {"expected": self.task.expected_accuracy, "measured": self._measured(model, tokenizer)}

@@ -35,9 +35,9 @@ class Task(Protocol):
         return [{"prompt": p, "answer": self.answer(p)} for p in self.draw(n, random.Random(seed), split)]
 
 
-def write_prompts(task: Task, folder: Path) -> None:
-    """`train.jsonl` and `test.jsonl`, the same for all runs of a task: a run's seed orders them."""
+def write_prompts(task: Task, folder: Path, held_out: int) -> None:
+    """`train.jsonl` and `test.jsonl`, `held_out` of these, the same for all runs of a task: a run's seed orders them."""
     folder.mkdir(parents=True, exist_ok=True)
-    for split, n in (("train", task.train_problems), ("test", task.held_out)):
+    for split, n in (("train", task.train_problems), ("test", held_out)):
         lines = (json.dumps(row) for row in task.rows(n, seed=0, split=split))
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

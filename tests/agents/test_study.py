@@ -32,8 +32,8 @@ def test_every_world_has_methods_with_and_without_states(name):
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_a_quick_study_writes_its_figure_and_numbers(monkeypatch, tmp_path):
-    monkeypatch.setitem(vars(ROOMS), "held_out", 64)
     monkeypatch.setattr("benchmarks.learning.experiment.QUICK_BUDGET", Budget(1, 1))
     flags = ["--quick", "--parallel", "1", "--output", str(tmp_path), "--figures", str(tmp_path / "figures")]
     assert main(["rooms", *flags], "agents") == 0

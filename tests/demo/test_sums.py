@@ -16,13 +16,20 @@ from tempo_trl.launch.arguments import parse
 from tempo_trl.methods import METHODS
 
 
+SHORT = """
+import sys
+from tempo_trl.demo import sums
+from tempo_trl.launch import cli
+
+sums.QUICK_STEPS, own = int(sys.argv[1]), sums.SumsRun.overrides
+sums.SumsRun.overrides = lambda run: own(run) | {"dataset_test_split": "test[:64]"}
+raise SystemExit(cli.main(["demo", "--task", "sums", "--quick", "--output", *sys.argv[2:]]))
+"""
+
+
 def demonstrated(folder, steps: int, *flags: str) -> str:
     """The output of a short demo with one seed."""
-    script = f"import tempo_trl.demo.sums as d; d.QUICK_STEPS = {steps}; import tempo_trl.launch.cli as c"
-    script += (
-        f"; raise SystemExit(c.main(['demo', '--task', 'sums', '--quick', '--output', {str(folder)!r}, *{flags!r}]))"
-    )
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, "-c", SHORT, str(steps), str(folder), *flags]
     result = subprocess.run(command, capture_output=True, text=True, timeout=900, env=os.environ | {"COLUMNS": "100"})
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout

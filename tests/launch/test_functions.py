@@ -144,6 +144,7 @@ def test_a_path_that_names_no_function_is_refused_by_name(path, message):
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_a_launched_run_imports_from_its_current_directory(mine):
     """As `python -m tempo_trl.train` starts: a module of the folder is found."""
     flags = ["--config", "sums/tempo", "--reward_funcs", "my_functions.number", "--output_dir", str(mine / "out")]

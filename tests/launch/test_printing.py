@@ -23,15 +23,23 @@ def printed(encoding: str, *command: str) -> str:
     return done.stdout.decode(encoding)
 
 
+BOTH = """
+import sys
+from tempo_trl.launch.cli import main
+
+folder, file = sys.argv[1:]
+raise SystemExit(main(["tree", folder]) or main(["credit", file]))
+"""
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_tree_and_the_credit_of_a_file_are_printed(encoding, tmp_path):
     rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS, prompt="价 7+5-3?")
     write_trees(trees_path(tmp_path, "train", 0), rows, {"num_generations": "4"})
-    assert "? 7+5-3?" in printed(encoding, "-m", "tempo_trl", "tree", str(tmp_path))
     file = tmp_path / "completions.jsonl"
     rows = [{"prompt": "价 7+5-3?", "completion": [i], "reward": i} for i in range(2)]
     file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    assert "? 7+5-3?" in printed(encoding, "-m", "tempo_trl", "credit", str(file))
+    assert printed(encoding, "-c", BOTH, str(tmp_path), str(file)).count("? 7+5-3?") == 2
 
 
 RUN = """
@@ -48,5 +56,6 @@ TEMPOTrainer(model, lambda completions, **columns: [1.0, 0.0, 1.0, 0.0], args, r
 """
 
 
+@pytest.mark.usefixtures("quick_python")
 def test_a_run_of_ones_own_script_prints_its_table(tiny_model, tmp_path):
     assert "? ? 7" in printed("ascii", "-c", RUN, tiny_model, str(tmp_path))

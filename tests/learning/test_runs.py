@@ -16,6 +16,7 @@ from benchmarks.learning import __main__ as cli
 from benchmarks.learning import workers
 from benchmarks.learning.arms import ORACLES
 from benchmarks.learning.chain import Chain
+from benchmarks.learning.experiment import QUICK_HELD_OUT
 from benchmarks.learning.plan import Plan
 from benchmarks.learning.results import read_results, read_run
 from benchmarks.learning.runs import ROWS, Budget, Run
@@ -26,11 +27,17 @@ from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.train import load_functions
 
 REPOSITORY = Path(__file__).parents[2]
+PYTHON = sys.executable  # before fixtures put another in its place
 SILENT = Console(file=open(os.devnull, "w"))  # noqa: SIM115
 
 
+@pytest.fixture(scope="module", autouse=True)
+def workers_at_once(quick_python_of_module):
+    """The server of the workers is the first that a test starts, and stays."""
+
+
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory):
+def quick(tmp_path_factory, workers_at_once):
     """Folder of a quick study, of which the command has ended well."""
     folder = tmp_path_factory.mktemp("learning")
     assert cli.main(arguments(folder)) == 0
@@ -53,7 +60,7 @@ def weights(run):
 
 
 def quick_run(folder, method, output=None, changes=(), seed=0):
-    start = Start(Plan(), folder / "quick" / "starts" / "plan-0.4-40", 40)
+    start = Start(Plan(), folder / "quick" / "starts" / "plan-0.4-40", 40, QUICK_HELD_OUT)
     return Run(start, method, 1e-3, seed, output or folder / "quick", changes, Budget(2, 2))
 
 
@@ -111,7 +118,7 @@ def test_a_finished_study_is_not_trained_again(quick, monkeypatch):
 def test_a_worker_trains_what_a_fresh_process_does_whatever_ran_before(quick, tmp_path):
     """The worker's server had already trained a start and a run of GRPO."""
     worker, fresh = quick_run(quick, "tempo"), quick_run(quick, "tempo", tmp_path)
-    command = [sys.executable, "-m", "benchmarks.learning.training", str(fresh.prepare())]
+    command = [PYTHON, "-m", "benchmarks.learning.training", str(fresh.prepare())]
     environment = os.environ | workers.ENVIRONMENT
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]

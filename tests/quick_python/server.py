@@ -6,8 +6,10 @@ and kills it with what it started if the client is gone. The server ends with it
 
 import atexit
 import contextlib
+import fcntl
 import importlib
 import json
+import multiprocessing
 import os
 import runpy
 import select
@@ -15,15 +17,24 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 import types
 import weakref
+from importlib.machinery import PathFinder
 from typing import NoReturn
 
 from ..settled import settle
 
-# ZeRO's optimizers import Muon, which is compiled where it is defined: this imports the compiler.
-LIBRARIES = ("deepspeed.runtime.zero.muon.original_muon", "peft", "pytest")
+# ZeRO's optimizers import Muon, which is compiled where it is defined: this imports the compiler. The three processes of
+# a vLLM server import the rest, in the environment that has it.
+LIBRARIES = (
+    "deepspeed.runtime.zero.muon.original_muon",
+    "peft",
+    "pytest",
+    "vllm.entrypoints.openai.api_server",
+    "vllm.v1.engine.core",
+    "vllm.v1.worker.cpu_worker",
+)
+MOST_FILES = 253  # that one message carries
 
 
 def serve(path: str) -> None:
@@ -65,14 +76,15 @@ def preload() -> None:
 def guard(client: socket.socket) -> NoReturn:
     """Run what a client asks for in a process of its own."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    size, files, _, _ = socket.recv_fds(client, 8, 3)
+    size, files, _, _ = socket.recv_fds(client, 8, MOST_FILES)
     request = json.loads(client.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL))
     runner = os.fork()
     with contextlib.suppress(OSError):  # in both, because either may come first; and it may have ended
         os.setpgid(runner, runner)
     if not runner:
         client.close()
-        run(files, **request)
+        take(files, request.pop("files"))
+        run(**request)
     for file in (0, 1, 2, *files):
         os.close(file)
     ended = os.pidfd_open(runner)
@@ -88,11 +100,18 @@ def guard(client: socket.socket) -> NoReturn:
         os.kill(runner, number[0])
 
 
-def run(files: list[int], words: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
-    """Be the interpreter that was asked for, to its end."""
-    for target, file in enumerate(files):
-        os.dup2(file, target)
+def take(files: list[int], numbers: list[int]) -> None:
+    """Give the files of a client the numbers that they have there."""
+    aside = [fcntl.fcntl(file, fcntl.F_DUPFD, 2 * MOST_FILES) for file in files]  # away from the numbers
+    for file in files:
         os.close(file)
+    for file, number in zip(aside, numbers, strict=True):
+        os.dup2(file, number)
+        os.close(file)
+
+
+def run(words: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
+    """Be the interpreter that was asked for, to its end."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         signal.signal(number, handler)
     os.chdir(folder)
@@ -104,6 +123,7 @@ def run(files: list[int], words: list[str], folder: str, environment: dict[str, 
     sys.stderr = open(2, "w", closefd=False, buffering=1, encoding=encoding, errors="backslashreplace")  # noqa: SIM115
     first = {"-m": folder, "-c": ""}.get(words[0], os.path.dirname(os.path.abspath(words[0])))
     sys.path[:1] = [first, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
+    forget_other_copies(sys.path)
     status = 1
     try:
         interpret(words)
@@ -113,12 +133,22 @@ def run(files: list[int], words: list[str], folder: str, environment: dict[str, 
         if not isinstance(end.code, int | None):
             print(end.code, file=sys.stderr)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())  # torch's names the rank
     finally:  # but for taking all modules apart, which would copy the memory that is shared with the server
         threading._shutdown()
         atexit._run_exitfuncs()
         sys.stdout.flush()
         os._exit(status)
+
+
+def forget_other_copies(path: list[str]) -> None:
+    """Forget the tests, and the package if another copy of it comes first on this path."""
+    others = {"tests"}
+    found = PathFinder.find_spec("tempo_trl", path)
+    if found and found.origin != sys.modules["tempo_trl"].__file__:
+        others.add("tempo_trl")
+    for name in [name for name in sys.modules if name.partition(".")[0] in others]:
+        del sys.modules[name]
 
 
 def interpret(words: list[str]) -> None:
@@ -137,4 +167,5 @@ def interpret(words: list[str]) -> None:
 
 if __name__ == "__main__":
     path, sys.executable = sys.argv[1:]
+    multiprocessing.set_executable(sys.executable)
     serve(path)

@@ -107,7 +107,7 @@ def engine_of(options: list[str]) -> dict[str, str]:
 def run_to_its_end(launcher: list[str], module: str, model: str, folder: Path, *options: str) -> tuple[int, str]:
     """Exit status and output of `module` under `launcher`, offline as the tests are (see conftest)."""
     process = subprocess.Popen(
-        [*launcher, "-m", ONE_RANK, module, model, str(folder), *options],
+        [quick_python(), *launcher[1:], "-m", ONE_RANK, module, model, str(folder), *options],
         cwd=REPOSITORY,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 
 from tempo_trl.trainers.faults import remove_if_torn
 
-from ..quick_python import REPOSITORY
+from ..quick_python import REPOSITORY, quick_python
 from .faulty import PATIENCE, STEPS
 from .launching import HANG, ONE_RANK, accelerate_launch, free_port, run_ranks, run_to_its_end, torchrun
 from .recording import assert_same, questions, train
@@ -30,7 +30,7 @@ def launched(launcher: list[str], model: str, folder: Path, fault: str):
     """A run of faulty.py that is to be killed; nothing of it is left behind."""
     with (folder / "printed").open("w") as printed:
         process = subprocess.Popen(
-            [*launcher, "-m", ONE_RANK, MODULE, model, str(folder), fault],
+            [quick_python(), *launcher[1:], "-m", ONE_RANK, MODULE, model, str(folder), fault],
             cwd=REPOSITORY,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             stdout=printed,

@@ -18,15 +18,20 @@ plain_mask = tree_attention._mask
 
 
 @cache
-def sampled_rows(pads: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two groups of the demonstration's policy, as completions come: (input ids, mask), with left padding."""
+def sampled() -> torch.Tensor:
+    """Input ids of two groups of the demonstration's policy."""
     model, generator = AutoModelForCausalLM.from_pretrained(policy_path()), torch.Generator().manual_seed(1)
     ids = torch.randint(3, model.config.vocab_size, (2, PROMPT), generator=generator).repeat_interleave(GROUP, 0)
     for _ in range(COMPLETION):
         with torch.no_grad():
             chances = model(input_ids=ids).logits[:, -1].softmax(-1)
         ids = torch.cat([ids, torch.multinomial(chances, 1, generator=generator)], dim=1)
-    return F.pad(ids, (pads, 0)), F.pad(torch.ones_like(ids), (pads, 0))
+    return ids
+
+
+def sampled_rows(pads: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """These rows, as completions come: (input ids, mask), with left padding."""
+    return F.pad(sampled(), (pads, 0)), F.pad(torch.ones_like(sampled()), (pads, 0))
 
 
 def first_batch(folder, dtype: torch.dtype, temperature: float = 1.0, pads: int = 7):

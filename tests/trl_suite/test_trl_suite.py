@@ -60,6 +60,7 @@ def test_the_dataset_has_both_formats_and_splits(name, hub, monkeypatch):
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_the_suite_runs_with_either_trainer_and_refusals_are_set_apart(hub, tmp_path):
     clone = tmp_path / "trl"
     (clone / TESTS).parent.mkdir(parents=True)
@@ -77,6 +78,7 @@ def test_the_suite_runs_with_either_trainer_and_refusals_are_set_apart(hub, tmp_
 
 
 @pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
 def test_a_suite_that_cannot_be_collected_ends_with_a_message(tmp_path):
     with pytest.raises(SystemExit, match="pytest did not run"):
         run(tmp_path, "stock", tmp_path, ["-n", "0"])

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import NamedTuple
 
 import requests
 
-from ..trainers.launching import REPOSITORY, free_port
+from ..quick_python import REPOSITORY, quick_python
+from ..trainers.launching import free_port
 
-PATIENCE = 900  # seconds to start; 20 to 45 were seen on two quiet cores
+PATIENCE = 900  # seconds to start
 
 
 class Server(NamedTuple):
@@ -40,9 +40,9 @@ def plugin_folder(folder: Path) -> Path:
 
 
 def start(model: str, folder: Path) -> Server:
-    """Start `vllm serve` for TRL with weights over gloo; return at once."""
+    """Start `vllm serve` for TRL with weights over gloo; return at once. Its three processes are forked."""
     port = free_port()
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--host", "127.0.0.1"]
+    command = [quick_python(), "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--host", "127.0.0.1"]
     command += ["--port", str(port), "--dtype", "float32", "--max-model-len", "256", "--enforce-eager"]
     command += ["--weight-transfer-config", '{"backend": "gloo"}', "--logprobs-mode", "processed_logprobs"]
     command += ["--max-logprobs", "-1"]
