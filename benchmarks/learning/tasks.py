@@ -36,7 +36,7 @@ class Task(Protocol):
 
 
 def write_prompts(task: Task, folder: Path, held_out: int) -> None:
-    """`train.jsonl` and `test.jsonl`, `held_out` of these, the same for all runs of a task: a run's seed orders them."""
+    """`train.jsonl` and `held_out` rows of `test.jsonl`, the same for all runs of a task: a run's seed orders them."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, n in (("train", task.train_problems), ("test", held_out)):
         lines = (json.dumps(row) for row in task.rows(n, seed=0, split=split))

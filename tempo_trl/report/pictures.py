@@ -1,5 +1,6 @@
 """The pictures of a report as PNG and SVG, for papers, model cards and trackers."""
 
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 132  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
 LETTER = 7  # points
+RUN = 8  # letters that are written at once: their widths are rounded to an eighth of a pixel each
 CELL = 0.602 * LETTER / 72  # inches: the width of a letter of DejaVu Sans Mono, matplotlib's own font
 KINDS = ("png", "svg")
 
@@ -112,10 +114,7 @@ def draw_credit(group: Group) -> Figure:
     axes.axis("off")
     for y, (label, line) in enumerate(lines):
         axes.text(0.5 - margin, y, label, fontsize=LETTER, va="center", color="#555555", **MONO)
-        x = 0
-        for piece, value in line:
-            _credit_piece(axes, x, y, piece, 0.0 if np.isnan(value) else value / scale)
-            x += len(piece)
+        _credit_line(axes, y, line, scale)
     note = f"orange {-scale:+.2f}, white 0, blue {scale:+.2f}, in units of the advantage"
     axes.text(0, len(lines) + 0.6, note, fontsize=LETTER, va="center", color="#555555")
     return figure
@@ -132,12 +131,22 @@ def _wrapped(label: str, pieces: list[tuple[str, float]]) -> list[tuple[str, lis
     return lines
 
 
-def _credit_piece(axes, x: float, y: float, piece: str, share: float) -> None:
+def _credit_line(axes, y: float, line: list[tuple[str, float]], scale: float) -> None:
+    ends = np.cumsum([len(piece) for piece, _ in line])
+    cells = [(end - len(piece), len(piece)) for end, (piece, _) in zip(ends, line, strict=True)]
+    colours = [_background(0.0 if np.isnan(value) else value / scale) for _, value in line]
+    axes.broken_barh(cells, (y - 0.42, 0.84), facecolors=colours, linewidth=0)
+    text = "".join(piece for piece, _ in line)
+    for run in re.finditer(rf"[\x20-\x7e]{{1,{RUN}}}|.", text):
+        # Characters of other fonts have other widths: each in the middle of its cell.
+        other = not run[0].isascii()
+        place = {"x": run.start() + 0.5, "ha": "center"} if other else {"x": run.start(), "ha": "left"}
+        axes.text(**place, y=y, s=run[0], fontsize=LETTER, va="center", **MONO)
+
+
+def _background(share: float) -> tuple[float, ...]:
     colour = np.array(to_rgb(GOOD if share > 0 else BAD))
-    background = tuple(1 - 0.65 * min(abs(share), 1.0) * (1 - colour))
-    axes.fill_between([x, x + len(piece)], y - 0.42, y + 0.42, color=background, linewidth=0)
-    for i, character in enumerate(piece):  # a cell each, because characters of other fonts have other widths
-        axes.text(x + i + 0.5, y, character, fontsize=LETTER, ha="center", va="center", **MONO)
+    return tuple(1 - 0.65 * min(abs(share), 1.0) * (1 - colour))
 
 
 def draw_tokens(summary: CreditSummary) -> Figure | None:

@@ -15,7 +15,6 @@ from tempo_trl.demo.run import methods_with_recipes
 from tempo_trl.launch.arguments import parse
 from tempo_trl.methods import METHODS
 
-
 SHORT = """
 import sys
 from tempo_trl.demo import sums

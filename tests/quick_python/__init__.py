@@ -6,7 +6,7 @@ environment, folder, files, signals and exit status. Take it where a test starts
 about how the package is imported, or about variables of the environment that libraries read when they are imported.
 """
 
-import atexit
+import fcntl
 import os
 import re
 import stat
@@ -21,22 +21,35 @@ from . import client
 REPOSITORY = Path(__file__).parents[2]
 
 
-@cache  # one for all tests of this process
+@cache
 def quick_python() -> str:
-    """Path of the stand-in. Its server ends with this process."""
-    folder = tempfile.TemporaryDirectory(prefix="quick-python-")
-    path, socket = Path(folder.name, "python"), Path(folder.name, "socket")
+    """Path of the stand-in. Its server is the same for all workers of pytest, and ends with pytest."""
+    run, pytest = os.environ.get("PYTEST_XDIST_TESTRUNUID"), os.getppid()
+    if run is None:
+        run = pytest = os.getpid()
+    folder = Path(tempfile.gettempdir(), f"quick-python-{run}")
+    folder.mkdir(exist_ok=True)
+    path, socket = folder / "python", folder / "socket"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the first starts it, the others wait for it
+        if not socket.exists():
+            write_client(path, socket)
+            start_server(folder, pytest)
+    return str(path)
+
+
+def write_client(path: Path, socket: Path) -> None:
     own = Path(client.__file__).read_text()
     for name, value in {"SOCKET": str(socket), "PYTHON": sys.executable}.items():
         own = re.sub(rf'^{name} = ""$', f"{name} = {value!r}", own, flags=re.MULTILINE)
     path.write_text(f"#!{sys.executable} -SE\n{own}")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def start_server(folder: Path, pytest: int) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}  # no thread survives a fork
-    command = [sys.executable, "-m", f"{__name__}.server", str(socket), str(path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = [sys.executable, "-m", f"{__name__}.server", str(folder), str(pytest)]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     server = subprocess.Popen(command, cwd=REPOSITORY, env=environment, start_new_session=True, **pipes)
-    atexit.register(folder.cleanup)
-    atexit.register(server.kill)
     while (line := server.stdout.readline()) != b"ready\n":  # imports may print
         assert line, "the server of quick Python processes did not start"
-    return str(path)

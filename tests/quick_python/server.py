@@ -1,7 +1,8 @@
-"""The process that has imported everything, and forks: `python -m tests.quick_python.server SOCKET CLIENT`.
+"""The process that has imported everything, and forks: `python -m tests.quick_python.server FOLDER PROCESS`.
 
 It forks a guard for each client. The guard forks the process that runs, passes signals on to it, tells how it ended,
-and kills it with what it started if the client is gone. The server ends with its input.
+and kills it with what it started if the client is gone. The server ends with the process of that number, and removes
+its folder.
 """
 
 import atexit
@@ -13,6 +14,7 @@ import multiprocessing
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -24,8 +26,8 @@ from typing import NoReturn
 
 from ..settled import settle
 
-# ZeRO's optimizers import Muon, which is compiled where it is defined: this imports the compiler. The three processes of
-# a vLLM server import the rest, in the environment that has it.
+# ZeRO's optimizers import Muon, which is compiled where it is defined: this imports the compiler. The processes of a
+# vLLM server import its modules, in the environment that has them.
 LIBRARIES = (
     "deepspeed.runtime.zero.muon.original_muon",
     "peft",
@@ -37,17 +39,19 @@ LIBRARIES = (
 MOST_FILES = 253  # that one message carries
 
 
-def serve(path: str) -> None:
-    """Answer clients until the input ends."""
+def serve(folder: str, process: int) -> None:
+    """Answer clients until a process ends."""
+    ended = os.pidfd_open(process)
     preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards leave no zombies
     listening = socket.socket(socket.AF_UNIX)
-    listening.bind(path)
+    listening.bind(os.path.join(folder, "socket"))
     listening.listen(64)
     print("ready", flush=True)
     while True:
-        ready, _, _ = select.select([listening, 0], [], [])
-        if 0 in ready:
+        ready, _, _ = select.select([listening, ended], [], [])
+        if ended in ready:
+            shutil.rmtree(folder)
             return
         client, _ = listening.accept()
         if not os.fork():
@@ -166,6 +170,7 @@ def interpret(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    path, sys.executable = sys.argv[1:]
+    folder, process = sys.argv[1:]
+    sys.executable = os.path.join(folder, "python")
     multiprocessing.set_executable(sys.executable)
-    serve(path)
+    serve(folder, int(process))
