@@ -71,6 +71,8 @@ def is_aligned(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
     with torch.autocast(device.type, enabled=False), torch.inference_mode(False), torch.enable_grad():
         try:
             return _matches_its_definition(device, dtype, head_dim)
+        except torch.OutOfMemoryError:  # a RuntimeError, which says nothing about the kernel
+            raise
         except (ImportError, RuntimeError, TypeError, ValueError):  # missing, or dtype or head size not supported
             return False
 

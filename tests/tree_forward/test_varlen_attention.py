@@ -100,6 +100,17 @@ def test_nor_is_one_that_fails(use):
     assert not is_aligned(*HALF_ON_CPU)
 
 
+def test_memory_that_ran_out_says_nothing_about_it(use, monkeypatch):
+    def out_of_memory(*args, **kwargs):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    use(out_of_memory)
+    with pytest.raises(torch.OutOfMemoryError):
+        is_aligned(*HALF_ON_CPU)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", LAST_KEY)
+    assert is_aligned(*HALF_ON_CPU)
+
+
 def test_nor_is_one_of_another_torch_that_takes_other_arguments(use):
     def older(query, key, value, cu_q, cu_k, max_q, max_k, is_causal=False, return_aux=None):
         raise AssertionError("not reached")
