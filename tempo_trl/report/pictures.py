@@ -137,11 +137,11 @@ def _credit_line(axes, y: float, line: list[tuple[str, float]], scale: float) ->
     colours = [_background(0.0 if np.isnan(value) else value / scale) for _, value in line]
     axes.broken_barh(cells, (y - 0.42, 0.84), facecolors=colours, linewidth=0)
     text = "".join(piece for piece, _ in line)
-    for run in re.finditer(rf"[\x20-\x7e]{{1,{RUN}}}|.", text):
+    for found in re.finditer(rf"[\x20-\x7e]{{1,{RUN}}}|.", text):
         # Characters of other fonts have other widths: each in the middle of its cell.
-        other = not run[0].isascii()
-        place = {"x": run.start() + 0.5, "ha": "center"} if other else {"x": run.start(), "ha": "left"}
-        axes.text(**place, y=y, s=run[0], fontsize=LETTER, va="center", **MONO)
+        other = not found[0].isascii()
+        place = {"x": found.start() + 0.5, "ha": "center"} if other else {"x": found.start(), "ha": "left"}
+        axes.text(**place, y=y, s=found[0], fontsize=LETTER, va="center", **MONO)
 
 
 def _background(share: float) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from tempo_trl.launch.cli import main
 from tempo_trl.report.collect import MAX_GROUPS, spread
 from tempo_trl.report.command import report
-from tempo_trl.report.pictures import draw_tokens
+from tempo_trl.report.pictures import draw_credit, draw_tokens
+from tempo_trl.report.show_tree import recorded_group
 
 from .recorded import (
     HAND_REWARDS,
@@ -91,6 +93,18 @@ def test_the_picture_of_credit_says_whose_it_is(tmp_path):
     rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
     report([record(tmp_path / "run", [rows], method="token_credit", credit="my_credit")], tmp_path / "r.html")
     assert "<!--    my_credit -->" in (tmp_path / "r" / "credit.svg").read_text(encoding="utf-8")
+
+
+def test_every_character_of_that_picture_stands_in_its_cell(tmp_path):
+    texts = ["a price of 价 in $5 and $6", "short"]
+    record(tmp_path, [rows_of([list(text) for text in texts], [1.0, 0.0])])
+    axes = draw_credit(recorded_group(str(tmp_path), None, None)).axes[0]
+    lines = defaultdict(dict)
+    for written in axes.texts:
+        x, y = written.get_position()
+        lines[y] |= {int(x) + i: character for i, character in enumerate(written.get_text())}
+    found = ["".join(lines[y].get(x, "") for x in range(99)) for y in range(4)]
+    assert found == [text for text in texts for _ in range(2)]
 
 
 def test_several_runs_have_a_line_a_method_with_a_band(tmp_path):
