@@ -25,7 +25,7 @@ TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 132  # tokens of a completion, characters of a line
 CREDIT_ROWS = 8
 LETTER = 7  # points
-RUN = 8  # letters that are written at once: their widths are rounded to an eighth of a pixel each
+RUN = 12  # most letters that are written at once: their widths are rounded to an eighth of a pixel each
 CELL = 0.602 * LETTER / 72  # inches: the width of a letter of DejaVu Sans Mono, matplotlib's own font
 KINDS = ("png", "svg")
 
@@ -137,7 +137,7 @@ def _credit_line(axes, y: float, line: list[tuple[str, float]], scale: float) ->
     colours = [_background(0.0 if np.isnan(value) else value / scale) for _, value in line]
     axes.broken_barh(cells, (y - 0.42, 0.84), facecolors=colours, linewidth=0)
     text = "".join(piece for piece, _ in line)
-    for found in re.finditer(rf"[\x20-\x7e]{{1,{RUN}}}|.", text):
+    for found in re.finditer(rf" *[!-~]{{1,{RUN}}}| +|.", text):
         # Characters of other fonts have other widths: each in the middle of its cell.
         other = not found[0].isascii()
         place = {"x": found.start() + 0.5, "ha": "center"} if other else {"x": found.start(), "ha": "left"}
