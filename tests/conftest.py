@@ -47,6 +47,7 @@ def tiny_model(tmp_path_factory) -> str:
 
 @contextlib.contextmanager
 def quick_processes():
+    """Whoever starts a Python process, by `sys.executable` or by `multiprocessing`, gets a quick one."""
     before = multiprocessing.spawn.get_executable()
     multiprocessing.set_executable(quick.quick_python())
     with pytest.MonkeyPatch.context() as patch:

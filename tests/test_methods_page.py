@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from .quick_python import PYTHON
+
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
-PYTHON = sys.executable  # the real interpreter, before a fixture puts another in its place
 PAGE = (DOCS / "contributing" / "new_method.md").read_text()
 GUIDE = (DOCS / "guides" / "credit_function.md").read_text()
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +25,9 @@ from benchmarks.learning.training import TokenClock
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.train import load_functions
 
+from ..quick_python import PYTHON
+
 REPOSITORY = Path(__file__).parents[2]
-PYTHON = sys.executable  # before fixtures put another in its place
 SILENT = Console(file=open(os.devnull, "w"))  # noqa: SIM115
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from . import client
 
 REPOSITORY = Path(__file__).parents[2]
+PYTHON = sys.executable  # the real interpreter, before a fixture puts the stand-in in its place
 
 
 @cache
@@ -40,15 +41,15 @@ def quick_python() -> str:
 
 def write_client(path: Path, socket: Path) -> None:
     own = Path(client.__file__).read_text()
-    for name, value in {"SOCKET": str(socket), "PYTHON": sys.executable}.items():
+    for name, value in {"SOCKET": str(socket), "PYTHON": PYTHON}.items():
         own = re.sub(rf'^{name} = ""$', f"{name} = {value!r}", own, flags=re.MULTILINE)
-    path.write_text(f"#!{sys.executable} -SE\n{own}")
+    path.write_text(f"#!{PYTHON} -SE\n{own}")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
 def start_server(folder: Path, pytest: int) -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}  # no thread survives a fork
-    command = [sys.executable, "-m", f"{__name__}.server", str(folder), str(pytest)]
+    command = [PYTHON, "-m", f"{__name__}.server", str(folder), str(pytest)]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     server = subprocess.Popen(command, cwd=REPOSITORY, env=environment, start_new_session=True, **pipes)
     while (line := server.stdout.readline()) != b"ready\n":  # imports may print

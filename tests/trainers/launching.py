@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,8 +14,8 @@ from ..quick_python import REPOSITORY, quick_python
 
 HANG = 900  # seconds, half of what gloo waits; runs take a few, and a minute on a busy machine
 ONE_RANK = "tests.trainers.one_rank"
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
-ACCELERATE = (sys.executable, "-m", "accelerate.commands.launch")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node")
+ACCELERATE = ("-m", "accelerate.commands.launch")
 
 
 def free_port() -> int:
@@ -26,7 +25,7 @@ def free_port() -> int:
 
 
 def torchrun(ranks: int) -> list[str]:
-    return [*TORCHRUN, str(ranks)] if ranks > 1 else [sys.executable]
+    return [*TORCHRUN, str(ranks)] if ranks > 1 else []
 
 
 def accelerate_launch(ranks: int, port: int) -> list[str]:
@@ -107,7 +106,7 @@ def engine_of(options: list[str]) -> dict[str, str]:
 def run_to_its_end(launcher: list[str], module: str, model: str, folder: Path, *options: str) -> tuple[int, str]:
     """Exit status and output of `module` under `launcher`, offline as the tests are (see conftest)."""
     process = subprocess.Popen(
-        [quick_python(), *launcher[1:], "-m", ONE_RANK, module, model, str(folder), *options],
+        [quick_python(), *launcher, "-m", ONE_RANK, module, model, str(folder), *options],
         cwd=REPOSITORY,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

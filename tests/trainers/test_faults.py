@@ -30,7 +30,7 @@ def launched(launcher: list[str], model: str, folder: Path, fault: str):
     """A run of faulty.py that is to be killed; nothing of it is left behind."""
     with (folder / "printed").open("w") as printed:
         process = subprocess.Popen(
-            [quick_python(), *launcher[1:], "-m", ONE_RANK, MODULE, model, str(folder), fault],
+            [quick_python(), *launcher, "-m", ONE_RANK, MODULE, model, str(folder), fault],
             cwd=REPOSITORY,
             env=os.environ | {"OMP_NUM_THREADS": "1"},
             stdout=printed,
