@@ -19,7 +19,7 @@ from benchmarks.language_model.show import show, tables
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES
 from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.launch.arguments import parse
-from tempo_trl.launch.train import load_functions, load_rewards
+from tempo_trl.launch.functions import load_functions, load_rewards
 
 RATES, SEEDS, SWEEP_SEEDS = INSTRUCTIONS.rates, INSTRUCTIONS.seeds, INSTRUCTIONS.sweep_seeds
 

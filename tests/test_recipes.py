@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 import torch
+import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command
 from peft import LoraConfig, inject_adapter_in_model
@@ -17,7 +18,14 @@ from tempo_trl.launch.arguments import METHODS, parse
 from tempo_trl.launch.plan import launch_arguments
 from tempo_trl.rollout import vllm_server
 from tempo_trl.runs import recipes as recipe_files
-from tempo_trl.runs.recipes import accelerate_config_path, read_recipe, recipe_names, recipe_path, recipes_folder
+from tempo_trl.runs.recipes import (
+    accelerate_config_path,
+    read_recipe,
+    recipe_names,
+    recipe_path,
+    recipe_text,
+    recipes_folder,
+)
 
 FIXED_TREE = {"tree_children", "tree_depth", "tree_step_tokens"}
 ENTROPY_TREE = {"tree_max_depth", "tree_min_segment_tokens", "tree_entropy_threshold", "tree_delimiters"}
@@ -197,6 +205,28 @@ def test_an_unknown_recipe_is_answered_with_similar_ones():
             recipe_path(former)
     with pytest.raises(ValueError, match=r"packaged recipe\. `tempo-trl recipes` lists all names"):
         recipe_path("nowhere")
+
+
+def test_a_recipe_that_extends_another_has_its_fields_and_replaces_them_by_its_own(tmp_path):
+    (tmp_path / "base.yaml").write_text("extends: sums/tempo\nseed: 1\nreward_weights: [1.0]\nenv: {A: 1, B: 2}\n")
+    (tmp_path / "mine.yaml").write_text("# Mine.\nextends: base.yaml\nreward_weights: [2.0]\nenv: {B: 3}\n")
+    merged = read_recipe(tmp_path / "mine.yaml")
+    assert merged == read_recipe(recipe_path("sums/tempo")) | {"seed": 1, "reward_weights": [2.0], "env": {"B": 3}}
+    assert yaml.safe_load(recipe_text(tmp_path / "mine.yaml")) == merged
+
+
+def test_the_text_of_a_recipe_that_extends_none_is_its_file_s(tmp_path):
+    (tmp_path / "mine.yaml").write_text("seed: 1  # ours\n")
+    assert recipe_text(tmp_path / "mine.yaml") == "seed: 1  # ours\n"
+
+
+def test_a_recipe_cannot_extend_itself_or_what_is_not_there(tmp_path):
+    for name, base in (("one", "two.yaml"), ("two", "one.yaml"), ("three", "nowhere")):
+        (tmp_path / f"{name}.yaml").write_text(f"extends: {base}\n")
+    with pytest.raises(ValueError, match=r"one\.yaml extends itself, expected a chain of recipes with an end"):
+        read_recipe(tmp_path / "one.yaml")
+    with pytest.raises(ValueError, match="recipe 'nowhere' not found"):
+        read_recipe(tmp_path / "three.yaml")
 
 
 def test_a_wheel_carries_the_recipes_inside_the_package(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 
 from tempo_trl.launch.fields import SPAN_REWARDS
-from tempo_trl.launch.train import load_function
+from tempo_trl.launch.functions import load_function
 from tempo_trl.rewards import SpanReward, mean_reward
 from tempo_trl.rewards.boxed import completion_text
 from tempo_trl.runs.recipes import read_recipe, recipe_path

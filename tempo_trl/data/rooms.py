@@ -162,6 +162,11 @@ def problems(n: int, seed: int, split: str = "train") -> "Dataset":
     return Dataset.from_list(draw_tasks(n, random.Random(seed), split))
 
 
+def load(split: str, seed: int) -> "Dataset":
+    """The tasks of a run: 4,096 to train on, and 256 that are held out."""
+    return problems({"train": TRAIN_PROBLEMS, "test": HELD_OUT}[split], seed, split)
+
+
 def draw_tasks(n: int, rng: random.Random, split: str = "train") -> list[dict]:
     """The rows of [`problems`].
 

@@ -104,6 +104,11 @@ def problems(n: int, seed: int, steps: int = STEPS, split: str = "train") -> "Da
     return Dataset.from_dict({"prompt": prompts, "answer": [worked_solution(prompt)[-1] for prompt in prompts]})
 
 
+def load(split: str, seed: int) -> "Dataset":
+    """The problems of a run: 8,192 to train on, and 512 that are held out."""
+    return problems({"train": TRAIN_PROBLEMS, "test": HELD_OUT}[split], seed, split=split)
+
+
 def draw_problems(n: int, rng: random.Random, steps: int = STEPS, split: str = "train") -> list[str]:
     """`n` problems of `split`, uniformly distributed over its problems with `steps` steps.
 

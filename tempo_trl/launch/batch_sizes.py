@@ -105,7 +105,7 @@ def batch_sizes_of(args: "GRPOConfig", devices: int, epoch_prompts: int | None) 
 def known_prompts(script_args: "TrainArguments") -> int | None:
     """Number of training prompts, if it is known without loading the data; None otherwise."""
     if script_args.task in BUILT_IN:
-        return import_module(BUILT_IN[script_args.task]).TRAIN_PROBLEMS
+        return import_module(BUILT_IN[script_args.task].rpartition(".")[0]).TRAIN_PROBLEMS
     whole = script_args.train_file is None and script_args.dataset_train_split == "train"
     return TRAIN_PROMPTS.get(script_args.task) if whole and not script_args.drop_leaked_rows else None
 

@@ -25,11 +25,12 @@ from tempo_trl.launch.batch_sizes import (
     known_prompts,
     tree_kind,
 )
+from tempo_trl.launch.functions import load_functions, load_rewards
 from tempo_trl.launch.known_models import KNOWN, model_config
 from tempo_trl.launch.memory import Row, critic_of, estimate, needs, policy_of, prompt_tokens, readable
 from tempo_trl.launch.model_shape import model_shape
 from tempo_trl.launch.plan import WEIGHTS, Engine, LaunchPlan, launch_arguments, launch_plan
-from tempo_trl.launch.train import load_functions, load_rewards, model_path
+from tempo_trl.launch.train import model_path
 from tempo_trl.methods.ppo import PPOConfig
 from tempo_trl.trainers.run import refuse_missing_extras
 from tempo_trl.trainers.settings import clamp_of_cispo

@@ -201,7 +201,7 @@ def credit(observation_key_func: str | None, **flags) -> int:
     """Compute the credit of completions that were sampled elsewhere."""
     if observation_key_func is not None:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, and an installed command does not
-        load_function = importlib.import_module("tempo_trl.launch.train").load_function
+        load_function = importlib.import_module("tempo_trl.launch.functions").load_function
         flags["observation_key_func"] = load_function(observation_key_func)
     return main_of("tempo_trl.report.credit_file")(**flags)
 

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import trl
@@ -11,6 +10,7 @@ import trl
 from tempo_trl.data import BENCHMARKS, check_leaks, load_prompts
 from tempo_trl.launch.arguments import RunArguments
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
+from tempo_trl.launch.functions import load_function
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -25,9 +25,8 @@ _NOT_PASSED = ("prompt", "completion", "completion_ids")
 
 def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
     """The training prompts, and the evaluation prompts if the run evaluates."""
-    load = {**dict.fromkeys(BUILT_IN, _load_built_in), None: _load_as_trl_does}.get(
-        arguments.script.task, _load_benchmark
-    )
+    task = arguments.script.task
+    load = _load_as_trl_does if task is None else _load_benchmark if task in BENCHMARKS else _load_task
     return load(arguments.script, arguments.training, arguments.mixture)
 
 
@@ -65,11 +64,10 @@ def _is_one_split(script_args: TrainArguments, eval_split: str) -> bool:
     return not is_local and eval_split in (train_split, train_split.partition("[")[0])
 
 
-def _load_built_in(script_args, training_args, _):
-    task = import_module(BUILT_IN[script_args.task])
-    # Held-out problems do not depend on the seed, so that runs of different seeds are compared on the same ones.
-    held_out = task.problems(task.HELD_OUT, seed=0, split="test") if training_args.do_eval else None
-    return task.problems(task.TRAIN_PROBLEMS, seed=training_args.seed), held_out
+def _load_task(script_args, training_args, _):
+    load = load_function(BUILT_IN.get(script_args.task, script_args.task))
+    # Held-out rows do not depend on the seed, so that runs of different seeds are compared on the same ones.
+    return load("train", training_args.seed), load("test", 0) if training_args.do_eval else None
 
 
 def _load_as_trl_does(script_args, training_args, mixture):

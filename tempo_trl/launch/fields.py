@@ -15,7 +15,7 @@ from tempo_trl.removed import removed_hint
 if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
 
-BUILT_IN = {"sums": "tempo_trl.demo.task", "rooms": "tempo_trl.data.rooms"}  # tasks with a tiny model of their own
+BUILT_IN = {"sums": "tempo_trl.demo.task.load", "rooms": "tempo_trl.data.rooms.load"}  # with a tiny model of their own
 TASKS = (*BENCHMARKS, *BUILT_IN)
 TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
@@ -46,7 +46,8 @@ class TrainArguments(ScriptArguments):
             `"instructions"`, `"orders"`, `"calls"`, `"word_sums"`; with a `train_file` also the benchmarks without a
             training split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`), `"sums"` (sums of digits) or `"rooms"` (an
             agent's world, with `environment_factory`). The last two train a tiny built-in model unless
-            `model_name_or_path` is set.
+            `model_name_or_path` is set. Or the dotted path of a function that returns a dataset, called with the
+            split (`"train"` or `"test"`) and a seed.
         train_file (`str`, *optional*):
             Local file of a benchmark's training rows, instead of the Hub's `dataset_train_split`.
         eval_file (`str`, *optional*):
@@ -116,8 +117,8 @@ class TrainArguments(ScriptArguments):
             if isinstance(getattr(self, name), str):  # a recipe's `reward_funcs: math_reward`
                 setattr(self, name, [getattr(self, name)])
         expect_one_of("method", self.method, METHODS)
-        if self.task is not None:
-            expect_one_of("task", self.task, TASKS)
+        if self.task is not None and "." not in str(self.task):
+            expect_one_of("task", self.task, TASKS, "the dotted path of a function")
         for field_name, known in (("reward_funcs", REWARDS), ("span_reward_funcs", SPAN_REWARDS)):
             for name in getattr(self, field_name) or []:
                 if "." not in str(name):

@@ -9,9 +9,8 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,8 @@ from tempo_trl.data import BENCHMARKS
 from tempo_trl.demo.language_model import HUB_ID, base_model, language_model
 from tempo_trl.launch.arguments import RunArguments, class_of, named_first, parse, recipe_parser
 from tempo_trl.launch.datasets import load_datasets, refuse_missing_columns
-from tempo_trl.launch.fields import BUILT_IN, REWARDS, SPAN_REWARDS, TrainArguments
+from tempo_trl.launch.fields import BUILT_IN, TrainArguments
+from tempo_trl.launch.functions import load_functions, load_rewards
 from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.log import STATE, checkpoints
 from tempo_trl.runs.printing import replacing_unprintable
@@ -81,60 +81,6 @@ def model_path(arguments: RunArguments) -> str:
     source = language_model()  # also in a package, for machines without the Hub
     print(f"Model: {source.origin}", file=sys.stderr)
     return source.path
-
-
-def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
-    """Rewards of the run as TRL takes them: the name of the reward model, if there is one, then the functions."""
-    model = script_args.reward_model_name_or_path
-    return [*([model] if model else []), *map(_reward_function, script_args.reward_funcs or [])]
-
-
-def load_functions(script_args: TrainArguments) -> dict:
-    """The trainer's arguments that are functions of the user, those that the run has."""
-    given = {}
-    for name in ("credit_func", "observation_key_func", "environment_factory"):
-        if (path := getattr(script_args, name)) is not None:
-            given[name] = load_function(path)
-    if script_args.tools:
-        given["tools"] = [load_function(path) for path in script_args.tools]
-    if script_args.step_reward_funcs:
-        given["step_reward_funcs"] = [
-            name if "/" in name or Path(name).is_dir() else load_function(name)
-            for name in script_args.step_reward_funcs
-        ]
-    if script_args.span_reward_funcs:
-        given["span_reward_funcs"] = [
-            load_function(SPAN_REWARDS.get(name, name)) for name in script_args.span_reward_funcs
-        ]
-    return given
-
-
-def _reward_function(name: str) -> Callable:
-    function = load_function(REWARDS.get(name, name))
-    if name == "get_soft_overlong_punishment":  # returns a reward function; the numbers are those of TRL's script
-        return function(max_completion_len=1280, soft_punish_cache=256)
-    return function
-
-
-def load_function(path: str) -> Callable:
-    """The function, or other callable, at the dotted path `package.module.function`.
-
-    Every launcher starts `python -m tempo_trl.train`, which can import modules of the current directory.
-
-    Raises:
-        ValueError: the module cannot be imported, has no such attribute, or the attribute is not callable.
-    """
-    module, _, attribute = path.rpartition(".")
-    try:
-        function = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(
-            f"cannot import function {path!r}: {error}. Expected package.module.function. Install the module, or run "
-            "from the directory that contains it."
-        ) from error
-    if not callable(function):
-        raise ValueError(f"{path!r} has type {type(function).__name__}, expected a function. Correct the dotted path.")
-    return function
 
 
 def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:

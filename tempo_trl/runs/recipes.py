@@ -6,8 +6,6 @@ from pathlib import Path
 
 import yaml
 
-from tempo_trl.removed import removed_hint
-
 
 def recipes_folder() -> Path:
     """The folder of the recipes that come with this package."""
@@ -17,10 +15,10 @@ def recipes_folder() -> Path:
 
 
 def recipe_names() -> list[str]:
-    """Names of the packaged training recipes, `qwen3-1.7b/math/tempo` and the like, in order."""
+    """Names of the packaged training recipes, `qwen3-1.7b/math/tempo` and the like, in order, without their bases."""
     folder = recipes_folder()
     names = (path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.yaml"))
-    return sorted(name for name in names if not name.startswith("accelerate/"))
+    return sorted(name for name in names if not f"/{name}".endswith("/base") and not name.startswith("accelerate/"))
 
 
 def recipe_path(name: str) -> Path:
@@ -30,21 +28,16 @@ def recipe_path(name: str) -> Path:
         ValueError: no such file or recipe exists.
     """
     short = name.removeprefix("recipes/").removesuffix(".yaml")
+    for path in (Path(name), recipes_folder() / f"{short}.yaml"):
+        if path.is_file():
+            return path
     known = recipe_names()
-    if Path(name).is_file():
-        return Path(name)
-    if (hint := removed_hint(short.rpartition("/")[2])) is not None:
-        raise ValueError(f"recipe {name!r} not found. {hint}.")
-    if short not in known:
-        nearest = (
-            get_close_matches(short, known, n=3) or [other for other in known if f"/{short}/" in f"/{other}/"][:3]
-        )
-        suggestion = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
-        raise ValueError(
-            f"recipe {name!r} not found, expected a file or the name of a packaged recipe.{suggestion} "
-            "`tempo-trl recipes` lists all names."
-        )
-    return recipes_folder() / f"{short}.yaml"
+    nearest = get_close_matches(short, known, n=3) or [other for other in known if f"/{short}/" in f"/{other}/"][:3]
+    suggestion = f" Did you mean {' or '.join(nearest)}?" if nearest else ""
+    raise ValueError(
+        f"recipe {name!r} not found, expected a file or the name of a packaged recipe.{suggestion} "
+        "`tempo-trl recipes` lists all names."
+    )
 
 
 def accelerate_config_path(name: str) -> Path:
@@ -75,11 +68,35 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def read_recipe(path: Path) -> dict:
-    """Fields of a recipe.
+    """
+    Fields of a recipe. One with `extends: qwen3-1.7b/math/base` starts from the fields of that recipe, and its own
+    replace them. The name is that of a file, relative to the recipe's folder, or of a packaged recipe.
 
     Raises:
-        ValueError: the file is not a YAML mapping, or has a key twice.
+        ValueError: the file is not a YAML mapping, has a key twice, extends itself, or extends no recipe.
     """
+    return _merged(path, ())
+
+
+def recipe_text(path: Path) -> str:
+    """The text of a recipe, or, if it extends another one, of the whole recipe that results."""
+    if "extends" not in _own_fields(path):
+        return path.read_text(encoding="utf-8")
+    return yaml.safe_dump(read_recipe(path), sort_keys=False, allow_unicode=True, width=float("inf"))
+
+
+def _merged(path: Path, extending: tuple[Path, ...]) -> dict:
+    if path.resolve() in extending:
+        raise ValueError(f"{path} extends itself, expected a chain of recipes with an end. Change `extends`.")
+    recipe = _own_fields(path)
+    base = recipe.pop("extends", None)
+    if base is None:
+        return recipe
+    beside = path.parent / str(base)
+    return _merged(beside if beside.is_file() else recipe_path(str(base)), (*extending, path.resolve())) | recipe
+
+
+def _own_fields(path: Path) -> dict:
     try:
         with open(path, encoding="utf-8") as file:
             recipe = yaml.load(file, _UniqueKeys)

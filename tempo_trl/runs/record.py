@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tempo_trl.runs.files import read_json, write_atomically
+from tempo_trl.runs.recipes import recipe_text
 from tempo_trl.runs.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, without_secrets
 from tempo_trl.version import __version__, package_versions
 
@@ -44,7 +45,7 @@ def record_run(
         command (`Sequence[str]`, *optional*):
             The command that started the run. Defaults to that of the process.
         recipe (`Path`, *optional*):
-            The run's recipe, which is copied.
+            The run's recipe, which is copied, merged with the recipes that it extends.
         dataset (`str`, *optional*):
             The training data's name on the Hub; a local folder is ignored.
         settings (`dict`, *optional*):
@@ -73,13 +74,13 @@ def record_run(
     if record["earlier"]:
         _warn_of_changes(record["earlier"][-1], json.loads(text))
     if recipe is not None:
-        write_atomically(folder / RECIPE, hide(without_secret_lines(Path(recipe)), secrets))
+        write_atomically(folder / RECIPE, hide(without_secret_lines(recipe_text(Path(recipe))), secrets))
     write_atomically(folder / RECORD, text)
 
 
-def without_secret_lines(recipe: Path) -> str:
+def without_secret_lines(recipe: str) -> str:
     """The text of a recipe with secrets (`hub_token: ...`) replaced by comments, so that it is still a recipe."""
-    lines = recipe.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = recipe.splitlines(keepends=True)
     secret = [bool(SECRET_NAME.search(line.partition(":")[0].strip())) for line in lines]
     return "".join(f"# {HIDDEN}\n" if hidden else line for line, hidden in zip(lines, secret, strict=True))
 

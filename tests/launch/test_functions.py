@@ -11,7 +11,8 @@ from tempo_trl.demo.policy import policy_path
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.fields import TOKEN_CREDIT
-from tempo_trl.launch.train import build_trainer, load_function, main
+from tempo_trl.launch.functions import load_function
+from tempo_trl.launch.train import build_trainer, main
 from tempo_trl.methods import METHODS, Method
 
 ON_SUMS = ["--task", "sums", "--use_cpu", "true", "--bf16", "false"]
@@ -26,6 +27,9 @@ def take(): ...
 def per_turn(completions, **columns): ...
 def state_of(text): ...
 class World: ...
+def rows(split, seed):
+    from datasets import Dataset
+    return Dataset.from_list([{"prompt": f"{split} {seed}", "answer": "1"}] * 9)
 """
 RECIPE = """
 method: token_credit
@@ -90,6 +94,12 @@ def test_the_agent_s_task_trains_its_own_model_in_the_world_that_is_named():
     assert given["environment_factory"] is Rooms
     assert Path(given["model"]).name == "rooms_start"
     assert given["train_dataset"].column_names == ["prompt", "start", "key", "goal", "seed"]
+
+
+def test_a_task_may_be_a_function_of_split_and_seed():
+    task = ["--task", "my_functions.rows", "--model_name_or_path", "some/model", "--do_eval", "true", "--seed", "7"]
+    given = build_trainer(parse([*GIVEN, "--method", "stub", *task])).given
+    assert (given["train_dataset"][0]["prompt"], given["eval_dataset"][0]["prompt"]) == ("train 7", "test 0")
 
 
 def test_an_environment_may_bring_its_own_reward():

@@ -23,7 +23,7 @@ from benchmarks.learning.starts import Start, Untaught
 from benchmarks.learning.studies import STUDIES
 from benchmarks.learning.training import TokenClock
 from tempo_trl.launch.arguments import parse
-from tempo_trl.launch.train import load_functions
+from tempo_trl.launch.functions import load_functions
 
 from ..quick_python import PYTHON
 
