@@ -16,7 +16,7 @@ VLLM_BIN := $(VLLM_VENV)/bin
 
 DOCS_INSTALLED := $(VENV)/.installed-docs
 
-.PHONY: help install demo test test-all test-main test-vllm test-browser test-site test-small test-trl docs screenshots style bench estimators learning clean
+.PHONY: help install demo test test-all test-main test-vllm test-browser test-site test-small test-trl docs screenshots style bench learning clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "%-14s%s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -120,17 +120,12 @@ bench: $(INSTALLED) ## speed, as ratios within one run
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agent_credit
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.agents_batch
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.packing
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.baselines
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.rollouts
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.grown_trees
 
-# Compare every estimator with an exact gradient: figures and numbers in docs/evidence, in about ten minutes.
-estimators: $(INSTALLED) ## every estimator against an exact gradient: ten minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.estimators all
-
 # Learning curves and ablations with the real trainers: several hours on two cores. Can be stopped and resumed.
 learning: $(INSTALLED) ## learning curves and ablations: several hours
-	$(BIN)/python -m benchmarks.learning chain plan wording group_size lambda treerpo carried length ceiling_chain ceiling_plan ceiling_wording floor
+	$(BIN)/python -m benchmarks.learning chain plan group_size floor
 
 clean: ## remove virtual environments and builds
 	rm -rf $(VENV) $(VLLM_VENV) build dist site *.egg-info

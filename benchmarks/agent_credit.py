@@ -10,7 +10,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,9 +17,8 @@ import numpy as np
 import torch
 
 from benchmarks.timing import is_quick, print_table, seconds
-from tempo_trl import Batch, Credit
+from tempo_trl import Batch
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
 from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.methods.hgpo import hgpo_credit
 from tempo_trl.methods.tempo import tempo_credit
@@ -74,23 +72,13 @@ def agent_batch(size: Size, seed: int = 0) -> Batch:
     )
 
 
-def credit_functions(batch: Batch) -> dict[str, Callable[[Batch], Credit]]:
-    """Credit functions by name; what can be learned has been learned from the batch."""
-    anchors = AnchorBaselineCredit(trace_lambda=0.95)
-    anchors.update([anchors(batch).statistics])
-    return {
-        "GiGPO": gigpo_credit,
-        "HGPO": hgpo_credit,
-        "anchor baseline": anchors,
-        "TEMPO, merge_states": lambda batch: tempo_credit(batch, merge_states=True),
-    }
+FUNCTIONS = {"GiGPO": gigpo_credit, "HGPO": hgpo_credit}
 
 
 def times(size: Size) -> dict[str, float]:
     """Seconds of each credit function at this size."""
     batch = agent_batch(size)
-    functions = credit_functions(batch)  # builds the prefix trees as well
-    return {name: seconds(lambda of=function: of(batch)) for name, function in functions.items()}
+    return {name: seconds(lambda of=function: of(batch)) for name, function in FUNCTIONS.items()}
 
 
 def rows(size: Size) -> list[tuple[str, str, str]]:

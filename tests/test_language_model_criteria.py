@@ -1,14 +1,11 @@
-"""The studies of tasks with criteria: all arms see the same checks, and their credit is what its loops say."""
+"""The studies of tasks with criteria: all arms see the same checks."""
 
 import json
 from collections import Counter
-from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
-from benchmarks.language_model import credit_functions
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.criteria import CRITERIA, functions
@@ -16,10 +13,7 @@ from benchmarks.language_model.figure import MORE_STYLES, draw
 from benchmarks.language_model.runs import command
 from benchmarks.language_model.study import ORDERS, STUDIES
 from benchmarks.learning.figures import STYLES
-from tempo_trl import Batch
-from tempo_trl.credit.spans import Criteria
 from tempo_trl.data import load_prompts
-from tempo_trl.methods.span_credit import span_credit
 
 from .test_language_model_study import shown
 
@@ -82,101 +76,6 @@ def test_gdpo_gets_as_many_functions_as_there_are_criteria(tmp_path):
     assert own == [f"benchmarks.language_model.criteria.orders_{k}" for k in range(9)]
 
 
-# Credit
-
-REWARDS = torch.tensor(
-    [[1, 0, 1], [0, 0, 1], [1, 1, 1], [1, 0, 0], [0, 1, 1], [0, 1, 1], [0, 1, 1], [0, 0, 1]]
-).float()
-STARTS = torch.tensor([[0, 1, 2], [0, 1, -1], [0, 2, 3], [1, 2, 0]] * 2)
-IDS = torch.arange(32).reshape(8, 4)
-
-
-def batch(rewards=REWARDS, starts=STARTS):
-    """Two groups of four completions of four tokens, whose criteria have a place of one token, or none."""
-    criteria = Criteria(
-        tuple("abc")[: rewards.shape[1]],
-        rewards,
-        starts[..., None],
-        torch.where(starts < 0, -1, starts + 1)[..., None],
-        torch.ones(rewards.shape[1], dtype=torch.float64),
-    )
-    ones, outcome = torch.ones_like(IDS), torch.tensor([1.0, -0.05, 0.5, -1.5, 0.0, 0.0, 0.0, 0.0])
-    numbers = {"rewards": outcome, "rewards_per_func": outcome[:, None], "advantages": outcome}
-    masks = {"loss_mask": ones.bool(), "counted": ones[:, 0].bool(), "turns": 0 * ones, "steps": 0 * ones}
-    return Batch(
-        completion_ids=IDS,
-        lengths=torch.full((8,), 4),
-        num_generations=4,
-        prompts=torch.arange(2).repeat_interleave(4),
-        observations=ones[:, :1],
-        columns={},
-        training=True,
-        criteria=criteria,
-        **numbers,
-        **masks,
-    )
-
-
-def in_loops(rewards, places, scale_of):
-    """The sum over criteria of deviations over a scale, on each criterion's place, or everywhere without one."""
-    found = torch.zeros(len(rewards), 4)
-    for first in (0, 4):
-        group = rewards[first : first + 4]
-        for i in range(first, first + 4):
-            for k in range(rewards.shape[1]):
-                advantage = (rewards[i, k] - group[:, k].mean()) / scale_of(group, k)
-                for t in range(4):
-                    if places[i][k] in (-1, t):
-                        found[i, t] += advantage
-    return found
-
-
-def test_one_scale_is_the_standard_deviation_of_all_criteria_of_a_group():
-    def scale(group, _):
-        deviations = group - group.mean(dim=0)
-        return (deviations.square().sum() / (3 * group.shape[1])).sqrt() + 1e-4
-
-    expected = in_loops(REWARDS, STARTS.tolist(), scale)
-    torch.testing.assert_close(credit_functions.one_scale(batch()).advantages, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_one_scale_of_one_criterion_is_span_credit():
-    one = batch(REWARDS[:, :1], STARTS[:, :1])
-    expected = span_credit(one, 0.0, with_outcome=False).advantages
-    torch.testing.assert_close(credit_functions.one_scale(one).advantages, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_one_scale_counts_criteria_that_judged_and_is_defined_for_one_completion():
-    unjudged = torch.cat([REWARDS, torch.full((8, 1), torch.nan)], dim=1)
-    with_none = batch(unjudged, torch.cat([STARTS, STARTS[:, :1]], dim=1))
-    with_none = replace(with_none, criteria=with_none.criteria._replace(names=tuple("abcd")))
-    expected = credit_functions.one_scale(batch()).advantages
-    torch.testing.assert_close(credit_functions.one_scale(with_none).advantages, expected)
-    alone = replace(batch(), num_generations=1)
-    assert not credit_functions.one_scale(alone).advantages.any()
-
-
-def test_shuffled_places_are_those_of_the_completion_in_another_order():
-    one = batch()
-    orders = [credit_functions._permutation(*row).tolist() for row in zip(REWARDS, IDS.tolist(), strict=True)]
-    assert all(sorted(order) == [0, 1, 2] for order in orders)
-    assert len({tuple(order) for order in orders}) > 2
-    shuffled = [[STARTS[row, k].item() for k in order] for row, order in enumerate(orders)]
-    expected = in_loops(REWARDS, shuffled, lambda group, k: group[:, k].std() + 1e-4)
-    found = credit_functions.shuffled_places(one).advantages
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    assert torch.equal(found, credit_functions.shuffled_places(one).advantages)
-    other = replace(one, completion_ids=IDS + 1)
-    assert not torch.equal(found, credit_functions.shuffled_places(other).advantages)
-
-
-def test_criteria_that_did_not_judge_keep_out_of_the_permutation():
-    rewards = REWARDS.clone()
-    rewards[:, 1] = torch.nan
-    for row, ids in zip(rewards, IDS.tolist(), strict=True):
-        assert credit_functions._permutation(row, ids)[1] == 1
-
-
 # Which cell runs
 
 
@@ -193,8 +92,8 @@ def test_the_arms_that_matter_most_come_first_with_all_of_their_rates_and_seeds(
 def test_an_arm_that_differs_in_one_thing_has_the_rate_of_the_arm_that_it_differs_from(tmp_path):
     cells = Cells(ORDERS, tmp_path / "cells.json")
     rows = [(rate, seed) for rate in (1e-5, 2e-5, 4e-5) for seed in (100, 101)]
-    cells.rows = [cell_row(ORDERS.cell("grpo", rate, seed), 0.9 - abs(rate - 2e-5)) for rate, seed in rows]
-    assert cells.rates() == dict.fromkeys(("grpo", "grpo all or nothing", "grpo with floor"), 2e-5)
+    cells.rows = [cell_row(ORDERS.cell("span_credit", rate, seed), 0.9 - abs(rate - 2e-5)) for rate, seed in rows]
+    assert cells.rates() == dict.fromkeys(("span_credit", "span_credit lambda 0.9"), 2e-5)
 
 
 def test_a_failed_run_does_not_stop_the_others_and_no_cell_runs_twice(tmp_path, monkeypatch, capsys):
@@ -233,18 +132,13 @@ def test_runs_that_end_after_the_study_was_stopped_are_added(tmp_path, monkeypat
     assert len(json.loads(path.read_text())["cells"]) == 2
 
 
-def test_tasks_with_criteria_have_no_controls():
-    with pytest.raises(SystemExit):
-        main(["controls", "--task", "orders"])
-
-
 # Tables and figure
 
 
 def cell_row(cell, reward):
     """A cell whose rewards rise to a given one."""
     rise = [reward * (1 - 0.25**step) for step in range(1, ORDERS.steps + 1)]
-    flat = {"seconds": 20.0, "length": 45.0, "entropy": 0.25, "signal_share": 0.125, "td_share": None}
+    flat = {"seconds": 20.0, "length": 45.0, "entropy": 0.25, "td_share": None}
     names = {"arm": cell.arm, "learning_rate": cell.learning_rate, "seed": cell.seed, "steps": cell.steps}
     series = {name: [value] * ORDERS.steps for name, value in flat.items()}
     held_out = {"city": reward, "date": 0.5, "mean": (reward + 0.5) / 2, "all": 0.25}
@@ -275,7 +169,7 @@ def test_the_tables_say_what_an_arm_is_ahead_by_phase_by_criterion_and_held_out(
     (by_field,) = [line for line in lines if line[-2:] == ["1", "0"]]
     assert by_field[2] == "+0.0 [+0.0, +0.0]"
     assert ["span_credit", "62", "50", "56", "25", "+6.2 [+6.2, +6.2]", "+0.0 [+0.0, +0.0]"] in lines
-    assert ["span_credit", "0.25", "0.125", "45", "0.25", "0.125"] in lines
+    assert ["span_credit", "0.25", "45", "0.25"] in lines
 
 
 def test_the_figure_has_a_style_for_each_arm_and_is_drawn(measured, tmp_path):

@@ -100,6 +100,19 @@ def test_grpo_gets_the_sum_and_each_span_credit_the_checks_in_their_places():
     assert torch.equal(found["tempo"][:, 2], found["grpo"][:, 2])  # nobody branches there
 
 
+def test_shuffled_places_are_those_of_the_completion_in_another_order_and_of_criteria_that_judged_it():
+    rewards, ids = torch.tensor([[1.0, torch.nan, 0.0, 1.0]] * 20), [[row, 2, 3] for row in range(20)]
+    orders = [noise._permutation(*row).tolist() for row in zip(rewards, ids, strict=True)]
+    assert all(sorted(order) == [0, 1, 2, 3] and order[1] == 1 for order in orders)
+    assert len({tuple(order) for order in orders}) > 2
+    assert noise._permutation(rewards[0], ids[0]).tolist() == orders[0]
+    starts = torch.arange(80).reshape(20, 4, 1)
+    criteria = noise.Criteria(tuple("abcd"), rewards, starts, starts + 1, torch.ones(4))
+    moved = noise.permuted(criteria, ids)
+    assert moved.starts[:, :, 0].tolist() == [[4 * row + k for k in order] for row, order in enumerate(orders)]
+    assert torch.equal(moved.ends, moved.starts + 1)
+
+
 def is_even(texts: list[str], **columns) -> list[list[SpanReward]]:
     """A check that a tiny model passes now and then, because it writes no JSON."""
     return [[SpanReward("even", float(len(text) % 2 == 0), 0, 1)] for text in texts]

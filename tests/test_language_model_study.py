@@ -1,40 +1,30 @@
-"""The study on the language model: which runs, equal tokens, own rates, and the credit of its controls."""
+"""The study on the language model: which runs, equal tokens, and own rates."""
 
 import json
 import math
-from types import SimpleNamespace
 
-import numpy as np
-import pandas as pd
 import pytest
-import torch
 from rich.console import Console
 
-from benchmarks.language_model import arms, credit_functions
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.cells import Cells, mean_reward, smooth, steps_to, tokens_of
 from benchmarks.language_model.figure import draw
-from benchmarks.language_model.runs import _by_kind, command
-from benchmarks.language_model.show import show, tables
+from benchmarks.language_model.runs import command
+from benchmarks.language_model.show import show
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES
-from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.functions import load_functions, load_rewards
 
 RATES, SEEDS, SWEEP_SEEDS = INSTRUCTIONS.rates, INSTRUCTIONS.seeds, INSTRUCTIONS.sweep_seeds
 
 
-def row(arm, rate, seed, reward, length=10.0, steps=arms.STEPS):
+def row(arm, rate, seed, reward, length=10.0, steps=INSTRUCTIONS.steps):
     """A cell with a constant reward per step, or the given ones."""
     rewards = reward if isinstance(reward, list) else [reward] * 4
     lengths = length if isinstance(length, list) else [length] * len(rewards)
-    held_out = dict.fromkeys((*KINDS, "all"), 0.5)
+    held_out = {"no_comma": 0.5, "all": 0.5}
     cell = {"arm": arm, "learning_rate": rate, "seed": seed, "steps": steps}
-    return (
-        cell
-        | {"reward": rewards, "length": lengths, "seconds": [20.0] * len(rewards), "held_out": held_out}
-        | {"decisive": {"advantage": 0.1}, "by_kind": dict.fromkeys(KINDS, float(np.mean(rewards)))}
-    )
+    return cell | {"reward": rewards, "length": lengths, "seconds": [20.0] * len(rewards), "held_out": held_out}
 
 
 def swept(path, best):
@@ -59,7 +49,7 @@ def shown(cells) -> list[str]:
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_every_run_is_one_that_the_parser_takes(study, tmp_path, subtests):
-    for name in (*study.arms, *study.controls):
+    for name in study.arms:
         with subtests.test(name):
             cell = study.cell(name, 5e-5, 0)
             words = command(study, cell, tmp_path / cell.name)
@@ -74,7 +64,7 @@ def test_every_run_is_one_that_the_parser_takes(study, tmp_path, subtests):
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_no_seed_that_chose_a_rate_counts(study):
     assert not set(study.sweep_seeds) & set(study.seeds)
-    assert all(arm.rated_as in study.arms for arm in study.controls.values())
+    assert all(arm.rated_as in study.arms for arm in study.arms.values() if arm.rated_as)
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
@@ -170,36 +160,6 @@ def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
     ]
     lines = [line for line in shown(cells) if line.startswith("  tempo")]
     assert any("0.625 [0.625, 0.625]" in line and "0.125" in line for line in lines)
-    (by_kind,) = [line for line in lines if "+12.5 [+12.5, +12.5]" in line]
-    assert by_kind.split()[-2:] == ["9", "0"]  # kinds on which it is ahead, and behind
-
-
-def test_an_arm_that_the_study_no_longer_has_is_shown_as_it_was_measured(tmp_path):
-    cells = swept(tmp_path / "cells.json", {"grpo": RATES[1], "gone": RATES[2]})
-    cells.rows += [row("tempo at GRPO's rate", RATES[1], seed, 0.5) for seed in SEEDS]
-    cells.rows += [row(arm, rate, s, 0.5) for s in SEEDS for arm, rate in (("grpo", RATES[1]), ("gone", RATES[2]))]
-    assert cells.arms == [*INSTRUCTIONS.arms, "gone"]  # and no control
-    assert cells.rates() == {"grpo": RATES[1], "gone": RATES[2]}
-    assert {cell.arm for cell in INSTRUCTIONS.final(cells.rates())} == {"grpo"}  # it is not run again
-    assert sum(line.startswith("  gone") for line in shown(cells)) == 4
-
-
-def test_a_control_that_the_study_no_longer_has_is_shown_among_the_controls(tmp_path):
-    cells = swept(tmp_path / "cells.json", {"grpo": RATES[1]})
-    cells.rows += [row("grpo", RATES[1], seed, 0.5) for seed in SEEDS]
-    cells.rows += [row("gone at GRPO's rate", RATES[1], seed, 0.625) for seed in INSTRUCTIONS.control_seeds]
-    assert cells.arms == [*INSTRUCTIONS.arms]
-    assert cells.rates() == {"grpo": RATES[1]}
-    (controls,) = [table for table in tables(cells) if table.title == "Controls"]
-    (last,) = zip(*(column.cells for column in controls.columns), strict=True)
-    assert last[:4] == ("gone at GRPO's rate", f"{RATES[1]:g}", "3", "0.625 [0.625, 0.625]")
-
-
-def test_rewards_by_kind_are_those_of_the_kind_of_each_prompt():
-    first, second = generated_rows("train")[:2]
-    prompts = [[{"role": "user", "content": row["instruction"]}] for row in (first, second, second)]
-    tables = [pd.DataFrame({"prompt": prompts, "instruction_reward": rewards}) for rewards in ([1, 0, 1], [0, 1, 1])]
-    assert _by_kind(tables) == {first["kind"]: 0.5, second["kind"]: 0.75}
 
 
 def test_a_figure_is_drawn_once_an_arm_has_runs_of_two_seeds(tmp_path):
@@ -211,32 +171,3 @@ def test_a_figure_is_drawn_once_an_arm_has_runs_of_two_seeds(tmp_path):
     cells.rows += swept(tmp_path / "none.json", {"grpo": RATES[2]}).rows
     assert draw(cells, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 1000
-
-
-IDS = torch.tensor([[1, 2, 3], [1, 2, 4], [1, 5, 6], [7, 8, 9]])
-
-
-def batch(outcome=(1.0, -1.0, 0.5, -0.5)):
-    return SimpleNamespace(
-        completion_ids=IDS,
-        lengths=torch.full((4,), 3),
-        advantages=torch.tensor(outcome),
-        num_generations=4,
-        columns={"kind": ["no_comma"] * 4},
-    )
-
-
-def test_the_oracles_value_falls_at_the_comma_and_rises_for_those_that_are_still_without(monkeypatch):
-    breaks = [2, 3, 3, 1]  # of four completions of three tokens, the first and the last break the instruction
-    monkeypatch.setattr(credit_functions, "_first_break", lambda batch, row: breaks[row])
-    outcome = (-1.0, 1.0, 1.0, -1.0)
-    td = credit_functions.oracle(batch(outcome)) - torch.tensor(outcome)[:, None]
-    # V: 0 before and after the first token, then 1/3 without the last completion, then 1 without the first.
-    expected = [[0, 1 / 3, -4 / 3], [0, 1 / 3, 2 / 3], [0, 1 / 3, 2 / 3], [0, -1, 0]]
-    assert td.tolist() == [pytest.approx(own, abs=1e-6) for own in expected]
-
-
-def test_the_oracle_is_grpo_where_the_truth_is_not_known():
-    other = batch()
-    other.columns = {"kind": ["last_word"] * 4}
-    assert torch.equal(credit_functions.oracle(other), other.advantages[:, None].expand(4, 3))

@@ -3,7 +3,7 @@
     python -m benchmarks.agents rooms
 
 trains the missing runs of the study, two at a time, prints its tables, and writes agents_rooms.png and
-agents_rooms.json. Repeat the command to resume. README.md in this folder describes the worlds.
+agents_rooms.json. Repeat the command to resume. docs/evidence/toy_tasks.md describes the worlds.
 """
 
 import sys

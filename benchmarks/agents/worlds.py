@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from benchmarks.agents.gym_worlds import FrozenLake, Taxi, lake_rows, taxi_rows
+from benchmarks.agents.taxi import Taxi, taxi_rows
 from tempo_trl.data.rooms import Rooms, draw_tasks
 
 PLAYED = 500  # episodes from which the expected accuracy of a start is taken
@@ -32,7 +32,6 @@ class World:
 
     reward_func = "tempo_trl.data.rooms.room_reward"
     train_problems, held_out = 4096, 128
-    parent = None
     delimiters = ()
 
     @property
@@ -56,6 +55,5 @@ class World:
         return self.draw_tasks(n, random.Random(seed), split)
 
 
-LAKE = World("lake", FrozenLake, lake_rows, 50, 0.5)
 TAXI = World("taxi", Taxi, taxi_rows, 74, 0.5)
 ROOMS = World("rooms", Rooms, draw_tasks, 50, 0.4, shipped=True)

@@ -11,8 +11,8 @@ import torch
 import transformers
 import trl
 
-from benchmarks.estimators.evidence import commit
 from benchmarks.gpu.section import RESULT, Row
+from benchmarks.provenance import commit
 
 SECTIONS = {
     "methods": "Every method trains on the device",

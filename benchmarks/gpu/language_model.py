@@ -14,13 +14,13 @@ from statistics import mean
 import numpy as np
 import torch
 
-from benchmarks.estimators.evidence import commit
 from benchmarks.gpu.section import Row, main
 from benchmarks.language_model.arms import BASELINE, Cell
 from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.runs import command, numbers, train
 from benchmarks.language_model.study import ORDERS
 from benchmarks.learning.statistics import interval, iqm
+from benchmarks.provenance import commit
 
 ARMS = (BASELINE, "span_credit lambda 0.9")
 SEEDS = ORDERS.seeds

@@ -1,14 +1,12 @@
-"""Every method on a real language model, from a sweep of learning rates to controls. It resumes.
+"""Every method on a real language model, from a sweep of learning rates to tables. It resumes.
 
     python -m benchmarks.language_model sweep          # three rates or more, on two seeds that do not count
     python -m benchmarks.language_model final          # five seeds of every arm, each at its own rate
-    python -m benchmarks.language_model controls       # dull causes of a lead, three seeds
-    python -m benchmarks.language_model long --best tempo
     python -m benchmarks.language_model noise --task orders    # how much of a gradient is signal, by credit
     python -m benchmarks.language_model show           # the tables, from what has been measured
 
 `--task orders`, `calls` and `word_sums` are other studies: of tasks whose answers are judged by several criteria, with
-span credit among the arms. They have the stages `sweep`, `final`, `long`, `noise` and `show`.
+span credit among the arms. Only they have the stage `noise`.
 
 Two runs of `instructions` at a time take about seven minutes on two cores. The numbers of each are added to a file in
 docs/evidence when it ends, and a cell that stands there is not run again. A run that was interrupted resumes.
@@ -28,16 +26,15 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.compact_json import write_json
-from benchmarks.estimators.evidence import commit
 from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.cells import DIGITS, Cells
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import numbers, train
 from benchmarks.language_model.show import show
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES, Study
-from benchmarks.learning.show import machine
+from benchmarks.provenance import commit, machine
 
-STAGES = ("sweep", "final", "controls", "long", "noise", "show")
+STAGES = ("sweep", "final", "noise", "show")
 START = "start"  # the policy before training
 
 
@@ -49,7 +46,6 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("stage", choices=STAGES)
     parser.add_argument("--task", choices=STUDIES, default=INSTRUCTIONS.task, help="the study (default: instructions)")
     parser.add_argument("--arms", help="arms with commas in between (default: all)")
-    parser.add_argument("--best", default="tempo", help="arm of the long run beside GRPO (default: tempo)")
     parser.add_argument("--policy", default=START, help="folder of the policy of `noise` (default: the start's)")
     parser.add_argument("--prompts", type=int, default=24, help="prompts of `noise` (default: 24)")
     parser.add_argument("--steps", type=int, help="optimizer steps, fewer to see it run (default: the study's)")
@@ -60,8 +56,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--numbers", type=Path, help="file of cells (default: docs/evidence/[TASK].json)")
     arguments = parser.parse_args(argv)
     study = STUDIES[arguments.task]
-    if arguments.stage == ("controls" if study.has_criteria else "noise"):
-        parser.error(f"task {study.task} has no stage {arguments.stage}")
+    if arguments.stage == "noise" and not study.has_criteria:
+        parser.error(f"task {study.task} has no stage noise")
     arguments.numbers = arguments.numbers or study.numbers
     arguments.output = arguments.output or Path("runs/language_model", *([study.task] if study.has_criteria else []))
     console, cells = Console(width=None if sys.stdout.isatty() else 200), Cells(study, arguments.numbers)
@@ -104,14 +100,8 @@ def measure_noise(arguments: argparse.Namespace, study: Study, console: Console)
 def planned(arguments: argparse.Namespace, cells: Cells) -> Iterator[Cell]:
     """The cells of a stage, of the arms asked for, in the order in which they run."""
     study, rates = cells.study, cells.rates()
-    stages = {
-        "sweep": lambda: study.sweep(cells.to_try, cells.best_two),
-        "final": lambda: study.final(rates),
-        "controls": lambda: study.controlled(rates),
-        "long": lambda: study.long(rates, arguments.best),
-    }
     wanted = arguments.arms.split(",") if arguments.arms else None
-    for cell in stages[arguments.stage]():
+    for cell in study.sweep(cells.to_try, cells.best_two) if arguments.stage == "sweep" else study.final(rates):
         if wanted is None or cell.arm in wanted:
             yield replace(cell, steps=arguments.steps) if arguments.steps and cell.steps == study.steps else cell
 

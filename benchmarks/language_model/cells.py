@@ -53,21 +53,6 @@ class Cells:
             provenance = origin | {"commits_of_runs": commits, "seeds": counted}
             write_json(self.path, {"provenance": provenance, "cells": self.rows}, DIGITS)
 
-    @property
-    def arms(self) -> list[str]:
-        """The arms of the study, and after them those that it had when their cells were measured."""
-        return [*self.study.arms, *(arm for arm in self._gone() if self._ranked(arm))]
-
-    def controls(self, rates: dict[str, float]) -> dict[str, float]:
-        """The rates of the study's controls, and of those that it had when their cells were measured."""
-        known = {name: rates[arm.rated_as] for name, arm in self.study.controls.items() if arm.rated_as in rates}
-        return known | {arm: rate for arm, rate in self._gone().items() if not self._ranked(arm)}
-
-    def _gone(self) -> dict[str, float]:
-        """What was measured and belongs to the study no more, and a rate of it. Controls have no sweep."""
-        known = self.study.arms | self.study.controls
-        return {row["arm"]: row["learning_rate"] for row in self.rows if row["arm"] not in known}
-
     def to_try(self, arm: str) -> list[float]:
         """The rates of an arm on the first of the sweep's seeds: two, then the best one's neighbours."""
         tried = self._ranked(arm)
@@ -95,7 +80,7 @@ class Cells:
         arm that is rated as another one, that one's.
         """
         chosen, seeds = {}, self.study.sweep_seeds
-        for arm in self.arms:
+        for arm in self.study.arms:
             tried = {rate: [self.of(self.study.cell(arm, rate, s)) for s in seeds] for rate in self.best_two(arm)}
             if tried and all(row is not None for own in tried.values() for row in own):
                 budget = tokens_of(row for own in tried.values() for row in own)

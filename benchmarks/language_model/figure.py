@@ -7,40 +7,27 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.cells import Cells, smooth
 from benchmarks.learning.figures import STYLES, band_line, finish, name_lines, save
-from benchmarks.learning.show import caption
 from benchmarks.learning.statistics import interval, iqm
+from benchmarks.provenance import caption
 
 SHOWN = {
     "reward": "mean reward, of three steps",
     "length": "tokens of a completion",
     "entropy": "entropy of a token, nats",
-    "distinct": "share of distinct words in a step",
 }
 WITH_CRITERIA = {
     "reward": "share of right criteria",
     "all": "share of answers with all right",
     "entropy": "entropy of a token, nats",
 }
-FIRST_ARMS = 6  # of the study of a task with criteria, which have panels of their own
 MORE_STYLES = {
-    "oracle": ("#7F7F7F", ":"),
     "grpo_lambda without trace": ("#E69F00", "--"),
-    "kernel_baseline": ("#009E73", "--"),  # this one and the next three were measured, and are arms no more
-    "hidden_baseline": ("#56B4E9", "-"),
-    "hidden_td": ("#56B4E9", "--"),
-    "shear": ("#CC79A7", "--"),
     "span_credit": ("#D55E00", "-"),
     "gdpo": ("#CC79A7", "-"),
     "span_credit lambda 1": ("#E69F00", "-"),
     "span_credit lambda 0.9": ("#E69F00", "--"),
-    "span_credit one scale": ("#D55E00", "--"),
-    "span_credit shuffled": ("#7F7F7F", "-"),
-    "grpo all or nothing": ("#56B4E9", "-"),
-    "grpo with floor": ("#000000", "--"),
-    "prefix_baseline with floor": ("#009E73", ":"),
 }
 Runs = dict[str, list[dict]]
 
@@ -50,14 +37,13 @@ def draw(cells: Cells, path: Path) -> bool:
     study, rates = cells.study, cells.rates()
     rows = {
         arm: [cells.of(study.cell(arm, rates[arm], seed)) for seed in study.seeds]
-        for arm in cells.arms
+        for arm in study.arms
         if arm in rates
     }
     rows = {arm: found for arm, own in rows.items() if len(found := [row for row in own if row]) > 1}
     if not rows:
         return False
-    first = [*study.arms][:FIRST_ARMS]
-    figure, statistics = _by_criteria(rows, first) if study.has_criteria else _of_instructions(rows)
+    figure, statistics = _by_criteria(rows) if study.has_criteria else _of_instructions(rows)
     seeds = " or ".join(map(str, sorted({len(own) for own in rows.values()})))
     figure.suptitle(f"SmolLM2-135M-Instruct on {study.task.replace('_', ' ')} ({seeds} seeds, {statistics})")
     save(figure, path, caption(cells.provenance | {"command": study.command}))
@@ -65,23 +51,17 @@ def draw(cells: Cells, path: Path) -> bool:
 
 
 def _of_instructions(rows: Runs) -> tuple[Figure, str]:
-    figure = Figure(figsize=(10, 7), layout="constrained")
-    for axes, (name, label) in zip(figure.subplots(2, 2).flat, SHOWN.items(), strict=True):
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    for axes, (name, label) in zip(figure.subplots(1, len(SHOWN)), SHOWN.items(), strict=True):
         _panel(axes, rows, name, label, _smoothed)
     return figure, "interquartile means, 95% bootstrap bands"
 
 
-def _by_criteria(rows: Runs, first: Sequence[str]) -> tuple[Figure, str]:
-    """The arms that come first, and beside them the others with GRPO."""
-    figure = Figure(figsize=(11, 9), layout="constrained")
-    beside = [arm for arm in rows if arm == BASELINE or arm not in first]
-    columns = [own for own in ([arm for arm in rows if arm in first], beside) if set(own) - {BASELINE}] or [[*rows]]
-    grid = figure.subplots(len(WITH_CRITERIA), len(columns), sharey="row", squeeze=False)
-    for line, (name, label) in zip(grid, WITH_CRITERIA.items(), strict=True):
-        for axes, arms in zip(line, columns, strict=True):
-            is_first = axes.get_subplotspec().is_first_col()
-            axes.margins(y=0.15)  # room for the names of lines that end together
-            _panel(axes, {arm: rows[arm] for arm in arms}, name, label if is_first else "", _median)
+def _by_criteria(rows: Runs) -> tuple[Figure, str]:
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    for axes, (name, label) in zip(figure.subplots(1, len(WITH_CRITERIA)), WITH_CRITERIA.items(), strict=True):
+        axes.margins(y=0.15)  # room for the names of lines that end together
+        _panel(axes, rows, name, label, _median)
     return figure, "medians and ranges"
 
 

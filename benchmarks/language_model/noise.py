@@ -12,7 +12,6 @@ from rich.table import Table
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, set_seed
 
 from benchmarks.language_model.arms import BASELINE
-from benchmarks.language_model.credit_functions import permuted
 from benchmarks.language_model.criteria import functions
 from benchmarks.language_model.gradients import Moments, Tokens, moments, over_base, sources, tokens_of
 from tempo_trl.credit import tempo_advantages
@@ -75,6 +74,22 @@ def of_the_sum(group: Judged, td_coef: float) -> torch.Tensor:
     """TEMPO's credit of the mean of the criteria, GRPO's with a coefficient of 0."""
     lengths, rewards = group.lengths, group.criteria.mean_reward().float()
     return tempo_advantages(padded(group.completion_ids, torch.long), lengths, rewards, GROUP, td_coef=td_coef)
+
+
+def permuted(spans: Criteria, completion_ids: Sequence[list[int]]) -> Criteria:
+    """The criteria, each with the place of another one of its completion, which are its tokens."""
+    order = torch.stack(list(map(_permutation, spans.rewards, completion_ids)))
+    index = order[:, :, None].expand_as(spans.starts)
+    return spans._replace(starts=spans.starts.gather(1, index), ends=spans.ends.gather(1, index))
+
+
+def _permutation(rewards: torch.Tensor, ids: list[int]) -> torch.Tensor:
+    """A permutation of the criteria that a completion was judged by, the same for the same tokens, `(K,)`."""
+    generator = torch.Generator().manual_seed(sum(place * token for place, token in enumerate(ids, 1)))
+    judged = rewards.isfinite().nonzero().flatten()
+    order = torch.arange(len(rewards))
+    order[judged] = judged[torch.randperm(len(judged), generator=generator)]
+    return order
 
 
 def in_shuffled_places(group: Judged) -> torch.Tensor:

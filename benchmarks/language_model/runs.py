@@ -7,21 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
-from benchmarks.language_model.arms import LONG_STEPS, Cell
-from benchmarks.language_model.decisive import decisive_shares
+from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.study import Study
-from tempo_trl.data.instructions import KINDS, generated_rows
 from tempo_trl.demo.orders import KEEP_MEMORY
-from tempo_trl.report.group import recorded_groups
-from tempo_trl.report.value_errors import ValueErrors
-from tempo_trl.rewards.instruction_checks import lower_words
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.recipes import recipe_path
 from tempo_trl.runs.record import read_record
-from tempo_trl.runs.trees import recorded_steps
 
 BIG = ("model.safetensors", "optimizer.pt")
 # Of each step: name in a cell, and in TRL's log. The reward of a task with criteria is their mean, also where an arm
@@ -34,34 +25,32 @@ SERIES = {
     "truncated": "completions/clipped_ratio",
     "entropy": "entropy",
     "grad_norm": "grad_norm",
-    "prose": "instructions/prose",
     "td_share": "tempo/added_share",
     "shared_prefix": "tempo/shared_prefix",
     "prefix_explained": "tempo/prefix_r2",
     "flat_groups": "tempo/frac_zero_std",
-    "signal_share": "tempo/signal_share",
 }
 FIELDS = "fields/"  # what every arm of a task with criteria logs: the mean of each, `mean` and `all`
 
 
 def command(study: Study, cell: Cell, folder: Path) -> list[str]:
     """The command of a cell's run."""
-    arm = (study.arms | study.controls)[cell.arm]
+    arm = study.arms[cell.arm]
     fields = {
         **dict(arm.changes),
         "learning_rate": cell.learning_rate,
         "seed": cell.seed,
         "max_steps": cell.steps,
         "output_dir": folder,
-        "save_steps": 25 if cell.steps == LONG_STEPS else study.save_steps,
+        "save_steps": study.save_steps,
         "do_eval": is_evaluated(study, cell),
         "num_generations_eval": 1,
         "per_device_eval_batch_size": study.held_out,
         "dataset_test_split": f"test[:{study.held_out}]",
         "resume_from_checkpoint": "last",
     }
-    fields |= {"log_trees_steps": 0 if study.has_criteria else 1, "log_trees_prompts": 8, "log_signal_share": True}
-    fields |= {"skip_zero_advantages": "top_entropy_quantile" not in fields}  # the same gradient in less time
+    fields["log_trees_steps"] = 0
+    fields["skip_zero_advantages"] = "top_entropy_quantile" not in fields  # the same gradient in less time
     recipe = recipe_path(f"smollm2-135m/{study.task}/{arm.recipe}")
     flags = [text for key, value in fields.items() for text in (f"--{key}", *_words(value))]
     return [sys.executable, "-m", "benchmarks.language_model.training", "--config", str(recipe), *flags]
@@ -103,7 +92,7 @@ def numbers(study: Study, cell: Cell, folder: Path) -> dict:
     names = SERIES | ({"reward": f"{FIELDS}mean"} if study.has_criteria else {})
     series = {name: [entry.get(key) for entry in steps] for name, key in names.items()}
     series = {name: own for name, own in series.items() if any(value is not None for value in own)}
-    record, more = read_record(folder), _of_criteria(steps) if study.has_criteria else _of_instructions(folder)
+    record, more = read_record(folder), _of_criteria(steps) if study.has_criteria else {}
     return {
         "arm": cell.arm,
         "learning_rate": cell.learning_rate,
@@ -123,50 +112,8 @@ def _of_criteria(steps: list[dict]) -> dict:
     return {"fields": {key.removeprefix(FIELDS): [entry.get(key) for entry in steps] for key in sorted(own)}}
 
 
-def _of_instructions(folder: Path) -> dict:
-    """What the tables of completions and the recorded trees say."""
-    tables = _tables(folder)
-    words = [_distinct_words(table) for table in tables]
-    return {"distinct": words, "by_kind": _by_kind(tables), **_of_groups(folder)}
-
-
 def _held_out(study: Study, folder: Path) -> dict[str, float]:
     """Held-out pass rates by kind or criterion, and of all."""
-    found = json.loads((folder / "eval_results.json").read_text())
-    if study.has_criteria:
-        start = f"eval_{FIELDS}"
-        return {key.removeprefix(start): value for key, value in found.items() if key.startswith(start)}
-    return {kind: found[f"eval_instructions/{kind}"] for kind in KINDS} | {"all": found["eval_reward"]}
-
-
-def _tables(folder: Path) -> list[pd.DataFrame]:
-    """The completions of each step but the last, whose table may have those of the evaluation in place of its own."""
-    return [pd.read_parquet(file) for file in sorted((folder / "completions").glob("completions_*.parquet"))[:-1]]
-
-
-def _distinct_words(table: pd.DataFrame) -> float:
-    """Share of a step's words that are distinct. A policy that always writes the same has a low one."""
-    words = [word for messages in table["completion"] for word in lower_words(messages[-1]["content"])]
-    return len(set(words)) / max(len(words), 1)
-
-
-def _by_kind(tables: list[pd.DataFrame]) -> dict[str, float]:
-    """Mean reward over a run's completions of each kind of instruction."""
-    known = {row["instruction"]: row["kind"] for row in generated_rows("train")}
-    together = pd.concat(tables)
-    kinds = together["prompt"].map(lambda messages: known[messages[-1]["content"]])
-    return together["instruction_reward"].groupby(kinds).mean().to_dict()
-
-
-def _of_groups(folder: Path) -> dict:
-    """Share of negative credit on decisive tokens, and the errors of values, over the recorded groups."""
-    errors, sums = ValueErrors(), []
-    for step in recorded_steps(folder):
-        groups = recorded_groups(folder, step)
-        errors.add(groups)
-        sums.append(decisive_shares(groups))
-    if not sums:
-        return {"decisive": None, "value_error": None}
-    total = {name: np.sum([own[name] for own in sums], axis=0) for name in sums[0]}
-    shares = {name: float(own[0] / own[1]) if own[1] else None for name, own in total.items()}
-    return {"decisive": shares, "value_error": errors.ratio()}
+    found, start = json.loads((folder / "eval_results.json").read_text()), f"eval_{study.metrics}"
+    rates = {key.removeprefix(start): value for key, value in found.items() if key.startswith(start)}
+    return rates if study.has_criteria else rates | {"all": found["eval_reward"]}

@@ -7,23 +7,18 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.language_model import arms
 from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
 from benchmarks.language_model.study import Study
 from benchmarks.learning.statistics import interval, iqm
-from tempo_trl.data.instructions import TRAINED
 
 Pairs = dict[str, list[tuple[dict, dict]]]  # by arm, its runs and GRPO's of the same seeds
 
-SPAN = 30  # steps of a long run that share a number
-LONG = "reward", "all", "length", "entropy", "distinct"  # what a long run's table has
 FIRST, LAST = 8, 4  # steps at the start and at the end of a run that a table tells apart
 OF_ALL = "mean", "all"  # held-out rates that are of no single criterion
 # Of a task with criteria: what is said of a run beside its rewards.
 SIGNS = {
     "entropy": "entropy",
-    "signal_share": "signal share",
     "td_share": "added share",
     "prefix_explained": "prefix R2",
     "shared_prefix": "shared prefix",
@@ -42,7 +37,7 @@ def show(cells: Cells, console: Console) -> None:
 
 
 def tables(cells: Cells) -> Iterator[Table]:
-    """The sweep, the arms over GRPO, held-out pass rates, controls, long runs: of what has been measured."""
+    """The sweep, the arms over GRPO, held-out pass rates: of what has been measured."""
     if cells.rows:
         yield sweep_table(cells)
     rates, study = cells.rates(), cells.study
@@ -51,15 +46,10 @@ def tables(cells: Cells) -> Iterator[Table]:
         yield over_grpo(pairs, study.level)
         if study.has_criteria:
             yield by_phase(pairs)
-        yield by_kind(pairs, study)
+            yield by_criterion(pairs)
         yield held_out(pairs, study)
         if study.has_criteria:
             yield signs(pairs)
-    if BASELINE in rates and study.controls:
-        controls = with_grpo(cells, cells.controls(rates), rates[BASELINE], study.control_seeds)
-        yield over_grpo(controls, study.level, "Controls")
-    if rows := [row for row in cells.rows if row["steps"] == arms.LONG_STEPS]:
-        yield long_runs(rows)
 
 
 def with_grpo(cells: Cells, rates: dict[str, float], base_rate: float, seeds: Sequence[int]) -> Pairs:
@@ -72,10 +62,10 @@ def sweep_table(cells: Cells) -> Table:
     """Mean reward over the steps by arm and rate, of the seeds that choose the rates."""
     study = cells.study
     first = study.sweep_seeds[0]
-    rates = [rate for rate in study.rates if any(cells.of(study.cell(arm, rate, first)) for arm in cells.arms)]
+    rates = [rate for rate in study.rates if any(cells.of(study.cell(arm, rate, first)) for arm in study.arms)]
     title = f"Sweep: mean reward over all steps, seeds {study.sweep_seeds}"
     table = Table("arm", *(f"{rate:g}" for rate in rates), title=title, box=SIMPLE_HEAD)
-    for arm in cells.arms:
+    for arm in study.arms:
         own = [[cells.of(study.cell(arm, rate, seed)) for seed in study.sweep_seeds] for rate in rates]
         if any(row for rows in own for row in rows):
             table.add_row(arm, *(", ".join(f"{_mean(row['reward']):.3f}" for row in rows if row) for rows in own))
@@ -124,11 +114,8 @@ def by_phase(pairs: Pairs) -> Table:
     return table
 
 
-def rewards_of_parts(row: dict) -> dict[str, float]:
-    """Mean reward of a run by kind of prompt, or by criterion."""
-    if "by_kind" in row:
-        return row["by_kind"]
-    # A step may have no prompt of a criterion, such as an argument that one tool has.
+def rewards_of_criteria(row: dict) -> dict[str, float]:
+    """Mean reward of a run by criterion. A step may have no prompt of one, such as an argument that one tool has."""
     return {name: _mean([value for value in own if value is not None]) for name, own in row["fields"].items()}
 
 
@@ -137,15 +124,13 @@ def _short(part: str) -> str:
     return part.rpartition(".")[2]
 
 
-def by_kind(pairs: Pairs, study: Study) -> Table:
-    """Mean reward of each kind or criterion less GRPO's, and on how many of them the interval excludes 0."""
-    parts = [*rewards_of_parts(pairs[BASELINE][0][0])] if study.has_criteria else TRAINED
-    title = f"Mean reward by {'criterion' if study.has_criteria else 'kind'}, less GRPO's"
-    table = Table(
-        "arm", *map(_short, parts), "ahead", "behind", title=title, caption="as above; in points", box=SIMPLE_HEAD
-    )
+def by_criterion(pairs: Pairs) -> Table:
+    """Mean reward of each criterion less GRPO's, and on how many of them the interval excludes 0."""
+    parts, caption = [*rewards_of_criteria(pairs[BASELINE][0][0])], "as above; in points"
+    headings = "arm", *map(_short, parts), "ahead", "behind"
+    table = Table(*headings, title="Mean reward by criterion, less GRPO's", caption=caption, box=SIMPLE_HEAD)
     for arm in (arm for arm in pairs if arm != BASELINE):
-        both = [(rewards_of_parts(own), rewards_of_parts(base)) for own, base in pairs[arm]]
+        both = [(rewards_of_criteria(own), rewards_of_criteria(base)) for own, base in pairs[arm]]
         gains = [[100 * (own[part] - base[part]) for own, base in both] for part in parts]
         low, high = np.array([interval(np.array(own)) for own in gains]).T
         shown = (measured(own, "+.1f") for own in gains)
@@ -155,17 +140,16 @@ def by_kind(pairs: Pairs, study: Study) -> Table:
 
 def held_out(pairs: Pairs, study: Study) -> Table:
     """
-    Held-out pass rates by kind or criterion. Then how much more than GRPO's those of all criteria are, or the share of
-    negative credit on decisive tokens.
+    Held-out pass rates by kind or criterion. Then how much more than GRPO's those of all criteria are.
     """
     rows = {arm: [row for row, _ in own] for arm, own in pairs.items()}
     parts, criteria = _held_out_parts(rows), study.has_criteria
-    more = [f"{part}, less GRPO's" for part in OF_ALL] if criteria else ["decisive"]
+    more = [f"{part}, less GRPO's" for part in OF_ALL] if criteria else []
     title = "Held-out pass rates in percent, means over seeds"
     table = Table("arm", *map(_short, parts), *more, title=title, box=SIMPLE_HEAD)
     for arm, own in rows.items():
         shares = [f"{100 * _mean([row['held_out'][part] for row in own]):.0f}" for part in parts]
-        table.add_row(arm, *shares, *(_held_out_gains(arm, pairs[arm]) if criteria else [_on_decisive(own)]))
+        table.add_row(arm, *shares, *(_held_out_gains(arm, pairs[arm]) if criteria else []))
     return table
 
 
@@ -173,12 +157,6 @@ def _held_out_gains(arm: str, pairs: Sequence[tuple[dict, dict]]) -> list[str]:
     """How much more than GRPO's an arm's held-out rates of all criteria are, in points."""
     rates = ([100 * (row["held_out"][part] - base["held_out"][part]) for row, base in pairs] for part in OF_ALL)
     return ["" if arm == BASELINE else measured(own, "+.1f") for own in rates]
-
-
-def _on_decisive(rows: Sequence[dict]) -> str:
-    """Share of negative credit on decisive tokens, of the runs that know them."""
-    on = [row["decisive"]["advantage"] for row in rows if (row.get("decisive") or {}).get("advantage")]
-    return f"{_mean(on):.3f}" if on else ""
 
 
 def _held_out_parts(rows: dict[str, list[dict]]) -> list[str]:
@@ -189,19 +167,15 @@ def _held_out_parts(rows: dict[str, list[dict]]) -> list[str]:
 
 
 def signs(pairs: Pairs) -> Table:
-    """
-    What the runs are like beside their rewards: means over seeds and over all steps. In the first step all arms have
-    the same policy and the same completions, so their shares of signal differ by the credit alone.
-    """
+    """What the runs are like beside their rewards: means over seeds and over all steps."""
     shown = {**SIGNS, "entropy": f"entropy, steps 1 to {FIRST}"}
-    headings = "arm", *shown.values(), f"last {LAST}", "signal share, step 1"
+    headings = "arm", *shown.values(), f"entropy, last {LAST}"
     table = Table(*headings, title="Means over all steps and seeds", box=SIMPLE_HEAD)
     for arm, own in pairs.items():
         rows = [row for row, _ in own]
         spans = {name: slice(FIRST) if name == "entropy" else slice(None) for name in shown}
         numbers = [_over_runs(rows, name, span) for name, span in spans.items()]
-        first, last = slice(1), slice(-LAST, None)
-        table.add_row(arm, *numbers, _over_runs(rows, "entropy", last), _over_runs(rows, "signal_share", first))
+        table.add_row(arm, *numbers, _over_runs(rows, "entropy", slice(-LAST, None)))
     return table
 
 
@@ -209,19 +183,6 @@ def _over_runs(rows: Sequence[dict], name: str, steps: slice) -> str:
     """Mean of a series over runs and some of their steps, where it has a number."""
     values = [value for row in rows for value in row.get(name, [])[steps] if value is not None]
     return f"{_mean(values):.3g}" if values else ""
-
-
-def long_runs(rows: Sequence[dict]) -> Table:
-    """What stays and what changes along the long runs: means over [`SPAN`] steps each."""
-    starts = range(0, arms.LONG_STEPS, SPAN)
-    headings = "", "arm", *(f"{start + 1} to {start + SPAN}" for start in starts)
-    table = Table(*headings, title=f"{arms.LONG_STEPS} steps, one seed: means of steps", box=SIMPLE_HEAD)
-    for name in (name for name in LONG if all(name in row for row in rows)):
-        for row in rows:
-            table.add_row(name, row["arm"], *(f"{_mean(row[name][start : start + SPAN]):.2f}" for start in starts))
-    for row in rows:
-        table.add_row("held out", row["arm"], *[""] * (len(starts) - 1), f"{100 * row['held_out']['all']:.0f}%")
-    return table
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,19 +1,10 @@
 """A study: a task, its arms, rates and seeds, and in which order its cells run."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.language_model.arms import (
-    ARMS,
-    BASELINE,
-    CONTROLS,
-    LONG_STEPS,
-    STEPS,
-    Arm,
-    Cell,
-    arms_with_criteria,
-)
+from benchmarks.language_model.arms import ARMS, Arm, Cell, arms_with_criteria
 from benchmarks.language_model.criteria import CRITERIA
 
 
@@ -31,9 +22,8 @@ class Study:
         steps (`int`): Optimizer steps of a run.
         held_out (`int`): Held-out prompts. They are one batch, so that TRL's mean over batches is that of all.
         save_steps (`int`): Steps between two checkpoints.
-        controls (`dict[str, Arm]`): Dull causes of a lead.
         sweep_seeds (`tuple[int, ...]`): Seeds that choose the rates, and never count.
-        seeds, control_seeds (`tuple[int, ...]`): Seeds that count.
+        seeds (`tuple[int, ...]`): Seeds that count.
     """
 
     task: str
@@ -43,12 +33,10 @@ class Study:
     stem: str
     level: float
     held_out: int
-    steps: int = STEPS
+    steps: int
     save_steps: int = 10
-    controls: dict[str, Arm] = field(default_factory=dict)
     sweep_seeds: tuple[int, ...] = (100, 101)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    control_seeds: tuple[int, ...] = (0, 1, 2)
 
     @property
     def numbers(self) -> Path:
@@ -64,6 +52,11 @@ class Study:
     def has_criteria(self) -> bool:
         """Whether answers are judged by several criteria."""
         return self.task != "instructions"
+
+    @property
+    def metrics(self) -> str:
+        """How the names of the metrics of its kinds or criteria begin."""
+        return "fields/" if self.has_criteria else "instructions/"
 
     def cell(self, arm: str, rate: float, seed: int) -> Cell:
         """A run of the usual length."""
@@ -93,19 +86,6 @@ class Study:
         for seed in self.seeds:
             yield from (self.cell(arm, rates[arm], seed) for arm in self.arms if arm in rates)
 
-    def controlled(self, rates: dict[str, float]) -> Iterator[Cell]:
-        """The controls, at the rates of the arms that they vary."""
-        for seed in self.control_seeds:
-            for name, arm in self.controls.items():
-                if arm.rated_as in rates:
-                    yield self.cell(name, rates[arm.rated_as], seed)
-
-    def long(self, rates: dict[str, float], best: str) -> Iterator[Cell]:
-        """GRPO and the arm that stands best, for long: is it stable?"""
-        for arm in dict.fromkeys((BASELINE, best)):
-            if arm in rates:
-                yield Cell(arm, rates[arm], self.seeds[0], LONG_STEPS)
-
 
 def _with_criteria(task: str) -> Study:
     arms, rates = arms_with_criteria(task, CRITERIA[task]), (5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)
@@ -120,8 +100,8 @@ INSTRUCTIONS = Study(
     stem="language_model",
     level=0.6,
     held_out=240,
+    steps=20,
     save_steps=5,
-    controls=CONTROLS,
 )
 ORDERS = _with_criteria("orders")
 STUDIES = {study.task: study for study in (INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums")))}

@@ -3,7 +3,7 @@
     python -m benchmarks.learning chain
 
 trains the missing runs of the study, two at a time, prints its tables, and writes learning_chain.png and
-learning_chain.json. Repeat the command to resume. README.md in this folder describes the measurements.
+learning_chain.json. Repeat the command to resume. docs/evidence/toy_tasks.md says how it is measured.
 """
 
 import argparse
@@ -54,22 +54,19 @@ def main(argv: list[str] | None = None, program: str = "learning", description: 
 
 
 def _carry_out(name: str, arguments: argparse.Namespace, console) -> None:
-    from benchmarks.learning import ceiling, figures, show
+    from benchmarks.learning import figures, show
+    from benchmarks.provenance import caption
 
     experiment = _experiment(arguments, console)
     study = experiment.study(name)
     results, tried = experiment.measure(study)
     path = arguments.figures / f"{arguments.program}_{name}.png"
     origin = show.provenance(results, _command(name, arguments))
-    caption = show.caption(origin)
-    if study.figure != "ceiling":
-        figures.draw(study, results, path, caption)
+    figures.draw(study, results, path, caption(origin))
     show.print_sweep(tried, console)
     show.print_results(study, results, console)
     numbers = path.with_suffix(".json")
     show.write_json(study, results, tried, origin, numbers)
-    if study.figure == "ceiling":
-        path = ceiling.draw(arguments.figures)
     console.print(f"Figure: {path}   numbers: {numbers}", highlight=False)
 
 

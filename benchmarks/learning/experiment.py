@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from benchmarks.learning.studies import STUDIES
 from benchmarks.learning.workers import finish
 
 START_STEPS = 1600
+QUICK_METHODS = ("grpo", "tempo")
 QUICK_RATE, QUICK_BUDGET, QUICK_START_STEPS, QUICK_HELD_OUT = 1e-3, Budget(2, 2), 40, 64
 
 
@@ -58,7 +58,7 @@ class Experiment:
         both = set(self.seeds) & set(whole.sweep_seeds)
         if both:
             raise ValueError(f"seed {min(both)} is used to choose learning rates. Use other seeds for the final runs.")
-        arms = tuple(arm for arm in whole.arms if arm.method in whole.quick_methods and not _grown(arm))
+        arms = tuple(arm for arm in whole.arms if arm.method in QUICK_METHODS and not _grown(arm))
         return replace(whole, arms=tuple(a for a in arms if a.panel == arms[0].panel)) if self.quick else whole
 
     def measure(self, one: Study) -> tuple[list[Result], list[Tried]]:
@@ -78,8 +78,7 @@ class Experiment:
 
     def _make_starts(self, arms: Sequence[Arm]) -> None:
         starts = [self._start(arm) for arm in arms]
-        for generation in zip_longest(*(start.lineage for start in starts)):
-            finish([start for start in generation if start], self.parallel, self.console, "starting policies")
+        finish(starts, self.parallel, self.console, "starting policies")
         for start in () if self.quick else starts:
             start.check()
 
@@ -103,11 +102,7 @@ class Experiment:
         return {arm: arm.learning_rate or best_rate(tried, arm.tuned_as) for arm in one.arms}, tried
 
     def _sweep(self, arms: Sequence[Arm], base: Study) -> list[Tried]:
-        cells = {
-            (arm, rate): self._runs(base, arm, rate, base.sweep_seeds)
-            for arm in arms
-            for rate in arm.rates or base.rates
-        }
+        cells = {(arm, rate): self._runs(base, arm, rate, base.sweep_seeds) for arm in arms for rate in base.rates}
         runs = [run for own in cells.values() for run in own]
         finish(runs, self.parallel, self.console, f"{base.name}: sweep of learning rates")
         return [

@@ -18,7 +18,6 @@ from benchmarks.learning.results import Measured, Result
 # Okabe and Ito's colours, told apart by all eyes; arms that share one differ in the line.
 STYLES = {
     "grpo": ("#000000", "-"),
-    "grpo, rate 8e-4": ("#000000", ":"),
     "grpo, rate 1e-3": ("#000000", "--"),
     "tempo": ("#0072B2", "-"),
     "prefix_baseline": ("#009E73", "-"),
@@ -31,9 +30,6 @@ STYLES = {
     "tempo, fixed trees": ("#56B4E9", "-"),
     "gigpo": ("#E69F00", "-"),
     "hgpo": ("#CC79A7", "-"),
-    "anchor_baseline": ("#D55E00", "-"),
-    "anchor_baseline, traced": ("#D55E00", "--"),
-    "tempo, merged": ("#0072B2", "--"),
 }
 BLUE, GREY = "#0072B2", "#7F7F7F"
 DPI = 110
@@ -62,24 +58,14 @@ def seeds(results: Sequence[Result]) -> str:
 
 
 def curves(study: Study, results: Sequence[Result]) -> Figure:
-    """One panel: accuracy by tokens and by seconds. Several: by tokens, a panel each."""
-    panels = list(dict.fromkeys(result.arm.panel for result in results))
-    if len(panels) == 1:
-        figure = Figure(figsize=(11, 4.8), layout="constrained")
-        for axes, unit in zip(figure.subplots(1, 2, sharey=True), ("tokens", "seconds"), strict=True):
-            _lines(axes, results, unit, study)
-        return figure
-    across = 2 if len(panels) == 4 else len(panels)
-    figure = Figure(figsize=(5.5 * across if across == 2 else 3.9 * across, 3.6 * (len(panels) // across)))
-    figure.set_layout_engine("constrained")
-    grid = figure.subplots(len(panels) // across, across, sharey=True).flat
-    for axes, panel in zip(grid, panels, strict=True):
-        axes.set_title(panel, fontsize=10)
-        _lines(axes, [result for result in results if result.arm.panel == panel], "tokens", study)
+    """Accuracy by tokens and by seconds."""
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
+    for axes, unit in zip(figure.subplots(1, 2, sharey=True), ("tokens", "seconds"), strict=True):
+        _lines(axes, results, unit)
     return figure
 
 
-def _lines(axes: Axes, results: Sequence[Result], unit: str, study: Study) -> None:
+def _lines(axes: Axes, results: Sequence[Result], unit: str) -> None:
     scale, words = (1e3, "thousand generated tokens") if unit == "tokens" else (1, "seconds of training")
     ends = []
     for result in results:

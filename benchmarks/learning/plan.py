@@ -29,7 +29,6 @@ STEPS = 10
 RIGHT_FAILS, WRONG_FAILS = 0.025, 0.15
 FIRST_LESSONS = 0.9
 _WELL_FORMED = re.compile(rf"[{re.escape(PLANS)}][0-9]{{{STEPS}}}#")
-_BEGINNING = re.compile(rf"(?:[{re.escape(PLANS)}](?:[0-9]{{{STEPS}}}#|[0-9]{{0,{STEPS}}}))?")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,6 @@ class Plan(Task):
     reward_func = "benchmarks.learning.plan.successful"
     held_out = 512
     shipped = False
-    parent = None
     delimiters = tuple("0123456789")  # after the plan a step is a digit, each as uncertain as the other
 
     @property
@@ -114,21 +112,6 @@ def first_failure(problem: str, completion: str) -> int | None:
     fails = failure_rate(problem, completion)
     digits = enumerate(completion[1 : STEPS + 1], start=1)
     return next((step for step, digit in digits if luck(problem, step, digit) < fails), None)
-
-
-def success_along(problem: str, completion: str) -> list[float]:
-    """
-    Probability of success after each character, of a policy that does not know the luck and writes well-formed text.
-
-    It is (1 - f)^k with k digits to come at the plan's failure rate f, and 0 from the first failed digit, or the first
-    character out of place, on.
-    """
-    if not completion:
-        return []
-    failed, well_formed = first_failure(problem, completion), _BEGINNING.match(completion).end()
-    lost = well_formed if failed is None else min(failed, well_formed)
-    survives = 1 - failure_rate(problem, completion)
-    return [survives ** max(0, STEPS - i) if i < lost else 0.0 for i in range(len(completion))]
 
 
 def successful(prompts: list[str], completions: list[str], **columns) -> list[float]:

@@ -1,15 +1,14 @@
 """Results of a study's runs: curves read from disk, and all numbers of its table, figure and JSON."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from benchmarks.learning.arms import BASELINE, ORACLES, Arm
+from benchmarks.learning.arms import BASELINE, Arm, Study
 from benchmarks.learning.runs import DONE, Run
-from benchmarks.learning.statistics import Ratio, interval, iqm, mean_accuracy, ratio_of_iqms, ratio_to
-from benchmarks.learning.studies import STUDIES
+from benchmarks.learning.statistics import Ratio, interval, iqm, mean_accuracy, ratio_to
 from tempo_trl.demo.results import accuracy_curve
 from tempo_trl.runs.curves import Curve
 
@@ -88,20 +87,6 @@ class Result:
         self._expect_pairs(baseline)
         return Measured.of(np.array(self.mean.seeds) - np.array(baseline.mean.seeds))
 
-    def share(self, oracle: "Result", baseline: "Result") -> Measured | None:
-        """
-        Share of the oracle's lead over the baseline that this arm has, of mean accuracies, paired by seed.
-
-        It is 0 for the baseline and 1 for the oracle. None where there is nothing to share: the interval of the
-        oracle's lead reaches 0. One seed has no interval, so its lead itself is asked.
-        """
-        own, lead = self.over(baseline), oracle.over(baseline)
-        if np.fmin(lead.low, lead.iqm) <= 0:
-            return None
-        pairs = np.array(own.seeds), np.array(lead.seeds)
-        low, high = interval(*pairs, statistic=ratio_of_iqms)
-        return Measured(own.iqm / lead.iqm, float(low), float(high), tuple((pairs[0] / pairs[1]).tolist()))
-
     def by_tokens(self) -> dict[str, list[float]]:
         """Curve with its band on a grid of generated tokens."""
         grid = np.linspace(0, self.tokens, GRID)
@@ -137,18 +122,7 @@ def baseline_of(result: Result, results: Sequence[Result]) -> Result:
     return next(other for other in results if (other.arm.panel, other.arm.label) == (result.arm.panel, BASELINE))
 
 
-def oracle_of(result: Result, results: Sequence[Result]) -> Result | None:
-    """The better of the oracles in the same panel."""
-    return leader([other for other in results if other.arm.panel == result.arm.panel], ORACLES)
-
-
-def leader(results: Sequence[Result], labels: Collection[str]) -> Result | None:
-    """Of a panel's results with these labels, the one with the largest lead over GRPO."""
-    named = [result for result in results if result.arm.label in labels]
-    return max(named, key=lambda result: result.over(baseline_of(result, results)).iqm, default=None)
-
-
-def as_json(result: Result, baseline: Result, oracle: Result | None = None) -> dict:
+def as_json(result: Result, baseline: Result) -> dict:
     """The statistics of an arm, and its runs, from which [`read_results`] makes its curves."""
     arm = result.arm
     numbers = {
@@ -169,9 +143,6 @@ def as_json(result: Result, baseline: Result, oracle: Result | None = None) -> d
     for unit in UNITS:
         ratios = result.ratios(baseline, unit)
         numbers[f"{unit}_to_over_grpo"] = {str(at): asdict(ratio) for at, ratio in ratios.items()}
-    if oracle is not None:
-        share = result.share(oracle, baseline)
-        numbers["share_of_oracle"] = share and asdict(share)
     return numbers
 
 
@@ -180,12 +151,12 @@ def _run(seed: int, curve: Curve) -> dict:
     return {"seed": seed, "tokens": tokens, "seconds": curve.seconds, "accuracy": curve.value}
 
 
-def read_results(numbers: dict) -> list[Result]:
+def read_results(study: Study, numbers: dict) -> list[Result]:
     """The results of a study from its JSON, without folders of runs: enough for its figure and its statistics."""
-    known = STUDIES[numbers["study"]].arms
+    arms = {(arm.panel, arm.label): arm for arm in study.arms}
     return [
         Result(
-            _arm_of(n, known),
+            arms[n["panel"], n["label"]],
             n["learning_rate"],
             tuple(run["seed"] for run in n["runs"]),
             tuple(map(_curve, n["runs"])),
@@ -193,14 +164,6 @@ def read_results(numbers: dict) -> list[Result]:
         )
         for n in numbers["results"]
     ]
-
-
-def _arm_of(numbers: dict, known: Sequence[Arm]) -> Arm:
-    """The arm of a study whose numbers these are, or the one that it had when they were measured."""
-    panel, label = numbers["panel"], numbers["label"]
-    beside = {arm.label: arm for arm in known if arm.panel == panel}
-    task = next(iter(beside.values())).task
-    return beside.get(label) or Arm(label, task, numbers["method"], tuple(numbers["changes"].items()), panel)
 
 
 def _curve(run: dict) -> Curve:

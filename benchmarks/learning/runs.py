@@ -1,7 +1,7 @@
 """One training run of a study: its settings, its recipe, and its files.
 
-A run is `tempo_trl.train` on `recipes/sums/METHOD.yaml` with the study's task, start and learning rate in place of the
-demonstration's. It ends when it has generated its budget of tokens, not after a number of updates.
+A run is `tempo_trl.train` on `recipes/sums/grpo.yaml` with the method, and the study's task, start and learning rate.
+It ends when it has generated its budget of tokens, not after a number of updates.
 """
 
 import json
@@ -19,6 +19,12 @@ UPDATES = 2  # of a generation
 SAVE_EVERY = 10  # generations
 WHERE = ("output_dir", "dataset_name", "model_name_or_path")  # what a moved output folder changes
 DONE = "finished.json"
+# Of a method, where its defaults are not those of this task. The sampling is the same for all.
+FIELDS = {
+    "hepo": {"top_entropy_quantile": 0.2},
+    "ppo": {"critic_learning_rate": 1e-3, "beta": 1e-4},
+    "treerpo_entropy": {"top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0},
+}
 
 
 @dataclass(frozen=True)
@@ -80,9 +86,8 @@ class Run:
 
     @property
     def base(self) -> dict:
-        """The recipe of the demonstration that this run starts from: GRPO's for a credit function of a study."""
-        recipe = "grpo" if self.method == "token_credit" else self.method
-        return read_recipe(recipe_path(f"sums/{recipe}")) | {"method": self.method}
+        """The recipe that this run starts from: GRPO's with the method and its fields."""
+        return read_recipe(recipe_path("sums/grpo")) | {"method": self.method} | FIELDS.get(self.method, {})
 
     @cached_property
     def recipe(self) -> dict:
@@ -131,7 +136,7 @@ class Run:
 
 
 def tree_sizes(run: Run) -> dict:
-    """Sizes of grown trees, from the length of the task's completions: what the recipes have for the demonstration's.
+    """Sizes of grown trees, from the length of the task's completions: as the task needs them.
 
     A fixed tree's segments are equal parts of a completion. An entropy tree splits after the task's delimiters, and
     grows a sibling beside a last segment longer than 5/8 of a completion.

@@ -1,24 +1,22 @@
 """Output of a study: tables for the terminal, and the JSON beside its figure."""
 
 import json
-import os
-import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import torch
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import compact_json
-from benchmarks.learning.arms import BASELINE, Study
+from benchmarks.learning.arms import Study
 from benchmarks.learning.experiment import Tried, at_edge, best_rate
-from benchmarks.learning.results import DIGITS, LEVELS, UNITS, Result, as_json, baseline_of, oracle_of
+from benchmarks.learning.results import DIGITS, LEVELS, UNITS, Result, as_json, baseline_of
 from benchmarks.learning.statistics import Ratio
-from tempo_trl.runs.record import commit_of, read_record
+from benchmarks.provenance import commit, machine
+from tempo_trl.runs.record import read_record
 
 
 def print_results(study: Study, results: Sequence[Result], console: Console) -> None:
@@ -38,8 +36,7 @@ def _table(study: Study, results: Sequence[Result], panel: str) -> Table:
         caption="accuracy in percent, interquartile mean [95% bootstrap]",
         box=SIMPLE_HEAD,
     )
-    share = () if oracle_of(results[0], results) is None else ("share of the oracle's lead",)
-    _columns(table, ("", "final", "mean", "mean - grpo", *share, "rate", "seconds", "CPU s"))
+    _columns(table, ("", "final", "mean", "mean - grpo", "rate", "seconds", "CPU s"))
     for result in results:
         table.add_row(*_cells(result, results))
     return table
@@ -74,16 +71,7 @@ def _cells(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
     over = "" if baseline is result else result.over(baseline).percent(signed=True)
     seconds, cpu = f"{result.seconds.iqm:.0f}", f"{np.mean(result.cpu_seconds):.0f}"
     means = result.final.percent(), result.mean.percent()
-    return result.arm.label, *means, over, *_share(result, results), f"{result.learning_rate:g}", seconds, cpu
-
-
-def _share(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
-    """The cell with the share of the oracle's lead in percent; no cell in a panel without an oracle."""
-    oracle = oracle_of(result, results)
-    if oracle is None or result.arm.label == BASELINE:
-        return () if oracle is None else ("",)
-    share = result.share(oracle, baseline_of(result, results))
-    return ("nothing to share" if share is None else share.percent(),)
+    return result.arm.label, *means, over, f"{result.learning_rate:g}", seconds, cpu
 
 
 def print_sweep(tried: Sequence[Tried], console: Console) -> None:
@@ -109,7 +97,7 @@ def write_json(study: Study, results: Sequence[Result], tried: Sequence[Tried], 
         **origin,
         "starts": {result.runs[0].start.task.name: _start(result) for result in results},
         "sweep": [_tried(one, tried) for one in tried],
-        "results": [as_json(one, baseline_of(one, results), oracle_of(one, results)) for one in results],
+        "results": [as_json(one, baseline_of(one, results)) for one in results],
     }
     compact_json.write_json(path, numbers, DIGITS)
 
@@ -121,24 +109,12 @@ def provenance(results: Sequence[Result], command: str) -> dict:
     return {
         "command": command,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "git": commit_of(Path(__file__).parent),
+        "git": commit(),
         "commits_of_runs": sorted(commit for commit in commits if commit),
         "seeds": sorted({run.seed for run in runs}),
         "machine": machine(),
         "runs": len(runs),
     }
-
-
-def machine() -> str:
-    """Where runs ran."""
-    return f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
-
-
-def caption(origin: dict) -> str:
-    """The [`provenance`] in one line under a figure."""
-    commits = ", ".join(commit[:7] for commit in origin["commits_of_runs"])
-    seeds = origin["seeds"][0] if len(origin["seeds"]) == 1 else f"{origin['seeds'][0]}-{origin['seeds'][-1]}"
-    return f"{origin['command']}   runs at commit {commits or 'unknown'}, seeds {seeds}, {origin['machine']}"
 
 
 def _start(result: Result) -> dict:

@@ -1,7 +1,6 @@
 """The starting policies: one per task, created once and kept in the output folder.
 
-The base chain starts from the demonstration's policy, its variants from that policy after more lessons (a chain of
-twenty from that of ten), and other tasks from a smaller one, taught from random weights.
+The chain starts from the policy that the package ships, the plan from a smaller one, taught from random weights.
 """
 
 import json
@@ -15,10 +14,7 @@ from benchmarks.learning.tasks import HELD_OUT, Task, write_prompts
 WIDTH, LAYERS = 64, 2  # 0.1 million parameters
 BATCH_SIZE, SEED = 64, 0
 LEARNING_RATE = 5e-3
-LATER_SHARE = 4  # a quarter of the lessons for a policy that starts from its parent's
-FEWEST_LATER = 20  # lessons of a --quick start: with ten or fewer nothing is left of the schedule's warm-up, a tenth
-LATER_LEARNING_RATES = {2: 1e-3, 3: 2e-3}  # by generation: at 1e-3 chains of twenty end right on 17 %, at 2e-3 on 41 %
-PROMPT_ROOM = 48  # tokens of the longest prompt: 42 of a chain of twenty
+PROMPT_ROOM = 48  # tokens of a prompt at most
 
 
 class Untaught(RuntimeError):
@@ -55,17 +51,6 @@ class Start:
     @property
     def max_completion_length(self) -> int:
         return self.task.tokens + 8
-
-    @property
-    def parent(self) -> "Start | None":
-        """The start that this one is taught from: knobs change what is written, not how to add two digits."""
-        task = self.task.parent
-        return None if task is None else Start.beneath(self.folder.parent, task, self.train_steps, self.fewer)
-
-    @property
-    def lineage(self) -> tuple["Start", ...]:
-        """The starts that are made one after the other for this one, which is the last."""
-        return (self,) if self.parent is None else (*self.parent.lineage, self)
 
     @classmethod
     def beneath(cls, starts: Path, task: Task, train_steps: int, fewer: int | None = None) -> "Start":
@@ -121,12 +106,7 @@ class Start:
 
         if self.task.shipped:
             return load_policy()[0]
-        if self.parent is None:
-            return self._taught(self._untaught(), self.train_steps, LEARNING_RATE)
-        model = load_policy(self.parent.folder)[0]
-        model.config.max_position_embeddings = self._positions  # rotary: nothing is learned for a position
-        learning_rate = LATER_LEARNING_RATES[len(self.lineage)]
-        return self._taught(model, max(FEWEST_LATER, self.train_steps // LATER_SHARE), learning_rate)
+        return self._taught(self._untaught(), self.train_steps, LEARNING_RATE)
 
     def _untaught(self):
         import torch

@@ -20,7 +20,6 @@ class Task(Protocol):
     held_out: int  # problems of each evaluation
     delimiters: tuple[str, ...]  # after which an entropy tree may split
     shipped: bool  # whether it starts from the policy that the package ships
-    parent: "Task | None"  # whose starting policy its own is taught from, if not from random weights
 
     def draw(self, n: int, rng: random.Random, split: str) -> list[str]: ...
 

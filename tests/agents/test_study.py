@@ -28,7 +28,7 @@ def test_every_arm_is_a_recipe_that_the_parser_takes(name, tmp_path):
 def test_every_world_has_methods_with_and_without_states(name):
     arms = STUDIES[name].arms
     assert {arm.label for arm in arms} <= set(STYLES)
-    assert [arm.label for arm in arms[:4]] == ["grpo", "prefix_baseline", "tempo", "tempo, merged"]
+    assert [arm.label for arm in arms[:5]] == ["grpo", "prefix_baseline", "tempo", "gigpo", "hgpo"]
 
 
 @pytest.mark.matrix
@@ -39,7 +39,7 @@ def test_a_quick_study_writes_its_figure_and_numbers(monkeypatch, tmp_path):
     assert main(["rooms", *flags], "agents") == 0
     numbers = json.loads((tmp_path / "figures" / "agents_rooms.json").read_text())
     assert numbers["command"] == "python -m benchmarks.agents rooms --quick"
-    assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo", "tempo, merged"]
+    assert [arm["label"] for arm in numbers["results"]] == ["grpo", "tempo"]
     start = numbers["starts"]["rooms"]
     assert start["expected"] == ROOMS.expected_accuracy
     assert start["measured"] > 0.15

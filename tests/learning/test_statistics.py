@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 
 from benchmarks.compact_json import plain
-from benchmarks.learning import ceiling
 from benchmarks.learning.arms import SWEEP_SEEDS, Arm
 from benchmarks.learning.chain import Chain
 from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
-from benchmarks.learning.figures import spread
-from benchmarks.learning.results import DIGITS, Measured, Result, as_json, baseline_of, oracle_of, read_results
-from benchmarks.learning.show import _table
+from benchmarks.learning.results import DIGITS, Measured, Result, as_json, read_results
 from benchmarks.learning.statistics import interval, iqm, mean_accuracy, ratio_to
 from benchmarks.learning.studies import STUDIES
 from tempo_trl.runs.curves import Curve
@@ -135,7 +132,7 @@ def test_results_that_were_written_down_are_read_with_their_curves_and_statistic
         for label, ends in (("grpo", [0.4, 2 / 3]), ("tempo", [0.6, 0.9]))
     ]
     written = [as_json(one, before[0]) for one in before]
-    after = read_results(json.loads(json.dumps(plain({"study": "chain", "results": written}, DIGITS))))
+    after = read_results(STUDIES["chain"], json.loads(json.dumps(plain({"results": written}, DIGITS))))
     assert [one.arm for one in after] == [one.arm for one in before]
     assert after[0].by_seconds() == before[0].by_seconds()
     assert after[1].over(after[0]).iqm == pytest.approx(before[1].over(before[0]).iqm)
@@ -144,111 +141,9 @@ def test_results_that_were_written_down_are_read_with_their_curves_and_statistic
         assert vars(ratio) == pytest.approx(vars(before[1].ratios(before[0], unit)[0.5]))
 
 
-def test_an_arm_that_the_study_no_longer_has_is_read_as_it_was_measured():
-    one = STUDIES["ceiling_chain"]
-    gone = replace(one.arms[0], label="gone", method="none", changes=(("beta", 0.1),), tuned_as="", rates=())
-    before = [replace(result([end]), arm=arm) for end, arm in ((0.4, one.arms[0]), (0.6, gone))]
-    written = [as_json(each, before[0]) for each in before]
-    after = read_results(json.loads(json.dumps(plain({"study": "ceiling_chain", "results": written}, DIGITS))))
-    assert [each.arm for each in after] == [one.arms[0], gone]
-
-
-def panel(**ends):
-    """GRPO, an oracle and others by the ends of their straight curves."""
-    return {label: result(own, label) for label, own in ends.items()}
-
-
-def test_the_share_of_the_oracles_lead_is_one_for_the_oracle_and_zero_for_grpo():
-    """Leads of 0.2 and 0.1 in the ends are twice those in the mean heights: their ratio is the same."""
-    own = panel(grpo=[0.4, 0.6], tempo=[0.5, 0.7], oracle_td=[0.6, 0.8])
-    shares = {label: one.share(own["oracle_td"], own["grpo"]) for label, one in own.items()}
-    assert [shares[label].iqm for label in own] == pytest.approx([0.0, 0.5, 1.0])
-    assert (shares["tempo"].low, shares["tempo"].high) == (pytest.approx(0.5),) * 2
-    assert shares["tempo"].seeds == pytest.approx((0.5, 0.5))
-
-
-def test_pairs_stay_together_in_the_share():
-    """Leads differ by a factor of ten over seeds, and the method always has a quarter of the oracle's."""
-    own = panel(grpo=[0.1, 0.1], tempo=[0.11, 0.2], oracle_td=[0.14, 0.5])
-    share = own["tempo"].share(own["oracle_td"], own["grpo"])
-    assert (share.iqm, share.low, share.high) == (pytest.approx(0.25),) * 3
-
-
-@pytest.mark.parametrize("ends", [[0.4, 0.6], [0.3, 0.7], [0.2, 0.3]])
-def test_where_the_oracle_is_level_there_is_nothing_to_share(ends):
-    own = panel(grpo=[0.4, 0.6], tempo=[0.5, 0.7], oracle_td=ends)
-    assert own["tempo"].share(own["oracle_td"], own["grpo"]) is None
-
-
-@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")  # no runs, no CPU seconds
-def test_the_table_has_the_share_of_the_better_oracle_only_where_there_is_one():
-    own = panel(grpo=[0.4], tempo=[0.5], oracle_td=[0.6], oracle_baseline=[0.8])
-    assert oracle_of(own["tempo"], list(own.values())) is own["oracle_baseline"]
-    table = _table(STUDIES["ceiling_chain"], list(own.values()), "")
-    (column,) = [column for column in table.columns if column.header == "share of the oracle's lead"]
-    assert list(column.cells) == ["", "25.0", "50.0", "100.0"]
-    without = [own["grpo"], own["tempo"]]
-    assert "share of the oracle's lead" not in [one.header for one in _table(STUDIES["chain"], without, "").columns]
-    assert as_json(own["tempo"], own["grpo"], own["oracle_td"])["share_of_oracle"]["iqm"] == pytest.approx(0.5)
-    assert "share_of_oracle" not in as_json(own["tempo"], own["grpo"])
-
-
-CEILINGS = ("ceiling_chain", "ceiling_plan", "ceiling_wording")
-
-
-def written(name: str, folder: Path, ends: dict[str, float]) -> None:
-    """Numbers of a study whose arms end at these accuracies in both panels."""
-    one = STUDIES[name]
-    results = [replace(result([ends[arm.label]]), arm=arm) for arm in one.arms if arm.label in ends]
-    origin = {"command": f"learn {name}", "seeds": [0], "commits_of_runs": [name[::-1]], "machine": "this"}
-    numbers = {"study": name, **origin, "results": [as_json(each, baseline_of(each, results)) for each in results]}
-    (folder / f"learning_{name}.json").write_text(json.dumps(plain(numbers, DIGITS)))
-
-
-def test_the_ceiling_has_a_map_of_tasks_by_batch_sizes_for_the_oracle_and_one_for_the_best_method():
-    ends = {"grpo": 0.4, "tempo": 0.5, "prefix_baseline": 0.45, "oracle_td": 0.6, "oracle_baseline": 0.5}
-    arms = [arm for name in CEILINGS for arm in STUDIES[name].arms if arm.label in ends]
-    oracle, method, *_ = ceiling.maps([replace(result([ends[a.label]]), arm=a) for a in arms]).axes
-    assert [text.get_text() for text in oracle.texts] == ["+10.0\noracle_td"] * 6
-    assert [text.get_text() for text in method.texts] == ["+5.0\ntempo"] * 6
-    assert [tick.get_text() for tick in oracle.get_yticklabels()] == ["chain", "plan", "wording"]
-    assert [tick.get_text() for tick in oracle.get_xticklabels()] == ["256 completions", "32 completions"]
-
-
-@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value")  # no runs, no CPU seconds
-def test_the_map_grows_with_each_task_that_has_numbers(tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(ceiling, "save", lambda figure, path, caption: drawn.append((figure, caption)))
-    for name in CEILINGS[:2]:
-        written(name, tmp_path, {"grpo": 0.4, "tempo": 0.5, "oracle_td": 0.6})
-        ceiling.draw(tmp_path)
-    assert [len(figure.axes[0].texts) for figure, _ in drawn] == [2, 4]
-    assert drawn[1][1].startswith("learn ceiling_chain ceiling_plan   runs at commit nalp_gn, niahc_g, seeds 0, this")
-
-
-def test_a_run_of_a_sweep_has_the_length_and_the_batch_of_its_arm(tmp_path):
-    plan = STUDIES["ceiling_plan"]
-    runs = Experiment(tmp_path, 1, None)._runs(plan, plan.arms[-1], 1e-3, plan.sweep_seeds)
-    assert [(run.seed, run.budget.generations, run.rows) for run in runs] == [(100, 20, 32), (101, 20, 32)]
-
-
 def test_make_runs_every_study():
     (recipe,) = re.findall(r"benchmarks\.learning (.*)", (Path(__file__).parents[2] / "Makefile").read_text())
     assert sorted(recipe.split()) == sorted(STUDIES)
-
-
-def test_an_arm_keeps_a_learning_rate_of_its_own(tmp_path):
-    chosen, tried = Experiment(tmp_path, 1, None, quick=True)._learning_rates(STUDIES["carried"])
-    assert {arm.label: rate for arm, rate in chosen.items()}["grpo, rate 8e-4"] == 8e-4
-    assert {rate for arm, rate in chosen.items() if arm.learning_rate is None} == {1e-3}
-    assert not tried
-
-
-def test_the_floor_and_the_trace_of_grpo_lambda_are_each_switched_off_once():
-    """Lambda 0 switches off both, so it cannot tell which of them helps."""
-    settings = {arm.label: dict(arm.changes) for arm in STUDIES["lambda"].arms}
-    assert 0 < settings["floor alone"]["trace_lambda"] < 1e-3 and "advantage_floor" not in settings["floor alone"]
-    assert settings["trace alone, 0.99"] == {"advantage_floor": None}
 
 
 def test_the_best_rate_is_that_of_the_highest_mean_and_an_edge_is_said():
@@ -265,13 +160,6 @@ def test_a_seed_does_not_choose_and_report(tmp_path):
         Experiment(tmp_path, 1, None, seeds=(0, *SWEEP_SEEDS)).study("chain")
     with pytest.raises(ValueError, match="seed 101 is used to choose"):
         Experiment(tmp_path, 1, None, seeds=(0, 101)).study("floor")
-
-
-def test_labels_are_moved_apart_and_keep_their_order():
-    moved = spread([0.5, 0.5, 0.1], room=0.1)
-    assert moved[0] + 0.1 == pytest.approx(moved[1])
-    assert moved[2] == pytest.approx(0.1 - 0.1 / 3)
-    assert np.mean(moved) == pytest.approx(np.mean([0.5, 0.5, 0.1]))
 
 
 @pytest.mark.parametrize("name", STUDIES)

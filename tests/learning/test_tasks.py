@@ -1,4 +1,4 @@
-"""The truth of the two tasks: who is right, what wording changes (nothing), and how often the starts succeed."""
+"""The truth of the two tasks: who is right, and how often the starts succeed."""
 
 import random
 
@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from benchmarks.learning import plan
-from benchmarks.learning.chain import Chain, plain, slip_rate_for, worded
+from benchmarks.learning.chain import Chain
 from benchmarks.learning.plan import Plan, first_failure, luck, right_plan, success_probability, successful
 from benchmarks.learning.starts import PROMPT_ROOM, Start, rewards
 from benchmarks.learning.warm_start import SLIP_RATE
 from tempo_trl.demo.policy import CHARACTERS, load_policy
-from tempo_trl.demo.task import STEPS, first_slip, worked_solution
+from tempo_trl.demo.task import worked_solution
 
-TASKS = [Chain(), Chain(wording=1), Chain(3, wording=4), Chain(20, 0.03), Plan()]
-CHAINS = [task for task in TASKS if isinstance(task, Chain)]
+TASKS = [Chain(), Plan()]
 
 
 def solutions(task, n, seed=0):
@@ -32,24 +31,12 @@ def test_a_solution_has_the_stated_length_in_the_demonstrations_characters(task)
     assert len(problems[0]) <= PROMPT_ROOM
 
 
-@pytest.mark.parametrize("task", CHAINS, ids=lambda task: task.name)
-def test_the_worked_solution_is_paid_in_any_wording_and_one_more_is_not(task):
-    problems = task.draw(30, random.Random(1), "train")
-    right = [worded(worked_solution(p), task.wording, random.Random(i)) for i, p in enumerate(problems)]
-    assert rewards(task, problems, right) == [1.0] * 30
+def test_the_worked_solution_is_paid_and_one_more_is_not():
+    problems = Chain().draw(30, random.Random(1), "train")
+    right = [worked_solution(problem) for problem in problems]
+    assert rewards(Chain(), problems, right) == [1.0] * 30
     wrong = [text[:-1] + str((int(text[-1]) + 1) % 10) for text in right]
-    assert rewards(task, problems, wrong) == [0.0] * 30
-
-
-def test_wording_changes_neither_reward_nor_the_first_slip():
-    problems, texts = solutions(Chain(slip_rate=0.3), 200)
-    spoken = [worded(text, 4, random.Random(i)) for i, text in enumerate(texts)]
-    assert len({text[:2] for text in spoken}) == 4
-    assert rewards(Chain(), problems, spoken) == rewards(Chain(), problems, texts)
-    said = (texts, [plain(text) for text in spoken])
-    slips = [[first_slip(p, text) for p, text in zip(problems, one, strict=True)] for one in said]
-    assert slips[0] == slips[1]
-    assert {None} < set(slips[0])
+    assert rewards(Chain(), problems, wrong) == [0.0] * 30
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
@@ -67,9 +54,7 @@ def test_train_and_test_never_meet_and_do_not_depend_on_who_asks(task):
     assert test != task.rows(500, seed=1, split="test")
 
 
-def test_more_phrases_than_there_are_and_unknown_splits_are_refused():
-    with pytest.raises(ValueError, match="wording is 5"):
-        Chain(wording=5)
+def test_an_unknown_split_is_refused():
     with pytest.raises(ValueError, match="split is 'dev'"):
         Plan().draw(1, random.Random(0), "dev")
 
@@ -112,20 +97,12 @@ def test_what_digits_a_policy_writes_does_not_change_its_success(digit):
 
 
 def test_the_base_chain_is_the_demonstration_s_task_and_starts_from_its_policy(tmp_path):
-    assert (Chain().steps, Chain().slip_rate) == (STEPS, SLIP_RATE)
+    assert Chain().slip_rate == SLIP_RATE
     start = Start(Chain(), tmp_path, 1)
     start.make()
     start.check()
     ours, shipped = (load_policy(folder)[0].state_dict() for folder in (tmp_path, None))
     assert all(ours[name].equal(weight) for name, weight in shipped.items())
-
-
-def test_a_long_chain_is_taught_from_one_of_half_its_length_and_the_same_accuracy(tmp_path):
-    lineage = Start.beneath(tmp_path, Chain(20, slip_rate_for(0.42, 20)), 1).lineage
-    assert [start.task.steps for start in lineage] == [5, 10, 20]
-    assert [start.task.expected_accuracy for start in lineage[1:]] == pytest.approx([0.42, 0.42], abs=0.003)
-    short = Start.beneath(tmp_path, Chain(wording=2), 1)
-    assert [start.task for start in short.lineage] == [Chain(), Chain(wording=2)]
 
 
 def test_a_start_is_taught_mostly_right_plans_before_it_is_taught_its_own_share():

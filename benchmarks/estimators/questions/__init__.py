@@ -1,1 +1,0 @@
-"""One file per question: `measure` returns records, `table` and `draw` show them."""
