@@ -178,7 +178,6 @@ def with_plain_types(text: str) -> str:
 
 def cli_page() -> str:
     from tempo_trl.launch.cli import command_parser
-    from tempo_trl.launch.train_help import train_help
 
     parser = command_parser()
     (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
@@ -186,7 +185,7 @@ def cli_page() -> str:
     parts = ["# Command line", "`tempo-trl VERB --help` prints the same."]
     for name, verb in verbs.choices.items():
         verb.formatter_class = wide(verb.formatter_class)
-        text = train_help() if name == "train" else verb.format_help()
+        text = verb.format_help()
         parts += [
             f"## {name}",
             f"{summaries[name][0].upper()}{summaries[name][1:]}.",

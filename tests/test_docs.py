@@ -125,8 +125,8 @@ def test_a_command_can_be_given(command):
 
 
 def parse_tempo_trl(words: list[str]) -> None:
+    from tempo_trl.launch.arguments import launch_arguments
     from tempo_trl.launch.cli import command_parser, main
-    from tempo_trl.launch.plan import launch_arguments
 
     if words[0] != "train":
         command_parser().parse_args(words)

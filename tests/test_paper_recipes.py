@@ -4,18 +4,16 @@
 variant is about.
 """
 
-import json
 import re
 from typing import NamedTuple
 
 import pytest
 
-from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import RunArguments
-from tempo_trl.launch.batch_sizes import TRAIN_PROMPTS, tree_kind
+from tempo_trl.launch.check import grows_trees
 from tempo_trl.runs.recipes import recipe_path, recipes_folder
 
-from .test_recipes import PAPER, RECOMMENDED, arguments_on, devices_of, differing, header_commands, of_the_method
+from .test_recipes import PAPER, RECOMMENDED, arguments_on, devices_of, differing, of_the_method
 
 MODELS = {"qwen3-1.7b": "Qwen/Qwen3-1.7B", "qwen3-4b": "Qwen/Qwen3-4B"}
 COLUMNS = {"math": "MATH", "medqa": "MedQA"}
@@ -62,11 +60,7 @@ AUTHORS = "qwen3-1.7b/medqa/authors-code/tempo"
 PPO = "qwen3-1.7b/math/two_gpus/ppo"
 README = (recipes_folder() / "README.md").read_text()
 PLAIN = [name for name in PAPER if name != AUTHORS]
-SIZES = {  # of the models' config.json: hidden, layers, heads, feed-forward
-    "qwen3-1.7b": (2048, 28, 16, 6144),
-    "qwen3-4b": (2560, 36, 32, 9728),
-}
-GIB = 1024**3
+TRAIN_PROMPTS = {"math": 7500, "medqa": 10_178}  # rows of the Hub's train splits
 
 
 class Run(NamedTuple):
@@ -131,24 +125,6 @@ def run_of():
 def args_of(run_of):
     """The method's config of a recipe, on the devices of its header's command."""
     return lambda name: run_of(name).args
-
-
-@pytest.fixture
-def check_of(tmp_path, capsys):
-    """What `--check` estimates of a recipe's memory, in GiB, for the shape of its model."""
-
-    def check_of(name: str, *flags: str) -> float:
-        hidden, layers, heads, inner = SIZES[name.split("/")[0]]
-        config = {"model_type": "qwen3", "vocab_size": 151936, "head_dim": 128, "num_key_value_heads": 8}
-        config |= {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
-        config |= {"intermediate_size": inner, "tie_word_embeddings": True, "max_position_embeddings": 40960}
-        (tmp_path / "config.json").write_text(json.dumps(config))
-        words = header_commands(name)[-1]
-        arguments = [*words[words.index("train") :], "--model_name_or_path", str(tmp_path), *flags, "--check"]
-        assert cli.main(arguments) == 0
-        return float(re.search(r"at least\s+([\d.]+)\s+GiB", capsys.readouterr().out)[1])
-
-    return check_of
 
 
 def test_the_grid_holds_what_the_paper_has_and_no_more():
@@ -265,27 +241,6 @@ def test_the_paper_s_hardware_is_one_h100_for_the_small_model_and_two_for_the_la
             assert not (one or two) or ours[one] in header_of(name)
 
 
-@pytest.mark.matrix
-def test_a_recipe_fits_its_hardware_by_the_estimate(subtests, check_of):
-    for name in PAPER:
-        with subtests.test(name):
-            estimate = check_of(name)
-            if parts(name)[2] == "ppo":
-                assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
-            if parts(name)[1] == "lora":
-                assert f"`--check` estimates at least {estimate} GiB." in header_of(name)
-                assert estimate < 0.8 * 24  # what CUDA, vLLM asleep and fragmentation take is not estimated
-            else:
-                assert estimate * GIB < 0.8 * 80e9
-
-
-def test_the_large_model_s_float32_weights_do_not_fit_24_gb_by_lora(check_of):
-    lora = recipe_path("qwen3-1.7b/math/lora/tempo")
-    flags = ["--config", str(lora), "--accelerate_config", "single_gpu", "--vllm_gpu_memory_utilization", "0.45"]
-    assert check_of("qwen3-4b/math/tempo", *flags) == 28.1 > 24e9 / GIB
-    assert "at least 28.1 GiB" in README
-
-
 def test_every_value_says_whose_it_is(subtests):
     for name in PAPER:
         with subtests.test(name):
@@ -360,9 +315,9 @@ def test_a_tree_has_as_many_leaves_as_a_group_and_lies_on_one_rank(subtests, arg
     for name in [name for name in PAPER if "/trees/" in name]:
         with subtests.test(name):
             args, method = args_of(name), parts(name)[2]
-            assert tree_kind(args) == {"tempo": "fixed", "treerpo": "fixed", "treerpo_entropy": "entropy"}.get(method)
+            assert grows_trees(args) == (method != "grpo")
             assert args.per_device_train_batch_size * args.steps_per_generation % args.num_generations == 0
-            if tree_kind(args) == "fixed":
+            if method in ("tempo", "treerpo"):
                 assert args.tree_children**args.tree_depth == args.num_generations
                 assert args.tree_depth * args.tree_step_tokens >= args.max_completion_length
 
@@ -372,16 +327,3 @@ def test_the_entropy_tree_is_its_text_s(args_of):
     assert (args.tree_max_depth, args.tree_min_segment_tokens, args.tree_entropy_threshold) == (7, 150, 1.0)
     assert (args.temperature, args.top_p, args.top_k, args.repetition_penalty) == (0.6, 0.85, 25, 1.1)
     assert not args.vllm_importance_sampling_correction
-
-
-def test_actor_and_critic_fit_one_device_only_with_adam_in_main_memory(check_of):
-    on_one = "--num_processes 1 --gradient_accumulation_steps 24 --steps_per_generation 120"
-    engines = {
-        "zero2": "",
-        "ddp": "--accelerate_config ddp --num_processes 2",
-        "one device": f"--accelerate_config zero2 {on_one} --offload_optimizer_device cpu",
-    }
-    takes = {name: check_of(PPO, *flags.split()) for name, flags in engines.items()}
-    assert takes == {"zero2": 54.3, "ddp": 80.1, "one device": 43.1}
-    assert takes["ddp"] > 80e9 / GIB
-    assert re.search("54\\.3 GiB.*80\\.1.*43\\.1", README, re.DOTALL)

@@ -14,8 +14,7 @@ from accelerate.commands.launch import _validate_launch_command
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import TrainingArguments
 
-from tempo_trl.launch.arguments import METHODS, parse
-from tempo_trl.launch.plan import launch_arguments
+from tempo_trl.launch.arguments import METHODS, launch_arguments, parse
 from tempo_trl.rollout import vllm_server
 from tempo_trl.runs import recipes as recipe_files
 from tempo_trl.runs.recipes import (

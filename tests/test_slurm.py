@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tempo_trl.launch import cli
-from tempo_trl.launch.plan import launch_arguments
+from tempo_trl.launch.arguments import launch_arguments
 from tempo_trl.runs.recipes import read_recipe, recipe_path, recipes_folder
 
 from .test_recipes import SERVER_FLAGS, arguments_on, devices_of

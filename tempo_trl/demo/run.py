@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tempo_trl.methods import METHODS, method_label
-from tempo_trl.removed import removed_hint
 from tempo_trl.runs.recipes import recipe_names, recipe_path
 
 BASELINE = "grpo"
@@ -113,8 +112,7 @@ def methods_to_train(given: str | None, default: Sequence[str], recipes: str) ->
         return list(default)
     names = known if given == "all" else list(dict.fromkeys(name.strip() for name in given.split(",")))
     if unknown := [name for name in names if name not in known]:
-        change = removed_hint(unknown[0]) or "Correct the name"
-        raise ValueError(f"got --methods {unknown[0]!r}, expected all, or some of {', '.join(known)}. {change}.")
+        raise ValueError(f"got --methods {unknown[0]!r}, expected all, or some of {', '.join(known)}. Correct it.")
     return names
 
 

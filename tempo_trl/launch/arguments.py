@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
 from trl import DatasetMixtureConfig, ModelConfig, TrlParser
 
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
-from tempo_trl.launch.renamed import renamed_hint
 from tempo_trl.methods import METHODS
-from tempo_trl.removed import FORMER, current_names, removed_hint
-from tempo_trl.runs.recipes import read_recipe, recipe_path
+from tempo_trl.runs.recipes import accelerate_config_path, read_recipe, recipe_path
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
 
+SCRIPT = "tempo_trl.train"  # the module that accelerate starts on every rank
+SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
+SIZES += ("steps_per_generation", "generation_batch_size", "num_iterations", "num_generations", "num_generations_eval")
 NUMBERS = {"int": "a whole number", "float": "a number"}  # by the name of a flag's type, optional ones included
 
 
@@ -65,7 +66,11 @@ def parse(argv: list[str]) -> RunArguments:
             its field rejects or no run can train with, or a run without data, reward or model.
     """
     parser, flags, _ = recipe_parser(argv)
-    refuse_unknown(parser.parse_known_args(flags)[1], option_names(parser), parser.method)
+    asked, unknown = parser.parse_known_args(flags)
+    refuse_unknown(unknown, option_names(parser), parser.method)
+    for name in SIZES:  # before TRL divides by them
+        if (value := getattr(asked, name)) is not None and value < 1:
+            raise ValueError(f"`{name}` is {value}, expected at least 1. Raise it.")
     arguments = RunArguments(*parser.parse_args_into_dataclasses(flags, look_for_args_file=False))
     script = arguments.script
     sources = {"task": script.task, "dataset_name": script.dataset_name, "datasets": arguments.mixture.datasets}
@@ -77,7 +82,50 @@ def parse(argv: list[str]) -> RunArguments:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
     settings = import_module("tempo_trl.trainers.settings")  # here, because `--help` must not wait for torch
     settings.refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
+    _refuse_split_groups(arguments.training)
     return arguments
+
+
+def _refuse_split_groups(args: "GRPOConfig") -> None:
+    """Raise ValueError if an evaluation would split a group, which TRL asks only if `eval_strategy` is set."""
+    group, batch = args.num_generations_eval or args.num_generations, args.per_device_eval_batch_size
+    if args.do_eval and args.world_size * batch % group:
+        raise ValueError(
+            f"`per_device_eval_batch_size` is {batch} on each of {args.world_size} processes, expected whole groups "
+            f"of {group} completions in an evaluation. Change it, or set `num_generations_eval` to 1."
+        )
+
+
+def launch_arguments(argv: list[str]) -> Namespace:
+    """Arguments of `accelerate launch` for those of `tempo-trl train`.
+
+    A flag that both the run and accelerate know is passed to the run.
+
+    Raises:
+        ValueError: neither the run nor accelerate knows a flag, a number of processes is below 1, or
+            [`recipe_parser`] raises it.
+    """
+    parser, flags, recipe_flags = recipe_parser(argv)
+    own_flags, of_launcher = parser.parse_known_args(flags)[1], launcher()
+    given = [flag for flag in own_flags if flag.startswith("--")]
+    refuse_unknown(given, option_names(parser) | option_names(of_launcher), parser.method)
+
+    launch = [*recipe_flags, *own_flags]  # flags come last, and win
+    arguments = of_launcher.parse_args(["--module", *launch, SCRIPT, *_without(argv, own_flags)])
+    if arguments.training_script != SCRIPT:
+        raise ValueError(f"got {arguments.training_script!r} without a flag. Remove it, or put its flag before it.")
+    for name in ("num_processes", "num_machines"):
+        if (count := getattr(arguments, name)) is not None and count < 1:
+            raise ValueError(f"`{name}` is {count}, expected at least 1. Raise it.")
+    if arguments.accelerate_config:
+        arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
+    return arguments
+
+
+def _without(arguments: list[str], taken: list[str]) -> list[str]:
+    """`arguments` without those in `taken`, which occur among them in the same order."""
+    waiting = list(reversed(taken))
+    return [argument for argument in arguments if not (waiting and argument == waiting[-1] and waiting.pop())]
 
 
 def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
@@ -92,10 +140,10 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     if not argv:
         raise ValueError(
             "got no arguments, expected a recipe, such as `--config sums/tempo`. `tempo-trl recipes` lists all of "
-            "them, and `tempo-trl train --help` the most important fields."
+            "them, and `tempo-trl train --help-fields` all fields."
         )
     chosen, flags = named_first(argv)
-    recipe = current_names(read_recipe(recipe_path(chosen.config)), FORMER) if chosen.config else {}
+    recipe = read_recipe(recipe_path(chosen.config)) if chosen.config else {}
     if chosen.method:
         recipe["method"] = chosen.method
     _set_environment(recipe.pop("env", None) or {})
@@ -201,8 +249,6 @@ def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
 def _hint(name: str, known: set[str], method: str) -> str:
     if name == "accelerate_config":
         return f"`{name}` is a flag of `tempo-trl train`, not of the script that it launches. Remove it here"
-    if (hint := renamed_hint(name) or removed_hint(name)) is not None:
-        return hint
     for other in METHODS:
         if name in {field.name for field in fields(class_of(other, "Config"))}:
             return f"`{name}` belongs to method {other}, but this run uses method {method}. Remove it or set `method`"

@@ -12,15 +12,24 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
-from tempo_trl.launch.train_help import train_help
+from tempo_trl.methods import METHODS
 from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.version import __version__, package_versions
 
 DEMO_OUTPUT = "tempo_demo"
 COMPARE_OUTPUT = "tempo_compare"
-DEMO_SEEDS = 3
-# What to train of the tasks that the demo does not show.
-TASK_RECIPES = {"instructions": "smollm2-135m/instructions/tempo", "rooms": "rooms/hgpo"}
+TRAINING = """\
+Any field of a recipe is also a flag, and flags override the recipe: --learning_rate 1e-5, --use_peft true, ...
+Other flags (--num_processes 2) are passed on to `accelerate launch`.
+
+examples:
+  tempo-trl train --config sums/tempo
+  tempo-trl train --config qwen3-1.7b/math/tempo --resume_from_checkpoint last
+  tempo-trl train --config qwen3-4b/math/two_gpus/tempo --accelerate_config zero2 --num_processes 2 --check
+
+The same without this launcher:
+  accelerate launch --config_file recipes/accelerate/single_gpu.yaml -m tempo_trl.train --config qwen3-1.7b/math/tempo
+"""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -63,22 +72,14 @@ def command_parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
 
     verb = verbs.add_parser("demo", help="train a small language model on the CPU, and show the credit of its tokens")
-    verb.add_argument(
-        "--task",
-        type=_shown_task,
-        choices=("orders", "sums"),
-        default="orders",
-        help="SmolLM2-135M on orders to be written as JSON (six minutes), or a tiny model on sums with known slips "
-        "(four minutes) (%(default)s)",
-    )
-    verb.add_argument("--quick", action="store_true", help="a few steps, one seed: about a minute")
-    verb.add_argument("--compare", action="store_true", help="orders: train GRPO as well, for as long")
+    verb.add_argument("--quick", action="store_true", help="a few steps: about a minute instead of six")
+    verb.add_argument("--compare", action="store_true", help="train GRPO as well, for as long")
     verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
-    verb.add_argument("--seeds", type=int, metavar="N", help=f"sums: paired runs of each method ({DEMO_SEEDS})")
-    verb.add_argument("--methods", metavar="A,B", help="methods to train instead of the task's own, or all")
-    verb.set_defaults(run=demo)
+    verb.add_argument("--methods", metavar="A,B", help="methods to train instead of span_credit, or all")
+    verb.set_defaults(run=checked("demo", main_of("tempo_trl.demo.orders")))
 
-    verbs.add_parser("train", add_help=False, help="train a model from a recipe (see `tempo-trl train --help`)")
+    _add_train(verbs)
+
     verb = verbs.add_parser(
         "evaluate",
         help="evaluate a model on benchmarks: accuracy, avg@n, pass@k, maj@n with intervals",
@@ -106,6 +107,29 @@ def command_parser() -> argparse.ArgumentParser:
     verbs.add_parser("recipes", help="list the training recipes of this package").set_defaults(run=recipes)
     verbs.add_parser("env", help="print the versions to include in a bug report").set_defaults(run=env)
     return parser
+
+
+def _add_train(verbs) -> None:
+    verb = verbs.add_parser(
+        "train",
+        help="train a model from a recipe",
+        epilog=TRAINING,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="tempo-trl train --config RECIPE [--accelerate_config NAME] [--FIELD VALUE ...]",
+    )
+    verb.add_argument("--config", metavar="RECIPE", help="a YAML file, or the name of a recipe in this package")
+    verb.add_argument("--method", metavar="NAME", help=f"trainer and configuration: {', '.join(METHODS)}")
+    verb.add_argument(
+        "--accelerate_config",
+        metavar="NAME",
+        help="a file, or single_gpu, ddp, zero2, zero3, zero3_offload, fsdp2, multi_node, or a name of TRL's",
+    )
+    verb.add_argument("--check", action="store_true", help="build configuration and data as the run would, and stop")
+    verb.add_argument("--show", metavar="RECIPE", help="print a recipe with the fields of the recipes that it extends")
+    verb.add_argument(
+        "--resume_from_checkpoint", metavar="last", help="resume from the last checkpoint, if there is one"
+    )
+    verb.add_argument("--help-fields", action="store_true", help="print every field with its meaning and default")
 
 
 def _add_report_verbs(verbs) -> None:
@@ -153,16 +177,6 @@ def _add_report_verbs(verbs) -> None:
     verb.set_defaults(run=checked("credit", credit))
 
 
-def _shown_task(name: str) -> str:
-    """A task of the demo. Other tasks with a recipe are trained without a show of their own."""
-    if name in TASK_RECIPES:
-        raise argparse.ArgumentTypeError(
-            f"got {name!r}, expected orders or sums. Train a recipe of {name} instead, and look at its report: "
-            f"tempo-trl train --config {TASK_RECIPES[name]}"
-        )
-    return name
-
-
 def main_of(module: str) -> Callable[..., int]:
     """The `main` of a module that is imported when it is called."""
     return lambda **flags: importlib.import_module(module).main(**flags)
@@ -179,22 +193,6 @@ def checked(verb: str, run: Callable[..., int]) -> Callable[..., int]:
             return 2
 
     return run_checked
-
-
-def demo(task: str, output: str, quick: bool, compare: bool, seeds: int | None, methods: str | None) -> int:
-    """Run the demonstration."""
-    try:
-        if task == "sums":
-            if compare:
-                raise ValueError("--compare is for --task orders. Use --methods.")
-            seeds = DEMO_SEEDS if seeds is None else seeds
-            return importlib.import_module("tempo_trl.demo.sums").main(output, quick, methods, seeds)
-        if seeds is not None:
-            raise ValueError("--seeds is for --task sums. Remove it.")
-        return importlib.import_module("tempo_trl.demo.orders").main(output, quick, methods, compare)
-    except ValueError as error:
-        print(f"tempo-trl demo: error: {error}", file=sys.stderr)
-        return 2
 
 
 def credit(observation_key_func: str | None, **flags) -> int:
@@ -230,15 +228,18 @@ def env() -> int:
 def train(argv: list[str]) -> int:
     """Launch `python -m tempo_trl.train` through accelerate, as `trl grpo` does with its script."""
     if "-h" in argv or "--help" in argv:
-        print(train_help(), end="")
-        return 0
+        command_parser().parse_args(["train", "--help"])
     if "--help-fields" in argv:
         return importlib.import_module("tempo_trl.launch.train").main(argv)
     try:
+        if argv[:1] == ["--show"]:
+            recipe = importlib.import_module("tempo_trl.runs.recipes")
+            print(recipe.recipe_text(recipe.recipe_path(" ".join(argv[1:]))), end="")
+            return 0
         if "--check" in argv:
             importlib.import_module("tempo_trl.launch.check").check([flag for flag in argv if flag != "--check"])
             return 0
-        arguments = importlib.import_module("tempo_trl.launch.plan").launch_arguments(argv)
+        arguments = importlib.import_module("tempo_trl.launch.arguments").launch_arguments(argv)
     except ValueError as error:
         print(f"tempo-trl train: error: {error}", file=sys.stderr)
         return 2

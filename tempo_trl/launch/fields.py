@@ -10,7 +10,6 @@ from tempo_trl.config_help import with_help
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.data.prompts import STYLES
 from tempo_trl.methods import METHODS
-from tempo_trl.removed import removed_hint
 
 if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
@@ -141,7 +140,7 @@ class TrainArguments(ScriptArguments):
 
     def _check_turn_functions(self) -> None:
         """Raise ValueError for functions that only our own trainers take, with a method that trains with TRL's."""
-        others = {"step_reward_funcs": "one for agents, such as anchor_baseline", "span_reward_funcs": "span_credit"}
+        others = {"step_reward_funcs": "one for agents, such as gigpo", "span_reward_funcs": "span_credit"}
         others["observation_key_func"] = others["step_reward_funcs"]
         for name, other in others.items():
             if getattr(self, name) and METHODS[self.method].trainer.startswith("trl."):
@@ -183,5 +182,4 @@ _BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", 
 def expect_one_of(name: str, value: str, known: Iterable[str], otherwise: str | None = None) -> None:
     if value not in [*known]:  # a list, too, may stand in a recipe
         expected = ", ".join([*known, *([otherwise] if otherwise else [])])
-        hint = removed_hint(value)
-        raise ValueError(f"`{name}` is {value!r}, expected one of: {expected}.{f' {hint}.' if hint else ''}")
+        raise ValueError(f"`{name}` is {value!r}, expected one of: {expected}. Correct it.")

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trl
 
@@ -22,12 +22,12 @@ from tempo_trl.launch.arguments import RunArguments, class_of, named_first, pars
 from tempo_trl.launch.datasets import load_datasets, refuse_missing_columns
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 from tempo_trl.launch.functions import load_functions, load_rewards
-from tempo_trl.launch.train_help import train_help
 from tempo_trl.runs.log import STATE, checkpoints
 from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.runs.recipes import recipe_path
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
@@ -38,17 +38,19 @@ CHECK_IS_LATE = (
 )
 
 
+class RunInputs(NamedTuple):
+    """What a trainer gets beside model and configuration: rewards, other functions by the trainer's names, data."""
+
+    reward_funcs: list
+    functions: dict
+    train_dataset: "Dataset"
+    eval_dataset: "Dataset | None"
+
+
 def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | None" = None) -> "GRPOTrainer":
     """The trainer of a parsed run ([`~tempo_trl.launch.arguments.parse`]), with model, data and rewards loaded."""
     script_args, training_args, model_args, _ = arguments
-    reward_funcs = load_rewards(script_args)
-    from tempo_trl.trainers.run import refuse_missing_extras  # here, because `--help` must not wait for torch
-
-    refuse_missing_extras(reward_funcs)  # before data are loaded, and for TRL's own trainer
-    train_dataset, eval_dataset = load_datasets(arguments)
-    functions = load_functions(script_args)
-    rewards = [*reward_funcs, *functions.get("step_reward_funcs", []), *functions.get("span_reward_funcs", [])]
-    refuse_missing_columns([reward for reward in rewards if callable(reward)], train_dataset, eval_dataset)
+    inputs = run_inputs(arguments)
     training_args.model_init_kwargs = {
         "revision": model_args.model_revision,
         "trust_remote_code": training_args.trust_remote_code,
@@ -57,15 +59,33 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
     } | (training_args.model_init_kwargs or {})
     return class_of(script_args.method, "Trainer")(
         model=model_path(arguments),
-        reward_funcs=reward_funcs,
+        reward_funcs=inputs.reward_funcs,
         args=training_args,
-        train_dataset=train_dataset,
-        eval_dataset=eval_dataset,
+        train_dataset=inputs.train_dataset,
+        eval_dataset=inputs.eval_dataset,
         callbacks=callbacks,
         quantization_config=trl.get_quantization_config(model_args),
         peft_config=trl.get_peft_config(model_args),
-        **functions,
+        **inputs.functions,
     )
+
+
+def run_inputs(arguments: RunArguments) -> RunInputs:
+    """
+    The functions and the data of a run. They are loaded before the model, so that what is missing is met early.
+
+    Raises:
+        ImportError: the package that a reward function needs is not installed.
+        ValueError: a function cannot be imported, or a reward function needs a column that the data do not have.
+    """
+    from tempo_trl.trainers.run import refuse_missing_extras  # here, because `--help-fields` must not wait for torch
+
+    reward_funcs, functions = load_rewards(arguments.script), load_functions(arguments.script)
+    refuse_missing_extras(reward_funcs)  # also for TRL's own trainer
+    train_dataset, eval_dataset = load_datasets(arguments)
+    rewards = [*reward_funcs, *functions.get("step_reward_funcs", []), *functions.get("span_reward_funcs", [])]
+    refuse_missing_columns([reward for reward in rewards if callable(reward)], train_dataset, eval_dataset)
+    return RunInputs(reward_funcs, functions, train_dataset, eval_dataset)
 
 
 def model_path(arguments: RunArguments) -> str:
@@ -207,13 +227,10 @@ def main(argv: list[str] | None = None) -> int:
     Errors of the run itself are raised.
     """
     argv = sys.argv[1:] if argv is None else argv
-    if "-h" in argv or "--help" in argv:
-        print(train_help(), end="")
-        return 0
     try:
         if "--check" in argv:
             raise ValueError(CHECK_IS_LATE)
-        if "--help-fields" in argv:
+        if {"-h", "--help", "--help-fields"} & {*argv}:
             recipe_parser(argv)[0].print_help()
             return 0
         arguments = parse(argv)

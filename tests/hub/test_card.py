@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 
 from tempo_trl.hub.card import commands
 from tempo_trl.hub.contents import CURVES, contents, current_results, generated
-from tempo_trl.launch.plan import launch_arguments
+from tempo_trl.launch.arguments import launch_arguments
 from tempo_trl.runs.curves import curves_png
 from tempo_trl.runs.files import fingerprint, write_atomically
 

@@ -2,19 +2,19 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from tempo_trl import __version__, version
 from tempo_trl.launch import cli
-from tempo_trl.launch.plan import launch_arguments
+from tempo_trl.launch.arguments import launch_arguments
 from tempo_trl.methods import METHODS
-from tempo_trl.runs.recipes import recipe_names, recipes_folder
+from tempo_trl.runs.recipes import read_recipe, recipe_names, recipe_path, recipes_folder
 
 RECIPE = "qwen3-1.7b/math/tempo"
 LOADED_AFTER_HELP = """
@@ -38,7 +38,6 @@ def test_help_imports_nothing_heavy():
     argvs = [["--help"], ["--version"], *([verb, "--help"] for verb in verbs)]
     heavy = ["torch", "trl", "transformers", "accelerate", "datasets", "huggingface_hub", "matplotlib"]
     assert loaded_after_help("tempo_trl.launch.cli", argvs, heavy) == "[]"
-    assert loaded_after_help("tempo_trl.train", [["--help"]], ["torch", "transformers", "accelerate"]) == "[]"
 
 
 @pytest.mark.matrix
@@ -74,7 +73,7 @@ def test_what_no_verb_takes_is_refused(argv, capsys):
 
 @pytest.mark.parametrize(
     ("argv", "nearest"),
-    [("trian", "train"), ("reprot x", "report"), ("demo --task order", "orders"), ("evalute", "evaluate")],
+    [("trian", "train"), ("reprot x", "report"), ("credit x --scale-rewards grop", "group"), ("evalute", "evaluate")],
 )
 def test_a_misspelt_verb_or_choice_is_answered_with_the_nearest(argv, nearest, capsys):
     with pytest.raises(SystemExit, match="2"):
@@ -97,10 +96,11 @@ def test_help_names_every_verb(capsys):
     assert all(verb in text for verb in ("demo", "train", "env"))
 
 
-def test_help_of_train_shows_fields_on_demand(capsys):
-    assert cli.main(["train", "--help", "--check"]) == 0
+def test_help_of_train_is_short_and_shows_fields_on_demand(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["train", "--help", "--check"])
     text = capsys.readouterr().out
-    assert "--help-fields" in text and "  --check  " in text
+    assert all(name in text for name in ("--help-fields", "--check", *METHODS))
     assert cli.main(["train", "--help-fields"]) == 0
     text = capsys.readouterr().out
     assert all(f"--{name}" in text for name in ("td_coef", "reward_funcs", "learning_rate", "lora_r"))
@@ -108,39 +108,20 @@ def test_help_of_train_shows_fields_on_demand(capsys):
     assert "--td_coef" not in capsys.readouterr().out
 
 
-def test_help_of_train_lists_the_methods_of_the_table(monkeypatch, capsys):
-    monkeypatch.setitem(METHODS, "a_new_method", METHODS["tempo"])
-    assert cli.main(["train", "--help"]) == 0
-    entry = re.search(r"--method NAME +(.*?)\n  --", capsys.readouterr().out, re.DOTALL)[1]
-    assert " ".join(entry.split()) == f"{', '.join(METHODS)} (default: tempo)"
+def test_a_recipe_is_shown_with_what_it_extends(tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text("extends: sums/tempo\nseed: 7\n")
+    assert cli.main(["train", "--show", str(tmp_path / "mine.yaml")]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == read_recipe(recipe_path("sums/tempo")) | {"seed": 7}
+    assert cli.main(["train", "--show", "nowhere"]) == 2
+    assert "recipe 'nowhere' not found" in capsys.readouterr().err
 
 
 def test_demo_passes_its_flags_on(monkeypatch):
-    for task in ("orders", "sums"):
-        monkeypatch.setitem(sys.modules, f"tempo_trl.demo.{task}", SimpleNamespace(main=lambda *flags: flags))
-    assert cli.main(["demo"]) == (cli.DEMO_OUTPUT, False, None, False)
-    assert cli.main(["demo", "--compare", "--quick"]) == (cli.DEMO_OUTPUT, True, None, True)
-    assert cli.main(["demo", "--method", "grpo"]) == (cli.DEMO_OUTPUT, False, "grpo", False)
-    assert cli.main(["demo", "--task", "sums"]) == (cli.DEMO_OUTPUT, False, None, cli.DEMO_SEEDS)
-    given = ["--task", "sums", "--quick", "--output", "x", "--seeds", "2", "--methods", "all"]
-    assert cli.main(["demo", *given]) == ("x", True, "all", 2)
-
-
-@pytest.mark.parametrize("task", ["instructions", "rooms"])
-def test_a_task_without_a_show_names_the_recipe_to_train(task, capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["demo", "--task", task])
-    assert ended.value.code == 2
-    error = capsys.readouterr().err
-    recipe = re.search(r"tempo-trl train --config (\S+)$", error)[1]
-    assert recipe in recipe_names()
-    assert f"/{task}/" in f"/{recipe}/"
-
-
-@pytest.mark.parametrize("flags", [["--seeds", "2"], ["--task", "sums", "--compare"]])
-def test_demo_refuses_a_flag_of_another_task(flags, capsys):
-    assert cli.main(["demo", *flags]) == 2
-    assert flags[-1 if flags[-1] == "--compare" else 0] in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "tempo_trl.demo.orders", SimpleNamespace(main=lambda **flags: flags))
+    usual = {"output": cli.DEMO_OUTPUT, "quick": False, "compare": False, "methods": None}
+    assert cli.main(["demo"]) == usual
+    assert cli.main(["demo", "--compare", "--quick"]) == usual | {"quick": True, "compare": True}
+    assert cli.main(["demo", "--method", "grpo", "--output", "x"]) == usual | {"methods": "grpo", "output": "x"}
 
 
 def test_env_prints_versions_and_what_is_missing(monkeypatch, capsys):
