@@ -1,6 +1,6 @@
 """You learn which turns of an agent decided its outcome, and train it with credit for each of them.
 
-python examples/agent_credit.py
+PYTHONPATH=. python examples/agent_credit.py
 
 A tiny policy walks through nine rooms to a key and to an exit. It calls tools of an environment, as in TRL.
 """
@@ -8,17 +8,15 @@ A tiny policy walks through nine rooms to a key and to an exit. It calls tools o
 import torch
 from rich.console import Console
 
-from tempo_trl import AnchorBaselineConfig, AnchorBaselineTrainer
-from tempo_trl.data.rooms import TURNS, Rooms, problems, room_reward
-from tempo_trl.demo.policy import policy_path
+from benchmarks.tasks.rooms import START, TURNS, Rooms, problems, room_reward
+from tempo_trl import GiGPOConfig, GiGPOTrainer
 from tempo_trl.report.show_tree import recorded_group
 from tempo_trl.report.terminal_tree import turn_tables
 
 torch.set_num_threads(1)  # threads would only wait for each other in a model as tiny as this
 
-args = AnchorBaselineConfig(
+args = GiGPOConfig(
     output_dir="tempo_demo/agent_credit",
-    trace_lambda=0.95,
     num_generations=8,
     max_completion_length=160,
     max_tool_calling_iterations=TURNS,
@@ -38,8 +36,8 @@ args = AnchorBaselineConfig(
     disable_tqdm=True,
     seed=0,
 )
-trainer = AnchorBaselineTrainer(
-    model=str(policy_path("rooms")),
+trainer = GiGPOTrainer(
+    model=str(START),
     reward_funcs=room_reward,
     args=args,
     train_dataset=problems(4096, seed=0),

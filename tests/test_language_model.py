@@ -15,13 +15,13 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tempo_trl.data.instructions import generated_rows
+from tempo_trl.data.orders import generated_rows
 from tempo_trl.demo.language_model import HUB_ID
 from tempo_trl.launch import cli, train
 from tempo_trl.launch.arguments import parse
 from tempo_trl.methods import METHODS
 from tempo_trl.report import read_trees
-from tempo_trl.rewards.instruction_reward import instruction_reward
+from tempo_trl.rewards import json_fields_reward
 from tempo_trl.runs.recipes import recipe_names
 
 from .credit.groups import advantages_by_definition, values_by_definition
@@ -31,7 +31,7 @@ from .trainers.every_method import OPTIONS
 
 pytestmark = pytest.mark.matrix
 
-FOLDER = "smollm2-135m/instructions"
+FOLDER = "smollm2-135m/orders"
 RECIPES = [name for name in recipe_names() if name.startswith(FOLDER)]
 OTHERS = [method for method in METHODS if f"{FOLDER}/{method}" not in RECIPES]
 OF_THE_OTHERS = OPTIONS | {
@@ -113,8 +113,8 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def evaluated(run):
-    """The same folder, with its model's answers to ten held-out instructions."""
-    small = ["--tasks", "instructions", "--limit", "10", "--max_tokens", "12", "--batch_size", "10"]
+    """The same folder, with its model's answers to ten held-out orders."""
+    small = ["--tasks", "orders", "--limit", "10", "--max_tokens", "12", "--batch_size", "10"]
     assert cli.main(["evaluate", "--model", str(run), *small]) == 0
     return run
 
@@ -191,17 +191,17 @@ def test_a_resumed_run_is_the_run_that_never_stopped(run, tmp_path):
     (tmp_path / "model.safetensors").unlink()
 
 
-def test_the_saved_model_answers_the_held_out_instructions(evaluated):
-    entries = json.loads((evaluated / "evaluation/instructions.json").read_text())
+def test_the_saved_model_answers_the_held_out_orders(evaluated):
+    entries = json.loads((evaluated / "evaluation/orders.json").read_text())
     (accuracy,) = [entry for entry in entries if entry["metric"] == "accuracy"]
-    assert (accuracy["task"], accuracy["split"], accuracy["n"]) == ("instructions", "test", 10)
-    answered = pd.read_json(evaluated / "evaluation/instructions.greedy.jsonl", lines=True)
-    rows = pd.DataFrame(generated_rows("test")[:10])
-    assert answered["gold"].tolist() == rows["kind"].tolist()
-    given = rows[["kind", "words", "number"]].to_dict("list") | {"prompts": rows["instruction"].tolist()}
-    rewards = instruction_reward([row[0] for row in answered["completions"]], **given)
-    assert [row[0] for row in answered["correct"]] == [reward == 1 for reward in rewards]
-    assert accuracy["value"] == pytest.approx(np.mean(rewards))
+    assert (accuracy["task"], accuracy["split"], accuracy["n"]) == ("orders", "test", 10)
+    answered = pd.read_json(evaluated / "evaluation/orders.greedy.jsonl", lines=True)
+    truth = [row["truth"] for row in generated_rows("test")[:10]]
+    assert answered["gold"].tolist() == truth
+    rewards = json_fields_reward([row[0] for row in answered["completions"]], truth=truth)
+    right = [reward == 1 for reward in rewards]
+    assert [row[0] for row in answered["correct"]] == right
+    assert accuracy["value"] == pytest.approx(np.mean(right))
 
 
 def test_the_card_names_the_model_that_was_trained_and_where_its_weights_are_from(evaluated, model, client):  # noqa: F811
@@ -212,4 +212,4 @@ def test_the_card_names_the_model_that_was_trained_and_where_its_weights_are_fro
         assert ModelCard(card).data.base_model == HUB_ID
         assert f"[{HUB_ID}](https://huggingface.co/{HUB_ID})" in card
         assert ("4-bit weights, read into float32" in card) == (model.path != HUB_ID)
-    assert "| instructions |" in files["README.md"].decode()
+    assert "| orders |" in files["README.md"].decode()

@@ -13,7 +13,8 @@ from benchmarks.language_model.figure import MORE_STYLES, draw
 from benchmarks.language_model.runs import command
 from benchmarks.language_model.study import ORDERS, STUDIES
 from benchmarks.learning.figures import STYLES
-from tempo_trl.data import load_prompts
+from benchmarks.tasks import prompts_of
+from tests.tasks.answers import answer_of
 
 from .test_language_model_study import shown
 
@@ -26,9 +27,9 @@ TASKS = [study.task for study in STUDIES.values() if study.has_criteria]
 @pytest.fixture(params=TASKS)
 def answered(request):
     """A task, and the keywords of its functions for three answers to each of two prompts: right, cut and none."""
-    rows = load_prompts(request.param, "test[:2]").to_list()
+    rows = prompts_of(request.param, "test").to_list()[:2]
     keywords = {name: [row[name] for row in rows for _ in range(3)] for name in rows[0] if name != "prompt"}
-    right = [row["solution"] for row in rows]
+    right = [answer_of(request.param, row) for row in rows]
     texts = [text for own in right for text in (own, own[: len(own) // 2], "no idea")]
     return request.param, keywords | {"completions": [[{"role": "assistant", "content": text}] for text in texts]}
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from benchmarks.agents.worlds import World
 from benchmarks.learning.runs import Run
 from benchmarks.learning.starts import SEED, Start
-from tempo_trl.runs.recipes import read_recipe, recipe_path
+from benchmarks.tasks import recipe_of
+from benchmarks.tasks.rooms import START
+from tempo_trl.runs.recipes import read_recipe
 
 ROWS = 64  # completions of a generation: a turn costs a call of the generation, however many rows it has
 ROOM_PER_TURN = 8  # tokens of an answer, with its marks
@@ -30,11 +32,11 @@ class AgentStart(Start):
 
     def _policy(self):
         from benchmarks.agents.warm_start import LATER_STEPS, taught_policy
-        from tempo_trl.demo.policy import load_policy, policy_path
+        from tempo_trl.demo.policy import load_policy
 
         world, steps = self.task, (self.train_steps, LATER_STEPS)
         if world.shipped:
-            return load_policy(policy_path(world.name))[0]
+            return load_policy(START)[0]
         return taught_policy(self._tokenizer(), world.make, world.draw_tasks, SEED, world.skill, steps)
 
     def _measured(self, *written) -> float:
@@ -60,4 +62,4 @@ class AgentRun(Run):
             "environment_factory": self.start.task.environment,
             "max_tool_calling_iterations": self.start.task.make.turns,
         }
-        return read_recipe(recipe_path("rooms/grpo")) | world
+        return read_recipe(recipe_of("rooms", "grpo")) | world

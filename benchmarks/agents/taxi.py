@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from tempo_trl.data.rooms import DECORATED, DECORATIONS, Call, split_of
+from benchmarks.tasks.rooms import DECORATED, DECORATIONS, Call, split_of
 
 ROW, COLUMN = range(5), range(5)
 STANDS = ("red", "green", "yellow", "blue")  # of Taxi, in gymnasium's order; the next place is in the taxi

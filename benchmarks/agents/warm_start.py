@@ -1,6 +1,6 @@
 """Teach a tiny policy to play a world imperfectly, by imitation. Recreate the start of the rooms in two minutes:
 
-    python -m benchmarks.agents.warm_start [--output tempo_trl/demo/rooms_start] [--seed 0]
+    python -m benchmarks.agents.warm_start [--output benchmarks/tasks/rooms_start] [--seed 0]
 
 Good play comes first, because what a good call depends on is faint in bad play. Fewer lessons of worse play follow,
 which leave the policy room to improve.
@@ -19,8 +19,8 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from benchmarks.agents.policy import DONE, agent_policy_config, word_tokenizer
 from benchmarks.learning.warm_start import CARD_HEAD, supervised
-from tempo_trl.data.rooms import HELD_OUT, TURNS, WORDS, Rooms, draw_tasks, problems, room_reward
-from tempo_trl.demo.policy import policy_path, write_policy
+from benchmarks.tasks.rooms import HELD_OUT, START, TURNS, WORDS, Rooms, draw_tasks, problems, room_reward
+from tempo_trl.demo.policy import write_policy
 from tempo_trl.demo.results import wilson
 
 FIRST_SKILL, SKILL = 0.85, 0.4
@@ -31,7 +31,7 @@ EPISODES = 4000
 _CARD = """\
 # Starting policy of the agents' demonstration
 
-A Qwen3 of {parameters:,} parameters, one word a token, that calls the tools of `tempo_trl.data.rooms.Rooms`. It has
+A Qwen3 of {parameters:,} parameters, one word a token, that calls the tools of `benchmarks.tasks.rooms.Rooms`. It has
 learned from play in which a call is the best one with probability {skill} and any call otherwise. Stored in float16,
 declared float32: it loads in float32 unless told otherwise.
 
@@ -65,7 +65,7 @@ def taught_policy(
             Tokenizer with the words of the world.
         make (`Callable`):
             Makes an environment from the number of its row. Beside TRL's methods it has `_best_call` and `_calls`, as
-            [`~tempo_trl.data.rooms.Rooms`] has.
+            [`~benchmarks.tasks.rooms.Rooms`] has.
         draw (`Callable`):
             Draws the dataset's rows of as many tasks as asked for.
         seed (`int`):
@@ -178,7 +178,7 @@ def write_card(folder: Path, seed: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=policy_path("rooms"), help="folder; default: the shipped one")
+    parser.add_argument("--output", type=Path, default=START, help="folder; default: the shipped one")
     parser.add_argument("--seed", type=int, default=0, help="seed of weights, tasks and play; default: 0")
     arguments = parser.parse_args()
     tokenizer = word_tokenizer(WORDS)

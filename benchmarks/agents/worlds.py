@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from benchmarks.agents.taxi import Taxi, taxi_rows
-from tempo_trl.data.rooms import Rooms, draw_tasks
+from benchmarks.tasks.rooms import Rooms, draw_tasks
 
 PLAYED = 500  # episodes from which the expected accuracy of a start is taken
 
@@ -30,7 +30,7 @@ class World:
     skill: float
     shipped: bool = False
 
-    reward_func = "tempo_trl.data.rooms.room_reward"
+    reward_func = "benchmarks.tasks.rooms.room_reward"
     train_problems, held_out = 4096, 128
     delimiters = ()
 

@@ -13,11 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
 
+from benchmarks.tasks import recipe_of
 from tempo_trl.launch.fields import SPAN_REWARDS
 from tempo_trl.launch.functions import load_function
 from tempo_trl.rewards import SpanReward, mean_reward
 from tempo_trl.rewards.boxed import completion_text
-from tempo_trl.runs.recipes import read_recipe, recipe_path
+from tempo_trl.runs.recipes import read_recipe
 
 CRITERIA = {"orders": 9, "calls": 6, "word_sums": 13}  # that an answer is judged by
 Judge = Callable[..., list[list[SpanReward]]]
@@ -34,7 +35,7 @@ def __getattr__(name: str) -> Callable:
 @cache
 def functions(task: str) -> dict[str, Callable]:
     """All functions of a task by their names in this module."""
-    (name,) = read_recipe(recipe_path(f"smollm2-135m/{task}/span_credit"))["span_reward_funcs"]
+    (name,) = read_recipe(recipe_of(task, "span_credit"))["span_reward_funcs"]
     judge = logged(load_function(SPAN_REWARDS.get(name, name)), task)
     each = {f"{task}_{k}": criterion(judge, k) for k in range(CRITERIA[task])}
     return {task: judge, f"{task}_mean": mean_reward(judge), f"{task}_all": all_right(judge), **each}

@@ -14,13 +14,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.criteria import functions
 from benchmarks.language_model.gradients import Moments, Tokens, moments, over_base, sources, tokens_of
+from benchmarks.tasks import prompts_of, recipe_of
 from tempo_trl.credit import tempo_advantages
 from tempo_trl.credit.spans import Criteria, criteria_of, span_advantages
-from tempo_trl.data import load_prompts
 from tempo_trl.demo.sampling import sampled
 from tempo_trl.report.group import padded
 from tempo_trl.rewards.span_reward import by_criterion
-from tempo_trl.runs.recipes import read_recipe, recipe_path
+from tempo_trl.runs.recipes import read_recipe
 from tempo_trl.runs.token_places import TokenTexts
 
 GROUP, GROUPS = 8, 4  # completions of a group, groups of a prompt
@@ -123,8 +123,8 @@ def measure(task: str, policy: str, prompts: int) -> dict:
     found: dict[str, list[Moments]] = {name: [] for name in CREDITS}
     means: dict[str, list[torch.Tensor]] = {name: [] for name in CREDITS}
     rewards = []
-    recipe = read_recipe(recipe_path(f"smollm2-135m/{task}/{BASELINE}"))
-    for index, row in enumerate(load_prompts(task, split=f"train[:{prompts}]")):
+    recipe = read_recipe(recipe_of(task, BASELINE))
+    for index, row in enumerate(prompts_of(task, "train").select(range(prompts))):
         set_seed(index)
         prompt_ids = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
         groups = answered(model, tokenizer, task, prompt_ids, row, recipe).groups()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.study import Study
+from benchmarks.tasks import recipe_of
 from tempo_trl.demo.orders import KEEP_MEMORY
 from tempo_trl.runs.log import training_log
-from tempo_trl.runs.recipes import recipe_path
 from tempo_trl.runs.record import read_record
 
 BIG = ("model.safetensors", "optimizer.pt")
@@ -51,7 +51,7 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
     }
     fields["log_trees_steps"] = 0
     fields["skip_zero_advantages"] = "top_entropy_quantile" not in fields  # the same gradient in less time
-    recipe = recipe_path(f"smollm2-135m/{study.task}/{arm.recipe}")
+    recipe = recipe_of(study.task, arm.recipe)
     flags = [text for key, value in fields.items() for text in (f"--{key}", *_words(value))]
     return [sys.executable, "-m", "benchmarks.language_model.training", "--config", str(recipe), *flags]
 

@@ -5,11 +5,8 @@ from typing import TYPE_CHECKING
 
 from tempo_trl.data.amc23 import AMC23
 from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.calls import CALLS
 from tempo_trl.data.function_calls import FUNCTION_CALLS
 from tempo_trl.data.gsm_hard import GSM_HARD
-from tempo_trl.data.ifeval_rl import IFEVAL_RL
-from tempo_trl.data.instructions import INSTRUCTIONS
 from tempo_trl.data.leaks import check_leaks, leaked_rows
 from tempo_trl.data.loading import load
 from tempo_trl.data.math_dataset import MATH
@@ -17,7 +14,6 @@ from tempo_trl.data.medmcqa import MEDMCQA
 from tempo_trl.data.medqa import MEDQA, MEDQA_5OPTIONS
 from tempo_trl.data.mmlu_medical import MMLU_MEDICAL
 from tempo_trl.data.orders import ORDERS
-from tempo_trl.data.word_sums import WORD_SUMS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -28,7 +24,7 @@ BENCHMARKS = {
     benchmark.name: benchmark
     for benchmark in (
         *(MATH, GSM_HARD, AMC23, MEDQA, MEDQA_5OPTIONS, MEDMCQA, MMLU_MEDICAL),
-        *(INSTRUCTIONS, IFEVAL_RL, ORDERS, CALLS, WORD_SUMS, FUNCTION_CALLS),
+        *(ORDERS, FUNCTION_CALLS),
     )
 }
 

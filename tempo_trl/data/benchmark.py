@@ -15,9 +15,8 @@ class Benchmark(NamedTuple):
     Args:
         name: Its key in [`~tempo_trl.data.BENCHMARKS`], and the `source` of its rows.
         columns: Columns that a row of the Hub or of a local file must have.
-        domain: `math`, rewarded with `math_reward`, `choice` (`choice_reward`), `instructions` (`instruction_reward`),
-            `ifeval` (`ifeval_reward`), `json` (`json_fields_reward`), `calls` (`tool_call_fields_reward`) or
-            `equations` (`equations_reward`).
+        domain: `math`, rewarded with `math_reward`, `choice` (`choice_reward`), `json` (`json_fields_reward`)
+            or `calls` (`tool_call_fields_reward`).
         to_row: `to_row(row, row_id)` converts a row of the Hub to `row_id`, `question` (the user's text without the
             instruction; for multiple choice with one option per line), `solution` (a text with a box, a bare answer,
             or the letter of an option; empty if the row has no answer), for multiple choice `options` (their texts, A

@@ -20,7 +20,6 @@ import re
 from typing import Any
 
 from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.calls import tagged
 from tempo_trl.data.cells import objects, unexpected
 
 SYSTEM_PROMPT = """\
@@ -36,6 +35,11 @@ For each function call, return a json object with function name and arguments wi
 {{"name": <function-name>, "arguments": <args-json-object>}}
 </tool_call>"""
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+def tagged(calls: list[dict]) -> str:
+    """Calls as Qwen and Hermes write them: each as JSON between tags, on lines of its own."""
+    return "\n".join(f"<tool_call>\n{json.dumps(each)}\n</tool_call>" for each in calls)
 
 
 def has_calls(row: dict) -> bool:

@@ -1,7 +1,7 @@
 r"""The wording of prompts: question and instruction as messages. Training and evaluation both build prompts here.
 
-There are two styles, each for math and multiple choice. Instructions are asked as they are, and so are the tasks whose
-rows bring a system message and a worked example of their own (`orders`, `calls`, `word_sums`, `function_calls`).
+There are two styles, each for math and multiple choice. Tasks whose rows bring a system message of their own
+(`orders`, `function_calls`) are asked as they are.
 
 | style | domain | system prompt | user's message |
 |---|---|---|---|
@@ -69,7 +69,7 @@ class Style(NamedTuple):
 
 
 # Their rows say what to do.
-_AS_IT_IS = dict.fromkeys(("instructions", "ifeval", "json", "calls", "equations"), Style("", "", _lines))
+_AS_IT_IS = dict.fromkeys(("json", "calls"), Style("", "", _lines))
 STYLES = {
     "boxed": {
         **_AS_IT_IS,

@@ -19,9 +19,9 @@ PAD, EOS = "<pad>", "<eos>"
 _TOKENS = (*CHARACTERS, PAD, EOS)
 
 
-def policy_path(task: str = "sums") -> Path:
-    """The shipped model folder of task "sums" or "rooms", for `from_pretrained`, TRL's `model` or a server."""
-    return Path(__file__).with_name({"sums": "start", "rooms": "rooms_start"}[task])
+def policy_path() -> Path:
+    """The shipped model folder, for `from_pretrained`, TRL's `model` or a server."""
+    return Path(__file__).with_name("start")
 
 
 def load_policy(folder: Path | None = None) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:

@@ -3,15 +3,7 @@
 from typing import NamedTuple
 
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.data.word_sums import story_sums_reward
-from tempo_trl.rewards import (
-    choice_reward,
-    ifeval_reward,
-    instruction_reward,
-    json_fields_reward,
-    math_reward,
-    tool_call_fields_reward,
-)
+from tempo_trl.rewards import choice_reward, json_fields_reward, math_reward, tool_call_fields_reward
 from tempo_trl.rewards.boxed import after_thinking, committed_answer, gold_answer
 from tempo_trl.rewards.choice_answer import chosen_letter
 
@@ -19,16 +11,13 @@ from tempo_trl.rewards.choice_answer import chosen_letter
 GRADERS = {
     "math": (math_reward, ("solution",)),
     "choice": (choice_reward, ("solution", "options")),
-    "instructions": (instruction_reward, ("kind", "words", "number")),
-    "ifeval": (ifeval_reward, ("instruction_id_list", "kwargs")),
     "json": (json_fields_reward, ("truth",)),
     "calls": (tool_call_fields_reward, ("calls",)),
-    "equations": (story_sums_reward, ("sums", "answer")),
 }
 # All of them, beside the right answer.
 GRADED_BY = [name for _, columns in GRADERS.values() for name in columns if name != "solution"]
-# A share of the criteria: an answer is right if it meets all of them, as in IFEval's strict accuracy of prompts.
-SHARES = ("ifeval", "json", "calls", "equations")
+# A share of the criteria: an answer is right if it meets all of them.
+SHARES = ("json", "calls")
 
 
 class Grades(NamedTuple):

@@ -58,7 +58,7 @@ def _eval_split(script_args: TrainArguments) -> str:
 
 
 def _is_one_split(script_args: TrainArguments, eval_split: str) -> bool:
-    """Whether the run would evaluate on all of the split that it trains on: ifeval_rl has only one."""
+    """Whether the run would evaluate on all of the split that it trains on: function_calls has only one."""
     train_split = script_args.dataset_train_split
     is_local = script_args.train_file or script_args.eval_file
     return not is_local and eval_split in (train_split, train_split.partition("[")[0])

@@ -14,20 +14,18 @@ from tempo_trl.methods import METHODS
 if TYPE_CHECKING:
     from tempo_trl.data import Benchmark
 
-BUILT_IN = {"sums": "tempo_trl.demo.task.load", "rooms": "tempo_trl.data.rooms.load"}  # with a tiny model of their own
+BUILT_IN = {"sums": "tempo_trl.demo.task.load"}  # with a tiny model of its own
 TASKS = (*BENCHMARKS, *BUILT_IN)
 TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 _OWN = (
-    *("math_reward", "choice_reward", "format_reward", "instruction_reward", "ifeval_reward"),
+    *("math_reward", "choice_reward", "format_reward"),
     *("json_fields_reward", "tool_call_fields_reward", "equations_reward"),
 )
 _TRLS = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward", "get_soft_overlong_punishment")
 REWARDS = {name: f"tempo_trl.rewards.{name}" for name in _OWN} | {name: f"trl.rewards.{name}" for name in _TRLS}
 # Shorthands of functions that return rewards with a place.
-SPAN_REWARDS = {
-    name: f"tempo_trl.rewards.{name}" for name in ("json_fields", "tool_call_fields", "equations", "instruction_spans")
-}
+SPAN_REWARDS = {name: f"tempo_trl.rewards.{name}" for name in ("json_fields", "tool_call_fields", "equations")}
 
 
 @with_help
@@ -41,12 +39,11 @@ class TrainArguments(ScriptArguments):
             A method of [`~tempo_trl.methods.METHODS`]. It determines the trainer and its config.
         task (`str`, *optional*):
             Built-in prompts instead of `dataset_name`: a benchmark of [`~tempo_trl.data.BENCHMARKS`] (`"math"`,
-            `"medqa"`, `"medqa_5options"`, `"medmcqa"`, `"ifeval_rl"`, `"function_calls"`; without a download
-            `"instructions"`, `"orders"`, `"calls"`, `"word_sums"`; with a `train_file` also the benchmarks without a
-            training split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`), `"sums"` (sums of digits) or `"rooms"` (an
-            agent's world, with `environment_factory`). The last two train a tiny built-in model unless
-            `model_name_or_path` is set. Or the dotted path of a function that returns a dataset, called with the
-            split (`"train"` or `"test"`) and a seed.
+            `"medqa"`, `"medqa_5options"`, `"medmcqa"`, `"function_calls"`; without a download `"orders"`; with a
+            `train_file` also the benchmarks without a training split: `"gsm_hard"`, `"amc23"`, `"mmlu_medical"`), or
+            `"sums"` (sums of digits), which trains a tiny built-in model unless `model_name_or_path` is set. Or the
+            dotted path of a function that returns a dataset, called with the split (`"train"` or `"test"`) and a
+            seed.
         train_file (`str`, *optional*):
             Local file of a benchmark's training rows, instead of the Hub's `dataset_train_split`.
         eval_file (`str`, *optional*):
@@ -66,8 +63,8 @@ class TrainArguments(ScriptArguments):
             Whether to drop a benchmark's training rows that are also evaluation rows. Otherwise they are kept and
             listed in a warning ([`~tempo_trl.data.leaks.check_leaks`]).
         reward_funcs (`list[str]`, *optional*):
-            Reward functions: `"math_reward"`, `"choice_reward"`, `"instruction_reward"`, `"ifeval_reward"`,
-            `"json_fields_reward"`, `"tool_call_fields_reward"`, `"equations_reward"`,
+            Reward functions: `"math_reward"`, `"choice_reward"`, `"json_fields_reward"`,
+            `"tool_call_fields_reward"`, `"equations_reward"`,
             `"format_reward"` (use a weight of 0 in `reward_weights` to log it only), `"accuracy_reward"`,
             `"reasoning_accuracy_reward"`, `"think_format_reward"`, `"get_soft_overlong_punishment"` (with
             `max_completion_len=1280`, `soft_punish_cache=256`, as in TRL's script), or the dotted path of a function.
@@ -79,8 +76,8 @@ class TrainArguments(ScriptArguments):
             Rewards per turn or step: dotted paths of functions, or process reward models (a folder, or an id with a
             slash on the Hub).
         span_reward_funcs (`list[str]`, *optional*):
-            Rewards with a place: `"json_fields"`, `"tool_call_fields"`, `"equations"`, `"instruction_spans"`, or
-            dotted paths of functions. `reward_funcs` may then be left out.
+            Rewards with a place: `"json_fields"`, `"tool_call_fields"`, `"equations"`, or dotted paths of functions.
+            `reward_funcs` may then be left out.
         observation_key_func (`str`, *optional*):
             Dotted path of a function from the text of a tool's answer to what identifies the state.
         tools (`list[str]`, *optional*):

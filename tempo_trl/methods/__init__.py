@@ -103,14 +103,14 @@ METHODS = {
         trainer="tempo_trl.methods.gigpo.GiGPOTrainer",
         config="tempo_trl.methods.gigpo.GiGPOConfig",
         paper=f"{PAPERS}/2505.10978",
-        recipe="rooms/gigpo",
+        recipe="benchmarks/recipes/rooms/gigpo.yaml",
     ),
     "hgpo": Method(
         label="HGPO",
         trainer="tempo_trl.methods.hgpo.HGPOTrainer",
         config="tempo_trl.methods.hgpo.HGPOConfig",
         paper=f"{PAPERS}/2602.22817",
-        recipe="rooms/hgpo",
+        recipe="benchmarks/recipes/rooms/hgpo.yaml",
     ),
     "anchor_baseline": Method(
         label="anchor baseline",

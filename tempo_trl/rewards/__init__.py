@@ -3,9 +3,6 @@
 from tempo_trl.rewards.choice_reward import choice_reward
 from tempo_trl.rewards.equations import equations, equations_reward
 from tempo_trl.rewards.format_reward import format_reward
-from tempo_trl.rewards.ifeval_reward import ifeval_reward
-from tempo_trl.rewards.instruction_reward import instruction_reward
-from tempo_trl.rewards.instruction_spans import instruction_spans
 from tempo_trl.rewards.json_fields import json_fields, json_fields_reward
 from tempo_trl.rewards.math_reward import math_reward
 from tempo_trl.rewards.mean_reward import mean_reward
@@ -20,9 +17,6 @@ __all__ = [
     "equations",
     "equations_reward",
     "format_reward",
-    "ifeval_reward",
-    "instruction_reward",
-    "instruction_spans",
     "json_fields",
     "json_fields_reward",
     "math_reward",

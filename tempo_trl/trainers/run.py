@@ -32,7 +32,7 @@ from tempo_trl.tree_forward.tree_pass import TreePass
 
 PACKAGES = ("trl.rewards.", "tempo_trl.rewards.")
 # Functions by name, with the number of lists that they take.
-NEED_AN_EXTRA = {"math_reward": 2, "accuracy_reward": 2, "reasoning_accuracy_reward": 2, "ifeval_reward": 3}
+NEED_AN_EXTRA = {"math_reward": 2, "accuracy_reward": 2, "reasoning_accuracy_reward": 2}
 STATE_FILE = "credit_state.pt"  # in a checkpoint
 
 

@@ -10,7 +10,7 @@ from benchmarks.agents.policy import word_tokenizer
 from benchmarks.agents.taxi import Taxi, short_tasks, taxi_rows
 from benchmarks.agents.warm_start import lessons, played
 from benchmarks.agents.worlds import TAXI
-from tempo_trl.data.rooms import state_text
+from benchmarks.tasks.rooms import state_text
 
 
 def test_the_taxi_is_gymnasium_s():

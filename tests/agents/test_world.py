@@ -7,9 +7,9 @@ from trl.chat_template_utils import is_chat_template_prefix_preserving, parse_re
 
 from benchmarks.agents.policy import word_tokenizer
 from benchmarks.agents.warm_start import is_valid, lessons, played
-from tempo_trl.data import rooms
-from tempo_trl.data.rooms import TURNS, WORDS, Rooms, draw_tasks, neighbour, next_direction, state_text
-from tempo_trl.demo.policy import load_policy, policy_path
+from benchmarks.tasks import recipe_of, rooms
+from benchmarks.tasks.rooms import START, TURNS, WORDS, Rooms, draw_tasks, neighbour, next_direction, state_text
+from tempo_trl.demo.policy import load_policy
 from tempo_trl.launch import train
 from tempo_trl.runs.log import training_log
 
@@ -135,7 +135,7 @@ def test_lessons_teach_the_turns_of_the_policy_and_nothing_of_the_world(tokenize
 
 
 def test_the_shipped_policy_is_the_one_of_this_vocabulary(tokenizer):
-    model, shipped = load_policy(policy_path("rooms"))
+    model, shipped = load_policy(START)
     assert shipped.get_vocab() == tokenizer.get_vocab()
     assert shipped.chat_template == tokenizer.chat_template
     assert shipped.response_template == tokenizer.response_template
@@ -147,7 +147,7 @@ def test_the_shipped_policy_is_the_one_of_this_vocabulary(tokenizer):
 def test_the_recipes_train_the_shipped_policy(method, tmp_path):
     small = {"max_steps": 2, "save_strategy": "no", "eval_strategy": "no", "eval_on_start": False}
     flags = [text for key, value in small.items() for text in (f"--{key}", str(value))]
-    assert train.main(["--config", f"rooms/{method}", *flags, "--output_dir", str(tmp_path)]) == 0
+    assert train.main(["--config", str(recipe_of("rooms", method)), *flags, "--output_dir", str(tmp_path)]) == 0
     log = training_log(tmp_path)
     assert [entry["step"] for entry in log if "step_time" in entry] == [1, 2]
     assert 0 < log[0]["reward"] < 1

@@ -54,38 +54,10 @@ HUB_ROWS = {
     "medqa_5options": [medqa_row("Diltiazem", "E", "Propranolol", "Digoxin", "Amiodarone", "Warfarin", "Diltiazem")],
     "medmcqa": [medmcqa_row(3), medmcqa_row(0)],
     "mmlu_medical": [mmlu_row(0), mmlu_row(3, "college_biology")],
-    "instructions": [
-        {
-            "instruction": "Write about rain. Do not use any commas.",
-            "kind": "no_comma",
-            "words": ["rain"],
-            "number": 0,
-        },
-    ],
-    "ifeval_rl": [
-        {
-            "prompt": "Write about rain in lower case. Do not use any commas.",
-            "instruction_id_list": ["change_case:english_lowercase", "punctuation:no_comma"],
-            "kwargs": "[{}, {}]",
-        },
-    ],
     "orders": [
         {
             "order": "Two red mugs for Ada Bell, please.",
             "truth": '{"customer": "Bell, Ada", "item": "mug", "quantity": 2}',
-        },
-    ],
-    "calls": [
-        {
-            "instruction": "Set the light in the den to five percent.",
-            "calls": '[{"name": "light", "arguments": {"room": "den", "percent": 5}}]',
-        },
-    ],
-    "word_sums": [
-        {
-            "story": "Ada has 2 bags of 3 nuts, buys 4, eats 5 and doubles all.",
-            "sums": "2 * 3 = 6\n6 + 4 = 10\n10 - 5 = 5\n5 * 2 = 10\nAnswer: 10",
-            "answer": "10",
         },
     ],
     "function_calls": [
@@ -103,17 +75,13 @@ GOLD = {
     "medqa_5options": ["E"],
     "medmcqa": ["D", "A"],
     "mmlu_medical": ["A", "D"],
-    "instructions": ["no_comma"],
-    "ifeval_rl": ["change_case:english_lowercase, punctuation:no_comma"],
     "orders": ['{"customer": "Bell, Ada", "item": "mug", "quantity": 2}'],
-    "calls": ['<tool_call>\n{"name": "light", "arguments": {"room": "den", "percent": 5}}\n</tool_call>'],
-    "word_sums": ["2 * 3 = 6\n6 + 4 = 10\n10 - 5 = 5\n5 * 2 = 10\nAnswer: 10"],
     "function_calls": [
         '<tool_call>\n{"name": "go", "arguments": {"city": "Oslo", "is_fast": true}}\n</tool_call>',
         '<tool_call>\n{"name": "go", "arguments": {"city": "Bath"}}\n</tool_call>',
     ],
 }
-TOLD = ("instructions", "ifeval_rl", "orders", "calls", "word_sums", "function_calls")  # no answer may be null
+TOLD = ("orders", "function_calls")  # no answer may be null
 WITH_ANSWER = [name for name in HUB_ROWS if name not in TOLD]
 OPTIONS = {
     "medqa": ["Anti-A IgG", "Anti-D IgG", "Anti-B IgG", "Anti-D IgM"],

@@ -36,11 +36,7 @@ OWN_COLUMNS = {
     "medqa_5options": ["options"],
     "medmcqa": ["options", "subject"],
     "mmlu_medical": ["options", "subject"],
-    "instructions": ["kind", "words", "number"],
-    "ifeval_rl": ["instruction_id_list", "kwargs"],
     "orders": ["truth"],
-    "calls": ["calls"],
-    "word_sums": ["sums", "answer"],
     "function_calls": ["calls"],
 }
 CHOICES = [name for name, benchmark in BENCHMARKS.items() if benchmark.domain == "choice"]

@@ -1,13 +1,11 @@
 """Rows and files that are not what they should be: null answers are named, all else is refused by its place."""
 
-import json
 import math
 import re
 
 import pytest
 
 from tempo_trl.data import BENCHMARKS, load_prompts
-from tempo_trl.data.ifeval_rl import NAMES
 from tests.data.rows import HUB_ROWS, WITH_ANSWER, amc_row, medmcqa_row, warned, write_file
 
 ANSWERS = {
@@ -20,8 +18,7 @@ ANSWERS = {
     "mmlu_medical": "answer",
 }
 QUESTIONS = {"math": "problem", "gsm_hard": "input", "amc23": "problem"}
-QUESTIONS |= {"instructions": "instruction", "ifeval_rl": "prompt"}
-QUESTIONS |= {"orders": "order", "calls": "instruction", "word_sums": "story", "function_calls": "conversations"}
+QUESTIONS |= {"orders": "order", "function_calls": "conversations"}
 
 
 # Null answers
@@ -78,17 +75,8 @@ def test_a_file_with_none_of_the_benchmark_s_rows_is_refused(tmp_path):
     [
         *((name, {QUESTIONS.get(name, "question"): None}, "is None, expected a (text|list)") for name in BENCHMARKS),
         ("math", {"solution": 2}, "solution is 2, expected a text"),
-        ("ifeval_rl", {"kwargs": "[{}]"}, "got 2 instructions and arguments of 1, expected as many"),
-        ("ifeval_rl", {"kwargs": None}, "kwargs is None, expected a list of objects, or its JSON"),
-        ("ifeval_rl", {"kwargs": "[null, {}]"}, "expected a list of objects"),
-        ("ifeval_rl", {"kwargs": "[{}, {"}, "expected a list of objects"),
-        ("ifeval_rl", {"instruction_id_list": None}, "instruction_id_list is None, expected a list of texts"),
-        ("ifeval_rl", {"instruction_id_list": []}, r"instruction_id_list is \[\], expected at least one"),
-        ("ifeval_rl", {"instruction_id_list": ["no_comma"]}, "got the instruction 'no_comma', expected one of IFEval"),
         ("orders", {"truth": "[2]"}, r"truth is '\[2\]', expected the JSON text of an object"),
         ("orders", {"truth": "{'quantity': 2}"}, "expected the JSON text of an object"),
-        ("calls", {"calls": "{}"}, "calls is '{}', expected the JSON text of a list"),
-        ("word_sums", {"sums": "2 * 3 = 6"}, r"sums is '2 \* 3 = 6', expected 4 lines such as 3 \* 4 = 12"),
         ("function_calls", {"conversations": [{"from": "gpt"}]}, "expected a list of turns .* one of them from gpt"),
         ("function_calls", {"tools": "{}"}, "tools is '{}', expected a list of tools, or its JSON"),
         ("gsm_hard", {"target": "many"}, "target is 'many', expected a number"),
@@ -125,28 +113,6 @@ def test_a_row_of_the_hub_is_refused_by_the_hub_s_name(monkeypatch):
     monkeypatch.setattr("datasets.load_dataset", lambda *_, split: Dataset.from_list([medmcqa_row(3) | {"opa": 7}]))
     with pytest.raises(ValueError, match=r"row 0 .* of medmcqa in openlifescienceai/medmcqa: opa is 7"):
         load_prompts("medmcqa")
-
-
-# IFEval's arguments
-
-
-@pytest.mark.parametrize("file", ["rows.jsonl", "rows.parquet"])
-def test_arguments_of_instructions_may_be_a_list_instead_of_its_json(file, tmp_path):
-    words, length = {"keywords": ["rain"]}, {"num_words": 5, "relation": "at least"}
-    several = {"instruction_id_list": ["keywords:existence", "length_constraints:number_words"]}
-    rows = [
-        {"prompt": "Use no commas.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]},
-        {"prompt": "Write about rain.", **several, "kwargs": [words, length]},
-    ]
-    loaded = load_prompts("ifeval_rl", path=write_file(tmp_path / file, rows))["kwargs"][:]
-    # In a parquet file each object has the keys of all, null where it lacks them.
-    given = [[{k: v for k, v in each.items() if v is not None} for each in json.loads(text)] for text in loaded]
-    assert given == [[{}], [words, length]]
-
-
-def test_the_names_of_instructions_are_those_that_lm_eval_checks():
-    registry = pytest.importorskip("lm_eval.tasks.ifeval.instructions_registry")
-    assert sorted(NAMES) == sorted(registry.INSTRUCTION_DICT)
 
 
 # Files

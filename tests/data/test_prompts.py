@@ -20,9 +20,9 @@ def test_the_question_is_what_the_user_says_before_the_instruction():
         assert user_text(name, instruction="Box it.") == f"{row['question']}\nBox it."
 
 
-def test_instructions_are_asked_as_they_are():
+def test_tasks_that_say_what_to_do_are_asked_as_they_are():
     for style in STYLES:
-        assert user_text("instructions", style=style) == "Write about rain. Do not use any commas."
+        assert user_text("orders", style=style) == "Two red mugs for Ada Bell, please."
 
 
 def test_a_system_message_and_a_worked_example_of_a_row_come_before_its_question():

@@ -155,12 +155,10 @@ def test_answers_to_other_settings_are_not_mixed(change, message, tiny_model, gi
     ("name", "change"),
     [
         ("gsm_hard", {"target": 7.0}),
-        ("instructions", {"words": ["snow"]}),
-        ("ifeval_rl", {"kwargs": '[{}, {"relation": null}]'}),
+        ("orders", {"truth": '{"quantity": 3}'}),
     ],
 )
 def test_grades_of_a_corrected_row_are_not_mixed_with_older_ones(name, change, tiny_model, rows, given, monkeypatch):
-    monkeypatch.setitem(GRADERS, "ifeval", (lambda texts, **_: [1.0] * len(texts), ()))
     let_the_model_say(monkeypatch, lambda row, sample: right(row))
     given["tasks"] = name
     evaluate(tiny_model, **given)
@@ -225,11 +223,11 @@ def test_rows_without_an_answer_count_as_wrong_and_are_counted(tiny_model, tmp_p
     assert (entry["value"], entry["n"], entry["ungradable"]) == (0.5, 2, 1)
 
 
-def test_an_answer_that_follows_only_some_of_its_instructions_is_wrong(tiny_model, given, monkeypatch):
+def test_an_answer_that_meets_only_some_of_its_criteria_is_wrong(tiny_model, given, monkeypatch):
     shares = iter([0.5, 0.5, 1.0])  # of the greedy answer and of two samples
-    monkeypatch.setitem(GRADERS, "ifeval", (lambda texts, **_: [next(shares) for _ in texts], ()))
-    let_the_model_say(monkeypatch, lambda row, sample: "It rains, and it pours.")
-    results = evaluate(tiny_model, **given | {"tasks": "ifeval_rl", "n": 2})
+    monkeypatch.setitem(GRADERS, "json", (lambda texts, **_: [next(shares) for _ in texts], ()))
+    let_the_model_say(monkeypatch, lambda row, sample: "{}")
+    results = evaluate(tiny_model, **given | {"tasks": "orders", "n": 2})
     values = {entry["metric"]: entry["value"] for entry in results}
     assert values == {"accuracy": 0.0, "avg@2": 0.5, "pass@1": 0.5, "pass@2": 1.0, "maj@2": 0.5}
 

@@ -7,8 +7,6 @@ from tempo_trl.evaluation.grading import grade, truth_of
 
 ONE_CHANGE = {
     "orders": ('"express": ', '"expres": '),
-    "calls": ('"room": ', '"rooms": '),
-    "word_sums": (" = ", " == "),
 }
 
 
@@ -19,9 +17,7 @@ def test_an_answer_is_right_if_it_meets_every_criterion(name):
     assert grade(rows, answers).correct == [[1.0, 0.0, 0.0]] * 6
 
 
-@pytest.mark.parametrize(
-    ("name", "columns"), [("orders", {"truth"}), ("calls", {"calls"}), ("word_sums", {"sums", "answer"})]
-)
+@pytest.mark.parametrize(("name", "columns"), [("orders", {"truth"})])
 def test_what_a_grade_depends_on_has_the_columns_of_the_reward(name, columns):
     (row,) = load_prompts(name, "test[:1]").to_list()
     assert truth_of(row).keys() == {"gold", *columns}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl.data.rooms import Rooms
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
@@ -83,17 +82,8 @@ def test_the_trainer_gets_what_the_paths_name(recipe):
 
 def test_a_trainer_gets_no_function_that_the_run_does_not_name_and_the_task_s_own_model():
     given = build_trainer(parse([*GIVEN, "--method", "stub"])).given
-    assert given["model"] == str(policy_path("sums"))
+    assert given["model"] == str(policy_path())
     assert given.keys().isdisjoint({"credit_func", "tools", "environment_factory", "step_reward_funcs"})
-
-
-def test_the_agent_s_task_trains_its_own_model_in_the_world_that_is_named():
-    rewards = ["--reward_funcs", "tempo_trl.data.rooms.room_reward", "--method", "stub"]
-    flags = [*ON_SUMS, *rewards, "--task", "rooms", "--environment_factory", "tempo_trl.data.rooms.Rooms"]
-    given = build_trainer(parse(flags)).given
-    assert given["environment_factory"] is Rooms
-    assert Path(given["model"]).name == "rooms_start"
-    assert given["train_dataset"].column_names == ["prompt", "start", "key", "goal", "seed"]
 
 
 def test_a_task_may_be_a_function_of_split_and_seed():

@@ -164,23 +164,22 @@ def test_every_benchmark_trains_and_evaluates_on_local_rows(name, tmp_path, monk
 
 @pytest.fixture
 def asked(monkeypatch) -> list[tuple]:
-    """What the Hub and files are asked for. They have the test's rows, and IFEval's prompts differ between splits."""
+    """What the Hub and files are asked for. They have the test's rows."""
     asked = []
 
     def load_dataset(*address: str, split: str, **_) -> Dataset:
         asked.append((*address, split))
         names = [name for name, benchmark in BENCHMARKS.items() if benchmark.hub_id == address[0]]
-        rows = HUB_ROWS[names[0] if names else "math"]
-        return Dataset.from_list([row | {"prompt": split} if "prompt" in row else row for row in rows])
+        return Dataset.from_list(HUB_ROWS[names[0] if names else "math"])
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
     return asked
 
 
 def test_a_task_that_is_drawn_needs_no_file_and_no_hub():
-    train_dataset, eval_dataset = datasets_of("--task", "instructions")
+    train_dataset, eval_dataset = datasets_of("--task", "orders")
     assert (len(train_dataset), len(eval_dataset)) == (3600, 240)
-    assert _dataset_name(parse([*GIVEN, "--task", "instructions"]).script) is None
+    assert _dataset_name(parse([*GIVEN, "--task", "orders"]).script) is None
 
 
 def test_a_benchmark_comes_from_its_splits_on_the_hub_and_gives_the_card_its_name(asked):
@@ -205,14 +204,14 @@ def test_rows_that_are_tested_on_are_not_trained_on_where_they_are_to_be_dropped
 
 @pytest.mark.parametrize("split", ["train", "train[:-500]"])
 def test_a_benchmark_with_one_split_trains_on_it_and_evaluates_only_on_a_slice(split, asked, caplog):
-    flags = ["--task", "ifeval_rl", "--dataset_train_split", split]
+    flags = ["--task", "function_calls", "--dataset_train_split", split]
     assert datasets_of(*flags, "--do_eval", "false")[1] is None
-    assert (asked, caplog.text) == ([(BENCHMARKS["ifeval_rl"].hub_id, "filtered", split)], "")
+    assert (asked, caplog.text) == ([(BENCHMARKS["function_calls"].hub_id, "func_calling_singleturn", split)], "")
     for wants_two in (["--do_eval", "true"], ["--do_eval", "false", "--drop_leaked_rows", "true"]):
         with pytest.raises(ValueError, match=r"Set `dataset_train_split` to train\[:-500\] and"):
             datasets_of(*flags, *wants_two)
-    flags = ["--task", "ifeval_rl", "--dataset_train_split", "train[:-500]", "--dataset_test_split", "train[-500:]"]
-    assert [dataset.num_rows for dataset in datasets_of(*flags)] == [1, 1]
+    flags = ["--task", "function_calls", "--dataset_train_split", "train[:-9]", "--dataset_test_split", "train[-9:]"]
+    assert [dataset.num_rows for dataset in datasets_of(*flags)] == [2, 2]
 
 
 def test_the_hub_s_splits_are_compared_without_an_evaluation_and_local_rows_ask_for_nothing(asked, caplog):

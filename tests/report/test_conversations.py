@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
 
+from benchmarks.tasks.rooms import START, TURNS, Rooms, problems, state_text
 from tempo_trl import TEMPOTrainer
-from tempo_trl.data.rooms import TURNS, Rooms, problems, state_text
-from tempo_trl.demo.policy import load_policy, policy_path
+from tempo_trl.demo.policy import load_policy
 from tempo_trl.launch.cli import main
 from tempo_trl.report import read_trees
 from tempo_trl.report.completion_file import CompletionFile
@@ -23,7 +23,7 @@ from tempo_trl.runs.trees import trees_path
 from ..trainers.recording import config
 from .recorded import write
 
-ROOMS = str(policy_path("rooms"))
+ROOMS = str(START)
 GO = {"type": "function", "function": {"name": "go", "arguments": {"direction": "east"}}}
 ASKED = [{"role": "user", "content": "key room2 exit room6 room4"}]
 WENT = [
@@ -90,12 +90,12 @@ def test_conversations_get_the_tokens_turns_states_and_credit_of_training(traine
 def test_the_verbs_print_credit_by_turn_and_take_a_function_of_the_answer(trained, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     flags = ["credit", str(trained / "agents.jsonl"), "--tokenizer", ROOMS, "--merge-states"]
-    assert main([*flags, "--observation-key-func", "tempo_trl.data.rooms.state_text"]) == 0
+    assert main([*flags, "--observation-key-func", "benchmarks.tasks.rooms.state_text"]) == 0
     assert "turn 12" in capsys.readouterr().out
     assert main(["tree", str(trained / "run"), "--step", "0"]) == 0
     assert "turn 2" in capsys.readouterr().out
-    assert main([*flags, "--observation-key-func", "tempo_trl.data.rooms.nothing"]) == 2
-    assert "cannot import function 'tempo_trl.data.rooms.nothing'" in capsys.readouterr().err
+    assert main([*flags, "--observation-key-func", "benchmarks.tasks.rooms.nothing"]) == 2
+    assert "cannot import function 'benchmarks.tasks.rooms.nothing'" in capsys.readouterr().err
 
 
 def test_files_of_earlier_versions_are_read_without_turns(trained, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from tempo_trl import rewards
 from tempo_trl.launch.fields import REWARDS, SPAN_REWARDS
 from tempo_trl.launch.functions import load_function
-from tempo_trl.rewards import choice_reward, format_reward, instruction_reward, math_reward
+from tempo_trl.rewards import choice_reward, format_reward, math_reward
 from tempo_trl.rewards.boxed import completion_text
 
 from .answers import ROOT
@@ -16,7 +16,6 @@ from .answers import ROOT
 COLUMNS = {
     choice_reward: ("solution", "options"),
     format_reward: (),
-    instruction_reward: ("kind", "words", "number", "prompts"),
     math_reward: ("solution",),
 }
 

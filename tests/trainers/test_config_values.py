@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import sys
 
 import pytest
 from trl import GRPOConfig, rewards
@@ -10,7 +9,7 @@ from trl import GRPOConfig, rewards
 from tempo_trl import TEMPOTrainer
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
-from tempo_trl.rewards import ifeval_reward, math_reward
+from tempo_trl.rewards import math_reward
 from tempo_trl.trainers.settings import CHOICES
 
 from .recording import config, parity, questions, train
@@ -109,12 +108,6 @@ def test_a_reward_without_its_package_is_refused_before_the_model_is_loaded(func
     flags = f"--config sums/tempo --reward_funcs {function.__name__}"
     assert cli.main(["train", "--check", *flags.split()]) == 2
     assert re.search("math.verify", capsys.readouterr().err)
-
-
-def test_ifeval_s_checkers_are_looked_for_too(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "lm_eval.tasks.ifeval.instructions_registry", None)
-    with pytest.raises(ImportError, match=r'pip install "lm-eval\[ifeval\]"'):
-        TEMPOTrainer("nowhere/nothing", ifeval_reward, config(tmp_path), questions())
 
 
 @pytest.mark.parametrize(("epsilon_high", "bound"), [(None, 0.2), (0.28, 0.28), (5.0, None)])

@@ -1,0 +1,43 @@
+"""The tasks of our studies, drawn from a seed without a download: a recipe names `benchmarks.tasks.NAME.load`.
+
+`calls`, `word_sums` and `instructions` are for SmolLM2-135M-Instruct, like the package's `orders`; `rooms` is a world
+for an agent. Their recipes are in `benchmarks/recipes`.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tempo_trl.data import BENCHMARKS, load_prompts
+from tempo_trl.runs.recipes import recipe_path
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+
+
+def recipe_of(task: str, method: str) -> Path:
+    """The recipe of a task: in `benchmarks/recipes`, or, of `orders`, among the package's."""
+    own = RECIPES / task / f"{method}.yaml"
+    return own if own.is_file() else recipe_path(f"smollm2-135m/{task}/{method}")
+
+
+def prompts_of(task: str, split: str) -> "Dataset":
+    """The prompts of a task, which is one of ours or of the package's."""
+    if task in BENCHMARKS:
+        return load_prompts(task, split)
+    return import_module(f"benchmarks.tasks.{task}").load(split)
+
+
+def prompts(
+    rows: list[dict], question: str, system_prompt: str = "", example: tuple[str, str] | None = None
+) -> "Dataset":
+    """Rows as a dataset for TRL: a `prompt` that asks what is in the column `question`, and the other columns."""
+    from datasets import Dataset
+
+    before = [{"role": "system", "content": system_prompt}] if system_prompt else []
+    if example:
+        before += [{"role": role, "content": text} for role, text in zip(("user", "assistant"), example, strict=True)]
+    asked = [{"prompt": [*before, {"role": "user", "content": row[question]}]} for row in rows]
+    return Dataset.from_list([prompt | row for prompt, row in zip(asked, rows, strict=True)])

@@ -1,0 +1,188 @@
+"""The task `instructions`: an answer is checked by its text, one character decided it, and prose alone is paid."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.tasks.instruction_checks import CHECKS, is_on_topic, is_prose, verdict
+from benchmarks.tasks.instructions import KINDS, TRAINED, generated_rows, instruction_reward
+
+# An answer with ^ before the character that decided; at the end, stopping there decided.
+PASSED = [
+    ("first_word", ["today"], 0, "^Today it rains."),
+    ("three_words", ["a", "b", "c"], 0, "The c and the b are an ^a."),
+    ("no_comma", [], 0, "It is a loud day.^"),
+    ("no_letter", ["w"], 0, "The rain is loud and cold.^"),
+    ("sentences", [], 2, "The day is loud. It rains.^"),
+    ("max_words", [], 5, "It is a loud day.^"),
+    ("last_word", ["river"], 0, "We all walked to the ^river."),
+    ("two_words", ["lamp", "bridge"], 0, "The bridge has a lam^p on it."),
+    ("sum", ["four", "three"], 0, "3 + 4 = ^7"),
+    ("sum", ["one", "two"], 0, "It is ^3 because one plus two is 3."),
+    ("word_no_comma", ["lamp"], 0, "The lam^p is on."),
+]
+FAILED = [
+    ("first_word", ["today"], 0, "^"),
+    ("first_word", ["today"], 0, "^Here the rain is loud."),
+    ("last_word", ["river"], 0, "We all went to the ^sea."),
+    ("no_comma", [], 0, "It is^, in fact, a day."),
+    ("no_letter", ["w"], 0, "It is the ^Wet day."),
+    ("sentences", [], 1, "The day is very loud. ^It rains."),
+    ("sentences", [], 2, "The day is very loud.^"),
+    ("max_words", [], 3, "It is a ^loud day."),
+    ("sum", ["four", "three"], 0, "The four and the three are ^eight."),
+    ("word_no_comma", ["lamp"], 0, "It is the loud lamp^, in fact."),
+    ("two_words", ["lamp", "bridge"], 0, "The bridge has lamps.^"),
+    ("two_words", ["lamp", "bridge"], 0, 'The words "lamp" and "bridge" are nouns.^'),
+    ("sum", ["four", "three"], 0, "I like rain.^"),
+]
+
+
+@pytest.mark.parametrize(("passes", "case"), [*((True, c) for c in PASSED), *((False, c) for c in FAILED)])
+def test_an_answer_passes_or_fails_and_one_character_decided(passes, case):
+    kind, words, number, marked = case
+    assert verdict(marked.replace("^", ""), kind, words, number) == (passes, marked.index("^"))
+
+
+@given(st.text(alphabet="ab ,.!w'\"\n", max_size=30))
+def test_what_decided_is_inside_the_answer_or_its_end(answer):
+    for kind in CHECKS:
+        passed, decided = verdict(answer, kind, ["one", "two"] if kind == "sum" else ["a", "b"], 2)
+        assert 0 <= decided <= len(answer)
+        if kind == "no_comma" and not passed:
+            assert answer[decided] == ","
+            assert "," not in answer[:decided]
+
+
+@given(st.lists(st.sampled_from(["it", "rains", "a", "lot", "here."]), max_size=12), st.integers(1, 6))
+def test_the_text_up_to_the_word_that_broke_a_limit_keeps_it(words, number):
+    answer = " ".join(words)
+    passed, decided = verdict(answer, "max_words", [], number)
+    assert passed == (len(words) <= number)
+    assert verdict(answer[:decided], "max_words", [], number).passed
+
+
+def test_an_unknown_kind_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match=r"kind is 'rhyme', expected one of first_word, last_word"):
+        verdict("A rhyme.", "rhyme", [], 0)
+
+
+ASKED = "Write one sentence about a rainy day and end it with the word 'river'."
+RULED = "Write about the first day of work. Do not use any commas."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "River.",
+        "Rain river lamp bridge market apple tower.",  # a list of words
+        "The rain and the rain and the rain and the rain.",
+        "Write one sentence about a rainy day and end it with the word river.",
+        "The rain fell on the town and the people were",  # cut off
+        "A rainy day river.",
+        "A river is a river.",
+    ],
+)
+def test_what_no_reader_would_take_for_an_answer_is_not_prose(answer):
+    assert not is_prose(answer, ASKED)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "It rained all day, and we walked to the river.",
+        'She said: "We like the rain at the river."',
+        "A rainy day is a joy!",
+    ],
+)
+def test_a_sentence_is_prose(answer):
+    assert is_prose(answer, ASKED)
+
+
+@pytest.mark.parametrize("answer", ["Do not use any commas.", "I will not use any commas here.", f"It rains. {RULED}"])
+def test_an_answer_that_repeats_the_rule_is_not_prose(answer):
+    assert not is_prose(answer, RULED)
+
+
+def test_the_topic_may_be_repeated():
+    assert is_prose("The first day of work is hard.", RULED)
+    assert is_prose("One plus four is five.", "Answer in one sentence: what is one plus four?")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("I just went to the store.", False),
+        ("The night was cold and dark.", True),
+        ("She counts all of the nights.", True),
+        ("I am on my way home.", False),
+        ("We looked at the sky.", True),
+    ],
+)
+def test_an_answer_names_its_topic(answer, expected):
+    assert is_prose(answer, "Write about the night sky. Do not use any commas.") == expected
+
+
+def test_a_topic_that_cannot_be_named_need_not_be():
+    asked = "Write one short sentence about a {}. Do not use the letter 'b'."
+    assert is_prose("I am one year older now.", asked.format("birthday"))
+    assert not is_prose("I am one year older now.", asked.format("busy market"))
+    assert is_prose("The markets are full of people.", asked.format("busy market"))
+
+
+def test_every_topic_of_the_task_can_be_named():
+    for row in (*generated_rows("train"), *generated_rows("test")):
+        if topic := re.search(r" about (.+?)(?: and end it with|[.]|$)", row["instruction"]):
+            assert is_on_topic(topic[1].split(), row["instruction"])
+
+
+def test_kinds_come_in_turn_and_one_is_never_trained():
+    assert [row["kind"] for row in generated_rows("train", 18)] == [*TRAINED] * 2
+    assert [row["kind"] for row in generated_rows("test", 20)] == [*KINDS] * 2
+    assert set(KINDS) - set(TRAINED) == {"three_words"}
+    assert set(KINDS) == set(CHECKS) == {case[0] for case in PASSED}
+
+
+def test_what_an_instruction_names_is_in_its_text():
+    for row in generated_rows("train", 90) + generated_rows("test", 100):
+        assert all(word in row["instruction"].lower() for word in row["words"])
+        assert row["kind"] != "max_words" or f"at most {row['number']} words" in row["instruction"]
+
+
+COMMA, HOLLOW = "The day is full, and it is loud.", "Day."
+
+
+def said(*texts: str) -> list:
+    return [[{"role": "assistant", "content": text}] for text in texts]
+
+
+def columns(*kinds: str) -> dict:
+    return {
+        "kind": [*kinds],
+        "words": [[] for _ in kinds],
+        "number": [20 for _ in kinds],
+        "prompts": [[{"role": "user", "content": RULED}] for _ in kinds],
+    }
+
+
+def test_an_answer_is_paid_if_it_follows_its_instruction_in_prose_after_its_thought():
+    good = "The first day of work is hard."
+    answers = [
+        good,
+        COMMA,
+        HOLLOW,
+        f"<think>{COMMA}</think>\n{good}",
+        f"<think>{good}</think>",
+        f"<think>{good}",
+    ]
+    assert instruction_reward(said(*answers), **columns(*["no_comma"] * 6)) == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_the_rate_of_each_kind_is_logged():
+    logged = {}
+    rows = columns("no_comma", "no_comma", "max_words")
+    instruction_reward(said("It is a day of work.", COMMA, COMMA), log_metric=logged.__setitem__, **rows)
+    assert logged == {"instructions/prose": 1.0, "instructions/no_comma": 0.5, "instructions/max_words": 1.0}
