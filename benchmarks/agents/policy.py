@@ -12,7 +12,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast, Qwen3Config
 
-from tempo_trl.demo.policy import tiny_policy_config
+from benchmarks.learning.warm_start import tiny_policy_config
 
 WIDTH, LAYERS, MAX_LENGTH = 64, 2, 256
 PAD, UNKNOWN, USER, TOOL, AGENT, END = SPECIAL = ("<pad>", "<unk>", "<user>", "<tool>", "<agent>", "<end>")

@@ -18,10 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from benchmarks.agents.policy import DONE, agent_policy_config, word_tokenizer
-from benchmarks.learning.warm_start import CARD_HEAD, supervised
+from benchmarks.learning.warm_start import CARD_HEAD, supervised, write_policy
 from benchmarks.tasks.rooms import HELD_OUT, START, TURNS, WORDS, Rooms, draw_tasks, problems, room_reward
-from tempo_trl.demo.policy import write_policy
-from tempo_trl.demo.results import wilson
+from tempo_trl.runs.statistics import wilson
 
 FIRST_SKILL, SKILL = 0.85, 0.4
 FIRST_STEPS, LATER_STEPS, BATCH_SIZE = 800, 150, 32

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.language_model.arms import Cell
 from benchmarks.language_model.study import Study
 from benchmarks.tasks import recipe_of
-from tempo_trl.demo.orders import KEEP_MEMORY
+from tempo_trl.demo.run import KEEP_MEMORY
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import read_record
 

@@ -7,10 +7,11 @@ A step's result is what decides, and the wording is fixed. So completions part o
 """
 
 import random
+import re
 from dataclasses import dataclass
 
 from benchmarks.learning.tasks import Task
-from tempo_trl.demo.task import STEPS, draw_problems, slipped_solution, worked_solution
+from tempo_trl.demo.task import STEPS, draw_problems, worked_solution
 
 
 @dataclass(frozen=True)
@@ -48,3 +49,18 @@ class Chain(Task):
     def start_solution(self, problem: str, rng: random.Random, taught: float = 1.0) -> str:
         """A solution as the starting policy learns to write them: it slips."""
         return slipped_solution(problem, rng, self.slip_rate)
+
+
+def slipped_solution(problem: str, rng: random.Random, slip_rate: float) -> str:
+    """
+    A solution in which each result is wrong with probability `slip_rate`. Wrong digits are equally likely.
+
+    After a wrong step it continues consistently from the wrong value, so a later slip may cancel an earlier one: after
+    n steps the final answer is right with probability 0.1 + 0.9 (1 - slip_rate / 0.9)^n.
+    """
+    value, steps = int(problem[0]), []
+    for term in re.findall("[+-][0-9]", problem):
+        result = (value + int(term) + rng.randint(1, 9) * (rng.random() < slip_rate)) % 10
+        steps.append(f"{value}{term}={result}")
+        value = result
+    return f"{';'.join(steps)}#{value}"

@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
 from benchmarks.learning.arms import BASELINE, Arm, Study
 from benchmarks.learning.runs import DONE, Run
 from benchmarks.learning.statistics import Ratio, interval, iqm, mean_accuracy, ratio_to
-from tempo_trl.demo.results import accuracy_curve
-from tempo_trl.runs.curves import Curve
+from tempo_trl.runs.curves import Curve, read_curve
+from tempo_trl.runs.log import training_log
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
 UNITS = ("tokens", "seconds")
@@ -19,8 +19,25 @@ DIGITS = 6  # in the JSON: with five, a ratio in the tables rounds differently
 
 
 def read_run(run: Run) -> Curve:
-    """The curve of a finished run."""
-    return accuracy_curve(run.folder, run.rows, run.group)
+    """The share of right answers to held-out problems in a finished run, by its sampled tokens."""
+    log = training_log(run.folder)
+    curve, sampled = read_curve(log, "eval_reward"), sampled_tokens(log, run.rows, run.group)
+    tokens = [sum(count for at, count in sampled.items() if at <= step) for step in curve.steps]
+    return replace(curve, tokens=np.array(tokens, dtype=float))
+
+
+def sampled_tokens(log: list[dict], rows: int, group: int) -> dict[int, float]:
+    """Tokens of each generation, by the step of their entry in TRL's `log_history`; shared tokens of trees count once.
+
+    A generation has `rows` completions, in groups of `group`.
+    """
+    sampled = {}
+    for entry in log:
+        if "rollout/generated_tokens" in entry:
+            sampled[entry["step"]] = rows // group * entry["rollout/generated_tokens"]
+        elif "completions/mean_length" in entry:
+            sampled[entry["step"]] = rows * entry["completions/mean_length"]
+    return sampled
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class Start:
 
     def make(self) -> None:
         """Train the policy, or take the shipped one; write it and the prompts, and measure it."""
-        from tempo_trl.demo.policy import write_policy  # torch: not needed to plan
+        from benchmarks.learning.warm_start import write_policy  # torch: not needed to plan
 
         write_prompts(self.task, self.prompts, self.held_out)
         model, tokenizer = self._policy(), self._tokenizer()
@@ -112,7 +112,7 @@ class Start:
         import torch
         from transformers import Qwen3ForCausalLM
 
-        from tempo_trl.demo.policy import tiny_policy_config
+        from benchmarks.learning.warm_start import tiny_policy_config
 
         torch.manual_seed(SEED)
         return Qwen3ForCausalLM(tiny_policy_config(WIDTH, LAYERS, self._positions))

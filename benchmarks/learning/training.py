@@ -12,8 +12,8 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
+from benchmarks.learning.results import sampled_tokens
 from benchmarks.learning.runs import DONE, UPDATES
-from tempo_trl.demo.results import sampled_tokens
 from tempo_trl.launch import train
 from tempo_trl.launch.arguments import METHODS, class_of, parse
 

@@ -10,29 +10,30 @@ import argparse
 import random
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
 
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.learning.chain import Chain
 from benchmarks.learning.tasks import Task
 from tempo_trl.demo.policy import (
+    EOS,
+    PAD,
+    TOKENS,
     character_tokenizer,
     load_policy,
     policy_path,
-    tiny_policy_config,
-    write_policy,
 )
-from tempo_trl.demo.results import wilson
 from tempo_trl.demo.task import (
     HELD_OUT,
     STEPS,
     correct_answer,
     draw_problems,
-    first_slip,
     worked_solution,
 )
+from tempo_trl.runs.statistics import wilson
 
 SLIP_RATE = 0.15
 TRAIN_STEPS, BATCH_SIZE, LEARNING_RATE = 1000, 32, 2e-3
@@ -135,6 +136,44 @@ def slip_rates(problems: list[str], completions: list[str]) -> tuple[float, floa
     steps_taken = sum(STEPS if slip is None else min(STEPS, slip // width + 1) for slip in slips)
     wrong_results = sum(slip is not None and slip % width == "7+5=2;".index("2") for slip in slips)
     return wrong_results / steps_taken, 1 - (wrong_results + slips.count(None)) / len(slips)
+
+
+def first_slip(problem: str, completion: str) -> int | None:
+    """
+    Index of the first character of `completion` that deviates from the correct solution; None if none does.
+
+    A completion that stops too early slips at `len(completion)`, the position of its EOS.
+    """
+    pairs = enumerate(zip_longest(completion, worked_solution(problem)))
+    return next((index for index, (written, right) in pairs if written != right), None)
+
+
+def tiny_policy_config(width: int = 128, layers: int = 4, max_length: int = 128) -> Qwen3Config:
+    """A Qwen3 with grouped-query attention and heads of size 32: by default four layers, 0.8 million parameters.
+
+    `width` must be a multiple of 64.
+    """
+    return Qwen3Config(
+        vocab_size=len(TOKENS),
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 32,
+        num_key_value_heads=width // 64,
+        head_dim=32,
+        max_position_embeddings=max_length,
+        # vLLM's weight transfer does not update a tied head.
+        tie_word_embeddings=False,
+        pad_token_id=TOKENS.index(PAD),
+        eos_token_id=TOKENS.index(EOS),
+    )
+
+
+def write_policy(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Save model and tokenizer to `folder`, the weights in float16."""
+    # Only the file is in half precision, to keep it small: with float32 in its configuration it loads as float32.
+    model.save_pretrained(folder, state_dict={name: weight.half() for name, weight in model.state_dict().items()})
+    tokenizer.save_pretrained(folder)
 
 
 def write_card(folder: Path, seed: int) -> str:

@@ -1,1 +1,1 @@
-"""The demo: orders in JSON for a language model, and sums with known slips for a tiny one; trained, then shown."""
+"""The demo, orders in JSON for a language model; and the task `sums` with its tiny policy, which needs no download."""

@@ -19,13 +19,13 @@ from rich.text import Text
 
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.data.orders import generated_rows
-from tempo_trl.demo.results import wilson
 from tempo_trl.methods import METHODS, method_colours, method_label
 from tempo_trl.report.collect import spread
 from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.report.terminal_tree import BAD, GOOD, credit_colour
 from tempo_trl.rewards.json_fields import json_fields
 from tempo_trl.rewards.span_reward import SpanReward
+from tempo_trl.runs.statistics import wilson
 from tempo_trl.runs.token_text import readable, visible
 from tempo_trl.runs.trees import recorded_steps
 

@@ -1,87 +1,96 @@
-"""Start, resume, watch and show the runs of a demo. A task of the demo says what it runs, and what it shows.
+"""One run of the demo, `smollm2-135m/orders/METHOD.yaml` in a process of its own, and what it does now."""
 
-Each run is a process of its own. Repeat the command to resume interrupted runs from their last checkpoints. Finished
-runs are not repeated.
-"""
-
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Protocol
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+import pandas as pd
+import pyarrow as pa
 
+from tempo_trl.demo.orders_show import MEASURE, held_out_orders, orders_of, right_fields
 from tempo_trl.methods import METHODS, method_label
-from tempo_trl.runs.recipes import recipe_names, recipe_path
+from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.log import STATE, training_log
+from tempo_trl.runs.recipes import read_recipe, recipe_path
 
-BASELINE = "grpo"
-
-
-class Watch(Protocol):
-    """What a run does now, seen from the files that it writes."""
-
-    def look(self) -> bool:
-        """Look at the files. Returns whether the run has done a step, or does something else than before."""
-
-    def done(self) -> float:
-        """Share of the training that is done, 0 to 1."""
-
-    def state(self, curve: bool) -> str:
-        """In words, with the curve of a measure or with its last value only."""
+RECIPES = "smollm2-135m/orders"
+SECONDS, QUICK_SECONDS = 220, 30  # of training; the rest of the six minutes loads, evaluates and draws
+HELD_OUT, QUICK_HELD_OUT = 64, 16  # orders answered before and after, in one batch
+QUICK = {"gradient_accumulation_steps": 2}  # 4 prompts per step instead of 8
+SAVE_EVERY = 4
+# A CPU's log-probabilities allocate 100 MB in each operation, and glibc gives that back to the system each time: a
+# quarter of a step went into fresh pages.
+KEEP_MEMORY = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+    "MALLOC_TOP_PAD_": str(2**28),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+LEVELS, LONGEST_CURVE = " ▁▂▃▄▅▆▇█", 16  # with all else on a line of 80 columns
 
 
 @dataclass
 class Run:
     """
-    One training run of the demo. Its folder has everything that TRL writes.
-
-    A task adds `overrides` and `watch`.
+    A training run, ended by a clock, with held-out orders answered before and after.
 
     Args:
-        method: A recipe in the folder `recipes`.
-        folder: Its output folder.
+        method: A recipe in `smollm2-135m/orders`.
+        folder: Its output folder. It has everything that TRL writes.
+        quick: Whether it trains only a few steps.
     """
 
     method: str
     folder: Path
+    quick: bool = False
     process: subprocess.Popen | None = field(default=None, init=False)
-
-    recipes: ClassVar[str]
-    settings: ClassVar[dict[str, str]] = {}  # of the environment of its process
-    module: ClassVar[tuple[str, ...]] = ("tempo_trl.train",)  # what trains it, with arguments of its own
-
-    @property
-    def name(self) -> str:
-        return self.method
+    _read: dict[Path, int] = field(default_factory=dict, init=False, repr=False)  # times of the tables that were read
 
     @property
     def label(self) -> str:
         return method_label(self.method)
 
-    def overrides(self) -> dict:
-        """Fields that differ from the recipe's."""
-        raise NotImplementedError
+    @property
+    def seconds(self) -> int:
+        """Seconds of training."""
+        return QUICK_SECONDS if self.quick else SECONDS
 
-    def watch(self) -> Watch:
-        """What sees how far the run is. It is made before the run starts."""
-        raise NotImplementedError
+    @property
+    def held_out(self) -> int:
+        """How many held-out orders it answers before and after."""
+        return QUICK_HELD_OUT if self.quick else HELD_OUT
 
     def command(self) -> list[str]:
-        fields = {"output_dir": self.folder, "resume_from_checkpoint": "last"} | self.overrides()
+        recipe = recipe_path(f"{RECIPES}/{self.method}")
+        fields = {
+            "output_dir": self.folder,
+            "resume_from_checkpoint": "last",
+            "max_steps": 1000,  # the clock ends the run
+            "dataset_test_split": f"test[:{self.held_out}]",
+            "do_eval": True,
+            "eval_on_start": True,
+            "num_generations_eval": 1,
+            "per_device_eval_batch_size": self.held_out,
+            "save_steps": SAVE_EVERY,
+        }
+        if not METHODS[read_recipe(recipe)["method"]].trainer.startswith("trl."):  # TRL's trainer records no trees
+            fields["log_trees_steps"] = 1
+        fields |= QUICK if self.quick else {}
         flags = [text for key, value in fields.items() for text in (f"--{key}", str(value))]
-        recipe = str(recipe_path(f"{self.recipes}/{self.method}"))
-        return [sys.executable, "-m", *self.module, "--config", recipe, *flags]
+        module = "tempo_trl.launch.timed_training"
+        return [sys.executable, "-m", module, str(self.seconds), "--config", str(recipe), *flags]
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"} | self.settings
+        own = KEEP_MEMORY | {"OMP_NUM_THREADS": str(os.cpu_count()), "TOKENIZERS_PARALLELISM": "false"}
         with (self.folder / "run.log").open("a") as log:
-            self.process = subprocess.Popen(self.command(), stdout=log, stderr=subprocess.STDOUT, env=environment)
+            self.process = subprocess.Popen(self.command(), stdout=log, stderr=subprocess.STDOUT, env=os.environ | own)
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -92,97 +101,80 @@ class Run:
         """Whether it has evaluated the trained policy, which it does last."""
         return (self.folder / "eval_results.json").exists()
 
+    def tables(self) -> list[Path]:
+        """TRL's tables of completions, that of step 0 (held-out answers of the untrained policy) first."""
+        return sorted((self.folder / "completions").glob("completions_*.parquet"))
 
-def methods_with_recipes(folder: str) -> list[str]:
-    """Recipes in a folder of the packaged ones, not in those below it, in the order of the table of methods."""
-    named = (name.removeprefix(f"{folder}/") for name in recipe_names() if name.startswith(f"{folder}/"))
-    found = sorted(name for name in named if "/" not in name)
-    return [*(name for name in METHODS if name in found), *(name for name in found if name not in METHODS)]
+    @cached_property
+    def _shares(self) -> dict[Path, float]:
+        kept = self.folder / "shares.json"
+        known = json.loads(kept.read_text()) if kept.exists() else {}
+        return {self.folder / "completions" / name: share for name, share in known.items()}
 
+    def shares(self) -> list[float]:
+        """
+        The share of right fields at each step so far, read from TRL's tables of completions.
 
-def methods_to_train(given: str | None, default: Sequence[str], recipes: str) -> list[str]:
-    """
-    The methods that `--methods` names, separated by commas; `"all"` are those with a recipe.
-
-    Raises:
-        ValueError: a method has no recipe in the folder `recipes`.
-    """
-    known = methods_with_recipes(recipes)
-    if given is None:
-        return list(default)
-    names = known if given == "all" else list(dict.fromkeys(name.strip() for name in given.split(",")))
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"got --methods {unknown[0]!r}, expected all, or some of {', '.join(known)}. Correct it.")
-    return names
-
-
-def demonstrate(runs: list[Run], folder: Path, console: Console, show: Callable[[], None], parallel: int = 1) -> int:
-    """
-    Train the runs that are not finished, show the result, and write the report of all of them.
-
-    Args:
-        runs (`list[Run]`):
-            What to train.
-        folder (`Path`):
-            The folder of the runs; the report comes here, too.
-        console (`Console`):
-            Where progress and paths are printed.
-        show (`Callable`):
-            Prints what changed, once all runs are finished.
-        parallel (`int`, *optional*, defaults to `1`):
-            Runs at a time.
-
-    Returns:
-        `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed.
-    """
-    try:
-        failed = train(runs, console, parallel)
-    except KeyboardInterrupt:
-        for run in runs:
-            run.stop()
-        console.print(f"\nStopped. The runs are in {folder}. Repeat the command to resume them.", soft_wrap=True)
-        return 130
-    if failed is not None:
-        log = failed.folder / "run.log"
-        console.print(f"A run failed ({failed.name}). Last lines of {log}:", style="bold", soft_wrap=True)
-        console.print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), markup=False, highlight=False)
-        return 1
-    show()
-
-    from tempo_trl.report.command import report  # imports matplotlib, which is not needed while the runs are training
-
-    path = report([run.folder for run in runs], folder / "report.html")
-    console.print(f"\nCredit per token: open {path} in a browser.", style="bold", highlight=False, soft_wrap=True)
-    return 0
+        They are kept in shares.json: an evaluation replaces the table of the step before it.
+        """
+        tables, shares = self.tables(), self._shares
+        before = dict(shares)
+        for table in tables:
+            with suppress(pa.ArrowInvalid, OSError):  # the run is writing it, or has removed it
+                changed = table.stat().st_mtime_ns
+                if self._read.get(table) != changed:
+                    completions = pd.read_parquet(table)
+                    self._read[table] = changed
+                    if held_out_orders().isdisjoint(orders_of(completions)):
+                        shares[table] = right_fields(completions)
+        for table in shares.keys() - set(tables):  # of a step that a resumed run trains again
+            del shares[table]
+        if shares != before:
+            content = {table.name: shares[table] for table in sorted(shares)}
+            write_atomically(self.folder / "shares.json", json.dumps(content, indent=2))
+        return [shares[table] for table in sorted(shares)]
 
 
-def train(runs: Sequence[Run], console: Console, parallel: int) -> Run | None:
-    """
-    Train the runs that are not finished, `parallel` at a time, and show how far they are: in a terminal with bars,
-    elsewhere on a line per step. Returns a run that failed, or None.
-    """
-    waiting, active = [run for run in runs if not run.finished()], {}
-    if finished := [run.name for run in runs if run not in waiting]:
-        console.print(f"Finished before: {', '.join(finished)}. To train again, remove the folder of the run.")
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=10), TextColumn("{task.fields[state]}"))
-    width = max((len(run.name) for run in waiting), default=0)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bars = {run.name: progress.add_task(f"{run.name:{width}s}", total=1.0, state="") for run in waiting}
-        while waiting or active:
-            while waiting and len(active) < parallel:
-                run = waiting.pop(0)
-                active[run.name] = run, run.watch()
-                run.start()
-            time.sleep(0.3)
-            for name, (run, watch) in list(active.items()):
-                ended = run.process.poll() is not None  # asked first: what it wrote before it ended is looked at
-                if watch.look() and not console.is_terminal:
-                    console.print(f"{name}: {watch.state(curve=False)}", markup=False, highlight=False)
-                progress.update(bars[name], completed=watch.done(), state=watch.state(curve=True))
-                if ended:
-                    del active[name]
-                    if run.process.returncode or not run.finished():
-                        for other, _ in active.values():
-                            other.stop()
-                        return run
-    return None
+class Watch:
+    """What a run does now, seen from the files that it writes. It is made before the run starts."""
+
+    def __init__(self, run: Run):
+        self.run, self.shares, self.phase = run, run.shares(), ""
+        self.begun = 0.0
+        # Files of an earlier attempt. Their times tell, because the clock of files runs behind Python's.
+        self.old = {path: path.stat().st_mtime_ns for path in (*run.tables(), run.folder / STATE) if path.exists()}
+        # A resumed run keeps the time that it had at its last checkpoint.
+        self.earlier = sum(entry.get("step_time", 0.0) for entry in training_log(run.folder))
+
+    def look(self) -> bool:
+        """Look at the files. Returns whether the run has done a step, or does something else than before."""
+        before = self.phase, len(self.shares)
+        self.shares = self.run.shares()
+        if self._has_written(self.run.folder / STATE):
+            self.phase = "after"
+        elif self.phase != "training":
+            self.phase = "training" if any(map(self._has_written, self.run.tables())) else "before"
+            self.begun = time.monotonic()
+        return (self.phase, len(self.shares)) != before
+
+    def spent(self) -> float:
+        """Seconds of training so far, as far as the clock of the run counts them."""
+        here = time.monotonic() - self.begun if self.phase == "training" else 0.0
+        return self.run.seconds if self.phase == "after" else min(self.earlier + here, self.run.seconds)
+
+    def state(self, curve: bool) -> str:
+        """In words, with the curve of the shares or with the last one only."""
+        if self.phase != "training":
+            return f"{'' if self.phase == 'after' else 'loading, and '}answering held-out orders"
+        left = f"{self.run.seconds - self.spent():.0f} s left"
+        if not self.shares:
+            return f"first step, {left}"
+        last = f"{self.shares[-1]:.2f}, {left}"
+        if not curve:
+            return f"step {len(self.shares)}, {MEASURE} {last}"
+        levels = "".join(LEVELS[round(share * (len(LEVELS) - 1))] for share in self.shares[-LONGEST_CURVE:])
+        return f"{MEASURE} {self.shares[0]:.2f} {levels} {last}"
+
+    def _has_written(self, path: Path) -> bool:
+        """Whether this file is from now, not from an earlier attempt."""
+        return path.exists() and path.stat().st_mtime_ns != self.old.get(path)

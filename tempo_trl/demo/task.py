@@ -1,17 +1,15 @@
-"""The task of the demo: chained one-digit sums and differences modulo 10, written out step by step.
+"""The task `sums`: chained one-digit sums and differences modulo 10, written out step by step.
 
     prompt      7+5-3?
     completion  7+5=2;2-3=9#9
 
-Each step's result, modulo 10, begins the next step; the final answer follows '#'. There is only one correct way to
-write a solution, so the decisive token is known: the character at which a completion leaves it (`first_slip`).
+Each step's result, modulo 10, begins the next step; the final answer follows '#'. It needs no download, and a tiny
+policy has learned it ([`~tempo_trl.demo.policy`]).
 """
 
 import random
 import re
 import zlib
-from collections.abc import Callable
-from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,55 +28,22 @@ def worked_solution(problem: str) -> str:
     Raises:
         ValueError: if `problem` is not digits joined by '+' and '-' and closed by '?'.
     """
-    return _solution(problem, lambda result: result)
-
-
-def slipped_solution(problem: str, rng: random.Random, slip_rate: float) -> str:
-    """A solution in which each result is wrong with probability `slip_rate`. Wrong digits are equally likely.
-
-    After a wrong step it continues consistently from the wrong value, so a later slip may cancel an earlier one: after
-    n steps the final answer is right with probability 0.1 + 0.9 (1 - slip_rate / 0.9)^n. `slip_rate` 0 is
-    `worked_solution`.
-
-    Raises:
-        ValueError: if `slip_rate` is not between 0 and 1, or from `worked_solution`.
-    """
-    if not 0 <= slip_rate <= 1:
-        raise ValueError(f"slip_rate is {slip_rate}, expected a probability. Choose it between 0 and 1.")
-    return _solution(problem, lambda result: (result + rng.randint(1, 9) * (rng.random() < slip_rate)) % 10)
-
-
-def _solution(problem: str, written: Callable[[int], int]) -> str:
     if not _PROBLEM.fullmatch(problem):
         raise ValueError(
             f"{problem!r} is not a problem of this task, expected digits joined by + and -. Use '7+5-3?', for example."
         )
     value, steps = int(problem[0]), []
     for term in re.findall("[+-][0-9]", problem):
-        result = written((value + int(term)) % 10)
+        result = (value + int(term)) % 10
         steps.append(f"{value}{term}={result}")
         value = result
     return f"{';'.join(steps)}#{value}"
 
 
-def first_slip(problem: str, completion: str) -> int | None:
-    """Index of the first character of `completion` that deviates from the correct solution; None if none does.
-
-    A wrong result, a wrongly copied operand, a malformed character and a final answer other than the last result are
-    all slips. A completion that stops too early slips at `len(completion)`, the position of its EOS. With the
-    character tokenizer of `tempo_trl.demo.policy` this is also the index of the token.
-
-    Raises:
-        ValueError: from `worked_solution`.
-    """
-    pairs = enumerate(zip_longest(completion, worked_solution(problem)))
-    return next((index for index, (written, right) in pairs if written != right), None)
-
-
 def correct_answer(completions: list[str], answer: list[str], **columns) -> list[float]:
     """TRL reward function: 1.0 if the text after a completion's last '#' is the answer, else 0.0.
 
-    Only the answer counts: a solution whose slips cancel gets 1.0.
+    Only the answer counts: a solution whose mistakes cancel gets 1.0.
 
     Raises:
         ValueError: if the completions are conversational (lists of messages) rather than plain text.

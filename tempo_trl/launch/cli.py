@@ -75,7 +75,6 @@ def command_parser() -> argparse.ArgumentParser:
     verb.add_argument("--quick", action="store_true", help="a few steps: about a minute instead of six")
     verb.add_argument("--compare", action="store_true", help="train GRPO as well, for as long")
     verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
-    verb.add_argument("--methods", metavar="A,B", help="methods to train instead of span_credit, or all")
     verb.set_defaults(run=checked("demo", main_of("tempo_trl.demo.orders")))
 
     _add_train(verbs)

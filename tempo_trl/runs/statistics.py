@@ -230,3 +230,9 @@ def _shares(values: np.ndarray) -> np.ndarray:
     if not ((values >= 0) & (values <= 1)).all():  # False for NaN
         raise ValueError(f"got numbers from {values.min()} to {values.max()}, expected 0 to 1.")
     return values
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """95% interval of a share that was measured on `n` samples."""
+    interval = stats.binomtest(round(share * n), n).proportion_ci(method="wilson")
+    return interval.low, interval.high

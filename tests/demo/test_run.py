@@ -1,97 +1,197 @@
-"""What starts, ends and resumes the runs of the demo, of each task; a script stands in for training."""
+"""What the demo runs, and how it watches, ends and resumes it; a script stands in for training."""
 
-import subprocess
+import json
+import os
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from tempo_trl.demo import orders, run, sums
+from tempo_trl.demo import orders
 from tempo_trl.demo.language_model import Source
-from tempo_trl.demo.run import Run
+from tempo_trl.demo.run import SECONDS, Run, Watch
 from tempo_trl.launch import cli
+from tempo_trl.launch.arguments import parse
 
-TASKS = {"orders": ("orders-quick/span_credit", "span_credit"), "sums": ("sums-quick/tempo-seed0", "tempo seed 0")}
+from .order_runs import HELD_OUT, TRAINED, evaluated, recorded, table, trained, wrong_city
+
+TRAINING = """
+import sys, time
+from pathlib import Path
+from tests.demo.order_runs import HELD_OUT, TRAINED, evaluated, recorded, table, wrong_city
+
+folder = Path(sys.argv[1])
+table(folder, 0, HELD_OUT, ["Sure!", '{"city": '])
+recorded(folder)
+for step in (1, 2):
+    time.sleep(1.5)
+    table(folder, step, TRAINED, [wrong_city(TRAINED[0]["truth"]), TRAINED[1]["truth"] if step == 2 else "no"])
+time.sleep(1.5)
+evaluated(folder)
+"""
+
+
+@pytest.mark.parametrize("method", ["span_credit", "grpo"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_run_is_one_that_the_parser_takes(method, quick, tmp_path):
+    run = Run(method, tmp_path, quick)
+    words = run.command()
+    script, training, *_ = parse(words[words.index("--config") :])
+    assert (script.method, script.dataset_test_split) == (method, f"test[:{run.held_out}]")
+    assert getattr(training, "log_trees_steps", None) == (None if method == "grpo" else 1)
+
+
+def test_all_held_out_orders_fit_into_the_table_of_a_generation():
+    for quick in (False, True):
+        run = Run("grpo", Path("x"), quick)
+        training = parse(run.command()[run.command().index("--config") :]).training
+        rows = training.per_device_train_batch_size * training.gradient_accumulation_steps
+        assert run.held_out <= rows
+
+
+def test_the_share_of_each_step_outlives_the_evaluation_that_replaces_its_table(tmp_path):
+    run = Run("grpo", tmp_path)
+    assert run.shares() == []
+    trained(tmp_path)
+    shares = [5 / 6, 11 / 12]
+    assert run.shares() == pytest.approx(shares)
+    evaluated(tmp_path)
+    assert run.finished()
+    assert run.shares() == pytest.approx(shares)
+    assert Run("grpo", tmp_path).shares() == pytest.approx(shares)  # in another process
+
+
+def test_a_step_that_is_trained_again_counts_once(tmp_path):
+    trained(tmp_path)
+    assert len(Run("grpo", tmp_path).shares()) == 2
+    run = Run("grpo", tmp_path)
+    (tmp_path / "completions" / "completions_00002.parquet").unlink()  # as the clock of the resumed run does
+    assert run.shares() == pytest.approx([5 / 6])
+    table(tmp_path, 2, TRAINED, ["no", "no"])
+    assert run.shares() == pytest.approx([5 / 6, 0])
+
+
+def test_a_table_that_is_being_written_is_read_when_it_is_whole(tmp_path):
+    trained(tmp_path)
+    path = tmp_path / "completions" / "completions_00002.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100])
+    run = Run("grpo", tmp_path)
+    assert len(run.shares()) == 1
+    path.write_bytes(whole)
+    assert len(run.shares()) == 2
+
+
+def test_the_watch_says_what_the_run_does_and_how_long_it_has(tmp_path):
+    run = Run("grpo", tmp_path)
+    table(tmp_path, 0, HELD_OUT, ["no", "no"])  # of an attempt that was interrupted
+    (tmp_path / "checkpoint-1").mkdir()
+    log = {"log_history": [{"step": 1, "step_time": 50.0}]}
+    (tmp_path / "checkpoint-1" / "trainer_state.json").write_text(json.dumps(log))
+    time.sleep(0.01)
+    watch = Watch(run)
+    assert watch.look()
+    assert watch.state(curve=True) == "loading, and answering held-out orders"
+    assert not watch.look()
+    table(tmp_path, 1, HELD_OUT, ["no", "no"])
+    assert watch.look()
+    assert watch.state(curve=True) == f"first step, {SECONDS - 50} s left"
+    table(tmp_path, 2, TRAINED, [wrong_city(TRAINED[0]["truth"]), "no"])
+    assert watch.look()
+    assert watch.state(curve=False) == f"step 1, right fields 0.42, {SECONDS - 50} s left"
+    assert watch.state(curve=True) == f"right fields 0.42 ▃ 0.42, {SECONDS - 50} s left"
+    evaluated(tmp_path)
+    assert watch.look()
+    assert watch.state(curve=True) == "answering held-out orders"
+    assert watch.spent() == SECONDS
+
+
+def test_the_line_with_the_bar_fits_into_80_columns(tmp_path):
+    watch = Watch(Run("grpo", tmp_path))
+    watch.phase, watch.shares, watch.begun = "training", [0.5] * 40, time.monotonic()
+    assert len(f"prefix_baseline {'━' * 10} {watch.state(curve=True)}") <= 80
+
+
+@pytest.mark.matrix
+@pytest.mark.usefixtures("quick_python")
+def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(orders, "language_model", lambda: Source("a folder", "a folder"))
+    monkeypatch.setattr(Run, "command", lambda run: [sys.executable, "-c", TRAINING, str(run.folder)])
+    monkeypatch.setenv("PYTHONPATH", os.getcwd())
+    monkeypatch.setattr(orders, "Console", lambda: Console(width=80))
+    assert orders.main(str(tmp_path), quick=False, compare=False) == 0
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 80  # a path to copy stays whole
+    for name in ("curves.png", "results.json", "report.html"):
+        assert str(tmp_path / "orders" / name) in printed
+    steps = [line for line in lines if line.startswith("span_credit: step ")]
+    assert [line.rpartition(",")[0] for line in steps] == [
+        "span_credit: step 1, right fields 0.42",
+        "span_credit: step 2, right fields 0.92",
+    ]
+    assert "mean of the six" in printed
+    folder = tmp_path / "orders"
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    results = json.loads((folder / "results.json").read_text())["runs"]["span_credit"]
+    assert results["right fields"] == pytest.approx([5 / 12, 11 / 12])
+    assert results["held_out"]["before"]["city"] == 0
+    assert results["held_out"]["after"]["all"] == 1
+    assert (folder / "report.html").is_file()
+    assert orders.main(str(tmp_path), quick=False, compare=False) == 0  # is not trained again
+    assert "Finished before: span_credit." in capsys.readouterr().out
+
+
+def test_a_recorded_group_does_not_stand_for_a_finished_run(tmp_path):
+    recorded(tmp_path)
+    assert not Run("span_credit", tmp_path).finished()
+
+
 SLEEPING = "import time; time.sleep(60)"
 
 
-@pytest.fixture(autouse=True)
-def model(monkeypatch):
+@pytest.fixture
+def demo(monkeypatch, tmp_path):
+    """The verb, with a script for each method in place of training."""
     monkeypatch.setattr(orders, "language_model", lambda: Source("a folder", "a folder"))
 
+    def run(*flags: str, **scripts: str) -> int:
+        command = lambda own: [sys.executable, "-c", scripts.get(own.method, SLEEPING), str(own.folder)]  # noqa: E731
+        monkeypatch.setattr(Run, "command", command)
+        return cli.main(["demo", "--output", str(tmp_path), "--quick", *flags])
 
-def stand_in(script: str, others: str = SLEEPING, method: str | None = None):
-    """A command that runs a script instead of the training, for all methods or for one."""
-    return lambda run: [sys.executable, "-c", script if method in (None, run.method) else others, str(run.folder)]
-
-
-def demo(task: str, folder, *flags: str) -> int:
-    return cli.main(["demo", "--task", task, "--output", str(folder), "--quick", *flags])
+    return run
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_a_run_that_fails_shows_the_end_of_its_log(task, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(Run, "command", stand_in("raise SystemExit('no memory left')"))
-    assert demo(task, tmp_path) == 1
-    folder, name = TASKS[task]
+def test_a_run_that_fails_shows_the_end_of_its_log(demo, tmp_path, capsys):
+    assert demo(span_credit="raise SystemExit('no memory left')") == 1
     printed = capsys.readouterr().out
-    assert f"A run failed ({name})" in printed
+    assert "A run failed (span_credit)" in printed
     assert "no memory left" in printed
-    assert (tmp_path / folder / "run.log").is_file()
+    assert (tmp_path / "orders-quick/span_credit/run.log").is_file()
 
 
-def test_it_is_the_run_that_failed_whose_log_is_shown_and_the_others_end(tmp_path, monkeypatch, capsys):
-    started, start = [], Run.start
-    monkeypatch.setattr(Run, "command", stand_in("raise SystemExit('no luck')", method="prefix_baseline"))
-    monkeypatch.setattr(Run, "start", lambda own: (start(own), started.append(own.process)))
-    assert demo("sums", tmp_path) == 1
-    printed = capsys.readouterr().out
-    assert "A run failed (prefix_baseline seed 0)" in printed
-    assert "no luck" in printed
-    assert [process.poll() is not None for process in started] == [True, True]
-
-
-@pytest.mark.parametrize(("task", "watch"), [("orders", orders.OrdersWatch), ("sums", sums.SumsWatch)])
-def test_ctrl_c_ends_the_training_and_says_how_to_go_on(task, watch, monkeypatch, tmp_path, capsys):
+def test_ctrl_c_ends_the_training_and_says_how_to_go_on(demo, monkeypatch, capsys):
     started = []
 
     def interrupted(watch):
         started.append(watch.run.process)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Run, "command", stand_in(SLEEPING))
-    monkeypatch.setattr(watch, "look", interrupted)
-    assert demo(task, tmp_path) == 130
+    monkeypatch.setattr(Watch, "look", interrupted)
+    assert demo() == 130
     assert "Repeat the command to resume them" in " ".join(capsys.readouterr().out.split())
-    assert isinstance(started[0], subprocess.Popen)
     assert started[0].poll() is not None
 
 
-def test_a_finished_run_is_not_repeated_and_the_others_are_trained(monkeypatch, tmp_path, capsys):
+def test_a_finished_run_is_not_repeated_and_the_others_are_trained(demo, monkeypatch, tmp_path, capsys):
     done = "import pathlib, sys; pathlib.Path(sys.argv[1], 'eval_results.json').write_text('{}')"
-    monkeypatch.setattr(Run, "command", stand_in(done))
-    monkeypatch.setattr(sums, "demonstrate", lambda runs, *_: run.train(runs, sums.Console(), 2))
-    assert demo("sums", tmp_path) is None
-    (tmp_path / "sums-quick/grpo-seed0/eval_results.json").unlink()
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("run.log")}
-    time.sleep(0.01)
-    assert demo("sums", tmp_path) is None
-    assert "Finished before: tempo seed 0, prefix_baseline seed 0." in " ".join(capsys.readouterr().out.split())
-    changed = [path.parent.name for path, at in before.items() if path.stat().st_mtime_ns != at]
-    assert changed == []  # the log is only appended to, and the script prints nothing
-    assert (tmp_path / "sums-quick/grpo-seed0/eval_results.json").exists()
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("method", ["gae", "lora/tempo", "gigpo"])
-def test_a_method_without_a_recipe_of_the_task_is_refused(task, method, tmp_path, capsys):
-    assert demo(task, tmp_path, "--methods", f"tempo,{method}") == 2
-    error = capsys.readouterr().err
-    assert error.startswith(
-        f"tempo-trl demo: error: got --methods {method!r}, expected all, or some of tempo, prefix_"
-    )
-
-
-def test_no_seed_is_refused(tmp_path, capsys):
-    assert demo("sums", tmp_path, "--seeds", "0") == 2
-    assert "got --seeds 0, expected at least 1" in capsys.readouterr().err
+    monkeypatch.setattr(orders, "show", lambda runs, *_: [run.method for run in runs])
+    monkeypatch.setattr(orders, "report", lambda folders, path: path)
+    assert demo("--compare", span_credit=done, grpo=done) == 0
+    (tmp_path / "orders-quick/grpo/eval_results.json").unlink()
+    assert demo("--compare", span_credit="raise SystemExit(1)", grpo=done) == 0
+    assert "Finished before: span_credit." in capsys.readouterr().out
+    assert (tmp_path / "orders-quick/grpo/eval_results.json").exists()

@@ -1,0 +1,107 @@
+"""The chain's solutions slip at their rate, and the shipped policy is what its card says."""
+
+import random
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.learning.chain import slipped_solution
+from benchmarks.learning.results import sampled_tokens
+from benchmarks.learning.warm_start import (
+    accuracy,
+    first_slip,
+    sampled_completions,
+    slip_rates,
+    tiny_policy_config,
+    warm_started_policy,
+    write_policy,
+)
+from tempo_trl.demo.policy import character_tokenizer, load_policy
+from tempo_trl.demo.task import draw_problems, worked_solution
+
+STEP = len("7+5=2;")
+texts_of_problems = st.from_regex(r"[0-9]([+-][0-9]){1,6}\?", fullmatch=True)
+
+
+@pytest.fixture(scope="module")
+def held_out() -> list[str]:
+    return draw_problems(128, random.Random(1), split="test")
+
+
+@given(texts_of_problems)
+def test_the_right_solution_has_no_slip(problem):
+    assert first_slip(problem, worked_solution(problem)) is None
+
+
+@given(texts_of_problems, st.integers(1, 9), st.data())
+def test_first_slip_is_the_wrong_digit_of_the_slipped_step(problem, error, data):
+    step = data.draw(st.integers(0, len(problem[1:-1]) // 2 - 1))
+    right = worked_solution(problem)
+    index = STEP * step + STEP - 2
+    wrong = str((int(right[index]) + error) % 10)
+    # What is left of the problem opens with the wrong value: its own worked solution is the consistent way on.
+    rest = problem[2 * step + 3 :]
+    tail = f"#{wrong}" if rest == "?" else ";" + worked_solution(wrong + rest)
+    assert first_slip(problem, right[:index] + wrong + tail) == index
+
+
+@given(texts_of_problems, st.integers(0, 2**32))
+def test_sure_slips_begin_at_the_first_result_and_no_slips_at_none(problem, seed):
+    assert first_slip(problem, slipped_solution(problem, random.Random(seed), slip_rate=1.0)) == STEP - 2
+    assert first_slip(problem, slipped_solution(problem, random.Random(seed), slip_rate=0.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("completion", "index"),
+    [
+        ("7+6=3;3-3=0#0", 2),  # operand miscopied
+        ("7+5=2;3-3=0#0", 6),  # result miscopied
+        ("7+5=2;2-3=9#8", 12),  # answer is not the last result
+        ("7+5=2;2-3=9", 11),  # stops early: the place of its EOS
+        ("7+5=2;2-3=9#9#9", 13),  # goes on too long
+        ("", 0),
+    ],
+)
+def test_first_slip_finds_what_is_no_wrong_result(completion, index):
+    assert first_slip("7+5-3?", completion) == index
+
+
+def test_slips_fall_on_each_step_at_their_rate():
+    rng = random.Random(0)
+    drawn = draw_problems(20_000, rng)
+    solutions = [slipped_solution(problem, rng, 0.15) for problem in drawn]
+    assert slip_rates(drawn, solutions) == (pytest.approx(0.15, abs=0.005), 0)
+    # 0.1 + 0.9 (1 - 0.15 / 0.9)^5 = 0.4617: slips that cancel lift it above 0.85^5 = 0.4437.
+    assert accuracy(drawn, solutions) == pytest.approx(0.4617, abs=0.015)
+
+
+def test_the_shipped_policy_knows_the_arithmetic_and_slips(held_out):
+    model, tokenizer = load_policy()
+    assert accuracy(held_out, sampled_completions(model, tokenizer, held_out, seed=0, greedy=True)) > 0.97
+    completions = sampled_completions(model, tokenizer, held_out, seed=0)
+    assert 0.3 < accuracy(held_out, completions) < 0.65
+    wrong_results, elsewhere = slip_rates(held_out, completions)
+    assert 0.1 < wrong_results < 0.22
+    assert elsewhere < 0.05
+
+
+def test_rebuilding_is_deterministic():
+    one, other = (warm_started_policy(seed=0, train_steps=3, batch_size=4).state_dict() for _ in range(2))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_written_policy_loads_as_its_weights_rounded_to_half(tmp_path):
+    model = warm_started_policy(seed=0, train_steps=1, batch_size=2)
+    write_policy(model, character_tokenizer(), tmp_path)
+    loaded, _ = load_policy(tmp_path)
+    assert loaded.config.vocab_size == tiny_policy_config().vocab_size
+    assert all(torch.equal(loaded.state_dict()[name], w.half().float()) for name, w in model.state_dict().items())
+
+
+def test_tokens_are_those_of_the_completions_or_of_the_trees_where_a_shared_one_counts_once():
+    sampled = [{"step": step, "completions/mean_length": 30.0} for step in (1, 3)]
+    assert sampled_tokens([*sampled, {"step": 2, "loss": 0.0}], rows=64, group=8) == {1: 1920, 3: 1920}
+    grown = [entry | {"rollout/generated_tokens": 100.0} for entry in sampled]
+    assert sampled_tokens(grown, rows=64, group=8) == {1: 800, 3: 800}
