@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.language_model.__main__ import main
-from benchmarks.language_model.cells import Cells, mean_reward, smooth, steps_to, tokens_of
+from benchmarks.language_model.cells import Cells, mean_reward, smooth, tokens_of
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import command
 from benchmarks.language_model.show import show
@@ -87,11 +87,6 @@ def test_a_mean_over_equally_many_tokens_stops_inside_the_step_that_exceeds_them
     assert mean_reward(row("grpo", 1e-5, 0, 0.7), budget) == pytest.approx(0.7)
 
 
-def test_steps_to_a_reward_are_those_of_a_mean_over_three():
-    assert steps_to(row("grpo", 1e-5, 0, [0.0, 0.9, 0.6, 0.6, 0.6]), 0.6) == 4
-    assert steps_to(row("grpo", 1e-5, 0, [0.9, 0.0, 0.9]), 0.9) is None
-
-
 def test_an_arm_takes_the_rate_that_was_best_on_average_once_all_were_tried(tmp_path):
     cells = swept(tmp_path / "cells.json", {"grpo": RATES[2], "tempo": RATES[0]})
     assert cells.rates() == {"grpo": RATES[2], "tempo": RATES[0]}
@@ -159,7 +154,8 @@ def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
         row(arm, RATES[1], seed, gain + 0.5) for seed in SEEDS for arm, gain in (("grpo", 0), ("tempo", 0.125))
     ]
     lines = [line for line in shown(cells) if line.startswith("  tempo")]
-    assert any("0.625 [0.625, 0.625]" in line and "0.125" in line for line in lines)
+    (ahead,) = [line.split() for line in lines if "+12.5" in line]
+    assert ahead == ["tempo", "2.5e-05", "5", "62.5", "+12.5", "[+12.5,", "+12.5]", "50", "+0.0", "[+0.0,", "+0.0]"]
 
 
 def test_a_figure_is_drawn_once_an_arm_has_runs_of_two_seeds(tmp_path):

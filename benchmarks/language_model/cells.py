@@ -121,12 +121,6 @@ def smooth(series: Sequence[float | None]) -> np.ndarray:
     return np.nanmean(np.lib.stride_tricks.sliding_window_view(np.array(series, dtype=float), 3), axis=1)
 
 
-def steps_to(row: dict, level: float) -> int | None:
-    """Steps until the mean over three steps first reaches a reward; None if it never does."""
-    reached = np.flatnonzero(smooth(row["reward"]) >= level)
-    return int(reached[0]) + 3 if len(reached) else None
-
-
 def measured(values: Sequence[float], form: str = ".3f") -> str:
     """Interquartile mean with its interval over seeds."""
     low, high = interval(np.array(values))

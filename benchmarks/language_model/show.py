@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.language_model.arms import BASELINE
-from benchmarks.language_model.cells import Cells, mean_reward, measured, steps_to, tokens_of
-from benchmarks.language_model.study import Study
+from benchmarks.language_model.cells import Cells, mean_reward, measured, tokens_of
 from benchmarks.learning.statistics import interval, iqm
 
 Pairs = dict[str, list[tuple[dict, dict]]]  # by arm, its runs and GRPO's of the same seeds
@@ -43,11 +42,11 @@ def tables(cells: Cells) -> Iterator[Table]:
     rates, study = cells.rates(), cells.study
     pairs = with_grpo(cells, rates, rates[BASELINE], study.seeds) if BASELINE in rates else {}
     if pairs:
-        yield over_grpo(pairs, study.level)
+        yield over_grpo(pairs)
         if study.has_criteria:
             yield by_phase(pairs)
             yield by_criterion(pairs)
-        yield held_out(pairs, study)
+        yield held_out(pairs)
         if study.has_criteria:
             yield signs(pairs)
 
@@ -72,30 +71,29 @@ def sweep_table(cells: Cells) -> Table:
     return table
 
 
-def over_grpo(pairs: Pairs, level: float, title: str = "Over GRPO") -> Table:
-    """Arms over GRPO, paired by seed."""
-    caption = "interquartile means, 95% bootstrap intervals over seeds"
-    headings = "arm", "rate", "pairs", "mean reward", "less GRPO's", "by steps", f"steps to {level}", "seconds a step"
-    table = Table(*headings, title=title, caption=caption, box=SIMPLE_HEAD)
+def over_grpo(pairs: Pairs) -> Table:
+    """What each arm earns over the run and on held-out prompts, and its lead over GRPO, paired by seed."""
+    parts = [part for part in OF_ALL if part in pairs[BASELINE][0][0]["held_out"]]
+    headings = (text for part in parts for text in (f"held out, {part}", "lead"))
+    caption = "percent and points: interquartile means, 95% bootstrap intervals over seeds; held out: means"
+    table = Table("arm", "rate", "seeds", "over the run", "lead", *headings, title="Over GRPO", caption=caption)
+    table.box = SIMPLE_HEAD
     for arm, own in pairs.items():
-        rate, seconds = own[0][0]["learning_rate"], _mean([_mean(row["seconds"]) for row, _ in own])
-        table.add_row(arm, f"{rate:g}", str(len(own)), *compared(own, level), f"{seconds:.0f}")
+        rewards, leads = over_the_run(own)
+        cells = [f"{iqm(rewards):.1f}", measured(leads, "+.1f")]
+        for part in parts:
+            rates, base = ([100 * row["held_out"][part] for row in rows] for rows in zip(*own, strict=True))
+            cells += [f"{_mean(rates):.0f}", measured(np.subtract(rates, base), "+.1f")]
+        shown = [cell if arm != BASELINE or not place % 2 else "" for place, cell in enumerate(cells)]
+        table.add_row(arm, f"{own[0][0]['learning_rate']:g}", str(len(own)), *shown)
     return table
 
 
-def compared(pairs: Sequence[tuple[dict, dict]], level: float) -> tuple[str, str, str, str]:
-    """
-    Of pairs of an arm's run and GRPO's: mean reward, how much more than GRPO's at equally many tokens and at equally
-    many steps, and steps to a reward.
-    """
+def over_the_run(pairs: Sequence[tuple[dict, dict]]) -> tuple[list[float], list[float]]:
+    """Mean reward of an arm's runs, and how much more than GRPO's it is, at equally many tokens, in percent."""
     budget = tokens_of(row for pair in pairs for row in pair)
-    own = [mean_reward(row, budget) for row, _ in pairs]
-    by_tokens = [value - mean_reward(base, budget) for value, (_, base) in zip(own, pairs, strict=True)]
-    by_steps = [_mean(row["reward"]) - _mean(base["reward"]) for row, base in pairs]
-    arrivals = [steps_to(row, level) for row, _ in pairs]
-    steps = ", ".join("never" if arrival is None else str(arrival) for arrival in arrivals)
-    itself = all(row is base for row, base in pairs)
-    return measured(own), *("" if itself else measured(gains) for gains in (by_tokens, by_steps)), steps
+    own, base = ([100 * mean_reward(row, budget) for row in rows] for rows in zip(*pairs, strict=True))
+    return own, np.subtract(own, base).tolist()
 
 
 def by_phase(pairs: Pairs) -> Table:
@@ -138,25 +136,14 @@ def by_criterion(pairs: Pairs) -> Table:
     return table
 
 
-def held_out(pairs: Pairs, study: Study) -> Table:
-    """
-    Held-out pass rates by kind or criterion. Then how much more than GRPO's those of all criteria are.
-    """
+def held_out(pairs: Pairs) -> Table:
+    """Held-out pass rates by kind or criterion."""
     rows = {arm: [row for row, _ in own] for arm, own in pairs.items()}
-    parts, criteria = _held_out_parts(rows), study.has_criteria
-    more = [f"{part}, less GRPO's" for part in OF_ALL] if criteria else []
-    title = "Held-out pass rates in percent, means over seeds"
-    table = Table("arm", *map(_short, parts), *more, title=title, box=SIMPLE_HEAD)
+    parts, title = _held_out_parts(rows), "Held-out pass rates in percent, means over seeds"
+    table = Table("arm", *map(_short, parts), title=title, box=SIMPLE_HEAD)
     for arm, own in rows.items():
-        shares = [f"{100 * _mean([row['held_out'][part] for row in own]):.0f}" for part in parts]
-        table.add_row(arm, *shares, *(_held_out_gains(arm, pairs[arm]) if criteria else []))
+        table.add_row(arm, *(f"{100 * _mean([row['held_out'][part] for row in own]):.0f}" for part in parts))
     return table
-
-
-def _held_out_gains(arm: str, pairs: Sequence[tuple[dict, dict]]) -> list[str]:
-    """How much more than GRPO's an arm's held-out rates of all criteria are, in points."""
-    rates = ([100 * (row["held_out"][part] - base["held_out"][part]) for row, base in pairs] for part in OF_ALL)
-    return ["" if arm == BASELINE else measured(own, "+.1f") for own in rates]
 
 
 def _held_out_parts(rows: dict[str, list[dict]]) -> list[str]:

@@ -18,7 +18,6 @@ class Study:
         first_rates (`tuple[float, ...]`): Those that an arm is tried at first; then the neighbours of the best, so
             that it does not lie at an end of what was tried.
         stem (`str`): Name of the files of its numbers and of its figure, in docs/evidence.
-        level (`float`): Reward that the tables give the steps to.
         steps (`int`): Optimizer steps of a run.
         held_out (`int`): Held-out prompts. They are one batch, so that TRL's mean over batches is that of all.
         save_steps (`int`): Steps between two checkpoints.
@@ -31,7 +30,6 @@ class Study:
     rates: tuple[float, ...]
     first_rates: tuple[float, ...]
     stem: str
-    level: float
     held_out: int
     steps: int
     save_steps: int = 10
@@ -89,7 +87,7 @@ class Study:
 
 def _with_criteria(task: str) -> Study:
     arms, rates = arms_with_criteria(task, CRITERIA[task]), (5e-6, 1e-5, 2e-5, 4e-5, 8e-5, 1.6e-4)
-    return Study(task, arms, rates, first_rates=(2e-5, 4e-5), stem=task, level=0.8, held_out=128, steps=12)
+    return Study(task, arms, rates, first_rates=(2e-5, 4e-5), stem=task, held_out=128, steps=12)
 
 
 INSTRUCTIONS = Study(
@@ -98,7 +96,6 @@ INSTRUCTIONS = Study(
     rates=(1.25e-5, 2.5e-5, 5e-5, 1e-4, 2e-4, 4e-4),
     first_rates=(5e-5, 1e-4),
     stem="language_model",
-    level=0.6,
     held_out=240,
     steps=20,
     save_steps=5,

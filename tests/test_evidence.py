@@ -1,0 +1,192 @@
+"""The pages of results say what the numbers beside their figures say."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.agents.studies import STUDIES as AGENT_STUDIES
+from benchmarks.compact_json import write_json
+from benchmarks.gpu.language_model import comparison
+from benchmarks.language_model import cells
+from benchmarks.language_model.noise import of_a_step
+from benchmarks.language_model.show import over_grpo, with_grpo
+from benchmarks.language_model.study import STUDIES as LANGUAGE_STUDIES
+from benchmarks.learning import results
+from benchmarks.learning.results import Measured, baseline_of, read_results
+from benchmarks.learning.studies import STUDIES
+
+FOLDER = Path(__file__).parents[1] / "docs" / "evidence"
+PAGES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}
+FIGURES = sorted(FOLDER.glob("*.png"))
+OF_LANGUAGE = {study.stem: study for study in LANGUAGE_STUDIES.values()}
+LEARNED = {f"learning_{name}": study for name, study in STUDIES.items()}
+LEARNED |= {f"agents_{name}": study for name, study in AGENT_STUDIES.items()}
+SIGNS = {"=": "", ">": "> ", "<": "< "}
+
+
+def numbers_of(name: str) -> dict:
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda path: path.stem)
+def test_a_figure_is_shown_and_its_numbers_say_how_they_came_about(figure):
+    (page,) = [page for page in PAGES.values() if f"]({figure.name})" in page]
+    written = numbers_of(figure.stem)
+    origin = written.get("provenance", written)
+    kind, _, subject = figure.stem.partition("_")
+    study = OF_LANGUAGE.get(figure.stem)
+    assert origin["command"] == (study.command if study else f"python -m benchmarks.{kind} {subject}")
+    assert f"`{origin['command']}`" in page
+    commits = origin.get("commits_of_runs") or [origin["commit"]]
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in commits)
+    assert not origin.get("dirty", False)
+    assert origin["machine"] and origin.get("seeds", [origin.get("seed")]) != [None]
+
+
+@pytest.mark.parametrize("name", [*OF_LANGUAGE, *LEARNED])
+def test_numbers_are_kept_as_their_command_writes_them(name, tmp_path):
+    write_json(tmp_path / "again.json", numbers_of(name), cells.DIGITS if name in OF_LANGUAGE else results.DIGITS)
+    assert (tmp_path / "again.json").read_text() == (FOLDER / f"{name}.json").read_text()
+
+
+def test_every_file_of_the_evidence_is_named_by_a_page():
+    together = "".join(PAGES.values())
+    files = [path for path in FOLDER.iterdir() if path.suffix != ".md"]
+    shown = {figure.stem for figure in FIGURES if f"]({figure.name})" in together}
+    assert [path.name for path in files if path.stem not in shown and f"`{path.name}`" not in together] == []
+
+
+# Tables
+
+
+def row_of(shown: list[str]) -> str:
+    """A row of a table in Markdown; between the bars of an empty cell is one space."""
+    return f"| {' | '.join(shown)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+
+def points(measured: Measured, sign: str = "") -> str:
+    """A mean and its interval, in points."""
+    mean, low, high = (f"{100 * value:{sign}.1f}" for value in (measured.iqm, measured.low, measured.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def ratio_to_grpo(arm: dict, unit: str, level: str) -> str:
+    found = arm[f"{unit}_to_over_grpo"].get(level)
+    if found is None or found["value"] is None:
+        return "never"
+    return f"{SIGNS[found['sign']]}{found['value']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
+
+
+def rows_of_study(name: str, level: str, units: tuple[str, ...]) -> Iterator[str]:
+    numbers = numbers_of(name)
+    read = read_results(LEARNED[name], numbers)
+    for arm, one in zip(numbers["results"], read, strict=True):
+        itself = arm["label"] == "grpo"
+        over = ["", *("1" for _ in units)] if itself else [points(one.over(baseline_of(one, read)), "+")]
+        over += [] if itself else [ratio_to_grpo(arm, unit, level) for unit in units]
+        yield row_of([f"`{arm['label']}`", f"{arm['learning_rate']:g}", points(one.final), *over])
+
+
+def rows_of_floor() -> Iterator[str]:
+    """Each credit without and with the floor: its lead over GRPO, and over the same credit without."""
+    own = {one.arm.label: one for one in read_results(STUDIES["floor"], numbers_of("learning_floor"))}
+    for label, one in own.items():
+        over = "" if label == "grpo" else points(one.over(own["grpo"]), "+")
+        bare = label.removesuffix(", floor")
+        gain = "" if bare == label else points(one.over(own[bare]), "+")
+        yield row_of([f"`{label}`", f"{one.learning_rate:g}", points(one.mean), over, gain])
+
+
+def rows_of_group_size() -> Iterator[str]:
+    read = read_results(STUDIES["group_size"], numbers_of("learning_group_size"))
+    for label in ("tempo", "prefix_baseline"):
+        leads = [points(one.over(baseline_of(one, read)), "+") for one in read if one.arm.label == label]
+        yield row_of([f"`{label}`", *leads])
+
+
+def rows_of_gains() -> Iterator[str]:
+    """How often a method's gradient is nearer than GRPO's on the random tasks, and by how much."""
+    records = numbers_of("estimators_adaptive")["records"]
+    for name, label in (("adaptive", "prefix baseline"), ("TEMPO", "TEMPO")):
+        gains, errors = np.array([record[f"{name} gain"] for record in records]).T
+        ahead, behind = ((sign * np.log(gains) > 2 * errors / gains).sum() for sign in (1, -1))
+        yield row_of([label, str(ahead), str(behind or "none"), f"{np.median(gains):.2f}", f"{gains.min():.2f}"])
+
+
+def rows_of_language(study) -> Iterator[str]:
+    measured = cells.Cells(study)
+    rates = measured.rates()
+    pairs = with_grpo(measured, rates, rates["grpo"], study.seeds)
+    assert {len(own) for own in pairs.values()} == {5}
+    table = over_grpo(pairs)
+    yield from map(row_of, map(list, zip(*(column.cells for column in table.columns), strict=True)))
+
+
+def rows_of_noise() -> Iterator[str]:
+    start, grpo_4 = (numbers_of("orders_noise")["policies"][name] for name in ("start", "grpo_4"))
+    for credit in start["credits"]:
+        shown = [credit]
+        for own in (policy["credits"][credit] for policy in (start, grpo_4)):
+            step = [of_a_step(share) for share in own["signal"]]
+            shown += ["{:.2f} [{:.2f}, {:.2f}]".format(*numbers) for numbers in (own["noise_to_signal"], step)]
+        yield row_of(shown)
+
+
+def rows_of_gpu() -> Iterator[str]:
+    found = defaultdict(list)
+    for row in numbers_of("orders_gpu")["cells"]:
+        found[row["arm"]].append(row)
+    yield from (f"| {figure} | {value} |" for figure, value in comparison(found))
+
+
+TABLES = {
+    "chain": ("toy_tasks", lambda: rows_of_study("learning_chain", "0.8", ("tokens", "seconds"))),
+    "plan": ("toy_tasks", lambda: rows_of_study("learning_plan", "0.7", ("tokens",))),
+    "rooms": ("toy_tasks", lambda: rows_of_study("agents_rooms", "0.7", ("tokens",))),
+    "taxi": ("toy_tasks", lambda: rows_of_study("agents_taxi", "0.7", ("tokens",))),
+    "floor": ("toy_tasks", rows_of_floor),
+    "group size": ("toy_tasks", rows_of_group_size),
+    "gains": ("toy_tasks", rows_of_gains),
+    **{
+        task: ("language_models", lambda study=study: rows_of_language(study))
+        for task, study in LANGUAGE_STUDIES.items()
+    },
+    "noise": ("language_models", rows_of_noise),
+    "gpu": ("gpu", rows_of_gpu),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_rows_of_a_table_are_those_of_the_numbers(name):
+    page, rows = TABLES[name]
+    assert "\n".join(rows()) in PAGES[page]
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_studies_have_five_seeds_equal_tokens_and_the_statistics_of_the_runs_beside_them(name):
+    numbers = numbers_of(name)
+    assert numbers["seeds"] == [0, 1, 2, 3, 4]
+    read = read_results(LEARNED[name], numbers)
+    for arm, one in zip(numbers["results"], read, strict=True):
+        assert {other.tokens for other in read if other.arm.panel == one.arm.panel} == {one.tokens}
+        for field, own in (
+            ("final", one.final),
+            ("mean", one.mean),
+            ("mean_over_grpo", one.over(baseline_of(one, read))),
+        ):
+            written = [arm[field][end] for end in ("iqm", "low", "high")]
+            assert written == pytest.approx([own.iqm, own.low, own.high], abs=1e-5)
+
+
+def test_the_page_counts_the_pairs_in_which_tempo_was_ahead():
+    named = [*numbers_of("learning_group_size")["results"], *numbers_of("learning_chain")["results"]]
+    tempo, grpo = (
+        np.array([arm["mean"]["seeds"] for arm in named if arm["label"] == label]) for label in ("tempo", "grpo")
+    )
+    assert tempo.shape == (6, 5)
+    assert f"in {(tempo > grpo).sum()} of 30 pairs of runs" in PAGES["toy_tasks"]
