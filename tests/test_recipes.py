@@ -26,39 +26,28 @@ from tempo_trl.runs.recipes import (
     recipes_folder,
 )
 
-FIXED_TREE = {"tree_children", "tree_depth", "tree_step_tokens"}
-ENTROPY_TREE = {"tree_max_depth", "tree_min_segment_tokens", "tree_entropy_threshold", "tree_delimiters"}
-ENTROPY_TREE |= {"tree_coverage_tokens", "forced_tokens"}
+TREE = {"tree_children", "tree_depth", "tree_step_tokens", "count_shared_tokens", "rollout", "advantage_scale"}
+TREE |= {"tree_max_depth", "tree_min_segment_tokens", "tree_entropy_threshold", "tree_coverage_tokens"}
 SAMPLING = {"temperature", "top_p", "top_k", "repetition_penalty", "vllm_importance_sampling_correction"}
-CRITIC = {"gae_gamma", "gae_lambda", "whiten_advantages", "shared_trunk", "critic_learning_rate", "kl_in"}
+CRITIC = {"gae_gamma", "gae_lambda", "whiten_advantages", "shared_trunk", "critic_learning_rate", "kl_in", "beta"}
 # What a method may set in another way than the grpo.yaml beside it; `method` and `output_dir` are everybody's.
 OF_THE_METHOD = {
     "grpo": set(),
     "tempo": {"td_coef"},
     "prefix_baseline": {"prefix_shrinkage"},
-    "anchor_baseline": {"trace_lambda"},
-    "gigpo": set(),
-    "hgpo": set(),
     "hepo": {"top_entropy_quantile"},
     "span_credit": {"span_reward_funcs", "reward_funcs", "trace_lambda"},
     "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "advantage_floor"},
-    "treerpo": {*FIXED_TREE, "advantage_scale", "count_shared_tokens"},
-    "treerpo_entropy": {*ENTROPY_TREE, *SAMPLING, "count_shared_tokens"},
-    "ppo": {*CRITIC, "beta"},
+    "treerpo": TREE,
+    "treerpo_entropy": {*TREE, *SAMPLING, "forced_tokens", "tree_delimiters"},
+    # of PPO in the paper also two inner epochs, what follows from them, and the critic's room
+    "ppo": {*CRITIC, "epsilon_high", "num_iterations", "logging_steps", "save_steps", "vllm_gpu_memory_utilization"},
 }
-# What the TEMPO paper's Table 2 has of PPO beside that, what follows from two inner epochs, and the critic's room.
-OF_PPO_IN_THE_PAPER = {"epsilon_high", "num_iterations", "logging_steps", "save_steps", "vllm_gpu_memory_utilization"}
-ON_TREES = {*FIXED_TREE, "rollout", "leaf_weights"}  # of TEMPO beside the methods that always grow trees
 HEPO = 0.2  # the share of tokens of the TEMPO paper's HEPO, which is GRPO otherwise
-SERVED = [name for name in recipe_names() if read_recipe(recipe_path(name)).get("vllm_mode") == "server"]
-RECOMMENDED = {
-    "qwen3-1.7b/math/tempo_recommended": "prefix_baseline"
-}  # recipes with their method, by docs/guides/choosing.md
-AGENTS = [name for name in recipe_names() if "/rooms/" in f"/{name}"]
+RECOMMENDED = "qwen3-1.7b/math/tempo_recommended"  # by docs/guides/choosing.md; its method is the prefix baseline
 SMALL = [name for name in recipe_names() if name.startswith("smollm2-135m/")]
-CALLS = [name for name in recipe_names() if "/function_calls/" in name]
-OURS = {*RECOMMENDED, *AGENTS, *SMALL, *CALLS}
-PAPER = [name for name in recipe_names() if not name.startswith("sums/") and name not in OURS]
+PAPER = [name for name in recipe_names() if name.startswith(("qwen3-1.7b/", "qwen3-4b/")) and name != RECOMMENDED]
+SERVED = [name for name in recipe_names() if read_recipe(recipe_path(name)).get("vllm_mode") == "server"]
 SERVER_FLAGS = ["--max-model-len", "4096", *vllm_server.SERVER_FLAGS]
 # A machine without a GPU takes a bf16 recipe only if it is told that it has none.
 ON_CPU = ["--use_cpu", "true"]
@@ -66,20 +55,15 @@ ON_CPU = ["--use_cpu", "true"]
 
 def method_of(name: str) -> str:
     """Every other recipe is called by its method."""
-    return RECOMMENDED.get(name, name.rpartition("/")[2])
+    return "prefix_baseline" if name == RECOMMENDED else name.rpartition("/")[2]
 
 
 def of_the_method(name: str) -> set[str]:
     """Keys in which a recipe may differ from the grpo.yaml of its folder."""
-    cell, method = name.rpartition("/")[0], method_of(name)
-    keys = OF_THE_METHOD[method] | {"method", "output_dir"}
-    if method == "ppo" and name in PAPER:
-        keys |= OF_PPO_IN_THE_PAPER
-    if method == "tempo" and name in AGENTS:
-        return keys | {"merge_states"}
+    keys = OF_THE_METHOD[method_of(name)] | {"method", "output_dir"}
     if name in SMALL:
         return keys | {"tree_forward", "skip_zero_advantages"}  # which TRL's own trainer lacks
-    return keys | ON_TREES if method == "tempo" and cell.endswith("/trees") else keys
+    return keys | TREE if "/trees/" in name else keys
 
 
 def differing(name: str, other: str) -> set[str]:
@@ -88,17 +72,35 @@ def differing(name: str, other: str) -> set[str]:
     return {key for key in here.keys() | there.keys() if here.get(key) != there.get(key)}
 
 
+def chain_of(name: str) -> list[str]:
+    """A recipe, and the recipes that it extends."""
+    base = re.search(r"^extends: (.*)$", recipe_path(name).read_text(), re.MULTILINE)
+    return [name, *(chain_of(base[1]) if base else [])]
+
+
 @cache
+def headers_of(name: str) -> list[str]:
+    """The first comments of a recipe and, if it extends that, of the base of its folder."""
+    base = f"{name.rpartition('/')[0]}/base"
+    files = [name, base] if base in chain_of(name) else [name]
+    return [recipe_path(file).read_text().split("\n\n")[0] for file in files]
+
+
+def header_of(name: str) -> str:
+    """The headers of a recipe on one line."""
+    return " ".join(headers_of(name)).replace("\n#", "")
+
+
 def header_commands(name: str) -> list[list[str]]:
-    """The indented shell commands of the recipe's first comment, in words."""
-    header = recipe_path(name).read_text().split("\n\n")[0].replace("\\\n#", "")
-    return [shlex.split(line) for line in re.findall(r"^#   +(\S.*)$", header, re.MULTILINE)]
+    """The indented shell commands in the headers of a recipe, in words."""
+    text = "\n".join(headers_of(name)).replace("\\\n#", "")
+    return [shlex.split(line) for line in re.findall(r"^#   +(\S.*)$", text, re.MULTILINE)]
 
 
 @cache
 def launch_of(name: str) -> Namespace:
     """What accelerate is told by the command in the recipe's header."""
-    words = header_commands(name)[-1]
+    words = header_commands(name)[0]
     return launch_arguments(words[words.index("train") + 1 :])
 
 
@@ -126,28 +128,33 @@ def _parsed(devices: int, *argv: str):
 def test_a_recipe_is_a_run_of_the_method_in_its_name(subtests):
     for name in recipe_names():
         with subtests.test(name):
-            script_args, training_args, *_ = arguments_on(devices_of(name), ["--config", name])
+            script_args, args, *_ = arguments_on(devices_of(name), ["--config", name])
             method = method_of(name)
             assert script_args.method == method
-            assert training_args.top_entropy_quantile == (HEPO if method == "hepo" else 1.0)
-            assert type(training_args).__name__ == METHODS[method].config.rpartition(".")[2]
-            assert training_args.output_dir == f"runs/{name}"
-
-
-def test_a_recipe_saves_at_the_end_of_a_generation(subtests):
-    for name in recipe_names():
-        with subtests.test(name):
-            args = arguments_on(devices_of(name), ["--config", name]).training
-            assert (
-                args.save_steps * args.gradient_accumulation_steps % (args.steps_per_generation * args.num_iterations)
-                == 0
-            )
-
-
-def test_the_command_in_a_header_starts_that_recipe(subtests):
-    for name in recipe_names():
-        with subtests.test(name):
+            assert args.top_entropy_quantile == (HEPO if method == "hepo" else 1.0)
+            assert type(args).__name__ == METHODS[method].config.rpartition(".")[2]
+            assert args.output_dir == f"runs/{name}"
             assert f"--config {name} " in " ".join([*launch_of(name).training_script_args, ""])
+            generation = args.steps_per_generation * args.num_iterations  # saved at its end, a run resumes exactly
+            assert args.save_steps * args.gradient_accumulation_steps % generation == 0
+
+
+def test_a_base_is_not_a_run():
+    bases = [*recipes_folder().rglob("base.yaml")]
+    assert bases
+    for path in bases:
+        assert not {"method", "output_dir"} & read_recipe(path).keys()
+        assert "not a run" in path.read_text().replace("\n#", "").split("\n\n")[0]
+    assert not [name for name in recipe_names() if name.endswith("base")]
+
+
+def test_recipes_show_what_they_are_about_and_are_short():
+    files = [path for path in recipes_folder().rglob("*") if path.suffix in (".yaml", ".slurm")]
+    lines = {path.relative_to(recipes_folder()).as_posix(): len(path.read_text().splitlines()) for path in files}
+    assert sum(lines.values()) < 2000
+    whole = [name for name in recipe_names() if "extends" not in recipe_path(name).read_text()]
+    assert whole == ["qwen3-1.7b/math/tempo"]
+    assert all(lines[f"{name}.yaml"] <= 35 for name in recipe_names() if name not in whole)
 
 
 def test_servers_start_with_the_flags_that_the_trainer_asks_for():
@@ -158,7 +165,7 @@ def test_servers_start_with_the_flags_that_the_trainer_asks_for():
 def test_trainer_and_server_share_the_gpus(subtests):
     for name in SERVED:
         with subtests.test(name):
-            server, train = header_commands(name)
+            train, server = header_commands(name)
             recipe = read_recipe(recipe_path(name))
             model, host = recipe["model_name_or_path"], recipe["vllm_server_host"]
             start = ["VLLM_SERVER_DEV_MODE=1", "vllm", "serve", model, *SERVER_FLAGS]
@@ -179,9 +186,8 @@ def test_recipes_of_one_cell_differ_only_in_the_keys_of_the_method(subtests):
     for name in recipe_names():
         with subtests.test(name):
             baseline = f"{name.rpartition('/')[0]}/grpo"
-            if baseline in recipe_names() and name not in RECOMMENDED:
-                tuned = {"learning_rate"} if name in SMALL else set()
-                assert differing(name, baseline) <= of_the_method(name) | tuned
+            if baseline in recipe_names() and name != RECOMMENDED:
+                assert differing(name, baseline) <= of_the_method(name)
 
 
 def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):
@@ -197,11 +203,8 @@ def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):
 def test_an_unknown_recipe_is_answered_with_similar_ones():
     with pytest.raises(ValueError, match=r"not found.*Did you mean qwen3-1\.7b/math/tempo or .*`tempo-trl recipes`"):
         recipe_path("qwen3-1.7b/math/temp")
-    with pytest.raises(ValueError, match=r"not found.*Did you mean sums/tempo or "):
+    with pytest.raises(ValueError, match=r"not found.*Did you mean sums/tempo\?"):
         recipe_path("tempo")
-    for former, now in (("demo/tempo", "sums/tempo"), ("demo/rooms/hgpo", "rooms/hgpo")):
-        with pytest.raises(ValueError, match=f"not found.*Did you mean {now} or "):
-            recipe_path(former)
     with pytest.raises(ValueError, match=r"packaged recipe\. `tempo-trl recipes` lists all names"):
         recipe_path("nowhere")
 

@@ -13,8 +13,9 @@ import pytest
 
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import launch_arguments
-from tempo_trl.runs.recipes import read_recipe, recipe_path, recipes_folder
+from tempo_trl.runs.recipes import recipes_folder
 
+from .data.rows import HUB_ROWS, write_file
 from .test_recipes import SERVER_FLAGS, arguments_on, devices_of
 
 pytestmark = pytest.mark.matrix
@@ -186,78 +187,56 @@ def test_several_nodes_train_on_all_but_the_last_which_samples(start):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_arithmetic_in_the_comment_is_that_of_what_the_script_trains(script, start):
+def test_the_script_trains_as_its_recipe_does_with_the_arithmetic_in_its_comment(script, start):
     job = start(script)
     job.end(0)
     launch = launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
-    _, args, model_args, _ = arguments_on(launch.num_processes, launch.training_script_args)
+    devices, name = launch.num_processes, "qwen3-4b/math/eight_gpus/tempo"
+    _, args, model_args, _ = arguments_on(devices, launch.training_script_args)
     products = r"#   an? (\w+) +(\d+) prompts x (\d+) generations = (\d+) devices x (\d+) per device x (\d+)\n"
     comment = re.findall(products, (recipes_folder() / f"slurm/{script}.slurm").read_text())
-    per_device = args.num_generations, launch.num_processes, args.per_device_train_batch_size
-    completions = launch.num_processes * args.per_device_train_batch_size * args.gradient_accumulation_steps
-    prompts = completions // args.num_generations, args.generation_batch_size // args.num_generations
-    steps = args.gradient_accumulation_steps, args.steps_per_generation
+    sizes = args.gradient_accumulation_steps, args.steps_per_generation
+    per_device, group = args.per_device_train_batch_size, args.num_generations
     assert comment == [
-        ("update", *map(str, (prompts[0], *per_device, steps[0]))),
-        ("generation", *map(str, (prompts[1], *per_device, steps[1]))),
+        (what, *map(str, (devices * per_device * steps // group, group, devices, per_device, steps)))
+        for what, steps in zip(("update", "generation"), sizes, strict=True)
     ]
-    assert model_args.model_name_or_path in job.calls("vllm")[0]
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_the_script_learns_as_its_recipe_does(script, start):
-    job = start(script)
-    job.end(0)
-    launch = launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
-    ours = arguments_on(launch.num_processes, launch.training_script_args).training
-    name = "qwen3-4b/math/eight_gpus/tempo"
+    assert devices * per_device * args.gradient_accumulation_steps == 384
     recipe = arguments_on(devices_of(name), ["--config", name]).training
-    assert ours.generation_batch_size * ours.gradient_accumulation_steps == 384 * ours.steps_per_generation
-    assert ours.generation_batch_size == recipe.generation_batch_size
-    host = read_recipe(recipe_path(name))["vllm_server_host"]
-    assert ours.vllm_server_host == {ONE: host, SEVERAL: "n3"}[script]
+    assert args.generation_batch_size == recipe.generation_batch_size
+    assert args.vllm_server_host == {ONE: recipe.vllm_server_host, SEVERAL: "n3"}[script]
+    assert model_args.model_name_or_path in job.calls("vllm")[0]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_the_real_check_lets_the_script_pass_and_stops_other_sizes(script, start, capsys):
     job = start(script)
     job.end(0)
-    checked = run_arguments(job.calls("tempo-trl")[0])
-    assert cli.main(["train", *checked]) == 0
-    assert cli.main(["train", *checked, "--num_generations", "7"]) == 2
+    rows = write_file(job.log.with_name("rows.jsonl"), HUB_ROWS["math"][:1] * 320)
+    checked = ["train", *run_arguments(job.calls("tempo-trl")[0]), "--train_file", str(rows)]
+    assert cli.main(checked) == 0
+    assert cli.main([*checked, "--num_generations", "7"]) == 2
     assert "num_generations" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_sizes_that_cannot_work_end_the_job_before_anything_starts(script, start):
-    job = start(script, CHECK="2")
-    job.end(2)
-    assert len(job.calls("tempo-trl")) == 1
-    assert job.calls("vllm") == job.calls("srun") == job.calls("curl") == []
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize(("server", "patience"), [("dead", str(HANG)), ("deaf", "1")])
-def test_a_server_that_does_not_come_up_ends_the_job_in_time(script, server, patience, start):
-    job = start(script, SERVER=server, PATIENCE=patience)
-    said = job.end(1)
-    assert {"dead": "ended before it was up", "deaf": "not up after 1 seconds"}[server] in said
-    assert "vllm-7.log" in said
-    assert len(job.calls("tempo-trl")) == 1
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_a_server_that_dies_ends_a_training_that_would_wait_for_ever(script, start):
-    job = start(script, SERVER="dies_later", TRAIN="never")
-    assert "ended while the run went on" in job.end(1)
-    assert job.calls()[-1] == ["ended", "trainer"]
-
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_the_status_of_a_training_that_fails_is_the_job_s_and_the_server_is_ended(script, start):
-    job = start(script, TRAIN="3")
-    job.end(3)
-    assert job.calls()[-1] == ["ended", "server"]
+@pytest.mark.parametrize(
+    ("behaviour", "status", "words", "last"),
+    [
+        ({"CHECK": "2"}, 2, "", "tempo-trl"),  # sizes that cannot work: before anything starts
+        ({"SERVER": "dead"}, 1, "ended before it was up: see vllm-7.log", None),
+        ({"SERVER": "deaf", "PATIENCE": "1"}, 1, "not up after 1 seconds: see vllm-7.log", None),
+        ({"SERVER": "dies_later", "TRAIN": "never"}, 1, "ended while the run went on", "ended trainer"),
+        ({"TRAIN": "3"}, 3, "", "ended server"),  # the status of a training that fails is the job's
+    ],
+)
+def test_a_job_ends_in_time_whatever_fails(behaviour, status, words, last, script, start):
+    job = start(script, **behaviour)
+    assert words in job.end(status)
+    assert last is None or " ".join(job.calls()[-1]).startswith(last)
+    started = len(job.calls("tempo-trl")) - 1  # after the check
+    assert (started > 0) == ("TRAIN" in behaviour)
+    assert bool(job.calls("vllm")) == ("CHECK" not in behaviour)
 
 
 def test_a_server_that_does_not_listen_to_reason_is_killed(start):

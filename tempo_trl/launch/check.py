@@ -14,6 +14,7 @@ from tempo_trl.launch.arguments import RunArguments, class_of, launch_arguments,
 from tempo_trl.launch.train import RunInputs, model_path, run_inputs
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
+from tempo_trl.trainers.settings import clamp_of_cispo
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 
@@ -39,8 +40,9 @@ def check(argv: list[str]) -> None:
         raise ValueError(f"cannot load the data or the functions of the run: {error}") from error
     refuse(arguments, inputs)
     print("\n".join(lines_of(arguments, inputs, processes)))
-    if on_this_machine:
-        print(f"\nNote: on this machine the run would stop at once: {on_this_machine}")
+    would_stop = on_this_machine and f"on this machine the run would stop at once: {on_this_machine}"
+    for note in filter(None, (would_stop, clamp_of_cispo(arguments.training))):
+        print(f"\nNote: {note}")
     _print_server(arguments)
 
 
@@ -81,8 +83,8 @@ def refuse(arguments: RunArguments, inputs: RunInputs) -> None:
         weights, expected = getattr(args, field, None), len(given.get(name, []))
         if weights is not None and len(weights) != expected:
             raise ValueError(
-                f"`{field}` has {len(weights)} numbers, expected {expected}: one per function of `{name}`, a reward "
-                "model first. Change one of them."
+                f"`{field}` has {len(weights)} numbers, expected {expected}: one per function of `{name}`, the "
+                "reward model first. Change one of them."
             )
 
 

@@ -118,10 +118,10 @@ def test_a_recipe_is_shown_with_what_it_extends(tmp_path, capsys):
 
 def test_demo_passes_its_flags_on(monkeypatch):
     monkeypatch.setitem(sys.modules, "tempo_trl.demo.orders", SimpleNamespace(main=lambda **flags: flags))
-    usual = {"output": cli.DEMO_OUTPUT, "quick": False, "compare": False, "methods": None}
+    usual = {"output": cli.DEMO_OUTPUT, "quick": False, "compare": False}
     assert cli.main(["demo"]) == usual
     assert cli.main(["demo", "--compare", "--quick"]) == usual | {"quick": True, "compare": True}
-    assert cli.main(["demo", "--method", "grpo", "--output", "x"]) == usual | {"methods": "grpo", "output": "x"}
+    assert cli.main(["demo", "--output", "x"]) == usual | {"output": "x"}
 
 
 def test_env_prints_versions_and_what_is_missing(monkeypatch, capsys):

@@ -96,7 +96,7 @@ def test_the_check_imports_modules_of_the_current_folder(tmp_path, monkeypatch, 
     (tmp_path / "my_own_rewards.py").write_text("def mine(completions, **columns): return [0.0] * len(completions)\n")
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "--check", "--config", "sums/tempo", "--reward_funcs", "my_own_rewards.mine"]) == 0
-    assert "The batch sizes work" in capsys.readouterr().out
+    assert "optimizer step" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("function", [rewards.accuracy_reward, rewards.reasoning_accuracy_reward, math_reward])
