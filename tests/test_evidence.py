@@ -14,14 +14,16 @@ from benchmarks.compact_json import write_json
 from benchmarks.gpu.language_model import comparison
 from benchmarks.language_model import cells
 from benchmarks.language_model.noise import of_a_step
-from benchmarks.language_model.show import over_grpo, with_grpo
+from benchmarks.language_model.show import LAST, over_grpo, over_the_run, with_grpo
 from benchmarks.language_model.study import STUDIES as LANGUAGE_STUDIES
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
+from benchmarks.learning.statistics import interval, iqm
 from benchmarks.learning.studies import STUDIES
 
 FOLDER = Path(__file__).parents[1] / "docs" / "evidence"
 PAGES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}
+README = (FOLDER.parents[1] / "README.md").read_text()
 FIGURES = sorted(FOLDER.glob("*.png"))
 OF_LANGUAGE = {study.stem: study for study in LANGUAGE_STUDIES.values()}
 LEARNED = {f"learning_{name}": study for name, study in STUDIES.items()}
@@ -190,3 +192,33 @@ def test_the_page_counts_the_pairs_in_which_tempo_was_ahead():
     )
     assert tempo.shape == (6, 5)
     assert f"in {(tempo > grpo).sum()} of 30 pairs of runs" in PAGES["toy_tasks"]
+
+
+def test_the_page_says_on_how_many_tasks_prefixes_that_explain_rewards_brought_tempo_nearer():
+    records = numbers_of("estimators_signals")["records"]
+    for low, high, said in ((0.4, 1.0, "Over 0.4"), (0.0, 0.2, "under 0.2")):
+        gains = [record["TEMPO gain"][0] for record in records if low <= record["prefix_explained"] < high]
+        sentence = f"{said}[^.]* on {sum(gain > 1 for gain in gains)} of {len(gains)}\\b"
+        assert re.search(sentence, PAGES["toy_tasks"])
+
+
+ON_FRONT = {
+    "grpo": "GRPO",
+    "tempo": "TEMPO",
+    "span_credit": "span credit, `trace_lambda` 0",
+    "span_credit lambda 0.9": "span credit, `trace_lambda` 0.9",
+}
+
+
+@pytest.mark.parametrize("arm", ON_FRONT)
+def test_the_readmes_table_of_orders_is_that_of_the_numbers(arm):
+    measured = cells.Cells(LANGUAGE_STUDIES["orders"])
+    rates = measured.rates()
+    pairs = measured.pairs(arm, rates[arm], rates["grpo"])
+    rewards, leads = over_the_run(pairs)
+    low, high = interval(np.array(leads))
+    lead = "" if arm == "grpo" else f"{iqm(leads):+.1f} ({low:.1f} to {high:.1f})".replace("-0.0", "0.0")
+    last = iqm([100 * np.mean(row["all"][-LAST:]) for row, _ in pairs])
+    held_out = [100 * np.mean([row["held_out"][name] for row, _ in pairs]) for name in ("mean", "all")]
+    shown = [ON_FRONT[arm], f"{iqm(rewards):.1f} %", lead, f"{last:.0f} %", "{:.0f} %, {:.0f} %".format(*held_out)]
+    assert row_of(shown) in README

@@ -131,7 +131,7 @@ def test_a_folder_of_another_recipe_is_refused(quick):
     run = quick_run(quick, "tempo")
     path = run.folder / "recipe.yaml"
     before = path.read_text()
-    path.write_text(before.replace("td_coef: 1.0", "td_coef: 3.0"))
+    path.write_text(before.replace("temperature: 1.0", "temperature: 3.0"))
     with pytest.raises(ValueError, match="has a run of another recipe"):
         run.prepare()
     path.write_text(before)
