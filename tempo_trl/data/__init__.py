@@ -3,30 +3,14 @@
 import os
 from typing import TYPE_CHECKING
 
-from tempo_trl.data.amc23 import AMC23
-from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.function_calls import FUNCTION_CALLS
-from tempo_trl.data.gsm_hard import GSM_HARD
+from tempo_trl.data.benchmarks import BENCHMARKS, Benchmark
 from tempo_trl.data.leaks import check_leaks, leaked_rows
 from tempo_trl.data.loading import load
-from tempo_trl.data.math_dataset import MATH
-from tempo_trl.data.medmcqa import MEDMCQA
-from tempo_trl.data.medqa import MEDQA, MEDQA_5OPTIONS
-from tempo_trl.data.mmlu_medical import MMLU_MEDICAL
-from tempo_trl.data.orders import ORDERS
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 __all__ = ["BENCHMARKS", "Benchmark", "check_leaks", "leaked_rows", "load_prompts"]
-
-BENCHMARKS = {
-    benchmark.name: benchmark
-    for benchmark in (
-        *(MATH, GSM_HARD, AMC23, MEDQA, MEDQA_5OPTIONS, MEDMCQA, MMLU_MEDICAL),
-        *(ORDERS, FUNCTION_CALLS),
-    )
-}
 
 
 def load_prompts(
@@ -57,7 +41,7 @@ def load_prompts(
         Dataset with `prompt` (messages), `solution` (text with a `\boxed{}`, a bare answer, or the letter of an
         option; empty without an answer), `source` (`name`), `row_id` (int, index of the row in the loaded data), for
         multiple choice `options` (list of texts, A first), and the benchmark's own columns (`level`, `type`,
-        `subject`, `url`, `truth`, `calls`, `answer`).
+        `subject`, `url`, `truth`, `calls`).
 
     Raises:
         ValueError: `name`, `style` or a split is unknown, `path` has an unknown suffix or cannot be read, columns or

@@ -19,8 +19,7 @@ import json
 import re
 from typing import Any
 
-from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.cells import objects, unexpected
+from tempo_trl.data.cells import cell, objects
 
 SYSTEM_PROMPT = """\
 You may call one or more functions to assist with the user query.
@@ -47,24 +46,26 @@ def has_calls(row: dict) -> bool:
     return bool(_calls(_said(row, "gpt")))
 
 
-def to_row(row: dict, row_id: int) -> dict:
+def to_row(row: dict) -> dict:
     """A request with its tools in the system message, and the expected calls as JSON."""
     calls = _calls(_said(row, "gpt"))
     tools = "\n".join(json.dumps(tool) for tool in objects(row, "tools", "a list of tools, or its JSON", _read))
     words = {"question": _said(row, "human").strip(), "system_prompt": SYSTEM_PROMPT.format(tools=tools)}
-    return {"row_id": row_id, "solution": tagged(calls), "calls": json.dumps(calls), **words}
+    return {"solution": tagged(calls), "calls": json.dumps(calls), **words}
 
 
 def _said(row: dict, speaker: str) -> str:
     """What a speaker says first."""
-    turns = row["conversations"]
-    is_list = isinstance(turns, list) and all(
-        isinstance(turn, dict) and {"from", "value"} <= {*turn} for turn in turns
-    )
-    first = next((turn["value"] for turn in turns if turn["from"] == speaker), None) if is_list else None
-    if not isinstance(first, str):
-        raise unexpected(row, "conversations", f"a list of turns with `from` and `value`, one of them from {speaker}")
-    return first
+    expected = f"a list of turns with `from` and `value`, one of them from {speaker}"
+    turns = cell(row, "conversations", expected, lambda turns: isinstance(_first(turns, speaker), str))
+    return _first(turns, speaker)
+
+
+def _first(turns: Any, speaker: str) -> Any:
+    try:
+        return next(turn["value"] for turn in turns if turn["from"] == speaker)
+    except (TypeError, KeyError, StopIteration):
+        return None
 
 
 def _calls(answer: str) -> list[dict]:
@@ -85,17 +86,3 @@ def _read(text: str) -> Any:
             continue
         return value
     return None
-
-
-FUNCTION_CALLS = Benchmark(
-    name="function_calls",
-    hub_id="NousResearch/hermes-function-calling-v1",
-    configs=("func_calling_singleturn",),
-    splits=("train",),
-    eval_split="train",
-    columns=("conversations", "tools"),
-    domain="calls",
-    to_row=to_row,
-    train_split="train",
-    keep=has_calls,
-)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tempo_trl.data.benchmark import Benchmark
+from tempo_trl.data.benchmarks import Benchmark
 from tempo_trl.data.prompts import LETTERS, messages
 from tempo_trl.rewards.boxed import gold_answer
 from tempo_trl.rewards.grader import MAX_ANSWER_CHARS
@@ -69,9 +69,9 @@ def prompt_row(row: dict, row_id: int, benchmark: Benchmark, origin: str | None 
         ValueError: a cell has an unexpected value. An answer may be null.
     """
     with named_row(row_id, benchmark, origin or origin_of(benchmark)):
-        row = benchmark.to_row(row, row_id)
+        row = benchmark.to_row(row)
     columns = {name: value for name, value in row.items() if name not in WORDS}
-    return {"prompt": messages(row, benchmark.domain, **words), "source": benchmark.name, **columns}
+    return {"prompt": messages(row, benchmark.domain, **words), "source": benchmark.name, "row_id": row_id, **columns}
 
 
 def origin_of(benchmark: Benchmark) -> str:

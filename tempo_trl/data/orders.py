@@ -14,8 +14,7 @@ import json
 import random
 from typing import NamedTuple
 
-from tempo_trl.data.benchmark import Benchmark
-from tempo_trl.data.cells import json_text, text
+from tempo_trl.data.cells import cell, text
 
 TRAIN_ORDERS, HELD_OUT = 3600, 240
 MONTHS = (
@@ -112,18 +111,15 @@ def order(vocabulary: Vocabulary, rng: random.Random) -> dict:
     return {"order": sentence, "truth": json.dumps({**truth, "quantity": quantity, "express": express})}
 
 
-def to_row(row: dict, row_id: int) -> dict:
+def to_row(row: dict) -> dict:
     """An order with its JSON. Raises ValueError for a local row whose `truth` is not a JSON object."""
-    question, truth = text(row, "order"), json_text(row, "truth", dict)
+    question, truth = text(row, "order"), cell(row, "truth", "the JSON text of an object", _is_object)
     words = {"question": question, "system_prompt": SYSTEM_PROMPT, "example": EXAMPLE}
-    return {"row_id": row_id, "solution": truth, "truth": truth, **words}
+    return {"solution": truth, "truth": truth, **words}
 
 
-ORDERS = Benchmark(
-    name="orders",
-    columns=("order", "truth"),
-    domain="json",
-    to_row=to_row,
-    train_split="train",
-    generate=generated_rows,
-)
+def _is_object(truth: object) -> bool:
+    try:
+        return isinstance(truth, str) and isinstance(json.loads(truth), dict)
+    except json.JSONDecodeError:
+        return False

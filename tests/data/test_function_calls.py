@@ -27,16 +27,16 @@ def test_the_tools_are_in_a_system_message_that_asks_for_json(tmp_path):
 
 def test_tools_may_be_a_list_instead_of_its_json():
     row = ROWS[0] | {"tools": json.loads(ROWS[0]["tools"])}
-    assert to_row(row, 0) == to_row(ROWS[0], 0)
+    assert to_row(row) == to_row(ROWS[0])
 
 
 def test_several_calls_of_one_answer_are_expected_in_their_order():
     row = answered('{"name": "first", "arguments": {}}', "{'arguments': {'x': None}, 'name': 'second'}")
-    assert [call["name"] for call in json.loads(to_row(row, 0)["calls"])] == ["first", "second"]
+    assert [call["name"] for call in json.loads(to_row(row)["calls"])] == ["first", "second"]
 
 
 def test_the_expected_calls_earn_all_rewards():
-    for row in (to_row(row, 0) for row in ROWS):
+    for row in (to_row(row) for row in ROWS):
         (spans,) = tool_call_fields([row["solution"] + "<|im_end|>"], calls=[row["calls"]])
         assert {span.reward for span in spans} == {1.0}
 
@@ -61,4 +61,4 @@ def test_rows_without_calls_that_can_be_read_are_left_out(answer, tmp_path):
 
 def test_only_the_first_answer_is_expected():
     row = ROWS[1] | {"conversations": [*ROWS[1]["conversations"], {"from": "gpt", "value": "Here you are."}]}
-    assert to_row(row, 0) == to_row(ROWS[1], 0)
+    assert to_row(row) == to_row(ROWS[1])

@@ -52,7 +52,7 @@ def test_a_letter_with_a_null_beside_it_is_still_the_right_letter(tmp_path):
     ("answer", "solution"), [("27", "27"), ("27.0", "27"), ("0.5", "0.5"), (27, "27"), (27.0, "27"), (math.nan, "")]
 )
 def test_an_amc_answer_is_the_number_whether_a_text_or_not(answer, solution):
-    assert BENCHMARKS["amc23"].to_row(amc_row(answer, 2023), 0)["solution"] == solution
+    assert BENCHMARKS["amc23"].to_row(amc_row(answer, 2023))["solution"] == solution
 
 
 def test_a_row_that_does_not_belong_to_amc23_is_not_looked_into(tmp_path):

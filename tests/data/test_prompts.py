@@ -9,14 +9,14 @@ from tests.data.rows import HUB_ROWS
 
 def user_text(name: str, **words: str) -> str:
     benchmark = BENCHMARKS[name]
-    *_, message = messages(benchmark.to_row(HUB_ROWS[name][0], 0), benchmark.domain, **words)
+    *_, message = messages(benchmark.to_row(HUB_ROWS[name][0]), benchmark.domain, **words)
     assert message["role"] == "user"
     return message["content"]
 
 
 def test_the_question_is_what_the_user_says_before_the_instruction():
     for name, benchmark in BENCHMARKS.items():
-        row = benchmark.to_row(HUB_ROWS[name][0], 0)
+        row = benchmark.to_row(HUB_ROWS[name][0])
         assert user_text(name, instruction="Box it.") == f"{row['question']}\nBox it."
 
 
@@ -56,7 +56,7 @@ def test_the_authors_code_asks_in_one_line_and_for_answer_tags():
     assert user_text("math", style="authors-code") == (
         "$1 + 1$? Let's think step by step and output the final answer within \\boxed{}."
     )
-    row = BENCHMARKS["medqa"].to_row(HUB_ROWS["medqa"][0], 0)
+    row = BENCHMARKS["medqa"].to_row(HUB_ROWS["medqa"][0])
     system, user = messages(row, "choice", style="authors-code")
     assert (system["role"], "<answer> answer here </answer>" in system["content"]) == ("system", True)
     assert user == {
@@ -68,7 +68,7 @@ def test_the_authors_code_asks_in_one_line_and_for_answer_tags():
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("name", ["math", "medqa"])
 def test_words_of_one_s_own_take_the_place_of_the_style_s_and_empty_ones_are_none(name, style):
-    row = BENCHMARKS[name].to_row(HUB_ROWS[name][0], 0)
+    row = BENCHMARKS[name].to_row(HUB_ROWS[name][0])
     system, user = messages(row, BENCHMARKS[name].domain, "Be brief.", "Answer.", style)
     assert system == {"role": "system", "content": "Be brief."}
     assert user["content"].endswith("Answer.")
