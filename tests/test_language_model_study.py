@@ -155,7 +155,7 @@ def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
     ]
     lines = [line for line in shown(cells) if line.startswith("  tempo")]
     (ahead,) = [line.split() for line in lines if "+12.5" in line]
-    assert ahead == ["tempo", "2.5e-05", "5", "62.5", "+12.5", "[+12.5,", "+12.5]", "50", "+0.0", "[+0.0,", "+0.0]"]
+    assert ahead == ["tempo", "2.5e-05", "62.5", "+12.5", "[+12.5,", "+12.5]", "50", "+0.0", "[+0.0,", "+0.0]"]
 
 
 def test_a_figure_is_drawn_once_an_arm_has_runs_of_two_seeds(tmp_path):

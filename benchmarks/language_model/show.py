@@ -76,8 +76,9 @@ def over_grpo(pairs: Pairs) -> Table:
     parts = [part for part in OF_ALL if part in pairs[BASELINE][0][0]["held_out"]]
     headings = (text for part in parts for text in (f"held out, {part}", "lead"))
     caption = "percent and points: interquartile means, 95% bootstrap intervals over seeds; held out: means"
-    table = Table("arm", "rate", "seeds", "over the run", "lead", *headings, title="Over GRPO", caption=caption)
-    table.box = SIMPLE_HEAD
+    table = Table(
+        "arm", "rate", "over the run", "lead", *headings, title="Over GRPO", caption=caption, box=SIMPLE_HEAD
+    )
     for arm, own in pairs.items():
         rewards, leads = over_the_run(own)
         cells = [f"{iqm(rewards):.1f}", measured(leads, "+.1f")]
@@ -85,7 +86,7 @@ def over_grpo(pairs: Pairs) -> Table:
             rates, base = ([100 * row["held_out"][part] for row in rows] for rows in zip(*own, strict=True))
             cells += [f"{_mean(rates):.0f}", measured(np.subtract(rates, base), "+.1f")]
         shown = [cell if arm != BASELINE or not place % 2 else "" for place, cell in enumerate(cells)]
-        table.add_row(arm, f"{own[0][0]['learning_rate']:g}", str(len(own)), *shown)
+        table.add_row(arm, f"{own[0][0]['learning_rate']:g}", *shown)
     return table
 
 
