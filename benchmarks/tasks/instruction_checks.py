@@ -1,25 +1,10 @@
-"""Checks of instructions whose truth is in the text, and the character of an answer that decided each.
+"""Checks of instructions whose truth is in the text; `test_instructions.py` has an answer of each sort.
 
-    check                           decided at
-    first_word  begin with X        the first character
-    last_word   end with X          the last word
-    two_words   with A and B        the character that completes the second word
-    no_comma    without a comma     the first comma
-    no_letter   without a letter    the first such letter
-    sentences   exactly N           the first character of sentence N + 1
-    max_words   at most N           the first character of word N + 1
-    sum         a sum of digits     the first number that is not part of the question
-    word_no_comma   both            the first comma; without one, the character that completes the word
-    three_words     as two_words; held out
-
-An answer that an instruction's loophole would earn is not paid either: [`is_prose`]. IFEval
-(https://huggingface.co/papers/2311.07911) has checks of commas, words, letters and ends as well. A test compares them
-with these, which also tell the character, and need no download.
+An answer that an instruction's loophole would earn is not paid either: [`is_prose`].
 """
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
 
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 # Possessive, and from the first mark on, so that a thousand marks are read once.
@@ -43,31 +28,16 @@ SHORTEST_FORM = 3
 COPY, RULE_COPY = 6, 4  # so many words in a row are copied: of the instruction, and of its last sentence
 
 
-class Verdict(NamedTuple):
-    """Whether an answer follows its instruction, and the index of the character that decided it.
-
-    An index of the answer's length is its end: what decided is that it stopped there.
+def follows(answer: str, kind: str, words: list[str], number: int) -> bool:
     """
-
-    passed: bool
-    decided: int
-
-
-def verdict(answer: str, kind: str, words: list[str], number: int) -> Verdict:
-    """
-    Check an answer.
+    Whether an answer follows its instruction.
 
     Args:
         answer: The text, without special tokens.
         kind: A key of [`CHECKS`].
         words: Words or letters of the instruction, in lower case; for `sum` the two digits as words.
         number: Sentences or words of the instruction; 0 for other kinds.
-
-    Raises:
-        ValueError: an unknown kind.
     """
-    if kind not in CHECKS:
-        raise ValueError(f"kind is {kind!r}, expected one of {', '.join(CHECKS)}. Correct the column `kind`.")
     return CHECKS[kind](answer, words, number)
 
 
@@ -117,83 +87,45 @@ def lower_words(text: str) -> list[str]:
     return [match.group().lower() for match in WORD.finditer(text)]
 
 
-def _end_of(answer: str, word: str) -> int | None:
+def _uses(answer: str, word: str) -> bool:
     """
-    Index of the last character of the first use of a whole word, None without one.
+    Whether an answer uses a whole word.
 
     A word in quotation marks or asterisks is mentioned, not used: `The word "lamp" is a noun.`
     """
-    found = re.search(rf"(?<!{_MARK}){re.escape(word)}(?!{_MARK})", answer, re.IGNORECASE)
-    return found.end() - 1 if found else None
+    return re.search(rf"(?<!{_MARK}){re.escape(word)}(?!{_MARK})", answer, re.IGNORECASE) is not None
 
 
-def _first_word(answer: str, words: list[str], number: int) -> Verdict:
-    first = WORD.search(answer)
-    return Verdict(first is not None and first.group().lower() == words[0], first.start() if first else 0)
-
-
-def _last_word(answer: str, words: list[str], number: int) -> Verdict:
-    *_, last = [None, *WORD.finditer(answer)]
-    if last is None:
-        return Verdict(False, 0)
-    return Verdict(last.group().lower() == words[0], last.start())
-
-
-def _two_words(answer: str, words: list[str], number: int) -> Verdict:
-    ends = [_end_of(answer, word) for word in words]
-    return Verdict(False, len(answer)) if None in ends else Verdict(True, max(ends))
-
-
-def _without(answer: str, character: str) -> Verdict:
-    place = next((i for i, each in enumerate(answer) if character in each.lower()), -1)  # "İ" has two in lower case
-    return Verdict(place < 0, len(answer) if place < 0 else place)
-
-
-def _sentences(answer: str, words: list[str], number: int) -> Verdict:
+def _sentences(answer: str, words: list[str], number: int) -> bool:
     ends = [match.end() for match in SENTENCE_END.finditer(answer)]
-    more = WORD.search(answer, ends[number - 1]) if len(ends) >= number else None
-    return Verdict(len(ends) == number and more is None, more.start() if more else len(answer))
+    return len(ends) == number and WORD.search(answer, ends[-1]) is None
 
 
-def _max_words(answer: str, words: list[str], number: int) -> Verdict:
-    starts = [match.start() for match in WORD.finditer(answer)]
-    return Verdict(True, len(answer)) if len(starts) <= number else Verdict(False, starts[number])
-
-
-def _sum(answer: str, words: list[str], number: int) -> Verdict:
+def _sum(answer: str, words: list[str], number: int) -> bool:
     """The first number after both digits of the question, in this or the other order; without them the first."""
     left = [NUMBERS.index(word) for word in words]
-    for match in WORD.finditer(answer):
-        value = _number(match.group())
-        if value in left:
-            left.remove(value)
-        elif value is not None:
-            return Verdict(value == sum(map(NUMBERS.index, words)), match.start())
-    return Verdict(False, len(answer))
+    for value in filter(lambda value: value is not None, map(_number, lower_words(answer))):
+        if value not in left:
+            return value == sum(map(NUMBERS.index, words))
+        left.remove(value)
+    return False
 
 
 def _number(word: str) -> int | None:
     if word.isdecimal():
         return int(word) if len(word) <= 4000 else -1  # `int` raises an error above 4,300 digits
-    return NUMBERS.index(word.lower()) if word.lower() in NUMBERS else None
+    return NUMBERS.index(word) if word in NUMBERS else None
 
 
-def _word_no_comma(answer: str, words: list[str], number: int) -> Verdict:
-    comma, end = _without(answer, ","), _end_of(answer, words[0])
-    if not comma.passed or end is None:
-        return Verdict(False, comma.decided)
-    return Verdict(True, end)
-
-
-CHECKS: dict[str, Callable[[str, list[str], int], Verdict]] = {
-    "first_word": _first_word,
-    "last_word": _last_word,
-    "two_words": _two_words,
-    "no_comma": lambda answer, words, number: _without(answer, ","),
-    "no_letter": lambda answer, words, number: _without(answer, words[0]),
+CHECKS: dict[str, Callable[[str, list[str], int], bool]] = {
+    "first_word": lambda answer, words, number: lower_words(answer)[:1] == words,
+    "last_word": lambda answer, words, number: lower_words(answer)[-1:] == words,
+    "two_words": lambda answer, words, number: all(_uses(answer, word) for word in words),
+    "no_comma": lambda answer, words, number: "," not in answer,
+    "no_letter": lambda answer, words, number: words[0] not in answer.lower(),
     "sentences": _sentences,
-    "max_words": _max_words,
+    "max_words": lambda answer, words, number: len(lower_words(answer)) <= number,
     "sum": _sum,
-    "word_no_comma": _word_no_comma,
-    "three_words": _two_words,
+    "word_no_comma": lambda answer, words, number: "," not in answer and _uses(answer, words[0]),
+    "three_words": lambda answer, words, number: all(_uses(answer, word) for word in words),
 }

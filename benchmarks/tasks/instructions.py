@@ -1,16 +1,15 @@
 """The task `instructions`: short instructions whose truth is in the text.
 
-    kind           decided               one instruction
-    first_word     at the first token    Write one sentence about a rainy day. Begin with the word 'Today'.
-    last_word      at the end            Write one sentence about an old house and end it with the word 'river'.
-    two_words      in the middle         Write one sentence with the words 'lamp' and 'bridge'.
-    no_comma       at any token          Write about a busy market. Do not use any commas.
-    no_letter      at any token          Write one short sentence about a birthday. Do not use the letter 'w'.
-    sentences      by a count            Write exactly three sentences about a lost dog.
-    max_words      by a count            Write one sentence of at most 12 words about a train ride.
-    sum            at one token          Answer in one sentence: what is four plus three?
-    word_no_comma  at two places         Write a sentence with the word 'lamp'. Do not use any commas.
-    three_words    in the middle         Write one sentence with the words 'lamp', 'bridge' and 'rain'.
+    first_word     Write one sentence about a rainy day. Begin with the word 'Today'.
+    last_word      Write one sentence about an old house and end it with the word 'river'.
+    two_words      Write one sentence with the words 'lamp' and 'bridge'.
+    no_comma       Write about a busy market. Do not use any commas.
+    no_letter      Write one short sentence about a birthday. Do not use the letter 'w'.
+    sentences      Write exactly three sentences about a lost dog.
+    max_words      Write one sentence of at most 12 words about a train ride.
+    sum            Answer in one sentence: what is four plus three?
+    word_no_comma  Write a sentence with the word 'lamp'. Do not use any commas.
+    three_words    Write one sentence with the words 'lamp', 'bridge' and 'rain'.
 
 Held-out problems have other topics, words, letters and numbers, and `three_words`, which is never trained.
 """
@@ -20,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.tasks import prompts as prompts_from
-from benchmarks.tasks.instruction_checks import is_prose, verdict
+from benchmarks.tasks.instruction_checks import follows, is_prose
 from tempo_trl.rewards.boxed import after_thinking, completion_text
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def generated_rows(split: str, n: int | None = None, seed: int = 0) -> list[dict
 
     Returns:
         `list[dict]` with `instruction`, `kind`, `words` and `number`
-        ([`~benchmarks.tasks.instruction_checks.verdict`]).
+        ([`~benchmarks.tasks.instruction_checks.follows`]).
     """
     rng, kinds = random.Random(f"{split} {seed}"), TRAINED if split == "train" else KINDS
     return [problem(kinds[index % len(kinds)], VOCABULARIES[split], rng) for index in range(n or ROWS[split])]
@@ -149,7 +148,7 @@ def instruction_reward(
     """
     answers = [after_thinking(completion_text(completion)) for completion in completions]
     prose = [is_prose(answer, prompt[-1]["content"]) for answer, prompt in zip(answers, prompts, strict=True)]
-    checked = [verdict(*row).passed for row in zip(answers, kind, words, number, strict=True)]
+    checked = [follows(*row) for row in zip(answers, kind, words, number, strict=True)]
     rewards = [float(good and followed) for good, followed in zip(prose, checked, strict=True)]
     if log_metric is not None:
         log_metric("instructions/prose", sum(prose) / len(prose))

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from tempo_trl.demo.language_model import language_model
-from tempo_trl.demo.orders_show import show
 from tempo_trl.demo.run import Run, Watch
+from tempo_trl.demo.show import show
 from tempo_trl.report.command import report
 
 METHOD, BASELINE = "span_credit", "grpo"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from tempo_trl.demo.orders_show import MEASURE, held_out_orders, orders_of, right_fields
+from tempo_trl.demo.answers import MEASURE, held_out_orders, orders_of, right_fields
 from tempo_trl.methods import METHODS, method_label
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.log import STATE, training_log

@@ -1,4 +1,4 @@
-"""The task `instructions`: an answer is checked by its text, one character decided it, and prose alone is paid."""
+"""The task `instructions`: an answer is checked by its text, and prose alone is paid."""
 
 import re
 
@@ -6,67 +6,55 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.tasks.instruction_checks import CHECKS, is_on_topic, is_prose, verdict
+from benchmarks.tasks.instruction_checks import CHECKS, follows, is_on_topic, is_prose
 from benchmarks.tasks.instructions import KINDS, TRAINED, generated_rows, instruction_reward
 
-# An answer with ^ before the character that decided; at the end, stopping there decided.
-PASSED = [
-    ("first_word", ["today"], 0, "^Today it rains."),
-    ("three_words", ["a", "b", "c"], 0, "The c and the b are an ^a."),
-    ("no_comma", [], 0, "It is a loud day.^"),
-    ("no_letter", ["w"], 0, "The rain is loud and cold.^"),
-    ("sentences", [], 2, "The day is loud. It rains.^"),
-    ("max_words", [], 5, "It is a loud day.^"),
-    ("last_word", ["river"], 0, "We all walked to the ^river."),
-    ("two_words", ["lamp", "bridge"], 0, "The bridge has a lam^p on it."),
-    ("sum", ["four", "three"], 0, "3 + 4 = ^7"),
-    ("sum", ["one", "two"], 0, "It is ^3 because one plus two is 3."),
-    ("word_no_comma", ["lamp"], 0, "The lam^p is on."),
+FOLLOWED = [
+    ("first_word", ["today"], 0, "Today it rains."),
+    ("last_word", ["river"], 0, "We all walked to the river."),
+    ("two_words", ["lamp", "bridge"], 0, "The bridge has a lamp on it."),
+    ("three_words", ["a", "b", "c"], 0, "The c and the b are an a."),
+    ("no_comma", [], 0, "It is a loud day."),
+    ("no_letter", ["w"], 0, "The rain is loud and cold."),
+    ("sentences", [], 2, "The day is loud. It rains."),
+    ("max_words", [], 5, "It is a loud day."),
+    ("sum", ["four", "three"], 0, "3 + 4 = 7"),
+    ("sum", ["one", "two"], 0, "It is 3 because one plus two is 3."),
+    ("word_no_comma", ["lamp"], 0, "The lamp is on."),
 ]
-FAILED = [
-    ("first_word", ["today"], 0, "^"),
-    ("first_word", ["today"], 0, "^Here the rain is loud."),
-    ("last_word", ["river"], 0, "We all went to the ^sea."),
-    ("no_comma", [], 0, "It is^, in fact, a day."),
-    ("no_letter", ["w"], 0, "It is the ^Wet day."),
-    ("sentences", [], 1, "The day is very loud. ^It rains."),
-    ("sentences", [], 2, "The day is very loud.^"),
-    ("max_words", [], 3, "It is a ^loud day."),
-    ("sum", ["four", "three"], 0, "The four and the three are ^eight."),
-    ("word_no_comma", ["lamp"], 0, "It is the loud lamp^, in fact."),
-    ("two_words", ["lamp", "bridge"], 0, "The bridge has lamps.^"),
-    ("two_words", ["lamp", "bridge"], 0, 'The words "lamp" and "bridge" are nouns.^'),
-    ("sum", ["four", "three"], 0, "I like rain.^"),
+IGNORED = [
+    ("first_word", ["today"], 0, ""),
+    ("first_word", ["today"], 0, "Here the rain is loud."),
+    ("last_word", ["river"], 0, "We all went to the sea."),
+    ("two_words", ["lamp", "bridge"], 0, "The bridge has lamps."),
+    ("two_words", ["lamp", "bridge"], 0, 'The words "lamp" and "bridge" are nouns.'),
+    ("three_words", ["a", "b", "c"], 0, "The c is an a."),
+    ("no_comma", [], 0, "It is, in fact, a day."),
+    ("no_letter", ["w"], 0, "It is the Wet day."),
+    ("sentences", [], 1, "The day is very loud. It rains."),
+    ("sentences", [], 2, "The day is very loud."),
+    ("sentences", [], 1, ""),
+    ("max_words", [], 3, "It is a loud day."),
+    ("sum", ["four", "three"], 0, "The four and the three are eight."),
+    ("sum", ["four", "three"], 0, "I like rain."),
+    ("word_no_comma", ["lamp"], 0, "It is the loud lamp, in fact."),
+    ("word_no_comma", ["lamp"], 0, "It is the loud day."),
 ]
 
 
-@pytest.mark.parametrize(("passes", "case"), [*((True, c) for c in PASSED), *((False, c) for c in FAILED)])
-def test_an_answer_passes_or_fails_and_one_character_decided(passes, case):
-    kind, words, number, marked = case
-    assert verdict(marked.replace("^", ""), kind, words, number) == (passes, marked.index("^"))
+@pytest.mark.parametrize(("expected", "case"), [*((True, c) for c in FOLLOWED), *((False, c) for c in IGNORED)])
+def test_an_answer_follows_its_instruction_or_not(expected, case):
+    kind, words, number, answer = case
+    assert follows(answer, kind, words, number) == expected
 
 
-@given(st.text(alphabet="ab ,.!w'\"\n", max_size=30))
-def test_what_decided_is_inside_the_answer_or_its_end(answer):
-    for kind in CHECKS:
-        passed, decided = verdict(answer, kind, ["one", "two"] if kind == "sum" else ["a", "b"], 2)
-        assert 0 <= decided <= len(answer)
-        if kind == "no_comma" and not passed:
-            assert answer[decided] == ","
-            assert "," not in answer[:decided]
+def test_every_kind_has_an_answer_of_both_sorts():
+    assert {*KINDS} == {*CHECKS} == {case[0] for case in FOLLOWED} == {case[0] for case in IGNORED}
 
 
-@given(st.lists(st.sampled_from(["it", "rains", "a", "lot", "here."]), max_size=12), st.integers(1, 6))
-def test_the_text_up_to_the_word_that_broke_a_limit_keeps_it(words, number):
-    answer = " ".join(words)
-    passed, decided = verdict(answer, "max_words", [], number)
-    assert passed == (len(words) <= number)
-    assert verdict(answer[:decided], "max_words", [], number).passed
-
-
-def test_an_unknown_kind_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match=r"kind is 'rhyme', expected one of first_word, last_word"):
-        verdict("A rhyme.", "rhyme", [], 0)
+@given(st.text(alphabet="ab ,.!w'\"\nİ7", max_size=30), st.sampled_from(sorted(CHECKS)))
+def test_any_text_has_a_verdict(answer, kind):
+    assert follows(answer, kind, ["one", "two"] if kind == "sum" else ["a", "b"], 2) in (True, False)
 
 
 ASKED = "Write one sentence about a rainy day and end it with the word 'river'."
@@ -143,7 +131,6 @@ def test_kinds_come_in_turn_and_one_is_never_trained():
     assert [row["kind"] for row in generated_rows("train", 18)] == [*TRAINED] * 2
     assert [row["kind"] for row in generated_rows("test", 20)] == [*KINDS] * 2
     assert set(KINDS) - set(TRAINED) == {"three_words"}
-    assert set(KINDS) == set(CHECKS) == {case[0] for case in PASSED}
 
 
 def test_what_an_instruction_names_is_in_its_text():

@@ -1,9 +1,7 @@
-"""What the demo shows of `orders`: shares by field, answers with the reference, credit by field, and curves."""
+"""What the demo shows: shares by field, answers with the reference, credit by field, and curves."""
 
 import json
 from collections.abc import Sequence
-from functools import cache
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.data.orders import generated_rows
+from tempo_trl.demo.answers import FIELDS, MEASURE, checks, held_out_answers, held_out_rates, references
+from tempo_trl.demo.run import Run
 from tempo_trl.methods import METHODS, method_colours, method_label
 from tempo_trl.report.collect import spread
 from tempo_trl.report.group import Group, recorded_groups
@@ -29,49 +28,12 @@ from tempo_trl.runs.statistics import wilson
 from tempo_trl.runs.token_text import readable, visible
 from tempo_trl.runs.trees import recorded_steps
 
-MEASURE = "right fields"  # what rises with the steps
-FIELDS = ("date", "customer", "city", "item", "quantity", "express")
 CHECKS = {"all six fields": "all", "readable JSON": "json"}  # what the table has beside the fields
 SHOWN_ORDERS, SHOWN_COMPLETIONS = 3, 3
 GRPO = METHODS["grpo"].label
 
 
-@cache
-def references() -> dict[str, str]:
-    """The JSON of each order, of all splits."""
-    return {row["order"]: row["truth"] for split in ("train", "test") for row in generated_rows(split)}
-
-
-@cache
-def held_out_orders() -> frozenset[str]:
-    """The orders that are never trained."""
-    return frozenset(row["order"] for row in generated_rows("test"))
-
-
-def orders_of(table: pd.DataFrame) -> list[str]:
-    """The order in each row of TRL's table of completions: the last message to the model."""
-    return [prompt[-1]["content"] for prompt in table["prompt"]]
-
-
-def answers_of(table: pd.DataFrame) -> list[str]:
-    """The model's answer in each row of TRL's table of completions."""
-    return [completion[-1]["content"] for completion in table["completion"]]
-
-
-def checks(answers: Sequence[str], orders: Sequence[str]) -> pd.DataFrame:
-    """Rewards of [`~tempo_trl.rewards.json_fields`], a row per answer; `all` is 1.0 if all fields are right."""
-    judged = json_fields(list(answers), truth=[references()[order] for order in orders])
-    frame = pd.DataFrame([{span.name: span.reward for span in spans} for spans in judged])
-    return frame.assign(all=frame[list(FIELDS)].min(axis=1))
-
-
-def right_fields(completions: pd.DataFrame) -> float:
-    """Share of right fields in a table of completions."""
-    found = checks(answers_of(completions), orders_of(completions))
-    return float(found[list(FIELDS)].to_numpy().mean())
-
-
-def show(runs: list, folder: Path, console: Console) -> None:
+def show(runs: list[Run], folder: Path, console: Console) -> None:
     """Print tables, answers and credit; write curves.png and results.json to `folder`."""
     answers = {run.method: held_out_answers(run.folder) for run in runs}
     rates = {method: held_out_rates(*tables) for method, tables in answers.items()}
@@ -82,41 +44,13 @@ def show(runs: list, folder: Path, console: Console) -> None:
     for row in range(min(SHOWN_ORDERS, len(before))):
         order = before["asked"][row]
         console.print(before_and_after(order, before["answer"][row], after["answer"][row]))
-    _show_credit(runs, console)
+    _show_credit(runs[0], console)
     shares = {run.method: run.shares() for run in runs}
     draw(shares, folder / "curves.png")
     numbers = {method: {MEASURE: own, "held_out": rates[method].to_dict()} for method, own in shares.items()}
     (folder / "results.json").write_text(json.dumps({"runs": numbers}, indent=2))
     for what, name in (("Curves", "curves.png"), ("Numbers", "results.json")):
         console.print(f"{what}: {folder / name}", highlight=False, soft_wrap=True)
-
-
-def held_out_answers(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """
-    TRL's tables of a run's answers to held-out orders before and after, with the columns `asked` and `answer` more.
-
-    TRL keeps as many rows as a generation has: all that were answered if they are not more, and among them rows of
-    training if they are fewer, which are left out.
-
-    Raises:
-        ValueError: the tables are not of the same orders.
-    """
-    files = sorted((folder / "completions").glob("completions_*.parquet"))
-    tables = [pd.read_parquet(file) for file in (files[0], files[-1])]
-    tables = [table.assign(asked=orders_of(table), answer=answers_of(table)) for table in tables]
-    before, after = (table[table["asked"].isin(held_out_orders())].reset_index(drop=True) for table in tables)
-    if before.empty or before["asked"].tolist() != after["asked"].tolist():
-        raise ValueError(
-            f"{folder} has no answers of the trained policy to the held-out orders. Remove the folder, and train "
-            "again."
-        )
-    return before, after
-
-
-def held_out_rates(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
-    """Shares of right answers, `before` and `after`, by field, of all six, and of JSON that can be read."""
-    tables = {"before": before, "after": after}
-    return pd.DataFrame({when: checks(own["answer"], own["asked"]).mean() for when, own in tables.items()})
 
 
 def field_rates(rates: pd.DataFrame, label: str, n: int) -> Table:
@@ -171,20 +105,15 @@ def _fields(text: str, order: str) -> list[SpanReward]:
     return [span for span in spans if span.name in FIELDS]
 
 
-def _show_credit(runs: list, console: Console) -> None:
-    """Print credit by token in a group of the first run that records its groups."""
-    for run in runs:
-        groups = [group for group in all_groups(run.folder) if order_of(group) in references()]
-        if groups:
-            group = max(groups, key=parted)
-            title = f"Credit in some of the {len(group.ids)} answers to an order of step {group.step}"
-            console.print(Text(title, style="italic"))
-            colours = console.color_system is not None
-            if colours:
-                console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
-            console.print(credit_of(group, run.label, colours))
-            return
-    console.print(f"{runs[0].label} has TRL's own trainer, which records no groups, so no credit is shown.\n")
+def _show_credit(run: Run, console: Console) -> None:
+    """Print credit by token in the group that a run recorded in which most fields differ."""
+    group = max((own for own in all_groups(run.folder) if order_of(own) in references()), key=parted)
+    title = f"Credit in some of the {len(group.ids)} answers to an order of step {group.step}"
+    console.print(Text(title, style="italic"))
+    colours = console.color_system is not None
+    if colours:
+        console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
+    console.print(credit_of(group, run.label, colours))
 
 
 def all_groups(folder: Path) -> list[Group]:
@@ -249,22 +178,9 @@ def shown_completions(group: Group) -> list[int]:
 
 
 def field_credit(group: Group, row: int) -> dict[str, float]:
-    """
-    Credit of each field of a completion: its recorded advantage, or, for a method without criteria, the mean credit of
-    its tokens. A token with one character of the field counts.
-    """
-    recorded = {span.name: span.advantage for span in (group.spans[row] if group.spans else ())}
-    if any(advantage is not None for advantage in recorded.values()):
-        return {name: recorded[name] for name in FIELDS if recorded.get(name) is not None}
-    pieces = readable(group.tokens[row])
-    ends = np.array([*accumulate(map(len, pieces))])
-    begins = ends - list(map(len, pieces))
-    means = {}
-    for span in _fields("".join(pieces), order_of(group)):
-        if span.start is not None:  # the completion has text
-            place = (begins < span.end) & (ends > span.start)
-            means[span.name] = float(group.advantages[row][place].mean())
-    return means
+    """The recorded advantage of each field of a completion that was judged."""
+    recorded = {span.name: span.advantage for span in group.spans[row]}
+    return {name: recorded[name] for name in FIELDS if recorded.get(name) is not None}
 
 
 def _text(pieces: Sequence[str]) -> str:

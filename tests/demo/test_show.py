@@ -1,24 +1,22 @@
 """What the demo shows of the task `orders`, on answers made by hand."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rich.console import Console
 
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.demo import orders_show as orders
-from tempo_trl.demo.orders_show import FIELDS, all_groups, held_out_answers
+from tempo_trl.demo import answers, show
+from tempo_trl.demo.answers import FIELDS, held_out_answers
+from tempo_trl.demo.show import all_groups
 
-from .order_runs import HELD_OUT, TRAINED, evaluated, no_express, recorded, shown, table, trained, wrong_city
+from .order_runs import HELD_OUT, TRAINED, evaluated, recorded, shown, table, trained, wrong_city
 
 ORDER, TRUTH = TRAINED[0]["order"], TRAINED[0]["truth"]
 
 
 def test_checks_are_those_of_the_fields_and_of_all_of_them():
-    found = orders.checks([TRUTH, wrong_city(TRUTH), "no"], [ORDER] * 3)
+    found = answers.checks([TRUTH, wrong_city(TRUTH), "no"], [ORDER] * 3)
     assert found["city"].tolist() == [1, 0, 0]
     assert found["date"].tolist() == [1, 1, 0]
     assert found["all"].tolist() == [1, 0, 0]
@@ -26,7 +24,7 @@ def test_checks_are_those_of_the_fields_and_of_all_of_them():
 
 
 def test_the_fields_are_those_of_the_task():
-    assert list(orders.checks([TRUTH], [ORDER]).columns) == [*FIELDS, "json", "additional", "outside", "all"]
+    assert list(answers.checks([TRUTH], [ORDER]).columns) == [*FIELDS, "json", "additional", "outside", "all"]
 
 
 def test_rates_before_and_after_come_with_their_intervals(tmp_path):
@@ -34,10 +32,10 @@ def test_rates_before_and_after_come_with_their_intervals(tmp_path):
     evaluated(tmp_path)
     before, after = held_out_answers(tmp_path)
     assert after["answer"].tolist() == [row["truth"] for row in HELD_OUT]  # without the row of training
-    rates = orders.held_out_rates(before, after)
+    rates = answers.held_out_rates(before, after)
     assert rates.loc[list(FIELDS), "before"].tolist() == [0] * 6
     assert rates["after"].tolist() == [1] * len(rates)
-    text = shown(orders.field_rates(rates, "GRPO", len(before)))
+    text = shown(show.field_rates(rates, "GRPO", len(before)))
     assert "GRPO: right fields of 2 held-out orders" in text
     assert text.count("100% (34% to 100%)") == len(FIELDS) + 2
 
@@ -50,15 +48,15 @@ def test_a_run_without_answers_of_the_trained_policy_is_named(tmp_path):
 
 
 def test_an_answer_shows_its_right_and_wrong_fields():
-    text = orders.judged_text(wrong_city(TRUTH), ORDER)
+    text = show.judged_text(wrong_city(TRUTH), ORDER)
     assert text.plain == f"{wrong_city(TRUTH)}\n5 of 6 right; wrong: city"
     styles = {text.plain[span.start : span.end]: span.style for span in text.spans}
     assert len(styles) > 2
     assert style_at(text, text.plain.index("Ulm")) == "dark_orange"
     assert style_at(text, text.plain.index("date")) == "dodger_blue1"
-    assert orders.judged_text(TRUTH, ORDER).plain.endswith("\n6 of 6 right")
-    assert orders.judged_text("", ORDER).plain == f"\n0 of 6 right; wrong: {', '.join(FIELDS)}"
-    assert orders.judged_text("a\nb", ORDER).plain.startswith("a⏎b\n0 of 6")
+    assert show.judged_text(TRUTH, ORDER).plain.endswith("\n6 of 6 right")
+    assert show.judged_text("", ORDER).plain == f"\n0 of 6 right; wrong: {', '.join(FIELDS)}"
+    assert show.judged_text("a\nb", ORDER).plain.startswith("a⏎b\n0 of 6")
 
 
 def style_at(text, index: int) -> str:
@@ -66,7 +64,7 @@ def style_at(text, index: int) -> str:
 
 
 def test_an_order_stands_with_its_reference_and_both_answers():
-    text = shown(orders.before_and_after(ORDER, "Sure!", TRUTH))
+    text = shown(show.before_and_after(ORDER, "Sure!", TRUTH))
     for label in ("order", "reference", "before", "after"):
         assert f"  {label} " in text
     assert ORDER.split(",")[0][:30] in text
@@ -81,25 +79,25 @@ def group(tmp_path):
 
 
 def test_completions_are_shown_once_from_the_best_to_the_worst(group):
-    assert orders.shown_completions(group) == [0, 1, 2]
-    assert orders.parted(group) == 2  # fields in which they differ: city and express
+    assert show.shown_completions(group) == [0, 1, 2]
+    assert show.parted(group) == 2  # fields in which they differ: city and express
 
 
 def test_span_credit_falls_on_the_fields_that_differ_and_grpo_s_on_all(group):
     # Of four completions one has another city: (0 - 3/4) / (std + 1e-4) with std 1/2, and the others (1/4) / 0.5001.
-    credit = orders.field_credit(group, 1)
+    credit = show.field_credit(group, 1)
     assert credit["city"] == pytest.approx(-0.75 / 0.5001, rel=1e-3)
     assert credit["date"] == 0
-    assert orders.field_credit(group, 0)["city"] == pytest.approx(0.25 / 0.5001, rel=1e-3)
+    assert show.field_credit(group, 0)["city"] == pytest.approx(0.25 / 0.5001, rel=1e-3)
     grpo = outcome_advantages(torch.from_numpy(group.rewards), 4)
-    text = " ".join(shown(orders.credit_of(group, "span credit")).split())
+    text = " ".join(shown(show.credit_of(group, "span credit")).split())
     assert f"{grpo[1]:+.2f} on every token" in text
     assert "city -1.50" in text
     assert text.count("GRPO") == text.count("span credit") == 3
 
 
 def test_the_colour_of_a_token_is_that_of_its_credit(group):
-    table = orders.credit_of(group, "span credit").renderable
+    table = show.credit_of(group, "span credit").renderable
     texts = [cell for cell in table.columns[1].cells if hasattr(cell, "spans") and cell.plain.startswith("{")]
     grpo, ours = [own for own in texts if "Ulm" in own.plain]
     assert {span.style.removeprefix("bold ") for span in grpo.spans} == {"dark_orange"}
@@ -107,15 +105,8 @@ def test_the_colour_of_a_token_is_that_of_its_credit(group):
     assert style_at(ours, ours.plain.index("date")) == "grey62"
 
 
-def test_without_recorded_criteria_the_credit_of_a_field_is_the_mean_over_its_tokens(group):
-    without, row = replace(group, spans=()), group.tokens[2].index("}")
-    assert orders.field_credit(without, 1)["city"] == pytest.approx(orders.field_credit(group, 1)["city"])
-    assert no_express(TRUTH) == "".join(group.tokens[2][:-1])  # the brace closed the object without the field
-    assert orders.field_credit(without, 2)["express"] == pytest.approx(group.advantages[2][row])
-
-
 def test_without_colours_an_answer_stands_once_with_the_numbers(group):
-    coloured, plain = (shown(orders.credit_of(group, "span credit", colours)) for colours in (True, False))
+    coloured, plain = (shown(show.credit_of(group, "span credit", colours)) for colours in (True, False))
     assert coloured.count('"Ulm"') == 2
     assert plain.count('"Ulm"') == 1
     assert "city -1.50" in " ".join(plain.split())
@@ -123,20 +114,12 @@ def test_without_colours_an_answer_stands_once_with_the_numbers(group):
 
 def test_the_share_of_a_table_is_the_mean_over_fields(tmp_path):
     path = table(tmp_path, 1, TRAINED, [wrong_city(TRUTH), "no"])
-    assert orders.right_fields(pd.read_parquet(path)) == pytest.approx(5 / 12)
-
-
-def test_no_credit_is_drawn_where_nothing_was_recorded(tmp_path, capsys):
-    class Run:
-        folder, label = tmp_path, "GRPO"
-
-    orders._show_credit([Run], Console(width=80))
-    assert "TRL's own trainer" in capsys.readouterr().out
+    assert answers.right_fields(pd.read_parquet(path)) == pytest.approx(5 / 12)
 
 
 def test_equal_rewards_have_no_credit_and_raise_no_error(group):
     group.rewards[:] = 1.0
     for own in group.advantages:
         own[:] = 0.0
-    assert "+0.00 on every token" in shown(orders.credit_of(group, "span credit"))
-    assert np.isfinite(orders.parted(group))
+    assert "+0.00 on every token" in shown(show.credit_of(group, "span credit"))
+    assert np.isfinite(show.parted(group))

@@ -1,0 +1,76 @@
+"""Answers to orders, read from TRL's tables of completions and judged by field."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from tempo_trl.data.orders import generated_rows
+from tempo_trl.rewards.json_fields import json_fields
+
+MEASURE = "right fields"  # what rises with the steps
+FIELDS = ("date", "customer", "city", "item", "quantity", "express")
+
+
+@cache
+def references() -> dict[str, str]:
+    """The JSON of each order, of all splits."""
+    return {row["order"]: row["truth"] for split in ("train", "test") for row in generated_rows(split)}
+
+
+@cache
+def held_out_orders() -> frozenset[str]:
+    """The orders that are never trained."""
+    return frozenset(row["order"] for row in generated_rows("test"))
+
+
+def orders_of(table: pd.DataFrame) -> list[str]:
+    """The order in each row of TRL's table of completions: the last message to the model."""
+    return [prompt[-1]["content"] for prompt in table["prompt"]]
+
+
+def answers_of(table: pd.DataFrame) -> list[str]:
+    """The model's answer in each row of TRL's table of completions."""
+    return [completion[-1]["content"] for completion in table["completion"]]
+
+
+def checks(answers: Sequence[str], orders: Sequence[str]) -> pd.DataFrame:
+    """Rewards of [`~tempo_trl.rewards.json_fields`], a row per answer; `all` is 1.0 if all fields are right."""
+    judged = json_fields(list(answers), truth=[references()[order] for order in orders])
+    frame = pd.DataFrame([{span.name: span.reward for span in spans} for spans in judged])
+    return frame.assign(all=frame[list(FIELDS)].min(axis=1))
+
+
+def right_fields(completions: pd.DataFrame) -> float:
+    """Share of right fields in a table of completions."""
+    found = checks(answers_of(completions), orders_of(completions))
+    return float(found[list(FIELDS)].to_numpy().mean())
+
+
+def held_out_answers(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """
+    TRL's tables of a run's answers to held-out orders before and after, with the columns `asked` and `answer` more.
+
+    TRL keeps as many rows as a generation has: all that were answered if they are not more, and among them rows of
+    training if they are fewer, which are left out.
+
+    Raises:
+        ValueError: the tables are not of the same orders.
+    """
+    files = sorted((folder / "completions").glob("completions_*.parquet"))
+    tables = [pd.read_parquet(file) for file in (files[0], files[-1])]
+    tables = [table.assign(asked=orders_of(table), answer=answers_of(table)) for table in tables]
+    before, after = (table[table["asked"].isin(held_out_orders())].reset_index(drop=True) for table in tables)
+    if before.empty or before["asked"].tolist() != after["asked"].tolist():
+        raise ValueError(
+            f"{folder} has no answers of the trained policy to the held-out orders. Remove the folder, and train "
+            "again."
+        )
+    return before, after
+
+
+def held_out_rates(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Shares of right answers, `before` and `after`, by field, of all six, and of JSON that can be read."""
+    tables = {"before": before, "after": after}
+    return pd.DataFrame({when: checks(own["answer"], own["asked"]).mean() for when, own in tables.items()})
