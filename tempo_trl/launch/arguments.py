@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SCRIPT = "tempo_trl.train"  # the module that accelerate starts on every rank
 SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
 SIZES += ("steps_per_generation", "generation_batch_size", "num_iterations", "num_generations", "num_generations_eval")
+OF_THE_COMMAND = ("accelerate_config", "check", "show")
 NUMBERS = {"int": "a whole number", "float": "a number"}  # by the name of a flag's type, optional ones included
 
 
@@ -169,38 +170,29 @@ def named_first(argv: Sequence[str]) -> tuple[Namespace, list[str]]:
 
 def with_numbers(parser: TrainParser, recipe: dict) -> dict:
     """
-    The recipe with its numbers checked, and those that lists have as text converted. argparse converts flags and
-    single texts, but takes the other values of a YAML file as they are.
+    The recipe with its numbers converted. argparse converts flags, but takes the values of a YAML file as they are.
 
     Raises:
         ValueError: a value is not a number, or a list of numbers, where its flag expects one.
     """
     hints = {name: hint for kind in parser.dataclass_types for name, hint in get_type_hints(kind).items()}
-    optional = {name for name, hint in hints.items() if NoneType in get_args(hint)}
     numbers = {
         action.dest: _number(action, recipe[action.dest])
         for action in parser._actions
-        if action.dest in recipe and not (recipe[action.dest] is None and action.dest in optional)
+        if action.dest in recipe and getattr(action.type, "__name__", "") in NUMBERS
+        if not (recipe[action.dest] is None and NoneType in get_args(hints[action.dest]))
     }
     return recipe | numbers
 
 
 def _number(action: Action, value: object) -> object:
-    kind, listed = getattr(action.type, "__name__", ""), action.nargs in ("+", "*")
-    items = value if listed and isinstance(value, list) else [value]
-    if kind not in NUMBERS:
-        return value
-    if listed == isinstance(value, list) and all(_is_number(kind, item) for item in items):
-        with contextlib.suppress(ValueError):  # of a text that is not a number
-            return [action.type(item) for item in items] if listed else value
-    expected = f"{'a list, each ' if listed else ''}{NUMBERS[kind]}"
+    listed = action.nargs in ("+", "*")
+    if listed == isinstance(value, list):
+        with contextlib.suppress(ValueError):  # of a text that is not a number, `8.0` and `True` as an int among them
+            items = [action.type(str(item)) for item in (value if listed else [value])]
+            return items if listed else items[0]
+    expected = f"{'a list, each ' if listed else ''}{NUMBERS[action.type.__name__]}"
     raise ValueError(f"`{action.dest}` is {value!r}, expected {expected}. Correct it in the recipe.")
-
-
-def _is_number(kind: str, value: object) -> bool:
-    if isinstance(value, str):  # `1e-6`, which YAML reads as text: converted later, or refused
-        return True
-    return isinstance(value, int if kind == "int" else int | float) and not isinstance(value, bool)
 
 
 def _set_environment(variables: dict) -> None:
@@ -247,7 +239,7 @@ def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
 
 
 def _hint(name: str, known: set[str], method: str) -> str:
-    if name == "accelerate_config":
+    if name in OF_THE_COMMAND:
         return f"`{name}` is a flag of `tempo-trl train`, not of the script that it launches. Remove it here"
     for other in METHODS:
         if name in {field.name for field in fields(class_of(other, "Config"))}:

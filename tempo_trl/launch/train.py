@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-CHECK_IS_LATE = (
-    "`--check` is a flag of `tempo-trl train`, not of the script that it launches. Nothing was trained. Run "
-    "`tempo-trl train --check` with the same flags, and replace the launcher's `--config_file` by "
-    "`--accelerate_config`."
-)
-
 
 class RunInputs(NamedTuple):
     """What a trainer gets beside model and configuration: rewards, other functions by the trainer's names, data."""
@@ -228,8 +222,6 @@ def main(argv: list[str] | None = None) -> int:
     """
     argv = sys.argv[1:] if argv is None else argv
     try:
-        if "--check" in argv:
-            raise ValueError(CHECK_IS_LATE)
         if {"-h", "--help", "--help-fields"} & {*argv}:
             recipe_parser(argv)[0].print_help()
             return 0

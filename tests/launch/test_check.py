@@ -157,8 +157,7 @@ def test_two_real_ranks_have_the_sizes_that_the_check_prints(tmp_path, capsys):
     assert foreseen == f"64 prompts x 8 completions = {real.strip()} (processes x per device x steps_per_generation)"
 
 
-@pytest.mark.parametrize("flags", [["--check"], ["--num_processes", "2", "--check"]])
-def test_the_training_script_refuses_to_check_and_does_not_train(flags, monkeypatch, capsys):
+def test_the_training_script_refuses_to_check_and_does_not_train(monkeypatch, capsys):
     monkeypatch.setattr(train, "run", lambda arguments: pytest.fail("it trains"))
-    assert train.main(["--config", "sums/tempo", *flags]) == 2
-    assert "Run `tempo-trl train --check`" in capsys.readouterr().err
+    assert train.main(["--config", "sums/tempo", "--check"]) == 2
+    assert "`check` is a flag of `tempo-trl train`, not of the script that it launches" in capsys.readouterr().err

@@ -75,7 +75,7 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
         ("learning_rat: 1.0", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
         ("method: grpo\ntd_coef: 1.0", "`td_coef` belongs to method tempo"),
         ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
-        ("num_generations: six", "invalid int value: 'six'"),
+        ("num_generations: six", "`num_generations` is 'six', expected a whole number."),
         ("num_generations: 8.0", "`num_generations` is 8.0, expected a whole number."),
         ("max_steps: [1]", "`max_steps` is [1], expected a whole number."),
         ("logging_steps: true", "`logging_steps` is True, expected a number."),
