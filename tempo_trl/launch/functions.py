@@ -6,6 +6,9 @@ from pathlib import Path
 
 from tempo_trl.launch.fields import REWARDS, SPAN_REWARDS, TrainArguments
 
+ONE = ("credit_func", "observation_key_func", "environment_factory")
+SEVERAL = ("tools", "step_reward_funcs", "span_reward_funcs")
+
 
 def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
     """Rewards of the run as TRL takes them: the name of the reward model, if there is one, then the functions."""
@@ -15,22 +18,14 @@ def load_rewards(script_args: TrainArguments) -> list[str | Callable]:
 
 def load_functions(script_args: TrainArguments) -> dict:
     """The trainer's arguments that are functions of the user, those that the run has."""
-    given = {}
-    for name in ("credit_func", "observation_key_func", "environment_factory"):
-        if (path := getattr(script_args, name)) is not None:
-            given[name] = load_function(path)
-    if script_args.tools:
-        given["tools"] = [load_function(path) for path in script_args.tools]
-    if script_args.step_reward_funcs:
-        given["step_reward_funcs"] = [
-            name if "/" in name or Path(name).is_dir() else load_function(name)
-            for name in script_args.step_reward_funcs
-        ]
-    if script_args.span_reward_funcs:
-        given["span_reward_funcs"] = [
-            load_function(SPAN_REWARDS.get(name, name)) for name in script_args.span_reward_funcs
-        ]
-    return given
+    given = {name: getattr(script_args, name) for name in (*ONE, *SEVERAL) if getattr(script_args, name)}
+    return {name: _loaded(path) if name in ONE else [_loaded(each) for each in path] for name, path in given.items()}
+
+
+def _loaded(name: str) -> Callable | str:
+    """A function by its short name or its dotted path; the name itself of a process reward model."""
+    is_model = "/" in name or Path(name).is_dir()
+    return name if is_model else load_function(SPAN_REWARDS.get(name, name))
 
 
 def _reward_function(name: str) -> Callable:
