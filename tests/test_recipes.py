@@ -4,6 +4,7 @@ import re
 import shlex
 from argparse import Namespace
 from configparser import ConfigParser
+from dataclasses import fields
 from functools import cache
 
 import pytest
@@ -13,8 +14,9 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import TrainingArguments
+from trl import GRPOConfig
 
-from tempo_trl.launch.arguments import METHODS, launch_arguments, parse
+from tempo_trl.launch.arguments import METHODS, class_of, launch_arguments, parse
 from tempo_trl.rollout import vllm_server
 from tempo_trl.runs import recipes as recipe_files
 from tempo_trl.runs.recipes import (
@@ -25,27 +27,18 @@ from tempo_trl.runs.recipes import (
     recipe_text,
     recipes_folder,
 )
+from tempo_trl.runs.record import without_secret_lines
 
-TREE = {"tree_children", "tree_depth", "tree_step_tokens", "count_shared_tokens", "rollout", "advantage_scale"}
-TREE |= {"tree_max_depth", "tree_min_segment_tokens", "tree_entropy_threshold", "tree_coverage_tokens"}
-SAMPLING = {"temperature", "top_p", "top_k", "repetition_penalty", "vllm_importance_sampling_correction"}
-CRITIC = {"gae_gamma", "gae_lambda", "whiten_advantages", "shared_trunk", "critic_learning_rate", "kl_in", "beta"}
-# What a method may set in another way than the grpo.yaml beside it; `method` and `output_dir` are everybody's.
+# What a method may set in another way than the grpo.yaml beside it, beside the fields of its own configuration.
 OF_THE_METHOD = {
-    "grpo": set(),
-    "tempo": {"td_coef"},
-    "prefix_baseline": {"prefix_shrinkage"},
     "hepo": {"top_entropy_quantile"},
-    "span_credit": {"span_reward_funcs", "reward_funcs", "trace_lambda"},
-    "grpo_lambda": {"trace_lambda", "trace_gamma", "trace_style", "trace_update", "advantage_floor"},
-    "treerpo": TREE,
-    "treerpo_entropy": {*TREE, *SAMPLING, "forced_tokens", "tree_delimiters"},
-    # of PPO in the paper also two inner epochs, what follows from them, and the critic's room
-    "ppo": {*CRITIC, "epsilon_high", "num_iterations", "logging_steps", "save_steps", "vllm_gpu_memory_utilization"},
+    "span_credit": {"span_reward_funcs", "reward_funcs"},
+    "treerpo_entropy": {"temperature", "top_p", "top_k", "repetition_penalty", "vllm_importance_sampling_correction"},
+    # of PPO in the paper: two inner epochs, what follows from them, and the critic's room
+    "ppo": {"beta", "epsilon_high", "num_iterations", "logging_steps", "save_steps", "vllm_gpu_memory_utilization"},
 }
 HEPO = 0.2  # the share of tokens of the TEMPO paper's HEPO, which is GRPO otherwise
 RECOMMENDED = "qwen3-1.7b/math/tempo_recommended"  # by docs/guides/choosing.md; its method is the prefix baseline
-SMALL = [name for name in recipe_names() if name.startswith("smollm2-135m/")]
 PAPER = [name for name in recipe_names() if name.startswith(("qwen3-1.7b/", "qwen3-4b/")) and name != RECOMMENDED]
 SERVED = [name for name in recipe_names() if read_recipe(recipe_path(name)).get("vllm_mode") == "server"]
 SERVER_FLAGS = ["--max-model-len", "4096", *vllm_server.SERVER_FLAGS]
@@ -60,10 +53,9 @@ def method_of(name: str) -> str:
 
 def of_the_method(name: str) -> set[str]:
     """Keys in which a recipe may differ from the grpo.yaml of its folder."""
-    keys = OF_THE_METHOD[method_of(name)] | {"method", "output_dir"}
-    if name in SMALL:
-        return keys | {"tree_forward", "skip_zero_advantages"}  # which TRL's own trainer lacks
-    return keys | TREE if "/trees/" in name else keys
+    config = class_of(method_of(name), "Config")
+    own = {field.name for field in fields(config)} - {field.name for field in fields(GRPOConfig)}
+    return own | OF_THE_METHOD.get(method_of(name), set()) | {"method", "output_dir"}
 
 
 def differing(name: str, other: str) -> set[str]:
@@ -139,22 +131,16 @@ def test_a_recipe_is_a_run_of_the_method_in_its_name(subtests):
             assert args.save_steps * args.gradient_accumulation_steps % generation == 0
 
 
-def test_a_base_is_not_a_run():
-    bases = [*recipes_folder().rglob("base.yaml")]
-    assert bases
-    for path in bases:
-        assert not {"method", "output_dir"} & read_recipe(path).keys()
-        assert "not a run" in path.read_text().replace("\n#", "").split("\n\n")[0]
-    assert not [name for name in recipe_names() if name.endswith("base")]
-
-
-def test_recipes_show_what_they_are_about_and_are_short():
+def test_recipes_show_what_they_are_about_and_a_base_is_not_a_run():
     files = [path for path in recipes_folder().rglob("*") if path.suffix in (".yaml", ".slurm")]
     lines = {path.relative_to(recipes_folder()).as_posix(): len(path.read_text().splitlines()) for path in files}
     assert sum(lines.values()) < 2000
-    whole = [name for name in recipe_names() if "extends" not in recipe_path(name).read_text()]
-    assert whole == ["qwen3-1.7b/math/tempo"]
-    assert all(lines[f"{name}.yaml"] <= 35 for name in recipe_names() if name not in whole)
+    (whole,) = [name for name in recipe_names() if "extends" not in recipe_path(name).read_text()]
+    assert all(lines[f"{name}.yaml"] <= 35 for name in recipe_names() if name != whole)
+    bases = [path for path in files if path.name == "base.yaml"]
+    assert len(bases) == len({path.parent for path in bases}) > 0
+    assert not [path for path in bases if {"method", "output_dir"} & read_recipe(path).keys()]
+    assert not [name for name in recipe_names() if name.endswith("base")]
 
 
 def test_servers_start_with_the_flags_that_the_trainer_asks_for():
@@ -217,9 +203,13 @@ def test_a_recipe_that_extends_another_has_its_fields_and_replaces_them_by_its_o
     assert yaml.safe_load(recipe_text(tmp_path / "mine.yaml")) == merged
 
 
-def test_the_text_of_a_recipe_that_extends_none_is_its_file_s(tmp_path):
-    (tmp_path / "mine.yaml").write_text("seed: 1  # ours\n")
-    assert recipe_text(tmp_path / "mine.yaml") == "seed: 1  # ours\n"
+def test_a_run_keeps_the_whole_recipe_without_its_secrets(tmp_path):
+    (tmp_path / "base.yaml").write_text("seed: 1  # ours\nenv: {API_KEY: secret-1}\n")
+    (tmp_path / "mine.yaml").write_text("extends: base.yaml\nhub_token: secret-2\n")
+    assert recipe_text(tmp_path / "base.yaml") == (tmp_path / "base.yaml").read_text()
+    kept = without_secret_lines(recipe_text(tmp_path / "mine.yaml"))
+    assert "secret" not in kept
+    assert yaml.safe_load(kept) == {"seed": 1, "env": None}
 
 
 def test_a_recipe_cannot_extend_itself_or_what_is_not_there(tmp_path):
@@ -257,11 +247,8 @@ ACCELERATE = {  # distributed type, processes, machines
 }
 
 
-def test_every_accelerate_configuration_is_known_to_these_tests():
-    assert {path.stem for path in (recipes_folder() / "accelerate").iterdir()} == set(ACCELERATE)
-
-
 def test_accelerate_takes_our_configurations(subtests):
+    assert {path.stem for path in (recipes_folder() / "accelerate").iterdir()} == set(ACCELERATE)
     for name in ACCELERATE:
         with subtests.test(name):
             path = accelerate_config_path(name)
