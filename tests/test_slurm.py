@@ -34,6 +34,7 @@ trap 'say ended trainer; exit 143' TERM
 say tempo-trl "gpus=${CUDA_VISIBLE_DEVICES:-}" "$@"
 [[ " $* " == *" --check "* ]] && exit "$CHECK"
 [[ $SERVER == dies_later ]] && touch "$STATE/die"
+[[ $SIGNAL ]] && kill -s "$SIGNAL" "$(ps -o sid= $$ | tr -d ' ')"  # the script, which leads its session
 while [[ $TRAIN == never ]]; do sleep 1; done
 exit "$TRAIN"
 """,
@@ -69,62 +70,47 @@ exit "$status"
 
 
 class Job:
-    """A started script, what its fakes were called with, and how it ended."""
+    """A script that has run: what its fakes were called with, and what it said as it ended, with no process left."""
 
-    def __init__(self, script: str, folder: Path, flags: list[str], **behaviour: str):
-        programs = folder / "bin"
+    def __init__(self, script: str, folder: Path, *flags: str, status: int = 0, **behaviour: str):
+        programs, self.folder = folder / "bin", folder
         programs.mkdir()
         for name, body in FAKES.items():
             (programs / name).write_text(SAY + body)
             (programs / name).chmod(0o755)
-        self.log = folder / "log"
-        self.server_log = folder / "vllm-7.log"
         environment = {
             "PATH": f"{programs}:/usr/bin:/bin",
-            "LOG": str(self.log),
+            "LOG": str(folder / "log"),
             "STATE": str(folder),
             "SLURM_JOB_ID": "7",
             "SLURM_JOB_NODELIST": "n[1-3]",
-            **{"CHECK": "0", "SERVER": "healthy", "TRAIN": "0", "PATIENCE": str(HANG)},
+            **{"CHECK": "0", "SERVER": "healthy", "TRAIN": "0", "SIGNAL": "", "PATIENCE": str(HANG)},
             **behaviour,
         }
         command = ["bash", str(recipes_folder() / f"slurm/{script}.slurm"), *flags]
-        self.process = subprocess.Popen(
-            command, cwd=folder, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
-        )
-
-    def end(self, status: int) -> str:
-        """What the script said as it ended, in time, with `status` and without a process left."""
-        _, said = self.process.communicate(timeout=HANG)
-        assert self.process.returncode == status, said
-        self.assert_nothing_is_left()
-        return said
-
-    def assert_nothing_is_left(self) -> None:
-        with pytest.raises(ProcessLookupError):
-            for _ in range(50 * HANG):  # a fake's `sleep` lives a little longer than the fake
-                os.killpg(self.process.pid, 0)
-                time.sleep(0.02)
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **streams)
+        try:
+            _, self.said = process.communicate(timeout=HANG)
+            assert process.returncode == status, self.said
+            with pytest.raises(ProcessLookupError):
+                for _ in range(50 * HANG):  # a fake's `sleep` lives a little longer than the fake
+                    os.killpg(process.pid, 0)
+                    time.sleep(0.02)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def calls(self, program: str | None = None) -> list[list[str]]:
-        """Calls so far in words, the program first; those of one program."""
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        return [call for call in map(shlex.split, lines) if program in (None, call[0])]
+        """Calls in words, the program first; those of one program."""
+        calls = map(shlex.split, (self.folder / "log").read_text().splitlines())
+        return [call for call in calls if program in (None, call[0])]
 
 
 @pytest.fixture
-def start(tmp_path):
-    """Start a script with `flags` and fakes of some behaviour; whatever is left of it dies with the test."""
-    jobs = []
-
-    def start(script: str, *flags: str, **behaviour: str) -> Job:
-        jobs.append(Job(script, tmp_path, list(flags), **behaviour))
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.process.pid, signal.SIGKILL)
+def run(tmp_path):
+    """Run a script with `flags` and fakes of some behaviour, which ends with `status`."""
+    return lambda script, *flags, **behaviour: Job(script, tmp_path, *flags, **behaviour)
 
 
 def run_arguments(call: list[str]) -> list[str]:
@@ -133,9 +119,8 @@ def run_arguments(call: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_check_then_server_then_its_health_then_training_of_what_was_checked_then_the_end_of_the_server(script, start):
-    job = start(script, "--seed", "3")
-    job.end(0)
+def test_check_then_server_then_its_health_then_training_of_what_was_checked_then_the_end_of_the_server(script, run):
+    job = run(script, "--seed", "3")
     names = [call[0] for call in job.calls()]
     times = {name: [i for i, other in enumerate(names) if other == name] for name in {*names}}
     checked, *trained = times["tempo-trl"]
@@ -143,16 +128,15 @@ def test_check_then_server_then_its_health_then_training_of_what_was_checked_the
     assert checked < min(times["curl"])
     assert len(times["curl"]) >= 3
     assert job.calls()[-1] == ["ended", "server"]
-    assert job.server_log.read_text() == "the server's own words\n"
+    assert (job.folder / "vllm-7.log").read_text() == "the server's own words\n"
     checked, *trained = map(run_arguments, job.calls("tempo-trl"))
     ranks = {ONE: [[]], SEVERAL: [["--machine_rank", "0"], ["--machine_rank", "1"]]}[script]
     assert sorted(trained) == [[*checked[:-1], *rank] for rank in ranks]
     assert checked[-5:] == ["--resume_from_checkpoint", "last", "--seed", "3", "--check"]
 
 
-def test_one_node_splits_its_gpus_and_starts_the_server_for_itself_alone(start):
-    job = start(ONE)
-    job.end(0)
+def test_one_node_splits_its_gpus_and_starts_the_server_for_itself_alone(run):
+    job = run(ONE)
     (server,), train = job.calls("vllm"), job.calls("tempo-trl")[-1]
     assert server[2:] == ["VLLM_SERVER_DEV_MODE=1", "serve", "Qwen/Qwen3-4B", *SERVER_FLAGS, *server[-6:]]
     assert server[-6:] == ["--tensor-parallel-size", "2", "--host", "127.0.0.1", "--port", "8000"]
@@ -160,9 +144,8 @@ def test_one_node_splits_its_gpus_and_starts_the_server_for_itself_alone(start):
     assert set(map(tuple, job.calls("curl"))) == {("curl", "http://127.0.0.1:8000/health")}
 
 
-def test_several_nodes_train_on_all_but_the_last_which_samples(start):
-    job = start(SEVERAL)
-    job.end(0)
+def test_several_nodes_train_on_all_but_the_last_which_samples(run):
+    job = run(SEVERAL)
     (server,) = job.calls("vllm")
     assert server[2:] == ["VLLM_SERVER_DEV_MODE=1", "serve", "Qwen/Qwen3-4B", *SERVER_FLAGS, *server[-4:]]
     assert server[-4:] == ["--tensor-parallel-size", "8", "--port", "8000"]
@@ -178,9 +161,8 @@ def test_several_nodes_train_on_all_but_the_last_which_samples(start):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_script_trains_as_its_recipe_does_with_the_arithmetic_in_its_comment(script, start):
-    job = start(script)
-    job.end(0)
+def test_the_script_trains_as_its_recipe_does_with_the_arithmetic_in_its_comment(script, run):
+    job = run(script)
     launch = launch_arguments(run_arguments(job.calls("tempo-trl")[-1]))
     devices, name = launch.num_processes, "qwen3-4b/math/eight_gpus/tempo"
     _, args, model_args, _ = arguments_on(devices, launch.training_script_args)
@@ -200,10 +182,9 @@ def test_the_script_trains_as_its_recipe_does_with_the_arithmetic_in_its_comment
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_real_check_lets_the_script_pass_and_stops_other_sizes(script, start, capsys):
-    job = start(script)
-    job.end(0)
-    rows = write_file(job.log.with_name("rows.jsonl"), HUB_ROWS["math"][:1] * 320)
+def test_the_real_check_lets_the_script_pass_and_stops_other_sizes(script, run, capsys):
+    job = run(script)
+    rows = write_file(job.folder / "rows.jsonl", HUB_ROWS["math"][:1] * 320)
     checked = ["train", *run_arguments(job.calls("tempo-trl")[0]), "--train_file", str(rows)]
     assert cli.main(checked) == 0
     assert cli.main([*checked, "--num_generations", "7"]) == 2
@@ -221,30 +202,23 @@ def test_the_real_check_lets_the_script_pass_and_stops_other_sizes(script, start
         ({"TRAIN": "3"}, 3, "", "ended server"),  # the status of a training that fails is the job's
     ],
 )
-def test_a_job_ends_in_time_whatever_fails(behaviour, status, words, last, script, start):
-    job = start(script, **behaviour)
-    assert words in job.end(status)
+def test_a_job_ends_in_time_whatever_fails(behaviour, status, words, last, script, run):
+    job = run(script, status=status, **behaviour)
+    assert words in job.said
     assert last is None or " ".join(job.calls()[-1]).startswith(last)
     started = len(job.calls("tempo-trl")) - 1  # after the check
     assert (started > 0) == ("TRAIN" in behaviour)
     assert bool(job.calls("vllm")) == ("CHECK" not in behaviour)
 
 
-def test_a_server_that_does_not_listen_to_reason_is_killed(start):
-    start(ONE, SERVER="stubborn").end(0)
+def test_a_server_that_does_not_listen_to_reason_is_killed(run):
+    run(ONE, SERVER="stubborn")
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize(("sent", "status", "requeued"), [(signal.SIGUSR1, 0, True), (signal.SIGTERM, 143, False)])
-def test_a_job_out_of_time_goes_back_into_the_queue_and_a_cancelled_one_does_not(
-    script, sent, status, requeued, start
-):
-    job = start(script, TRAIN="never")
-    deadline = time.monotonic() + HANG
-    while len(job.calls("tempo-trl")) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.kill(job.process.pid, sent)
-    job.end(status)
+@pytest.mark.parametrize(("sent", "status", "requeued"), [("USR1", 0, True), ("TERM", 143, False)])
+def test_a_job_out_of_time_goes_back_into_the_queue_and_a_cancelled_one_does_not(script, sent, status, requeued, run):
+    job = run(script, TRAIN="never", SIGNAL=sent, status=status)
     assert (["scontrol", "requeue", "7"] in job.calls()) == requeued
     assert ["ended", "server"] in job.calls()
     assert ["ended", "trainer"] in job.calls()
