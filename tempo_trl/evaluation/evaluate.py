@@ -120,6 +120,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
         "backend": settings.backend,
         "batch_size": settings.batch,
         "model_args": settings.model_args,
+        "boxes": settings.boxes,
     }
     for other in records_of(settings.folder, task):
         other.require(common)  # a file has results of one model only
@@ -128,7 +129,7 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
         "hub_id": (BENCHMARKS[task].hub_id or None) if is_whole else None,
         "split": BENCHMARKS[task].eval_split,
         **{name: getattr(decoding, name) for name in ("temperature", "top_p", "top_k")},
-        **{name: common[name] for name in ("thinking", "max_tokens", "backend")},
+        **{name: common[name] for name in ("thinking", "max_tokens", "backend", "boxes")},
         "tempo_trl": __version__,
         "lm_eval": version("lm_eval"),
         "model": identity["name"],

@@ -39,7 +39,7 @@ def answered(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", sett
     """A record for each question of a chunk: completions, final answers and grades."""
     texts = iter(_generate(lm, chunk, decoding, settings))
     completions = [[_said(question, next(texts)) for _ in range(decoding.n)] for question in chunk]
-    grades = grade([question.row for question in chunk], completions)
+    grades = grade([question.row for question in chunk], completions, settings.boxes)
     return [
         {
             "task": question.row["source"],

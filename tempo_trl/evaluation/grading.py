@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.rewards import choice_reward, json_fields_reward, math_reward, tool_call_fields_reward
-from tempo_trl.rewards.boxed import after_thinking, committed_answer, gold_answer
-from tempo_trl.rewards.choice_answer import chosen_letter
+from tempo_trl.rewards.boxed import BoxRule, after_thinking, counted, gold_answer
+from tempo_trl.rewards.boxed import boxes as boxes_of
+from tempo_trl.rewards.choice_reward import chosen_letter
 
 # The reward of each domain, and the columns that it reads.
 GRADERS = {
@@ -16,8 +17,7 @@ GRADERS = {
 }
 # All of them, beside the right answer.
 GRADED_BY = [name for _, columns in GRADERS.values() for name in columns if name != "solution"]
-# A share of the criteria: an answer is right if it meets all of them.
-SHARES = ("json", "calls")
+IN_BOXES = ("math", "choice")  # the others are shares of criteria: an answer is right if it meets all of them
 
 
 class Grades(NamedTuple):
@@ -27,22 +27,18 @@ class Grades(NamedTuple):
     correct: list[list[float | None]]
 
 
-def grade(rows: list[dict], completions: list[list[str]]) -> Grades:
+def grade(rows: list[dict], completions: list[list[str]], boxes: BoxRule = "last") -> Grades:
     """Grade completions for rows of one benchmark; None if the row has no answer to compare with.
 
     Args:
         rows: Rows from [`~tempo_trl.data.load_prompts`].
         completions: Texts, n for each row.
+        boxes: Which boxes are the answer, as in [`~tempo_trl.rewards.math_reward`]: the last, as in published figures,
+            or all.
     """
     flat = [(row, text) for row, texts in zip(rows, completions, strict=True) for text in texts]
-    correct = _rewards(flat)
-    # A call skips answers after earlier ones took too long. In training that only loses a sample. Here each answer is
-    # graded in its own call, so that no grade depends on other completions.
-    for i, (row, text) in enumerate(flat):
-        if correct[i] is None and _is_gradable(row):
-            correct[i] = _rewards([(row, text)])[0]
-    answers = [_answer(row, text) for row, text in flat]
-    return Grades(_by_row(answers, completions), _by_row(correct, completions))
+    answers = [_answer(row, text, boxes) for row, text in flat]
+    return Grades(_by_row(answers, completions), _by_row(_rewards(flat, boxes), completions))
 
 
 def gold_of(row: dict) -> str:
@@ -55,28 +51,28 @@ def truth_of(row: dict) -> dict:
     return {"gold": gold_of(row), **{name: row[name] for name in GRADED_BY if name in row}}
 
 
-def _rewards(flat: list[tuple[dict, str]]) -> list[float | None]:
+def _rewards(flat: list[tuple[dict, str]], boxes: BoxRule) -> list[float | None]:
     if not flat:
         return []
     domain, texts = _domain(flat[0][0]), [text for _, text in flat]
     reward, columns = GRADERS[domain]
     given = {name: [row[name] for row, _ in flat] for name in columns}
-    rewards = reward(texts, prompts=[row.get("prompt") for row, _ in flat], **given)
-    return [float(share == 1.0) for share in rewards] if domain in SHARES else rewards
+    if domain in IN_BOXES:
+        return reward(texts, boxes=boxes, **given)
+    return [float(share == 1.0) for share in reward(texts, **given)]
 
 
 def _domain(row: dict) -> str:
     return BENCHMARKS[row["source"]].domain
 
 
-def _is_gradable(row: dict) -> bool:
-    return _rewards([(row, "")])[0] is not None  # an empty answer needs no comparison
-
-
-def _answer(row: dict, text: str) -> str:
-    if _domain(row) == "math":
-        return committed_answer(text)
-    return chosen_letter(text, row["options"]) if _domain(row) == "choice" else after_thinking(text).strip()
+def _answer(row: dict, text: str, boxes: BoxRule) -> str:
+    match _domain(row):
+        case "math":
+            return ", ".join(counted(boxes_of(after_thinking(text)), boxes))
+        case "choice":
+            return chosen_letter(text, row["options"], boxes)
+    return after_thinking(text).strip()
 
 
 def _by_row(values: list, completions: list[list[str]]) -> list[list]:

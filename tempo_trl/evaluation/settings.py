@@ -68,6 +68,11 @@ class Settings:
     prompt_style: str = _flag("style of the prompts, as in training (%(default)s)", "boxed", "NAME")
     system_prompt: str | None = _flag("system message of the prompts, instead of the style's", None, "TEXT")
     instruction: str | None = _flag("last part of the user's message, instead of the style's", None, "TEXT")
+    boxes: str = _flag(
+        "boxes that are the answer: the last, or all, which must be equal (%(default)s)",
+        "last",
+        choices=("last", "all"),
+    )
     overwrite: bool = _flag("delete existing answers and results of these tasks, and start over", False)
 
     def __post_init__(self):
@@ -76,6 +81,7 @@ class Settings:
 
         _expect("tasks", self.task_names, BENCHMARKS)
         _expect("backend", [self.backend], BATCH_SIZES)
+        _expect("boxes", [self.boxes], ("last", "all"))
         _expect("prompt_style", [self.prompt_style], STYLES)
         for name, least in (("n", 0), ("limit", 1), ("max_tokens", 1), ("batch_size", 1), ("top_k", 0)):
             if getattr(self, name) is not None and getattr(self, name) < least:

@@ -1,10 +1,13 @@
 r"""The reward for multiple-choice answers: 1.0 if the completion commits to the correct letter, 0.0 if not."""
 
 import logging
+import re
 from collections.abc import Callable
+from string import ascii_uppercase
 
-from tempo_trl.rewards.boxed import completion_text, gold_answer
-from tempo_trl.rewards.choice_answer import LETTERS, chosen_letter
+from tempo_trl.rewards.boxed import BoxRule, after_thinking, completion_text, counted, gold_answer
+from tempo_trl.rewards.boxed import boxes as boxes_of
+from tempo_trl.rewards.math_equality import plain_text, unstyled
 
 logger = logging.getLogger(__name__)
 
@@ -13,24 +16,22 @@ def choice_reward(
     completions: list[list[dict[str, str]]] | list[str],
     solution: list[str],
     options: list[list[str]],
+    boxes: BoxRule = "all",
     log_metric: Callable[[str, float], None] | None = None,
     **columns,
 ) -> list[float | None]:
     r"""Reward function for TRL: 1.0 if a completion commits to the correct option, 0.0 otherwise.
 
-    The answer is read from the last `\boxed{}` outside of thinking: text up to the last `</think>` is dropped, and an
-    unclosed `<think>` counts as no answer. A box that the text denies or takes back is not an answer, nor are two that
-    are joined by "or" ([`~tempo_trl.rewards.boxed`]). Without a box, or behind one that names no option, it is read
-    from the last `<answer>`, else from the text after the last "answer is" or "answer:", else from a letter alone, or
-    with its option's text, on the first or last line. The answer names an option by its letter, by its exact text, or
-    by both if they agree ([`~tempo_trl.rewards.choice_statement`], [`~tempo_trl.rewards.choice_answer`]). Two letters,
-    a letter followed by another option's text, or a letter that the row does not have count as no answer and earn 0.0.
-    There is no default letter.
+    The answer stands in `\boxed{}` after the thought; without a box, in `<answer>`; without either, on a last line
+    `Answer: B`. It is a letter, the exact text of an option, or both (`B. Digoxin`). Two different answers are wrong,
+    whatever the words between them say; with `boxes="last"`, as in published figures, the last one counts. The thought
+    ends at the last `</think>`, and an unclosed `<think>` is no answer. There is no default letter.
 
     Args:
         completions: Conversations (the last assistant message counts) or plain strings.
         solution: Gold answer of each completion: a letter, bare or in a box.
         options: Texts of each completion's options, in the order A, B, ..., or by these letters.
+        boxes: Which answers count: `"all"`, which must be equal, or the `"last"`.
         log_metric: TRL's callback. Receives `choice/no_answer`, the share of completions that commit to no option,
             among those that have options.
         **columns: Other columns that TRL passes; ignored.
@@ -40,7 +41,8 @@ def choice_reward(
         its solution is not the letter of an option.
 
     Raises:
-        ValueError: `completions`, `solution` and `options` differ in length, or options go by other keys.
+        ValueError: `completions`, `solution` and `options` differ in length, options go by other keys, or `boxes` has
+            another value.
     """
     if not len(solution) == len(options) == len(completions):
         raise ValueError(
@@ -49,7 +51,7 @@ def choice_reward(
         )
     rows = list(map(_texts, options))
     golds = list(map(_gold, solution, rows))
-    letters = [chosen_letter(completion_text(said), row) for said, row in zip(completions, rows, strict=True)]
+    letters = [chosen_letter(completion_text(said), row, boxes) for said, row in zip(completions, rows, strict=True)]
     answers = [letter for letter, row in zip(letters, rows, strict=True) if row]
     if log_metric is not None and answers:
         log_metric("choice/no_answer", answers.count("") / len(answers))
@@ -57,9 +59,33 @@ def choice_reward(
     return [float(letter == gold) if gold else None for letter, gold in zip(letters, golds, strict=True)]
 
 
+_TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*+)</answer>", re.IGNORECASE | re.DOTALL)
+_LINE = re.compile(r"[\s*_]*(?:Final )?Answer[\s*_]*:[\s*_]*(?P<answer>.*?)[\s*_]*", re.IGNORECASE)
+_LETTER = re.compile(r"[\s*_(\[]*(?P<letter>[A-Z])(?:[\s*_)\].:]*|[*_)\]]*[.):][)\s*_]*(?P<text>.*))", re.DOTALL)
+
+
+def chosen_letter(completion: str, options: list[str], boxes: BoxRule = "all") -> str:
+    """The letter of the option that a completion commits to; empty if it names none, or two different ones."""
+    said = after_thinking(completion)
+    line = _LINE.fullmatch((said.rstrip().splitlines() or [""])[-1])
+    claims = boxes_of(said) or _TAGGED.findall(said) or ([line["answer"]] if line else [])
+    letters = {_letter_of(claim, options) for claim in counted(claims, boxes)}
+    return letters.pop() if len(letters) == 1 else ""
+
+
+def _letter_of(claim: str, options: list[str]) -> str:
+    """The letter of the option that a claim is, by its letter, by its text or by both; empty if there is not one."""
+    texts = dict(zip(ascii_uppercase, map(plain_text, options), strict=False))
+    named = _LETTER.fullmatch(unstyled(claim))
+    if named and named["letter"] in texts and plain_text(named["text"] or "") in ("", texts[named["letter"]]):
+        return named["letter"]
+    same = [letter for letter, text in texts.items() if text == plain_text(claim)]
+    return same[0] if len(same) == 1 else ""
+
+
 def _texts(options: list[str] | dict[str, str] | None) -> list[str]:
     if isinstance(options, dict):
-        if [*options] != [*LETTERS[: len(options)]]:
+        if [*options] != [*ascii_uppercase[: len(options)]]:
             raise ValueError(
                 f"`options` go by {', '.join(map(repr, options))}, expected a list, or the letters A, B, ... in order."
             )
@@ -70,7 +96,7 @@ def _texts(options: list[str] | dict[str, str] | None) -> list[str]:
 def _gold(solution: str | None, options: list[str]) -> str:
     """Letter of the correct option; empty if the solution is not a letter of the row's options."""
     letter = gold_answer(solution) if isinstance(solution, str) else ""
-    return letter if letter in list(LETTERS[: len(options)]) else ""
+    return letter if letter in list(ascii_uppercase[: len(options)]) else ""
 
 
 def _warn_of_unknown(solution: list[str], golds: list[str], rows: list[list[str]]) -> None:

@@ -22,10 +22,10 @@ from numbers import Real
 from typing import Any
 
 from tempo_trl.rewards.answer_place import AnswerPlace, Judged, answer_places
-from tempo_trl.rewards.boxed import after_thinking, boxes, gold_answer
+from tempo_trl.rewards.boxed import after_thinking, box_spans, gold_answer
 from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, number_at, value_of
+from tempo_trl.rewards.math_equality import plain_number
 from tempo_trl.rewards.mean_reward import mean_reward
-from tempo_trl.rewards.plain_number import number_readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 MAX_LINES = 32
@@ -37,6 +37,7 @@ _LAST_NUMBER = re.compile(
     rf"|(?P<value>{NUMBER})(?P<below>/{NUMBER})?)(?![\w^]|[.,]\d)",
     re.ASCII,
 )
+_PERCENT = re.compile(r"\\?%(?=[\s$.]*$)")
 _TAIL = 400  # characters up to the last digit that are searched for the last number
 
 
@@ -100,13 +101,21 @@ def _gold(value: Any, where: str) -> tuple[Fraction, ...] | None:
         return None
     if isinstance(value, Real) and not isinstance(value, bool):
         return (Fraction(str(value)),)
-    readings = number_readings(gold_answer(value.rpartition("####")[2])) if isinstance(value, str) else ()
+    readings = _readings(gold_answer(value)) if isinstance(value, str) else ()
     if not readings:
         raise ValueError(
             f"{where} is {reprlib.repr(value)}, expected a number or a text with one, such as 27, '1,234.5' or "
             "'... #### 27'. Correct the final answer, or leave it empty if it is unknown."
         )
     return readings
+
+
+def _readings(text: str) -> tuple[Fraction, ...]:
+    """The numbers that a text may mean: a percentage is a share, or the number in front of the sign."""
+    number = plain_number(_PERCENT.sub("", text))
+    if number is None:
+        return ()
+    return (number, number / 100) if _PERCENT.search(text) else (number,)
 
 
 def _criteria(
@@ -152,16 +161,16 @@ def _answer(answer: str, begin: int, gold: tuple[Fraction, ...] | None) -> tuple
 
 def _final(answer: str, begin: int) -> tuple[tuple[Fraction, ...], int | None, int | None]:
     """The numbers that the final answer may mean, and its characters."""
-    found = boxes(answer[begin:])
+    found = box_spans(answer[begin:])
     if found:
         start, end = (begin + at for at in found[-1])
         is_short = end - start <= _MAX_ANSWER
-        return number_readings(answer[start:end].strip()) if is_short else (), start, max(end, start + 1)
+        return _readings(answer[start:end]) if is_short else (), start, max(end, start + 1)
     last = _last_number(answer, begin)
     if last is None:
         return (), None, None
     if last["written"]:
-        return number_readings(last["written"]), *last.span()
+        return _readings(last["written"]), *last.span()
     value = number_at(answer, *last.span("value")).value
     if last["below"]:
         under = number_at(answer, last.end("value") + 1, last.end()).value

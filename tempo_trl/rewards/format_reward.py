@@ -2,8 +2,7 @@ r"""The reward for the format: 1.0 if the completion has exactly one non-empty b
 
 from collections.abc import Callable
 
-from tempo_trl.rewards.boxed import after_thinking, completion_text, last_box
-from tempo_trl.rewards.choice_answer import plain
+from tempo_trl.rewards.boxed import after_thinking, boxes, completion_text
 
 
 def format_reward(
@@ -35,8 +34,8 @@ def format_reward(
         None of `math_reward` or `choice_reward` therefore counts as 0.0.
     """
     said = [after_thinking(completion_text(completion)) for completion in completions]
-    answers = [plain(last_box(text)) for text in said]
+    answers = list(map(boxes, said))
     if log_metric is not None and answers:
-        log_metric("format/no_answer", answers.count("") / len(answers))
+        log_metric("format/no_answer", answers.count([]) / len(answers))
     opened = [text.count(r"\boxed") + text.count(r"\fbox") for text in said]
-    return [float(answer != "" and count == 1) for answer, count in zip(answers, opened, strict=True)]
+    return [float(len(found) == count == 1) for found, count in zip(answers, opened, strict=True)]

@@ -1,4 +1,4 @@
-r"""math-verify in a child process, which is replaced when it hangs or dies.
+r"""The third rule of grading: the comparison runs in a child process with limits, and what it cannot decide is None.
 
 math-verify ends a comparison such as `\boxed{2^{2^{2^{49}}}}` with SIGALRM. That works in the main thread only, while
 a trainer may call rewards from any thread. It does not interrupt C code (sympy on gmpy2). And it measures wall time,
@@ -17,25 +17,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
-WORKER = Path(__file__).with_name("grader_worker.py")
+COMMAND = ["-P", "-m", "tempo_trl.rewards.grader_worker"]
+PACKAGE = Path(__file__).parents[2]  # on the child's path: the package may be an uninstalled checkout
 
-# CPU time attributed to a child that died: the worker's own limits end a comparison that hangs.
-LOST_CPU_SECONDS = 5.0
-# Wall time for a child to start (0.4 s on an idle machine) and to reply (5 s on an idle core). These limits only end
-# the wait for a stopped or lost child, and are generous enough for a busy machine.
-START_SECONDS, REPLY_SECONDS = 120.0, 300.0
+# Wall time for a reply, with the start of the child: 6 s on an idle core. It only ends the wait for a stopped or lost
+# child, and is generous enough for a busy machine.
+REPLY_SECONDS = 300.0
 # Two such texts, at most 12 bytes of JSON per character, fit into a pipe's 64 KiB, so writing never blocks. The
 # answers of MATH are less than a tenth as long.
 MAX_ANSWER_CHARS = 2000
-
-
-class Verdict(NamedTuple):
-    """Whether an answer equals the gold (None if undecided), and the CPU seconds of the comparison."""
-
-    equal: bool | None
-    cpu_seconds: float
 
 
 class Grader:
@@ -44,22 +35,23 @@ class Grader:
     def __init__(self):
         self._lock = threading.Lock()
         self._process = None
-        self._ready = False
 
-    def compare(self, gold: str, answer: str) -> Verdict:
+    def compare(self, gold: str, answer: str) -> bool | None:
         """
-        The verdict on an answer; undecided if the child ran out of time or memory, died, or does not start.
+        Whether an answer equals the gold; None if the child ran out of time or memory, died, or does not start.
 
         Args:
             gold, answer (`str`):
                 LaTeX without the box, at most `MAX_ANSWER_CHARS` characters each.
         """
         with self._lock:
-            return self._ask(gold, answer) if self._wait_ready() else Verdict(None, 0.0)
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            return self._ask(gold, answer) if self._process else None
 
     def close(self) -> None:
         """Kill the child, if there is one. The next comparison starts another."""
-        process, self._process, self._ready = self._process, None, False
+        process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.stdin.close()
@@ -73,47 +65,38 @@ class Grader:
             self._process.stdout.close()
         self.__init__()
 
-    def _wait_ready(self) -> bool:
-        """Whether a child is ready. A child that does not become ready is killed."""
-        if self._process is None or self._process.poll() is not None:
-            self._start()
-        if self._process is not None and not self._ready:
-            self._ready = self._read_line(START_SECONDS) is not None
-            if not self._ready:
-                self.close()
-        return self._ready
-
     def _start(self) -> None:
         """Start a child. If the machine does not allow it, there is none."""
         self.close()
+        path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
-                [sys.executable, "-P", str(WORKER)],
+                [sys.executable, *COMMAND],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 # sympy walks sets in hash order: with random hashes a borderline reward could differ between runs.
-                env={**os.environ, "PYTHONHASHSEED": "0"},
+                env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
             )
 
-    def _ask(self, gold: str, answer: str) -> Verdict:
-        """The child's verdict. A child without a verdict is killed, also after an interrupt."""
+    def _ask(self, gold: str, answer: str) -> bool | None:
+        """The child's verdict. A child that does not reply is killed, also after an interrupt."""
         reply = None
         try:
             # JSON escapes all but ASCII, lone surrogates and control characters too: any str passes the pipe.
             self._process.stdin.write(json.dumps([gold, answer]).encode() + b"\n")
-            reply = self._read_line(REPLY_SECONDS)
+            reply = self._read_line()
         except BrokenPipeError:
             pass  # it died: no reply
         finally:
             if reply is None:
                 self.close()
-        return Verdict(None, LOST_CPU_SECONDS) if reply is None else Verdict(*json.loads(reply))
+        return None if reply is None else json.loads(reply)
 
-    def _read_line(self, seconds: float) -> bytes | None:
+    def _read_line(self) -> bytes | None:
         """The child's next line; None if it dies or does not write one in time."""
-        line, deadline = b"", time.monotonic() + seconds
+        line, deadline = b"", time.monotonic() + REPLY_SECONDS
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while not line.endswith(b"\n"):

@@ -9,7 +9,7 @@ import pytest
 
 from tempo_trl.evaluation.evaluate import evaluate
 from tempo_trl.evaluation.generation import answered, chunks
-from tempo_trl.evaluation.grading import GRADERS, grade
+from tempo_trl.evaluation.grading import GRADERS
 from tempo_trl.evaluation.harness import Question
 from tempo_trl.evaluation.settings import Settings
 from tempo_trl.launch import cli
@@ -230,19 +230,6 @@ def test_an_answer_that_meets_only_some_of_its_criteria_is_wrong(tiny_model, giv
     results = evaluate(tiny_model, **given | {"tasks": "orders", "n": 2})
     values = {entry["metric"]: entry["value"] for entry in results}
     assert values == {"accuracy": 0.0, "avg@2": 0.5, "pass@1": 0.5, "pass@2": 1.0, "maj@2": 0.5}
-
-
-def test_what_a_call_had_no_time_for_is_graded_alone(monkeypatch):
-    calls = []
-
-    def in_a_hurry(completions, solution, prompts):
-        calls.append(len(completions))
-        pairs = zip(completions, solution, strict=True)
-        return [None if len(calls) < 2 and text else float(text == gold) for text, gold in pairs]
-
-    monkeypatch.setitem(GRADERS, "math", (in_a_hurry, ("solution",)))
-    row = {"source": "math", "solution": "1"}
-    assert grade([row], [["1", "2"]]).correct == [[1.0, 0.0]]
 
 
 def test_a_think_that_the_prompt_opens_is_seen_by_the_grader():

@@ -1,8 +1,11 @@
 r"""The reward of a multiple-choice answer: what is paid, what is not, and what TRL and its user get to see."""
 
+import time
+
 import pytest
 
 from tempo_trl.rewards import choice_reward
+from tempo_trl.rewards.choice_reward import chosen_letter
 
 from .answers import DRUGS, boxed, needs_real_rows, read_rows
 
@@ -50,17 +53,9 @@ def test_the_share_without_an_answer_is_logged_over_the_rows_that_have_options()
     assert metrics == {"choice/no_answer": 0.5}
 
 
-@pytest.mark.parametrize("answer", ["The answer is {}.", "The answer is {}, because", "Answer: {}.", "Answer: {}"])
-@pytest.mark.parametrize("letter", ["A", "B"])
-def test_no_is_an_answer_as_yes_is(answer, letter):
-    said = {"A": "Yes", "B": "No"}[letter]
-    assert rewards_of([answer.format(said)], letter, ["Yes", "No", "Maybe"]) == [1.0]
-    assert rewards_of([answer.format(said.lower())], letter, ["Yes", "No", "Maybe"]) == [1.0]
-
-
 def test_options_may_go_by_their_letters():
     by_letter = dict(zip("ABCD", OPTIONS, strict=True))
-    assert rewards_of([f"The answer is {OPTIONS[1]}", boxed("A")], "B", by_letter) == [1.0, 0.0]
+    assert rewards_of([f"Answer: {OPTIONS[1]}", boxed("A")], "B", by_letter) == [1.0, 0.0]
     with pytest.raises(ValueError, match="`options` go by 'b', 'a', expected a list, or the letters A, B"):
         rewards_of([boxed("B")], "B", {"b": "yes", "a": "no"})
 
@@ -69,6 +64,96 @@ def test_options_may_go_by_their_letters():
 def test_a_solution_and_options_are_needed_for_each_completion(golds, options):
     with pytest.raises(ValueError, match=f"got {golds} solutions and {options} lists of options for 2 completions"):
         choice_reward([boxed("B")] * 2, ["B"] * golds, [OPTIONS] * options)
+
+
+# One answer
+
+ANSWERS = ["B", "(B)", "[B]", "B.", "B)", "B:", " B ", "$B$", r"\text{B}", r"\textbf{(B)}", r"\mathrm{B}", "**B**"]
+ANSWERS += ["B. Digoxin", "(B) Digoxin", "B: Digoxin", r"\text{(B) Digoxin}", "Digoxin", r"\text{Digoxin.}"]
+PLACES = [r"So it is $\boxed{{{}}}$.", "<answer>{}</answer>", "A is wrong.\n\nAnswer: {}", "**Final answer:** {}"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_letter_the_exact_text_or_both_name_an_option(place):
+    said = [place.format(answer) for answer in ANSWERS]
+    assert [each for each in said if chosen_letter(each, DRUGS) != "B"] == []
+
+
+NONE = [
+    "A, B",
+    "A and B",
+    "A or B",
+    "AB",
+    "A B",
+    "not B",
+    "B, not D",
+    "B because",
+    "b",
+    "F",
+    "B. Warfarin",
+    "Digoxin (A)",
+]
+NONE += [
+    "Digox",
+    "Digoxin 5 mg",
+    "digoxin",
+    "A 45-year-old man",
+    "hepatitis B",
+    "B-cell lymphoma",
+    "B12",
+    "A1c",
+    "",
+    "5",
+]
+NONE += ["A. Propranolol, B. Digoxin", "Digoxin or Warfarin", r"\frac{A}{B}", r"\neg B"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_anything_else_in_its_place_names_none(place):
+    said = [place.format(answer) for answer in NONE]
+    assert [each for each in said if chosen_letter(each, DRUGS) != ""] == []
+
+
+@pytest.mark.parametrize(
+    ("completion", "all_boxes", "last_box"),
+    [
+        (r"\boxed{A} or \boxed{B}", "", "B"),
+        (r"\boxed{B}, that is \boxed{Digoxin}", "B", "B"),
+        (r"not \boxed{B}", "B", "B"),  # words around a box are not read
+        ("<answer>A</answer> <answer>B</answer>", "", "B"),
+        (r"<answer>A</answer> \boxed{B}", "B", "B"),
+        (r"\boxed{5 mg}, Answer: B", "", ""),
+        ("Answer: A\nAnswer: B", "B", "B"),
+        ("Answer: B\nI am sure.", "", ""),
+        ("The answer is B.", "", ""),
+        ("B", "", ""),
+        (r"<think>\boxed{B}", "", ""),
+        (r"<think>\boxed{A}</think> Answer: B", "B", "B"),
+        (r"\boxed{B} <think> but", "", ""),
+    ],
+)
+def test_a_box_comes_before_a_tag_and_a_tag_before_a_last_line(completion, all_boxes, last_box):
+    assert chosen_letter(completion, DRUGS) == all_boxes
+    assert chosen_letter(completion, DRUGS, "last") == last_box
+
+
+def test_the_text_of_an_option_that_is_there_twice_names_none_and_a_letter_is_a_letter_first():
+    assert chosen_letter(boxed("yes"), ["yes", "yes", "no"]) == ""
+    assert chosen_letter(boxed("B"), ["B", "A"]) == "B"
+
+
+def test_a_hundred_thousand_characters_take_milliseconds():
+    for text in (
+        "<answer>" * 12_000,
+        "\\boxed{" * 12_000,
+        "Answer:" * 14_000,
+        "(" * 100_000,
+        "*" * 100_000,
+        "\n" * 100_000,
+    ):
+        started = time.process_time()
+        assert chosen_letter(text, DRUGS) == chosen_letter(boxed(text), DRUGS) == ""
+        assert time.process_time() - started < 2.0
 
 
 # Real rows
@@ -97,11 +182,7 @@ SHAPES = {
     "a letter and the text": "\\boxed{{{letter}. {text}}}",
     "both in LaTeX": "$\\boxed{{\\text{{({letter}) {text}}}}}$",
     "a colon, as the authors' prompts have it": "<answer>{letter}: {text}</answer>",
-    "prose": "The answer is **{letter}. {text}**\n\nThe others are wrong.",
-    "prose with a reason": "The correct answer is {letter}, because A and B are wrong.",
-    "a letter alone": "{letter}\n\nThe others are wrong.",
-    "a letter with its text, alone": "{letter}. {text}",
-    "a letter with its text, bold": "**{letter}) {text}**\n\nThe others are wrong.",
+    "a last line": "The others are wrong.\n\nAnswer: {letter}",
 }
 
 
@@ -115,7 +196,7 @@ def test_every_option_of_the_real_rows_is_paid_exactly_where_it_is_gold(name, sh
         assert rewards_of(said, gold, options) == [float(letter == gold) for letter in "ABCDE"[: len(options)]]
 
 
-CONTRADICTIONS = ("\\boxed{{{}. {}}}", "The answer is {}) {}", "{}. {}", "**{}) {}**")
+CONTRADICTIONS = ("\\boxed{{{}. {}}}", "<answer>{}) {}</answer>", "Answer: {}: {}")
 
 
 @needs_real_rows

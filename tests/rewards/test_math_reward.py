@@ -1,48 +1,50 @@
 r"""The reward of a mathematical answer: what is paid, what is not, and that no answer can stop a training run."""
 
+import math
+from fractions import Fraction
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempo_trl.rewards import math_reward
 from tempo_trl.rewards.boxed import gold_answer
-from tempo_trl.rewards.grader import MAX_ANSWER_CHARS, shared_grader
-from tempo_trl.rewards.math_text import math_text
-from tempo_trl.rewards.math_units import without_units
+from tempo_trl.rewards.grader import MAX_ANSWER_CHARS
+from tempo_trl.rewards.math_reward import float_tolerance
 
 from .answers import boxed, needs_real_rows, read_rows
 
-# What is paid
+
+def is_paid(gold, answer):
+    return math_reward([boxed(answer)], [gold]) == [1.0]
+
+
+# One answer
 
 
 @pytest.mark.parametrize(
-    "gold, answer",
+    ("completion", "all_boxes", "last_box"),
     [
-        (r"\frac{1}{2}", r"\frac12"),
-        (r"\sqrt{3}", r"\sqrt3"),
-        ("x=5", "5"),
-        (r"50\%", "50"),
-        (r"\{1, 2\}", "2, 1"),
-        ("[1,2)", r"\left[1, 2\right)"),
-        (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix} 1 \\ \frac{4}{2} \end{pmatrix}"),
+        (r"So it is \boxed{5}.", 1.0, 1.0),
+        (r"\boxed{3} or \boxed{5}", 0.0, 1.0),
+        (r"\boxed{5}, not \boxed{3}", 0.0, 0.0),
+        (r"\boxed{5} or \boxed{\frac{10}{2}}", 1.0, 1.0),
+        (r"\boxed{5\text{ cm}}, that is \boxed{5\text{ km}}", 0.0, 1.0),  # each is 5, but they differ
+        (r"\boxed{x = \boxed{5}}", 1.0, 1.0),
+        (r"Many would say \boxed{5}.", 1.0, 1.0),  # words between boxes are not read
+        (r"<think>\boxed{3}</think>\boxed{5}", 1.0, 1.0),
+        (r"<think>It is \boxed{5}", 0.0, 0.0),
+        ("It is 5.", 0.0, 0.0),
     ],
 )
-def test_an_equal_answer_is_paid_in_another_form(gold, answer):
-    assert math_reward([boxed(answer), boxed(answer)], [gold, f"Hence {boxed(gold)}."]) == [1.0, 1.0]
+def test_several_boxes_count_if_all_are_equal_or_the_last_one_counts(completion, all_boxes, last_box):
+    assert math_reward([completion], ["5"]) == [all_boxes]
+    assert math_reward([completion], ["5"], boxes="last") == [last_box]
 
 
-@pytest.mark.parametrize(
-    "gold, answer",
-    [
-        ("5", "5,6"),
-        ("5", "5 or 6"),
-        (r"\{1, 2\}", "1"),
-        ("x", "y"),
-        (r"\text{east}", "west"),
-    ],
-)
-def test_another_answer_is_not_paid(gold, answer):
-    assert math_reward([boxed(answer)], [gold]) == [0.0]
+def test_another_rule_of_boxes_is_an_error():
+    with pytest.raises(ValueError, match="`boxes` is 'first'"):
+        math_reward([boxed("5")], ["5"], boxes="first")
 
 
 @needs_real_rows
@@ -55,48 +57,66 @@ def test_every_gold_of_math_is_paid_as_a_solution_and_as_a_bare_answer(name):
     assert math_reward(echoes, solutions) == [1.0] * len(golds)
 
 
-@pytest.mark.matrix
-@needs_real_rows
-@pytest.mark.parametrize("name", ["math_train", "math_test", "math500"])
-def test_the_child_itself_reads_every_gold_of_math_as_a_whole_and_pays_it(name):
-    golds = [without_units(math_text(gold_answer(row["solution"]))) for row in read_rows(name)]
-    assert [gold for gold in golds if not shared_grader.compare(gold, gold).equal] == []
+def test_a_gold_in_prose_is_compared_as_text():
+    completions = [boxed("5"), boxed("The answer is 5"), "no box"]
+    assert math_reward(completions, ["The answer is 5."] * 3) == [0.0, 1.0, 0.0]
+
+
+# Golds that are floats
 
 
 @pytest.mark.parametrize(
-    "completion, reward",
+    "literal, slack",
     [
-        (r"\boxed{3} or \boxed{5}", 0.0),
-        (r"\boxed{5} Wait, no.", 0.0),
-        (r"\boxed{5} or \boxed{\frac{10}{2}}", 1.0),
+        ("142.0", 0),
+        ("1173896.6", 0),
+        ("0.15", 0),
+        ("1e+10", 0),
+        ("1234567.3333", Fraction(5, 1000)),
+        ("4.7857142857", Fraction("0.0047857142857")),  # a thousandth of it is less than 0.005
+        ("-0.0836116517", Fraction("0.0000836116517")),
+        (" 2.0107e-06\n", Fraction("2.0107e-09")),
     ],
 )
-def test_a_hedge_is_paid_if_each_of_its_boxes_is_right(completion, reward):
-    assert math_reward([completion], ["5"]) == [reward]
-
-
-def test_the_boxes_of_one_statement_may_be_the_golds_list():
-    completions = [r"\boxed{1} and \boxed{2}", r"\boxed{1} and \boxed{3}", r"\boxed{1}. So \boxed{2}."]
-    assert math_reward(completions, ["1, 2"] * 3) == [1.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("gold", ["The answer is 5.", "5 (five)", "There are 5 apples.", "He adds two and two first."])
-def test_a_gold_in_prose_is_not_graded_and_one_warning_shows_it(gold, caplog):
-    completions = [boxed("5"), boxed("6"), "no box", boxed(gold)]
-    assert math_reward(completions, [gold] * 4) == [None, None, None, 1.0]
-    assert [record.getMessage()[:50] for record in caplog.records] == [
-        "math_reward did not grade 3 of 4 completions (thei"
-    ]
-    assert repr(gold) in caplog.text
+def test_the_tolerance_is_half_a_cent_or_a_thousandth_where_the_literal_is_long(literal, slack):
+    assert float_tolerance(literal) == slack + Fraction(math.ulp(float(literal))) / 2
 
 
 @pytest.mark.parametrize(
-    "gold",
-    ["**5**", "5 apples", "$5$ apples", r"5\pi square units", "x = 5", r"\text{east}", "no real solutions", "xyz"],
+    "text", ["142", "1,000.5", "5.", ".5", r"\boxed{6.1718}", "6.17 cm", "nan", "inf", "1e400", ""]
 )
-def test_a_gold_with_a_unit_or_in_a_few_words_is_graded(gold, caplog):
-    assert math_reward([boxed(gold), boxed("17"), "no box"], [gold] * 3) == [1.0, 0.0, 0.0]
-    assert caplog.records == []
+def test_anything_but_a_bare_literal_as_python_writes_it_has_no_tolerance(text):
+    assert float_tolerance(text) is None
+
+
+@pytest.mark.parametrize(
+    ("gold", "right", "wrong"),
+    [
+        ("-9867630.0", ["-9,867,630", r"\$-9{,}867{,}630", r"x = -9\,867\,630\text{ m}"], ["9867630", "-9867630.5"]),
+        ("2.0107e-06", [r"2.0107\cdot10^{-6}\text{ weeks}", "2.0107E-6", r"2.01 \times 10^{-6}"], ["0", "0.000002"]),
+        ("1234567.3333", ["1{,}234{,}567.33", r"\frac{3703702}{3}", r"1234567\frac{1}{3}"], ["1234567", "1234567.3"]),
+        ("4.7857142857", [r"\$4.79", r"\dfrac{67}{14}"], ["4.8", r"4.79\%"]),
+        ("0.15", ["0.15", r"\frac{3}{20}"], ["0.1501", r"15\%"]),
+        ("142.0", ["142", r"\sqrt{20164}", r"142^\circ"], ["142.5", "142 or 143", "1,42"]),
+        ("1e+16", ["10^{16}", "10000000000000000"], ["10^{15}"]),
+        ("1.2345678901234567e+19", ["12345678901234567890"], ["12345678901234600000"]),
+        (142.0, ["142"], ["143"]),
+    ],
+)
+def test_a_float_is_paid_in_the_forms_that_models_write(gold, right, wrong):
+    assert [answer for answer in right if not is_paid(gold, answer)] == []
+    assert [answer for answer in wrong if is_paid(gold, answer)] == []
+
+
+def test_the_tolerance_does_not_reach_a_gold_in_a_box():
+    assert is_paid("1234567.3333", "1234567.33") and not is_paid(boxed("1234567.3333"), "1234567.33")
+
+
+@needs_real_rows
+def test_every_target_of_gsm_hard_is_paid_as_it_is_and_no_neighbour_is():
+    targets = [row["target"] for row in read_rows("gsm_hard")]
+    assert math_reward([boxed(f"{target:,.12f}") for target in targets], targets) == [1.0] * len(targets)
+    assert math_reward([boxed(repr(target + 1)) for target in targets], targets) == [0.0] * len(targets)
 
 
 # TRL's contract
@@ -133,11 +153,12 @@ TRAPS = {
     "a power tower": boxed("2^{2^{2^{49}}}"),
     "a large binomial": boxed(r"\binom{100000}{50000}"),
     "a large factorial": boxed("(10^9)!"),
-    "a long sum": boxed(r"\sum_{i=1}^{10^9} i^i"),
     "a long completion": "x" * 100_000 + boxed("6"),
     "a long answer": boxed("1+" * 50_000),
     "an answer just short enough": boxed("1+" * (MAX_ANSWER_CHARS // 2 - 1)),
     "the right answer, too long": boxed("0" * MAX_ANSWER_CHARS + "5"),
+    "a long list": boxed(",".join("x" * 900)),
+    "many commas and digits": boxed("1," * 999),
     "ten thousand braces": boxed("{" * 10_000 + "5" + "}" * 10_000),
     "nine hundred parentheses": boxed("(" * 900 + "5" + ")" * 900),
     "boxes that never close": r"\boxed{" * 15_000,
@@ -148,9 +169,7 @@ TRAPS = {
     "no closing brace": r"\boxed{5",
     "a box after the right one": boxed("5") + boxed("6"),
 }
-
-
-UNDECIDED = {"a power tower", "a large factorial", "a long sum", "nine hundred parentheses"}
+UNDECIDED = {"a power tower", "a large factorial", "nine hundred parentheses"}
 
 
 @pytest.mark.matrix
