@@ -131,11 +131,11 @@ def parse_tempo_trl(words: list[str]) -> None:
     if words[0] != "train":
         command_parser().parse_args(words)
         return
-    recipe = words[words.index("--config") + 1]
+    recipe = words[words.index("--show" if "--show" in words else "--config") + 1]
     if recipe == "sums/discounted":  # tests/test_methods_page.py trains with it
         return
     assert recipe in recipe_names()
-    if "--check" in words:
+    if "--check" in words or "--show" in words:
         assert main(words) == 0
     else:
         assert launch_arguments(words[1:]).training_script == "tempo_trl.train"
