@@ -229,7 +229,7 @@ def test_every_real_row_has_a_prompt_and_the_right_gold(name, path, num_rows, ca
             assert [line[:3] for line in lines[-1 - len(letters) : -1]] == [f"{letter}. " for letter in letters]
         elif name == "math":
             assert gold_answer(prompt["solution"]) in row["solution"]
-            assert math_reward([prompt["solution"]], [prompt["solution"]]) == [1.0]
+            assert math_reward([prompt["solution"]], [prompt["solution"]], boxes="last") == [1.0]
         else:
             assert float(prompt["solution"]) == row["target" if name == "gsm_hard" else "answer"]
 
