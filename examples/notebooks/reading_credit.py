@@ -28,7 +28,7 @@ from rich.console import Console
 
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
 from tempo_trl.demo.policy import policy_path
-from tempo_trl.report import credit_file
+from tempo_trl.launch import credit
 from tempo_trl.report.terminal_tree import terminal_tree
 
 # %% [markdown]
@@ -74,7 +74,5 @@ assert tempo[1].argmin() == answers[1].index("8")
 file = Path(mkdtemp(), "completions.jsonl")
 rows = zip(answers, rewards.tolist(), strict=True)
 file.write_text("".join(json.dumps({"prompt": "7+5-3?", "completion": a, "reward": r}) + "\n" for a, r in rows))
-status = credit_file.main(
-    str(file), str(policy_path()), scale_rewards="group", td_coef=1.0, groups=1, output=str(file.with_suffix(".html"))
-)
+status = credit.main(str(file), str(policy_path()), groups=1, output=str(file.with_suffix(".html")))
 assert status == 0

@@ -154,26 +154,15 @@ def _add_report_verbs(verbs) -> None:
     verb.add_argument(
         "--tokenizer", metavar="NAME", help="tokenizer on the Hub or in a folder, needed for text and messages"
     )
-    verb.add_argument("--scale-rewards", default="group", choices=("group", "batch", "none"), help="as in GRPOConfig")
-    verb.add_argument("--td-coef", type=float, default=1.0, metavar="C", help="coefficient of the TD error (1)")
+    given = {"default": argparse.SUPPRESS}  # the defaults are those of the method's configuration
+    verb.add_argument("--scale-rewards", choices=("group", "batch", "none"), help="as in GRPOConfig", **given)
+    verb.add_argument("--td-coef", type=float, metavar="C", help="coefficient of TEMPO's TD error (1)", **given)
     verb.add_argument(
-        "--merge-states",
-        action="store_true",
-        help="for agents: the same answer of a tool is the same state",
-    )
-    verb.add_argument(
-        "--observation-key-func", metavar="PATH", help="dotted path of a function from an answer's text to its state"
-    )
-    verb.add_argument(
-        "--trace-lambda",
-        type=float,
-        default=0.9,
-        metavar="L",
-        help="for `spans`: decay of credit before a place (%(default)s, as in training)",
+        "--trace-lambda", type=float, metavar="L", help="for `spans`: decay of credit before a place (0.9)", **given
     )
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
-    verb.set_defaults(run=checked("credit", credit))
+    verb.set_defaults(run=checked("credit", main_of("tempo_trl.launch.credit")))
 
 
 def main_of(module: str) -> Callable[..., int]:
@@ -192,15 +181,6 @@ def checked(verb: str, run: Callable[..., int]) -> Callable[..., int]:
             return 2
 
     return run_checked
-
-
-def credit(observation_key_func: str | None, **flags) -> int:
-    """Compute the credit of completions that were sampled elsewhere."""
-    if observation_key_func is not None:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, and an installed command does not
-        load_function = importlib.import_module("tempo_trl.launch.functions").load_function
-        flags["observation_key_func"] = load_function(observation_key_func)
-    return main_of("tempo_trl.report.credit_file")(**flags)
 
 
 def recipes() -> int:

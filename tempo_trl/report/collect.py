@@ -7,7 +7,7 @@ from itertools import chain, zip_longest
 import numpy as np
 
 from tempo_trl.report.credit_summary import CreditSummary
-from tempo_trl.report.credit_terms import TEMPO, CreditTerms
+from tempo_trl.report.credit_terms import CreditTerms
 from tempo_trl.report.embed import embedded_size
 from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.runs.compared_runs import ComparedRun
@@ -41,9 +41,9 @@ class RecordedRun:
     recorded: dict[str, int] = field(default_factory=dict)
 
     @property
-    def terms(self) -> CreditTerms:
-        """The terms of its method's credit."""
-        return next((group.terms for groups in self.groups.values() for group in groups), TEMPO)
+    def terms(self) -> CreditTerms | None:
+        """The terms of its method's credit; None without recorded groups."""
+        return next((group.terms for groups in self.groups.values() for group in groups), None)
 
     def read(self, mode: str, records: Iterable[list[Group]], shown: Sequence[int]) -> None:
         """Summarize the records of a mode (a list of groups each), and keep the groups of the steps in `shown`."""

@@ -9,7 +9,7 @@ import numpy as np
 from tempo_trl.report.criteria import criteria_of, with_places
 from tempo_trl.report.folded_tree import first_branch
 from tempo_trl.report.group import Group
-from tempo_trl.report.turn_graph import MAX_TEXT, turn_graph
+from tempo_trl.report.turns import MAX_TEXT, turns_of_group
 from tempo_trl.runs.token_text import readable, visible
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # entropies are rounded to 64 levels
@@ -29,9 +29,8 @@ def embed_groups(groups: Sequence[Group]) -> dict:
         token, its level of entropy), `x` (tokens whose text differs in this row, because a character is split between
         nodes) and `skip` (`[from, to)` outside of the loss). A group with criteria has their names in `criteria` and
         `trace` (lambda), and its rows have `s`: `[criterion, reward, advantage, places]` of each that was judged, with
-        places as `[from, to)`. `td` is empty if the method's credit lies on places. A group of agents has a `graph`
-        with `states` (`t` observed text, `l` earliest turn, `n` completions, `v` value) and `rows`: a list of `[state,
-        next state, from token, to token, mean advantage, tools]` per completion.
+        places as `[from, to)`. `td` is empty if the method's credit lies on places. A group of agents has `turns`: a
+        list of `[from token, to token, mean advantage, tools, observed text]` per completion.
     """
     row_texts = [[[visible_piece(piece) for piece in readable(row)] for row in group.tokens] for group in groups]
     node_texts = [[[visible_piece(piece) for piece in node.pieces] for node in group.tree] for group in groups]
@@ -69,7 +68,7 @@ def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, i
     branch = first_branch(group.nodes)
     first = None if branch is None else branch[0].end
     about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt), "first": first}
-    return about | {"nodes": drawn, "rows": rows} | _graph(group) | _criteria(group)
+    return about | {"nodes": drawn, "rows": rows} | _turns(group) | _criteria(group)
 
 
 def _criteria(group: Group) -> dict:
@@ -77,18 +76,15 @@ def _criteria(group: Group) -> dict:
     return {"criteria": names, "trace": group.trace_lambda} if names else {}
 
 
-def _graph(group: Group) -> dict:
-    graph = turn_graph(group)
-    if graph is None:
-        return {}
-    states = [
-        {"t": visible_piece(state.text), "l": state.first, "n": len(state.visitors), "v": json_number(state.value)}
-        for state in graph.states
+def _turns(group: Group) -> dict:
+    turns = [
+        [
+            [own.begin, own.end, json_number(own.credit), visible_piece(own.calls), visible_piece(own.observed)]
+            for own in row
+        ]
+        for row in turns_of_group(group)
     ]
-    rows = [
-        [[*step[:4], json_number(step.credit), visible_piece(step.calls)] for step in steps] for steps in graph.rows
-    ]
-    return {"graph": {"states": states, "rows": rows}}
+    return {"turns": turns} if turns else {}
 
 
 def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], most: float) -> dict:

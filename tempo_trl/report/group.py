@@ -10,8 +10,7 @@ import pandas as pd
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
-from tempo_trl.report.credit_terms import TEMPO, CreditTerms, terms_of
+from tempo_trl.report.credit_terms import CreditTerms, terms_of
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.runs.criteria import Span
 from tempo_trl.runs.trees import read_metadata, read_trees, trees_path
@@ -33,9 +32,8 @@ class Group:
         outcome: Array of G, in units of the advantages; 0 where a completion is unscorable.
         rewards: Array of G; NaN where a completion is unscorable.
         terms: The terms of the method that computed `td_errors` and `advantages`.
-        turns: G arrays of T_i, the turn of each token, or None if turns were not recorded.
-        states, calls, observed: G lists of N_i, one entry per turn; empty if turns were not recorded.
-        grown: Whether the completions are leaves of a tree that was grown, and so neither distinct nor independent.
+        turns: G arrays of T_i, the turn of each token.
+        calls, observed: G lists of N_i, one entry per turn.
         spans: G lists of judged criteria with their places; empty if none were recorded.
         trace_lambda: Decay per token of a criterion's credit before its place.
     """
@@ -52,12 +50,10 @@ class Group:
     loss_mask: list[np.ndarray]
     outcome: np.ndarray
     rewards: np.ndarray
-    terms: CreditTerms = TEMPO
-    turns: list[np.ndarray] | None = None
-    states: Sequence[list[int]] = ()
-    calls: Sequence[list[str]] = ()
-    observed: Sequence[list[str]] = ()
-    grown: bool = False
+    terms: CreditTerms
+    turns: list[np.ndarray]
+    calls: Sequence[list[str]]
+    observed: Sequence[list[str]]
     spans: Sequence[list[Span]] = ()
     trace_lambda: float = 0.0
 
@@ -65,11 +61,6 @@ class Group:
     def credit(self) -> list[np.ndarray]:
         """The credit to rank tokens by: the advantages where they lie on places, what the method adds elsewhere."""
         return self.advantages if self.terms.of_places else self.td_errors
-
-    @property
-    def known_outcome(self) -> np.ndarray:
-        """The outcome, NaN where a completion is unscorable, as in [`~tempo_trl.trainers.batch.Batch`]."""
-        return np.where(np.isnan(self.rewards), np.nan, self.outcome)
 
     @cached_property
     def nodes(self) -> list[FoldedNode]:
@@ -80,11 +71,6 @@ class Group:
     def tree(self) -> list[FoldedNode]:
         """The same, labelled with texts, values and TD errors."""
         return labelled(self.nodes, self.tokens, self._value, self._td)
-
-    def prefix_tree(self) -> PrefixTree:
-        """Its prefix tree as in training."""
-        lengths = torch.tensor([len(row) for row in self.ids])
-        return prefix_tree(padded(self.ids, torch.long), lengths, len(self.ids))
 
     def _value(self, node: FoldedNode) -> float:
         return float(self.values[node.rows[0]][node.end])
@@ -116,19 +102,16 @@ def recorded_groups(run_dir: str | Path, step: int, mode: str = "train") -> list
     """
     trees = read_trees(run_dir, [step], mode)
     metadata = read_metadata(trees_path(run_dir, mode, step))
-    terms = terms_of(metadata.get("method", "tempo"), metadata.get("credit", ""))
-    return groups_of(trees, terms, metadata.get("grown") == "True", float(metadata.get("trace_lambda", 0.0)))
+    return groups_of(trees, terms_of(metadata["method"], metadata["credit"]), float(metadata["trace_lambda"]))
 
 
-def groups_of(
-    trees: pd.DataFrame, terms: CreditTerms = TEMPO, grown: bool = False, trace_lambda: float = 0.0
-) -> list[Group]:
+def groups_of(trees: pd.DataFrame, terms: CreditTerms, trace_lambda: float = 0.0) -> list[Group]:
     """The groups in a frame from [`~tempo_trl.report.read_trees`], in order."""
     by_place = trees.groupby(["step", "group"], sort=True)
-    return [_group(*place, rows, terms, grown, trace_lambda) for place, rows in by_place]
+    return [_group(*place, rows, terms, trace_lambda) for place, rows in by_place]
 
 
-def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, grown: bool, trace_lambda: float) -> Group:
+def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, trace_lambda: float) -> Group:
     lists = {name: rows[name].tolist() for name in rows.columns}
     return Group(
         step=int(step),
@@ -137,23 +120,19 @@ def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, grown:
         ids=[row.tolist() for row in lists["completion_ids"]],
         tokens=[row.tolist() for row in lists["tokens"]],
         values=lists["values"],
-        td_errors=_added(lists) if terms.leave_one_out else lists["td_errors"],
+        td_errors=lists["td_errors"],
         advantages=lists["advantages"],
         entropies=None if any(row is None for row in lists["entropies"]) else lists["entropies"],
         loss_mask=lists["loss_mask"],
         outcome=np.array(lists["outcome"], dtype=float),
         rewards=np.array(lists["reward"], dtype=float),
         terms=terms,
-        grown=grown,
         spans=_spans(lists["spans"]),
         trace_lambda=trace_lambda,
-        **(_turns(lists) if all(row is not None for row in lists["turns"]) else {}),
+        turns=lists["turns"],
+        calls=[row.tolist() for row in lists["calls"]],
+        observed=[row.tolist() for row in lists["observed"]],
     )
-
-
-def _added(lists: dict[str, list]) -> list[np.ndarray]:
-    """What a baseline adds to the outcome. Earlier versions recorded TEMPO's TD errors beside it."""
-    return [row - outcome for row, outcome in zip(lists["advantages"], lists["outcome"], strict=True)]
 
 
 def _spans(rows: list) -> list[list[Span]]:
@@ -167,9 +146,3 @@ def _span(name: str, reward: float, advantage: float | None, start: float | None
     """The entry of a struct; pandas reads integers that may be null as floats."""
     place = (None, None) if start is None else (int(start), int(end))
     return Span(name, reward, advantage, *place)
-
-
-def _turns(lists: dict[str, list]) -> dict:
-    return {"turns": lists["turns"]} | {
-        name: [row.tolist() for row in lists[name]] for name in ("states", "calls", "observed")
-    }

@@ -18,7 +18,6 @@ from tempo_trl.report.colours import BAD, EDGE, GOOD, MONO, value_colour
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.folded_tree import FoldedNode
 from tempo_trl.report.group import Group, reward_range
-from tempo_trl.report.turn_picture import draw_turns
 from tempo_trl.runs.token_text import cut, label_of, one_line, readable
 
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
@@ -31,17 +30,15 @@ KINDS = ("png", "svg")
 
 
 def draw(runs: Sequence[RecordedRun], folder: Path) -> None:
-    """Write `tree`, `turns`, `credit`, `tokens`, `depth` and `training`, each as PNG and SVG.
+    """Write `tree`, `credit`, `tokens` and `training`, each as PNG and SVG.
 
-    Pictures of trees show the first run with recorded trees. Without one, only `training` is drawn. `turns` needs
-    completions of several turns.
+    Pictures of trees show the first run with recorded trees. Without one, only `training` is drawn.
     """
     figures = {}
     first = next((run for run in runs if run.summary and run.groups.get("train")), None)
     if first is not None:
         group = first.groups["train"][opening_group(first.groups["train"])]
-        figures = {"tree": draw_tree(group), "turns": draw_turns(group), "credit": draw_credit(group)}
-        figures |= {"tokens": draw_tokens(first.summary), "depth": draw_depth(first.summary)}
+        figures = {"tree": draw_tree(group), "credit": draw_credit(group), "tokens": draw_tokens(first.summary)}
     figures["training"] = draw_training(runs)
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
@@ -164,24 +161,6 @@ def draw_tokens(summary: CreditSummary) -> Figure | None:
     axes.set_xlabel(f"sum of |{summary.terms.added}|, in units of the advantage")
     axes.legend(frameon=False, loc="lower right")
     axes.spines[["top", "right"]].set_visible(False)
-    return figure
-
-
-def draw_depth(summary: CreditSummary) -> Figure | None:
-    """Shares of what the method adds and of GRPO's credit over depth; None without a token."""
-    bins = summary.depth_bins()
-    if not bins:
-        return None
-    figure = Figure(figsize=(7, 2.8), layout="constrained")
-    axes = figure.subplots()
-    at = np.arange(len(bins))
-    axes.bar(at - 0.2, [b["td"] for b in bins], 0.4, color=GOOD, label=f"|{summary.terms.added}|")
-    axes.bar(at + 0.2, [b["outcome"] for b in bins], 0.4, color=BAD, label="GRPO's credit")
-    every = max(1, len(bins) // 8)
-    axes.set_xticks(at[::every], [b["from"] + 1 for b in bins][::every])
-    axes.set(xlabel="tokens from the start of the completion", ylabel="share")
-    _plain(axes)
-    axes.legend(frameon=False)
     return figure
 
 

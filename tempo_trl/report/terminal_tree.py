@@ -13,12 +13,14 @@ from rich.tree import Tree
 from tempo_trl.report.criteria import criteria_of
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.report.group import Group
-from tempo_trl.report.turn_graph import TurnStep, turn_graph
+from tempo_trl.report.turns import Turn, turns_of_group
 from tempo_trl.runs.criteria import Span
-from tempo_trl.runs.token_text import cut, one_line, shortened
+from tempo_trl.runs.token_text import around, cut, one_line, readable, shortened
 
 # Blue for good and orange for bad, which colour-blind people can tell apart.
 GOOD, BAD, EVEN = "dodger_blue1", "dark_orange", "grey62"
+LISTED = 12  # number of tokens listed for a group, largest |TD| first
+CONTEXT = 30  # characters before and after such a token
 LONGEST = 160  # maximum number of characters shown of a run
 CALLS = 30  # and of the tools that a turn calls
 NAME = 24  # and of the name of a criterion
@@ -53,16 +55,34 @@ def group_tree(group: Group) -> Tree:
     return _tree(group.tree, shortened(one_line(group.prompt), LONGEST))
 
 
+def token_table(group: Group) -> Table:
+    """The tokens of a group with the largest |TD|, shared ones once, with the advantages of GRPO and of the method."""
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("completion", "token", group.terms.added, "GRPO", group.terms.label):
+        table.add_column(heading, justify="left" if heading == "token" else "right")
+    places = [(i, int(t)) for i, td in enumerate(group.td_errors) for t in np.flatnonzero(td)]
+    seen: set[tuple] = set()
+    for i, t in sorted(places, key=lambda place: -abs(group.td_errors[place[0]][place[1]])):
+        state = tuple(group.ids[i][: t + 1])
+        if state in seen or len(seen) == LISTED:
+            continue
+        seen.add(state)
+        td, gives, pieces = group.td_errors[i][t], group.advantages[i][t], readable(group.tokens[i])
+        before, after = around(pieces, t, CONTEXT)
+        text = Text(before, style=EVEN).append(one_line(pieces[t]), style="bold default reverse").append(after)
+        numbers = (Text(f"{td:+.2f}", style=credit_colour(td)), f"{group.outcome[i]:+.2f}", f"{gives:+.2f}")
+        table.add_row(str(i + 1), text, *numbers)
+    return table
+
+
 def turn_tables(group: Group, console: Console) -> list[Table]:
     """
     Tools and mean advantage of each turn of a group's completions: a table, or several where a console is too narrow
-    for all turns. Empty if turns were not recorded, or if no completion has two.
+    for all turns. Empty if no completion has two.
     """
-    graph = turn_graph(group)
-    if graph is None:
-        return []
-    heads = [f"turn {n + 1}" for n in range(max(map(len, graph.rows)))]
-    rows = [(f"{group.rewards[row]:g}", list(map(_turn, steps))) for row, steps in enumerate(graph.rows)]
+    turns = turns_of_group(group)
+    heads = [f"turn {n + 1}" for n in range(max(map(len, turns), default=0))]
+    rows = [(f"{group.rewards[row]:g}", list(map(_turn, own))) for row, own in enumerate(turns)]
     return _tables(heads, rows, console)
 
 
@@ -108,8 +128,8 @@ def _criterion(span: Span | None) -> Text:
     return text if span.advantage is None else text.append(f" {span.advantage:+.2f}", credit_colour(span.advantage))
 
 
-def _turn(step: TurnStep) -> Text:
-    return Text(f"{step.credit:+.2f}", credit_colour(step.credit)).append(f"\n{cut(step.calls, CALLS)}", EVEN)
+def _turn(turn: Turn) -> Text:
+    return Text(f"{turn.credit:+.2f}", credit_colour(turn.credit)).append(f"\n{cut(turn.calls, CALLS)}", EVEN)
 
 
 def _width(table: Table, console: Console) -> int:

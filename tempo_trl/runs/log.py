@@ -4,7 +4,6 @@ import reprlib
 from pathlib import Path
 
 from tempo_trl.runs.files import read_json
-from tempo_trl.runs.metrics import FORMER_METRICS
 
 STATE = "trainer_state.json"
 
@@ -53,10 +52,4 @@ def _log_history(path: Path) -> list[dict]:
             f"{path} is not a log of Trainer: got {got}, expected a mapping with log_history, a list of mappings. "
             "Restore it, or remove it."
         )
-    return [{current_name(name): value for name, value in entry.items()} for entry in log]
-
-
-def current_name(name: str) -> str:
-    """The name that a metric of an earlier release has now."""
-    metric = name.removeprefix("eval_")
-    return name.removesuffix(metric) + FORMER_METRICS.get(metric, metric)
+    return log

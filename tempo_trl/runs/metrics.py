@@ -58,15 +58,5 @@ METRICS = {
     "ppo/critic_time": "seconds in which the critic trained; TRL's `step_time` leaves them out",
 }
 
-# Names in the logs of earlier releases, with `eval_` in front of them for evaluation.
-FORMER_METRICS = {
-    "tempo/td_share": "tempo/added_share",
-    "tempo/prefix_explained": "tempo/prefix_r2",
-    "tempo/flat_groups": "tempo/frac_zero_std",
-    "tempo/anchor_states": "tempo/shared_states",
-    "tempo/anchor_visits": "tempo/state_visits",
-    "tempo/anchor_explained": "tempo/state_r2",
-}
-
 CRITERIA = "criteria"  # name, reward and advantage of each criterion of a completion
 OWN_COLUMNS = ("added_share", "branch_tokens", CRITERIA)  # in TRL's table of completions

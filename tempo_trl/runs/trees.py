@@ -27,10 +27,9 @@ A struct of `spans` has `name` (string), `reward` and `advantage` (float; the ad
 credit function gave none), `start` and `end` (int; tokens of the place, the last one excluded, null for both without a
 place). A criterion with several places has several entries with one name.
 
-Files of earlier versions have no columns for turns and criteria; they are null when read. The file's metadata contain
-`tempo_trl` (version), `schema` (1), `num_generations`, `td_coef`, `trace_lambda` (of methods that have one; 0 if
-missing), `method` (its key in the table of methods; files of earlier versions, which lack it, are TEMPO's), `credit`
-(the label of its credit) and `grown` (whether the completions are leaves of grown trees; "False" if missing).
+The file's metadata contain `tempo_trl` (version), `schema` (1), `num_generations`, `td_coef`, `trace_lambda` (0 for
+methods that have none), `method` (its key in the table of methods), `credit` (the label of its credit) and `grown`
+(whether the completions are leaves of grown trees).
 """
 
 import io
@@ -43,7 +42,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.dataset import dataset
 
 from tempo_trl.runs.files import read_all, write_atomically
 from tempo_trl.runs.record import FOLDER
@@ -164,9 +162,8 @@ def read_trees(run_dir: str | Path, steps: Sequence[int] | None = None, mode: st
 
 
 def _table(path: Path) -> pa.Table:
-    """A file; columns that it lacks are null."""
     with _named(path):
-        return dataset(path, SCHEMA, "parquet").to_table()
+        return pq.read_table(path, partitioning=None)
 
 
 def _those(recorded: list[int]) -> str:

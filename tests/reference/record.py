@@ -12,8 +12,6 @@ import torch
 from safetensors.torch import load_file
 from trl import GRPOTrainer
 
-from tempo_trl.runs.log import current_name
-
 from .cases import trainer_of
 
 CLOCKS = ("_time", "_runtime", "_per_second", "_seconds")
@@ -77,7 +75,7 @@ def metrics(trainer) -> dict[str, list[float]]:
     for entry in trainer.state.log_history:
         for name, value in entry.items():
             if not name.endswith(CLOCKS):
-                values[current_name(name)].append(float("nan") if value is None else float(value))
+                values[name].append(float("nan") if value is None else float(value))
     return values
 
 

@@ -72,6 +72,10 @@ def rows_of(completions, rewards, prompt="?", step=0, group=0, entropies=None) -
                 "advantages": total[i, own].tolist(),
                 "entropies": None if entropies is None else entropies[i, own].tolist(),
                 "loss_mask": [True] * len(pieces),
+                "turns": [0] * len(pieces),
+                "states": [1],
+                "calls": [""],
+                "observed": [""],
                 "reward": rewards[i].item(),
                 "rewards": "{}",
             }
@@ -115,8 +119,16 @@ def order_run(folder: Path, trace_lambda: float = 0.0) -> Path:
     return record(folder, groups, method="span_credit", trace_lambda=str(trace_lambda))
 
 
-def record(folder: Path, groups: list[list[dict]], mode: str = "train", **metadata: str) -> Path:
+def record(
+    folder: Path,
+    groups: list[list[dict]],
+    mode: str = "train",
+    method: str = "tempo",
+    credit: str = "",
+    trace_lambda: str = "0.0",
+) -> Path:
     """Write the groups of one step into a run's folder."""
+    metadata = {"method": method, "credit": credit, "trace_lambda": trace_lambda}
     rows = [row for group in groups for row in group]
     write_trees(trees_path(folder, mode, rows[0]["step"]), rows, metadata)
     return folder

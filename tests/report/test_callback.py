@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 from tempo_trl.report import callback
-from tempo_trl.report.credit_terms import TEMPO, terms_of
+from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.group import groups_of
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
 
 from .recorded import HOSTILE, hand_worked_run, record, rows_of
 
+TEMPO = terms_of("tempo")
 REPOSITORY = Path(__file__).parents[2]
 OPTIONS = {"reward_funcs": share_of_threes, "log_trees_steps": 1, "max_steps": 2}
 
 
 def test_the_table_is_that_of_the_hand_worked_group(tmp_path):
-    groups = groups_of(read_trees(hand_worked_run(tmp_path), [0]))
+    groups = groups_of(read_trees(hand_worked_run(tmp_path), [0]), TEMPO)
     table = callback.branch_token_table(groups[:1])
     scale = np.std([1, 0, 0, 1], ddof=1) + 1e-4
     by_token = {row[0]: row for row in table}
@@ -39,7 +40,7 @@ def test_the_headings_are_in_the_terms_of_the_method():
 
 
 def test_what_a_model_wrote_is_no_markup_in_tensorboard(tmp_path):
-    groups = groups_of(read_trees(record(tmp_path, [rows_of(HOSTILE, [0.0, 1.0] * 4)])))
+    groups = groups_of(read_trees(record(tmp_path, [rows_of(HOSTILE, [0.0, 1.0] * 4)])), TEMPO)
     text = callback._markdown(callback.columns(TEMPO), callback.branch_token_table(groups))
     assert "<" not in text
     assert {line.count("|") for line in text.splitlines()} == {len(callback.columns(TEMPO)) + 1}

@@ -3,22 +3,18 @@
 import json
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from transformers import AutoTokenizer
 
-from benchmarks.tasks.rooms import START, TURNS, Rooms, problems, state_text
+from benchmarks.tasks.rooms import START, TURNS, Rooms, problems
 from tempo_trl import TEMPOTrainer
 from tempo_trl.demo.policy import load_policy
 from tempo_trl.launch.cli import main
-from tempo_trl.report import read_trees
+from tempo_trl.launch.credit import read_groups
 from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.conversations import Encoder
-from tempo_trl.report.credit_file import read_groups
 from tempo_trl.report.group import recorded_groups
-from tempo_trl.report.turn_graph import turn_graph
 from tempo_trl.runs.messages import turns_of
-from tempo_trl.runs.trees import trees_path
 
 from ..trainers.recording import config
 from .recorded import write
@@ -34,15 +30,9 @@ WENT = [
 LINE = {"prompt": ASKED, "completion": WENT, "reward": 0}
 
 
-class UnkeyedRooms(Rooms):
-    """Rooms without a key of their own: a function of the text tells states."""
-
-    _state_key = property()  # raises AttributeError
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder of a short run on merged states, and a file with the conversations that it recorded."""
+    """The folder of a short run, and a file with the conversations that it recorded."""
     folder, lines = tmp_path_factory.mktemp("agents"), []
 
     def won(prompts, completions, environments, seed, **columns):
@@ -52,59 +42,34 @@ def trained(tmp_path_factory):
         lines.extend(json.dumps(dict(zip(named, row, strict=True))) for row in rows)
         return rewards
 
-    turns = {"merge_states": True, "max_tool_calling_iterations": TURNS, "max_completion_length": 160}
+    turns = {"max_tool_calling_iterations": TURNS, "max_completion_length": 160}
     batch = {"per_device_train_batch_size": 16, "log_trees_prompts": 4, "max_steps": 1, "top_k": 0, "seed": 1}
     args = config(folder / "run", **turns, **batch)
     model, tokenizer = load_policy(ROOMS)
-    TEMPOTrainer(
-        model,
-        won,
-        args,
-        problems(64, seed=0),
-        processing_class=tokenizer,
-        environment_factory=UnkeyedRooms,
-        observation_key_func=state_text,
-    ).train()
+    TEMPOTrainer(model, won, args, problems(64, seed=0), processing_class=tokenizer, environment_factory=Rooms).train()
     (folder / "agents.jsonl").write_text("\n".join(lines))
     return folder
 
 
-def test_conversations_get_the_tokens_turns_states_and_credit_of_training(trained):
+def test_conversations_get_the_tokens_turns_and_credit_of_training(trained):
     recorded = recorded_groups(trained / "run", 0)
-    read = read_groups(trained / "agents.jsonl", ROOMS, merge_states=True, observation_key_func=state_text)
+    read = read_groups(trained / "agents.jsonl", ROOMS)
     assert len(read) == len(recorded) == 4
-    merged = 0
     for ours, theirs in zip(read, recorded, strict=True):
         assert ours.ids == theirs.ids
         assert (ours.calls, ours.observed) == (theirs.calls, theirs.observed)
         for name in ("turns", "loss_mask", "td_errors", "advantages", "values"):
             for own, trains in zip(getattr(ours, name), getattr(theirs, name), strict=True):
                 np.testing.assert_allclose(own, trains, atol=1e-5)
-        graphs = turn_graph(ours), turn_graph(theirs)
-        assert [state.visitors for state in graphs[0].states] == [state.visitors for state in graphs[1].states]
-        merged += sum(len(state.visitors) > 1 for state in graphs[0].states[1:])
-    assert merged > 4
     assert any(np.abs(td).max() > 0 for group in read for td in group.td_errors)
 
 
-def test_the_verbs_print_credit_by_turn_and_take_a_function_of_the_answer(trained, capsys, monkeypatch):
+def test_the_verbs_print_credit_by_turn(trained, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    flags = ["credit", str(trained / "agents.jsonl"), "--tokenizer", ROOMS, "--merge-states"]
-    assert main([*flags, "--observation-key-func", "benchmarks.tasks.rooms.state_text"]) == 0
+    assert main(["credit", str(trained / "agents.jsonl"), "--tokenizer", ROOMS]) == 0
     assert "turn 12" in capsys.readouterr().out
     assert main(["tree", str(trained / "run"), "--step", "0"]) == 0
     assert "turn 2" in capsys.readouterr().out
-    assert main([*flags, "--observation-key-func", "benchmarks.tasks.rooms.nothing"]) == 2
-    assert "cannot import function 'benchmarks.tasks.rooms.nothing'" in capsys.readouterr().err
-
-
-def test_files_of_earlier_versions_are_read_without_turns(trained, tmp_path):
-    table = pq.read_table(trees_path(trained / "run", "train", 0), partitioning=None)
-    old = trees_path(tmp_path, "train", 0)
-    old.parent.mkdir()
-    pq.write_table(table.drop_columns(["turns", "states", "calls", "observed"]), old)
-    assert read_trees(tmp_path)["turns"].isna().all()
-    assert [group.turns for group in recorded_groups(tmp_path, 0)] == [None] * 4
 
 
 def test_a_turn_ends_with_eos_and_what_follows_belongs_to_the_observation():
@@ -139,7 +104,7 @@ def test_what_is_no_conversation_is_named_by_its_line(line, message, tmp_path):
 
 
 def test_messages_need_a_tokenizer(tmp_path):
-    with pytest.raises(ValueError, match="`completion` is messages, which needs a tokenizer"):
+    with pytest.raises(ValueError, match="needs a tokenizer"):
         CompletionFile(write(tmp_path, [LINE])).read()
 
 

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 from tempo_trl.credit import prefix_values, tempo_advantages
 from tempo_trl.demo.policy import policy_path
 from tempo_trl.launch.cli import main
-from tempo_trl.report.credit_file import read_groups
+from tempo_trl.launch.credit import read_groups
 
 from .recorded import HAND_REWARDS, HAND_WORKED, write
 
@@ -31,7 +31,7 @@ def test_it_prints_the_tree_and_the_credit_of_the_hand_worked_group(tmp_path, ca
 def test_it_writes_the_same_report(tmp_path):
     output = tmp_path / "credit.html"
     assert main(["credit", str(write(tmp_path, hand_worked())), "--tokenizer", DEMO, "-o", str(output)]) == 0
-    assert "TEMPO moved" in output.read_text(encoding="utf-8")
+    assert "TEMPO against GRPO" in output.read_text(encoding="utf-8")
     assert (tmp_path / "credit" / "tree.svg").is_file()
 
 
@@ -46,7 +46,7 @@ def test_its_advantages_are_those_of_training(scale, td_coef, tmp_path):
         {"prompt": f"p{i // 4}", "completion": ids[i].tolist(), "reward": None if i == 5 else rewards[i].item()}
         for i in range(12)
     ]
-    groups = read_groups(write(tmp_path, rows), None, scale, td_coef)
+    groups = read_groups(write(tmp_path, rows), scale_rewards=scale, td_coef=td_coef)
     lengths = torch.full((12,), 6)
     expected = tempo_advantages(ids, lengths, rewards, 4, scale_rewards=scale, td_coef=td_coef)
     got = torch.tensor([row.tolist() for group in groups for row in group.advantages])
@@ -125,16 +125,25 @@ def test_another_encoding_is_told(tmp_path, capsys):
     ("lines", "message"),
     [
         ([], "is empty"),
-        (["{"], "line 1 is not valid JSON"),
-        (["[1]"], "has no `prompt`"),
-        ([{"prompt": "a", "completion": [1]}], "line 1 has no `reward`"),
+        (["{"], "line 1: not valid JSON"),
+        (["[1]"], "line 1: `prompt` must be text"),
+        ([{"prompt": "a", "completion": [1]}], "line 1: `reward` is missing"),
         *(
             ([{"prompt": prompt, "completion": [1], "reward": 1}], "`prompt` must be text, a list of token ids or a")
             for prompt in (None, ["a"], [{"content": "a"}], [{"role": "user", "content": 5}])
         ),
-        ([{"prompt": "a", "completion": [1, -100], "reward": 1}], "line 1: `completion` has the token id -100"),
-        ([{"prompt": [-100], "completion": [1], "reward": 1}], "line 1: `prompt` has the token id -100"),
-        ([{"prompt": "a", "completion": [2**70], "reward": 1}], "has the token id 1180591620717411303424"),
+        (
+            [{"prompt": "a", "completion": [1, -100], "reward": 1}],
+            "line 1: `completion` must have token ids of at least 0",
+        ),
+        (
+            [{"prompt": [-100], "completion": [1], "reward": 1}],
+            "line 1: `prompt` must have token ids of at least 0",
+        ),
+        (
+            [{"prompt": "a", "completion": [2**70], "reward": 1}],
+            "must have token ids of at least 0",
+        ),
         *(
             (
                 [{"prompt": "a", "completion": [1], "reward": reward}],
@@ -161,12 +170,12 @@ def test_lone_and_empty_completions_are_reported(tmp_path, capsys):
     rows = [{"prompt": "a", "completion": [], "reward": 1}, {"prompt": "b", "completion": [], "reward": 0}]
     rows += [{"prompt": "b", "completion": [], "reward": 1}, {"prompt": "c", "completion": [1], "reward": None}]
     assert main(["credit", str(write(tmp_path, rows))]) == 0
-    assert "No credit moved" in " ".join(capsys.readouterr().out.split())
+    assert "0.0% of the credit moved" in " ".join(capsys.readouterr().out.split())
 
 
 def test_settings_that_are_none_are_refused(tmp_path, capsys):
     path = str(write(tmp_path, hand_worked()))
-    assert main(["credit", path, "--td-coef", "-1"]) == 2
+    assert main(["credit", path, "--tokenizer", DEMO, "--td-coef", "-1"]) == 2
     assert "`td_coef` must be" in capsys.readouterr().err
     assert main(["credit", path, "--tokenizer", str(tmp_path / "none")]) == 2
     assert "could not load a tokenizer" in capsys.readouterr().err

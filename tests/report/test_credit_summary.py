@@ -1,16 +1,15 @@
 """The numbers of a report are those of their definitions."""
 
 import json
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.report import sentences
 from tempo_trl.report.callback import branch_token_table
 from tempo_trl.report.credit_summary import CreditSummary
+from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.embed import embed_groups, embedded_size, script_json
 from tempo_trl.report.group import groups_of
 from tempo_trl.runs.token_text import readable, visible
@@ -31,23 +30,18 @@ def test_the_moved_share_of_the_hand_worked_group(tmp_path):
     statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
     td = 3 * (2 / 3 - 1 / 2) + 1 / 2 + 2 * (1 - 2 / 3) + 2 / 3
     assert statistics.moved() == pytest.approx(td / (td + 4 * 13 * 1 / 2))
-    assert statistics.credit["tokens"].to_dict() == {"branch": 7, "other": 4 * 13 - 7}
+    assert (statistics.branch, statistics.count) == (7, 4 * 13)
 
 
 def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model, tmp_path):
     options = {"reward_funcs": share_of_threes, "log_trees_steps": 1, "log_trees_prompts": 99, "max_steps": 1}
     logged = train(tiny_model, tmp_path, **options).state.log_history[0]
-    statistics = summary_of(tmp_path)
-    assert statistics.moved() == pytest.approx(logged["tempo/added_share"], rel=1e-4)
-    for name, points in statistics.series.items():
-        key = "reward" if name == "reward" else f"tempo/{name}"
-        if name != "first_branch":
-            assert points == [(0, pytest.approx(logged[key], rel=1e-4))], name
+    assert summary_of(tmp_path).moved() == pytest.approx(logged["tempo/added_share"], rel=1e-4)
 
 
 @pytest.mark.parametrize(
     ("method", "share"),
-    [("prefix_baseline", 0), ("anchor_baseline", 0), ("grpo_lambda", 1 / 4)],
+    [("prefix_baseline", 0), ("grpo_lambda", 1 / 4)],
 )
 def test_the_mean_of_the_others_as_a_baseline_moves_nothing(method, share, tmp_path):
     """
@@ -61,8 +55,6 @@ def test_the_mean_of_the_others_as_a_baseline_moves_nothing(method, share, tmp_p
         row["advantages"] = [row["outcome"] * known / (known - 1)] * len(row["tokens"])
     statistics = statistics_of(tmp_path, rows, method=method)
     assert statistics.moved() == pytest.approx(share, abs=1e-6)
-    words = sentences.honest_line(None, statistics)["words"]
-    assert ("this factor does not count" in words) == (share == 0)
 
 
 def test_nothing_moves_where_rewards_are_equal_or_unknown_or_completions_never_part(tmp_path):
@@ -71,74 +63,7 @@ def test_nothing_moves_where_rewards_are_equal_or_unknown_or_completions_never_p
     unscorable = statistics_of(tmp_path / "unscorable", rows_of(HAND, [float("nan")] * 4))
     assert (unscorable.moved(), unscorable.flat) == (0.0, 1)
     same = statistics_of(tmp_path / "same", rows_of([HAND[0]] * 4, HAND_REWARDS))
-    assert (same.moved(), len(same.top_td()), same.first_branch) == (0.0, 0, {})
-    assert "No credit moved" in sentences.honest_line(None, same)["words"]
-
-
-@pytest.mark.parametrize(
-    ("share", "begins"),
-    [(0.0, "No credit moved"), (0.005, "This is practically GRPO"), (0.05, "This is a small difference")],
-)
-def test_the_words_fit_the_share(share, begins):
-    statistics = CreditSummary()
-    statistics.credit.loc["other"] = [100, 1 - share, 0, 1, 0]
-    statistics.credit.loc["branch"] = [1, 0, share, share, share]
-    line = sentences.honest_line("a run", statistics)
-    assert line["words"].startswith(begins)
-    assert line["head"].startswith(f"TEMPO moved {share:.1%} of the credit in a run")
-
-
-EARLY, LATE = (
-    [list(text) for text in ("aab", "aac", "bba", "bbc")],
-    [list(text) for text in ("xaa", "xab", "ybb", "yba")],
-)
-
-
-@pytest.mark.parametrize(
-    ("completions", "rewards", "explained", "helps"),
-    [(EARLY, [1.0, 1.0, 0.0, 0.0], 0.98, True), (LATE, [1.0, 0.0, 0.0, 1.0], 0.0, False)],
-)
-def test_the_words_say_what_prefixes_explain_and_whether_their_baseline_would_help(
-    completions, rewards, explained, helps, tmp_path
-):
-    """Rewards that the first token decides, and rewards that the last one does: those who part late earn unlike."""
-    statistics = statistics_of(tmp_path, *[rows_of(completions, rewards, group=group) for group in range(64)])
-    assert statistics.explained() == pytest.approx(explained, abs=0.01)
-    words, ratio = sentences.honest_line(None, statistics)["words"], statistics.value_errors.ratio()
-    assert f"explain {explained:.0%} of the variance of the rewards." in words
-    assert (ratio < 0.9) == helps
-    would = "remove noise here" if helps else "not change much"
-    assert f"is {ratio:.0%} with those that share its prefix. The prefix baseline would {would}." in words
-
-
-def test_few_groups_tell_neither_what_prefixes_explain_nor_which_baseline_would_help(tmp_path):
-    groups = [rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(47)]
-    some, few = statistics_of(tmp_path / "some", *groups), statistics_of(tmp_path / "few", *groups[:29])
-    assert some.value_errors.ratio() is few.explained() is None
-    assert "baseline would" not in sentences.honest_line(None, some)["words"]
-    assert "explain" not in sentences.honest_line(None, few)["words"]
-
-
-def test_a_completion_without_a_reward_is_no_average_one(tmp_path):
-    """It says nothing about the rewards of those that share its prefix, and has none to predict."""
-    rewards, groups, with_unscorable = [1.0, 1.0, 0.0, 0.0], [], []
-    for group in range(64):
-        groups.append(rows_of(EARLY, rewards, group=group))
-        with_unscorable.append(rows_of([*EARLY, list("aad")], [*rewards, float("nan")], group=group))
-    expected = statistics_of(tmp_path / "scored", *groups)
-    statistics = statistics_of(tmp_path / "unscorable", *with_unscorable)
-    assert statistics.explained() == pytest.approx(expected.explained())
-    assert statistics.value_errors.ratio() == pytest.approx(expected.value_errors.ratio())
-
-
-def test_nothing_is_estimated_from_the_dependent_completions_of_grown_trees(tmp_path):
-    groups = [rows_of(EARLY, [1.0, 1.0, 0.0, 0.0], group=group) for group in range(64)]
-    grown = statistics_of(tmp_path, *groups, grown="True")
-    assert grown.explained() is grown.value_errors.ratio() is None
-    words = sentences.honest_line(None, grown)["words"]
-    assert "Completions of a grown tree are dependent" in words
-    assert "explain 98%" not in words and "baseline would" not in words
-    assert grown.moved() == statistics_of(tmp_path / "sampled", *groups).moved() > 0
+    assert (same.moved(), len(same.top_td())) == (0.0, 0)
 
 
 def test_tokens_are_ranked_by_their_sum_of_td(tmp_path):
@@ -159,45 +84,8 @@ def test_tokens_that_do_not_train_decide_nothing(tmp_path):
     assert set(statistics.top_td().index) == {"8", "9"}
     assert statistics.tokens.loc["2", ["ups", "downs", "seen"]].tolist() == [0, 0, 3]
     assert statistics.examples("2") == statistics.examples("3") == []
-    table = branch_token_table(groups_of(read_trees(tmp_path)))
+    table = branch_token_table(groups_of(read_trees(tmp_path), terms_of("tempo")))
     assert {row[0] for row in table} == {"8", "9"}
-
-
-def test_depths_hold_every_token_once(tmp_path):
-    statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS))
-    bins = statistics.depth_bins()
-    assert [b["from"] for b in bins] == list(range(13))
-    assert [round(b["tokens"], 6) for b in bins] == [round(1 / 13, 6)] * 13
-    td = np.zeros(13)
-    td[4], td[10] = 3 / 6 + 1 / 2, 2 / 3 + 2 / 3
-    np.testing.assert_allclose([b["td"] for b in bins], td / td.sum(), rtol=1e-4)
-
-
-@pytest.mark.parametrize("length", [1, 24, 25, 96, 97, 5000])
-def test_depth_bins_cover_a_completion_without_gaps(length, tmp_path):
-    statistics = statistics_of(tmp_path, rows_of([["a"] * length, ["b"] * length], [0.0, 1.0]))
-    bins = statistics.depth_bins()
-    assert bins[0]["from"] == 0
-    assert bins[-1]["to"] >= length - 1
-    assert all(a["to"] + 1 == b["from"] for a, b in pairwise(bins))
-    assert sum(b["tokens"] for b in bins) == pytest.approx(1)
-    assert len(bins) <= 24
-
-
-def test_the_first_branch_counts_the_ways_on(tmp_path):
-    rows = [list("ax"), list("ay"), list("az"), list("az")]
-    statistics = statistics_of(tmp_path, rows_of(rows, [1.0, 0.0, 0.0, 1.0]))
-    assert dict(statistics.first_branch) == {3: [0.5]}
-    assert statistics.series["first_branch"] == [(0, 1.0)]
-
-
-def test_td_on_uncertain_tokens_is_a_share_of_positions(tmp_path):
-    entropies = np.zeros((4, 13))
-    entropies[:, [4, 10]] = 1.0
-    statistics = statistics_of(tmp_path, rows_of(HAND, HAND_REWARDS, entropies=entropies))
-    assert statistics.td_on_uncertain_tokens(2 / 13) == pytest.approx(1.0)
-    assert statistics.top_entropy()["mean_entropy"].iloc[0] > 0
-    assert statistics_of(tmp_path / "without", rows_of(HAND, HAND_REWARDS)).td_on_uncertain_tokens() is None
 
 
 def unfolded(embedded: dict, group: dict, row: dict) -> list[str]:
@@ -219,7 +107,7 @@ PIECES = st.sampled_from(["a", "b", "<0xF0><0x9F>", "<0x98>", "<0x80>", "<0x89>"
 def test_the_page_holds_every_row_as_it_was(tmp_path_factory, completions, data):
     rewards = data.draw(st.lists(st.sampled_from([0.0, 1.0]), min_size=len(completions), max_size=len(completions)))
     folder = record(tmp_path_factory.mktemp("run"), [rows_of(completions, rewards)])
-    groups = groups_of(read_trees(folder))
+    groups = groups_of(read_trees(folder), terms_of("tempo"))
     embedded = json.loads(script_json(embed_groups(groups)))
     group = embedded["groups"][0]
     assert [row["reward"] for row in group["rows"]] == rewards
@@ -244,5 +132,5 @@ def test_the_size_of_a_group_is_not_underestimated(tmp_path):
         row["td_errors"] = generator.normal(size=500).tolist()
         row["advantages"] = (row["outcome"] + np.array(row["td_errors"])).tolist()
     record(tmp_path, [rows])
-    for group in groups_of(read_trees(tmp_path)):
+    for group in groups_of(read_trees(tmp_path), terms_of("tempo")):
         assert len(script_json(embed_groups([group])).encode()) <= embedded_size(group)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import torch
 from rich.console import Console
@@ -10,16 +9,16 @@ from rich.console import Console
 from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
 from tempo_trl.credit import span_advantages
 from tempo_trl.demo.policy import policy_path
-from tempo_trl.launch.cli import command_parser, main
-from tempo_trl.report import read_trees, sentences
+from tempo_trl.launch.cli import main
+from tempo_trl.launch.credit import read_groups
+from tempo_trl.report import read_trees
 from tempo_trl.report.collect import RecordedRun
-from tempo_trl.report.credit_file import read_groups
+from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.criteria import criteria_of, with_places
 from tempo_trl.report.group import groups_of, recorded_groups
-from tempo_trl.report.page import page_data
+from tempo_trl.report.page import headline, page_data
 from tempo_trl.report.terminal_tree import criteria_tables
 from tempo_trl.runs.criteria import Span, criteria_text
-from tempo_trl.runs.trees import trees_path
 from tests.trainers.recording import config, questions
 
 from .recorded import HAND_WORKED, hand_worked_run, order_run, record, rows_of, summary_of, write
@@ -84,7 +83,7 @@ def test_a_criterion_is_named_once_with_reward_and_advantage():
     assert criteria_text([]) == ""
 
 
-def test_places_are_read_as_integers_and_files_without_the_column_have_no_criteria(tmp_path):
+def test_places_are_read_as_integers(tmp_path):
     [group, _] = recorded_groups(order_run(tmp_path), 0)
     entries = group.spans[0]
     assert [(span.name, span.start, span.end) for span in entries] == [
@@ -93,9 +92,6 @@ def test_places_are_read_as_integers_and_files_without_the_column_have_no_criter
         ("polite", None, None),
     ]
     assert all(isinstance(span.start, int | None) for span in entries)
-    path = trees_path(tmp_path, "train", 0)
-    pq.write_table(pq.read_table(path).drop_columns(["spans"]), path)
-    assert recorded_groups(tmp_path, 0)[0].spans == []
 
 
 def test_sums_of_criteria_by_hand(tmp_path):
@@ -112,19 +108,11 @@ def test_sums_of_criteria_by_hand(tmp_path):
     assert sums["polite"].credit == 0.0
 
 
-def test_the_sentences_are_true_of_span_credit(tmp_path):
-    summary = summary_of(order_run(tmp_path))
-    line = sentences.honest_line(None, summary)
-    assert line["head"].startswith(f"Span credit moved {summary.moved():.1%} of the credit")
-    for words in (line["words"], sentences.tokens_lead(summary), sentences.branch_words(summary)):
-        assert not {"TD", "tree", "branch", "adds"} & set(words.replace(",", " ").split())
-    # 6 tokens of each of 4 cities and 3 items, of 3 x 32 + 16 tokens in a group.
-    assert f"{42 / 112:.1%} of 224 recorded tokens have credit." in line["words"]
-    assert "its rewards are all equal in 33% of cases" in line["words"]
-    assert (
-        sentences.branch_words(summary)
-        == "37.5% of the tokens have 100.0% of span credit's credit and 37.5% of GRPO's."
-    )
+def test_the_headline_is_true_of_span_credit(tmp_path):
+    """6 tokens of each of 4 cities and 3 items, of 3 x 32 + 16 tokens in each of two groups."""
+    line = headline(summary_of(order_run(tmp_path)))
+    assert line["words"] == " of the credit moved: span credit against GRPO"
+    assert line["facts"].startswith("84 of 224 tokens have a non-zero |credit|")
 
 
 def run_of(folder) -> RecordedRun:
@@ -173,7 +161,7 @@ def test_a_narrow_console_shows_each_criterion_once_and_names_are_no_markup(widt
         row | {"spans": [Span(name, 0.5, 0.25)._asdict() for name in names]}
         for row in rows_of([list(text) for text in HAND_WORKED], [1.0, 0.0, 0.0, 1.0])
     ]
-    [group] = groups_of(read_trees(record(tmp_path, [rows])))
+    [group] = groups_of(read_trees(record(tmp_path, [rows])), terms_of("span_credit"))
     console = Console(width=width, record=True)
     tables = criteria_tables(group, console)
     heads = [str(column.header) for table in tables for column in table.columns[2:]]
@@ -200,7 +188,7 @@ def orders(**extra):
 def test_a_file_with_spans_has_the_span_credit_of_training(scale, reward, tmp_path):
     """Equal rewards beside the criteria add nothing; each character is a token here, and EOS has no place."""
     lines = orders(**reward) + [line | {"prompt": "again"} for line in orders(**reward)[:2]]
-    groups = read_groups(write(tmp_path, lines), DEMO, scale, trace_lambda=0.5)
+    groups = read_groups(write(tmp_path, lines), DEMO, scale_rewards=scale, trace_lambda=0.5)
     rewards = torch.tensor([[1.0, 1, 0], [1, 0, 0], [0, 0, 0], [1, 1, 0], [1, 0, 0]])
     starts, ends = torch.tensor([[0, 11, -1]] * 5), torch.tensor([[5, 13, -1]] * 5)
     lengths = torch.full((5,), 14)
@@ -230,16 +218,11 @@ def test_places_of_token_ids_are_tokens(tmp_path):
         {"prompt": "a", "completion": [5, 6, 7], "spans": [{"name": "x", "reward": r, "start": 1, "end": 3}]}
         for r in (0, 1)
     ]
-    [group] = read_groups(write(tmp_path, lines), None, "none")
+    [group] = read_groups(write(tmp_path, lines), scale_rewards="none")
     expected = [[-0.45, -0.5, -0.5], [0.45, 0.5, 0.5]]  # before the place as much as training's default leaves
     np.testing.assert_allclose(group.advantages, expected, rtol=1e-6)
     lines += [{"prompt": "b", "completion": [], "spans": []}]
     assert read_groups(write(tmp_path, lines))[1].spans == [[]]
-
-
-def test_the_command_line_s_trace_is_that_of_training():
-    flags = command_parser().parse_args(["credit", "file.jsonl"])
-    assert flags.trace_lambda == SpanCreditConfig.trace_lambda
 
 
 def test_the_verb_prints_criteria_and_writes_the_report(tmp_path, capsys):
@@ -248,8 +231,8 @@ def test_the_verb_prints_criteria_and_writes_the_report(tmp_path, capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "1 1.00 1 +0.58 1 +1.15" not in printed  # the mean of three criteria, one of them always 0
     assert "1 0.67 1 +0.58 1 +1.15 0 +0.00" in printed
-    assert "Span credit moved" in printed
-    assert "Span credit moved" in output.read_text(encoding="utf-8")
+    assert "span credit against GRPO" in printed
+    assert "span credit against GRPO" in output.read_text(encoding="utf-8")
 
 
 PLACE = {"name": "x", "reward": 1, "start": 0, "end": 2}
@@ -258,14 +241,17 @@ PLACE = {"name": "x", "reward": 1, "start": 0, "end": 2}
 @pytest.mark.parametrize(
     ("spans", "message"),
     [
-        ({"x": 1}, "line 2: `spans` must be a list of objects with name, reward, start and end, got {'x': 1}"),
+        ({"x": 1}, "line 2: `spans` must be a list of objects, got {'x': 1}"),
         ([["x", 1]], "line 2: each of `spans` must be an object with name, reward and"),
         ([{"name": "x", "value": 1}], "line 2: each of `spans` must be an object with name, reward and"),
-        ([PLACE | {"end": 4}], "line 2: the place of 'x' must have 0 <= start < end <= 3, the number of token ids"),
-        ([{"name": "x", "reward": 1, "start": 0}], "line 2: 'x' must have a start and an end, or neither"),
-        ([PLACE | {"reward": "1"}], "line 2: the reward of 'x' must be a finite number, or None"),
-        ([PLACE | {"reward": True}], "line 2: the reward of 'x' must be a finite number or null, got true or false"),
-        ([PLACE, PLACE | {"reward": 0, "end": 1}], "line 2: SpanReward(name='x'"),
+        (
+            [PLACE | {"end": 4}],
+            "line 2: `spans`: the place of 'x' must have 0 <= start < end <= 3, the number",
+        ),
+        ([{"name": "x", "reward": 1, "start": 0}], "line 2: `spans`: 'x' must have a start and an end, or neither"),
+        ([PLACE | {"reward": "1"}], "line 2: `spans`: the reward of 'x' must be a finite number, or None"),
+        ([PLACE | {"reward": True}], "line 2: the reward of 'x' must be a number or null, got true or false"),
+        ([PLACE, PLACE | {"reward": 0, "end": 1}], "line 2: `spans`: SpanReward(name='x'"),
     ],
 )
 def test_what_is_no_criterion_is_named_by_its_line(spans, message, tmp_path, capsys):
@@ -276,12 +262,11 @@ def test_what_is_no_criterion_is_named_by_its_line(spans, message, tmp_path, cap
 
 def test_settings_of_another_credit_are_refused(tmp_path, capsys):
     path = str(write(tmp_path, orders()))
-    for flags in (["--td-coef", "0"], ["--merge-states"]):
-        assert main(["credit", path, "--tokenizer", DEMO, *flags]) == 2
-        assert "are TEMPO's, but the file has `spans`" in capsys.readouterr().err
+    assert main(["credit", path, "--tokenizer", DEMO, "--td-coef", "0"]) == 2
+    assert "`td_coef`, which is no field of SpanCreditConfig" in capsys.readouterr().err
     mixed = [*orders(), orders(reward=1)[0]]
     assert main(["credit", str(write(tmp_path, mixed)), "--tokenizer", DEMO]) == 2
-    assert "line 1 has no `reward`" in capsys.readouterr().err
+    assert "line 1: `reward` is missing" in capsys.readouterr().err
     plain = [{"prompt": "a", "completion": [1], "reward": 1}]
     assert main(["credit", str(write(tmp_path, plain)), "--trace-lambda", "0.5"]) == 2
-    assert "`trace_lambda` is for `spans`" in capsys.readouterr().err
+    assert "`trace_lambda`, which is no field of TEMPOConfig" in capsys.readouterr().err

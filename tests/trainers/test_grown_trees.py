@@ -8,10 +8,10 @@ from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
-from tempo_trl.report.group import recorded_groups
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree import branches, repeated_rows
 from tempo_trl.rollout.tree_rollout import TreeRollout
+from tempo_trl.runs.trees import read_metadata, trees_path
 
 from ..credit.groups import as_tensors
 from .every_method import trainer_of
@@ -79,7 +79,7 @@ def test_end_tokens_of_generation_kwargs_end_completions_as_the_models_own_do(ro
 @pytest.mark.parametrize(("method", "grown"), [("tempo on fixed trees", True), ("treerpo", True), ("tempo", False)])
 def test_a_record_says_whether_its_trees_were_grown(method, grown, tiny_model, tmp_path):
     run(method, tiny_model, tmp_path, max_steps=1)
-    assert {group.grown for group in recorded_groups(tmp_path, 0)} == {grown}
+    assert read_metadata(trees_path(tmp_path, "train", 0))["grown"] == str(grown)
 
 
 @pytest.mark.parametrize("cls", [RecordingTrainer, RecordingBaseline])

@@ -1,4 +1,4 @@
-// Pictures of a whole run: tables of tokens, bars over depth, curves over training.
+// Of a whole run: the table of tokens, and curves over training.
 
 function table(caption, heads, lines) {
   const numeric = heads.map((head) => head.startsWith("#"));
@@ -13,17 +13,9 @@ const code = (text) => html("code", {}, text);
 const empty = (text) => html("p", { class: "empty" }, text);
 
 function drawTokens(statistics) {
-  const parts = ["tokens-lead", "token-table", "entropy-table"].map(byId);
-  parts.forEach((part) => part.replaceChildren());
-  const [lead, tokens, entropies] = parts;
-  if (!statistics || !statistics.top.length) return lead.replaceChildren(empty(statistics ? `No token has ${terms().some}: ${terms().nothing}.` : data.nothing));
-  lead.textContent = statistics.tokensLead;
+  if (!statistics || !statistics.top.length) return byId("token-table").replaceChildren(empty(statistics ? `No token has a non-zero |${terms().added}|.` : data.nothing));
   const lines = statistics.top.map((token) => [code(token.text), token.mass.toFixed(2), percent(token.share), `${token.ups} ↑ ${token.downs} ↓`, token.seen.toLocaleString("en"), examples(token)]);
-  tokens.append(table(`tokens by ${terms().added}`, ["token", `#sum |${terms().added}|`, "#share", "#ups and downs", "#seen", "largest changes"], lines));
-  if (statistics.entropies.length) {
-    const most = statistics.entropies.map((token) => [code(token.text), token.entropy.toFixed(2), token.seen.toLocaleString("en"), token.rank ? `${token.rank}.` : "–"]);
-    entropies.append(html("h3", {}, "For comparison: the most uncertain tokens"), table("tokens by entropy", ["token", "#mean entropy", "#seen", `#rank by |${terms().added}|`], most));
-  } else entropies.append(empty("No entropies were computed when these trees were recorded."));
+  byId("token-table").replaceChildren(table(`tokens by ${terms().added}`, ["token", `#sum |${terms().added}|`, "#share", "#ups and downs", "#seen", "largest changes"], lines));
 }
 
 function examples(token) {
@@ -61,66 +53,12 @@ function frame(width, height, xs, ys, xLabel) {
   return { picture, x, y, left, right, top, bottom };
 }
 
-function drawDepth(statistics) {
-  byId("depth").replaceChildren();
-  byId("branch-credit").replaceChildren();
-  if (!statistics || !statistics.depth.length) return;
-  const bins = statistics.depth;
-  const most = Math.max(...bins.map((bin) => Math.max(bin.td, bin.outcome)));
-  const box = frame(640, 250, [0, bins.length], [0, most * 1.08], "tokens from the start of the completion");
-  const every = Math.ceil(bins.length / 8);
-  bins.forEach((bin, i) => {
-    const [a, b] = [box.x(i), box.x(i + 1)];
-    const bar = (value, from, to, colour) => {
-      const rect = svg("rect", { x: from, y: box.y(value), width: Math.max(to - from, 1), height: Math.max(box.bottom - box.y(value), 0) });
-      rect.style.fill = colour;
-      return rect;
-    };
-    const middle = (a + b) / 2;
-    box.picture.append(bar(bin.td, a + 1.5, middle, "var(--c0)"), bar(bin.outcome, middle, b - 1.5, "var(--c1)"));
-    const range = bin.from === bin.to ? `token ${bin.from + 1}` : `tokens ${bin.from + 1} to ${bin.to + 1}`;
-    const shares = `${range}: ${percent(bin.td)} of ${terms().added}, ${percent(bin.outcome)} of GRPO's credit`;
-    const hit = svg("rect", { class: "hit", x: a, y: box.top, width: b - a, height: box.bottom - box.top, tabindex: 0, "aria-label": shares });
-    hit.append(svg("title", {}, shares));
-    box.picture.append(hit);
-    if (i % every === 0) box.picture.append(svg("text", { x: middle, y: box.bottom + 14, "text-anchor": "middle" }, bin.from + 1));
-  });
-  byId("depth").append(legend([[`|${terms().added}|`, "var(--c0)"], ["GRPO's credit", "var(--c1)"]]), box.picture, html("figcaption", {}, "Share of each at that depth."));
-  byId("branch-credit").append(html("h3", {}, `At the tokens with ${terms().some}, and at the others`),
-    table("credit at branch tokens", ["", `#tokens with ${terms().added}`, "#others"], statistics.branchCredit), html("p", { class: "lead" }, statistics.branchWords));
-}
-
 function legend(entries) {
   return html("div", { class: "legend" }, ...entries.map(([name, colour]) => {
     const swatch = html("i", { class: "ramp" });
     swatch.style.cssText = `background:${colour};width:16px;margin-left:0`;
     return html("span", {}, swatch, name);
   }));
-}
-
-function drawBranchCount(statistics) {
-  const figure = byId("branch-count");
-  figure.replaceChildren();
-  const bars = statistics?.firstBranch ?? [];
-  if (!bars.length) return;
-  const low = Math.min(0, ...bars.map((bar) => bar.low ?? bar.mean));
-  const high = Math.max(...bars.map((bar) => bar.high ?? bar.mean), low + 1e-6);
-  const box = frame(560, 220, [0, bars.length], [low, high * 1.05], "number k of next tokens at the first branch");
-  bars.forEach((bar, i) => {
-    const [a, b] = [box.x(i + 0.2), box.x(i + 0.8)];
-    const rect = svg("rect", { x: a, width: b - a, y: Math.min(box.y(bar.mean), box.y(0)), height: Math.abs(box.y(0) - box.y(bar.mean)) });
-    rect.style.fill = "var(--c0)";
-    rect.append(svg("title", {}, `k = ${bar.k}: mean reward ${plain(bar.mean, 3)} over ${many(bar.groups, "group")}`));
-    box.picture.append(rect);
-    if (bar.low !== null) {
-      const whisker = svg("path", { d: `M${(a + b) / 2} ${box.y(bar.low)}V${box.y(bar.high)}` });
-      whisker.style.cssText = "stroke:var(--ink);stroke-width:1.5";
-      box.picture.append(whisker);
-    }
-    box.picture.append(svg("text", { x: (a + b) / 2, y: box.bottom + 14, "text-anchor": "middle" }, `${bar.k}  (${bar.groups})`));
-  });
-  figure.append(html("h3", {}, "Mean reward by the number of first branches"), box.picture,
-    html("figcaption", {}, "Number of groups in brackets; whiskers are 95% intervals of the mean over groups. This is not an effect of branching: completions of harder prompts may have more first branches."));
 }
 
 function drawCurves() {

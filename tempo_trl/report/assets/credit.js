@@ -26,7 +26,7 @@ function drawCredit(group) {
   }
   byId("credit").replaceChildren(...rows.map(drawCompletion));
   creditLegend();
-  byId("token-detail").textContent = `Point at a token, or press Tab to go through the underlined ones. A token is underlined if ${terms().marked}.`;
+  byId("token-detail").textContent = `Point at a token, or press Tab to go through the underlined ones. A token is underlined ${whereMarked()}.`;
 }
 
 function creditLegend() {
@@ -87,6 +87,11 @@ function methodSpans(row, tokens) {
 function isMarked(token, row, t) {
   if (terms().of_places) return inAnyPlace(row, t);
   return terms().is_td ? token.td !== 0 : Math.abs(token.td) > scale / 2;
+}
+
+function whereMarked() {
+  if (terms().of_places) return "where a criterion has its place";
+  return terms().is_td ? "if its TD error is not zero" : "if much was added to it";
 }
 
 /** Line breaks are drawn as a sign too, so that their colour is seen. */

@@ -81,8 +81,7 @@ function chooseSource(source) {
   options(byId("source"), data.sources.map((s, i) => [i, s.label]), source);
   chooseStep(data.groups[own.opening].step, own.opening);
   showRun(own.run);
-  byId("credit-lead").textContent = terms().lead;
-  byId("credit-kind").textContent = terms().added_credit;
+  byId("credit-kind").textContent = terms().added;
   byId("credit-kind").parentElement.hidden = terms().of_places; // the total is the credit there
   if (terms().of_places && state.kind === "td") chooseKind("total");
 }
@@ -126,19 +125,15 @@ function stepBy(by) {
 
 function showRun(run) {
   drawTokens(data.runs[run].statistics);
-  drawDepth(data.runs[run].statistics);
-  drawBranchCount(data.runs[run].statistics);
 }
 
 function drawHead() {
   byId("subtitle").textContent = data.subtitle;
-  for (const line of data.honest) {
+  for (const line of data.headlines) {
     const meter = html("div", { class: "meter", role: "img", "aria-label": percent(line.share) }, html("i"));
     meter.firstChild.style.width = percent(line.share);
-    const head = html("div", {}, html("strong"), line.head.slice(line.before.length + line.number.length));
-    head.prepend(line.before);
-    head.querySelector("strong").textContent = line.number;
-    byId("honest").append(html("div", { class: "honest" }, head, meter, html("div", {}, line.words)));
+    const head = html("div", {}, html("strong", {}, line.number), line.words);
+    byId("headlines").append(html("div", { class: "headline" }, head, meter, html("div", {}, line.facts)));
   }
   byId("about").append(...data.about.map((text) => html("p", {}, text)));
 }
