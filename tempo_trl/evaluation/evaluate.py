@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import logging
+import math
 import os
 import sys
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from tempo_trl.data import BENCHMARKS
 from tempo_trl.evaluation import models
 from tempo_trl.evaluation.generation import answered, chunks
 from tempo_trl.evaluation.grading import truth_of
-from tempo_trl.evaluation.harness import Question, load_tasks, questions
+from tempo_trl.evaluation.harness import Question, questions
 from tempo_trl.evaluation.records import Record, records_of, remove
 from tempo_trl.evaluation.results import table, write_results
 from tempo_trl.evaluation.settings import Decoding, Settings
@@ -64,42 +65,29 @@ def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
     """Load the model and its questions. Raises all errors of the settings before anything is generated."""
     require_packages(settings)
     source = models.find(settings.model)
-    tasks = load_tasks(settings)
     lm = models.load(settings, source)
-    identity = {"model": models.fingerprint(source), "name": source.name}
-    template = models.chat_template(lm, settings.thinking)
-    asked = {name: questions(task, template, settings.limit) for name, task in tasks.items()}
+    asked = {name: questions(name, lm, settings) for name in settings.task_names}
     planned = [
         # At least one question per chunk, and as many as have their answers in one batch.
         (name, decoding, chunks(lm, asked[name], max(1, settings.batch // decoding.n), settings.tokens))
-        for name in tasks
+        for name in asked
         for decoding in settings.decodings
     ]
     if settings.overwrite:  # after all checks, so that a wrong setting deletes nothing
-        for name in tasks:
+        for name in asked:
             remove(settings.folder, name)
     return lm, [
-        Job(begin(name, decoding, asked[name], identity, settings), decoding, chunked)
+        Job(begin(name, decoding, asked[name], source, settings), decoding, chunked)
         for name, decoding, chunked in planned
     ]
 
 
-def run(lm: "TemplateLM", jobs: list[Job], settings: Settings) -> list[dict]:
-    """Answer the remaining questions. Results are written after each job."""
-    results = {}
-    for job in jobs:
-        if not job.record.is_finished:
-            answer(lm, job, settings)
-        results[job.record.task] = write_results(settings.folder, job.record.task)
-    return [result for of_task in results.values() for result in of_task]
-
-
 def require_packages(settings: Settings) -> None:
     """Raise an error for missing packages and several processes, before a model is loaded."""
-    needed = [("lm_eval", "eval"), *([("vllm", "vllm")] if settings.backend == "vllm" else [])]
+    needed = {"lm_eval": "eval"} | ({"vllm": "vllm"} if settings.backend == "vllm" else {})
     if any(BENCHMARKS[name].domain == "math" for name in settings.task_names):
-        needed.append(("math_verify", "math-verify"))
-    for package, extra in needed:
+        needed["math_verify"] = "math-verify"
+    for package, extra in needed.items():
         if importlib.util.find_spec(package) is None:
             raise ImportError(f'{package.replace("_", "-")} is not installed: pip install "tempo_trl[{extra}]"')
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -109,18 +97,20 @@ def require_packages(settings: Settings) -> None:
         )
 
 
-def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, settings: Settings) -> Record:
+def begin(task: str, decoding: Decoding, asked: list[Question], source: models.Source, settings: Settings) -> Record:
     """The record of a task and decoding: a new one, or an existing one of the same evaluation."""
-    common = {
-        "model": identity["model"],
-        "questions": sha256("".join(map(_fingerprint, asked)).encode()).hexdigest(),
-        "limit": settings.limit,
+    shown = {
         "thinking": settings.thinking,
         "max_tokens": settings.tokens,
         "backend": settings.backend,
+        "boxes": settings.boxes,
+    }
+    common = shown | {
+        "model": models.fingerprint(source),
+        "questions": sha256("".join(map(_fingerprint, asked)).encode()).hexdigest(),
+        "limit": settings.limit,
         "batch_size": settings.batch,
         "model_args": settings.model_args,
-        "boxes": settings.boxes,
     }
     for other in records_of(settings.folder, task):
         other.require(common)  # a file has results of one model only
@@ -129,11 +119,11 @@ def begin(task: str, decoding: Decoding, asked: list[Question], identity: dict, 
         "hub_id": (BENCHMARKS[task].hub_id or None) if is_whole else None,
         "split": BENCHMARKS[task].eval_split,
         **{name: getattr(decoding, name) for name in ("temperature", "top_p", "top_k")},
-        **{name: common[name] for name in ("thinking", "max_tokens", "backend", "boxes")},
+        **shown,
         "tempo_trl": __version__,
         "lm_eval": version("lm_eval"),
-        "model": identity["name"],
-        "weights": identity["model"],
+        "model": source.name,
+        "weights": common["model"],
         "seed": settings.seed,
     }
     record = Record(settings.folder, task, decoding.name)
@@ -146,15 +136,24 @@ def _fingerprint(question: Question) -> str:
     return f"{question.row['row_id']} {question.sha256} {json.dumps(truth_of(question.row))}\n"
 
 
+def run(lm: "TemplateLM", jobs: list[Job], settings: Settings) -> list[dict]:
+    """Answer the remaining questions. Results are written after each job."""
+    results = {}
+    for job in jobs:
+        if not job.record.is_finished:
+            answer(lm, job, settings)
+        results[job.record.task] = write_results(settings.folder, job.record.task)
+    return [result for of_task in results.values() for result in of_task]
+
+
 def answer(lm: "TemplateLM", job: Job, settings: Settings) -> None:
     """Answer the questions of a job chunk by chunk, starting where it stopped, and finish its record."""
     record, total, per_chunk = job.record, sum(map(len, job.chunks)), len(job.chunks[0])
     done = record.resume(per_chunk, total)
     with tqdm(total=total, initial=done, desc=f"{record.task} {job.decoding.name}", unit="question") as bar:
-        for index, chunk in enumerate(job.chunks):
-            if index * per_chunk >= done:
-                record.append(answered(lm, chunk, job.decoding, settings))
-                bar.update(len(chunk))
+        for chunk in job.chunks[math.ceil(done / per_chunk) :]:
+            record.append(answered(lm, chunk, job.decoding, settings))
+            bar.update(len(chunk))
     record.finish(datetime.now(UTC).isoformat(timespec="seconds"))
 
 
@@ -164,9 +163,8 @@ def main(**flags) -> int:
     try:
         settings = Settings(**flags)
         lm, jobs = prepare(settings)
-    except (ValueError, FileNotFoundError, ConnectionError, ImportError) as error:
-        hint = ". Use local rows with --data_dir" if isinstance(error, ConnectionError) else ""
-        print(f"tempo-trl evaluate: error: {error}{hint}", file=sys.stderr)
+    except (ValueError, OSError, ImportError) as error:
+        print(f"tempo-trl evaluate: error: {error}", file=sys.stderr)
         return 2
     try:
         results = run(lm, jobs, settings)

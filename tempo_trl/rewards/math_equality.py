@@ -49,7 +49,7 @@ def _cleaned(text: str) -> str:
     """A box without what changes nothing: LaTeX's spacing, dollars, fonts around all of it, a final stop."""
     text = _THOUSANDS.sub(lambda number: re.sub(r"\D", "", number[0]), text)
     text = _LETTER.sub(r" \1", _SPACES.sub(" ", _SILENT.sub("", text)))
-    text = _FRAC.sub(r"\\frac", _DEGREES.sub(r"^\\circ", text.replace("\N{MINUS SIGN}", "-")))
+    text = _FRAC.sub(r"\\frac", _DEGREES.sub(r"\\text{ degrees}", text.replace("\N{MINUS SIGN}", "-")))
     text = _STOP.sub("", text.strip()).strip()
     whole = _FONT.fullmatch(text)
     return _cleaned(whole[1]) if whole else text
@@ -77,7 +77,7 @@ _NAME = re.compile(
     r" ?(?:=|\\in(?![a-z])) ?(?=[^=<>]*$)"
 )
 _UNIT = re.compile(
-    rf"(?: ?(?:{_FONTS}\{{(?![^{{}}]*\b(?:and|or)\b)[^{{}}\d]*[A-Za-z][^{{}}\d]*\}}(?:\^\{{?-?\d\}}?)?|\^\\circ))+$"
+    rf"(?: ?(?:{_FONTS}\{{(?![^{{}}]*\b(?:and|or)\b)[^{{}}\d]*[A-Za-z][^{{}}\d]*\}}(?:\^\{{?-?\d\}}?)?))+$"
 )
 _ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")  # of which degrees are not the unit
 

@@ -94,8 +94,9 @@ def _reward(solution: str, answers: tuple[str, ...]) -> float | None:
 
 
 def _is_right(solution: str, answer: str) -> bool | None:
-    tolerance, number = float_tolerance(solution), plain_number(answer)
-    if tolerance is not None and number is not None:
+    tolerance = float_tolerance(solution) if len(answer) <= MAX_ANSWER_CHARS else None
+    number = None if tolerance is None else plain_number(answer)
+    if number is not None:
         return abs(number - Fraction(solution.strip())) <= tolerance
     return _is_equal(gold_answer(solution), answer)
 

@@ -26,7 +26,13 @@ EQUAL = [
         [(r"2400 \mbox{ cm}^2", "2400"), (r"4\pi\text{ m}", r"4\pi"), (r"\$18.90", "18.9")],
     ),
     ("units that are the same", [(r"2400\text{ cm}^2", r"2400\,\mbox{cm}^{2}"), (r"20\%\text{ increase}", r"20\%")]),
-    ("degrees", [("60^\\circ", form) for form in ("60", "60°", r"60\degree", r"60^{\circ}", r"60.0 ^ {\circ}")]),
+    (
+        "degrees",
+        [
+            ("60^\\circ", form)
+            for form in ("60", "60°", r"60\degree", r"60^{\circ}", r"60.0 ^ {\circ}", r"60\text{ degrees}")
+        ],
+    ),
     ("a name that one box leaves out", [("x=5", "5"), ("x = 5", r"\frac{10}{2}"), (r"x \in [-2,7]", "[-2,7]")]),
     ("names of functions and points", [("f(x)=x^2+1", "1+x^2"), ("(x,y) = (1,2)", "(1,2)"), (r"\theta=\pi", r"\pi")]),
     ("lists in order", [("(1,2)", r"(1,\frac42)"), ("[1,2)", r"\left[1,2\right)"), ("x=1, y=2", "1, 2")]),
