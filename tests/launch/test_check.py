@@ -99,6 +99,7 @@ def test_a_run_that_would_stop_at_once_on_this_machine_is_told_and_passes(flags,
         ("--task medqa", ["medqa", "columns"]),
         ("--output_dir /proc/a/run", ["`output_dir` is '/proc/a/run', which cannot be made"]),
         ("--span_reward_funcs json_fields", ["`span_reward_funcs` must be None, got 1: TEMPOTrainer would not use"]),
+        ("--step_reward_funcs os.getcwd", ["`step_reward_funcs` must be None, got 1: TEMPOTrainer would not use"]),
     ],
 )
 def test_what_the_run_would_refuse_is_refused(flags, messages, rows, capsys):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tempo_trl.demo.policy import policy_path
-from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.fields import TOKEN_CREDIT
 from tempo_trl.launch.functions import load_function
@@ -102,12 +101,6 @@ def test_methods_of_trl_refuse_what_trl_does_not_take(name, capsys):
     assert main([*GIVEN, "--method", "grpo", f"--{name}", "my_functions.per_turn"]) == 2
     error = capsys.readouterr().err
     assert f"`{name}` is" in error and "method 'grpo' trains with TRL's GRPOTrainer" in error
-
-
-@pytest.mark.parametrize("name", ["step_reward_funcs", "span_reward_funcs"])
-def test_the_check_refuses_functions_that_the_method_does_not_read(name, capsys):
-    assert cli.main(["train", "--check", *GIVEN, "--method", "tempo", f"--{name}", "my_functions.per_turn"]) == 2
-    assert f"`{name}` must be None, got 1: TEMPOTrainer would not use them" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != TOKEN_CREDIT])
