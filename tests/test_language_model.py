@@ -52,7 +52,7 @@ SMALL = {
 ONE_STEP = SMALL | {"optim": "sgd", "learning_rate": 0.1}
 ONE_GROUP = {"per_device_train_batch_size": 4}  # half of the time
 SAVES = {"save_strategy": "steps", "save_steps": 1, "save_total_limit": 2}
-SAVED = SMALL | SAVES | {"max_steps": 2, "log_trees_steps": 1}
+SAVED = SMALL | SAVES | {"max_steps": 2, "log_trees_steps": 1, "temperature": 1.0}  # no group is flat
 
 
 def letters(completions, **columns) -> list[float]:
