@@ -99,12 +99,8 @@ def require_packages(settings: Settings) -> None:
 
 def begin(task: str, decoding: Decoding, asked: list[Question], source: models.Source, settings: Settings) -> Record:
     """The record of a task and decoding: a new one, or an existing one of the same evaluation."""
-    shown = {
-        "thinking": settings.thinking,
-        "max_tokens": settings.tokens,
-        "backend": settings.backend,
-        "boxes": settings.boxes,
-    }
+    shown = {name: getattr(settings, name) for name in ("thinking", "backend", "boxes")}
+    shown["max_tokens"] = settings.tokens
     common = shown | {
         "model": models.fingerprint(source),
         "questions": sha256("".join(map(_fingerprint, asked)).encode()).hexdigest(),

@@ -36,9 +36,9 @@ def grade(rows: list[dict], completions: list[list[str]], boxes: BoxRule = "last
         boxes: Which boxes are the answer, as in [`~tempo_trl.rewards.math_reward`]: the last, as in published figures,
             or all.
     """
-    flat = [(row, text) for row, texts in zip(rows, completions, strict=True) for text in texts]
-    answers = [_answer(row, text, boxes) for row, text in flat]
-    return Grades(_by_row(answers, completions), _by_row(_rewards(flat, boxes), completions))
+    pairs = list(zip(rows, completions, strict=True))
+    answers = [[_answer(row, text, boxes) for text in texts] for row, texts in pairs]
+    return Grades(answers, [_grades(row, texts, boxes) for row, texts in pairs])
 
 
 def gold_of(row: dict) -> str:
@@ -51,13 +51,10 @@ def truth_of(row: dict) -> dict:
     return {"gold": gold_of(row), **{name: row[name] for name in GRADED_BY if name in row}}
 
 
-def _rewards(flat: list[tuple[dict, str]], boxes: BoxRule) -> list[float | None]:
-    if not flat:
-        return []
-    domain, texts = _domain(flat[0][0]), [text for _, text in flat]
-    reward, columns = GRADERS[domain]
-    given = {name: [row[name] for row, _ in flat] for name in columns}
-    if domain in IN_BOXES:
+def _grades(row: dict, texts: list[str], boxes: BoxRule) -> list[float | None]:
+    reward, columns = GRADERS[_domain(row)]
+    given = {name: [row[name]] * len(texts) for name in columns}
+    if _domain(row) in IN_BOXES:
         return reward(texts, boxes=boxes, **given)
     return [float(share == 1.0) for share in reward(texts, **given)]
 
@@ -73,8 +70,3 @@ def _answer(row: dict, text: str, boxes: BoxRule) -> str:
         case "choice":
             return chosen_letter(text, row["options"], boxes)
     return after_thinking(text).strip()
-
-
-def _by_row(values: list, completions: list[list[str]]) -> list[list]:
-    remaining = iter(values)
-    return [[next(remaining) for _ in texts] for texts in completions]

@@ -33,8 +33,6 @@ def results_of(record: Record) -> list[dict]:
     return [
         {
             "task": record.task,
-            "hub_id": state["entry"]["hub_id"],
-            "split": state["entry"]["split"],
             "metric": metric,
             "value": float(values.mean()),
             "interval": list(bootstrap_interval(values)),

@@ -50,9 +50,7 @@ class Settings:
     backend: str = _flag("backend for generation (%(default)s)", "hf", choices=tuple(BATCH_SIZES))
     n: int = _flag("sampled answers per question, beside the greedy one, for avg@N, pass@k and maj@N", 0, "N")
     limit: int | None = _flag("use only the first N questions of each task", None, "N")
-    data_dir: str | None = _flag(
-        "folder of local rows, TASK.jsonl, .json or .parquet, instead of the Hub", None, "DIR"
-    )
+    data_dir: str | None = _flag("folder of local rows, TASK.jsonl, .json or .parquet", None, "DIR")
     thinking: bool = _flag("enable thinking in the chat template, with more tokens", False)
     max_tokens: int | None = _flag(
         f"maximum length of an answer, in tokens ({MAX_TOKENS}; with --thinking {MAX_TOKENS_THINKING})", None, "N"
@@ -62,17 +60,11 @@ class Settings:
     top_k: int = _flag("top-k of the sampled answers (%(default)s: all tokens)", 0, "K")
     seed: int = _flag("seed of the sampled answers (%(default)s)", 0, "N")
     batch_size: int | None = _flag(f"answers generated together, then saved ({_SIZES})", None, "N")
-    model_args: str = _flag(
-        "arguments for lm-eval's model: tensor_parallel_size=2,dtype=bfloat16", "", "KEY=VALUE,..."
-    )
+    model_args: str = _flag("arguments for lm-eval's model: tensor_parallel_size=2", "", "KEY=VALUE,...")
     prompt_style: str = _flag("style of the prompts, as in training (%(default)s)", "boxed", "NAME")
     system_prompt: str | None = _flag("system message of the prompts, instead of the style's", None, "TEXT")
     instruction: str | None = _flag("last part of the user's message, instead of the style's", None, "TEXT")
-    boxes: str = _flag(
-        "boxes that are the answer: the last, or all, which must be equal (%(default)s)",
-        "last",
-        choices=("last", "all"),
-    )
+    boxes: str = _flag("which boxes are the answer; all must be equal (%(default)s)", "last", choices=("last", "all"))
     overwrite: bool = _flag("delete existing answers and results of these tasks, and start over", False)
 
     def __post_init__(self):
