@@ -10,12 +10,11 @@ from unittest.mock import patch
 from accelerate.commands import launch
 from trl import GRPOConfig
 
-from tempo_trl.launch.arguments import RunArguments, class_of, launch_arguments, parse
+from tempo_trl.launch.arguments import RunArguments, launch_arguments, parse
 from tempo_trl.launch.train import RunInputs, model_path, run_inputs
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 from tempo_trl.trainers.settings import clamp_of_cispo
-from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 
 def check(argv: list[str]) -> None:
@@ -66,18 +65,15 @@ def problem_here(flags: list[str]) -> str | None:
 
 def refuse(arguments: RunArguments, inputs: RunInputs) -> None:
     """Raise ValueError for what the trainer would refuse once it has loaded the model."""
-    script, args = arguments.script, arguments.training
+    args = arguments.training
     folder = Path(args.output_dir).absolute()
     try:
         TemporaryDirectory(dir=next(path for path in (folder, *folder.parents) if path.exists())).cleanup()
     except OSError as error:
         raise ValueError(f"`output_dir` is {args.output_dir!r}, which cannot be made: {error}. Change it.") from error
-    trainer, functions = class_of(script.method, "Trainer"), inputs.functions
-    if issubclass(trainer, TokenCreditTrainer):
-        trainer.check_functions(functions.get("step_reward_funcs"), functions.get("span_reward_funcs"))
     if grows_trees(args):
         check_trees_can_grow(args)
-    given = {"reward_funcs": inputs.reward_funcs or ["the mean of the criteria"], **functions}
+    given = {"reward_funcs": inputs.reward_funcs or ["the mean of the criteria"], **inputs.functions}
     for name in ("reward_funcs", "step_reward_funcs", "span_reward_funcs"):
         field = f"{name.removesuffix('_funcs')}_weights"
         weights, expected = getattr(args, field, None), len(given.get(name, []))

@@ -124,27 +124,26 @@ class TrainArguments(ScriptArguments):
             raise ValueError(
                 "got no reward. Set `reward_funcs` (for example to math_reward) or `reward_model_name_or_path`."
             )
-        if self.method == "span_credit" and not self.span_reward_funcs:
-            raise ValueError(
-                "method 'span_credit' needs `span_reward_funcs`, got none. Set it to json_fields, for example, or to "
-                "the dotted path of a function that returns SpanReward."
-            )
         if self.prompt_style is not None:
             expect_one_of("prompt_style", self.prompt_style, STYLES)
         self._check_benchmark(BENCHMARKS.get(self.task))
-        self._check_credit_func()
-        self._check_turn_functions()
+        self._check_functions()
 
-    def _check_turn_functions(self) -> None:
-        """Raise ValueError for functions that only our own trainers take, with a method that trains with TRL's."""
-        others = {"step_reward_funcs": "one for agents, such as gigpo", "span_reward_funcs": "span_credit"}
-        others["observation_key_func"] = others["step_reward_funcs"]
-        for name, other in others.items():
-            if getattr(self, name) and METHODS[self.method].trainer.startswith("trl."):
-                raise ValueError(
-                    f"`{name}` is {getattr(self, name)!r}, but method {self.method!r} trains with TRL's GRPOTrainer, "
-                    f"which takes none. Remove it, or set `method` to {other}."
-                )
+    def _check_functions(self) -> None:
+        """Raise ValueError for functions that the method does not take. Our own trainers look closer."""
+        is_dotted = "." in str(self.credit_func or "")
+        if not (is_dotted if self.method == TOKEN_CREDIT else self.credit_func is None):
+            raise ValueError(
+                f"`credit_func` is {self.credit_func!r} with method {self.method!r}, expected the dotted path of a "
+                f"function (my_package.my_module.my_credit) with method {TOKEN_CREDIT!r}, and none with any other. "
+                "Change one of them."
+            )
+        given = [name for name in _OF_OUR_TRAINERS if getattr(self, name)]
+        if given and METHODS[self.method].trainer.startswith("trl."):
+            raise ValueError(
+                f"got {', '.join(given)} with method {self.method!r}, which trains with TRL's GRPOTrainer and takes "
+                "none. Remove it, or set `method` to span_credit or, for agents, gigpo."
+            )
 
     def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
         given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
@@ -160,19 +159,8 @@ class TrainArguments(ScriptArguments):
                 "or `train_file` to a file of your own rows with the same columns."
             )
 
-    def _check_credit_func(self) -> None:
-        if self.method != TOKEN_CREDIT and self.credit_func is not None:
-            raise ValueError(
-                f"`credit_func` is {self.credit_func!r}, but method {self.method!r} has its own credit function. Set "
-                f"`method` to {TOKEN_CREDIT!r}, or remove `credit_func`."
-            )
-        if self.method == TOKEN_CREDIT and "." not in str(self.credit_func or ""):
-            raise ValueError(
-                f"`credit_func` is {self.credit_func!r}, but method {TOKEN_CREDIT!r} expects the dotted path of a "
-                "function. Set `credit_func` to my_package.my_module.my_credit, for example."
-            )
 
-
+_OF_OUR_TRAINERS = ("step_reward_funcs", "span_reward_funcs", "observation_key_func")
 _BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", "prompt_style", "drop_leaked_rows")
 
 

@@ -70,12 +70,16 @@ def run_inputs(arguments: RunArguments) -> RunInputs:
 
     Raises:
         ImportError: the package that a reward function needs is not installed.
-        ValueError: a function cannot be imported, or a reward function needs a column that the data do not have.
+        ValueError: a function cannot be imported, the method does not read it or lacks one, or a reward function needs
+            a column that the data do not have.
     """
     from tempo_trl.trainers.run import refuse_missing_extras  # here, because `--help-fields` must not wait for torch
 
     reward_funcs, functions = load_rewards(arguments.script), load_functions(arguments.script)
-    refuse_missing_extras(reward_funcs)  # also for TRL's own trainer
+    trainer = class_of(arguments.script.method, "Trainer")
+    if hasattr(trainer, "check_functions"):  # TRL's own has none
+        trainer.check_functions(functions.get("step_reward_funcs"), functions.get("span_reward_funcs"))
+    refuse_missing_extras(reward_funcs)
     train_dataset, eval_dataset = load_datasets(arguments)
     rewards = [*reward_funcs, *functions.get("step_reward_funcs", []), *functions.get("span_reward_funcs", [])]
     refuse_missing_columns([reward for reward in rewards if callable(reward)], train_dataset, eval_dataset)

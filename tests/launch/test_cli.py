@@ -1,6 +1,5 @@
 """The command line: quick help, and arguments sorted between the run and its launcher."""
 
-import json
 import os
 import subprocess
 import sys
@@ -178,13 +177,3 @@ def test_the_status_of_a_run_that_failed_is_ours(monkeypatch):
 
     monkeypatch.setattr("accelerate.commands.launch.launch_command", fail)
     assert cli.main(["train", "--config", RECIPE]) == 3
-
-
-def test_a_function_of_the_current_directory_is_found_by_an_installed_command(tmp_path, monkeypatch, capsys):
-    (tmp_path / "my_pages.py").write_text("def page(text):\n    return text\n")
-    rows = [{"prompt": "a", "completion": [1, token], "reward": token % 2} for token in (2, 3)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])  # of an installed command
-    cli.main(["credit", "rows.jsonl", "--observation-key-func", "my_pages.page"])
-    assert "cannot import" not in capsys.readouterr().err
