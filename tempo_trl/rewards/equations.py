@@ -23,7 +23,7 @@ from typing import Any
 
 from tempo_trl.rewards.answer_place import AnswerPlace, Judged, answer_places
 from tempo_trl.rewards.boxed import after_thinking, box_spans, gold_answer
-from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, number_at, value_of
+from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, value_of
 from tempo_trl.rewards.math_equality import plain_number
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
@@ -33,9 +33,7 @@ _MAX_ANSWER = 80  # characters of a box that is read as a number
 _POWER = r"\d{1,30}(?:\.\d{1,30})? ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?:\{[-−]?\d{1,3}\}|[-−]?\d{1,3})"
 _SPACED = r"\d{1,30} \d{1,2}/\d{1,9}|\d{1,3}(?:[ \u00a0\u202f]\d{3})+"  # 5 1/2, 1 000
 _LAST_NUMBER = re.compile(
-    rf"(?<![\w.,^])(?:(?P<written>[-−]?(?:{_POWER}|{_SPACED}))"
-    rf"|(?P<value>{NUMBER})(?P<below>/{NUMBER})?)(?![\w^]|[.,]\d)",
-    re.ASCII,
+    rf"(?<![\w.,^])(?:[-−]?(?:{_POWER}|{_SPACED})|{NUMBER}(?:/{NUMBER})?)(?![\w^]|[.,]\d)", re.ASCII
 )
 _PERCENT = re.compile(r"\\?%(?=[\s$.]*$)")
 _TAIL = 400  # characters up to the last digit that are searched for the last number
@@ -169,14 +167,8 @@ def _final(answer: str, begin: int) -> tuple[tuple[Fraction, ...], int | None, i
     last = _last_number(answer, begin)
     if last is None:
         return (), None, None
-    if last["written"]:
-        return _readings(last["written"]), *last.span()
-    value = number_at(answer, *last.span("value")).value
-    if last["below"]:
-        under = number_at(answer, last.end("value") + 1, last.end()).value
-        value = value / under if under else None
-    is_share = value is not None and re.match(r" ?\\?%", answer[last.end() : last.end() + 3])
-    return (value, value / 100) if is_share else (value,), *last.span()
+    percent = re.match(r" ?\\?%", answer[last.end() : last.end() + 3])
+    return _readings(last[0] + (percent[0] if percent else "")), *last.span()
 
 
 def _last_number(answer: str, begin: int) -> re.Match | None:

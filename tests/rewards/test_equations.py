@@ -152,6 +152,7 @@ def test_without_chained_only_arithmetic_and_answer_are_judged():
         ("The answer is 1,400 apples.", "1,400", "1400", 1.0),
         ("The answer is -0.5", "-0.5", "-1/2", 1.0),
         ("It is 1/2.", "1/2", 0.5, 1.0),
+        ("It is 1/3.", "1/3", "1/3", 1.0),
         ("It is 1/0.", "1/0", 0.5, 0.0),
         ("It is 50%.", "50", 0.5, 1.0),
         ("It is 5 1/2.", "5 1/2", 5.5, 1.0),
