@@ -1,1 +1,1 @@
-"""Compare runs: the paper's Table 1 with your values in it, and paired intervals of differences."""
+"""Compare runs: differences paired over questions and seeds, with 95% intervals."""

@@ -1,109 +1,177 @@
-"""`tempo-trl compare RUN_A RUN_B ...`: the paper's Table 1 with your values in it, and paired differences.
+"""`tempo-trl compare RUN_A RUN_B ...`: a table of results, with paired differences and 95% intervals.
 
-All data come from the runs' folders: `evaluation/` ([`tempo_trl.runs.results`]), the answers to each question
-([`~tempo_trl.compare.questions`]), Trainer's log and the record of the run. Missing values are "not run". The output
-folder gets compare.md and compare.json (all numbers, as fractions of 1).
+Runs of one method are its seeds. Every method is compared with GRPO, or without a GRPO with the method of the first
+run: results of an evaluation over the questions that both answered, rewards in training over the seeds that both have.
+The output folder gets compare.md and compare.json (fractions of 1).
 """
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from tempo_trl.compare import paper
-from tempo_trl.compare.show import REWARDS, markdown, rich_table, sheets
-from tempo_trl.compare.table import Cell, compare_results
-from tempo_trl.runs.compared_runs import ComparedRun, groups, mismatches, read_runs
-from tempo_trl.runs.curves import Curve, read_curve
-from tempo_trl.runs.statistics import student_interval
-from tempo_trl.version import __version__
+from tempo_trl.compare.questions import numbers_by_question
+from tempo_trl.methods import method_label
+from tempo_trl.runs.curves import read_curve
+from tempo_trl.runs.record import changed_settings
+from tempo_trl.runs.results import DECODING, Result, of_other_weights
+from tempo_trl.runs.run import Run, names_of, place_of, read_runs
+from tempo_trl.runs.statistics import bootstrap_interval, paired_difference, student_interval
 
-OF_RUN = ["folder", "method", "model", "trained_on", "seed"]
-LATEST = 20  # a training reward at the end is the mean over the last 1/20 of the log: single batches are too noisy
+REWARDS = {"reward": 20, "eval_reward": 10**9}  # means over the last 1/20 of a log: single batches are too noisy
+HEADS = ("", "method", "runs", "value", "95 %", "difference", "95 %", "paired over")
+Own = list[tuple[Run, Result]]  # the results of a method's runs, one each
 
 
 def main(runs: Sequence[str], output: str, label: Sequence[str] | None = None) -> int:
     """
-    Compare runs, print and write the comparison, return the exit status.
+    Compare runs, print and write the table, return the exit status.
 
     Raises:
-        ValueError: from [`~tempo_trl.runs.compared_runs.read_runs`] or
-            [`~tempo_trl.compare.questions.numbers_by_question`], or if `output` cannot be created.
+        ValueError: from [`~tempo_trl.runs.run.read_runs`], or if answers cannot be read.
         OSError: a file cannot be read or written.
     """
-    folder, console, compared = Path(output), Console(), read_runs(runs, label)
-    notes = mismatches(compared)
-    cells, ends = compare_results(compared, notes), trainings(compared)
-    numbers = _plain(
-        {
-            "tempo_trl": __version__,
-            "paper": paper.SOURCE,
-            "runs": [{name: getattr(run, name) for name in OF_RUN} for run in compared],
-            "cells": [_numbers(cell) for cell in cells],
-            "training": ends,
-            "notes": notes,
-        }
-    )
-    _make_folder(folder)
-    found = sheets(cells, ends)
-    for sheet in found:
-        console.print(rich_table(sheet))
-    for note in notes:
-        console.print(f"Note: {note}", highlight=False, markup=False)
-    listed = ["## Notes", "", *(f"- {note}" for note in notes)] if notes else []
-    text = ["# Comparison", "", *map(markdown, found), *listed]
-    (folder / "compare.md").write_text("\n".join(text) + "\n", encoding="utf-8")
-    (folder / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
-    console.print(f"\nWritten to {folder}: compare.md, compare.json", highlight=False, markup=False, soft_wrap=True)
+    found = read_runs(runs, label)
+    methods: dict[str, list[Run]] = {}
+    for name, run in zip(names_of(found), found, strict=True):
+        methods.setdefault(name, []).append(run)
+    baseline = next((name for name, own in methods.items() if own[0].method == "grpo"), next(iter(methods)))
+    notes = [note for name, own in methods.items() for note in doubts(name, own)]
+    rows = [*_evaluations(methods, baseline, notes), *_rewards(methods, baseline)]
+    _write(Path(output), rows, baseline, notes)
     return 0
 
 
-def trainings(runs: Sequence[ComparedRun]) -> list[dict]:
-    """The rewards with which the trainings of each method ended: means over its runs. Without a log there are none."""
-    found = []
-    for metric in REWARDS:
-        for (model, trained_on, method), own in groups(runs).items():
-            curves = [curve for run in own if (curve := read_curve(run.log, metric))]
-            if curves:
-                setting = {"model": model, "trained_on": trained_on, "method": method, "metric": metric}
-                found.append(setting | _ends(curves, metric))
-    return found
+def doubts(name: str, runs: Sequence[Run]) -> Iterator[str]:
+    """Warnings about results of other weights than a run's, and about runs that are not seeds of one training."""
+    for run in runs:
+        for file, why in of_other_weights(run.results, place_of(run.folder), run.started).items():
+            yield f"{run.folder}: {file} is {why}. Evaluate again, with --overwrite."
+    for run in runs[1:]:
+        odd = [key for key in changed_settings(runs[0].settings, run.settings) if "seed" not in key]
+        faults = [f"differ in {', '.join(odd)}"] if odd else []
+        faults += ["have one seed"] if run.seed is not None and run.seed == runs[0].seed else []
+        if faults:
+            yield f"{runs[0].folder} and {run.folder} count as two seeds of {name}, but {' and '.join(faults)}."
 
 
-def _ends(curves: list[Curve], metric: str) -> dict:
-    value, *interval = map(float, student_interval(np.array([_end(curve, metric) for curve in curves])))
-    steps, seconds = (float(np.mean([getattr(own, clock)[-1] for own in curves])) for clock in ("steps", "seconds"))
-    return {"value": value, "interval": interval, "runs": len(curves), "steps": steps, "seconds": seconds}
+def _evaluations(methods: dict[str, list[Run]], baseline: str, notes: list[str]) -> Iterator[dict]:
+    """A row per task, metric and method."""
+    found: dict[tuple, dict[str, Own]] = {}
+    for name, runs in methods.items():
+        for run in runs:
+            # Of two evaluations of a task the one with more questions. pass@4 of 16 answers is not that of 8.
+            best = {(own.task, own.metric, own.k): own for own in sorted(run.results, key=lambda own: own.n)}
+            for key, result in best.items():
+                found.setdefault(key, {}).setdefault(name, []).append((run, result))
+    for (task, metric, k), measured in found.items():
+        numbers = {name: _mean_by_question(own) for name, own in measured.items()}
+        for name, own in measured.items():
+            value, questions = float(np.mean([result.value for _, result in own])), numbers[name]
+            interval = own[0][1].interval if len(own) == 1 else None
+            if interval is None and questions is not None:
+                interval = bootstrap_interval(questions)
+            of_answers = f" of {k}" * metric.startswith("pass@")
+            row = _row(f"{task} {metric}{of_answers}", name, len(own), value, interval)
+            if name != baseline and baseline in measured:
+                row |= _paired(value, questions, measured[baseline], numbers[baseline])
+            if odd := _differing([*own, *measured.get(baseline, ())]):
+                notes.append(f"{row['what']}: {name} and {baseline} were evaluated differently: {odd}.")
+            yield row
 
 
-def _end(curve: Curve, metric: str) -> float:
-    latest = max(1, len(curve.value) // LATEST) if metric == "reward" else 1
-    return float(curve.value[-latest:].mean())
+def _mean_by_question(own: Own) -> pd.Series | None:
+    """Mean over the runs on the questions that all of them have; None where answers were not kept."""
+    per_run = [numbers_by_question(run.folder, result) for run, result in own]
+    if any(numbers is None for numbers in per_run):
+        return None
+    return pd.concat(per_run, axis=1, join="inner").mean(axis=1)
 
 
-def _make_folder(output: Path) -> None:
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"cannot create the folder {output}: {error.strerror!r}. Give another folder with --output."
-        ) from error
+def _paired(value: float, numbers: pd.Series | None, others: Own, theirs: pd.Series | None) -> dict:
+    """The difference over the questions of both, or without answers that of the two values."""
+    if numbers is not None and theirs is not None:
+        pairs = pd.concat([numbers, theirs], axis=1, join="inner")
+        if len(pairs):
+            difference, *interval = paired_difference(*pairs.to_numpy().T)
+            left_out = max(len(numbers), len(theirs)) - len(pairs)
+            over = f"{len(pairs)} questions" + f", {left_out} left out" * (left_out > 0)
+            return {"difference": difference, "difference_interval": interval, "over": over}
+    return {"difference": value - float(np.mean([result.value for _, result in others])), "over": "nothing"}
 
 
-def _numbers(cell: Cell) -> dict:
-    """The entry of a cell in compare.json."""
-    return {name: value for name, value in vars(cell).items() if name not in ("results", "numbers")}
+def _differing(measured: Own) -> str:
+    """How measurements differ, such as `temperature 0.7, 1.0`. Settings that are unknown are left out."""
+    names = (*DECODING, "n", "thinking")
+    values = {name: {getattr(result, name) for _, result in measured} - {None} for name in names}
+    return "; ".join(f"{name} {', '.join(map(str, sorted(own)))}" for name, own in values.items() if len(own) > 1)
 
 
-def _plain(value):
-    """`value` for JSON, with null instead of NaN."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, Path):
-        return str(value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _rewards(methods: dict[str, list[Run]], baseline: str) -> Iterator[dict]:
+    """A row per method with the reward at the end of its trainings."""
+    for metric, part in REWARDS.items():
+        ends = {name: _ends(own, metric, part) for name, own in methods.items()}
+        for name, own in ends.items():
+            if own:
+                mean, *interval = map(float, student_interval(np.array([*own.values()])))
+                row = _row(f"{metric} at the end", name, len(own), mean, interval)
+                both = sorted(own.keys() & ends[baseline].keys())
+                if name != baseline and both:
+                    by_seed = np.array([own[seed] - ends[baseline][seed] for seed in both])
+                    difference, *interval = map(float, student_interval(by_seed))
+                    over = f"{len(both)} seed{'s' * (len(both) > 1)}"
+                    row |= {"difference": difference, "difference_interval": interval, "over": over}
+                yield row
+
+
+def _ends(runs: Sequence[Run], metric: str, part: int) -> dict[int, float]:
+    """The reward at the end of each run that logged it, by its seed, or by its place among the runs if unknown."""
+    curves = {i if run.seed is None else run.seed: read_curve(run.log, metric) for i, run in enumerate(runs)}
+    return {seed: float(own.value[-max(1, len(own.value) // part) :].mean()) for seed, own in curves.items() if own}
+
+
+def _row(what: str, method: str, runs: int, value: float, interval: Sequence[float] | None) -> dict:
+    return {"what": what, "method": method, "runs": runs, "value": value, "interval": interval}
+
+
+def _write(folder: Path, rows: list[dict], baseline: str, notes: list[str]) -> None:
+    rows = [row | {key: _known(row.get(key)) for key in ("interval", "difference_interval")} for row in rows]
+    caption = (
+        f"Differences from {method_label(baseline)}. Intervals over questions leave the randomness of training out."
+    )
+    table, console = Table(*HEADS, title="Comparison", caption=caption, box=SIMPLE_HEAD), Console()
+    lines = [list(map(str, _cells(row))) for row in rows]
+    for line in lines:
+        table.add_row(*map(Text, line))  # a label is not markup
+    console.print(table)
+    text = [f"| {' | '.join(line)} |" for line in (HEADS, ["---"] * len(HEADS), *lines)]
+    for note in notes:
+        console.print(f"Note: {note}", highlight=False, markup=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    listed = [f"- {note}" for note in notes]
+    (folder / "compare.md").write_text("\n".join([*text, "", caption, "", *listed]) + "\n", encoding="utf-8")
+    numbers = {"baseline": baseline, "rows": rows, "notes": notes}
+    (folder / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
+    console.print(f"\nWritten to {folder}: compare.md, compare.json", highlight=False, markup=False, soft_wrap=True)
+
+
+def _known(interval: Sequence[float] | None) -> list[float] | None:
+    """The interval; None for that of a single run."""
+    return None if interval is None or np.isnan(interval).any() else [float(end) for end in interval]
+
+
+def _cells(row: dict) -> list:
+    def number(name: str, sign: str = "") -> str:
+        return f"{row[name]:{sign}.3f}" if name in row else ""
+
+    def interval(name: str, sign: str = "") -> str:
+        return " to ".join(f"{end:{sign}.3f}" for end in row[name] or ())
+
+    difference = number("difference", "+"), interval("difference_interval", "+"), row.get("over", "")
+    return [row["what"], method_label(row["method"]), row["runs"], number("value"), interval("interval"), *difference]

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tempo_trl.hub.card import model_card
-from tempo_trl.runs.compared_runs import read_files
 from tempo_trl.runs.curves import curves_png
 from tempo_trl.runs.files import WEIGHTS
 from tempo_trl.runs.log import training_log, unfinished_checkpoint
 from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.results import Result, eval_results_files, is_before, of_other_weights, read_results
+from tempo_trl.runs.run import read_files
 from tempo_trl.runs.trees import recorded_steps
 
 # Model, tokenizer and Trainer's results are at the top of the folder. Checkpoints, tables of completions and logs are

@@ -88,7 +88,7 @@ def command_parser() -> argparse.ArgumentParser:
     add_flags(verb)
     verb.set_defaults(run=main_of("tempo_trl.evaluation.evaluate"))
 
-    verb = verbs.add_parser("compare", help="compare runs: the paper's Table 1 with your values, and paired intervals")
+    verb = verbs.add_parser("compare", help="compare runs: results with paired differences and 95%% intervals")
     verb.add_argument("runs", nargs="+", metavar="RUN", help="output folders of training, of evaluation, or of both")
     verb.add_argument("-o", "--output", default=COMPARE_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
     verb.add_argument("--label", nargs="+", metavar="NAME", help="a label for each run, in the order of the runs")

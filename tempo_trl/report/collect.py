@@ -10,7 +10,7 @@ from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.credit_terms import CreditTerms
 from tempo_trl.report.embed import embedded_size
 from tempo_trl.report.group import Group, recorded_groups
-from tempo_trl.runs.compared_runs import ComparedRun
+from tempo_trl.runs.run import Run
 from tempo_trl.runs.trees import recorded_steps
 
 MODES = {"train": "training", "eval": "evaluation"}
@@ -58,7 +58,7 @@ class RecordedRun:
                 self.summary = summary
 
 
-def read_inside(run: ComparedRun, label: str, curve: str) -> RecordedRun:
+def read_inside(run: Run, label: str, curve: str) -> RecordedRun:
     """Read the log and the recorded trees of a run."""
     inside = RecordedRun(label, curve, run.log)
     for mode in MODES:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tempo_trl.report.collect import RecordedRun, read_inside
 from tempo_trl.report.page import page
-from tempo_trl.runs.compared_runs import ComparedRun, read_runs
+from tempo_trl.runs.run import names_of, read_runs
 
 NAME = "report.html"
 
@@ -44,16 +44,8 @@ def report(runs: Sequence[str | Path], output: str | Path | None = None, picture
     found = read_runs(runs)
     names = [run.folder.name for run in found]
     labels = [run.folder.name if names.count(run.folder.name) == 1 else str(run.folder) for run in found]
-    inside = [read_inside(*run) for run in zip(found, labels, curve_names(found), strict=True)]
+    inside = [read_inside(*run) for run in zip(found, labels, names_of(found), strict=True)]
     return write_report(inside, ", ".join(labels), Path(output) if output else Path(runs[0]) / NAME, pictures)
-
-
-def curve_names(runs: Sequence[ComparedRun]) -> list[str]:
-    """The name of each run's curve, a mean over runs of one name: the method, and what else divides the runs."""
-    of_runs = [(run.model, run.trained_on) for run in runs]
-    divides = [len(set(values)) > 1 for values in zip(*of_runs, strict=True)]
-    told = [[value or "unknown" for value, own in zip(each, divides, strict=True) if own] for each in of_runs]
-    return [f"{run.method} ({', '.join(own)})" if own else run.method for run, own in zip(runs, told, strict=True)]
 
 
 def write_report(inside: Sequence[RecordedRun], title: str, path: Path, pictures: bool = True) -> Path:

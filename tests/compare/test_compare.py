@@ -1,127 +1,121 @@
-"""Comparing runs: Table 1 with ours in it, differences paired over questions, and the ends of trainings."""
+"""`tempo-trl compare`: differences paired over questions and seeds, and what is said where runs do not match."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tempo_trl.launch import cli
-from tempo_trl.runs.compared_runs import read_runs
-from tempo_trl.runs.statistics import paired_difference
-
-from .comparing import compare, differences, evaluated, runs_of, trained
+from tempo_trl.runs.files import write_atomically
+from tempo_trl.runs.statistics import avg_at_n, paired_difference, pass_at_k
 
 RNG = np.random.default_rng(0)
 TEMPO, GRPO = (RNG.random(60) < share for share in (0.8, 0.6))
 
 
-def test_table_1_has_our_values_above_the_papers_and_not_run_where_nothing_is(tmp_path, capsys):
-    tempo, grpo = runs_of(tmp_path, "tempo", "grpo")
-    for run, correct in ((tempo, TEMPO), (grpo, GRPO)):
-        evaluated(run / "evaluation", correct)
+def evaluated(run: Path, correct: np.ndarray, kind: str = "greedy", first: int = 0, **facts) -> Path:
+    """Give a run answers to as many questions as `correct` has rows, and results of them."""
+    correct = np.asarray(correct, float).reshape(len(correct), -1)
+    n, k = correct.shape
+    lines = [
+        {"row_id": first + i, "source": "math", "prompt_sha256": str(first + i), "answers": ["2"] * k, "correct": row}
+        for i, row in enumerate(correct.tolist())
+    ]
+    write_atomically(run / f"evaluation/math.{kind}.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    values = {"accuracy": avg_at_n(correct)} if k == 1 else {"pass@2": pass_at_k(correct, 2)}
+    results = [
+        {"task": "math", "metric": metric, "value": numbers.mean(), "n": n, "k": k} | facts
+        for metric, numbers in values.items()
+    ]
+    write_atomically(run / "evaluation/math.json", json.dumps(results))
+    return run
+
+
+def trained(run: Path, rewards: list[float], **record) -> Path:
+    """Give a run a log of one step a reward, and a record."""
+    log = [{"step": step, "reward": reward} for step, reward in enumerate(rewards, start=1)]
+    write_atomically(run / "trainer_state.json", json.dumps({"log_history": log}))
+    if record:
+        write_atomically(run / "tempo/run.json", json.dumps(record))
+    return run
+
+
+def compare(output: Path, *runs: Path, label: list[str] | None = None) -> dict:
+    """What compare.json holds; its rows by what was measured and the method."""
+    flags = ["--label", *label] if label else []
+    assert cli.main(["compare", *map(str, runs), "-o", str(output), *flags]) == 0
+    text = (output / "compare.json").read_text()
+    numbers = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    return numbers | {"rows": {(row["what"], row["method"]): row for row in numbers["rows"]}}
+
+
+def test_a_difference_is_paired_over_the_questions_of_both(tmp_path, capsys):
+    tempo, grpo = evaluated(tmp_path / "tempo", TEMPO), evaluated(tmp_path / "grpo", GRPO[20:], first=20)
     numbers = compare(tmp_path / "out", tempo, grpo)
-    table = (tmp_path / "out/compare.md").read_text()
-    first = table.splitlines()[table.splitlines().index("## Accuracy, Qwen3-1.7B") + 2]
-    assert first == "|  | MATH | GSM-HARD | AMC23 | MedQA | MedMCQA | MMLU-Medical |"
-    tempo_row = next(line for line in table.splitlines() if line.startswith("| TEMPO"))
-    assert f"{100 * TEMPO.mean():.1f}<br>" in tempo_row
-    assert "paper 87.0" in tempo_row
-    assert tempo_row.count("not run") == 5
-    difference, low, high = 100 * np.array(paired_difference(TEMPO.astype(float), GRPO.astype(float)))
-    assert f"<br>{difference:+.1f}<br>{low:+.1f} to {high:+.1f}<br>paper" in tempo_row
-    assert "| PPO | not run<br>paper 81.6" in table
-    assert "the difference from GRPO in points" in table
-    [cell] = differences(numbers)
-    assert (cell["method"], cell["baseline"], cell["paired_questions"]) == ("tempo", "grpo", 60)
-    assert [cell["value"], cell["paper"]] == pytest.approx([TEMPO.mean(), 0.87])
-    assert [cell["difference"], *cell["paired_interval"]] == pytest.approx([difference / 100, low / 100, high / 100])
-    assert cell["paper_difference"] == pytest.approx(0.870 - 0.824)
-    assert "not run" in capsys.readouterr().out
+    row = numbers["rows"]["math accuracy", "tempo"]
+    expected = paired_difference(TEMPO[20:].astype(float), GRPO[20:].astype(float))
+    assert row["value"] == TEMPO.mean()
+    assert [row["difference"], *row["difference_interval"]] == pytest.approx(expected)
+    assert row["over"] == "40 questions, 20 left out"
+    assert "difference" not in numbers["rows"]["math accuracy", "grpo"]
+    assert "n 40, 60" in numbers["notes"][0]
+    assert f"{expected[0]:+.3f}" in capsys.readouterr().out
+    assert f"| TEMPO | 1 | {TEMPO.mean():.3f} |" in (tmp_path / "out/compare.md").read_text()
 
 
-def test_only_questions_asked_in_the_same_words_are_paired_and_that_is_said(tmp_path):
-    tempo, grpo = runs_of(tmp_path, "tempo", "grpo")
-    evaluated(tempo / "evaluation", TEMPO)
-    evaluated(grpo / "evaluation", GRPO[20:], first=20)
-    numbers = compare(tmp_path / "out", tempo, grpo)
-    [gap] = differences(numbers)
-    assert (gap["paired_questions"], gap["left_out"]) == (40, [20, 0])
-    assert gap["difference"] == pytest.approx(TEMPO[20:].mean() - GRPO[20:].mean())
-    assert any("over the 40 questions that both have" in note for note in numbers["notes"])
-
-    evaluated(grpo / "evaluation", GRPO, words="other words ")
-    numbers = compare(tmp_path / "out", tempo, grpo)
-    assert differences(numbers)[0]["paired_interval"] is None
-    assert any("no questions in common" in note for note in numbers["notes"])
+def test_several_answers_are_compared_with_as_many(tmp_path):
+    rights = {name: (RNG.random((20, 4)) < 0.5).astype(float) for name in ("tempo", "grpo")}
+    runs = [evaluated(tmp_path / name, right, "n4") for name, right in rights.items()]
+    row = compare(tmp_path / "out", *runs)["rows"]["math pass@2 of 4", "tempo"]
+    expected = paired_difference(*(pass_at_k(right, 2) for right in rights.values()))
+    assert [row["difference"], *row["difference_interval"]] == pytest.approx(expected)
 
 
-def test_a_value_that_is_not_the_mean_of_its_answers_is_told(tmp_path):
-    run = evaluated(tmp_path / "run", TEMPO)
-    [entry] = json.loads((run / "math.json").read_text())
-    (run / "math.json").write_text(json.dumps([entry | {"value": 0.99}]))
-    assert any("0.9900, but the mean over its answers is" in note for note in compare(tmp_path / "out", run)["notes"])
+def test_without_common_questions_or_answers_a_difference_has_no_interval(tmp_path):
+    tempo, grpo = evaluated(tmp_path / "tempo", TEMPO), evaluated(tmp_path / "grpo", GRPO, first=1000)
+    row = compare(tmp_path / "out", tempo, grpo)["rows"]["math accuracy", "tempo"]
+    assert (row["difference_interval"], row["over"]) == (None, "nothing")
+    assert row["difference"] == pytest.approx(TEMPO.mean() - GRPO.mean())
 
 
-def test_runs_of_one_method_are_its_seeds_and_their_trainings_one_row(tmp_path, capsys):
-    runs = [trained(tmp_path / f"sums/tempo-seed{seed}", [0.1 * seed, 0.2 * seed]) for seed in (1, 2)]
+def test_rewards_are_paired_over_seeds(tmp_path):
+    """Differences of 0.1 and 0.3: mean 0.2, standard error 0.1, Student's quantile for one degree 12.706."""
+    ends = {("GRPO", 0): 0.2, ("GRPO", 1): 0.4, ("SpanCredit", 1): 0.7, ("SpanCredit", 0): 0.3, ("SpanCredit", 2): 0.5}
+    runs = [
+        trained(tmp_path / f"{method}{seed}", [0.0] * 39 + [end, end], method=method, seed=seed)
+        for (method, seed), end in ends.items()
+    ]
     numbers = compare(tmp_path / "out", *runs)
-    assert [run["seed"] for run in numbers["runs"]] == [1, 2]
-    [end] = numbers["training"]
-    # of 0.2 and 0.4: mean 0.3, standard error 0.1, Student's 97.5% quantile with one degree of freedom 12.706
-    assert [end["value"], *end["interval"]] == pytest.approx([0.3, 0.3 - 1.2706, 0.3 + 1.2706], abs=1e-4)
-    assert (end["runs"], end["steps"], end["seconds"]) == (2, 2, 4)
-    assert "(-0.971 to 1.571)" in " ".join(capsys.readouterr().out.split())
+    row = numbers["rows"]["reward at the end", "span_credit"]
+    assert (row["runs"], row["over"], numbers["notes"]) == (3, "2 seeds", [])
+    assert [row["difference"], *row["difference_interval"]] == pytest.approx([0.2, -1.0706, 1.4706], abs=1e-4)
+    assert row["value"] == pytest.approx(0.5)
 
 
-def test_a_reward_in_training_is_the_mean_over_the_last_twentieth_that_could_be_scored(tmp_path):
-    run = trained(tmp_path / "tempo", [0.0] * 38 + [0.4, float("nan"), 0.6])
-    [end] = compare(tmp_path / "out", run)["training"]
-    assert end["value"] == pytest.approx(0.5)
-    assert end["interval"] == [None, None]  # one run does not show how runs vary
+def test_what_makes_a_comparison_doubtful_is_said(tmp_path):
+    settings = {"method": "TEMPO", "seed": 1, "config": {"training": {"beta": 0.0}}}
+    first = trained(tmp_path / "a", [0.1], **settings, started="2026-02-01T12:00:00")
+    second = trained(tmp_path / "b", [0.1], method="TEMPO", seed=1, config={"training": {"beta": 0.1}})
+    other = evaluated(trained(tmp_path / "c", [0.1], method="GRPO", seed=1), GRPO, temperature=0.7)
+    evaluated(first, TEMPO, date="2026-01-31", temperature=1.0)
+    notes = " ".join(compare(tmp_path / "out", first, second, other)["notes"])
+    assert "evaluation/math.json is older than the run's last start" in notes
+    assert "count as two seeds of tempo, but differ in beta and have one seed." in notes
+    assert "were evaluated differently: temperature 0.7, 1.0." in notes
 
 
-@pytest.mark.parametrize(
-    ("name", "setting", "method"),
-    [
-        ("GRPO", {"top_entropy_quantile": 0.2}, "hepo"),
-        ("TreeRPO_entropy", {}, "treerpo_entropy"),
-    ],
-)
-def test_the_record_of_a_run_comes_before_its_path(name, setting, method, tmp_path):
-    run = trained(runs_of(tmp_path, "grpo")[0], [0.1])
-    (run / "tempo").mkdir()
-    record = {"method": name, "seed": 9, "model": {"name": "Qwen/Qwen3-4B"}, "dataset": {}}
-    record["config"] = {"script": {"task": "medqa"}, "training": setting}
-    (run / "tempo/run.json").write_text(json.dumps(record))
-    [read] = read_runs([run])
-    assert (read.method, read.model, read.trained_on, read.seed) == (method, "qwen3-4b", "medqa", 9)
-
-
-def test_a_run_without_evaluation_has_its_training_and_one_without_training_has_cells(tmp_path):
-    tempo, grpo = runs_of(tmp_path, "tempo", "grpo")
-    trained(tempo, [0.1, 0.2])
-    evaluated(grpo / "evaluation", GRPO)
-    numbers = compare(tmp_path / "out", tempo, grpo)
-    assert [end["method"] for end in numbers["training"]] == ["tempo"]
-    assert [cell["method"] for cell in numbers["cells"]] == ["grpo"]
-
-
-def test_what_a_run_was_not_trained_for_is_another_row_than_the_papers(tmp_path):
-    folders = [tmp_path / "runs/qwen3-1.7b/math/tempo", tmp_path / "runs/qwen3-1.7b/medqa/tempo"]
-    for folder in folders:
-        for task in ("math", "medqa"):
-            evaluated(folder / "evaluation", TEMPO, task)
-    cells = compare(tmp_path / "out", *folders)["cells"]
-    found = {(cell["task"], cell["dataset"]): cell["paper"] for cell in cells}
-    expected = {("math", None): 0.87, ("medqa", None): 0.5915, ("math", "medqa"): None, ("medqa", "math"): None}
-    assert found == pytest.approx(expected)
-    assert "| TEMPO (medqa) |" in (tmp_path / "out/compare.md").read_text()
-
-
-def test_the_evaluation_of_a_model_of_the_hub_is_the_base(tmp_path):
-    folder = evaluated(tmp_path / "evaluation/Qwen/Qwen3-1.7B", GRPO)
-    [cell] = compare(tmp_path / "out", folder)["cells"]
-    assert (cell["model"], cell["method"], cell["paper"]) == ("qwen3-1.7b", "base", 0.685)
+def test_a_run_is_known_by_its_record_and_without_one_by_its_folder_or_label(tmp_path):
+    run = trained(tmp_path / "x", [0.1], method="TreeRPO_entropy", seed=3, model={"name": "Qwen/Qwen3-4B"})
+    other = evaluated(tmp_path / "Qwen3-1.7B", TEMPO)
+    names = {method for _, method in compare(tmp_path / "out", run, other)["rows"]}
+    assert names == {"treerpo_entropy (qwen3-4b)", "Qwen3-1.7B (unknown)"}
+    checkpoint = trained(run / "checkpoint-1", [0.1])
+    evaluated(checkpoint, TEMPO)
+    assert {m for _, m in compare(tmp_path / "out", run, checkpoint / "evaluation", label=["a", "b"])["rows"]} == {
+        "a",
+        "b",
+    }
 
 
 @pytest.mark.parametrize(
@@ -129,15 +123,34 @@ def test_the_evaluation_of_a_model_of_the_hub_is_the_base(tmp_path):
     [
         (["empty"], "empty is not a run, expected trainer_state.json"),
         (["absent"], "absent does not exist"),
-        (["run", "run"], "twice, which would count"),
+        (["run", "run/evaluation"], "twice, which would count"),
         (["run", "--label", "a", "b"], "expected one for each of the 1 runs"),
-        (["broken"], "is not a graded question"),
+        (["broken"], "does not have a graded question a line"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(given, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     evaluated(tmp_path / "run", TEMPO)
-    (evaluated(tmp_path / "broken", TEMPO) / "math.greedy.jsonl").write_text('{"row_id": 1}\n')
+    write_atomically(evaluated(tmp_path / "broken", TEMPO) / "evaluation/math.greedy.jsonl", '{"row_id": 1}\n')
     assert cli.main(["compare", "-o", "out", *given]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("verb", ["report", "compare"])
+def test_all_broken_files_of_all_runs_are_named_at_once(verb, tmp_path, capsys):
+    broken = {
+        "tempo/trainer_state.json": '{"log_hist',
+        "tempo/tempo/run.json": "[",
+        "tempo/tempo/trees_3.parquet": "PAR1 cut",
+        "tempo/evaluation/math.json": '{"task": "math", "metric": "accuracy", "value": 1, "n": 1, "model": ["tempo"]}',
+        "tempo/evaluation/medqa.json": "\udcff",
+        "grpo/trainer_state.json": '{"log_history": {"step": 1}}',
+    }
+    for name, content in broken.items():
+        write_atomically(tmp_path / name, content.encode(errors="surrogateescape"))
+    folders = [str(tmp_path / "tempo"), str(tmp_path / "grpo")]
+    assert cli.main([verb, *folders, "-o", str(tmp_path / "out")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [name for name in broken if not any(str(tmp_path / name) in line for line in lines)] == []
+    assert len(lines) == len(broken)

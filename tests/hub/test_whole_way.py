@@ -55,7 +55,7 @@ def test_the_whole_way_from_rows_to_the_hub_and_back(runs, rows, client, monkeyp
     capsys.readouterr()
     assert cli.main(["compare", *map(str, runs.values()), "-o", str(tmp_path / "compared")]) == 0
     table = capsys.readouterr().out
-    assert all(name in table for name in ("TEMPO", "GRPO", "MedQA"))
+    assert all(name in table for name in ("TEMPO", "GRPO", "medqa"))
     assert json.loads((tmp_path / "compared/compare.json").read_text())
 
     assert cli.main(["publish", str(runs["tempo"]), "--repo", "me/tempo-medqa"]) == 0

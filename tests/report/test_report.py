@@ -14,6 +14,7 @@ from tempo_trl.report.collect import MAX_GROUPS
 from tempo_trl.report.command import report
 from tempo_trl.report.pictures import draw_credit, draw_tokens
 from tempo_trl.report.show_tree import recorded_group
+from tempo_trl.runs.files import write_atomically
 
 from .recorded import (
     HAND_REWARDS,
@@ -36,8 +37,11 @@ def page_data(path: Path) -> dict:
     return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', text, re.DOTALL)[1])
 
 
-def log(folder: Path, **series) -> Path:
+def log(folder: Path, model: str = "", **series) -> Path:
     """A log as Trainer leaves it: `reward=[...]`, a value a step."""
+    write_atomically(
+        folder / "tempo/run.json", json.dumps({"method": folder.name.split("-")[0], "model": {"name": model}})
+    )
     steps = range(len(next(iter(series.values()))))
     history = [{"step": i} | {name: values[i] for name, values in series.items()} for i in steps]
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,8 +119,8 @@ def test_several_runs_have_a_line_a_method_with_a_band(tmp_path):
 
 
 def test_runs_of_different_models_are_no_runs_of_one_curve(tmp_path):
-    folders = [f"{model}/math/tempo-seed{s}" for model in ("qwen3-1.7b", "qwen3-4b") for s in (0, 1)]
-    runs = [log(tmp_path / "runs" / folder, reward=[0.1, 0.2]) for folder in folders]
+    folders = [(model, s) for model in ("qwen3-1.7b", "qwen3-4b") for s in (0, 1)]
+    runs = [log(tmp_path / f"{model}/tempo-seed{s}", model, reward=[0.1, 0.2]) for model, s in folders]
     [reward] = page_data(report(runs, tmp_path / "r.html"))["curves"]
     lines = {line["name"]: len(line["runs"]) for line in reward["lines"]}
     assert lines == {"tempo (qwen3-1.7b)": 2, "tempo (qwen3-4b)": 2}

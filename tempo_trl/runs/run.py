@@ -1,0 +1,144 @@
+"""A run as others see it: method, model, data and seed from its record, with its log and results."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tempo_trl.data import BENCHMARKS
+from tempo_trl.methods import METHODS
+from tempo_trl.runs.files import read_all
+from tempo_trl.runs.log import training_log
+from tempo_trl.runs.record import FOLDER as RECORD_FOLDER
+from tempo_trl.runs.record import RECORD, read_record
+from tempo_trl.runs.results import FOLDER, Result, read_results
+from tempo_trl.runs.trees import PREFIX, read_metadata, recorded_steps, trees_path
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    The run in one folder.
+
+    Args:
+        method: `tempo`, `grpo`, ..., or the given label; without a record the folder's name.
+        model: Name of the trained model, in lower case and without its owner; None if unknown.
+        trained_on: Task or dataset; None if unknown.
+        log: Trainer's `log_history`, empty without training.
+        results: Evaluation results, empty without evaluation.
+        settings: The record's configuration, empty without a record.
+        started: When the run that trained these weights last started, empty if unknown. A run that goes on leaves its
+            checkpoints as they are: for them, it is empty.
+    """
+
+    folder: Path
+    method: str
+    model: str | None = None
+    trained_on: str | None = None
+    seed: int | None = None
+    log: list[dict] = field(default_factory=list, repr=False)
+    results: list[Result] = field(default_factory=list, repr=False)
+    settings: dict = field(default_factory=dict, repr=False)
+    started: str = ""
+
+
+def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None) -> list[Run]:
+    """
+    The runs of `folders`, in their order. The folder `evaluation` of a run, and a checkpoint, have the run's record.
+
+    Raises:
+        ValueError: a folder is not a run or is given twice, the numbers of labels and folders differ, or a file is
+            invalid.
+    """
+    paths = [Path(folder) for folder in folders]
+    if labels and len(labels) != len(paths):
+        raise ValueError(f"got {len(labels)} labels, expected one for each of the {len(paths)} runs, in their order.")
+    places = [place_of(path) for path in paths]
+    twice = next((path for path, place in zip(paths, places, strict=True) if places.count(place) > 1), None)
+    if twice:
+        raise ValueError(f"got {twice} twice, which would count as two independent runs. Give it once.")
+    given = zip(paths, labels or [None] * len(paths), strict=True)
+    return read_all(partial(_read_run, path, label) for path, label in given)
+
+
+def names_of(runs: Sequence[Run]) -> list[str]:
+    """The name that a run shares with its seeds: its method, and the model and the data if these differ."""
+    of_runs = [(run.model, run.trained_on) for run in runs]
+    divides = [len(set(values)) > 1 for values in zip(*of_runs, strict=True)]
+    told = [[value or "unknown" for value, own in zip(each, divides, strict=True) if own] for each in of_runs]
+    return [f"{run.method} ({', '.join(own)})" if own else run.method for run, own in zip(runs, told, strict=True)]
+
+
+def read_files(folder: Path) -> tuple[list[dict], list[Result], dict]:
+    """
+    Log, results and record of a run, empty where it has none.
+
+    Raises:
+        ValueError: files are invalid, recorded trees included; the message names all of them.
+    """
+    home = _home(folder)
+    trees = [trees_path(folder, mode, step) for mode in PREFIX for step in recorded_steps(folder, mode)]
+    log, results, record, *_ = read_all(
+        [
+            partial(training_log, folder),
+            partial(read_results, folder),
+            partial(read_record, home) if _has_record(home) else dict,
+            *(partial(read_metadata, path) for path in trees),
+        ]
+    )
+    return log, results, record
+
+
+def place_of(folder: Path) -> Path:
+    """The folder of the model: the parent of a run's `evaluation`."""
+    full = Path(os.path.abspath(folder)).resolve()
+    return full.parent if full.name == FOLDER and not _has_record(full) else full
+
+
+def _home(folder: Path) -> Path:
+    """The folder of the run: that of the model, or above it, where the run's record lies."""
+    place = place_of(folder)
+    return next((path for path in (place, place.parent) if _has_record(path)), place)
+
+
+def _has_record(folder: Path) -> bool:
+    return (folder / RECORD_FOLDER / RECORD).is_file()
+
+
+def _read_run(folder: Path, label: str | None) -> Run:
+    log, results, record = read_files(folder)
+    home = _home(folder)
+    if not (record or log or results or recorded_steps(folder)):
+        what = "is not a run" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
+        raise ValueError(
+            f"{folder} {what}, expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "
+            f"{RECORD_FOLDER}/{RECORD}. Give the output folder of `tempo-trl train`, or of `tempo-trl evaluate`."
+        )
+    identity = _of_record(record) if record else {"method": place_of(folder).name}
+    identity |= {"method": label} if label else {}
+    started = record.get("started", "") if home == place_of(folder) else ""
+    settings = record.get("config") or {}
+    return Run(folder, **identity, log=log, results=results, settings=settings, started=started)
+
+
+def _of_record(record: dict) -> dict:
+    config, dataset = record.get("config") or {}, record.get("dataset") or {}
+    script, hub_id = config.get("script", {}), dataset.get("hub_id")
+    of_hub = {benchmark.hub_id: name for name, benchmark in reversed(BENCHMARKS.items())}
+    model = (record.get("model") or {}).get("name") or ""
+    return {
+        "method": script.get("method") or _key(record.get("method") or "unknown"),
+        "model": model.rpartition("/")[2].lower() or None,
+        "trained_on": script.get("task") or of_hub.get(hub_id, hub_id) or script.get("dataset_name"),  # a folder
+        "seed": record.get("seed"),
+    }
+
+
+def _key(name: str) -> str:
+    """The key of a method in the table, by its trainer's name."""
+
+    def plain(text: str) -> str:
+        return text.lower().replace("_", "")
+
+    return next((key for key in METHODS if plain(key) == plain(name)), name)
