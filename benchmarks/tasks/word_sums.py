@@ -25,11 +25,10 @@ from itertools import islice, permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.tasks import prompts
-from tempo_trl.rewards.answer_place import AnswerPlace, answer_places
-from tempo_trl.rewards.boxed import after_thinking
 from tempo_trl.rewards.equation_reading import Equation, equations_of
 from tempo_trl.rewards.equations import equations
 from tempo_trl.rewards.mean_reward import mean_reward
+from tempo_trl.rewards.reading import Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward
 
 if TYPE_CHECKING:
@@ -144,29 +143,28 @@ def story_sums(
         sums: The sums of each row.
     """
     judged = equations(texts, completions, lines=LINES, **columns)
-    places = answer_places(texts, completions)
-    return [[*_criteria(*row)] for row in zip(places, sums, judged, strict=True)]
+    answers = (reading.answer for reading in readings(texts, completions))
+    return [[*_criteria(*row)] for row in zip(answers, sums, judged, strict=True)]
 
 
-def _criteria(place: AnswerPlace, sums: str, judged: list[SpanReward]) -> Iterator[SpanReward]:
-    begin = len(place.answer) - len(after_thinking(place.answer))
-    found = [*islice(equations_of(place.answer, begin), LINES + 1)]
-    told = {span.name: span for span in _told(place, found[:LINES], sums)}
+def _criteria(answer: Segment, sums: str, judged: list[SpanReward]) -> Iterator[SpanReward]:
+    said = answer.said if answer.kind == "content" else ""
+    found = [*islice(equations_of(said), LINES + 1)]
+    told = {span.name: span for span in _told(answer, found[:LINES], sums)}
     for span in judged:
         as_told = told.get(span.name, span)  # of a line that is missing, the span itself
         if span.name in LINE_NAMES:
             yield as_told._replace(name=f"{span.name} as told")
         yield span if as_told.reward else as_told
-    last = found[:LINES][-1].result.end if found else begin
-    start = last if place.answer[begin:].strip() else None
-    yield SpanReward("four sums", float(len(found) == LINES), *place.span(start, None))
+    last = found[:LINES][-1].result.end if found else 0
+    yield SpanReward("four sums", float(len(found) == LINES), *answer.span(last if said.strip() else None, None))
 
 
-def _told(place: AnswerPlace, found: list[Equation], sums: str) -> Iterator[SpanReward]:
+def _told(answer: Segment, found: list[Equation], sums: str) -> Iterator[SpanReward]:
     for n, (equation, expected) in enumerate(zip(found, equations_of(sums), strict=False), 1):
         start = equation.operands[0].start if n == 1 else equation.operands[0].end
         is_told = _compared(equation, n) == _compared(expected, n)
-        yield SpanReward(f"line {n}", float(is_told), *place.span(start, equation.operands[-1].end))
+        yield SpanReward(f"line {n}", float(is_told), *answer.span(start, equation.operands[-1].end))
 
 
 def _compared(equation: Equation, line: int) -> tuple:

@@ -21,11 +21,11 @@ from itertools import islice, pairwise
 from numbers import Real
 from typing import Any
 
-from tempo_trl.rewards.answer_place import AnswerPlace, Judged, answer_places
-from tempo_trl.rewards.boxed import after_thinking, box_spans, gold_answer
+from tempo_trl.rewards.boxed import box_spans, gold_answer
 from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, value_of
 from tempo_trl.rewards.math_equality import plain_number
 from tempo_trl.rewards.mean_reward import mean_reward
+from tempo_trl.rewards.reading import Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 MAX_LINES = 32
@@ -89,8 +89,8 @@ def equations(
     golds = [None] * len(texts)
     if column is not None:
         golds = [_gold(*cell) for cell in referenced(columns, column, "equations", "the final answers, or to None")]
-    places = answer_places(texts, completions)
-    return [_criteria(*row, column, lines, chained) for row in zip(places, golds, strict=True)]
+    rows = zip(readings(texts, completions), golds, strict=True)
+    return [_criteria(said.answer, gold, column, lines, chained) for said, gold in rows]
 
 
 def _gold(value: Any, where: str) -> tuple[Fraction, ...] | None:
@@ -117,15 +117,18 @@ def _readings(text: str) -> tuple[Fraction, ...]:
 
 
 def _criteria(
-    place: AnswerPlace, gold: tuple[Fraction, ...] | None, column: str | None, lines: int | None, chained: bool
+    answer: Segment, gold: tuple[Fraction, ...] | None, column: str | None, lines: int | None, chained: bool
 ) -> list[SpanReward]:
-    begin = len(place.answer) - len(after_thinking(place.answer))
-    found = list(islice(equations_of(place.answer, begin), lines or MAX_LINES))
-    judged = [*_lines(found), *_missing(place.answer, begin, found, lines or 0)]
+    said = answer.said if answer.kind == "content" else ""
+    found = list(islice(equations_of(said), lines or MAX_LINES))
+    judged = [*_lines(found), *_missing(said, found, lines or 0)]
     kept = [each for each in judged if chained or not each[0].endswith("continues")]
     if column is not None:
-        kept.append(("answer", *_answer(place.answer, begin, gold)))
-    return place.spans(kept)
+        kept.append(("answer", *_answer(said, gold)))
+    return [SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in kept]
+
+
+Judged = tuple[str, float | None, int | None, int | None]  # criterion, reward, start and end in the answer
 
 
 def _lines(found: list[Equation]) -> Iterator[Judged]:
@@ -142,38 +145,38 @@ def _continuation(result: Number, operands: tuple[Number, ...]) -> tuple[float, 
     return 0.0, operands[0].start, operands[-1].end
 
 
-def _missing(answer: str, begin: int, found: list[Equation], lines: int) -> Iterator[Judged]:
+def _missing(answer: str, found: list[Equation], lines: int) -> Iterator[Judged]:
     """The lines that an answer lacks, with what follows the last one; without an answer they have no place."""
-    start = found[-1].result.end if found else begin if answer[begin:].strip() else None
+    start = found[-1].result.end if found else 0 if answer.strip() else None
     for n in range(len(found) + 1, lines + 1):
         yield f"line {n}", 0.0, start, None
         if n > 1:
             yield f"line {n} continues", 0.0, start, None
 
 
-def _answer(answer: str, begin: int, gold: tuple[Fraction, ...] | None) -> tuple[float | None, int | None, int | None]:
+def _answer(answer: str, gold: tuple[Fraction, ...] | None) -> tuple[float | None, int | None, int | None]:
     """Reward and place of the final answer."""
-    readings, start, end = _final(answer, begin)
+    readings, start, end = _final(answer)
     return None if gold is None else float(not set(readings).isdisjoint(gold)), start, end
 
 
-def _final(answer: str, begin: int) -> tuple[tuple[Fraction, ...], int | None, int | None]:
+def _final(answer: str) -> tuple[tuple[Fraction, ...], int | None, int | None]:
     """The numbers that the final answer may mean, and its characters."""
-    found = box_spans(answer[begin:])
+    found = box_spans(answer)
     if found:
-        start, end = (begin + at for at in found[-1])
+        start, end = found[-1]
         is_short = end - start <= _MAX_ANSWER
         return _readings(answer[start:end]) if is_short else (), start, max(end, start + 1)
-    last = _last_number(answer, begin)
+    last = _last_number(answer)
     if last is None:
         return (), None, None
     percent = re.match(r" ?\\?%", answer[last.end() : last.end() + 3])
     return _readings(last[0] + (percent[0] if percent else "")), *last.span()
 
 
-def _last_number(answer: str, begin: int) -> re.Match | None:
-    digit = max(answer.rfind(digit, begin) for digit in "0123456789")
-    *_, last = [None, *_LAST_NUMBER.finditer(answer, max(begin, digit - _TAIL))] if digit >= 0 else [None]
+def _last_number(answer: str) -> re.Match | None:
+    digit = max(answer.rfind(digit) for digit in "0123456789")
+    *_, last = [None, *_LAST_NUMBER.finditer(answer, max(0, digit - _TAIL))] if digit >= 0 else [None]
     return last
 
 

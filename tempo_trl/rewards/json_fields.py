@@ -14,20 +14,19 @@
 Where the JSON cannot be read, all that is undecided earns 0.0 from there on.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
-from tempo_trl.rewards.answer_place import Judged, answer_places
 from tempo_trl.rewards.json_reading import (
     Branch,
     Comparison,
+    JsonReading,
     Leaf,
-    Reading,
     read_json,
     read_reference,
     reference_tree,
 )
 from tempo_trl.rewards.mean_reward import mean_reward
+from tempo_trl.rewards.reading import Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 
@@ -69,7 +68,8 @@ def json_fields(
             the texts without special tokens at the end. The criteria of an answer that is not in its text have no
             place.
         column: Dataset column of the references: texts of a JSON object or array, which is recommended, or the objects
-            themselves. `datasets` gives all objects of a column the same keys, and fills in null.
+            themselves. `datasets` gives all objects of a column the same keys, and fills in null. A completion whose
+            reference is None is not judged.
         fold: Whether strings are equal up to case, surrounding and repeated white space, and Unicode's compatibility
             forms (NFKC). Keys are always exact.
         lists: `"ordered"` compares lists element by element. `"set"` compares each as a whole, as one leaf, in any
@@ -86,36 +86,32 @@ def json_fields(
     expected = 'the text of a JSON object or array, such as {"city": "Paris"}'
     read = partial(reference_tree, comparison=comparison)
     references = [read_reference(*cell, read, expected, "reference") for cell in cells]
-    rows = zip(answer_places(texts, completions), references, strict=True)
-    return [place.spans(_judged(place.answer, root, comparison)) for place, root in rows]
+    rows = zip(readings(texts, completions), references, strict=True)
+    return [[] if root is None else _judged(reading.answer, root, comparison) for reading, root in rows]
 
 
-def _judged(answer: str, root: Branch | Leaf, comparison: Comparison) -> Iterator[Judged]:
+def _judged(answer: Segment, root: Branch | Leaf, comparison: Comparison) -> list[SpanReward]:
     """The criteria of an answer: all leaves, then `json`, `additional` and `outside`."""
-    said = answer.rfind("</think>") + len("</think>") if "</think>" in answer else 0
-    first = _first_character(answer, said)
-    start = -1 if "<think>" in answer[said:] else answer.find(root.opener, said)
-    found = Reading(error=first) if start < 0 else read_json(answer, start, root, comparison)
+    said = answer.said
+    first = len(said) - len(said.lstrip()) if said.strip() else 0
+    start = said.find(root.opener) if answer.kind == "content" else -1
+    found = JsonReading(error=first) if start < 0 else read_json(said, start, root, comparison)
     undecided = 0.0, found.error, None
-    for name in root.names:
-        yield name, *found.leaves.get(name, undecided)
-    yield "json", *(undecided if found.end is None else (1.0, start, found.end))
-    yield from (("additional", *verdict) for verdict in found.verdicts_on_additional(None))
-    yield from (("outside", *verdict) for verdict in _outside(answer, first, start, found))
+    judged = [(name, *found.leaves.get(name, undecided)) for name in root.names]
+    judged.append(("json", *(undecided if found.end is None else (1.0, start, found.end))))
+    judged += [("additional", *verdict) for verdict in found.verdicts_on_additional(None)]
+    judged += [("outside", *verdict) for verdict in _outside(said, first, start, found)]
+    # Without places, those of one criterion are the same: one is left.
+    return list(dict.fromkeys(SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in judged))
 
 
-def _first_character(answer: str, begin: int) -> int:
-    """Index of the first character from `begin` on that is not white space; `begin` without one."""
-    rest = answer[begin:]
-    return begin + len(rest) - len(rest.lstrip()) if rest.strip() else begin
-
-
-def _outside(answer: str, first: int, start: int, found: Reading) -> list[tuple[float, int, int | None]]:
+def _outside(said: str, first: int, start: int, found: JsonReading) -> list[tuple[float, int, int | None]]:
     before = [(0.0, first, start)] if first < start else []
     if found.end is None:
         return before or [(0.0, found.error, None)]
-    if answer[found.end :].strip():
-        return [*before, (0.0, _first_character(answer, found.end), None)]
+    rest = said[found.end :]
+    if rest.strip():
+        return [*before, (0.0, found.end + len(rest) - len(rest.lstrip()), None)]
     return before or [(1.0, start, start + 1), (1.0, found.end, None)]
 
 

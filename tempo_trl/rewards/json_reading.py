@@ -118,12 +118,16 @@ def _object(members: list[tuple[str, Any]]) -> dict | object:
 
 
 DECODER = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant, object_pairs_hook=_object)
+_LENIENT = json.JSONDecoder(parse_int=_integer)
 
 
 def read_reference(value: Any, where: str, read: Callable[[Any], Any], expected: str, name: str) -> Any:
-    """What `read` makes of a cell of the reference's column. Raises ValueError with the cell and what is expected."""
+    """
+    What `read` makes of a cell of the reference's column, None of None. Raises ValueError with the cell and what is
+    expected.
+    """
     try:
-        return read(value)
+        return None if value is None else read(value)
     except (ValueError, RecursionError) as error:
         got = repr(value[:200]) if isinstance(value, str) else reprlib.repr(value)
         raise ValueError(f"{where} is {got}, expected {expected}: {error}. Correct the {name}.") from error
@@ -198,7 +202,7 @@ _AFTER_NUMBER = re.compile(r"[\s,\]}]")
 
 
 @dataclass
-class Reading:
+class JsonReading:
     """
     What was read of an answer. Places are `(start, end)` in characters of it, the last one excluded.
 
@@ -228,7 +232,9 @@ class Reading:
         return [(1.0, closer, closer + 1) for closer in self.closers or [self.end - 1]]
 
 
-def read_json(text: str, at: int, root: Branch | Leaf, comparison: Comparison) -> Reading:
+def read_json(
+    text: str, at: int, root: Branch | Leaf, comparison: Comparison, is_lenient: bool = False
+) -> JsonReading:
     """
     Read the JSON that begins at index `at` of a text, beside its reference.
 
@@ -237,8 +243,9 @@ def read_json(text: str, at: int, root: Branch | Leaf, comparison: Comparison) -
         at (`int`): Where the reference's opening bracket is.
         root: The reference.
         comparison: When values are equal.
+        is_lenient: Whether to read it as the standard library does: the last value of a repeated key counts.
     """
-    reader = _Reader(text, comparison)
+    reader = _Reader(text, comparison, is_lenient)
     try:
         reader.reading.end = reader.value(root, at, at)
     except JSONDecodeError as error:
@@ -249,8 +256,9 @@ def read_json(text: str, at: int, root: Branch | Leaf, comparison: Comparison) -
 class _Reader:
     """Methods take the index at which something begins, and return the index after it. An error ends the reading."""
 
-    def __init__(self, text: str, comparison: Comparison):
-        self.text, self.comparison, self.reading = text, comparison, Reading()
+    def __init__(self, text: str, comparison: Comparison, is_lenient: bool):
+        self.text, self.comparison, self.reading = text, comparison, JsonReading()
+        self.decoder, self.is_lenient = _LENIENT if is_lenient else DECODER, is_lenient
 
     def value(self, node: Branch | Leaf, begin: int, at: int) -> int:
         """Read the value of a node, whose place begins at its key."""
@@ -285,7 +293,7 @@ class _Reader:
     def _member(self, node: Branch, begin: int, seen: set[str | int]) -> int:
         """Read one member. A key that comes again is additional, and its leaves are wrong: it can be read two ways."""
         key, at = self._key(begin) if node.opener == "{" else (len(seen), begin)
-        child, is_repeated = node.children.get(key), key in seen
+        child, is_repeated = node.children.get(key), key in seen and not self.is_lenient
         seen.add(key)
         if child is not None and not is_repeated:
             return self.value(child, begin, at)
@@ -308,7 +316,7 @@ class _Reader:
     def _decoded(self, at: int) -> tuple[Any, int]:
         """A whole value, and the index after it. A number ends where JSON goes on; else it was cut off, or is none."""
         try:
-            value, end = DECODER.raw_decode(self.text, at)
+            value, end = self.decoder.raw_decode(self.text, at)
         except JSONDecodeError:
             raise
         except (ValueError, RecursionError) as error:  # NaN and Infinity, or nested too deep

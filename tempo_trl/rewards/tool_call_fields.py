@@ -15,25 +15,24 @@ extra_calls              1.0     `<|im_end|>`, where another call could have beg
 """
 
 import json
+import re
 import reprlib
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Any
 
-from tempo_trl.rewards.answer_place import AnswerPlace, Judged
-from tempo_trl.rewards.json_reading import Branch, Comparison, Reading, read_json, read_reference, reference_tree
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from tempo_trl.rewards.json_reading import Branch, Comparison, JsonReading, read_json, read_reference, reference_tree
 from tempo_trl.rewards.mean_reward import mean_reward
+from tempo_trl.rewards.reading import Reading, Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
-from tempo_trl.rewards.tool_call_reading import (
-    Call,
-    are_written_elsewhere,
-    calls_of,
-    placed,
-    without_tool_answers,
-    written_calls,
-)
 
 MAX_EXTRA = 16  # calls more than expected that are read
+_ARGUMENT = re.compile(r'arguments(?:\.(?P<plain>[^.\[]+)|\["(?P<quoted>[^"\\]+)"\])')  # the key in a criterion's path
+Place = tuple[int, int] | tuple[None, None]
 
 
 def tool_call_fields(
@@ -95,9 +94,8 @@ def tool_call_fields(
     what = 'a list of calls or its JSON text, such as [{"name": "weather", "arguments": {"city": "Paris"}}]'
     read = partial(_roots, comparison=comparison)
     expected = [read_reference(*cell, read, what, "expected calls") for cell in cells]
-    completions = [None] * len(texts) if completions is None else completions
-    rows = zip(texts, completions, expected, strict=True)
-    return [_criteria(text, said, roots, comparison, ordered) for text, said, roots in rows]
+    rows = zip(readings(texts, completions), expected, strict=True)
+    return [[] if roots is None else [*_judged(said, roots, comparison, ordered)] for said, roots in rows]
 
 
 # Expected calls
@@ -113,115 +111,160 @@ def _roots(value: Any, comparison: Comparison) -> list[Branch]:
 
 def _call(call: Any) -> dict[str, Any]:
     """Name and arguments of an expected call."""
-    call = call.get("function", call) if isinstance(call, dict) else call
+    call = _only(call, "function") if isinstance(call, dict) and call.get("function") is not None else call
     name = call.get("name") if isinstance(call, dict) else None
     if not isinstance(name, str) or not name:
         raise ValueError(f"a call is {reprlib.repr(call)}, without the text of a name")
-    arguments = call.get("arguments") or {}
+    arguments = _only(call, "arguments", "name")
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
-    if not isinstance(arguments, dict):
+    if not isinstance(arguments, dict | None):
         raise ValueError(f"the arguments of {name!r} are {reprlib.repr(arguments)}, not an object")
-    return {"name": name, "arguments": arguments}
+    return {"name": name, "arguments": arguments or {}}
+
+
+def _only(call: dict, key: str, *others: str) -> Any:
+    """What a call has at a key. Raises ValueError if it has more than that and what messages have besides."""
+    for unknown, value in call.items():
+        if value is not None and unknown not in (key, *others, "type", "id"):
+            raise ValueError(f"a call has the key {unknown!r}, where it may have {', '.join((*others, key))}")
+    return call.get(key)
 
 
 # Calls beside expected ones
 
-Matched = dict[int, tuple[Call, Reading]]
+Matched = dict[int, tuple[Segment, JsonReading]]
 
 
-def _criteria(
-    text: str, completion: list[dict] | str | None, roots: list[Branch], comparison: Comparison, ordered: bool
-) -> list[SpanReward]:
-    place = AnswerPlace(text)
-    answer = without_tool_answers(place.answer, completion)
-    if are_written_elsewhere(answer, completion):
-        said = written_calls(completion)
-        return place.spans(placed(_judged(said, roots, comparison, ordered), said, answer))
-    return place.spans(_judged(answer, roots, comparison, ordered))
-
-
-def _judged(answer: str, roots: list[Branch], comparison: Comparison, ordered: bool) -> Iterator[Judged]:
-    """The criteria of an answer: those of each expected call, then `extra_calls`."""
-    calls, said = calls_of(answer)
+def _judged(said: Reading, roots: list[Branch], comparison: Comparison, ordered: bool) -> Iterator[SpanReward]:
+    """The criteria of a completion: those of each expected call, then `extra_calls`."""
+    calls = said.calls
     read = calls[: len(roots) + MAX_EXTRA]
-    matched = _matched(answer, read, roots, comparison, ordered)
-    stop = _following(answer, calls[-1].end) if calls else (said, None)
+    matched = _matched(read, roots, comparison, ordered)
+    stop = _following(said, calls[-1]) if calls else said.answer.span(0, None)
     for i, root in enumerate(roots):
-        criteria = _of_call(answer, root, *matched[i]) if i in matched else _missing(root, *stop)
-        yield from ((f"calls[{i}].{name}", *verdict) for name, *verdict in criteria)
+        criteria = _of_call(root, *matched[i]) if i in matched else _missing(root, stop)
+        yield from (SpanReward(f"calls[{i}].{name}", reward, *place) for name, reward, place in criteria)
     extra = [call for call in read if all(call is not own for own, _ in matched.values())]
     if len(calls) <= len(roots):
-        yield "extra_calls", 1.0, *(stop if calls else (None, None))
-    yield from (("extra_calls", 0.0, call.start, call.end) for call in extra if len(calls) > len(roots))
+        yield SpanReward("extra_calls", 1.0, *(stop if calls else (None, None)))
+    else:
+        yield from dict.fromkeys(SpanReward("extra_calls", 0.0, call.start, call.end) for call in extra)
 
 
-def _matched(answer: str, calls: list[Call], roots: list[Branch], comparison: Comparison, ordered: bool) -> Matched:
+def _matched(calls: list[Segment], roots: list[Branch], comparison: Comparison, ordered: bool) -> Matched:
     """
-    Calls by the expected call that each is compared with: the first with the first if they are `ordered`, else the
-    pair that has the most in common first.
+    Calls by the expected call that each is compared with: the first with the first if they are `ordered`, else those
+    that give the most right names, and of these the most that is right.
     """
-    pairs = [
-        (i, j, _read(answer, call, root, comparison))
-        for i, root in enumerate(roots)
-        for j, call in enumerate(calls)
-        if i == j or not ordered
-    ]
-    matched, taken = {}, set()
-    for i, j, reading in sorted(pairs, key=lambda pair: _common(pair[2]), reverse=True):
-        if i not in matched and j not in taken:
-            matched[i] = calls[j], reading
-            taken.add(j)
-    return matched
+    if ordered:
+        pairs = zip(range(len(roots)), range(len(calls)), strict=False)
+        return {i: (calls[j], _read(calls[j], roots[i], comparison)) for i, j in pairs}
+    found = [[_read(call, root, comparison) for call in calls] for root in roots]
+    right = np.array([[_right(*pair) for pair in zip(calls, row, strict=True)] for row in found], dtype=float)
+    if not right.size:
+        return {}
+    names, most = np.array([[_is_named(each) for each in row] for row in found]), right.sum() + 1
+    i, j = np.indices(right.shape)
+    # Of equal ones the first calls, the first with the first.
+    size = sum(right.shape)
+    order = (i * j - size * (i + j)) / size**4
+    rows, columns = linear_sum_assignment(names * most + right + order, maximize=True)
+    return {int(i): (calls[j], found[i][j]) for i, j in zip(rows, columns, strict=True)}
 
 
-def _common(reading: Reading) -> tuple[float, float]:
-    rewards = {name: reward for name, (reward, *_) in reading.leaves.items()}
-    return rewards.get("name", 0.0), sum(rewards.values())
+def _is_named(reading: JsonReading) -> bool:
+    return reading.leaves.get("name", (0.0,))[0] == 1.0
 
 
-def _read(answer: str, call: Call, root: Branch, comparison: Comparison) -> Reading:
-    """The JSON of a call beside its reference."""
-    start = _begin(answer, call.body, call.body_end)
-    reading = read_json(answer[: call.body_end], start, root, comparison)
-    if "arguments" in root.names and answer[start : start + 1] == "{" and "arguments" in reading.leaves:
+def _right(call: Segment, reading: JsonReading) -> float:
+    """How many criteria of a call are right."""
+    leaves = sum(reward for reward, *_ in reading.leaves.values())
+    return leaves + _format(call, reading)[0] + reading.verdicts_on_additional(None)[0][0]
+
+
+def _read(call: Segment, root: Branch, comparison: Comparison) -> JsonReading:
+    """A call beside an expected one. What TRL parsed are its values, and the text has their places."""
+    written = _read_json(call.said, root, comparison, call.parsed is not None)
+    if call.parsed is None:
+        return written
+    parsed = _read_json(call.parsed, root, comparison, True)
+    places = {name: place for name, (_, *place) in written.leaves.items()}
+    parsed.leaves = {name: (value[0], *places.get(name, (0, 1))) for name, value in parsed.leaves.items()}
+    parsed.additional = parsed.additional and (written.additional or (0, len(call.said)))
+    if parsed.end is not None:
+        parsed.closers, parsed.end = written.closers, len(call.said)
+    return parsed
+
+
+def _read_json(text: str, root: Branch, comparison: Comparison, is_lenient: bool) -> JsonReading:
+    start = _begin(text, 0)
+    reading = read_json(text, start, root, comparison, is_lenient)
+    if "arguments" in root.names and text[start : start + 1] == "{" and "arguments" in reading.leaves:
         _, *found = reading.leaves["arguments"]  # none are expected, so that null or nothing will do
         if reading.additional == tuple(found):  # it came again
             return reading
-        if answer[slice(*found)] == "}" or answer[slice(*found)].endswith("null"):
+        if text[slice(*found)] == "}" or text[slice(*found)].endswith("null"):
             reading.leaves["arguments"] = 1.0, *found
     return reading
 
 
-def _of_call(answer: str, root: Branch, call: Call, reading: Reading) -> Iterator[Judged]:
-    """The criteria of a call."""
-    undecided = 0.0, reading.error, call.end
+def _of_call(root: Branch, call: Segment, reading: JsonReading) -> Iterator[tuple[str, float, Place]]:
+    """The criteria of a call, each with its places in the completion's text."""
+    undecided = 0.0, reading.error, None
     for name in root.names:
-        yield name, *reading.leaves.get(name, undecided)
-    yield "format", *(undecided if reading.end is None else _format(answer, call, reading.end))
-    yield from (("additional", *verdict) for verdict in reading.verdicts_on_additional(call.end))
+        reward, *place = reading.leaves.get(name, undecided)
+        yield name, reward, _place(call, name, *place)
+    yield "format", *_format(call, reading)
+    verdicts = [(reward, _place(call, "", *place)) for reward, *place in reading.verdicts_on_additional(None)]
+    yield from (("additional", *verdict) for verdict in dict.fromkeys(verdicts))
 
 
-def _format(answer: str, call: Call, json_end: int) -> tuple[float, int, int | None]:
-    start = _begin(answer, call.body, call.body_end)
-    if answer[start] != "{":
-        return 0.0, start, json_end
-    if answer[json_end : call.body_end].strip():
-        return 0.0, _begin(answer, json_end, call.body_end), call.end
-    return (1.0, call.start, call.end) if call.is_closed else (0.0, json_end, call.end)
+def _format(call: Segment, reading: JsonReading) -> tuple[float, Place]:
+    said = call.said
+    start = _begin(said, 0)
+    if reading.end is None:
+        return 0.0, call.span(reading.error, None)
+    if call.parsed is not None:
+        return 1.0, (call.start, call.end)
+    if said[start] != "{":
+        return 0.0, call.span(start, reading.end)
+    if said[reading.end :].strip():
+        return 0.0, call.span(_begin(said, reading.end), None)
+    return (1.0, (call.start, call.end)) if call.is_closed else (0.0, call.span(reading.end, None))
 
 
-def _missing(root: Branch, start: int, end: int | None) -> Iterator[Judged]:
-    return ((name, 0.0, start, end) for name in (*root.names, "format", "additional"))
+def _place(call: Segment, criterion: str, start: int, end: int | None) -> Place:
+    """
+    Characters of a call's JSON in the text. If it is written in another form, a name stands in its `<function=...>`,
+    an argument in its last `<parameter=...>`, one that is missing in `</function>`, and all else in the whole call.
+    """
+    if call.is_json or call.at is None:
+        return call.span(start, end)
+    argument, found = _ARGUMENT.match(criterion), []
+    if criterion == "name":
+        found = [*islice(re.finditer("<function=[^>]*>", call.said), 1)]
+    elif argument is not None:
+        key = re.escape(argument["plain"] or argument["quoted"])
+        found = [*re.finditer(f"<parameter={key}>.*?</parameter>", call.said, re.DOTALL)]
+        found = found or [*re.finditer("</function>", call.said)]
+    return call.span(*found[-1].span()) if found else (call.start, call.end)
 
 
-def _begin(answer: str, start: int, end: int) -> int:
-    """Index of the first character that is not white space."""
-    return start + len(answer[start:end]) - len(answer[start:end].lstrip())
+def _missing(root: Branch, place: Place) -> Iterator[tuple[str, float, Place]]:
+    return ((name, 0.0, place) for name in (*root.names, "format", "additional"))
 
 
-def _following(answer: str, end: int | None) -> tuple[int, int | None]:
-    """The character after a call; what ended the text if the call ends the answer."""
-    return (len(answer), None) if end is None or end >= len(answer) else (end, end + 1)
+def _begin(text: str, start: int) -> int:
+    """Index of the first character from `start` on that is not white space."""
+    return start + len(text[start:]) - len(text[start:].lstrip())
+
+
+def _following(said: Reading, call: Segment) -> Place:
+    """The character after a call that the text has; what ended the text if the call ends the answer."""
+    length, body = said.length
+    if call.at is None or not call.is_json:
+        return None, None
+    return (min(call.end, length - 1), length) if call.end >= body else (call.end, call.end + 1)
 
 
 tool_call_fields_reward = mean_reward(tool_call_fields)

@@ -58,14 +58,59 @@ def test_rewards_do_not_depend_on_special_tokens_at_the_end(said, tail):
     assert json_fields_reward([conversation], truth=[TRUTH]) == [plain]
 
 
-def test_the_function_gets_the_answers_as_texts_and_all_columns():
+def keywords(completion, tokenizer=None, **columns):
+    """What a function is called with."""
+
     def seen(**columns):
         got.update(columns)
         return [[SpanReward("a", 1.0)]]
 
-    got, messages = {}, [{"role": "assistant", "content": "x"}, {"role": "tool", "content": "y"}]
-    mean_reward(seen)([messages], prompts=["?"], truth=["t"], texts=["a column of the dataset"])
+    got = {}
+    mean_reward(seen, tokenizer)([completion], **columns)
+    return got
+
+
+def test_the_function_gets_the_answers_as_texts_and_all_columns():
+    messages = [{"role": "assistant", "content": "x"}]
+    got = keywords(messages, prompts=["?"], truth=["t"], texts=["a column of the dataset"])
     assert got == {"completions": [messages], "texts": ["x"], "prompts": ["?"], "truth": ["t"]}
+
+
+def test_a_message_that_trl_took_apart_is_put_together():
+    call = {"type": "function", "function": {"name": "f", "arguments": {}}}
+    message = {"role": "assistant", "reasoning_content": "so", "content": "x", "tool_calls": [call]}
+    text = '<think>so</think>x<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    assert keywords([message])["texts"] == [text]
+
+
+class Letters:
+    """A tokenizer of which each character is a token."""
+
+    def decode(self, token_ids, skip_special_tokens, clean_up_tokenization_spaces):
+        assert not skip_special_tokens and not clean_up_tokenization_spaces
+        return "".join(map(chr, token_ids))
+
+
+DIALOGUE = [
+    {"role": "assistant", "content": "x"},
+    {"role": "tool", "content": "y"},
+    {"role": "assistant", "content": "z"},
+]
+
+
+def test_with_a_tokenizer_the_texts_are_those_of_span_credit():
+    ids = [[*map(ord, "x#y#z#")]]
+    assert keywords(DIALOGUE, Letters(), completion_ids=ids)["texts"] == ["x#y#z#"]
+    given = mean_reward(lambda texts, **columns: [[SpanReward("a", float(text == "x#y#z#"))] for text in texts])
+    assert given.with_tokenizer(Letters())([DIALOGUE], completion_ids=ids) == [1.0]
+
+
+@pytest.mark.parametrize("tokenizer", [None, Letters()])
+def test_a_dialogue_without_its_tokens_is_refused(tokenizer):
+    with pytest.raises(
+        ValueError, match="json_fields_reward, row 1: got a completion of 3 messages without its token"
+    ):
+        mean_reward(json_fields, tokenizer)(["{}", DIALOGUE], truth=["{}", "{}"])
 
 
 def test_options_are_set_by_a_partial_and_the_name_is_the_functions():

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from transformers.utils.chat_parsing.response_parser import parse_response
 from trl.chat_template_utils import glm4moe_template, qwen3_5_template, qwen3_template
 
-from tempo_trl.rewards import equations, json_fields
+from tempo_trl.rewards import equations, json_fields, mean_reward
+from tempo_trl.rewards.reading import read_completion
 from tempo_trl.rewards.tool_call_fields import tool_call_fields, tool_call_fields_reward
-from tempo_trl.rewards.tool_call_reading import calls_of
 from tempo_trl.trainers.span_rewards import checked_spans
 
 END = "<|im_end|>"
@@ -21,6 +21,20 @@ CLOCK = {"name": "clock", "arguments": {}}
 
 def written(*calls, end=END):
     return "\n".join(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls) + end
+
+
+class Letters:
+    """A tokenizer of which each character is a token."""
+
+    def decode(self, token_ids, **options):
+        assert not any(options.values())
+        return "".join(map(chr, token_ids))
+
+
+def rewarded(text, messages, expected):
+    """The reward of a completion with its token ids."""
+    reward = mean_reward(tool_call_fields, Letters())
+    return reward([messages], completion_ids=[[*map(ord, text)]], calls=[expected])[0]
 
 
 def judged(text, expected, completions=None, **options):
@@ -224,7 +238,7 @@ def test_answers_of_tools_are_not_read(said):
     called = [{"role": "assistant", "content": "", "tool_calls": [{"function": call}]} for call in (WEATHER, CLOCK)]
     messages = [called[0], {"role": "tool", "name": "weather", "content": said}, called[1]]
     assert {reward for reward, _ in judged(text, [WEATHER, CLOCK], [messages]).values()} == {1.0}
-    assert tool_call_fields_reward([messages], calls=[[WEATHER, CLOCK]]) == [1.0]
+    assert rewarded(text, messages, [WEATHER, CLOCK]) == 1.0
 
 
 def test_the_end_of_a_thought_in_an_argument_ends_no_thought():
@@ -246,14 +260,14 @@ def test_the_reward_of_messages_is_that_of_the_text_also_if_the_last_call_cannot
     expected = [[WEATHER, CLOCK]]
     spans = tool_call_fields([text], [messages], calls=expected)[0]
     rewards = {span.name: span.reward for span in spans}
-    assert tool_call_fields_reward([messages], calls=expected) == [sum(rewards.values()) / len(rewards)]
+    assert rewarded(text, messages, *expected) == sum(rewards.values()) / len(rewards)
     assert rewards["calls[0].name"] == 1.0
 
 
 def test_the_reward_of_messages_is_that_of_the_text():
-    assert tool_call_fields_reward([MESSAGES], calls=[[WEATHER]]) == [1.0]
+    assert tool_call_fields_reward([MESSAGES[:1]], calls=[[WEATHER]]) == [1.0]
     assert tool_call_fields_reward([written(WEATHER)], calls=[[WEATHER]]) == [1.0]
-    assert tool_call_fields_reward([MESSAGES], calls=[[CLOCK]]) == tool_call_fields_reward(
+    assert tool_call_fields_reward([MESSAGES[:1]], calls=[[CLOCK]]) == tool_call_fields_reward(
         [written(WEATHER)], calls=[[CLOCK]]
     )
 
@@ -270,13 +284,12 @@ def test_the_reward_of_messages_is_that_of_the_text():
 )
 def test_as_many_calls_are_found_as_trl_parses(text, calls):
     assert len(parse_response(text, qwen3_template, prefix="").get("tool_calls", [])) == calls
-    assert len(calls_of(text)[0]) == calls
+    assert len(read_completion(text).calls) == calls
 
 
 @pytest.mark.parametrize(
     ("expected", "message"),
     [
-        (None, "row 0 of column 'calls' is None, expected a list of calls or its JSON text.* it is a NoneType"),
         ("{", "row 0 of column 'calls' is '{', expected a list of calls"),
         ({"name": "f"}, "it is a dict, not a list"),
         (["f"], "a call is 'f', without the text of a name"),

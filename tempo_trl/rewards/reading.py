@@ -1,0 +1,386 @@
+"""One reading of a completion: thoughts, what was said, each call and each tool's answer, with their characters.
+
+    text     <think>so</think>Let me see.<tool_call>{"name": "f", "arguments": {}}</tool_call><|im_end|>...
+    message  {"reasoning_content": "so", "content": "Let me see.", "tool_calls": [...]}, then {"role": "tool", ...}
+
+    thought  `so</think>`
+    content  `Let me see.`
+    call     `<tool_call>...</tool_call>`
+    heard    what the tool answered
+
+TRL parsed the messages, so they say what is a thought and what is a call. The text says where that stands. A message
+that TRL left whole is read here: its thought ends at the last `</think>`, and its calls are what stands between
+`<tool_call>` and `</tool_call>` outside of thoughts. Messages come one after the other, so that each part is looked
+for behind the one before, and nothing that a tool says is taken for the model's.
+"""
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+_TAG = re.compile("</?(?:think|tool_call)>")
+_TAGGED = re.compile(f"{OPEN}(?P<body>.*?)(?:{CLOSE}|\\Z)", re.DOTALL)
+_THOUGHT_END = re.compile(r"\s*</think>")
+_BRACKETED = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{1,32}\]")
+# Special tokens at the end of a text that comes without messages.
+_SPECIAL = (
+    r"<[|｜][^<>|｜\s]{1,64}[|｜]>|</?s>|<(?:bos|eos|pad|unk|(?:start|end)_of_turn|turn\|)>|\[(?:BOS|EOS|PAD|SEP)\]"
+)
+
+
+class Segment(NamedTuple):
+    """
+    A part of a completion.
+
+    Args:
+        kind: `"thought"`, `"content"`, `"call"` or `"heard"` (what others said). An answer that is a thought did not
+            end.
+        said: Its characters without special tokens; of a call, what is between the tags.
+        at: Where each character of `said`, and its end, stands in the completion's text; None if it is not there.
+        start, end: Its place in the text, with tags and the special tokens behind it; None for both without one.
+        is_closed: Whether a thought or a call came to its end.
+        parsed: JSON text of the call that TRL parsed; None if TRL parsed none.
+        is_json: Whether a call is written as JSON of a name and arguments, or should be.
+    """
+
+    kind: str
+    said: str
+    at: Sequence[int] | None
+    start: int | None = None
+    end: int | None = None
+    is_closed: bool = True
+    parsed: str | None = None
+    is_json: bool = True
+
+    def span(self, start: int | None, end: int | None) -> tuple[int, int] | tuple[None, None]:
+        """
+        Characters `start` to `end` of `said` as characters of the text, the last one excluded.
+
+        An `end` of None is the end of the segment. A place that begins after its last character is this character.
+        None for both if `start` is None, or the text does not have the segment.
+        """
+        if start is None or self.at is None or not self.end:
+            return None, None
+        first = min(self.at[min(start, len(self.said))], self.end - 1)
+        return first, max(first + 1, self.end if end is None else min(self.at[end - 1] + 1, self.end))
+
+
+class Reading(NamedTuple):
+    """
+    A completion.
+
+    Args:
+        segments: Its parts in order. What TRL left in the content stays in it: a call that it could not read is a
+            segment of its own, too.
+        length: Length of the text, and that without the special tokens at its end.
+    """
+
+    segments: list[Segment]
+    length: tuple[int, int]
+
+    @property
+    def answer(self) -> Segment:
+        """What the last message of the assistant says; a thought if that did not end."""
+        said = [
+            part for part in self.segments if part.kind == "content" or not (part.is_closed or part.kind == "call")
+        ]
+        return said[-1] if said else Segment("content", "", [0], 0, self.length[0])
+
+    @property
+    def calls(self) -> list[Segment]:
+        return [part for part in self.segments if part.kind == "call"]
+
+
+def read_completion(text: str, completion: list[dict] | str | None = None) -> Reading:
+    """
+    Read a completion.
+
+    Args:
+        text (`str`): The completion with its special tokens.
+        completion (`list[dict]` or `str`, *optional*):
+            The completion as TRL passes it. By default, the text without the special tokens at its end.
+    """
+    said = text[: _body_length(text, _SPECIAL)] if completion is None else completion
+    messages = [{"content": said}] if isinstance(said, str) else said
+    special = _SPECIAL if completion is None else _special(text, messages)
+    reader = _Reader(text, special)
+    for message in messages:
+        reader.read(message, message is messages[-1])
+    return Reading(_ended(reader.segments, len(text)), (len(text), reader.body_length))
+
+
+def readings(texts: list[str], completions: list | None) -> list[Reading]:
+    """The [`Reading`] of each completion. `completions` may be left out."""
+    completions = [None] * len(texts) if completions is None else completions
+    return [read_completion(*row) for row in zip(texts, completions, strict=True)]
+
+
+def rendered(message: dict) -> str:
+    """A message of the assistant as text, with its thought and its calls between tags."""
+    thought = _thought(message)
+    calls = map(_tagged_json, message.get("tool_calls") or [])
+    return "".join([f"<think>{thought}</think>" if thought else "", _content(message), *calls])
+
+
+def _texts(message: dict) -> list[str]:
+    """The texts of a message's content, which may be a list of parts."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    return [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
+
+
+def _content(message: dict) -> str:
+    return "".join(_texts(message))
+
+
+def _thought(message: dict) -> str:
+    thought = message.get("reasoning_content") or message.get("thinking")
+    return thought.strip() if isinstance(thought, str) else ""
+
+
+def _special(text: str, messages: list[dict]) -> str:
+    """Pattern of the special tokens: words in brackets that a text has, and no message."""
+    parts = [[_thought(each), _content(each), *map(_tagged_json, each.get("tool_calls") or [])] for each in messages]
+    said = "\n".join(part for own in parts for part in own)
+    found = [word for word in set(_BRACKETED.findall(text)) if word not in said]
+    return "|".join(map(re.escape, sorted(found, key=len, reverse=True))) or "(?!)"
+
+
+def _function(call: Any) -> Any:
+    return call.get("function", call) if isinstance(call, dict) else call
+
+
+def _json(call: Any) -> str:
+    """The JSON text of a parsed call; empty if it has none."""
+    try:
+        return json.dumps(_function(call))
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+def _tagged_json(call: Any) -> str:
+    return f"{OPEN}{_json(call)}{CLOSE}"
+
+
+def _body_length(text: str, special: str) -> int:
+    """Length of a text without special tokens, and white space between them, at its end."""
+    length = len(text)
+    for start, end in reversed([match.span() for match in re.finditer(special, text)]):
+        if text[end:length].strip():
+            break
+        length = start
+    return length
+
+
+def _ended(segments: list[Segment], length: int) -> list[Segment]:
+    """Segments of which each that has no end yet ends where another one begins behind it."""
+
+    def end(part: Segment) -> int:
+        others = (other.start for other in segments if other is not part and other.start is not None)
+        return min((start for start in others if start >= max(part.at[-1], 1)), default=length)
+
+    return [part._replace(end=end(part)) if part.end is None and part.at else part for part in segments]
+
+
+class _Reader:
+    """Finds the parts of messages in a text, each behind the one before."""
+
+    def __init__(self, text: str, special: str):
+        self.text, self.special, self.segments, self.cursor = text, special, [], 0
+        self.body_length = _body_length(text, special)
+
+    def read(self, message: dict, is_last: bool) -> None:
+        if message.get("role", "assistant") != "assistant":
+            for said in _texts(message):
+                self._hear(said.strip())
+            return
+        thought, calls, begin = _thought(message), message.get("tool_calls") or [], self.cursor
+        if thought:
+            begin = self._think(thought)
+        found = [self._call(call) for call in calls]
+        if found:
+            self._say_beside(_content(message), begin, found)
+        else:
+            self._say(_content(message), bool(thought), is_last)
+
+    def _hear(self, said: str) -> None:
+        """What a tool or a user said, which a template may have written as JSON."""
+        for form in (said, json.dumps(said)[1:-1], json.dumps(said, ensure_ascii=False)[1:-1]):
+            start = self.text.find(form, self.cursor) if form else -1
+            if start >= 0:
+                self.cursor = start + len(form)
+                at = range(start, self.cursor + 1) if form == said else None
+                self.segments.append(Segment("heard", said, at, start, self.cursor))
+                return
+
+    def _think(self, said: str) -> int:
+        at = self._find(said, self.cursor, len(self.text))
+        if at is not None:
+            closed = _THOUGHT_END.match(self.text, at[-1])
+            self.cursor = closed.end() if closed else at[-1]
+        self.segments.append(Segment("thought", said, at, at and at[0], at and self.cursor))
+        return self.cursor
+
+    def _say(self, said: str, is_thought_over: bool, is_last: bool) -> None:
+        """A message that is read here: a thought, then what was said, with calls in it."""
+        at = self._find_said(said, is_last)
+        source, begin, end = (said, 0, len(said)) if at is None else (self.text, *self._surroundings(at))
+        body, over = source[begin:end], 0
+        if not is_thought_over and "</think>" in body:
+            over = body.rindex("</think>") + len("</think>")
+        is_open = not is_thought_over and "<think>" in body[over:]
+        first = over if at is None else bisect_left(at, begin + over, hi=len(said))
+        if over:
+            self.segments.append(Segment("thought", said[:first], at, at and begin, at and begin + over))
+        last = len(self.text) - begin if is_last else len(body)
+        for start, inner, inner_end, stop, is_closed in _tagged(body, is_thought_over):
+            place = (None, None) if at is None else (begin + start, begin + (last if stop is None else stop))
+            inside = at and range(begin + inner, begin + inner_end + 1)
+            self.segments.append(Segment("call", body[inner:inner_end], inside, *place, is_closed))
+        kind = "thought" if is_open else "content"
+        self.segments.append(Segment(kind, said[first:], at and at[first:], at and at[first], None, not is_open))
+        self.cursor = end if at else self.cursor
+
+    def _say_beside(self, said: str, begin: int, calls: list[Segment]) -> None:
+        """What TRL took for the content of a message with calls: the text between two calls, if one is just that."""
+        placed = [(call.start, call.end) for call in calls if call.start is not None]
+        edges = [begin, *(edge for place in placed for edge in place), max(self.body_length, self.cursor)]
+        gaps = [*zip(edges[::2], edges[1::2], strict=True)] if said.strip() else []
+        whole = [gap for gap in gaps if self._kept(self.text[slice(*gap)])[0] == "".join(said.split())]
+        found = next(filter(None, (self._find(said, *gap) for gap in (*whole, *gaps))), None)
+        if not said.strip():
+            found = [self.cursor] * (len(said) + 1)
+        content = Segment("content", said, found, found and found[0])
+        is_behind = found and any(call.start is not None and call.start < found[0] for call in calls)
+        self.segments += [*calls, content] if is_behind else [content, *calls]
+        self.cursor = max(self.cursor, found[-1]) if found else self.cursor
+
+    def _call(self, call: Any) -> Segment:
+        """A call that TRL parsed: the next one between tags that says it, else its name and arguments."""
+        parsed, function = _json(call), _function(call)
+        for tagged in _TAGGED.finditer(self.text, self.cursor):
+            is_json = _is_said(function, tagged["body"])
+            if is_json is not None:
+                return self._called(tagged.span(), tagged.span("body"), parsed, is_json)
+        place = _in_a_row(_pieces(function), self.text, self.cursor)
+        return self._called(place, place, parsed, False) if place else Segment("call", "", None, parsed=parsed)
+
+    def _called(self, place: tuple[int, int], body: tuple[int, int], parsed: str, is_json: bool) -> Segment:
+        self.cursor = place[1]
+        said, at = self.text[slice(*body)], range(body[0], body[1] + 1)
+        return Segment("call", said, at, *place, parsed=parsed, is_json=is_json)
+
+    def _find_said(self, said: str, is_last: bool) -> Sequence[int] | None:
+        """Characters of a message: the last one in the body, of the last message, else the first one."""
+        body = max(self.body_length, self.cursor)
+        for end in (body, len(self.text)) if said else ():
+            if found := self._find(said, self.cursor, end, is_last):
+                return found
+        return None if said.strip() else [body if is_last else self.cursor] * (len(said) + 1)
+
+    def _find(self, said: str, begin: int, end: int, is_last: bool = False) -> Sequence[int] | None:
+        """
+        Characters of a part between two indices of the text, the first or the last ones that are the part up to space
+        and special tokens; as it stands, if that is not behind.
+        """
+        seek = str.rfind if is_last else str.find
+        start = seek(self.text, said, begin, end)
+        exact = range(start, start + len(said) + 1) if start >= 0 else None
+        if exact and (is_last or not self._kept(self.text[begin:start])[0]):
+            return exact
+        (own, ours), (text, theirs) = _kept(said, r"\s+"), self._kept(self.text[begin:end])
+        at = seek(text, own) if own else -1
+        if at < 0 or (exact and begin + theirs[at] >= start):
+            return exact
+        ranks = [bisect_left(ours, index) for index in range(len(said) + 1)]
+        last = begin + theirs[at + len(own) - 1] + 1
+        return [begin + theirs[at + rank] if rank < len(own) else last for rank in ranks]
+
+    def _kept(self, text: str) -> tuple[str, list[int]]:
+        return _kept(text, rf"\s+|{self.special}")
+
+    def _surroundings(self, at: Sequence[int]) -> tuple[int, int]:
+        """Begin and end of a message, with the special tokens before and behind it: thoughts may begin with one."""
+        before = self.text[self.cursor : at[0]]
+        behind = re.compile(rf"(?:\s|{self.special})*").match(self.text, at[-1])
+        return self.cursor + _body_length(before, self.special), behind.end()
+
+
+def _kept(text: str, ignored: str) -> tuple[str, list[int]]:
+    """A text without what is ignored, and the index of each character that is left."""
+    edges = [0, *(edge for match in re.finditer(ignored, text) for edge in match.span()), len(text)]
+    kept = [index for begin, end in zip(edges[::2], edges[1::2], strict=True) for index in range(begin, end)]
+    return "".join(text[index] for index in kept), kept
+
+
+def _is_said(function: Any, body: str) -> bool | None:
+    """Whether a call stands between tags as JSON; False if in another form; None if it is another call."""
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or not name:
+        return None
+    keys = _keys(function)
+    try:
+        written = json.loads(body)
+    except (ValueError, RecursionError):
+        return None if _in_a_row([{name}, *({key} for key in keys)], body, 0) is None else False
+    is_same = isinstance(written, dict) and written.get("name") == name and _keys(written) == keys
+    return True if is_same else None
+
+
+def _keys(function: dict) -> list[str]:
+    arguments = function.get("arguments")
+    return [*map(str, arguments)] if isinstance(arguments, dict) else []
+
+
+def _pieces(value: Any) -> list[set[str]]:
+    """The spellings of a call's name, keys and values, in order."""
+    match value:
+        case {"name": str(name)}:
+            return [{name}, *_pieces(value.get("arguments"))]
+        case dict():
+            return [piece for key, each in value.items() for piece in ({str(key)}, *_pieces(each))]
+        case list():
+            return [piece for each in value for piece in _pieces(each)]
+        case str():
+            return [{value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}]
+    return [{str(value), "null" if value is None else str(value).lower()}]
+
+
+def _in_a_row(pieces: list[set[str]], text: str, begin: int) -> tuple[int, int] | None:
+    """Where a text has pieces one after the other, each in one of its spellings: from the first piece's last place."""
+    at, places = begin, []
+    for spellings in pieces:
+        found = [(start, start + len(each)) for each in spellings if (start := text.find(each, at)) >= 0]
+        if not found:
+            return None
+        places.append(min(found))
+        at = places[-1][1]
+    if len(places) < 2:
+        return places[0] if places else None
+    (start, end), (second, _) = places[:2]
+    return max(start, text.rfind(text[start:end], start, second)), at
+
+
+def _tagged(text: str, is_thought_over: bool) -> list[tuple[int, int, int, int | None, bool]]:
+    """
+    The calls between tags outside of thoughts: start, begin and end of what is between the tags, end (None if it is
+    that of the text), and whether the closing tag ended it, or another opening tag.
+    """
+    calls, said, opened, is_thought = [], is_thought_over, None, False
+    tags = [*_TAG.finditer(text)]
+    for tag, following in zip_longest(tags, tags[1:]):
+        is_argument = opened is not None and following is not None and following[0] == CLOSE
+        if is_thought or (opened is None and tag[0] == "<think>"):
+            is_thought = tag[0] != "</think>"
+            said = said or not is_thought
+        elif tag[0] == "</think>" and not said and not is_argument:  # the prompt opened the thought
+            calls, opened, said = [], None, True
+        elif tag[0] in (OPEN, CLOSE):
+            if opened is not None:
+                calls.append((*opened, *tag.span(), tag[0] == CLOSE))
+            opened = tag.span() if tag[0] == OPEN else None
+    return calls if opened is None else [*calls, (*opened, len(text), None, False)]

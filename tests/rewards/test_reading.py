@@ -1,0 +1,244 @@
+"""One reading of a completion for rewards and places: TRL's messages say what is a call, and the text where."""
+
+import json
+import random
+import re
+
+import pytest
+import trl.chat_template_utils as trl_templates
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+from transformers.utils.chat_parsing.response_parser import parse_response
+
+from tempo_trl.rewards import json_fields, json_fields_reward, mean_reward, tool_call_fields, tool_call_fields_reward
+from tempo_trl.rewards.reading import read_completion
+from tempo_trl.trainers.span_rewards import checked_spans
+
+from .test_tool_call_fields import CLOCK, END, WEATHER, Letters, written
+
+QWEN, QWEN_XML = trl_templates.qwen3_template, trl_templates.qwen3_5_template
+XML = "<tool_call>\n<function=weather>\n{}</function>\n</tool_call>" + END
+CITY = '{"city": "Rome"}'
+
+
+def parameter(value, key="city"):
+    return f"<parameter={key}>\n{value}\n</parameter>\n"
+
+
+def message(text, template=QWEN, special=END):
+    """A completion's message as TRL's `parse_response` makes it of a text: whole where a call cannot be read."""
+    try:
+        parsed = parse_response(text, template, prefix="")
+        assert all(isinstance(call["function"].get("name"), str) for call in parsed.get("tool_calls", []))
+        for call in parsed.get("tool_calls", []):
+            call["function"]["arguments"] = call["function"].get("arguments") or {}
+    except (ValueError, TypeError, KeyError, AttributeError, AssertionError):
+        parsed = {"content": re.sub(special, "", text)}
+    return {"role": "assistant", **parsed, "content": parsed.get("content") or ""}
+
+
+def judged(function, text, completion, **reference):
+    """(reward, characters of each place) of each criterion by name."""
+    [spans] = checked_spans(function([text], [completion], **reference), [text], "function")
+    found = {}
+    for name, reward, start, end in spans:
+        found.setdefault(name, (reward, []))[1].extend([] if start is None else [text[start:end]])
+    return found
+
+
+def mean(found):
+    return sum(reward for reward, _ in found.values()) / len(found)
+
+
+def calls(text, *expected, template=QWEN, **options):
+    return judged(tool_call_fields, text, [message(text, template)], calls=[[*expected]], **options)
+
+
+# What is a call, and what it says
+
+
+def test_prose_behind_a_call_ends_no_thought():
+    text = written(WEATHER, end=f" That </think> was it.{END}")
+    assert {reward for reward, _ in calls(text, WEATHER).values()} == {1.0}
+
+
+@pytest.mark.parametrize("first", ["Oslo", "Rome"])
+def test_of_a_repeated_argument_the_last_one_counts_which_the_tool_gets(first):
+    rome = {"name": "weather", "arguments": {"city": "Rome"}}
+    text = '<tool_call>\n{"name": "weather", "arguments": {"city": "%s", "city": "Rome"}}\n</tool_call>' % first + END
+    found = calls(text, rome)
+    assert found["calls[0].arguments.city"] == (1.0, ['"city": "Rome"'])
+    assert mean(found) == 1.0 == tool_call_fields_reward([[message(text)]], calls=[[rome]])[0]
+    assert calls(text, {"name": "weather", "arguments": {"city": "Oslo"}})["calls[0].arguments.city"][0] == 0.0
+
+
+def test_of_a_parameter_that_comes_twice_the_place_is_that_of_the_last_one():
+    text = XML.format(parameter("Oslo") + parameter("Rome"))
+    found = calls(text, {"name": "weather", "arguments": {"city": "Rome"}}, template=QWEN_XML)
+    assert found["calls[0].arguments.city"] == (1.0, ["<parameter=city>\nRome\n</parameter>"])
+
+
+def test_values_are_those_that_trl_typed():
+    text = written({"name": "weather", "arguments": {"days": "3"}})
+    typed = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "weather", "arguments": {"days": 3}}}],
+    }
+    found = judged(tool_call_fields, text, [typed], calls=[[{"name": "weather", "arguments": {"days": 3}}]])
+    assert found["calls[0].arguments.days"] == (1.0, ['"days": "3"'])
+
+
+@pytest.mark.parametrize("content", ["see <tool_call> here", [{"type": "text", "text": "see <tool_call> here"}]])
+@pytest.mark.parametrize("role", ["tool", "user"])
+@pytest.mark.parametrize("form", ["{}", '"{}"', "[{{'type': 'text', 'text': '{}'}}]"])
+def test_what_others_say_is_no_call(role, content, form):
+    heard = form.format("see <tool_call> here")
+    text = f"{written(WEATHER)}\n<|im_start|>{role}\n{heard}{END}\n<|im_start|>assistant\nIt is warm.{END}"
+    completion = [message(written(WEATHER)), {"role": role, "content": content}, message(f"It is warm.{END}")]
+    found = judged(tool_call_fields, text, completion, calls=[[WEATHER]])
+    assert {reward for reward, _ in found.values()} == {1.0}
+    assert read_completion(text, completion).answer.said == "It is warm."
+
+
+# Where it stands
+
+
+@pytest.mark.parametrize("before", ["", "<think>\nso\n</think>\n\n", f"<think>\n{CITY}?\n</think>\n\n"])
+def test_an_answer_stands_where_it_was_given_and_not_in_the_call_that_repeats_it(before):
+    text = before + CITY + "\n" + written({"name": "save", "arguments": json.loads(CITY)})
+    [spans] = json_fields([text], [[message(text)]], truth=[CITY])
+    assert spans[0] == ("city", 1.0, len(before) + 1, len(before) + 15)
+    assert {span.reward for span in spans} == {1.0}
+    assert all(span.end <= text.index("<tool_call>") for span in spans)
+
+
+def test_an_answer_behind_a_call_that_has_it_stands_behind_it():
+    text = written({"name": "save", "arguments": json.loads(CITY)}, end="\n" + CITY + END)
+    [spans] = json_fields([text], [[message(text)]], truth=[CITY])
+    assert spans[0] == ("city", 1.0, text.rindex('"city"'), text.rindex("}"))
+
+
+def test_thoughts_between_special_tokens_are_thoughts():
+    said = 'maybe {"city": "Oslo"}' + CITY  # TRL decodes without special tokens
+    text = f'<think>maybe {{"city": "Oslo"}}</think>{CITY}{END}'
+    for completion in (said, [{"role": "assistant", "content": said}]):
+        found = judged(json_fields, text, completion, truth=[CITY])
+        assert mean(found) == 1.0
+        assert found["city"] == (1.0, ['"city": "Rome"'])
+        assert judged(json_fields, text.replace("</think>", ""), completion, truth=[CITY])["city"][0] == 0.0
+    reward = mean_reward(json_fields, Letters())
+    assert reward([said], completion_ids=[[*map(ord, text)]], truth=[CITY]) == [1.0]
+
+
+def test_the_parts_of_a_completion_are_found_one_behind_the_other():
+    turns = ["<think>\n5\n</think>\n\n5\n" + written(WEATHER), f"5{END}"]
+    glue = f"\n<|im_start|>user\n<tool_response>\n5\n</tool_response>{END}\n<|im_start|>assistant\n"
+    completion = [message(turns[0]), {"role": "tool", "content": "5"}, message(turns[1])]
+    found = read_completion(glue.join(turns), completion).segments
+    assert [part.kind for part in found] == ["thought", "content", "call", "heard", "content"]
+    assert [part.said for part in found if part.kind != "call"] == ["5"] * 4
+    assert [part.start for part in found] == sorted(part.start for part in found)
+
+
+# Expected calls
+
+
+def test_unordered_calls_are_matched_so_that_most_is_right_in_any_order_of_the_references():
+    cities = [{"name": "weather", "arguments": {"city": city, "days": 3}} for city in ("Paris", "Rome", "Oslo")]
+    malformed = written(cities[0]).replace("}}", "}} so").removesuffix(END)
+    for text in (malformed + written(cities[0]), written(cities[0], end="") + malformed):
+        assert mean(judged(tool_call_fields, text, None, calls=[cities[:1]], ordered=False)) == 5 / 6
+    text = written(cities[1], {"name": "weather", "arguments": {"city": "Paris", "days": 2}})
+    for expected in (cities[:2], cities[1::-1], cities, cities[::-1]):
+        found = judged(tool_call_fields, text, None, calls=[expected], ordered=False)
+        right = sum(reward for name, (reward, _) in found.items() if "calls[" in name and name != "extra_calls")
+        assert right == 5 + 4
+
+
+def test_of_equal_matches_the_first_calls_count_and_the_first_is_the_first():
+    text = written(*[WEATHER] * 4)
+    [spans] = tool_call_fields([text], calls=[[WEATHER] * 2], ordered=False)
+    starts = [span.start for span in spans if span.name.endswith("format") or span.name == "extra_calls"]
+    assert starts == [match.start() for match in re.finditer("<tool_call>", text)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"name": "f", "parameters": {"a": 1}}, "'parameters'"),
+        ({"name": "f", "args": {"a": 1}}, "'args'"),
+        ({"name": "f", "input": {"a": 1}}, "'input'"),
+        ({"name": "f", "arguments": {"a": 1}, "kwargs": {}}, "'kwargs'"),
+        ({"function": {"name": "f", "parameters": {"a": 1}}}, "'parameters'"),
+        ({"function": {"name": "f", "arguments": {}}, "arguments": {"a": 1}}, "'arguments'"),
+        ({"name": "f", "arguments": []}, r"the arguments of 'f' are \[\]"),
+        ({"name": "f", "arguments": ["a"]}, r"the arguments of 'f' are \['a'\]"),
+        ({"name": "f", "arguments": ""}, "row 1"),
+        ({"name": "f", "arguments": "[]"}, r"the arguments of 'f' are \[\]"),
+        ({"name": "f", "arguments": 0}, "the arguments of 'f' are 0"),
+    ],
+)
+def test_expected_calls_with_other_keys_are_errors_that_name_key_and_row(call, message):
+    for cell in ([call], json.dumps([call])):
+        with pytest.raises(ValueError, match=f"row 1 of column 'calls' .*{message}"):
+            tool_call_fields(["", ""], calls=[[], cell])
+
+
+def test_keys_without_a_value_and_those_of_messages_are_no_other_form():
+    call = {"type": "function", "id": "1", "function": {"name": "f", "arguments": {}, "parameters": None}}
+    assert tool_call_fields([""], calls=[[call]]) == tool_call_fields([""], calls=[[{"name": "f"}]])
+
+
+def test_without_a_reference_nothing_is_judged():
+    assert json_fields([CITY, CITY], truth=[None, CITY])[0] == []
+    assert tool_call_fields([written(CLOCK)] * 2, calls=[None, [CLOCK]])[0] == []
+    assert json_fields_reward([CITY] * 2, truth=[None, CITY]) == [None, 1.0]
+    assert tool_call_fields_reward([written(CLOCK)] * 2, calls=[[CLOCK], None]) == [1.0, None]
+
+
+# Any text
+
+VALID = [
+    (QWEN, "<think>\nso\n</think>\n\nSure.\n" + written(WEATHER, CLOCK)),
+    (QWEN, CITY + "\n" + written(WEATHER)),
+    (QWEN_XML, "So:\n" + XML.format(parameter("Paris") + parameter(3, "days"))),
+    (QWEN_XML, "<think>\n<tool_call>\n</think>\n\n" + CITY + XML.format(parameter(CITY))),
+]
+PIECES = [*'"{},[\\1', "<tool_call>", "</tool_call>", "<think>", "</think>", "null", '"city": "Rome", ', CITY, " so "]
+PIECES += ["<parameter=city>\n", "\n</parameter>", "</function>", "<function=weather>", END]
+
+
+def edited(seed):
+    """A template, and a text with calls after up to three edits."""
+    draw = random.Random(seed)
+    template, text = draw.choice(VALID)
+    for _ in range(draw.randrange(4)):
+        at, new = (
+            draw.randrange(len(text) + 1),
+            draw.choice([draw.choice(PIECES), "", text[draw.randrange(len(text)) :][:30]]),
+        )
+        text = text[:at] + new + text[at + draw.choice([0, 0, 1, 8]) :]
+    return template, text
+
+
+def check_edits(seeds):
+    """Reward, and mean of the spans, agree with and without the text, and with the token ids."""
+    for seed in seeds:
+        template, text = edited(seed)
+        completion = [message(text, template, re.escape(END))]
+        references = {"truth": [CITY], "calls": [[WEATHER, CLOCK]]}
+        for function, reward in ((json_fields, json_fields_reward), (tool_call_fields, tool_call_fields_reward)):
+            found = mean(judged(function, text, completion, **references))
+            assert reward([completion], **references) == [found], (seed, text)
+            with_ids = reward.with_tokenizer(Letters())
+            assert with_ids([completion], completion_ids=[[*map(ord, text)]], **references) == [found], (seed, text)
+
+
+def test_rewards_are_the_means_of_the_spans_after_random_edits():
+    check_edits(range(150))
+
+
+@pytest.mark.matrix
+def test_rewards_are_the_means_of_the_spans_after_1500_random_edits():
+    check_edits(range(150, 1650))
