@@ -106,8 +106,9 @@ def read_completion(text: str, completion: list[dict] | str | None = None) -> Re
     """
     said = text[: _body_length(text, _SPECIAL)] if completion is None else completion
     messages = [{"content": said}] if isinstance(said, str) else said
-    special = _SPECIAL if completion is None else _special(text, messages)
-    reader = _Reader(text, special)
+    special = _special(text, messages)
+    end = _body_length(text, _SPECIAL if completion is None else _any_of(special))
+    reader = _Reader(text, special, end)
     for message in messages:
         reader.read(message, message is messages[-1])
     return Reading(_ended(reader.segments, len(text)), (len(text), reader.body_length))
@@ -142,12 +143,15 @@ def _thought(message: dict) -> str:
     return thought.strip() if isinstance(thought, str) else ""
 
 
-def _special(text: str, messages: list[dict]) -> str:
-    """Pattern of the special tokens: words in brackets that a text has, and no message."""
+def _special(text: str, messages: list[dict]) -> list[str]:
+    """The special tokens: words in brackets that a text has, and no message."""
     parts = [[_thought(each), _content(each), *map(_tagged_json, each.get("tool_calls") or [])] for each in messages]
     said = "\n".join(part for own in parts for part in own)
-    found = [word for word in set(_BRACKETED.findall(text)) if word not in said]
-    return "|".join(map(re.escape, sorted(found, key=len, reverse=True))) or "(?!)"
+    return [word for word in set(_BRACKETED.findall(text)) if word not in said]
+
+
+def _any_of(words: list[str]) -> str:
+    return "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
 
 
 def _function(call: Any) -> Any:
@@ -189,9 +193,10 @@ def _ended(segments: list[Segment], length: int) -> list[Segment]:
 class _Reader:
     """Finds the parts of messages in a text, each behind the one before."""
 
-    def __init__(self, text: str, special: str):
-        self.text, self.special, self.segments, self.cursor = text, special, [], 0
-        self.body_length = _body_length(text, special)
+    def __init__(self, text: str, special: list[str], body_length: int):
+        self.text, self.body_length, self.segments, self.cursor = text, body_length, [], 0
+        self.special = _any_of(special)
+        self.silent = _any_of([word for word in special if not _TAG.fullmatch(word)])
 
     def read(self, message: dict, is_last: bool) -> None:
         if message.get("role", "assistant") != "assistant":
@@ -228,22 +233,31 @@ class _Reader:
     def _say(self, said: str, is_thought_over: bool, is_last: bool) -> None:
         """A message that is read here: a thought, then what was said, with calls in it."""
         at = self._find_said(said, is_last)
-        source, begin, end = (said, 0, len(said)) if at is None else (self.text, *self._surroundings(at))
-        body, over = source[begin:end], 0
-        if not is_thought_over and "</think>" in body:
-            over = body.rindex("</think>") + len("</think>")
+        body, index = self._body(at) if at else (said, range(len(said) + 1))
+        over = 0 if is_thought_over or "</think>" not in body else body.rindex("</think>") + len("</think>")
         is_open = not is_thought_over and "<think>" in body[over:]
-        first = over if at is None else bisect_left(at, begin + over, hi=len(said))
+        first = bisect_left(at or index, index[over], hi=len(said))
         if over:
-            self.segments.append(Segment("thought", said[:first], at, at and begin, at and begin + over))
-        last = len(self.text) - begin if is_last else len(body)
-        for start, inner, inner_end, stop, is_closed in _tagged(body, is_thought_over):
-            place = (None, None) if at is None else (begin + start, begin + (last if stop is None else stop))
-            inside = at and range(begin + inner, begin + inner_end + 1)
+            self.segments.append(
+                Segment("thought", said[:first], at and at[: first + 1], at and index[0], at and index[over])
+            )
+        for start, inner, inner_end, end, is_closed in _tagged(body, is_thought_over):
+            stop = len(self.text) if end is None and is_last else index[len(body) if end is None else end]
+            place = (index[start], stop) if at else (None, None)
+            inside = at and index[inner : inner_end + 1]
             self.segments.append(Segment("call", body[inner:inner_end], inside, *place, is_closed))
         kind = "thought" if is_open else "content"
         self.segments.append(Segment(kind, said[first:], at and at[first:], at and at[first], None, not is_open))
-        self.cursor = end if at else self.cursor
+        self.cursor = max(self.cursor, index[-1]) if at else self.cursor
+
+    def _body(self, at: Sequence[int]) -> tuple[str, Sequence[int]]:
+        """
+        A message with tags that are special tokens, without the others, and the index of each character in the text.
+        """
+        behind = re.compile(rf"(?:\s|{self.special})*").match(self.text, at[-1]).end()
+        begin = self.cursor + _body_length(self.text[self.cursor : at[0]], self.special)
+        body, kept = _kept(self.text[begin:behind], self.silent)
+        return body, [begin + index for index in (*kept, kept[-1] + 1 if kept else 0)]
 
     def _say_beside(self, said: str, begin: int, calls: list[Segment]) -> None:
         """What TRL took for the content of a message with calls: the text between two calls, if one is just that."""
@@ -266,7 +280,7 @@ class _Reader:
             is_json = _is_said(function, tagged["body"])
             if is_json is not None:
                 return self._called(tagged.span(), tagged.span("body"), parsed, is_json)
-        place = _in_a_row(_pieces(function), self.text, self.cursor)
+        place = _in_a_row(_pieces(function), self.text, self.cursor) if _name(function) else None
         return self._called(place, place, parsed, False) if place else Segment("call", "", None, parsed=parsed)
 
     def _called(self, place: tuple[int, int], body: tuple[int, int], parsed: str, is_json: bool) -> Segment:
@@ -300,18 +314,14 @@ class _Reader:
         last = begin + theirs[at + len(own) - 1] + 1
         return [begin + theirs[at + rank] if rank < len(own) else last for rank in ranks]
 
-    def _kept(self, text: str) -> tuple[str, list[int]]:
+    def _kept(self, text: str) -> tuple[str, Sequence[int]]:
         return _kept(text, rf"\s+|{self.special}")
 
-    def _surroundings(self, at: Sequence[int]) -> tuple[int, int]:
-        """Begin and end of a message, with the special tokens before and behind it: thoughts may begin with one."""
-        before = self.text[self.cursor : at[0]]
-        behind = re.compile(rf"(?:\s|{self.special})*").match(self.text, at[-1])
-        return self.cursor + _body_length(before, self.special), behind.end()
 
-
-def _kept(text: str, ignored: str) -> tuple[str, list[int]]:
+def _kept(text: str, ignored: str) -> tuple[str, Sequence[int]]:
     """A text without what is ignored, and the index of each character that is left."""
+    if not re.search(ignored, text):
+        return text, range(len(text))
     edges = [0, *(edge for match in re.finditer(ignored, text) for edge in match.span()), len(text)]
     kept = [index for begin, end in zip(edges[::2], edges[1::2], strict=True) for index in range(begin, end)]
     return "".join(text[index] for index in kept), kept
@@ -319,20 +329,25 @@ def _kept(text: str, ignored: str) -> tuple[str, list[int]]:
 
 def _is_said(function: Any, body: str) -> bool | None:
     """Whether a call stands between tags as JSON; False if in another form; None if it is another call."""
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str) or not name:
+    name, keys = _name(function), _keys(function)
+    if not name:
         return None
-    keys = _keys(function)
     try:
         written = json.loads(body)
     except (ValueError, RecursionError):
-        return None if _in_a_row([{name}, *({key} for key in keys)], body, 0) is None else False
+        begins = name in "".join(body.split(maxsplit=1)[:1])  # its first word is the name, or has it in a tag
+        return False if begins and _in_a_row([{name}, *({key} for key in keys)], body, 0) else None
     is_same = isinstance(written, dict) and written.get("name") == name and _keys(written) == keys
     return True if is_same else None
 
 
-def _keys(function: dict) -> list[str]:
-    arguments = function.get("arguments")
+def _name(function: Any) -> str:
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _keys(function: Any) -> list[str]:
+    arguments = function.get("arguments") if isinstance(function, dict) else None
     return [*map(str, arguments)] if isinstance(arguments, dict) else []
 
 

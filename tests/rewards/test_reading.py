@@ -65,7 +65,7 @@ def test_prose_behind_a_call_ends_no_thought():
 @pytest.mark.parametrize("first", ["Oslo", "Rome"])
 def test_of_a_repeated_argument_the_last_one_counts_which_the_tool_gets(first):
     rome = {"name": "weather", "arguments": {"city": "Rome"}}
-    text = '<tool_call>\n{"name": "weather", "arguments": {"city": "%s", "city": "Rome"}}\n</tool_call>' % first + END
+    text = written(rome).replace("{", f'{{"city": "{first}", ').replace(f'{{"city": "{first}", ', "{", 1)
     found = calls(text, rome)
     assert found["calls[0].arguments.city"] == (1.0, ['"city": "Rome"'])
     assert mean(found) == 1.0 == tool_call_fields_reward([[message(text)]], calls=[[rome]])[0]
@@ -174,7 +174,7 @@ def test_of_equal_matches_the_first_calls_count_and_the_first_is_the_first():
         ({"function": {"name": "f", "arguments": {}}, "arguments": {"a": 1}}, "'arguments'"),
         ({"name": "f", "arguments": []}, r"the arguments of 'f' are \[\]"),
         ({"name": "f", "arguments": ["a"]}, r"the arguments of 'f' are \['a'\]"),
-        ({"name": "f", "arguments": ""}, "row 1"),
+        ({"name": "f", "arguments": ""}, "Expecting value"),
         ({"name": "f", "arguments": "[]"}, r"the arguments of 'f' are \[\]"),
         ({"name": "f", "arguments": 0}, "the arguments of 'f' are 0"),
     ],
@@ -195,6 +195,62 @@ def test_without_a_reference_nothing_is_judged():
     assert tool_call_fields([written(CLOCK)] * 2, calls=[None, [CLOCK]])[0] == []
     assert json_fields_reward([CITY] * 2, truth=[None, CITY]) == [None, 1.0]
     assert tool_call_fields_reward([written(CLOCK)] * 2, calls=[[CLOCK], None]) == [1.0, None]
+
+
+# TRL's chat templates
+
+TEMPLATES = {
+    name.removesuffix("_chat_template"): template
+    for name, template in vars(trl_templates).items()
+    if name.endswith("_chat_template") and isinstance(template, str) and "training" not in name
+}
+WITHOUT_CALLS = {"cohere", "cohere2", "deepseekv3", "diffusion_gemma", "gemma", "gemma3", "idefics3", "lfm2", "llama3"}
+WITHOUT_CALLS |= {"llava_next", "muse_glimmer", "phi3", "phi3_5", "qwen2_5_vl", "smolvlm", "deepseek_r1_distill"}
+PROPERTIES = {"city": {"type": "string"}, "days": {"type": "integer"}}
+PARAMETERS = {"type": "object", "properties": PROPERTIES, "required": ["city"]}
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "?", "parameters": PARAMETERS}}]
+CALLING = {"role": "assistant", "content": "Let me see.", "tool_calls": [{"type": "function", "function": WEATHER}]}
+HEARD = {"role": "tool", "name": "weather", "content": "see <tool_call> here"}
+SAID = {"role": "assistant", "content": "Paris is warm."}
+
+
+def rendered(template, turns):
+    """The text of a dialogue behind its prompt, and its messages as TRL parses them."""
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token="<eos>", bos_token="<bos>")
+    tokenizer.chat_template = template
+    schema = trl_templates.add_response_schema(tokenizer).response_template
+
+    def render(upto, prompt):
+        history = [{"role": "user", "content": "How is it?"}, *turns[:upto]]
+        return tokenizer.apply_chat_template(history, tools=TOOLS, tokenize=False, add_generation_prompt=prompt)
+
+    text, completion = "", []
+    for n, turn in enumerate(turns):
+        is_said = turn["role"] == "assistant"
+        before, after = render(n, is_said), render(n + 1, not is_said)
+        same = next((at for at, pair in enumerate(zip(before, after, strict=False)) if len({*pair}) > 1), len(before))
+        text += after[same:]
+        parsed = parse_response(after[same:], schema, prefix=before[:same], tools=TOOLS) if is_said else turn
+        completion.append({"role": "assistant", "content": "", **parsed})
+    return text, completion
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES.keys() - WITHOUT_CALLS))
+def test_each_template_of_trl_is_read(name):
+    has_words = not name.startswith(("llama", "gptoss"))  # beside a call
+    calling = CALLING | ({"reasoning_content": "hm", "thinking": "hm"} if has_words else {"content": ""})
+    turns = [calling] if name.startswith("gemma4") else [calling, HEARD, SAID]  # it writes answers into calls
+    text, completion = rendered(TEMPLATES[name], turns)
+    reading = read_completion(text, completion)
+    [call] = reading.calls
+    assert json.loads(call.parsed) == WEATHER
+    assert all(piece in text[call.start : call.end] for piece in ("weather", "city", "Paris", "days", "3"))
+    assert reading.answer.said == completion[-1]["content"] == turns[-1]["content"]
+    for part in reading.segments:
+        assert part.kind == "call" or "".join(text[at] for at in part.at[:-1]) == part.said
+    found = judged(tool_call_fields, text, completion, calls=[[WEATHER]])
+    assert {reward for reward, _ in found.values()} == {1.0}
+    assert all(places for criterion, (_, places) in found.items() if criterion != "extra_calls")
 
 
 # Any text
