@@ -30,7 +30,7 @@ FRONT = (
         "[From a reward function to one with places](../guides/rewards_that_say_where.md).",
         ["SpanCreditTrainer", "SpanCreditConfig", "SpanReward"],
     ),
-    ("Other methods", "In the order of [the table of methods](../methods/index.md).", []),
+    ("Other methods", "In the order of [the table of methods](../guides/choosing.md#all-methods).", []),
 )
 ROOMS = {
     "tempo_trl.credit": "Credit as arithmetic",
@@ -41,10 +41,17 @@ ROOMS = {
     "tempo_trl.report": "Recorded trees",
 }
 INCLUDED = {
-    "guides/recipes.md": "recipes/README.md",
-    "evidence/benchmarks.md": "benchmarks/README.md",
-    "evidence/learning_method.md": "benchmarks/learning/README.md",
+    "reference/recipes.md": "recipes/README.md",
     "reference/changelog.md": "CHANGELOG.md",
+}
+
+
+# Methods whose page is not `methods/NAME.md`.
+PAGES_OF_METHODS = {
+    "hepo": "methods/grpo.md#hepo",
+    "treerpo_entropy": "methods/treerpo.md#hierarchical-treerpo",
+    "hgpo": "methods/gigpo.md#hgpo",
+    "token_credit": "guides/credit_function.md",
 }
 
 
@@ -274,8 +281,9 @@ trains. The columns `added_share` and `branch_tokens` give the same metrics for 
 def methods_table() -> str:
     from tempo_trl.methods import METHODS
 
+    pages = {name: f"../{PAGES_OF_METHODS.get(name, f'methods/{name}.md')}" for name in METHODS}
     rows = [
-        f"| [`{name}`]({name}.md) | {method.label} | `{class_of(method.trainer)}` | {paper_of(method.paper)} |"
+        f"| [`{name}`]({pages[name]}) | {method.label} | `{class_of(method.trainer)}` | {paper_of(method.paper)} |"
         for name, method in METHODS.items()
     ]
     return "\n".join(["| `method:` | name | trainer | paper |", "|---|---|---|---|", *rows])

@@ -2,6 +2,8 @@
 
 import re
 import runpy
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -23,10 +25,12 @@ def example() -> dict:
 @pytest.fixture(scope="module")
 def guide() -> dict:
     """What the guide's Python defines, and what each block printed."""
-    printed: list[str] = []
-    names = {"print": lambda value: printed.append(str(value))}
+    names: dict = {}
+    printed = []
     for code in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL):
-        exec(code, names)
+        with redirect_stdout(StringIO()) as output:
+            exec(code, names)
+        printed += [output.getvalue().rstrip()] if output.getvalue() else []
     return names | {"printed": printed}
 
 
