@@ -5,24 +5,32 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
+from tempo_trl.runs.curves import curves_png
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.log import training_log
-from tempo_trl.runs.record import FOLDER, RECIPE, RECORD
+from tempo_trl.runs.record import FOLDER, RECIPE, RECORD, read_record
 from tempo_trl.runs.results import Result, model_index_results
+from tempo_trl.runs.trees import recorded_steps
 
 TEMPLATE = Path(__file__).parent / "model_card.md"
+CURVES, TREE = f"{FOLDER}/curves.png", "report/tree.png"  # pictures
 # Flags about the location of a run, which are left out of the card's commands, with their values.
-PLACES = ("config", "output_dir", "resume_from_checkpoint", "push_to_hub", "hub_model_id", "hub_token")
-SHOWN = (
-    ("learning rate", ("learning_rate",)),
-    ("completions per prompt", ("num_generations",)),
-    ("maximum completion length, tokens", ("max_completion_length",)),
-    ("TD coefficient", ("td_coef",)),
-    ("clip, upper clip", ("epsilon", "epsilon_high")),
-    ("KL coefficient", ("beta",)),
-)
+PLACES = ("output_dir", "resume_from_checkpoint", "push_to_hub", "hub_model_id", "hub_token")
+SHOWN = ("learning_rate", "num_generations", "max_completion_length", "td_coef", "epsilon", "epsilon_high", "beta")
 
 
-def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pictures: list[str]) -> str:
+def write_card(run_dir: Path, repo: str, results: list[Result]) -> None:
+    """Write README.md, and the curves that it shows, to a run's folder: always the same bytes for a run."""
+    record, log = read_record(run_dir), training_log(run_dir)
+    curves = curves_png(log)
+    if curves:
+        write_atomically(run_dir / CURVES, curves)
+    write_atomically(run_dir / "README.md", model_card(run_dir, repo, record, log, results, bool(curves)))
+
+
+def model_card(
+    run_dir: Path, repo: str, record: dict, log: list[dict], results: list[Result], has_curves: bool
+) -> str:
     """
     The card with its metadata.
 
@@ -31,18 +39,16 @@ def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pi
             Folder of the run.
         repo (`str`):
             Repository of the model, `user/name`.
-        record (`dict`):
-            The record of the run ([`~tempo_trl.runs.record.record_run`]).
+        record, log:
+            The record of the run ([`~tempo_trl.runs.record.record_run`]), and Trainer's log.
         results (`list[Result]`):
-            Evaluation results.
-        pictures (`list[str]`):
-            Paths in the repository of the curves (`tempo/curves.png`) and of the prefix tree, if they exist.
-
-    Returns:
-        `str`: always the same for a run, so that publishing it again changes nothing.
+            Evaluation results of its weights.
+        has_curves (`bool`):
+            Whether there is a picture of curves.
     """
-    log = training_log(run_dir)
     recipe = (run_dir / FOLDER / RECIPE).is_file()
+    # Without trees of its own the picture is another run's: a report of several runs drew it.
+    has_tree = (run_dir / TREE).is_file() and bool(recorded_steps(run_dir))
     card = ModelCard.from_template(
         metadata(repo, record, results),
         template_path=str(TEMPLATE),
@@ -54,12 +60,12 @@ def model_card(run_dir: Path, repo: str, record: dict, results: list[Result], pi
         base=_base(record["model"]),
         data=_data(record),
         training=training_table(record, log),
-        commands=commands(repo, record, recipe),
+        commands=commands(record),
         recipe=recipe,
-        launched=recipe or is_launched(record["command"]),
+        launched=is_launched(record["command"]),
         logged=bool(log),
-        has_curves=f"{FOLDER}/curves.png" in pictures,
-        tree=next((path for path in pictures if Path(path).stem == "tree"), None),
+        has_curves=has_curves,
+        tree=TREE if has_tree else None,
     )
     return str(card)
 
@@ -105,7 +111,7 @@ def training_table(record: dict, log: list[dict]) -> list[tuple[str, str]]:
     table = [("optimizer steps", str(log[-1]["step"]))] if log else []
     if rewards:
         table.append(("mean training reward, first and last logged", f"{rewards[0]:.3f}, {rewards[-1]:.3f}"))
-    table += [(what, text) for what, names in SHOWN if (text := _shown(settings, names))]
+    table += [(f"`{name}`", str(settings[name])) for name in SHOWN if settings.get(name) is not None]
     return [
         *table,
         ("seed", str(record["seed"])),
@@ -116,28 +122,20 @@ def training_table(record: dict, log: list[dict]) -> list[tuple[str, str]]:
     ]
 
 
-def _shown(settings: dict, names: tuple[str, ...]) -> str:
-    return ", ".join(str(settings[name]) for name in names if settings.get(name) is not None)
-
-
 def is_launched(command: list[str]) -> bool:
     """Whether a command was given to `tempo-trl train`, of which the record has the flags only."""
     return "".join(command[:1]).startswith("--")
 
 
-def commands(repo: str, record: dict, recipe: bool) -> list[str]:
-    """Three commands that repeat the run. The last is the original command if a script of its own started the run."""
-    git, tempo_trl = record["git"], record["versions"]["tempo_trl"]
-    install = f"git checkout {git['commit']} && pip install ." if git else f"pip install tempo_trl=={tempo_trl}"
-    fetch = f'hf download {repo} --include "tempo/*" --local-dir published'
-    if not (recipe or is_launched(record["command"])):
-        return [install, fetch, shlex.join(record["command"])]
-    flags = without_flags(record["command"], PLACES)
-    if record["config"]["training"].get("push_to_hub") and "--push_to_hub" not in record["command"]:
-        flags += ["--push_to_hub", "false"]  # the recipe would push to a repository that is not the reader's
-    flags += ["--num_processes", str(record["processes"])]  # otherwise one for each GPU of the reader's machine
-    config = ["--config", "published/tempo/recipe.yaml"] if recipe else []
-    return [install, fetch, shlex.join(["tempo-trl", "train", *config, *flags])]
+def commands(record: dict) -> list[str]:
+    """The commands that install this version and repeat the run."""
+    git, command = record["git"], record["command"]
+    version = record["versions"]["tempo_trl"]
+    install = f"git checkout {git['commit']} && pip install ." if git else f"pip install tempo_trl=={version}"
+    if is_launched(command):
+        processes = ["--num_processes", str(record["processes"])]  # otherwise one for each GPU of the reader's machine
+        command = ["tempo-trl", "train", *without_flags(command, PLACES), *processes]
+    return [install, shlex.join(command)]
 
 
 def without_flags(argv: list[str], names: tuple[str, ...]) -> list[str]:

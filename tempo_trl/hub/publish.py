@@ -1,34 +1,42 @@
-"""Publish a run: the verb `tempo-trl publish`, also used at the end of a run with `push_to_hub`.
-
-Model, card and record are uploaded in one commit, so they always belong to the same run. Files that are on the Hub
-already are not uploaded again, neither by a retry nor by a repeated command.
-"""
+"""Publish a run: the verb `tempo-trl publish`. Files that are on the Hub already are not uploaded again."""
 
 import sys
+import warnings
+from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, HfApi, RepoFile
-from huggingface_hub.errors import HTTPError
-from huggingface_hub.utils.sha import git_hash
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError, HTTPError
 
-from tempo_trl.hub.access import check_name, prepare_repo
-from tempo_trl.hub.contents import contents
-from tempo_trl.hub.retry import is_temporary, retry
+from tempo_trl.hub.card import CURVES, TREE, write_card
 from tempo_trl.runs.files import WEIGHTS
+from tempo_trl.runs.log import unfinished_checkpoint
+from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.redaction import known_secrets, secrets_in
+from tempo_trl.runs.results import is_before, of_other_weights, read_results
+from tempo_trl.runs.run import read_files
+
+# Model, tokenizer and Trainer's results are at the top of the folder. Checkpoints, tables of completions and logs are
+# not published, and neither is training_args.bin, a pickle, which is unsafe to load and may contain secrets.
+PATTERNS = (
+    *WEIGHTS,
+    *("README.md", "*.json", "*.jinja", "*.model", "*.txt", "*.py"),
+    *("evaluation/*.json", f"{FOLDER}/*.json", f"{FOLDER}/*.yaml", CURVES, TREE),
+)
 
 
 def publish(run_dir: str | Path, repo: str, private: bool | None = None, revision: str | None = None) -> str:
     """
-    Upload a run to the Hub, and verify that all files have arrived.
+    Upload a run to the Hub.
 
     Args:
         run_dir (`str` or `Path`):
-            Output folder of the run.
+            Output folder of the run. The model card is written to it.
         repo (`str`):
             `user/name`; created if it does not exist.
         private (`bool`, *optional*):
-            As [`~tempo_trl.hub.access.prepare_repo`].
+            Whether it must be private. An existing public repository is then an error.
         revision (`str`, *optional*):
             Branch to commit to, which must exist. Defaults to the main branch.
 
@@ -36,77 +44,108 @@ def publish(run_dir: str | Path, repo: str, private: bool | None = None, revisio
         `str`: URL of the commit.
 
     Raises:
-        ValueError: before anything is uploaded: from [`~tempo_trl.hub.contents.contents`] or
-            [`~tempo_trl.hub.access.prepare_repo`], or if a file contains a token.
-        RuntimeError: the Hub accepted the commit, but files are missing.
+        ValueError: before anything is uploaded: from [`files_to_publish`] or [`prepare_repo`].
     """
-    files = checked_contents(Path(run_dir), repo)
+    return _upload(Path(run_dir), files_to_publish(Path(run_dir), repo), repo, private, revision)
+
+
+def _upload(run_dir: Path, files: list[str], repo: str, private: bool | None, revision: str | None = None) -> str:
+    prepare_repo(repo, private)
+    message, patterns = f"tempo_trl: {run_dir.absolute().name}", [escape(path) for path in files]
+    chosen = {"allow_patterns": patterns, "commit_message": message, "revision": revision}
+    return HfApi().upload_folder(repo_id=repo, folder_path=run_dir, **chosen).commit_url
+
+
+def prepare_repo(repo: str, private: bool | None = None) -> None:
+    """
+    Create the repository unless it exists, and check the permission to write to it.
+
+    Raises:
+        ValueError: writing is not permitted, or the repository is public but `private` is set.
+    """
     api = HfApi()
-    prepare_repo(api, repo, private)
-    message = f"tempo_trl: {Path(run_dir).absolute().name}"
+    try:
+        api.create_repo(repo, private=private, exist_ok=True)
+        api.auth_check(repo, write=True)
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status not in (401, 403, 404):
+            raise
+        raise ValueError(
+            f"no permission to write to {repo} (status {status}). Log in with `hf auth login`, or set HF_TOKEN to "
+            "a token that may write there."
+        ) from error
+    if private and not api.repo_info(repo).private:
+        raise ValueError(f"{repo} is public, but --private was given. Make it private in its settings on the Hub.")
 
-    def commit() -> tuple[str, list[str]]:
-        additions = [CommitOperationAdd(path, content) for path, content in files.items()]  # new ones for each attempt
-        made = api.create_commit(repo, additions, commit_message=message, revision=revision)
-        return made.commit_url, not_on_the_hub(api, repo, additions, revision)
 
-    address, lost = retry(commit)
-    if lost:
-        raise RuntimeError(f"the commit to {repo} lacks {', '.join(lost)}. Does its .gitignore list them?")
-    return address
+def files_to_publish(run_dir: Path, repo: str) -> list[str]:
+    """
+    Paths of the files to publish, after the card was written.
 
-
-def checked_contents(run_dir: Path, repo: str) -> dict[str, Path | bytes]:
-    """The result of [`~tempo_trl.hub.contents.contents`], after a check that it contains no tokens."""
-    check_name(repo)
-    files = contents(run_dir, repo)
+    Raises:
+        ValueError: `run_dir` is not a folder, has no model, an earlier one or no record of the run, has unreadable
+            files, or a file contains a secret; or `repo` is not `user/name`.
+    """
+    if repo.count("/") != 1:
+        raise ValueError(f"{repo!r} is not a repository name. Use user/name.")
+    _refuse_another_model(run_dir)
+    read_files(run_dir)  # names all that are broken
+    results = read_results(run_dir)
+    others = of_other_weights(results, run_dir, read_record(run_dir)["started"], repo)
+    if others:
+        why = "; ".join(f"{file} is {why}" for file, why in others.items())
+        warnings.warn(f"results in {run_dir} are left out: {why}. Evaluate again, with --overwrite.", stacklevel=2)
+    write_card(run_dir, repo, [result for result in results if result.file not in others])
+    found = {path.relative_to(run_dir).as_posix(): path for pattern in PATTERNS for path in run_dir.glob(pattern)}
+    files = sorted(path for path in found if path not in others and not found[path].name.startswith((".", "_")))
     secrets = known_secrets()
-    for path, content in files.items():
-        if not any(Path(path).match(pattern) for pattern in WEIGHTS) and secrets_in(_bytes(content), secrets):
+    for path in files:
+        if not any(Path(path).match(pattern) for pattern in WEIGHTS) and secrets_in(found[path].read_bytes(), secrets):
             raise ValueError(
                 f"{path} contains a token or another secret of this machine. Remove it there, and revoke it."
             )
     return files
 
 
-def _bytes(content: Path | bytes) -> bytes:
-    return content if isinstance(content, bytes) else content.read_bytes()
-
-
-def _size(content: Path | bytes) -> int:
-    return len(content) if isinstance(content, bytes) else content.stat().st_size
-
-
-def not_on_the_hub(api: HfApi, repo: str, additions: list[CommitOperationAdd], revision: str | None) -> list[str]:
-    """Paths of files that are missing on the Hub, or differ: a commit silently skips ignored files."""
-    paths = [addition.path_in_repo for addition in additions]
-    there = {entry.path: entry for entry in api.get_paths_info(repo, paths, revision=revision)}
-    return [addition.path_in_repo for addition in additions if not _same(addition, there.get(addition.path_in_repo))]
-
-
-def _same(addition: CommitOperationAdd, entry: RepoFile | None) -> bool:
-    if entry is None or entry.lfs:
-        return entry is not None and entry.lfs.sha256 == addition.upload_info.sha256.hex()
-    with addition.as_file() as file:
-        return entry.blob_id == git_hash(file.read())
+def _refuse_another_model(run_dir: Path) -> None:
+    """Raise ValueError unless the folder has the model that its run has saved."""
+    weights = [path for pattern in WEIGHTS for path in run_dir.glob(pattern)]
+    if not weights:
+        raise ValueError(
+            f"{run_dir} has no model, expected one of {', '.join(WEIGHTS)} in it. Finish the training first "
+            "(`--resume_from_checkpoint last` resumes an interrupted run)."
+        )
+    if further := unfinished_checkpoint(run_dir):
+        raise ValueError(
+            f"{run_dir} has the model of an earlier end, but trains on: it has {further.name}. Finish the training "
+            "(`--resume_from_checkpoint last`), or remove the later checkpoints."
+        )
+    started = read_record(run_dir)["started"]
+    saved = datetime.fromtimestamp(max(path.stat().st_mtime for path in weights), UTC).isoformat()
+    if is_before(saved, started):
+        raise ValueError(
+            f"{run_dir} has the model of an earlier run, saved at {saved[:19]}: the run of its record began at "
+            f"{started} and saved none. Finish the training, or train into a new folder and publish that."
+        )
 
 
 def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
     """The verb. Returns 0, or 1 if the upload failed, or 2 if nothing was uploaded because of an error in the run."""
+    folder = Path(run_dir)
     try:
-        files = checked_contents(Path(run_dir), repo)
-        sizes = {path: _size(content) for path, content in files.items()}
-        print(f"{len(files)} files for {repo}, {sum(sizes.values()):,} bytes:")
-        print("".join(f"{size:>16,}  {path}\n" for path, size in sizes.items()), end="")
+        files = files_to_publish(folder, repo)
+        for path in files:
+            print(f"{(folder / path).stat().st_size:>16,}  {path}")
         if dry_run:
-            print(f"Nothing was uploaded. The card, README.md:\n\n{_bytes(files['README.md']).decode()}")
+            print(f"Nothing was uploaded. The card, README.md:\n\n{(folder / 'README.md').read_text('utf-8')}")
             return 0
-        print(f"Published: {publish(run_dir, repo, private or None)}")
+        print(f"Published: {_upload(folder, files, repo, private or None)}")
     except ValueError as error:
         print(f"tempo-trl publish: error: {error}", file=sys.stderr)
         return 2
     except (HTTPError, OSError, RuntimeError) as error:
-        again = " Run the same command again to upload the missing files." if is_temporary(error) else ""
-        print(f"tempo-trl publish: error: not published, {type(error).__name__}: {error}.{again}", file=sys.stderr)
+        again = "Run the same command again to upload the missing files."
+        print(f"tempo-trl publish: error: not published, {type(error).__name__}: {error}. {again}", file=sys.stderr)
         return 1
     return 0

@@ -142,7 +142,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     Before training, a record of the run (including `argv`) is written to `OUTPUT_DIR/tempo`. `callbacks` are added to
     the trainer's own.
     """
-    from tempo_trl.hub.pushing import begin_pushing, clear_refusals, push, write_card
+    from tempo_trl.hub.pushing import begin_pushing, push, try_to_write_card
     from tempo_trl.runs.record import record_run
     from tempo_trl.runs.redaction import move_token_to_environment
     from tempo_trl.trainers.checks import refuse_less_than_a_generation
@@ -150,8 +150,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     training_args = arguments.training
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     move_token_to_environment(training_args)
-    with clear_refusals(training_args):
-        trainer = build_trainer(arguments, callbacks)
+    trainer = build_trainer(arguments, callbacks)
     refuse_less_than_a_generation(trainer)  # also for methods that use TRL's own trainer
     if checkpoint is None and trainer.is_world_process_zero():
         warn_of_an_earlier_run(Path(training_args.output_dir))
@@ -166,7 +165,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     trainer.save_model(_internal_call=True)  # without a push, which would end the run if the Hub is unreachable
     if trainer.is_world_process_zero():
         output_dir = Path(training_args.output_dir)
-        write_card(output_dir, training_args.hub_model_id or output_dir.resolve().name)
+        try_to_write_card(output_dir, training_args.hub_model_id or output_dir.resolve().name)
     if training_args.do_eval:
         metrics = trainer.evaluate()
         trainer.log_metrics("eval", metrics)

@@ -1,4 +1,4 @@
-"""Evaluation results, `RUN_DIR/evaluation/*.json`, and the two formats in which the Hub reads them.
+"""Evaluation results, `RUN_DIR/evaluation/*.json`, and the metadata of a model card in which the Hub reads them.
 
 After `tempo-trl evaluate --output RUN_DIR` they are `RUN_DIR/{task}.json`.
 
@@ -8,13 +8,11 @@ A file contains one result or a list of them:
      "value": 0.87, "interval": [0.861, 0.879], "n": 5000, "k": 1, "tempo_trl": "0.1.0", "date": "2026-01-31T12:00:00"}
 """
 
-import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import yaml
-from huggingface_hub import EvalResult, EvalResultEntry, eval_result_entries_to_yaml
+from huggingface_hub import EvalResult
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.runs.files import WEIGHTS, fingerprint, read_all, read_json
@@ -158,24 +156,3 @@ def model_index_results(results: list[Result]) -> list[EvalResult]:
         for result in results
         if result.hub_id
     ]
-
-
-def eval_results_files(results: list[Result], repo: str) -> dict[str, bytes]:
-    """`.eval_results/*.yaml`, one file per result, which the Hub shows with the benchmark. Skips local data."""
-    files = {}
-    for result in results:
-        if not result.hub_id:
-            continue
-        entry = EvalResultEntry(
-            dataset_id=result.hub_id,
-            task_id=result.task,
-            value=result.value,
-            date=result.date,
-            source_url=f"https://huggingface.co/{repo}/blob/main/{result.file}",
-            source_name="tempo_trl",
-            notes=result.notes,
-        )
-        name = re.sub(r"[^\w.-]", "_", "-".join([result.task, result.metric, result.split or "", f"k{result.k}"]))
-        text = yaml.safe_dump(eval_result_entries_to_yaml([entry]), sort_keys=False)
-        files[f".eval_results/{name}.yaml"] = text.encode()
-    return files

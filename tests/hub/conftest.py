@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from huggingface_hub import close_session, constants, hf_api
 
-from tempo_trl.hub import retry
 from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import FOLDER, RECIPE, RECORD
 
@@ -86,7 +85,6 @@ def client(hub, monkeypatch, tmp_path):
     monkeypatch.setattr(hf_api.api, "endpoint", hub.url)  # made when it was imported
     monkeypatch.setattr("transformers.utils.hub._hf_api", None, raising=False)  # made at its first use, and kept
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setattr(retry, "WAITS", (0, 0, 0))
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
     yield hub
     close_session()

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
-from tempo_trl.hub.card import commands
-from tempo_trl.hub.contents import CURVES, contents, current_results, generated
+from tempo_trl.hub.card import CURVES, commands, write_card
+from tempo_trl.hub.publish import files_to_publish
 from tempo_trl.launch.arguments import launch_arguments
 from tempo_trl.runs.curves import curves_png
 from tempo_trl.runs.files import fingerprint, write_atomically
+from tempo_trl.runs.results import read_results
 
 from .conftest import LOG, RECORD_OF_A_RUN, RESULT
 
@@ -29,12 +30,9 @@ def run(folder: Path, record: dict | None = None, log: list[dict] | None = LOG, 
     return folder
 
 
-def made_of(folder: Path) -> dict[str, Path | bytes]:
-    return generated(folder, "me/tiny", current_results(folder, "me/tiny"))
-
-
 def card(folder: Path) -> str:
-    return made_of(folder)["README.md"].decode()
+    write_card(folder, "me/tiny", read_results(folder))
+    return (folder / "README.md").read_text()
 
 
 def changed(**values) -> dict:
@@ -82,18 +80,13 @@ def test_every_result_is_in_the_card_with_its_interval(tmp_path):
     assert "| math | DigitalLearningGmbH/MATH-lighteval | test | accuracy | 87.0 % (86.1 to 87.9) | 5000 | 1 |" in text
     assert "| gsm8k | local | test | pass@4 | 50.0 % | 100 | 4 |" in text
     assert [result.dataset_name for result in ModelCard(text).data.eval_results] == ["math"]
-    assert [name for name in made_of(folder) if name.startswith(".eval")] == [
-        ".eval_results/math-accuracy-test-k1.yaml"
-    ]
 
 
 def test_results_in_the_run_s_own_folder_are_told_from_its_other_files(tmp_path):
     folder = run(tmp_path)
     write_atomically(folder / "config.json", json.dumps({"model_type": "qwen3"}))
     write_atomically(folder / "math.json", json.dumps([RESULT]))
-    made = made_of(folder)
-    assert "The numbers are from `math.json`." in made["README.md"].decode()
-    assert b"/blob/main/math.json" in made[".eval_results/math-accuracy-test-k1.yaml"]
+    assert "The numbers are from `math.json`." in card(folder)
 
 
 @pytest.mark.parametrize(("date", "kept"), [("2026-01-31", True), (None, True), ("2026-01-30T23:59:59+00:00", False)])
@@ -124,9 +117,9 @@ def publishes_the_result_if(kept: bool, result: dict, folder: Path) -> None:
     write_atomically(folder / "model.safetensors", b"weights")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        files = contents(folder, "me/tiny")
-    assert ("evaluation/results.json" in files) == (".eval_results/math-accuracy-test-k1.yaml" in files) == kept
-    assert ("The model was not evaluated." in files["README.md"].decode()) != kept
+        files = files_to_publish(folder, "me/tiny")
+    assert ("evaluation/results.json" in files) == kept
+    assert ("The model was not evaluated." in (folder / "README.md").read_text()) != kept
     assert len(caught) == (not kept)  # said once
     assert all("left out: evaluation/results.json is " in str(each.message) for each in caught)
 
@@ -169,17 +162,6 @@ def test_a_mixture_of_the_hub_s_datasets_is_not_called_local(tmp_path):
     assert "not on the Hub" not in text
 
 
-@pytest.mark.parametrize(("hub_id", "published"), [("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"), (None, "/home/me/cache/qwen")])
-def test_an_adapter_s_base_is_published_by_its_name_on_the_hub_if_it_has_one(hub_id, published, tmp_path):
-    run(tmp_path, changed(model={"hub_id": hub_id, "name": "qwen", "adapter": True}))
-    config = {"r": 4, "base_model_name_or_path": "/home/me/cache/qwen"}
-    write_atomically(tmp_path / "adapter_config.json", json.dumps(config))
-    write_atomically(tmp_path / "adapter_model.safetensors", b"weights")
-    content = contents(tmp_path, "me/tiny")["adapter_config.json"]
-    text = content.read_text() if isinstance(content, Path) else content.decode()
-    assert json.loads(text) == config | {"base_model_name_or_path": published}
-
-
 def test_what_is_not_on_the_hub_is_not_linked(tmp_path):
     local = changed(model={"hub_id": None, "name": "mine", "adapter": False}, dataset={"hub_id": None, "rows": None})
     text = card(run(tmp_path, local))
@@ -189,28 +171,18 @@ def test_what_is_not_on_the_hub_is_not_linked(tmp_path):
     assert "data that are not on the Hub" in text
 
 
-def test_the_third_command_is_one_that_the_launcher_takes_with_as_many_processes():
-    command = "--config sums/tempo --max_steps 3 --output_dir x --hub-token=y --reward_funcs a.b c.d"
-    record = changed(command=command.split())
-    install, fetch, train = commands("me/tiny", record, recipe=True)
-    assert install.startswith(f"git checkout {record['git']['commit']}")
-    assert fetch == 'hf download me/tiny --include "tempo/*" --local-dir published'
-    assert train == (
-        "tempo-trl train --config published/tempo/recipe.yaml --max_steps 3 --reward_funcs a.b c.d --num_processes 2"
+def test_the_last_command_is_one_that_the_launcher_takes_with_as_many_processes(tmp_path):
+    command = (
+        "--config sums/tempo --max_steps 3 --output_dir x --hub-token=y --reward_funcs a.b c.d --push_to_hub true"
     )
-    flags = train.replace("published/tempo/recipe.yaml", "sums/tempo").split()[2:]
-    assert launch_arguments(flags).num_processes == 2
-    assert commands("me/tiny", record | {"processes": 1}, recipe=True)[-1].endswith(" --num_processes 1")
-
-
-def test_a_run_without_a_recipe_is_repeated_by_its_flags(tmp_path):
-    argv = ["--task", "sums", "--reward_funcs", "a.b", "--output_dir", "x", "--push_to_hub", "true"]
-    text = card(run(tmp_path, changed(command=argv)))
-    train = "tempo-trl train --task sums --reward_funcs a.b --num_processes 2"
+    record = changed(command=command.split())
+    install, train = commands(record)
+    assert install.startswith(f"git checkout {record['git']['commit']}")
+    assert train == "tempo-trl train --config sums/tempo --max_steps 3 --reward_funcs a.b c.d --num_processes 2"
+    assert launch_arguments(train.split()[2:]).num_processes == 2
+    text = card(run(tmp_path, record))
     assert f"\n{train}\n" in text
     assert "In a clone of tempo_trl:" in text
-    assert "A script that is not part of this repository" not in text
-    assert launch_arguments(train.split()[2:]).num_processes == 2
 
 
 def test_the_model_of_a_run_that_trains_on_is_not_published_with_its_record(tmp_path):
@@ -219,7 +191,7 @@ def test_the_model_of_a_run_that_trains_on_is_not_published_with_its_record(tmp_
     write_atomically(state, json.dumps({"log_history": [{"step": 8}]}))
     os.utime(state, (2e9, 2e9))
     with pytest.raises(ValueError, match="trains on: it has checkpoint-8"):
-        contents(tmp_path, "me/tiny")
+        files_to_publish(tmp_path, "me/tiny")
 
 
 def test_a_script_s_run_names_its_script(tmp_path):
@@ -230,29 +202,26 @@ def test_a_script_s_run_names_its_script(tmp_path):
 
 
 def test_curves_are_those_that_were_logged_the_same_bytes_every_time(tmp_path):
-    drawn = made_of(run(tmp_path))[CURVES]
+    assert CURVES in card(run(tmp_path))
+    drawn = (tmp_path / CURVES).read_bytes()
     assert drawn.startswith(PNG)
-    assert drawn == made_of(tmp_path)[CURVES]
+    card(tmp_path)
+    assert (tmp_path / CURVES).read_bytes() == drawn
     assert curves_png([{"step": 1, "reward": 0.5}]).startswith(PNG)
     assert curves_png([{"step": 1, "loss": 0.5}]) is None
 
 
 def test_without_a_log_there_are_no_curves_and_the_card_names_none(tmp_path):
-    made = made_of(run(tmp_path, log=None))
-    assert CURVES not in made
-    assert "curves" not in made["README.md"].decode()
+    assert "curves" not in card(run(tmp_path, log=None))
+    assert not (tmp_path / CURVES).exists()
 
 
 def test_the_picture_of_a_tree_is_shown_if_there_is_one_of_this_run(tmp_path, monkeypatch):
     folder = run(tmp_path)
-    assert "Prefix tree of one group" not in card(folder)
-    write_atomically(folder / "tempo/tree.svg", "<svg/>")
-    write_atomically(folder / "model.safetensors", b"weights")
-    assert "tempo/tree.svg" not in contents(folder, "me/tiny")  # a report of several runs drew another one's
-    monkeypatch.setattr("tempo_trl.hub.contents.recorded_steps", lambda *arguments: [10])
-    files = contents(folder, "me/tiny")
-    assert "(tempo/tree.svg)" in files["README.md"].decode()
-    assert files["tempo/tree.svg"].read_text() == "<svg/>"
+    write_atomically(folder / "report/tree.png", "a picture")
+    assert "Prefix tree of one group" not in card(folder)  # a report of several runs drew another one's
+    monkeypatch.setattr("tempo_trl.hub.card.recorded_steps", lambda *arguments: [10])
+    assert "(report/tree.png)" in card(folder)
 
 
 def test_a_resumed_run_says_so(tmp_path):

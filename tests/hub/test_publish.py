@@ -8,11 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
-from huggingface_hub import EvalResultEntry, ModelCard, parse_eval_result_entries, snapshot_download
+from huggingface_hub import ModelCard, snapshot_download
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tempo_trl.hub import retry
 from tempo_trl.hub.publish import publish
 from tempo_trl.launch import cli
 
@@ -24,8 +22,7 @@ pytestmark = pytest.mark.matrix
 REPO = "me/tiny-tempo"
 MODEL = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 ABOUT = ["README.md", "trainer_state.json", "tempo/run.json", "tempo/recipe.yaml", "tempo/curves.png"]
-EVALUATION = ["evaluation/math.json", ".eval_results/math-accuracy-test-k1.yaml"]
-PUBLISHED = {*MODEL, "chat_template.jinja", *ABOUT, *EVALUATION}
+PUBLISHED = {*MODEL, "chat_template.jinja", *ABOUT, "evaluation/math.json"}
 
 
 def published(*argv: str) -> int:
@@ -57,90 +54,38 @@ def test_published_again_nothing_is_sent_and_what_is_missing_is(client, finished
     assert client.model(REPO).commits[-1][1] == ["tempo/recipe.yaml"]
 
 
-@pytest.mark.parametrize(
-    ("method", "pattern", "kind"),
-    [
-        ("PUT", "/lfs/", "half"),
-        ("POST", "/commit/", "half"),
-        ("POST", "/commit/", "503"),
-        ("POST", "/commit/", "no answer"),  # it was made, and is not made twice
-        ("POST", "/preupload/", "no answer"),
-        ("POST", "/validate-yaml", "half"),
-        ("POST", "/repos/create", "no answer"),
-        ("POST", "/paths-info/", "no answer"),
-        ("GET", "/whoami", "no answer"),
-    ],
-)
-def test_nothing_is_lost_where_a_connection_drops(method, pattern, kind, client, finished_run):
-    client.faults.append(Fault(method, pattern, kind))
-    publish(finished_run, REPO)
-    assert client.faults[0].times == 0
-    assert len(client.model(REPO).commits) == 1
-    assert set(client.model(REPO).files) == PUBLISHED
-    assert client.model(REPO).files["model.safetensors"] == (finished_run / "model.safetensors").read_bytes()
-
-
-def test_attempts_are_bounded_and_the_same_command_sends_what_is_missing(client, finished_run, capsys):
-    client.faults.append(Fault("POST", "/commit/", "half", times=len(retry.WAITS) + 1))
+def test_the_same_command_sends_what_a_dropped_connection_left_out(client, finished_run, capsys):
+    client.faults.append(Fault("POST", "/commit/", "half", times=99))
     assert published(str(finished_run), "--repo", REPO) == 1
     assert "Run the same command again to upload the missing files." in capsys.readouterr().err
-    assert client.model(REPO).files == {}
+    client.faults.clear()
     uploads = len(client.sent("PUT", "/lfs/"))
     assert published(str(finished_run), "--repo", REPO) == 0
     assert set(client.model(REPO).files) == PUBLISHED
     assert len(client.sent("PUT", "/lfs/")) == uploads  # weights had arrived the first time
 
 
-def test_a_file_that_the_hub_left_out_is_reported(client, finished_run, capsys):
-    client.repos["model", REPO] = Repo(ignored=("model.safetensors",))
-    assert published(str(finished_run), "--repo", REPO) == 1
-    assert "lacks model.safetensors" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("repo", "existing", "token", "flags", "message"),
     [
-        ("tiny", {}, TOKEN, "", "'tiny' is not a valid repository name. Use user/name"),
-        ("me/ti ny", {}, TOKEN, "", "'me/ti ny' is not a valid repository name"),
-        ("me/a/b", {}, TOKEN, "", "'me/a/b' is not a valid repository name"),
-        (REPO, {}, None, "", "no token for http"),
-        (REPO, {}, "hf_wrong", "", "rejects the token: log in"),
-        (REPO, {}, READ_ONLY, "", "the token of me is read-only"),
-        ("you/tiny", {}, TOKEN, "", "me can only create repositories of me, lab, not of you. Publish to me/tiny"),
-        ("you/tiny", {"model": Repo()}, TOKEN, "", "no permission to write to you/tiny (HTTP status 403)"),
-        (
-            "you/tiny",
-            {"model": Repo(private=True)},
-            TOKEN,
-            "",
-            "me can only create repositories of me, lab, not of you",
-        ),
-        (
-            "lab/tiny",
-            {"model": Repo(locked=True)},
-            TOKEN,
-            "",
-            "me has no permission to write to lab/tiny (HTTP status 403)",
-        ),
-        (REPO, {"dataset": Repo()}, TOKEN, "", f"{REPO} is the name of a dataset"),
-        (REPO, {"space": Repo()}, TOKEN, "", f"{REPO} is the name of a space"),
+        ("tiny", {}, TOKEN, "", "'tiny' is not a repository name. Use user/name"),
+        ("me/ti ny", {}, TOKEN, "", "'me/ti ny'"),
+        (REPO, {}, "hf_wrong", "", f"no permission to write to {REPO} (status 401)"),
+        (REPO, {}, READ_ONLY, "", f"no permission to write to {REPO}"),
+        ("you/tiny", {}, TOKEN, "", "no permission to write to you/tiny"),
+        ("you/tiny", {"model": Repo()}, TOKEN, "", "no permission to write to you/tiny"),
+        ("lab/tiny", {"model": Repo(locked=True)}, TOKEN, "", "no permission to write to lab/tiny (status 403)"),
         (REPO, {"model": Repo()}, TOKEN, "--private", f"{REPO} is public, but --private was given"),
     ],
 )
 def test_what_cannot_be_published_is_refused_before_anything_is_sent(
     repo, existing, token, flags, message, client, finished_run, monkeypatch, capsys
 ):
-    monkeypatch.setenv("HF_TOKEN", token) if token else monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setenv("HF_TOKEN", token)
     client.repos.update({(kind, repo): found for kind, found in existing.items()})
     assert published(str(finished_run), "--repo", repo, *flags.split()) == 2
     assert message in capsys.readouterr().err
     assert client.sent("POST", "/(commit|preupload)/") + client.sent("PUT", "") == []
-
-
-def test_no_right_to_make_a_repository_is_said_before_anything_is_sent(client, finished_run, capsys):
-    client.faults.append(Fault("POST", "/repos/create", "403"))
-    assert published(str(finished_run), "--repo", REPO) == 2
-    assert f"me has no permission to write to {REPO} (HTTP status 403)" in capsys.readouterr().err
 
 
 def test_a_private_repository_is_made_private(client, finished_run):
@@ -188,15 +133,11 @@ def test_a_dry_run_asks_nobody_and_shows_the_card_and_the_files(client, finished
     assert client.requests == []
 
 
-def test_results_reach_the_hub_in_both_of_its_forms(client, finished_run):
+def test_results_reach_the_hub_in_the_card(client, finished_run):
     publish(finished_run, REPO)
     files = client.model(REPO).files
     (result,) = ModelCard(files["README.md"].decode()).data.eval_results
     assert (result.dataset_type, result.dataset_split, result.metric_value) == (RESULT["hub_id"], "test", 0.87)
-    (entry,) = parse_eval_result_entries(yaml.safe_load(files[".eval_results/math-accuracy-test-k1.yaml"]))
-    assert isinstance(entry, EvalResultEntry)
-    assert (entry.dataset_id, entry.task_id, entry.value) == (RESULT["hub_id"], "math", 0.87)
-    assert entry.source_url.endswith(f"{REPO}/blob/main/evaluation/math.json")
 
 
 def test_the_command_keeps_its_token_to_itself(hub, finished_run, tmp_path):

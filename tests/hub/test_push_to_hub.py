@@ -1,7 +1,6 @@
 """`push_to_hub` in a recipe: real TEMPO runs of the built-in model, pushed to a Hub of the test's own."""
 
 import json
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,7 @@ from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.train import main
-from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.redaction import HIDDEN
 
 from .conftest import TOKEN, environment
@@ -26,16 +23,6 @@ SMALL += " --eval_on_start false --log_completions false --push_to_hub true"
 
 def arguments(folder: Path, repo: str, flags: str) -> list[str]:
     return f"--config sums/tempo {SMALL} --output_dir {folder} --hub_model_id {repo} {flags}".split()
-
-
-def assert_the_card_reproduces(card: str, repo: Repo, folder: Path, monkeypatch) -> None:
-    """Its third command is a run of the same settings that pushes nowhere."""
-    for path in ("tempo/recipe.yaml", "tempo/run.json"):
-        write_atomically(folder / path, repo.files[path])
-    monkeypatch.chdir(folder.parent)
-    (command,) = [line for line in card.splitlines() if line.startswith("tempo-trl train ")]
-    again = parse(shlex.split(command.removesuffix(" --num_processes 1"))[2:]).training  # the launcher's flag
-    assert (again.max_steps, again.save_steps, again.push_to_hub, again.hub_token) == (3, 1, False, None)
 
 
 @pytest.mark.matrix
@@ -53,7 +40,7 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
     repo, messages = hub.model("me/pushed"), [message for message, _ in hub.model("me/pushed").commits]
     in_progress = [paths for message, paths in repo.commits if message.startswith("Training in progress, step")]
     assert {"README.md", "model.safetensors", "tempo/run.json", "tempo/curves.png"} <= set(in_progress[0])
-    assert messages[-1] == "tempo_trl: run"
+    assert messages[-2:] == ["End of training", "tempo_trl: run"]
     for name in (
         "model.safetensors",
         "trainer_state.json",
@@ -73,7 +60,6 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
     assert record["config"]["training"]["max_steps"] == 3
     assert record["config"]["script"]["task"] == "sums"
     assert HIDDEN in repo.files["tempo/recipe.yaml"].decode()
-    assert_the_card_reproduces(card, repo, tmp_path / "published", monkeypatch)
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path != recipe]
     everything = [done.stdout.encode(), done.stderr.encode(), *written, *hub.bodies, *repo.files.values()]
     assert not [content for content in everything if TOKEN.encode() in content]
@@ -82,7 +68,7 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
 @pytest.mark.matrix
 @pytest.mark.parametrize("peft", [False, True])
 def test_a_run_whose_last_push_drops_is_published_all_the_same(peft, client, tmp_path):
-    client.faults.append(Fault("POST", "/commit/", "half", times=2))  # Trainer's, and our first
+    client.faults.append(Fault("POST", "/commit/", "half"))
     lora = " --use_peft true --lora_r 4 --lora_target_modules q_proj v_proj --learning_rate 1e-2" if peft else ""
     assert main(arguments(tmp_path / "run", "me/run", f"--max_steps 1 --save_strategy no{lora}")) == 0
     assert client.faults[0].times == 0
@@ -99,13 +85,7 @@ def test_a_run_whose_last_push_drops_is_published_all_the_same(peft, client, tmp
 
 def test_a_run_that_may_not_push_does_not_begin(client, tmp_path):
     client.repos["model", "lab/run"] = Repo(locked=True)
-    with pytest.raises(ValueError, match="me has no permission to write to lab/run"):
+    with pytest.raises(ValueError, match="no permission to write to lab/run"):
         main(arguments(tmp_path / "run", "lab/run", "--max_steps 1"))
     assert client.sent("POST", "/(commit|preupload)/") == []
     assert not list((tmp_path / "run").glob("checkpoint-*"))
-
-
-def test_a_run_without_a_token_says_so(client, tmp_path, monkeypatch):
-    monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(ValueError, match="no token for http"):
-        main(arguments(tmp_path / "run", "me/run", "--max_steps 1"))
