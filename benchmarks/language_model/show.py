@@ -100,7 +100,7 @@ def over_the_run(pairs: Sequence[tuple[dict, dict]]) -> tuple[list[float], list[
 def by_phase(pairs: Pairs) -> Table:
     """Mean reward in the first steps and in the last, and the share of completions with all criteria right there."""
     phases = {f"first {FIRST} steps": slice(FIRST), f"last {LAST} steps": slice(-LAST, None)}
-    headings = (name for phase in phases for name in (phase, "less GRPO's", "all right", "less GRPO's"))
+    headings = (name for phase in phases for name in (phase, "lead", "all right", "lead"))
     table = Table("arm", *headings, title="Over GRPO, by phase", caption="as above; in points", box=SIMPLE_HEAD)
     for arm, own in pairs.items():
         row = [arm]
@@ -124,10 +124,10 @@ def _short(part: str) -> str:
 
 
 def by_criterion(pairs: Pairs) -> Table:
-    """Mean reward of each criterion less GRPO's, and on how many of them the interval excludes 0."""
+    """The lead in each criterion over the run, and on how many of them its interval excludes 0."""
     parts, caption = [*rewards_of_criteria(pairs[BASELINE][0][0])], "as above; in points"
     headings = "arm", *map(_short, parts), "ahead", "behind"
-    table = Table(*headings, title="Mean reward by criterion, less GRPO's", caption=caption, box=SIMPLE_HEAD)
+    table = Table(*headings, title="Lead over GRPO by criterion", caption=caption, box=SIMPLE_HEAD)
     for arm in (arm for arm in pairs if arm != BASELINE):
         both = [(rewards_of_criteria(own), rewards_of_criteria(base)) for own, base in pairs[arm]]
         gains = [[100 * (own[part] - base[part]) for own, base in both] for part in parts]

@@ -38,7 +38,7 @@ DPI = 110
 def draw(study: Study, results: Sequence[Result], path: Path, caption: str) -> None:
     """The study's figure as a PNG file; `caption` says how it came about."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure = {"curves": curves, "levels": levels, "dots": dots}[study.figure](study, results)
+    figure = {"curves": curves, "levels": levels, "dots": dots}[study.figure](results)
     figure.suptitle(f"{study.title} ({seeds(results)})", fontsize=11)
     save(figure, path, caption)
 
@@ -57,7 +57,7 @@ def seeds(results: Sequence[Result]) -> str:
     return f"interquartile mean of {n} seeds, 95% bootstrap bands" if n > 1 else "one seed"
 
 
-def curves(study: Study, results: Sequence[Result]) -> Figure:
+def curves(results: Sequence[Result]) -> Figure:
     """Accuracy by tokens and by seconds."""
     figure = Figure(figsize=(11, 4.8), layout="constrained")
     for axes, unit in zip(figure.subplots(1, 2, sharey=True), ("tokens", "seconds"), strict=True):
@@ -123,7 +123,7 @@ def spread(heights: Sequence[float], room: float) -> list[float]:
     return back.tolist()
 
 
-def levels(study: Study, results: Sequence[Result]) -> Figure:
+def levels(results: Sequence[Result]) -> Figure:
     """A number a panel against the knob: accuracy at the end, and on average over the budget."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     panels = list(dict.fromkeys(result.arm.panel for result in results))
@@ -155,7 +155,7 @@ def _errors(own: Sequence[Measured]) -> np.ndarray:
     return np.nan_to_num(np.clip(ends, 0, None))
 
 
-def dots(study: Study, results: Sequence[Result]) -> Figure:
+def dots(results: Sequence[Result]) -> Figure:
     """A row an arm: accuracy at the end, and on average over the budget; the baseline's interval as a stripe."""
     figure = Figure(figsize=(9, 1.6 + 0.32 * len(results)), layout="constrained")
     rows = np.arange(len(results))

@@ -50,8 +50,7 @@ def _cleaned(text: str) -> str:
     """A box without what changes nothing: LaTeX's spacing, dollars, fonts around all of it, a final stop."""
     text = _THOUSANDS.sub(lambda number: re.sub(r"\D", "", number[0]), text)
     text = _LETTER.sub(r" \1", _SPACES.sub(" ", _SILENT.sub("", text)))
-    text = _FRAC.sub(r"\\frac", _DEGREES.sub(r"\\text{ degrees}", text.replace("\N{MINUS SIGN}", "-")))
-    text = _STOP.sub("", text.strip()).strip()
+    text = _STOP.sub("", _FRAC.sub(r"\\frac", text.replace("\N{MINUS SIGN}", "-")).strip()).strip()
     whole = _FONT.fullmatch(text)
     return _cleaned(whole[1]) if whole else text
 
@@ -85,6 +84,7 @@ _ANGLE = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![a-z])")  # of which degre
 
 def _taken_apart(text: str) -> _Parts:
     r"""`x = 5\text{ cm}` as its name, value and unit."""
+    text = _DEGREES.sub(r"\\text{ degrees}", text)
     name = _NAME.match(text)
     text = text[name.end() :] if name else text
     unit = None if _ANGLE.search(text) else _UNIT.search(text)

@@ -14,9 +14,9 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from itertools import islice
 from numbers import Real
 from typing import Any, NamedTuple
+from unicodedata import combining
 
 from tempo_trl.rewards.mean_reward import made_of
 from tempo_trl.rewards.span_reward import SpanReward
@@ -25,7 +25,8 @@ logger = logging.getLogger(__name__)
 
 _MARKS = str.maketrans("‘’`´“”„«»‐‑–—ς", "''''" + '"' * 5 + "----σ")
 _AROUND = "\"'“”„«»‘’` "
-_MOST_PARTS_OF_WORDS = 20  # occurrences inside words that are passed over, to find one of whole words
+# Both sides of an index that is inside a number: 1,|300 and 1|,300, 0|.5, 10|:30, 1/|2, and -|5 behind a space.
+_IN_NUMBER = re.compile(r"\d[.,:/'’]\|\d|\d\|[.,:/'’]\d|[^\w.,)\]][-−]\|\d")
 Place = tuple[int, int]
 
 
@@ -48,13 +49,14 @@ def quotes(judge: Callable[..., Any], *, fold: bool = True) -> Callable[..., Any
     """
     Make a span reward function of a judge that quotes from the completions.
 
-    A quotation is found at its first occurrence in `texts`, up to white space; if possible, one that does not begin or
-    end inside a word. If the text does not have it as it stands, case and the kind of quotation marks, apostrophes and
-    dashes may differ, because judges tidy what they quote. Quotation marks around a quotation may be the judge's own.
+    A quotation is found where it stands first in `texts`, up to white space, and begins and ends where a word or a
+    number does: "300 metres" is not in "1,300 metres". Letters without case, such as Chinese ones, have no words. If
+    the text does not have it as it stands, case and the kind of quotation marks, apostrophes and dashes may differ,
+    because judges tidy what they quote. Quotation marks around a quotation may be the judge's own.
 
-    A criterion without a place is credited to the whole completion: one that quotes nothing, and one whose quotation
-    is not in the text. A warning is given for the first of the latter, and their share is logged. Several quotations
-    of one criterion are its places. They must have one score, and those that are not found are left out.
+    A criterion without a place is credited to the whole completion: one that quotes nothing, or an empty text, and one
+    whose quotation is not there. A warning is given for the first of the latter, and their share is logged. Several
+    quotations of one criterion are its places. They must have one score, and those that are not found are left out.
 
     Args:
         judge (`Callable`):
@@ -97,12 +99,12 @@ def _spans(
     """The criteria of all completions, from what the judge returned."""
     rows = _checked(judged, len(texts), judge)
     placed = [_placed(row, _Words(text), fold) for row, text in zip(rows, texts, strict=True)]
-    found = [place is not None for row in placed for quote, place in row if quote.quote is not None]
+    found = [place is not None for row in placed for quote, place in row if _quoted(quote)]
     if log_metric is not None and found:
         log_metric("quotes/found", sum(found) / len(found))
     for row, own in enumerate(placed):
         for quote, place in own:
-            if quote.quote is not None and place is None:
+            if _quoted(quote) and place is None:
                 warn(
                     "%s quotes %.200r for %r, which is not in completion %d. The criterion has no place, so that its "
                     "credit falls on the whole completion. Ask the judge for verbatim quotations, and watch the "
@@ -113,7 +115,12 @@ def _spans(
 
 
 def _placed(row: list[Quote], words: "_Words", fold: bool) -> list[tuple[Quote, Place | None]]:
-    return [(quote, None if quote.quote is None else words.find(quote.quote, fold)) for quote in row]
+    return [(quote, words.find(_quoted(quote), fold)) for quote in row]
+
+
+def _quoted(quote: Quote) -> str:
+    """The words of a quotation with single spaces; empty if nothing is quoted."""
+    return " ".join((quote.quote or "").split())
 
 
 def _merged(own: list[tuple[Quote, Place | None]]) -> Iterator[SpanReward]:
@@ -139,9 +146,8 @@ class _Words:
     def _folded(self) -> str:
         return _folded(self._spaced)
 
-    def find(self, quote: str, fold: bool) -> Place | None:
+    def find(self, wanted: str, fold: bool) -> Place | None:
         """Place of a quotation in the text, None if it is not there."""
-        wanted = " ".join(quote.split())
         for own in filter(None, (wanted, wanted.strip(_AROUND))):
             start = _first(own, self._spaced)
             if start is None and fold:
@@ -157,16 +163,22 @@ def _folded(text: str) -> str:
 
 
 def _first(wanted: str, text: str) -> int | None:
-    """Index of the first occurrence that does not begin or end inside of a word; else of the first one."""
-    overlapping = re.finditer(f"(?={re.escape(wanted)})", text)
-    found = [match.start() for match in islice(overlapping, _MOST_PARTS_OF_WORDS)]
-    whole = (at for at in found if not _is_inside(text, at) and not _is_inside(text, at + len(wanted)))
-    return next(whole, found[0] if found else None)
+    """Index of the first occurrence that begins and ends where a word or a number does."""
+    at = text.find(wanted)
+    while at >= 0 and (_is_inside(text, at) or _is_inside(text, at + len(wanted))):
+        at = text.find(wanted, at + 1)
+    return at if at >= 0 else None
 
 
 def _is_inside(text: str, at: int) -> bool:
-    """Whether a word goes on across an index."""
-    return text[max(at - 1, 0) : at].isalnum() and text[at : at + 1].isalnum()
+    """Whether a word or a number, with its sign, goes on across an index."""
+    before, after = text[max(at - 2, 0) : at], text[at : at + 2]
+    is_in_word = _is_of_word(before[-1:]) and (_is_of_word(after[:1]) or bool(combining(after[:1] or " ")))
+    return is_in_word or _IN_NUMBER.search(f"{before.rjust(2)}|{after}") is not None
+
+
+def _is_of_word(character: str) -> bool:
+    return character == "_" or character.isnumeric() or character.lower() != character.upper()
 
 
 def _checked(judged: Any, completions: int, judge: str) -> list[list[Quote]]:

@@ -7,9 +7,7 @@ import sys
 
 import pytest
 
-from tempo_trl.runs.trees import trees_path, write_trees
-
-from ..report.recorded import HAND_REWARDS, HAND_WORKED, rows_of
+from ..report.recorded import HAND_REWARDS, HAND_WORKED, record, rows_of
 
 pytestmark = pytest.mark.matrix
 
@@ -35,7 +33,7 @@ raise SystemExit(main(["tree", folder]) or main(["credit", file]))
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_tree_and_the_credit_of_a_file_are_printed(encoding, tmp_path):
     rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS, prompt="价 7+5-3?")
-    write_trees(trees_path(tmp_path, "train", 0), rows, {"num_generations": "4"})
+    record(tmp_path, [rows])
     file = tmp_path / "completions.jsonl"
     rows = [{"prompt": "价 7+5-3?", "completion": [i], "reward": i} for i in range(2)]
     file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")

@@ -137,6 +137,12 @@ def test_a_box_comes_before_a_tag_and_a_tag_before_a_last_line(completion, all_b
     assert chosen_letter(completion, DRUGS, "last") == last_box
 
 
+def test_signs_in_the_text_of_an_option_change_nothing():
+    options = ["37° C", "5% dextrose", "$x^2$", r"\frac12"]
+    assert [chosen_letter(rf"\boxed{{\text{{{text}}}}}", options) for text in options[:2]] == ["A", "B"]
+    assert [chosen_letter(boxed(text), options) for text in options] == list("ABCD")
+
+
 def test_the_text_of_an_option_that_is_there_twice_names_none_and_a_letter_is_a_letter_first():
     assert chosen_letter(boxed("yes"), ["yes", "yes", "no"]) == ""
     assert chosen_letter(boxed("B"), ["B", "A"]) == "B"

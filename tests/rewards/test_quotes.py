@@ -1,6 +1,7 @@
 """A quotation of a judge is found where the completion has it, up to white space, and its score falls there."""
 
 import asyncio
+import re
 from functools import partial
 from inspect import iscoroutinefunction
 
@@ -40,9 +41,46 @@ def test_quotes_tuples_and_dicts_mean_the_same():
 
 
 def test_the_first_occurrence_of_whole_words_counts():
-    text = "This is it. It is."
-    assert judged(("a", 1.0, "is"), text=text) == [("a", 1.0, 5, 7)]  # not the end of "This"
-    assert judged(("a", 1.0, "hi"), text=text) == [("a", 1.0, 1, 3)]  # only inside a word
+    assert judged(("a", 1.0, "is"), text="This is it. It is.") == [("a", 1.0, 5, 7)]  # not the end of "This"
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("hi", "This is it."),
+        ("bar", "foo_bar or bar2 or bars"),
+        ("caf", "cafe"),
+        ("cafe", "cafe\u0301"),
+        ("300 metres", "1,300 metres"),
+        ("300 metres", "1.300 metres or 1’300 metres"),
+        ("costs 1", "It costs 1,300 or it costs 1.5"),
+        ("5 metres", "0.5 metres"),
+        (".5 metres", "0.5 metres"),
+        ("30", "at 10:30"),
+        ("2 cups", "1/2 cups"),
+        ("5 degrees", "-5 degrees, or (−5 degrees)"),
+        ("is it", "THIS IT"),
+    ],
+)
+def test_a_quotation_begins_and_ends_where_a_word_or_a_number_does(quote, text):
+    assert judged(("a", 1.0, quote), text=text) == [("a", 1.0, None, None)]
+    [span] = judged(("a", 1.0, quote), text=f"{text}; {quote}")
+    assert span.start == len(text) + 2
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"), [("高", "塔高三百米。"), ("5", "3-5 or x=5."), ("x", "x,300"), ("1", "1, 300")]
+)
+def test_other_neighbours_are_no_part_of_it(quote, text):
+    [span] = judged(("a", 1.0, quote), text=text)
+    assert text[span.start : span.end] == quote
+
+
+@pytest.mark.parametrize("quote", ["", " \n", None])
+def test_an_empty_quotation_has_no_place_and_no_warning(quote, caplog):
+    logged = {}
+    assert judged(("a", 1.0, quote), log_metric=logged.__setitem__) == [("a", 1.0, None, None)]
+    assert (logged, caplog.records) == ({}, [])
 
 
 def test_case_and_kinds_of_marks_may_differ_unless_fold_is_false():
@@ -67,7 +105,7 @@ def test_several_quotations_of_one_criterion_are_its_places():
 
 def test_a_quotation_that_is_not_there_has_no_place_and_is_counted(caplog):
     logged = {}
-    func = quotes(lambda **_: [[("a", 1.0, "tower"), ("b", 0.0, "bridge"), ("c", 1.0, None)], [("a", 1.0, "")]])
+    func = quotes(lambda **_: [[("a", 1.0, "tower"), ("b", 0.0, "bridge"), ("c", 1.0, None)], [("a", 1.0, "owe")]])
     for _ in range(2):
         spans = func(texts=[TEXT, TEXT], log_metric=logged.__setitem__)
     assert spans == [[("a", 1.0, 4, 9), ("b", 0.0, None, None), ("c", 1.0, None, None)], [("a", 1.0, None, None)]]
@@ -138,9 +176,11 @@ WRITTEN = st.text(max_size=40) | st.text(alphabet="aA b\n\t'’“\"İΣς-–",
 
 
 @given(WRITTEN, st.data())
-def test_any_part_of_a_text_is_found_with_the_same_words(text, data):
-    start = data.draw(st.integers(0, len(text)))
-    quote = text[start : data.draw(st.integers(start, len(text)))]
+def test_any_words_of_a_text_are_found_with_the_same_words(text, data):
+    starts = [match.start() for match in re.finditer(r"\S+", text)] or [0]
+    start = data.draw(st.sampled_from(starts))
+    end = data.draw(st.sampled_from([at for at in [*starts, len(text)] if at >= start]))
+    quote = text[start:end]
     [[span]] = checked_spans([judged(("a", 1.0, quote), text=text)], [text], "judge")
     if quote.strip():
         assert text[span.start : span.end].split() == quote.split()
