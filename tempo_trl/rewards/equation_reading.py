@@ -1,10 +1,11 @@
 r"""Find the equations of a worked calculation, `12 + 3 x 4 = 24`, with the characters of operands and result.
 
 Left of the equals sign are two to ten numbers, in at most 200 characters of one line; right of it is one. Numbers may
-have a minus sign, decimals, a dollar sign and commas between thousands (`-1,234.50`), and operators are
-`+ - * / × x · ÷ \times \cdot \div`. Anything else on either side, such as a letter, a percent sign, brackets around a
-sum, a fraction behind a number or another operation, makes it no equation here. So do numbers of more than 30 digits,
-which keeps arithmetic fast.
+have a minus sign, decimals, a dollar sign and commas between thousands (`-1,234.50`, `1{,}234`, `1\,234`), and
+operators are `+ - * / × x · ÷ \times \cdot \div`. A number is read whole, or the line is no equation here: a letter, a
+percent sign, brackets around a sum, a fraction behind a number, another operation and a number beside a mark, as in
+`10:30`, make it none, and so does a word alone between two numbers, as in `1/2 of 10 + 2`. So do numbers of more than
+30 digits, which keeps arithmetic fast. A dash and a space that begin a line are a bullet or a sign, as is right.
 """
 
 import re
@@ -15,7 +16,8 @@ from typing import NamedTuple
 
 MAX_OPERANDS, MAX_LEFT = 10, 200
 _MAX_RESULTS = 64  # equals signs with a number behind them that are looked at
-_DIGITS = r"(?:\d{1,3}(?:,\d{3}){1,9}(?!\d)|\d{1,30})(?:\.\d{1,30})?|\.\d{1,30}"
+_COMMA = r"(?:,|\{,\}|\\[,!])"  # between thousands
+_DIGITS = rf"(?:\d{{1,3}}(?:{_COMMA}\d{{3}}){{1,9}}(?!\d)|\d{{1,30}})(?:\.\d{{1,30}})?|\.\d{{1,30}}"
 NUMBER = rf"(?:[-−]?\\?\$?|\\?\$[-−])(?:{_DIGITS})"
 _SIGNS = "-+*/−×÷·"
 _LEFT = f"0123456789 \t.,$\\()xX{_SIGNS}"  # what is left of an equals sign, once commands are signs
@@ -25,14 +27,17 @@ _SPACES = "[ \\t\u00a0\u202f]"
 _STRANGE = "–—⋅•∗∕✕✖±"  # operators that are not read: between numbers they make it no equation
 _MORE = (
     rf"{_SPACES}{{0,3}}(?:(?:[-+/−×÷·^xX{_STRANGE}]|\*\*?|\\(?:times|cdot|div)){_SPACES}{{0,3}}[\d$(]|\\?%|\^|√)"
+    rf"|[:'’]\d|{_COMMA}\d|\\(?!text|times|cdot|div)[a-zA-Z]"  # 10:30, 1,2345 and 7\sqrt2
     rf"|[²³¹⁰-⁹¼-¾⅐-⅞]|{_SPACES}(?:\d{{1,9}}/\d|\d{{3}}(?!\d|[.,):]))"  # 5 1/2, 1 000
 )
-_OPERATION = re.compile(
-    rf"(?:[\d)][ \t]*(?:[%{_STRANGE}]|mod|div)|[\w)\]}}][ \t]*\^|\w_|√)[ \t]*$"
-)  # of what is left of a left side, and before it
+_OPERATION = re.compile(  # of what is left of a left side, and before it; a word alone between numbers is one, too
+    rf"(?:[\d)][ \t]*[%{_STRANGE}]|[\d)]\\?%?[ \t]+[a-z]+|[\w)\]}}][ \t]*\^|\w_|√)[ \t]*$|\d[:'’]$"
+)
 _CALL = re.compile(rf"\({NUMBER}\)", re.ASCII)  # behind a letter, as in `sqrt(16)`
 _RESULT = re.compile(
-    rf"=[ \t]{{0,3}}(?=[-\d.*\\$−])(?:\*\*|\\boxed\{{)?(?P<result>{NUMBER})(?!\w|[.,]\d|{_MORE})", re.ASCII
+    rf"=[ \t]{{0,3}}(?=[-\d.*\\$−])(?:\*\*|\\boxed\{{)?(?P<result>(?:[-−] (?=[\d.]))?{NUMBER})"
+    rf"(?!\w|[.,]\d|{_MORE})",
+    re.ASCII,
 )
 _LEAD = re.compile(
     rf"[ \t]*(?:\(?\d{{1,3}}[.,)][ \t]+(?![{_SIGNS}])|[.,)][ \t]+)?(?:\*\*|\\\()?"  # `2. `, `(2) `, `, `, `**`, `\(`
@@ -43,7 +48,7 @@ _BULLET = re.compile(r"[ \t]*[-*][ \t]+")
 _OPERAND = re.compile(rf"\((?P<inner>{NUMBER})\)|(?P<bare>{NUMBER})", re.ASCII)
 _OPERATOR = re.compile(rf"[ \t]*(?P<sign>[{_SIGNS}])[ \t]*|[xX](?=[\d$(])|[ \t]+[xX][ \t]+", re.ASCII)
 _OPERATORS = {None: "*", "×": "*", "·": "*", "÷": "/", "−": "-"}  # one for each operation; x has no sign
-_DECORATION = re.compile(r"[\\$,]")
+_DECORATION = re.compile(r"[\\$,{}! ]")
 
 
 class Number(NamedTuple):
@@ -99,7 +104,7 @@ def _equation(text: str, begin: int, found: re.Match) -> Equation | None:
     end = found.start()
     line = max(text.rfind("\n", max(begin, end - MAX_LEFT - 1), end) + 1, begin, end - MAX_LEFT)
     left = _COMMAND.sub(lambda command: _SIGN_OF[command[0]], text[line:end])
-    offset = len(left.rstrip(_LEFT))
+    offset = len(left.replace("{,}", ",,,").rstrip(_LEFT))
     offset += len(left[offset:]) - len(left[offset:].lstrip("xX"))
     if _continues(text[line - 1 : line] + left[:offset], left[offset:]):
         return None
@@ -109,7 +114,10 @@ def _equation(text: str, begin: int, found: re.Match) -> Equation | None:
     if left[after:].strip(" \t*") not in ("", ")" if lead["open"] else "") or len(operands) < 2:
         return None
     moved = tuple(number._replace(start=number.start + line, end=number.end + line) for number in operands)
-    return Equation(moved, operators, number_at(text, *found.span("result")))
+    equation = Equation(moved, operators, number_at(text, *found.span("result")))
+    signed = equation._replace(operands=(moved[0]._replace(value=-moved[0].value), *moved[1:]))
+    is_sign = bullet and bullet[0].strip() == "-" and value_of(signed) == equation.result.value
+    return signed if is_sign else equation
 
 
 def _continues(before: str, left: str) -> bool:

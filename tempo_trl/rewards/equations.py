@@ -22,7 +22,7 @@ from numbers import Real
 from typing import Any
 
 from tempo_trl.rewards.boxed import box_spans, gold_answer
-from tempo_trl.rewards.equation_reading import NUMBER, Equation, Number, equations_of, value_of
+from tempo_trl.rewards.equation_reading import Equation, Number, equations_of, value_of
 from tempo_trl.rewards.math_equality import plain_number
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.reading import Segment, readings
@@ -30,11 +30,19 @@ from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns
 
 MAX_LINES = 32
 _MAX_ANSWER = 80  # characters of a box that is read as a number
-_POWER = r"\d{1,30}(?:\.\d{1,30})? ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?:\{[-−]?\d{1,3}\}|[-−]?\d{1,3})"
-_SPACED = r"\d{1,30} \d{1,2}/\d{1,9}|\d{1,3}(?:[ \u00a0\u202f]\d{3})+"  # 5 1/2, 1 000
-_LAST_NUMBER = re.compile(
-    rf"(?<![\w.,^])(?:[-−]?(?:{_POWER}|{_SPACED})|{NUMBER}(?:/{NUMBER})?)(?![\w^]|[.,]\d)", re.ASCII
+_GROUPED = r"\d{1,3}(?:(?:,|\{,\}|\\[,!]|[ \u00a0\u2009\u202f])\d{3})+(?!\d)"
+_PLAIN = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d+)?|\.\d+)"
+# A number as a whole, behind the letters of a word: sign, currency, mixed number or fraction, power of ten.
+_TIMES_TEN = r" ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?:\{[-−]?\d+\}|[-−]?\d+)"
+_WHOLE = re.compile(
+    rf"[^\W\d]\w*|(?P<number>(?P<sign>(?<!\w)[-−+] ?)?(?:\\?[$€£] ?(?:[-−] ?)?)?"
+    rf"(?:\d+ \d{{1,2}}/\d+|{_PLAIN}(?: ?/ ?{_PLAIN}|{_TIMES_TEN})?"
+    rf"|\\[dt]?frac ?\{{{_PLAIN}\}} ?\{{{_PLAIN}\}}))(?![a-zA-Z])",
+    re.ASCII,
 )
+_SUM_BEFORE = r"[\d)\]}%][ \t]*"
+_PART_BEFORE = re.compile(rf"(?:[\w^√{{\\]|\d[.,:'’]|{_SUM_BEFORE}(?:[-+*/×·÷−–—xX]|\\(?:times|cdot|div))[ \t]*)$")
+_PART_AFTER = re.compile(r"[\w^²³¹⁰-⁹√]|[.,:'’]\d|\\(?!text)[a-zA-Z]")
 _PERCENT = re.compile(r"\\?%(?=[\s$.]*$)")
 _TAIL = 400  # characters up to the last digit that are searched for the last number
 
@@ -60,7 +68,8 @@ def equations(
     - `line N continues`, from the second on, whether the result of the equation before, as it is written, is one of
       its operands: that operand; without one, all operands;
     - `answer`, whether the final answer is the reference's number: the content of the last `\boxed{}`, else the last
-      number of the text. An answer without a number has no place.
+      number of the text, with its sign, thousands, fraction and percent. One that is a part of something else, as in
+      `7\sqrt2` and `10:30`, is no number. An answer without a number has no place.
 
     Use [`functools.partial`] to set the options:
 
@@ -167,17 +176,25 @@ def _final(answer: str) -> tuple[tuple[Fraction, ...], int | None, int | None]:
         start, end = found[-1]
         is_short = end - start <= _MAX_ANSWER
         return _readings(answer[start:end]) if is_short else (), start, max(end, start + 1)
-    last = _last_number(answer)
-    if last is None:
-        return (), None, None
-    percent = re.match(r" ?\\?%", answer[last.end() : last.end() + 3])
-    return _readings(last[0] + (percent[0] if percent else "")), *last.span()
-
-
-def _last_number(answer: str) -> re.Match | None:
     digit = max(answer.rfind(digit) for digit in "0123456789")
-    *_, last = [None, *_LAST_NUMBER.finditer(answer, max(0, digit - _TAIL))] if digit >= 0 else [None]
-    return last
+    numbers = [each for each in _WHOLE.finditer(answer, max(0, digit - _TAIL), digit + 2) if each["number"]]
+    if digit < 0 or not numbers:
+        return (), None, None
+    last = numbers[-1]
+    return _whole(answer, last), *last.span()
+
+
+def _whole(answer: str, number: re.Match) -> tuple[Fraction, ...]:
+    """The numbers that one in an answer may mean; none if it is a part of something else."""
+    before, after = answer[max(0, number.start() - 40) : number.start()], answer[number.end() :][:8]
+    if _PART_BEFORE.search(before) or _PART_AFTER.match(after):
+        return ()
+    if number["sign"] and re.search(rf"{_SUM_BEFORE}$", before):
+        return ()
+    percent = re.match(r" ?\\?%", after)
+    found = _readings(number[0] + (percent[0] if percent else ""))
+    is_bullet = (number["sign"] or "").endswith(" ") and not before.rpartition("\n")[2].strip()
+    return (*found, *(-each for each in found)) if is_bullet else found
 
 
 equations_reward = mean_reward(equations)
