@@ -15,10 +15,9 @@ from matplotlib.patches import FancyBboxPatch, Polygon
 from tempo_trl.methods import method_colours
 from tempo_trl.report.collect import RecordedRun, opening_group
 from tempo_trl.report.colours import BAD, EDGE, GOOD, MONO, value_colour
-from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.folded_tree import FoldedNode
 from tempo_trl.report.group import Group, reward_range
-from tempo_trl.runs.token_text import cut, label_of, one_line, readable
+from tempo_trl.runs.token_text import cut, one_line, readable
 
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 132  # tokens of a completion, characters of a line
@@ -30,7 +29,7 @@ KINDS = ("png", "svg")
 
 
 def draw(runs: Sequence[RecordedRun], folder: Path) -> None:
-    """Write `tree`, `credit`, `tokens` and `training`, each as PNG and SVG.
+    """Write `tree`, `credit` and `training`, each as PNG and SVG.
 
     Pictures of trees show the first run with recorded trees. Without one, only `training` is drawn.
     """
@@ -38,7 +37,7 @@ def draw(runs: Sequence[RecordedRun], folder: Path) -> None:
     first = next((run for run in runs if run.summary and run.groups.get("train")), None)
     if first is not None:
         group = first.groups["train"][opening_group(first.groups["train"])]
-        figures = {"tree": draw_tree(group), "credit": draw_credit(group), "tokens": draw_tokens(first.summary)}
+        figures = {"tree": draw_tree(group), "credit": draw_credit(group)}
     figures["training"] = draw_training(runs)
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
@@ -144,24 +143,6 @@ def _credit_line(axes, y: float, line: list[tuple[str, float]], scale: float) ->
 def _background(share: float) -> tuple[float, ...]:
     colour = np.array(to_rgb(GOOD if share > 0 else BAD))
     return tuple(1 - 0.65 * min(abs(share), 1.0) * (1 - colour))
-
-
-def draw_tokens(summary: CreditSummary) -> Figure | None:
-    """Bars of the tokens with the largest sums of |TD|; None if all TDs are 0."""
-    ranked = summary.top_td()
-    if ranked.empty:
-        return None
-    figure = Figure(figsize=(5, 4.2), layout="constrained")
-    axes = figure.subplots()
-    top = ranked[:TOP][::-1]
-    more, less = (top["mass"] + top["net"]) / 2, (top["mass"] - top["net"]) / 2
-    axes.barh(range(len(top)), more, color=GOOD, label=summary.terms.more)
-    axes.barh(range(len(top)), less, left=more, color=BAD, label=summary.terms.less)
-    axes.set_yticks(range(len(top)), [cut(label_of(text), 16) for text in top.index], **MONO)
-    axes.set_xlabel(f"sum of |{summary.terms.added}|, in units of the advantage")
-    axes.legend(frameon=False, loc="lower right")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure
 
 
 def draw_training(runs: Sequence[RecordedRun]) -> Figure | None:

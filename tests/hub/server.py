@@ -11,7 +11,7 @@ import re
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import yaml
 
@@ -33,7 +33,6 @@ class Repo:
     files: dict[str, bytes] = field(default_factory=dict)
     lfs: set[str] = field(default_factory=set)
     commits: list[tuple[str, list[str]]] = field(default_factory=list)  # message, paths
-    ignored: tuple[str, ...] = ()  # what its .gitignore names
     locked: bool = False  # nobody may write
 
     @property
@@ -43,11 +42,10 @@ class Repo:
 
 @dataclass
 class Fault:
-    """The next `times` requests that match go wrong: dropped in the middle of the body, or after they were served."""
+    """The next `times` requests that match are dropped in the middle of the body."""
 
     method: str
     pattern: str
-    kind: str  # "half", "no answer", or a status
     times: int = 1
 
 
@@ -81,13 +79,13 @@ class LocalHub:
         """Statuses of the requests that match."""
         return [status for m, path, status in self.requests if m == method and re.search(pattern, path)]
 
-    def fault(self, method: str, path: str) -> str | None:
+    def fault(self, method: str, path: str) -> bool:
         with self.lock:
             for fault in self.faults:
                 if fault.times and fault.method == method and re.search(fault.pattern, path):
                     fault.times -= 1
-                    return fault.kind
-        return None
+                    return True
+        return False
 
 
 class _Refused(Exception):
@@ -105,7 +103,6 @@ class _Handler(BaseHTTPRequestHandler):
         ("GET", r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/auth-check(?:/(write))?", "auth_check"),
         ("POST", r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/preupload/main", "preupload"),
         ("POST", r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/commit/main", "commit"),
-        ("POST", r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/paths-info/[^/]+", "paths_info"),
         ("GET", r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/tree/[^/]+(?:/(.+))?", "tree"),
         ("GET", r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/revision/[^/]+)?", "info"),
         ("POST", r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch", "lfs_batch"),
@@ -118,22 +115,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def serve(self):
         path = unquote(urlsplit(self.path).path)
-        fault = self.hub.fault(self.command, path)
-        if fault == "half":
+        if self.hub.fault(self.command, path):
             self.rfile.read(int(self.headers.get("Content-Length") or 0) // 2)
             return self.drop(path)
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.hub.bodies.append(self.body)
-        if fault and fault.isdecimal():
-            return self.answer(path, int(fault), {"error": "a fault of the test's"})
         try:
             with self.hub.lock:
                 status, content, headers = self.route(path)
         except _Refused as refused:
             status, content, headers = refused.status, {"error": refused.error}, {"X-Error-Message": refused.error}
             headers |= {"X-Error-Code": refused.code} if refused.code else {}
-        if fault == "no answer":
-            return self.drop(path)
         self.answer(path, status, content, headers)
 
     do_GET = do_HEAD = do_POST = do_PUT = serve
@@ -253,11 +245,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.hub.blobs[oid] = self.body
         return {}
 
-    def paths_info(self, kind, repo):
-        found = self.find(kind, repo)
-        asked = parse_qs(self.body.decode())["paths"]
-        return [_entry(found, path) for path in asked if path in found.files]
-
     def tree(self, kind, repo, folder):
         found = self.find(kind, repo)
         paths = [path for path in sorted(found.files) if path.startswith(f"{folder}/" if folder else "")]
@@ -278,7 +265,7 @@ def _list(value) -> list:
 
 def _announced(repo: Repo, path: str, size: int, **_) -> dict:
     mode = "lfs" if path.endswith(LFS_SUFFIXES) or size > LFS_SIZE else "regular"
-    return {"path": path, "uploadMode": mode, "shouldIgnore": path in repo.ignored, "oid": _oid(repo, path)}
+    return {"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": _oid(repo, path)}
 
 
 def _oid(repo: Repo, path: str) -> str | None:

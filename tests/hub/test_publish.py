@@ -55,7 +55,7 @@ def test_published_again_nothing_is_sent_and_what_is_missing_is(client, finished
 
 
 def test_the_same_command_sends_what_a_dropped_connection_left_out(client, finished_run, capsys):
-    client.faults.append(Fault("POST", "/commit/", "half", times=99))
+    client.faults.append(Fault("POST", "/commit/", times=99))
     assert published(str(finished_run), "--repo", REPO) == 1
     assert "Run the same command again to upload the missing files." in capsys.readouterr().err
     client.faults.clear()

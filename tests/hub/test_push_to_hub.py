@@ -27,7 +27,7 @@ def arguments(folder: Path, repo: str, flags: str) -> list[str]:
 
 @pytest.mark.matrix
 def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path, monkeypatch):
-    hub.faults.append(Fault("POST", "/commit/", "half"))  # of the first checkpoint: Trainer says nothing
+    hub.faults.append(Fault("POST", "/commit/"))  # of the first checkpoint: Trainer says nothing
     recipe = tmp_path / "mine.yaml"
     recipe.write_text((ROOT / "recipes/sums/tempo.yaml").read_text() + f"hub_token: {TOKEN}\n")
     flags = "--hub_strategy every_save --hub_always_push true --save_steps 1 --max_steps 3"
@@ -68,7 +68,7 @@ def test_a_run_pushes_at_every_save_and_keeps_its_token_to_itself(hub, tmp_path,
 @pytest.mark.matrix
 @pytest.mark.parametrize("peft", [False, True])
 def test_a_run_whose_last_push_drops_is_published_all_the_same(peft, client, tmp_path):
-    client.faults.append(Fault("POST", "/commit/", "half"))
+    client.faults.append(Fault("POST", "/commit/"))
     lora = " --use_peft true --lora_r 4 --lora_target_modules q_proj v_proj --learning_rate 1e-2" if peft else ""
     assert main(arguments(tmp_path / "run", "me/run", f"--max_steps 1 --save_strategy no{lora}")) == 0
     assert client.faults[0].times == 0

@@ -12,7 +12,7 @@ import pytest
 from tempo_trl.launch.cli import main
 from tempo_trl.report.collect import MAX_GROUPS
 from tempo_trl.report.command import report
-from tempo_trl.report.pictures import draw_credit, draw_tokens
+from tempo_trl.report.pictures import draw_credit
 from tempo_trl.report.show_tree import recorded_group
 from tempo_trl.runs.files import write_atomically
 
@@ -25,11 +25,10 @@ from .recorded import (
     large_run,
     record,
     rows_of,
-    summary_of,
 )
 
 REPOSITORY = Path(__file__).parents[2]
-PICTURES = ("tree", "credit", "tokens", "training")
+PICTURES = ("tree", "credit", "training")
 
 
 def page_data(path: Path) -> dict:
@@ -153,19 +152,6 @@ def test_groups_are_limited_and_taken_from_every_step(tmp_path):
     steps = sorted({group["step"] for group in data["groups"]})
     assert (steps[0], steps[-1], len(steps)) == (0, 152, 16)
     assert "64 of 160 recorded groups" in data["subtitle"]
-
-
-def test_the_bars_of_tokens_have_the_length_of_their_credit(tmp_path):
-    rows = [["good", "x"], ["bad", "y"], ["good", "z"], ["bad", "w"]]
-    summary = summary_of(record(tmp_path, [rows_of(rows, [1.0, 0.0, 0.9, 0.0])]))
-    (axes,) = draw_tokens(summary).axes
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    more, less = ([bar.get_width() for bar in bars] for bars in axes.containers)
-    ranked = summary.top_td()
-    for name, up, down in zip(names, more, less, strict=True):
-        assert up + down == pytest.approx(ranked["mass"][name])
-        assert up - down == pytest.approx(ranked["net"][name])
-    assert set(names[-2:]) == {"good", "bad"}  # the first at the top
 
 
 def test_what_is_no_run_is_refused(tmp_path, capsys):
