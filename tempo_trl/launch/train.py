@@ -51,7 +51,7 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
         "attn_implementation": model_args.attn_implementation,
         "dtype": model_args.dtype,
     } | (training_args.model_init_kwargs or {})
-    return class_of(script_args.method, "Trainer")(
+    trainer = class_of(script_args.method, "Trainer")(
         model=model_path(arguments),
         reward_funcs=inputs.reward_funcs,
         args=training_args,
@@ -62,6 +62,10 @@ def build_trainer(arguments: RunArguments, callbacks: "list[TrainerCallback] | N
         peft_config=trl.get_peft_config(model_args),
         **inputs.functions,
     )
+    for index, reward in enumerate(trainer.reward_funcs):
+        if hasattr(reward, "with_tokenizer"):  # a `mean_reward`, which then judges the texts that span credit judges
+            trainer.reward_funcs[index] = reward.with_tokenizer(trainer._tokenizer)
+    return trainer
 
 
 def run_inputs(arguments: RunArguments) -> RunInputs:

@@ -18,8 +18,10 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple
+
+import numpy as np
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _TAG = re.compile("</?(?:think|tool_call)>")
@@ -257,7 +259,7 @@ class _Reader:
         behind = re.compile(rf"(?:\s|{self.special})*").match(self.text, at[-1]).end()
         begin = self.cursor + _body_length(self.text[self.cursor : at[0]], self.special)
         body, kept = _kept(self.text[begin:behind], self.silent)
-        return body, [begin + index for index in (*kept, kept[-1] + 1 if kept else 0)]
+        return body, (begin + np.append(kept, kept[-1] + 1 if kept.size else 0)).tolist()
 
     def _say_beside(self, said: str, begin: int, calls: list[Segment]) -> None:
         """What TRL took for the content of a message with calls: the text between two calls, if one is just that."""
@@ -310,21 +312,20 @@ class _Reader:
         at = seek(text, own) if own else -1
         if at < 0 or (exact and begin + theirs[at] >= start):
             return exact
-        ranks = [bisect_left(ours, index) for index in range(len(said) + 1)]
-        last = begin + theirs[at + len(own) - 1] + 1
-        return [begin + theirs[at + rank] if rank < len(own) else last for rank in ranks]
+        places = theirs[at : at + len(own)]
+        ranks = np.searchsorted(ours, np.arange(len(said) + 1))
+        return (begin + np.append(places, places[-1] + 1)[ranks]).tolist()
 
-    def _kept(self, text: str) -> tuple[str, Sequence[int]]:
+    def _kept(self, text: str) -> tuple[str, np.ndarray]:
         return _kept(text, rf"\s+|{self.special}")
 
 
-def _kept(text: str, ignored: str) -> tuple[str, Sequence[int]]:
+def _kept(text: str, ignored: str) -> tuple[str, np.ndarray]:
     """A text without what is ignored, and the index of each character that is left."""
-    if not re.search(ignored, text):
-        return text, range(len(text))
-    edges = [0, *(edge for match in re.finditer(ignored, text) for edge in match.span()), len(text)]
-    kept = [index for begin, end in zip(edges[::2], edges[1::2], strict=True) for index in range(begin, end)]
-    return "".join(text[index] for index in kept), kept
+    edges = np.array([0, *chain.from_iterable(match.span() for match in re.finditer(ignored, text)), len(text)])
+    begins, lengths = edges[::2], edges[1::2] - edges[::2]
+    index = np.arange(lengths.sum()) + np.repeat(begins - (lengths.cumsum() - lengths), lengths)
+    return re.sub(ignored, "", text), index
 
 
 def _is_said(function: Any, body: str) -> bool | None:

@@ -17,7 +17,11 @@ ON_SUMS = ["--task", "sums", "--use_cpu", "true", "--bf16", "false"]
 GIVEN = [*ON_SUMS, "--reward_funcs", "tempo_trl.demo.task.correct_answer"]
 MINE = """
 import torch
+from tempo_trl.rewards import SpanReward, mean_reward
 number = 3
+def is_whole(texts, **columns):
+    return [[SpanReward("whole", float(text == "[7] with special tokens"))] for text in texts]
+whole = mean_reward(is_whole)
 def credit(batch):
     return torch.zeros(batch.completion_ids.shape)
 def look(): ...
@@ -49,7 +53,10 @@ class StubTrainer:
     """A trainer that keeps what it was given."""
 
     def __init__(self, **given):
-        self.given = given
+        self.given, self.reward_funcs, self._tokenizer = given, given["reward_funcs"], self
+
+    def decode(self, token_ids, **options):
+        return f"{token_ids} with special tokens"
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +90,12 @@ def test_a_trainer_gets_no_function_that_the_run_does_not_name_and_the_task_s_ow
     given = build_trainer(parse([*GIVEN, "--method", "stub"])).given
     assert given["model"] == str(policy_path())
     assert given.keys().isdisjoint({"credit_func", "tools", "environment_factory", "step_reward_funcs"})
+
+
+def test_the_mean_of_criteria_gets_the_runs_tokenizer():
+    _, reward = build_trainer(parse([*GIVEN, "my_functions.whole", "--method", "stub"])).reward_funcs
+    assert reward.__name__ == "is_whole_reward"
+    assert reward(completions=["7"], completion_ids=[[7]]) == [1.0]
 
 
 def test_a_task_may_be_a_function_of_split_and_seed():
