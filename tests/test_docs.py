@@ -14,7 +14,7 @@ import pytest
 
 from docs import hooks
 from tempo_trl.methods import METHODS
-from tempo_trl.runs.recipes import accelerate_config_path, read_recipe, recipe_names, recipe_path
+from tempo_trl.runs.recipes import accelerate_config_path, read_recipe, recipe_path
 
 REPOSITORY = Path(__file__).parents[1]
 PAGES = sorted(
@@ -136,7 +136,7 @@ def parse_tempo_trl(words: list[str]) -> None:
     recipe = words[words.index("--show" if "--show" in words else "--config") + 1]
     if recipe == "sums/discounted":  # tests/test_methods_page.py trains with it
         return
-    assert recipe in recipe_names()
+    assert recipe_path(recipe).is_file()
     if "--check" in words or "--show" in words:
         assert main(words) == 0
     else:
