@@ -69,7 +69,7 @@ def equations(
       its operands: that operand; without one, all operands;
     - `answer`, whether the final answer is the reference's number: the content of the last `\boxed{}`, else the last
       number of the text, with its sign, thousands, fraction and percent. One that is a part of something else, as in
-      `7\sqrt2` and `10:30`, is no number. An answer without a number has no place.
+      `7\sqrt2` and `10:30`, is not a number. An answer without a number has no place.
 
     Use [`functools.partial`] to set the options:
 

@@ -134,6 +134,6 @@ def _warn_of_undecided() -> None:
     """Warn once in a process."""
     logger.warning(
         "math_reward did not decide whether an answer is right (its reward is None): the comparison takes too long, "
-        "or the child process that compares does not start. This is said once. If it is frequent, try `python -c "
-        "'import math_verify'`."
+        "or the child process that compares does not start. This warning is given once. If it is "
+        "frequent, try `python -c 'import math_verify'`."
     )
