@@ -55,10 +55,11 @@ def doubts(name: str, runs: Sequence[Run]) -> Iterator[str]:
             yield f"{run.folder}: {file} is {why}. Evaluate again, with --overwrite."
     for run in runs[1:]:
         odd = [key for key in changed_settings(runs[0].settings, run.settings) if "seed" not in key]
-        faults = [f"differ in {', '.join(odd)}"] if odd else []
-        faults += ["have one seed"] if run.seed is not None and run.seed == runs[0].seed else []
-        if faults:
-            yield f"{runs[0].folder} and {run.folder} count as two seeds of {name}, but {' and '.join(faults)}."
+        if odd:
+            yield f"{runs[0].folder} and {run.folder} count as two seeds of {name}, but differ in {', '.join(odd)}."
+    seeds = [run.seed for run in runs if run.seed is not None]
+    if len(set(seeds)) < len(seeds):
+        yield f"runs of {name} have seeds {seeds}, expected each once. Leave one out, or use --label."
 
 
 def _evaluations(methods: dict[str, list[Run]], baseline: str, notes: list[str]) -> Iterator[dict]:
@@ -121,19 +122,25 @@ def _rewards(methods: dict[str, list[Run]], baseline: str) -> Iterator[dict]:
             if own:
                 mean, *interval = map(float, student_interval(np.array([*own.values()])))
                 row = _row(f"{metric} at the end", name, len(own), mean, interval)
-                both = sorted(own.keys() & ends[baseline].keys())
-                if name != baseline and both:
-                    by_seed = np.array([own[seed] - ends[baseline][seed] for seed in both])
-                    difference, *interval = map(float, student_interval(by_seed))
-                    over = f"{len(both)} seed{'s' * (len(both) > 1)}"
-                    row |= {"difference": difference, "difference_interval": interval, "over": over}
+                if name != baseline and ends[baseline]:
+                    row |= _paired_by_seed(own, ends[baseline])
                 yield row
 
 
-def _ends(runs: Sequence[Run], metric: str, part: int) -> dict[int, float]:
-    """The reward at the end of each run that logged it, by its seed, or by its place among the runs if unknown."""
-    curves = {i if run.seed is None else run.seed: read_curve(run.log, metric) for i, run in enumerate(runs)}
+def _ends(runs: Sequence[Run], metric: str, part: int) -> dict[int | Path, float]:
+    """The reward at the end of each run that logged it, by its seed, or by its folder if that is unknown."""
+    curves = {run.folder if run.seed is None else run.seed: read_curve(run.log, metric) for run in runs}
     return {seed: float(own.value[-max(1, len(own.value) // part) :].mean()) for seed, own in curves.items() if own}
+
+
+def _paired_by_seed(own: dict[int | Path, float], others: dict[int | Path, float]) -> dict:
+    """The difference over the seeds of both, or without such seeds that of the two means."""
+    both = [seed for seed in own if seed in others]
+    if not both:
+        return {"difference": float(np.mean([*own.values()]) - np.mean([*others.values()])), "over": "nothing"}
+    difference, *interval = map(float, student_interval(np.array([own[seed] - others[seed] for seed in both])))
+    over = f"{len(both)} seed{'s' * (len(both) > 1)}"
+    return {"difference": difference, "difference_interval": interval, "over": over}
 
 
 def _row(what: str, method: str, runs: int, value: float, interval: Sequence[float] | None) -> dict:

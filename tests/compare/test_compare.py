@@ -93,6 +93,12 @@ def test_rewards_are_paired_over_seeds(tmp_path):
     assert row["value"] == pytest.approx(0.5)
 
 
+def test_rewards_of_unknown_seeds_have_a_difference_without_an_interval(tmp_path):
+    runs = [trained(tmp_path / name, [end]) for name, end in (("tempo", 0.5), ("grpo", 0.2))]
+    row = compare(tmp_path / "out", *runs)["rows"]["reward at the end", "tempo"]
+    assert (row["difference"], row["difference_interval"], row["over"]) == (pytest.approx(0.3), None, "nothing")
+
+
 def test_what_makes_a_comparison_doubtful_is_said(tmp_path):
     settings = {"method": "TEMPO", "seed": 1, "config": {"training": {"beta": 0.0}}}
     first = trained(tmp_path / "a", [0.1], **settings, started="2026-02-01T12:00:00")
@@ -101,7 +107,8 @@ def test_what_makes_a_comparison_doubtful_is_said(tmp_path):
     evaluated(first, TEMPO, date="2026-01-31", temperature=1.0)
     notes = " ".join(compare(tmp_path / "out", first, second, other)["notes"])
     assert "evaluation/math.json is older than the run's last start" in notes
-    assert "count as two seeds of tempo, but differ in beta and have one seed." in notes
+    assert "count as two seeds of tempo, but differ in beta." in notes
+    assert "runs of tempo have seeds [1, 1], expected each once." in notes
     assert "were evaluated differently: temperature 0.7, 1.0." in notes
 
 
