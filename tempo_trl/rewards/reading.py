@@ -25,7 +25,7 @@ import numpy as np
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _TAG = re.compile("</?(?:think|tool_call)>")
-_TAGGED = re.compile(f"{OPEN}(?P<body>.*?)(?:{CLOSE}|\\Z)", re.DOTALL)
+_TAGGED = re.compile(f"(?=(?P<call>{OPEN}(?P<body>.*?)(?:{CLOSE}|\\Z)))", re.DOTALL)  # from each opening tag
 _THOUGHT_END = re.compile(r"\s*</think>")
 _BRACKETED = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{1,32}\]")
 # Special tokens at the end of a text that comes without messages.
@@ -111,8 +111,8 @@ def read_completion(text: str, completion: list[dict] | str | None = None) -> Re
     special = _special(text, messages)
     end = _body_length(text, _SPECIAL if completion is None else _any_of(special))
     reader = _Reader(text, special, end)
-    for message in messages:
-        reader.read(message, message is messages[-1])
+    for index, message in enumerate(messages, 1):
+        reader.read(message, is_last=index == len(messages))
     return Reading(_ended(reader.segments, len(text)), (len(text), reader.body_length))
 
 
@@ -125,7 +125,7 @@ def readings(texts: list[str], completions: list | None) -> list[Reading]:
 def rendered(message: dict) -> str:
     """A message of the assistant as text, with its thought and its calls between tags."""
     thought = _thought(message)
-    calls = map(_tagged_json, message.get("tool_calls") or [])
+    calls = (f"{OPEN}{_json(call)}{CLOSE}" for call in message.get("tool_calls") or [])
     return "".join([f"<think>{thought}</think>" if thought else "", _content(message), *calls])
 
 
@@ -147,8 +147,9 @@ def _thought(message: dict) -> str:
 
 def _special(text: str, messages: list[dict]) -> list[str]:
     """The special tokens: words in brackets that a text has, and no message."""
-    parts = [[_thought(each), _content(each), *map(_tagged_json, each.get("tool_calls") or [])] for each in messages]
-    said = "\n".join(part for own in parts for part in own)
+    said = "\n".join(
+        rendered(each).replace(f"<think>{_thought(each)}</think>", _thought(each), 1) for each in messages
+    )
     return [word for word in set(_BRACKETED.findall(text)) if word not in said]
 
 
@@ -161,15 +162,7 @@ def _function(call: Any) -> Any:
 
 
 def _json(call: Any) -> str:
-    """The JSON text of a parsed call; empty if it has none."""
-    try:
-        return json.dumps(_function(call))
-    except (TypeError, ValueError, RecursionError):
-        return ""
-
-
-def _tagged_json(call: Any) -> str:
-    return f"{OPEN}{_json(call)}{CLOSE}"
+    return json.dumps(_function(call), default=str)
 
 
 def _body_length(text: str, special: str) -> int:
@@ -208,6 +201,8 @@ class _Reader:
         thought, calls, begin = _thought(message), message.get("tool_calls") or [], self.cursor
         if thought:
             begin = self._think(thought)
+            if begin == len(self.text) and not calls and not _content(message):
+                return  # it did not end
         found = [self._call(call) for call in calls]
         if found:
             self._say_beside(_content(message), begin, found)
@@ -229,7 +224,8 @@ class _Reader:
         if at is not None:
             closed = _THOUGHT_END.match(self.text, at[-1])
             self.cursor = closed.end() if closed else at[-1]
-        self.segments.append(Segment("thought", said, at, at and at[0], at and self.cursor))
+        place = (None, None) if at is None else (at[0], self.cursor)
+        self.segments.append(Segment("thought", said, at, *place, is_closed=self.cursor < len(self.text)))
         return self.cursor
 
     def _say(self, said: str, is_thought_over: bool, is_last: bool) -> None:
@@ -248,8 +244,9 @@ class _Reader:
             place = (index[start], stop) if at else (None, None)
             inside = at and index[inner : inner_end + 1]
             self.segments.append(Segment("call", body[inner:inner_end], inside, *place, is_closed))
-        kind = "thought" if is_open else "content"
-        self.segments.append(Segment(kind, said[first:], at and at[first:], at and at[first], None, not is_open))
+        kind, start = "thought" if is_open else "content", at and at[first]
+        start = self.cursor if at and not self.text[self.cursor : start].strip() else start  # space behind a thought
+        self.segments.append(Segment(kind, said[first:], at and at[first:], start, None, not is_open))
         self.cursor = max(self.cursor, index[-1]) if at else self.cursor
 
     def _body(self, at: Sequence[int]) -> tuple[str, Sequence[int]]:
@@ -281,9 +278,12 @@ class _Reader:
         for tagged in _TAGGED.finditer(self.text, self.cursor):
             is_json = _is_said(function, tagged["body"])
             if is_json is not None:
-                return self._called(tagged.span(), tagged.span("body"), parsed, is_json)
-        place = _in_a_row(_pieces(function), self.text, self.cursor) if _name(function) else None
-        return self._called(place, place, parsed, False) if place else Segment("call", "", None, parsed=parsed)
+                return self._called(tagged.span("call"), tagged.span("body"), parsed, is_json)
+        if name := _name(function):
+            pieces = [{name}, *_pieces(function.get("arguments"))]
+            if place := _in_a_row(pieces, self.text, self.cursor):
+                return self._called(place, place, parsed, False)
+        return Segment("call", "", None, parsed=parsed)
 
     def _called(self, place: tuple[int, int], body: tuple[int, int], parsed: str, is_json: bool) -> Segment:
         self.cursor = place[1]
@@ -353,10 +353,8 @@ def _keys(function: Any) -> list[str]:
 
 
 def _pieces(value: Any) -> list[set[str]]:
-    """The spellings of a call's name, keys and values, in order."""
+    """The spellings of the keys and values of a call's arguments, in order."""
     match value:
-        case {"name": str(name)}:
-            return [{name}, *_pieces(value.get("arguments"))]
         case dict():
             return [piece for key, each in value.items() for piece in ({str(key)}, *_pieces(each))]
         case list():

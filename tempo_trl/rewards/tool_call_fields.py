@@ -48,8 +48,10 @@ def tool_call_fields(
     """
     Span reward function: compare the tool calls of each completion with expected ones, argument by argument.
 
-    A call is JSON between `<tool_call>` and `</tool_call>`, outside of thoughts. All completions of one reference have
-    the same criteria, and each earns 1.0 or 0.0. For the expected call 0, and likewise for the others:
+    Calls are those that TRL parsed, with the values that the tool gets: of a repeated argument the last one. Where TRL
+    parsed none, as without `tools` or where it cannot read one, a call is JSON between `<tool_call>` and
+    `</tool_call>`, outside of thoughts. All completions of one reference have the same criteria, and each earns 1.0 or
+    0.0. For the expected call 0, and likewise for the others:
 
     - `calls[0].name`, and each argument by its path, such as `calls[0].arguments.address.street`: from the first
       character of its key to the end of its value. If it is missing, the bracket that closed its object. `arguments`
@@ -64,10 +66,9 @@ def tool_call_fields(
     are no more calls than expected, has that first character as its place, too, or each extra call; none if nothing is
     called. Values are compared as in [`~tempo_trl.rewards.json_fields`].
 
-    With TRL's `tools`, completions are messages with parsed `tool_calls`. Where a template writes calls in another way
-    than as JSON between these tags, the parsed calls are judged: with the places of Qwen3.5's tags for names and
-    arguments, with the whole call as the place if there are only the tags of calls, else without places. Answers of
-    tools are not read.
+    The places are those of the JSON in the text, or of Qwen3.5's tags for names and arguments. Of a call in another
+    form, the place is the whole call. Calls that are not in the text have no places. What tools and users say is not
+    read.
 
     Args:
         texts: The completions with their special tokens, all turns of them. Places are characters of them.
@@ -75,10 +76,11 @@ def tool_call_fields(
         column: Dataset column of the expected calls, a list per row: of `{"name": ..., "arguments": {...}}`, or of
             what messages have as `tool_calls`, with the arguments as an object or as JSON text. JSON text of such a
             list is recommended, because `datasets` gives all objects of a column the same keys and fills in null. An
-            empty list expects no call.
+            empty list expects no call. A completion whose expected calls are None is not judged.
         ordered: Whether the first call is compared with the first expected call, the second with the second, and so
-            on. If not, the pair that has the most in common is matched first, a right name before all; of equal pairs
-            the first expected call with the first call. At most 16 calls more than expected are read.
+            on. If not, they are matched so that the most names are right, and then the most criteria. Of equal matches
+            the first calls count, and the first expected call is matched with the first. At most 16 calls more than
+            expected are read.
         fold: Whether strings, names of functions included, are equal up to case, surrounding and repeated white space,
             and Unicode's compatibility forms (NFKC). Keys are always exact.
         lists: `"ordered"` compares lists element by element, `"set"` each as a whole, in any order.
@@ -140,7 +142,7 @@ def _judged(said: Reading, roots: list[Branch], comparison: Comparison, ordered:
     calls = said.calls
     read = calls[: len(roots) + MAX_EXTRA]
     matched = _matched(read, roots, comparison, ordered)
-    stop = _following(said, calls[-1]) if calls else said.answer.span(0, None)
+    stop = _following(said, calls[-1]) if calls else _whole(said.answer)
     for i, root in enumerate(roots):
         criteria = _of_call(root, *matched[i]) if i in matched else _missing(root, stop)
         yield from (SpanReward(f"calls[{i}].{name}", reward, *place) for name, reward, place in criteria)
@@ -259,12 +261,18 @@ def _begin(text: str, start: int) -> int:
     return start + len(text[start:]) - len(text[start:].lstrip())
 
 
+def _whole(answer: Segment) -> Place:
+    return (min(answer.start, answer.end - 1), answer.end) if answer.end else (None, None)
+
+
 def _following(said: Reading, call: Segment) -> Place:
     """The character after a call that the text has; what ended the text if the call ends the answer."""
     length, body = said.length
     if call.at is None or not call.is_json:
         return None, None
-    return (min(call.end, length - 1), length) if call.end >= body else (call.end, call.end + 1)
+    if call.end < body:
+        return call.end, call.end + 1
+    return min(call.end if call.end < length else body, length - 1), length
 
 
 tool_call_fields_reward = mean_reward(tool_call_fields)

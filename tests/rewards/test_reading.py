@@ -131,6 +131,16 @@ def test_thoughts_between_special_tokens_are_thoughts():
     assert reward([said], completion_ids=[[*map(ord, text)]], truth=[CITY]) == [1.0]
 
 
+def test_a_thought_that_does_not_end_is_the_place_of_what_is_missing():
+    text = f"<think>\nso{END}"
+    unparsed = judged(json_fields, text, text.removesuffix(END), truth=[CITY])
+    assert set(map(str, unparsed.values())) == {str((0.0, [text]))}
+    parsed = [{"role": "assistant", "reasoning_content": f"so{END}", "content": ""}]
+    found = judged(json_fields, text, parsed, truth=[CITY]) | calls(text, WEATHER)
+    found.pop("extra_calls")
+    assert set(map(str, found.values())) == {str((0.0, [f"so{END}"]))}
+
+
 def test_the_parts_of_a_completion_are_found_one_behind_the_other():
     turns = ["<think>\n5\n</think>\n\n5\n" + written(WEATHER), f"5{END}"]
     glue = f"\n<|im_start|>user\n<tool_response>\n5\n</tool_response>{END}\n<|im_start|>assistant\n"
