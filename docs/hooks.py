@@ -196,13 +196,13 @@ def cli_page() -> str:
         parts += [
             f"## {name}",
             f"{summaries[name][0].upper()}{summaries[name][1:]}.",
-            f"```text\n{text.rstrip()}\n```",
+            f"```{{.text .help}}\n{text.rstrip()}\n```",
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def wide(formatter: type) -> type:
-    return lambda prog: formatter(prog, width=84)
+    return lambda prog: formatter(prog, width=80)
 
 
 # Fields of configurations
