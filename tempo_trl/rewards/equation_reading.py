@@ -30,9 +30,10 @@ _MORE = (
     rf"|[:'’]\d|{_COMMA}\d|\\(?!text|times|cdot|div)[a-zA-Z]"  # 10:30, 1,2345 and 7\sqrt2
     rf"|[²³¹⁰-⁹¼-¾⅐-⅞]|{_SPACES}(?:\d{{1,9}}/\d|\d{{3}}(?!\d|[.,):]))"  # 5 1/2, 1 000
 )
-_OPERATION = re.compile(  # of what is left of a left side, and before it; a word alone between numbers is one, too
-    rf"(?:[\d)][ \t]*[%{_STRANGE}]|[\d)]\\?%?[ \t]+[a-z]+|[\w)\]}}][ \t]*\^|\w_|√)[ \t]*$|\d[:'’]$"
+_OPERATION = re.compile(  # of what is left of a left side, and before it
+    rf"(?:[\d)][ \t]*[%{_STRANGE}]|[\w)\]}}][ \t]*\^|\w_|√)[ \t]*$|\d[:'’]$"
 )
+_WORD = re.compile(r"(?P<result>=[ \t]*)?[^\s=]*[\d)]\\?%?[ \t]+[a-z]+$")  # alone behind a number
 _CALL = re.compile(rf"\({NUMBER}\)", re.ASCII)  # behind a letter, as in `sqrt(16)`
 _RESULT = re.compile(
     rf"=[ \t]{{0,3}}(?=[-\d.*\\$−])(?:\*\*|\\boxed\{{)?(?P<result>(?:[-−] (?=[\d.]))?{NUMBER})"
@@ -106,7 +107,8 @@ def _equation(text: str, begin: int, found: re.Match) -> Equation | None:
     left = _COMMAND.sub(lambda command: _SIGN_OF[command[0]], text[line:end])
     offset = len(left.replace("{,}", ",,,").rstrip(_LEFT))
     offset += len(left[offset:]) - len(left[offset:].lstrip("xX"))
-    if _continues(text[line - 1 : line] + left[:offset], left[offset:]):
+    before, word = text[line - 1 : line] + left[:offset], _WORD.search(left[:offset])
+    if _continues(before, left[offset:]) or (word and not word["result"]):
         return None
     bullet = _BULLET.match(left) if offset == 0 else None
     lead = _LEAD.match(left, bullet.end() if bullet else offset)

@@ -75,6 +75,7 @@ READ = [
     ("3 + 4 = - 7", False),
     ("- 3 + 5 = 2", True),  # a sign; above a bullet
     ("- 3 + 5 = 9", False),
+    ("x = 5 so 5 * 3 = 15", True),
     ("She has 5 boxes, so 5 * 3 = 15", True),
     (r"3 + 4 = 7\text{ m}", True),
     ("9" * 30 + " + 1 = 1" + "0" * 30, None),  # a result of 31 digits
@@ -111,6 +112,7 @@ NOT_READ = [
         "11 / 2 = 5 1/2",
     ),
     *("10:30 + 1 = 31", "1/2 of 10 + 2 = 7", "20% of 50 + 2 = 12", "3 times 4 + 2 = 14", "10 + 1 = 11:30"),
+    *("It is 1/2 of 10 + 2 = 7", "There 3 times 4 + 2 = 14"),
     *(
         r"3 + 4 = 7\sqrt2",
         r"7\sqrt2 + 1 = 3",
@@ -140,7 +142,7 @@ def test_operators_are_told_by_their_operation():
 
 
 def test_equations_of_one_line_are_counted_one_by_one():
-    text = "3 + 4 = 7, 7 * 2 = 14. 14 - 1 = 13"
+    text = "3 + 4 = 7 and 7 * 2 = 14. 14 - 1 = 13"
     assert [text[e.result.start : e.result.end] for e in equations_of(text)] == ["7", "14", "13"]
     assert [[o.value for o in e.operands] for e in equations_of(text)] == [[3, 4], [7, 2], [14, 1]]
 

@@ -131,6 +131,21 @@ def test_thoughts_between_special_tokens_are_thoughts():
     assert reward([said], completion_ids=[[*map(ord, text)]], truth=[CITY]) == [1.0]
 
 
+def test_an_answer_may_be_a_list_of_parts_and_follow_what_a_tool_said():
+    text = (
+        f"{written(WEATHER)}\n<|im_start|>tool\n{CITY}{END}\n<|im_start|>assistant\n<think>{CITY}?</think>{CITY}{END}"
+    )
+    parts = [{"type": "text", "text": CITY + "?"}, {"type": "text", "text": CITY}]
+    completion = [
+        message(written(WEATHER)),
+        {"role": "tool", "content": CITY},
+        {"role": "assistant", "content": parts},
+    ]
+    [spans] = json_fields([text], [completion], truth=[CITY])
+    assert {span.reward for span in spans} == {1.0}
+    assert spans[0].start == text.rindex('"city"')
+
+
 def test_a_thought_that_does_not_end_is_the_place_of_what_is_missing():
     text = f"<think>\nso{END}"
     unparsed = judged(json_fields, text, text.removesuffix(END), truth=[CITY])
