@@ -9,13 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from tempo_trl.methods import METHODS
-from tempo_trl.removed import removed_hint
 from tempo_trl.version import __version__, warn_of_another_trl
 
 warn_of_another_trl()
 
 if TYPE_CHECKING:  # editors and type checkers do not run `__getattr__`
-    from tempo_trl.methods.anchor_baseline import AnchorBaselineConfig, AnchorBaselineTrainer
     from tempo_trl.methods.gigpo import GiGPOConfig, GiGPOTrainer
     from tempo_trl.methods.grpo_lambda import GRPOLambdaConfig, GRPOLambdaTrainer
     from tempo_trl.methods.hgpo import HGPOConfig, HGPOTrainer
@@ -43,8 +41,6 @@ _PUBLIC = {
 }
 
 __all__ = [
-    "AnchorBaselineConfig",
-    "AnchorBaselineTrainer",
     "Batch",
     "Credit",
     "GRPOLambdaConfig",
@@ -75,8 +71,6 @@ __all__ = [
 if not TYPE_CHECKING:  # with it, type checkers would take any name
 
     def __getattr__(name: str):
-        if (hint := removed_hint(name)) is not None:
-            raise ImportError(f"{hint}.")  # the text of an AttributeError is lost in `from tempo_trl import ...`
         if name not in _PUBLIC:
             raise AttributeError(f"module 'tempo_trl' has no attribute {name!r}")
         return getattr(import_module(_PUBLIC[name]), name)

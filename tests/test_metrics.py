@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tempo_trl import AnchorBaselineConfig, AnchorBaselineTrainer
+from tempo_trl import GiGPOConfig, GiGPOTrainer
 from tempo_trl.runs.metrics import METRICS
 
 from .trainers.credit_functions import door_rewards
@@ -14,12 +14,12 @@ from .trainers.test_agents import play
 
 OURS = ("step_rewards", "spans", "tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
 RUNS = {
-    "tempo": {"tree_forward": "on", "log_signal_share": True},
+    "tempo": {"tree_forward": "on"},
     "prefix_baseline": {},
     "span_credit": {},
     "grpo_lambda": {},
     "treerpo": {},
-    "ppo": {"kl_in": "reward", "beta": 0.1},
+    "ppo": {},
 }
 
 
@@ -36,8 +36,8 @@ def names_in(trainer) -> set[str]:
 
 
 def logged_of_agents(model: str, folder) -> set[str]:
-    options = {"config_cls": AnchorBaselineConfig, "trainer": {"step_reward_funcs": door_rewards}}
-    return names_in(play(model, folder, AnchorBaselineTrainer, **options))
+    options = {"config_cls": GiGPOConfig, "trainer": {"step_reward_funcs": door_rewards}}
+    return names_in(play(model, folder, GiGPOTrainer, **options))
 
 
 @pytest.fixture(scope="module")

@@ -115,34 +115,19 @@ def whiten(advantages: torch.Tensor, mask: torch.Tensor, mean: torch.Tensor, var
     return whitened.to(advantages.dtype).masked_fill(mask == 0, 0.0)
 
 
-def value_loss(
-    values: torch.Tensor,
-    returns: torch.Tensor,
-    old_values: torch.Tensor,
-    mask: torch.Tensor,
-    clip_range: float | None = None,
-) -> torch.Tensor:
+def value_loss(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     r"""
-    The critic's loss of each token, $\frac{1}{2} \max((V - R)^2, (V^{clip} - R)^2)$.
-
-    $V^{clip}$ is V clipped to within `clip_range` of the value at sampling time, so that larger changes have no
-    gradient. PPO's first implementation did this; the paper has the plain $\frac{1}{2} (V - R)^2$.
+    The critic's loss of each token, $\frac{1}{2} (V - R)^2$.
 
     Args:
         values (`torch.Tensor` of shape `(B, T)`):
             The critic's current values; gradients flow back to it.
-        returns, old_values (`torch.Tensor` of shape `(B, T)`):
-            Its targets, and its values when the completions were sampled.
+        returns (`torch.Tensor` of shape `(B, T)`):
+            Its targets.
         mask (`torch.Tensor` of shape `(B, T)`):
             1 on the tokens of the loss.
-        clip_range (`float`, *optional*):
-            Above 0; `None` for no clipping.
 
     Returns:
         `torch.Tensor` of shape `(B, T)`, 0 outside the mask.
     """
-    loss = (values - returns).square()
-    if clip_range is not None:
-        clipped = old_values + (values - old_values).clamp(-clip_range, clip_range)
-        loss = torch.max(loss, (clipped - returns).square())
-    return 0.5 * loss.masked_fill(mask == 0, 0.0)
+    return 0.5 * (values - returns).square().masked_fill(mask == 0, 0.0)

@@ -210,16 +210,13 @@ class LevelCovariance:
         self.explained = float(pooled.closest @ self.correlation(pooled.levels)) / max(int(pooled.closest.sum()), 1)
 
 
-SAVED_AS = {"levels": "shared", "closest": "rows"}  # their names in a checkpoint, which were those of prefixes
-
-
 def _as_lists(statistics: PairStatistics) -> dict:
-    return {SAVED_AS.get(name, name): np.asarray(value).tolist() for name, value in asdict(statistics).items()}
+    return {name: np.asarray(value).tolist() for name, value in asdict(statistics).items()}
 
 
 def _from_lists(state: dict) -> PairStatistics:
     empty = asdict(PairStatistics())
-    return PairStatistics(**{name: _like(value, state[SAVED_AS.get(name, name)]) for name, value in empty.items()})
+    return PairStatistics(**{name: _like(value, state[name]) for name, value in empty.items()})
 
 
 def _like(empty: np.ndarray | float, saved: list | float) -> np.ndarray | float:

@@ -34,27 +34,6 @@ def tree_sums(tree: PrefixTree, groups: slice) -> dict[str, tuple[float, float]]
     }
 
 
-def largest_state_sums(
-    states: torch.Tensor, num_generations: int, counted: torch.Tensor
-) -> dict[str, tuple[float, float]]:
-    """
-    Numerator and denominator of `largest_state`: turns after the first in the largest state of their group / turns
-    after the first.
-
-    Args:
-        states (`torch.Tensor` of shape `(R, N)`, int64):
-            Key of the state before each turn; 0 where a row has no such turn.
-        num_generations (`int`):
-            Completions in a group.
-        counted (`torch.Tensor` of shape `(R,)`, bool):
-            Rows to sum over: whole groups.
-    """
-    later = states[counted][:, 1:].numpy()
-    groups = later.reshape(len(later) // num_generations, num_generations * later.shape[1])
-    visits = [np.unique(group[group != 0], return_counts=True)[1] for group in groups]
-    return {"largest_state": (float(sum(v.max(initial=0) for v in visits)), float(sum(v.sum() for v in visits)))}
-
-
 def value_error_sums(
     advantages: torch.Tensor,
     outcome: torch.Tensor,

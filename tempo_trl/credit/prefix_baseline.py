@@ -5,12 +5,8 @@ leads from the state after t tokens to the state after t + 1; its baseline belon
 
 There is no Python loop over tokens. Along a row, each other completion leaves where its common prefix with the row
 ends. A stage is the range of columns between two such places. On stage p, after p of them have left, the baseline is
-level(p) + gap(p) * weight(t): the weight decays geometrically (fixed shrinkage) or is the correlation of completions
-that share t tokens (adaptive).
+level(p) + gap(p) * C(t), with the correlation C of completions that share t tokens.
 """
-
-from collections.abc import Callable
-from numbers import Real
 
 import numpy as np
 import torch
@@ -26,29 +22,20 @@ def prefix_baselines(
     completion_lengths: torch.Tensor,
     rewards: torch.Tensor,
     num_generations: int,
-    shrinkage: float | PrefixCovariance,
+    covariance: PrefixCovariance,
     branches: torch.Tensor | None = None,
     prompts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     Baseline of every token: the value of the state before it, estimated from the other completions of the group only.
 
-    With a number k the baseline is a recurrence over the tokens. For the first token it is the mean of the others'
-    rewards; after that
-
-    $$b_{i,t} = \frac{\sum_{j \in O(s_{i,t})} r_j + k \, b_{i,t-1}}{|O(s_{i,t})| + k}$$
-
-    where O(s) are the others that pass through state s or end there. k = 0 is their plain mean, or the last such mean
-    once all have left; k = inf is RLOO, the mean of all others for every token.
-
-    With a [`PrefixCovariance`] C the baseline is the best linear unbiased predictor of the state's value. Over the
-    others, K(j, l) is C of the number of tokens that j and l share, with v on the diagonal; and c(j) = C(min(number of
-    tokens that i and j share, t)).
+    It is the best linear unbiased predictor of the state's value. Over the others, K(j, l) is C of the number of
+    tokens that j and l share, with v on the diagonal; and c(j) = C(min(number of tokens that i and j share, t)).
 
     $$b_{i,t} = m + c^T K^{-1} (r - m 1), \quad m = \frac{1^T K^{-1} r}{1^T K^{-1} 1}$$
 
-    C = 0 is RLOO. Both baselines are linear in the rewards, with weights of sum 1, and do not depend on the
-    completion's own reward, so subtracting them leaves the policy gradient unbiased.
+    C = 0 is RLOO. The baseline is linear in the rewards, with weights of sum 1, and does not depend on the
+    completion's own reward, so subtracting it leaves the policy gradient unbiased.
 
     Completions of a grown tree that share a sampled token are not independent. The others of a token are then the
     completions that were not grown through the token's segment (`branches`).
@@ -66,8 +53,8 @@ def prefix_baselines(
             Rewards, in any unit; NaN marks an unscorable completion.
         num_generations (`int`):
             Completions in a group.
-        shrinkage (`float` or [`PrefixCovariance`]):
-            k, at least 0, infinity included; or the covariance, fitted on earlier batches.
+        covariance ([`PrefixCovariance`]):
+            C, fitted on earlier batches.
         branches (`torch.Tensor` of shape `(B, T)`, integer, *optional*):
             Id, at least 0, of the sampled segment of each token; ignored after a row's length. Rows of a group with
             the same id at a token were grown through this segment and share it from its first to its last token. By
@@ -80,20 +67,17 @@ def prefix_baselines(
         `torch.Tensor` of shape `(B, T)`, float32, on the device of `completion_ids`, 0 after each row's length.
 
     Raises:
-        ValueError: if a rank, length, dtype or the number of rows does not fit, for a negative or NaN shrinkage, and
-            for rows that share a segment but not its tokens.
+        ValueError: if a rank, length, dtype or the number of rows does not fit, and for rows that share a segment but
+            not its tokens.
 
     Note:
-        Every token is a state. If others share a run of tokens, a baseline with a fixed k moves towards their plain
-        mean with each token, so k soon has no effect. A covariance has no such decay.
-
         On a grown tree an unbiased gradient needs more than `branches`: the total weight in the loss of the
         completions through a segment must not depend on the segment's tokens, and neither may the samples outside of
         it. A sibling whose first token is forced to differ from the segment's is not independent of that token.
     """
     tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     check_rewards(rewards, len(completion_ids))
-    baselines = tree_baselines(tree, rewards, completion_ids.shape[1], shrinkage, branches)
+    baselines = tree_baselines(tree, rewards, completion_ids.shape[1], covariance, branches)
     return torch.from_numpy(baselines).float().to(completion_ids.device)
 
 
@@ -103,7 +87,7 @@ def prefix_baseline_advantages(
     rewards: torch.Tensor,
     num_generations: int,
     *,
-    shrinkage: float | PrefixCovariance,
+    covariance: PrefixCovariance,
     scale_rewards: str = "group",
     branches: torch.Tensor | None = None,
     prompts: torch.Tensor | None = None,
@@ -117,7 +101,7 @@ def prefix_baseline_advantages(
     and an unscorable completion (reward NaN) get exactly 0.
 
     Args:
-        completion_ids, completion_lengths, rewards, num_generations, shrinkage, branches, prompts:
+        completion_ids, completion_lengths, rewards, num_generations, covariance, branches, prompts:
             As in [`prefix_baselines`].
         scale_rewards (`str`, *optional*, defaults to `"group"`):
             `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`. A scale that is
@@ -132,7 +116,7 @@ def prefix_baseline_advantages(
     tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     check_rewards(rewards, len(completion_ids))
     outcome = outcome_advantages(rewards, num_generations, scale_rewards)
-    advantages = baseline_tokens(tree, outcome, completion_ids.shape[1], shrinkage, branches)
+    advantages = baseline_tokens(tree, outcome, completion_ids.shape[1], covariance, branches)
     return advantages.to(completion_ids.device)
 
 
@@ -140,7 +124,7 @@ def baseline_tokens(
     tree: PrefixTree,
     outcome: torch.Tensor,
     width: int,
-    shrinkage: float | PrefixCovariance,
+    covariance: PrefixCovariance,
     branches: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
@@ -156,7 +140,7 @@ def baseline_tokens(
             Outcome advantages g, equal within a group exactly where its rewards are equal; NaN where unscorable.
         width (`int`):
             Columns T of the result.
-        shrinkage, branches:
+        covariance, branches:
             As in [`prefix_baselines`].
 
     Returns:
@@ -165,7 +149,7 @@ def baseline_tokens(
     """
     outcome = outcome.detach().cpu().double()
     untrained = flat_groups(outcome, tree.num_generations).repeat_interleave(tree.num_generations) | outcome.isnan()
-    baselines = tree_baselines(tree, outcome, width, shrinkage, branches)
+    baselines = tree_baselines(tree, outcome, width, covariance, branches)
     trained = (np.arange(width) < tree.lengths[:, None]) & ~untrained.numpy()[:, None]
     return torch.from_numpy(np.where(trained, outcome.numpy()[:, None] - baselines, 0.0).astype(np.float32))
 
@@ -174,15 +158,14 @@ def tree_baselines(
     tree: PrefixTree,
     rewards: torch.Tensor,
     width: int,
-    shrinkage: float | PrefixCovariance,
+    covariance: PrefixCovariance,
     branches: torch.Tensor | None = None,
 ) -> np.ndarray:
     """Prefix baselines of a tree's rows, `(R, width)`, float64: see [`prefix_baselines`]."""
-    _check_shrinkage(shrinkage)
     rewards, shared = rewards.detach().cpu().double().numpy(), pairwise_lcp(tree)
     paths, runs = own_paths(tree) if branches is None else branch_paths(tree, shared, width, branches)
     paths.others &= ~np.isnan(rewards).reshape(-1, tree.num_generations)[paths.row // tree.num_generations]
-    tokens = _path_baselines(paths, shared, np.nan_to_num(rewards), shrinkage)
+    tokens = _path_baselines(paths, shared, np.nan_to_num(rewards), covariance)
     baselines = np.zeros((len(rewards), width))
     baselines[np.arange(width) < tree.lengths[:, None]] = tokens if runs is None else tokens[runs]
     if not paths.others.any(axis=1).all():
@@ -191,19 +174,19 @@ def tree_baselines(
 
 
 def _path_baselines(
-    paths: BaselinePaths, shared: np.ndarray, rewards: np.ndarray, shrinkage: float | PrefixCovariance
+    paths: BaselinePaths, shared: np.ndarray, rewards: np.ndarray, covariance: PrefixCovariance
 ) -> np.ndarray:
     """Baselines of the paths' tokens, one path after the other, float64; NaN on paths without others."""
     size = shared.shape[1]
     group = paths.row // size
     rewards = np.where(paths.others, rewards.reshape(-1, size)[group], 0.0)
     left, order = _leaving(paths, shared)
-    if isinstance(shrinkage, PrefixCovariance):
-        mean, dual = predictor(shrinkage.correlation(shared), group, paths.others, rewards)
-        changes = _token_baselines(paths, left, *_predicted(np.take_along_axis(dual, order, axis=1), left, shrinkage))
-        return np.repeat(mean, paths.end - paths.begin) + changes
-    used = np.take_along_axis(paths.others, order, axis=1)
-    return _token_baselines(paths, left, *_shrunk(np.take_along_axis(rewards, order, axis=1), used, left, shrinkage))
+    mean, dual = predictor(covariance.correlation(shared), group, paths.others, rewards)
+    dual = np.take_along_axis(dual, order, axis=1)
+    # A completion that has left counts with all tokens that it shared with the row, a remaining one with t tokens.
+    gone = np.pad(np.cumsum(dual * covariance.correlation(left), axis=1), ((0, 0), (1, 0)))
+    so_far = covariance.correlation(np.arange(left.max(initial=-1) + 1))  # beyond the last place all have left
+    return np.repeat(mean, paths.end - paths.begin) + _token_baselines(paths, left, gone, _of_those_left(dual), so_far)
 
 
 def _leaving(paths: BaselinePaths, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -215,60 +198,19 @@ def _leaving(paths: BaselinePaths, shared: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _token_baselines(
-    paths: BaselinePaths, left: np.ndarray, level: np.ndarray, gap: np.ndarray, weight: Callable[..., np.ndarray]
+    paths: BaselinePaths, left: np.ndarray, level: np.ndarray, gap: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """The baselines level + gap * weight(stage, column) of the paths' tokens, one path after the other."""
+    """The baselines level(stage) + gap(stage) * weight(column) of the paths' tokens, one path after the other."""
     first = np.clip(np.pad(left + 1, ((0, 0), (1, 0))), paths.begin[:, None], paths.end[:, None])
     length = np.diff(first, axis=1, append=paths.end[:, None]).ravel()
     tokens, moving = np.repeat(level.ravel(), length), np.flatnonzero(gap)
     stage = np.repeat(moving, length[moving])
     column = ranges(first.ravel()[moving], length[moving])
     at = ranges((np.cumsum(length) - length)[moving], length[moving])
-    tokens[at] += gap.ravel()[stage] * weight(stage, column)
+    tokens[at] += gap.ravel()[stage] * weight[column]
     return tokens
-
-
-def _shrunk(
-    rewards: np.ndarray, used: np.ndarray, left: np.ndarray, shrinkage: float
-) -> tuple[np.ndarray, np.ndarray, Callable[..., np.ndarray]]:
-    """Fixed shrinkage: (level, gap, weight) of the stages.
-
-    While n others remain, each token reduces the distance of the baseline to their mean by a factor of k / (n + k).
-    """
-    count = _of_those_left(used)
-    with np.errstate(invalid="ignore"):  # 0 / 0 once all have left
-        mean = _of_those_left(rewards) / count
-        kept = np.where((count > 0) & (shrinkage < np.inf), shrinkage / (count + shrinkage), 1.0)
-    since = np.pad(left, ((0, 0), (1, 0)), constant_values=-1)  # the last column before the stage
-    level, gap, baseline = np.empty_like(mean), np.empty_like(mean), mean[:, 0]
-    for stage in range(mean.shape[1]):
-        if stage:
-            baseline = baseline + gap[:, stage - 1] * kept[:, stage - 1] ** (since[:, stage] - since[:, stage - 1])
-        level[:, stage] = np.where(kept[:, stage] < 1, mean[:, stage], baseline)
-        gap[:, stage] = baseline - level[:, stage]
-        baseline = level[:, stage]
-    return level, gap, lambda stage, column: kept.ravel()[stage] ** (column - since.ravel()[stage])
-
-
-def _predicted(
-    dual: np.ndarray, left: np.ndarray, covariance: PrefixCovariance
-) -> tuple[np.ndarray, np.ndarray, Callable[..., np.ndarray]]:
-    """Best linear unbiased prediction, without its mean: (level, gap, weight) of the stages.
-
-    A completion that has left counts with all tokens that it shared with the row, a remaining one with t tokens.
-    """
-    gone = np.pad(np.cumsum(dual * covariance.correlation(left), axis=1), ((0, 0), (1, 0)))
-    so_far = covariance.correlation(np.arange(left.max(initial=-1) + 1))  # beyond the last place all have left
-    return gone, _of_those_left(dual), lambda _, column: so_far[column]
 
 
 def _of_those_left(numbers: np.ndarray) -> np.ndarray:
     """Sum over the remaining completions at each stage: `(Q, G)`, in order of leaving, to `(Q, G + 1)`."""
     return np.pad(np.cumsum(numbers[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))
-
-
-def _check_shrinkage(shrinkage: float | PrefixCovariance) -> None:
-    if not isinstance(shrinkage, PrefixCovariance) and not (isinstance(shrinkage, Real) and shrinkage >= 0):
-        raise ValueError(
-            f"`shrinkage` must be a number of at least 0 or a PrefixCovariance, got {shrinkage!r}. Infinity is RLOO."
-        )

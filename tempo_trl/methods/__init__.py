@@ -112,12 +112,6 @@ METHODS = {
         paper=f"{PAPERS}/2602.22817",
         recipe="benchmarks/recipes/rooms/hgpo.yaml",
     ),
-    "anchor_baseline": Method(
-        label="anchor baseline",
-        trainer="tempo_trl.methods.anchor_baseline.AnchorBaselineTrainer",
-        config="tempo_trl.methods.anchor_baseline.AnchorBaselineConfig",
-        recipe="qwen3-1.7b/rooms/anchor_baseline",
-    ),
     "token_credit": Method(
         label="your credit function",
         trainer="tempo_trl.trainers.token_credit.TokenCreditTrainer",

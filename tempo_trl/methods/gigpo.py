@@ -8,7 +8,6 @@ from tempo_trl.config_help import with_help
 from tempo_trl.credit.anchors import relative_returns
 from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.agents import StateFields, labels_of, scale_of, whole_outcome
-from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
@@ -58,7 +57,6 @@ def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:
     return returns / scale_of(batch, scale, gamma)[:, None] if scale == "batch" else returns
 
 
-@with_former_names("anchor_history")
 @with_help
 @dataclass
 class GiGPOConfig(StateFields, TokenCreditConfig):
@@ -116,8 +114,7 @@ class GiGPOTrainer(TokenCreditTrainer):
 
     Note:
         As in the paper, a turn's own return is part of the mean that it is compared with, and states are equal even if
-        they were reached by different histories. The gradient is therefore biased, also with `scale_rewards="none"`,
-        where that of [`AnchorBaselineTrainer`] is not.
+        they were reached by different histories. The gradient is therefore biased, also with `scale_rewards="none"`.
         A^E is normalized over the trajectories of a group, as in the paper's equation 3; the authors' code by default
         does so over their steps. Returns within a state are normalized as there, with the sample standard deviation.
     """

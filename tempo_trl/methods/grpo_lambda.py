@@ -7,7 +7,6 @@ import torch
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
-from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, loss_mask
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -48,7 +47,6 @@ def grpo_lambda_credit(
     return advantages[:, None].expand(batch.completion_ids.shape)
 
 
-@with_former_names("min_advantage")
 @with_help
 @dataclass
 class GRPOLambdaConfig(TokenCreditConfig):
@@ -68,8 +66,7 @@ class GRPOLambdaConfig(TokenCreditConfig):
             Where the trace is applied: to the log-ratios (`"trace"`, epsilon-trace) or as a weight of each token's
             loss (`"weight"`, epsilon-weight).
         advantage_floor (`float`, *optional*, defaults to `-0.1`):
-            Lower bound of the advantages, at most 0 (section 4.2, appendix B); `None` for no bound. It was called
-            `min_advantage`, which still works in this release.
+            Lower bound of the advantages, at most 0 (section 4.2, appendix B); `None` for no bound.
         beta (`float`, *optional*, defaults to `0.04`):
             Coefficient of the KL divergence from the reference model (table 2); TRL's default is 0.
         use_bias_correction_kl (`bool`, *optional*, defaults to `False`):

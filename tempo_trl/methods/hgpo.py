@@ -10,7 +10,6 @@ from tempo_trl.credit.anchors import relative_returns, visits
 from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.agents import StateFields, labels_of, whole_outcome
 from tempo_trl.methods.gigpo import check_gamma, step_returns
-from tempo_trl.removed import with_former_names
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
@@ -59,7 +58,6 @@ def hgpo_credit(
     return Credit(advantages, (advantages - outcome[:, None]) * batch.loss_mask, sequence_advantages=outcome)
 
 
-@with_former_names("anchor_history")
 @with_help
 @dataclass
 class HGPOConfig(StateFields, TokenCreditConfig):

@@ -5,7 +5,6 @@ import textwrap
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from unittest.mock import patch
 
 import torch
 from transformers import SchedulerType
@@ -23,7 +22,6 @@ from tempo_trl.tree_forward.stopwatch import Stopwatch
 
 CRITIC_FOLDER = "critic"
 
-KL_PLACES = ("loss", "reward")
 READ_METRICS = (SchedulerType.REDUCE_ON_PLATEAU, SchedulerType.GREEDY)  # schedules that depend on an evaluation
 
 
@@ -55,12 +53,6 @@ class PPOConfig(TokenCreditConfig):
             parameters, weight decay and `max_grad_norm` are the actor's.
         value_coef (`float`, *optional*, defaults to `0.1`):
             Coefficient of the value loss, which is added to the policy's loss with `shared_trunk`. Not used without.
-        value_clip_range (`float`, *optional*):
-            Distance from the value at sampling time beyond which the value loss has no gradient; `None` for no
-            clipping.
-        kl_in (`str`, *optional*, defaults to `"loss"`):
-            Where the KL penalty is applied: `"loss"` adds TRL's term to the policy's loss, `"reward"` subtracts
-            beta (log old - log reference) from each token's reward.
         beta (`float`, *optional*, defaults to `1e-4`):
             Coefficient of the KL penalty (table 2); TRL's default is 0.
         num_iterations (`int`, *optional*, defaults to `2`):
@@ -74,8 +66,6 @@ class PPOConfig(TokenCreditConfig):
     shared_trunk: bool = False
     critic_learning_rate: float = 1e-5
     value_coef: float = 0.1
-    value_clip_range: float | None = None
-    kl_in: str = "loss"
     beta: float = 1e-4
     num_iterations: int = 2
 
@@ -83,8 +73,6 @@ class PPOConfig(TokenCreditConfig):
         """Validate PPO's settings and reject TRL options that would silently have no effect."""
         super().check()
         self._check_numbers()
-        if self.kl_in not in KL_PLACES:
-            raise ValueError(f"`kl_in` must be one of {KL_PLACES}, got {self.kl_in!r}.")
         if self.shared_trunk and self.critic_model_name_or_path is not None:
             raise ValueError(
                 f"got `shared_trunk` and `critic_model_name_or_path`={self.critic_model_name_or_path!r}, expected at "
@@ -114,8 +102,6 @@ class PPOConfig(TokenCreditConfig):
         for name in ("critic_learning_rate", "value_coef"):
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"`{name}` must be a finite number of at least 0, got {getattr(self, name)!r}.")
-        if self.value_clip_range is not None and not self.value_clip_range > 0.0:
-            raise ValueError(f"`value_clip_range` must be above 0, or None, got {self.value_clip_range!r}.")
 
     def _refuse_what_belongs_to_groups(self) -> None:
         if self.scale_rewards not in ("group", True):
@@ -154,8 +140,7 @@ class PPOTrainer(TokenCreditTrainer):
           after that token is 0, for truncated completions too. A completion that no function scored (all `None`)
           trains neither policy nor critic, but TRL's KL term still applies to it.
         - Tokens of tools are part of the state, but not time steps.
-        - The KL penalty is TRL's term of the loss (k3). With `kl_in="reward"` beta (log old - log reference) is
-          subtracted from each token's reward instead (k1).
+        - The KL penalty is TRL's term of the loss (k3).
         - Clipping is symmetric, at TRL's `epsilon` 0.2: table 2 has 0.28 for GRPO, HEPO and TEMPO only.
         - Advantages are whitened over the tokens of a whole generation batch, of all ranks, before it is split.
         - The critic's loss is 0.5 (V - return)^2, averaged over the tokens of an optimizer step. With more than one
@@ -167,7 +152,7 @@ class PPOTrainer(TokenCreditTrainer):
           completion's tokens. In evaluation nothing is learned, and the advantages are GRPO's.
 
         Logged as `ppo/*`. For each sampled batch: the mean of the values, the share of the returns' variance that they
-        explain and, with `kl_in="reward"`, the mean `kl` (k1). For each step: the critic's loss, its gradient norm
+        explain. For each step: the critic's loss, its gradient norm
         before clipping and its time in seconds (which TRL's `step_time` does not include). With `shared_trunk` the
         logged loss includes `value_coef` times the critic's.
     """
@@ -225,8 +210,6 @@ class PPOTrainer(TokenCreditTrainer):
         """GAE over the critic's values, `(B, T)`. Adds the critic's targets to the batch `output`."""
         mask = loss_mask(output) * ~rewards.isnan().unsqueeze(1)  # unscored completions train nothing
         token_rewards = at_last_token(rewards, mask)
-        if self.args.kl_in == "reward" and self.beta != 0.0:
-            token_rewards = token_rewards - self.beta * self._kl(output, mask)
         values = self._values(output)
         advantages, returns = gae(token_rewards, values, mask, self.args.gae_gamma, self.args.gae_lambda)
         number, mean, variance = self._log_batch(advantages, returns, values, mask)
@@ -245,15 +228,6 @@ class PPOTrainer(TokenCreditTrainer):
         if "value_mask" in output:  # the off-policy mask reads the sign of a completion's mean advantage
             mask = output["value_mask"]
             output["sequence_advantages"] = output["advantages"].sum(dim=1) / mask.sum(dim=1).clamp(min=1)
-
-    def _kl(self, output: dict, mask: torch.Tensor) -> torch.Tensor:
-        """log old - log reference of each token, `(B, T)`; logs its mean."""
-        old = output.get("old_per_token_logps")
-        if old is None:  # TRL omits them if the only update is on policy
-            old = self._policy_forward(output)
-        kl = old - output["ref_per_token_logps"]
-        log_sums(self, "ppo", {"kl": ((kl * mask).sum().item(), mask.sum().item())})
-        return kl
 
     @torch.no_grad()
     def _policy_forward(self, output: dict) -> torch.Tensor:
@@ -291,18 +265,16 @@ class PPOTrainer(TokenCreditTrainer):
     def _loss(self, model, inputs: dict, compute_loss: Callable) -> torch.Tensor:
         if model.training and "returns" in inputs:
             self._micro_batches.append(inputs)
-        # With kl_in="reward" the penalty has been subtracted already.
-        with patch.multiple(self, beta=0.0 if self.args.kl_in == "reward" else self.beta):
-            if not (self.args.shared_trunk and "returns" in inputs):
-                return super()._loss(model, inputs, compute_loss)
-            with self.critic.watch() as seen:
-                loss = super()._loss(model, inputs, compute_loss)
+        if not (self.args.shared_trunk and "returns" in inputs):
+            return super()._loss(model, inputs, compute_loss)
+        with self.critic.watch() as seen:
+            loss = super()._loss(model, inputs, compute_loss)
         return loss + self.args.value_coef * self._value_loss(_before_each_token(seen[-1], inputs), inputs)
 
     def _value_loss(self, values: torch.Tensor, inputs: dict) -> torch.Tensor:
         """Value loss of a micro-batch: its part of the mean over an optimizer step's tokens, as in TRL's "dapo"."""
         mask = inputs["value_mask"]
-        loss = value_loss(values, inputs["returns"], inputs["values"], mask, self.args.value_clip_range).sum()
+        loss = value_loss(values, inputs["returns"], mask).sum()
         self._loss_sums += torch.stack([loss.detach(), mask.sum()])
         steps = self.args.steps_per_generation / self.current_gradient_accumulation_steps
         return loss * self.accelerator.num_processes * steps / inputs["num_value_tokens"].clamp(min=1).to(loss.dtype)

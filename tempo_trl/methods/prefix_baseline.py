@@ -1,6 +1,5 @@
 """The prefix baseline: the outcome minus a leave-one-out baseline from completions that share the token's prefix."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,27 +27,23 @@ class PrefixBaselineCredit(LearnedPrefixes):
     Credit over the adaptive prefix baseline (ours, no paper's): $A_{i,t} = g_i - b_{i,t}$.
 
     b estimates the value of the state before the token from the other completions of the group
-    ([`~tempo_trl.credit.prefix_baseline.prefix_baselines`]). A learned shrinkage uses the covariance of earlier
-    batches, so b does not depend on the reward that it is subtracted from.
+    ([`~tempo_trl.credit.prefix_baseline.prefix_baselines`]). It uses the covariance of earlier batches, so b does not
+    depend on the reward that it is subtracted from.
 
     Args:
-        shrinkage (`str` or `float`):
-            `"auto"` learns the shrinkage from earlier batches; a number k is fixed, infinity is RLOO.
-        leaf_weights, forced_tokens (`str`):
+        forced_tokens (`str`):
             As in [`PrefixBaselineConfig`], for completions that were grown as trees.
     """
 
-    def __init__(self, shrinkage: str | float, leaf_weights: str = "by_branch", forced_tokens: str = "keep"):
+    def __init__(self, forced_tokens: str = "keep"):
         super().__init__()
-        self.shrinkage = checked_shrinkage(shrinkage)
-        self.leaf_weights, self.forced_tokens = leaf_weights, forced_tokens
+        self.forced_tokens = forced_tokens
 
     def __call__(self, batch: Batch) -> Credit:
         width = batch.completion_ids.shape[1]
-        weights = completion_weights(batch, self.leaf_weights)
-        shrinkage = self.covariance if self.shrinkage == "auto" else self.shrinkage
+        weights = completion_weights(batch)
         segments = None if batch.tree_rollouts is None else branches(batch.tree_rollouts, width).segment
-        advantages = baseline_tokens(batch.tree, batch.advantages, width, shrinkage, segments)
+        advantages = baseline_tokens(batch.tree, batch.advantages, width, self.covariance, segments)
         metrics = value_error(batch, advantages, batch.advantages)
         if weights is not None:
             advantages = advantages * (batch.num_generations * weights.float())[:, None]
@@ -59,9 +54,7 @@ class PrefixBaselineCredit(LearnedPrefixes):
         return with_forced_tokens(credit, batch, self.forced_tokens)
 
     def learned_metrics(self) -> dict[str, float]:
-        """`tempo/prefix_r2` and, if it is read, the covariance of rewards at some numbers of shared tokens."""
-        if self.shrinkage != "auto":
-            return super().learned_metrics()
+        """`tempo/prefix_r2`, and the covariance of rewards at some numbers of shared tokens."""
         values = self.covariance(COVARIANCE_DEPTHS).tolist()
         named = zip(COVARIANCE_DEPTHS, values, strict=True)
         return super().learned_metrics() | {f"tempo/prefix_covariance_{depth}": value for depth, value in named}
@@ -75,41 +68,13 @@ def value_error(batch: Batch, advantages: torch.Tensor, outcome: torch.Tensor) -
     return {"tempo/value_error": sums}
 
 
-def checked_shrinkage(given: str | float) -> str | float:
-    """`"auto"`, or the shrinkage as a number of at least 0.
-
-    Raises:
-        ValueError: `given` is neither.
-    """
-    try:
-        number = "auto" if given == "auto" else float(given)
-    except (TypeError, ValueError):
-        number = math.nan
-    if number != "auto" and not number >= 0:
-        raise ValueError(f"`prefix_shrinkage` must be 'auto' or a number of at least 0, got {given!r}. inf is RLOO.")
-    return number
-
-
 @with_help
 @dataclass
 class PrefixBaselineConfig(PrefixTreeConfig):
-    r"""
-    Configuration class for the [`PrefixBaselineTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and
-    default, those of [`~tempo_trl.methods.prefix_tree_method.PrefixTreeConfig`] (`epsilon_high` 0.28, `rollout`,
-    `leaf_weights`), and this one.
-
-    Args:
-        prefix_shrinkage (`str` or `float`, *optional*, defaults to `"auto"`):
-            Shrinkage of a prefix's baseline towards that of the previous state. `"auto"` learns it from earlier
-            batches; a number k is fixed, infinity is RLOO.
     """
-
-    prefix_shrinkage: str = "auto"
-
-    def check(self) -> None:
-        """Validate the shrinkage and the rollout."""
-        super().check()
-        self.prefix_shrinkage = checked_shrinkage(self.prefix_shrinkage)
+    Configuration class for the [`PrefixBaselineTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and
+    default, and those of [`~tempo_trl.methods.prefix_tree_method.PrefixTreeConfig`] (`epsilon_high` 0.28, `rollout`).
+    """
 
 
 class PrefixBaselineTrainer(PrefixTreeTrainer):
@@ -140,8 +105,7 @@ class PrefixBaselineTrainer(PrefixTreeTrainer):
     method_name = "prefix_baseline"
 
     def _prepare_credit(self):
-        args = self.args
-        self.learned = PrefixBaselineCredit(args.prefix_shrinkage, args.leaf_weights, args.forced_tokens)
+        self.learned = PrefixBaselineCredit(self.args.forced_tokens)
 
     def credit(self, batch):
         return self.learned(batch)

@@ -1,6 +1,5 @@
 """Config and trainer shared by TEMPO and the prefix baseline: completions sampled independently or grown as trees."""
 
-import json
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,16 +9,14 @@ from tempo_trl.credit.advantages import credit_tokens
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
-from tempo_trl.rollout.tree import LEAF_WEIGHTS, branches, row_weights
+from tempo_trl.rollout.tree import branches, row_weights
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.run import STATE_FILE
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 ROLLOUTS = ("iid", "fixed", "entropy")
-OLD_FILE = "prefix_covariance.json"  # of what was learned, in a checkpoint of an earlier version
 
 
 @with_help
@@ -38,21 +35,16 @@ class PrefixTreeConfig(FixedTreeFields, EntropyTreeFields, TokenCreditConfig):
             tree that splits at `"fixed"` lengths or by `"entropy"`
             ([`~tempo_trl.rollout.config_fields.FixedTreeFields`],
             [`~tempo_trl.rollout.config_fields.EntropyTreeFields`]).
-        leaf_weights (`str`, *optional*, defaults to `"by_branch"`):
-            Weight of each completion of a grown tree in the prefix values and in the loss. `"by_branch"` gives all
-            children of a node equal weight, `"uniform"` all leaves. No difference with `rollout="iid"`.
     """
 
     epsilon_high: float | None = 0.28
     rollout: str = "iid"
-    leaf_weights: str = "by_branch"
 
     def check(self) -> None:
         """Validate the rollout settings."""
         super().check()
-        for name, known in {"rollout": ROLLOUTS, "leaf_weights": LEAF_WEIGHTS}.items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"`{name}` must be one of {known}, got {getattr(self, name)!r}.")
+        if self.rollout not in ROLLOUTS:
+            raise ValueError(f"`rollout` must be one of {ROLLOUTS}, got {self.rollout!r}.")
         if self.rollout == "fixed":
             self.check_fixed_tree()
         if self.rollout == "entropy":
@@ -71,20 +63,14 @@ class PrefixTreeTrainer(TokenCreditTrainer):
         grow = {"fixed": fixed_tree_rollout, "entropy": entropy_tree_rollout}.get(args.rollout)
         return grow and grow(args)
 
-    def _load_method(self, checkpoint):
-        if (checkpoint / OLD_FILE).exists() and not (checkpoint / STATE_FILE).exists():
-            self.learned.load_state_dict(json.loads((checkpoint / OLD_FILE).read_text()))
-        else:
-            super()._load_method(checkpoint)
-
     def _check_first_batch(self, sums):
         if self.accelerator.is_main_process:
             checks.warn_of_a_first_batch_without_branches(sums, self._name)
 
 
-def completion_weights(batch: Batch, leaf_weights: str) -> torch.Tensor | None:
+def completion_weights(batch: Batch) -> torch.Tensor | None:
     """Weights of the completions in their group, `(R,)`; None if all weights are equal."""
-    return None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts, leaf_weights)
+    return None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts)
 
 
 def whole_outcome(batch: Batch, weights: torch.Tensor | None) -> torch.Tensor | None:

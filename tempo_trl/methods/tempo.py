@@ -5,9 +5,7 @@ import textwrap
 from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.advantages import credit_tokens, flat_groups
-from tempo_trl.credit.anchors import state_labels
-from tempo_trl.credit.state_graph import graph_td_errors
+from tempo_trl.credit.advantages import credit_tokens
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
@@ -15,16 +13,13 @@ from tempo_trl.methods.prefix_tree_method import (
     with_forced_tokens,
 )
 from tempo_trl.rollout.tree import row_weights
-from tempo_trl.trainers.agents import before_turns
 from tempo_trl.trainers.batch import Batch, Credit
 
 
 def tempo_credit(
     batch: Batch,
     td_coef: float = 1.0,
-    leaf_weights: str = "by_branch",
     forced_tokens: str = "keep",
-    merge_states: bool = False,
 ) -> Credit:
     r"""
     TEMPO's credit: the outcome plus the TD errors of the prefix values (section 4.2 of
@@ -37,18 +32,13 @@ def tempo_credit(
             Whole groups.
         td_coef (`float`, *optional*, defaults to `1.0`):
             Coefficient c of the TD errors. 0 is GRPO.
-        leaf_weights, forced_tokens (`str`):
+        forced_tokens (`str`):
             As in [`TEMPOConfig`], for completions that were grown as trees.
-        merge_states (`bool`, *optional*, defaults to `False`):
-            Whether V(s) is taken over all completions that come to the state before a turn, not only those with the
-            same tokens ([`~tempo_trl.credit.state_graph.graph_td_errors`]).
 
     Returns:
         [`~tempo_trl.Credit`], with the TD errors as `td`.
     """
-    if merge_states and td_coef:
-        return _credit_on_graph(batch, td_coef)
-    weights = None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts, leaf_weights)
+    weights = None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts)
     advantages, td = credit_tokens(batch.tree, batch.advantages, batch.completion_ids.shape[1], td_coef, weights)
     if batch.tree_rollouts is None:  # without TD errors one advantage per completion, as TRL has it
         return Credit(advantages if td_coef else batch.advantages, td, statistics=batch.pairs)
@@ -57,37 +47,22 @@ def tempo_credit(
     return with_forced_tokens(credit, batch, forced_tokens)
 
 
-def _credit_on_graph(batch: Batch, td_coef: float) -> Credit:
-    # Of turns, not of steps: the key of a step within a turn has all tokens before it, also those before the state.
-    labels = state_labels(before_turns(batch), batch.num_generations)[0]
-    td = graph_td_errors(
-        batch.completion_ids, batch.lengths, batch.turns, labels, batch.advantages, batch.num_generations
-    )
-    outcome = batch.advantages.float().nan_to_num(0.0)
-    flat = flat_groups(batch.advantages, batch.num_generations).repeat_interleave(batch.num_generations)
-    return Credit(outcome.masked_fill(flat, 0.0)[:, None] + td_coef * td, td, statistics=batch.pairs)
-
-
 @with_help
 @dataclass
 class TEMPOConfig(PrefixTreeConfig):
     r"""
     Configuration class for the [`TEMPOTrainer`]: every field of [`~trl.GRPOConfig`], with its meaning and default,
-    those of [`~tempo_trl.methods.prefix_tree_method.PrefixTreeConfig`] (`epsilon_high` 0.28, `rollout`,
-    `leaf_weights`), and those below. beta 0 and the token-mean (DAPO) loss of the paper are TRL's own defaults.
+    those of [`~tempo_trl.methods.prefix_tree_method.PrefixTreeConfig`] (`epsilon_high` 0.28, `rollout`),
+    and the one below. beta 0 and the token-mean (DAPO) loss of the paper are TRL's own defaults.
 
     Args:
         td_coef (`float`, *optional*, defaults to `1.0`):
             Coefficient of the branch-gated TD error in the advantage of a token. The paper
             (https://huggingface.co/papers/2509.18314, section 4.2) uses 1. With 0 the advantages are those of
             [`~trl.GRPOTrainer`].
-        merge_states (`bool`, *optional*, defaults to `False`):
-            For agents: whether completions that saw the same answer of a tool or an environment before a turn share
-            that state, although their tokens before it differ. The prefix tree becomes a graph.
     """
 
     td_coef: float = 1.0
-    merge_states: bool = False
 
     def check(self) -> None:
         """Validate the credit and rollout settings."""
@@ -95,10 +70,6 @@ class TEMPOConfig(PrefixTreeConfig):
         if not 0.0 <= self.td_coef < math.inf:
             raise ValueError(
                 f"`td_coef` must be a finite number of at least 0, got {self.td_coef!r}. The paper uses 1; 0 is GRPO."
-            )
-        if self.merge_states and self.rollout != "iid":
-            raise ValueError(
-                f"`merge_states` needs rollout='iid', got rollout={self.rollout!r}. Set one of the two to its default."
             )
 
 
@@ -140,14 +111,13 @@ class TEMPOTrainer(PrefixTreeTrainer):
         `td_coef=0` training is that of [`~trl.GRPOTrainer`], bit for bit.
 
         On grown trees (`rollout` other than `"iid"`) the prefix tree is still built from the token ids. Leaves have
-        weights w (`leaf_weights`) in every mean and sum over completions, and TEMPO's properties for independent
-        completions still hold: the TD errors of a completion sum to r - V(root); and the completions through an edge,
-        with total weight W, together give it W (V(after) - V(root)) as outcome and W (V(after) - V(before)) as TD. A
-        weighted sum over completions has the expectation of one independent sample if all children of a node are
-        sampled from the same distribution with the same weight (`"by_branch"` on fixed trees, even if branches end
+        weights w in every mean and sum over completions: all children of a node have equal weight. TEMPO's properties
+        for independent completions still hold: the TD errors of a completion sum to r - V(root); and the completions
+        through an edge, with total weight W, together give it W (V(after) - V(root)) as outcome and
+        W (V(after) - V(before)) as TD. A weighted sum over completions has the expectation of one independent sample
+        if all children of a node are sampled from the same distribution (as on fixed trees, even if branches end
         early). The limits: completions that share a sampled token are dependent, so the group is worth fewer than as
-        many independent completions; `"uniform"` is biased towards branches with many leaves; and a forced token is
-        not a sample of the policy (`forced_tokens`).
+        many independent completions; and a forced token is not a sample of the policy (`forced_tokens`).
     """
 
     _tag_names = ["trl", "tempo"]
@@ -168,10 +138,6 @@ class TEMPOTrainer(PrefixTreeTrainer):
     _config_cls = TEMPOConfig
     method_name = "tempo"
 
-    def _prepare_credit(self):
-        super()._prepare_credit()
-        self.reads_observations = self.args.merge_states
-
     def credit(self, batch):
         args = self.args
-        return tempo_credit(batch, args.td_coef, args.leaf_weights, args.forced_tokens, args.merge_states)
+        return tempo_credit(batch, args.td_coef, args.forced_tokens)

@@ -8,7 +8,6 @@ from trl import GRPOConfig
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
 from tempo_trl.methods.prefix_tree_method import with_forced_tokens
-from tempo_trl.removed import with_former_names
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree import branches
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
@@ -109,7 +108,6 @@ class SiblingCreditConfig(TokenCreditConfig):
                 )
 
 
-@with_former_names("shared_tokens")
 @with_help
 @dataclass
 class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
@@ -136,7 +134,6 @@ class TreeRPOConfig(FixedTreeFields, SiblingCreditConfig):
             raise ValueError(f"`advantage_scale` must be one of {SIBLING_SCALES}, got {self.advantage_scale!r}.")
 
 
-@with_former_names("shared_tokens")
 @with_help
 @dataclass
 class TreeRPOEntropyConfig(EntropyTreeFields, SiblingCreditConfig):

@@ -5,8 +5,6 @@ from itertools import accumulate
 
 import torch
 
-LEAF_WEIGHTS = ("uniform", "by_branch")
-
 
 @dataclass
 class Segment:
@@ -84,25 +82,17 @@ class GrownTree:
         """Number of tokens generated for the tree; a shared token counts once."""
         return sum(len(segment.token_ids) for segment in self.segments)
 
-    def leaf_weights(self, kind: str = "by_branch") -> torch.Tensor:
+    def leaf_weights(self) -> torch.Tensor:
         r"""
         Weight of each completion in its group, `(rows,)`, float64, with sum 1.
 
-        `"by_branch"` gives all children of a node equal weight, so a leaf below nodes with $c_1, c_2, \dots$ children
-        has weight $\prod_d 1 / c_d$; `"uniform"` gives all leaves equal weight. Completions of the same leaf share its
-        weight.
+        All children of a node have equal weight, so a leaf below nodes with $c_1, c_2, \dots$ children has weight
+        $\prod_d 1 / c_d$. Completions of the same leaf share its weight.
         """
-        if kind not in LEAF_WEIGHTS:
-            raise ValueError(f"`leaf_weights` must be one of {LEAF_WEIGHTS}, got {kind!r}.")
-        children = self.children()
-        leaves = [i for i, below in enumerate(children[:-1]) if not below]
-        weight = dict.fromkeys(leaves, 1.0 / max(len(leaves), 1))
-        if kind == "by_branch":
-            share = {-1: 1.0}
-            for index, segment in enumerate(self.segments):
-                share[index] = share[segment.parent] / len(children[segment.parent])
-            weight = {leaf: share[leaf] for leaf in leaves}
-        return torch.tensor([weight[leaf] / self.rows.count(leaf) for leaf in self.rows], dtype=torch.float64)
+        children, share = self.children(), {-1: 1.0}
+        for index, segment in enumerate(self.segments):
+            share[index] = share[segment.parent] / len(children[segment.parent])
+        return torch.tensor([share[leaf] / self.rows.count(leaf) for leaf in self.rows], dtype=torch.float64)
 
 
 @dataclass
@@ -148,9 +138,9 @@ def branches(trees: list[GrownTree], width: int) -> Branches:
     return Branches(segments, ratio, torch.tensor(parent), torch.tensor([offset + leaf for _, offset, leaf in rows]))
 
 
-def row_weights(trees: list[GrownTree], kind: str) -> torch.Tensor | None:
+def row_weights(trees: list[GrownTree]) -> torch.Tensor | None:
     """Weight of each completion of a batch in its group, `(B,)`; None if all weights are equal."""
-    weights = [tree.leaf_weights(kind) for tree in trees]
+    weights = [tree.leaf_weights() for tree in trees]
     return None if all(torch.allclose(group, group[:1]) for group in weights) else torch.cat(weights)
 
 

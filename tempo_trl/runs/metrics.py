@@ -17,23 +17,15 @@ METRICS = {
     "tempo/frac_zero_std": "groups without two different rewards, of completions, steps or criteria / groups",
     "tempo/packing_ratio": "tokens without padding / packed tokens; with `tree_forward`",
     "tempo/tree_pass_seconds": "seconds of a forward pass on the tree, mean; with `tree_forward`",
-    "tempo/signal_share": "squared norm of the signal / squared norm of the gradient, at the last hidden state, with "
-    "sums over the optimizer steps since the last log; with `log_signal_share`, training only",
     "tempo/prefix_covariance_L": "covariance of the rewards of two completions that share L tokens (1, 4, 16, 64, "
-    "256), in the units of the outcome; prefix baseline with learned shrinkage",
+    "256), in the units of the outcome; prefix baseline",
     "tempo/value_error": "squared error of the baseline / squared error of the mean of the other completions, mean "
-    "over loss tokens and then over completions; prefix and anchor baseline, independent completions",
+    "over loss tokens and then over completions; prefix baseline, independent completions",
     "tempo/turns": "turns of a completion, mean; with tools, environments or a `rollout_func`",
     "tempo/shared_states": "states after an observation that at least two completions of a group visit, per group; "
     "where `tempo/turns` is logged",
     "tempo/state_visits": "other completions of the group that visit the state before a turn, mean over turns after "
     "an observation; where `tempo/turns` is logged",
-    "tempo/largest_state": "turns after the first in the largest state of their group / turns after the first, "
-    "without environments that have a `_state_key`; where `tempo/turns` is logged",
-    "tempo/state_r2": "share of the variance of returns that the closest agreement of states explains, "
-    "learned over the run; anchor baseline",
-    "tempo/state_covariance_L": "covariance of the returns of two completions whose states agree at level L: 1 the "
-    "prompt, 2 the last observation, then more of them, at the top the same tokens; anchor baseline",
     "step_rewards/NAME/mean": "reward of a turn, or of a step with `step_delimiter`, mean; one for each of the "
     "`step_reward_funcs`",
     "step_rewards/NAME/turn_L": "the same for the turns or steps of index L",
@@ -53,7 +45,6 @@ METRICS = {
     "ppo/value_loss": "the critic's loss, mean over loss tokens",
     "ppo/value_mean": "the critic's values when the batch was sampled, mean over loss tokens",
     "ppo/explained_variance": "1 - variance of (return - value) / variance of returns",
-    "ppo/kl": 'log old - log reference, mean over loss tokens; with `kl_in="reward"` (TRL logs `kl` with `"loss"`)',
     "ppo/critic_grad_norm": "norm of the critic's gradient before clipping",
     "ppo/critic_time": "seconds in which the critic trained; TRL's `step_time` leaves them out",
 }

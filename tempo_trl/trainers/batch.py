@@ -1,6 +1,5 @@
 """The interface between TRL's loop and a method: a scored [`Batch`] of whole groups as input, [`Credit`] as output."""
 
-import functools
 import io
 import pickle
 import re
@@ -17,11 +16,9 @@ from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
-from tempo_trl.removed import current_names, with_former_attributes
 from tempo_trl.rollout.tree import GrownTree, repeated_rows
 
 
-@with_former_attributes(outcome="advantages", owned="counted", grown="tree_rollouts", everywhere="all_rewards")
 @dataclass(frozen=True, eq=False)
 class Batch:
     """
@@ -142,7 +139,6 @@ class Batch:
         return pair_statistics(self.tree, outcome)
 
 
-@with_former_attributes(outcome="sequence_advantages")
 @dataclass(frozen=True, eq=False)
 class Credit:
     """
@@ -190,21 +186,6 @@ class Credit:
             for value in [getattr(self, name)]
         }
         return replace(self, **cut, criteria=None if self.criteria is None else self.criteria[own])
-
-
-def _with_former_name(construct: Callable) -> Callable:
-    """The constructor of [`Credit`], which also takes `outcome`. Here, so that a step need not visit another file."""
-
-    @functools.wraps(construct)
-    def call(self, *args, **kwargs):
-        if "outcome" in kwargs:
-            kwargs = current_names(kwargs, {"outcome": "sequence_advantages"})
-        construct(self, *args, **kwargs)
-
-    return call
-
-
-Credit.__init__ = _with_former_name(Credit.__init__)
 
 
 def checked(given: Any, batch: Batch) -> Credit:

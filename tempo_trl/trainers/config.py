@@ -33,9 +33,6 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
             Weights of the `step_reward_funcs`. Defaults to 1 each.
         span_reward_weights (`list[float]`, *optional*):
             Weights of the `span_reward_funcs`: one number per function, for all of its criteria. Defaults to 1 each.
-        log_signal_share (`bool`, *optional*, defaults to `False`):
-            Whether to log `tempo/signal_share`, the share of signal in the gradient of an optimizer step. It shows
-            whether a step has too few prompts, or more than it needs.
         skip_zero_advantages (`bool`, *optional*, defaults to `False`):
             Whether completions whose advantages are all 0, such as those of groups with equal rewards, are left out of
             the forward and backward pass of training. The gradient is the same, in less time; `tempo/frac_zero_std` is
@@ -48,8 +45,6 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
 
     log_trees_steps: int = 10
     log_trees_prompts: int = 8
-
-    log_signal_share: bool = False
 
     skip_zero_advantages: bool = False
 

@@ -10,10 +10,9 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from tempo_trl.credit.anchors import state_sums
-from tempo_trl.credit.metrics import credit_sums, largest_state_sums, tree_sums
+from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.runs.metrics import CRITERIA
-from tempo_trl.trainers.agents import before_turns, without_own_keys
 from tempo_trl.trainers.batch import Batch, Credit, loss_mask
 from tempo_trl.trainers.scored_rows import ScoredRows
 from tempo_trl.trainers.span_rewards import SpanScores
@@ -135,8 +134,6 @@ def log_credit(
     sums |= {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if trainer.sees_answers:
         sums |= state_sums(batch.observations, batch.num_generations, batch.counted)
-        counted = batch.counted & without_own_keys(batch, rows)
-        sums |= largest_state_sums(before_turns(batch), batch.num_generations, counted)
     totals = log_sums(trainer, "tempo", sums)
     advantages = rows.output["advantages"].view(len(mask), -1)
     mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)

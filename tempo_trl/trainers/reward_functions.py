@@ -67,7 +67,7 @@ def refuse_reserved_columns(names: Iterable[str], reward_names: Iterable[str]) -
 
 
 READERS = {
-    "step_reward_funcs": "GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer, or TokenCreditTrainer with a function "
+    "step_reward_funcs": "GiGPOTrainer, HGPOTrainer, or TokenCreditTrainer with a function "
     "that reads `batch.step_rewards`",
     "span_reward_funcs": "SpanCreditTrainer, or TokenCreditTrainer with a function that reads `batch.criteria`",
 }

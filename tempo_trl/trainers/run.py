@@ -26,7 +26,6 @@ from tempo_trl.trainers.credit_log import keep_added_share
 from tempo_trl.trainers.faults import surviving_table, watched_server
 from tempo_trl.trainers.reward_functions import distinct_names
 from tempo_trl.trainers.rollout_func import checked_rollout
-from tempo_trl.trainers.signal_share import SignalShare
 from tempo_trl.trainers.subclasses import warnings_at_the_caller
 from tempo_trl.tree_forward.tree_pass import TreePass
 
@@ -75,7 +74,6 @@ class RunTrainer(GRPOTrainer):
             check_trees_can_grow(self, self.rollout_func.grower)
         checks.check_trainer(self)
         self.tree_pass = TreePass(self, self._tree_obstacle())
-        self.signal_share = SignalShare(self)
 
     def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:
         """The rollout of a method that grows completions as trees; None if TRL samples the completions."""
@@ -145,7 +143,6 @@ class RunTrainer(GRPOTrainer):
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
         self.tree_pass.log()
-        self.signal_share.log()
         keep_added_share(self._metrics["train" if self.model.training else "eval"])
         with surviving_table(self):
             super().log(logs, start_time)

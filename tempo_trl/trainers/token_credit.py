@@ -15,7 +15,7 @@ from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.trainers import checks
-from tempo_trl.trainers.agents import MergedStates, ObservationKeyFunc, StateKeys, sees_answers
+from tempo_trl.trainers.agents import ObservationKeyFunc, StateKeys, sees_answers
 from tempo_trl.trainers.batch import (
     Batch,
     Credit,
@@ -31,7 +31,6 @@ from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.run import RunTrainer
 from tempo_trl.trainers.scored_rows import ScoredRows
-from tempo_trl.trainers.signal_share import GROUP
 from tempo_trl.trainers.span_rewards import (
     SpanRewardFunc,
     SpanRewards,
@@ -197,7 +196,7 @@ class TokenCreditTrainer(RunTrainer):
         self.span_rewards = SpanRewards(self, span_reward_funcs, are_the_reward) if span_reward_funcs else None
         self.learned = credit_func
         self._prepare_credit()
-        self._recorder, self._merged_states = Recorder(self), MergedStates(self)
+        self._recorder = Recorder(self)
 
     # A method: what a subclass overrides
 
@@ -260,8 +259,6 @@ class TokenCreditTrainer(RunTrainer):
         self._assign_credit(rows.completed(self, output), due)
         if self.tree_pass.state is not State.OFF:
             self.tree_pass.number_rows(output)
-        if self.signal_share.on:
-            self.signal_share.number_groups(output)
         if self._watches_columns:
             keep_assigned(output)
         return output
@@ -360,8 +357,6 @@ class TokenCreditTrainer(RunTrainer):
 
     def _log_credit(self, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]) -> None:
         sums = log_credit(self, batch, rows, credit, reports)
-        if self.credit_func is not None or self.reads_observations:
-            self._merged_states.warn(batch, rows, sums)
         if batch.training and self.state.global_step == 0:
             self._check_first_batch(sums)
 
@@ -395,8 +390,7 @@ class TokenCreditTrainer(RunTrainer):
         if self.args.skip_zero_advantages and self.model.training and not self.tree_pass.is_untried:
             kept = rows_with_credit(inputs["advantages"])
             input_ids, attention_mask = input_ids[kept], attention_mask[kept]
-        with self.signal_share.watching(inputs, kept) if GROUP in inputs else nullcontext():
-            result = forward(model, input_ids, attention_mask, *args, **kwargs)
+        result = forward(model, input_ids, attention_mask, *args, **kwargs)
         if kept is not None:
             result = on_all_rows(kept, *result, inputs)
         if inputs["advantages"].ndim == 2:

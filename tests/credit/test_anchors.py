@@ -1,71 +1,18 @@
 """States that come back: the definitions in loops, reductions, and unbiasedness by exact expectation."""
 
-import math
 from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
-from tempo_trl.credit import build_prefix_tree
-from tempo_trl.credit.agreement import (
-    States,
-    agreements,
-    anchor_baselines,
-    anchor_statistics,
-    lambda_advantages,
-    visited_returns,
-)
 from tempo_trl.credit.anchors import observation_keys, relative_returns, state_labels, visits
-from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
-from tempo_trl.credit.prefix_covariance import pairwise_lcp
-from tempo_trl.credit.turns import steps_of, turn_returns, turn_starts
+from tempo_trl.credit.turns import steps_of, turn_returns
 from tempo_trl.trainers.agents import first_steps
 
-from .groups import mean_of_others, predicted_by_definition
 from .rollouts import OBSERVED, Rollouts
-from .test_prefix_baseline import covariance
 
 SEEDS = pytest.mark.parametrize("seed", range(12))
-RISING = covariance(0.0, 0.0, 0.3, 0.5, 0.6, 0.9)  # by level of agreement
-
-
-def states_of(rollouts: Rollouts, history: int = 1) -> States:
-    tree = build_prefix_tree(rollouts.ids.numpy(), rollouts.lengths.numpy(), rollouts.size, rollouts.prompts.numpy())
-    labels = state_labels(rollouts.observations, rollouts.size, history)
-    return agreements(labels, rollouts.starts.numpy(), pairwise_lcp(tree))
-
-
-def level_by_definition(rollouts: Rollouts, row: int, n: int, other: int, history: int) -> tuple[int, int]:
-    """Closest agreement of another row with the state before turn n, and the first turn at which it agrees so."""
-    if rollouts.prompts[row] != rollouts.prompts[other]:
-        return 0, 0
-    if n == 0:
-        return 1, 0
-    own, theirs = rollouts.histories(row)[: n + 1][-1], rollouts.histories(other)
-    start = int(rollouts.starts[row, n])
-    same_tokens = [text[0] for text in rollouts.texts[row]][:start] == [t[0] for t in rollouts.texts[other]][:start]
-    if same_tokens and n < len(theirs) and int(rollouts.starts[other, n]) == start:
-        return 3 + history, n
-    found = (1, 0)
-    for compared in range(history + 1):
-        for m, seen in enumerate(theirs):
-            if own[-compared - 1 :] == seen[-compared - 1 :] and found[0] < 2 + compared:
-                found = 2 + compared, m
-    return found
-
-
-@SEEDS
-@pytest.mark.parametrize("history", [0, 1, 2])
-def test_agreement_is_that_of_the_definition(seed, history):
-    rollouts = Rollouts(seed, prompts=1 + seed % 2)
-    states = states_of(rollouts, history)
-    turns = [(row, n) for row in range(len(rollouts.texts)) for n in range(len(rollouts.histories(row)))]
-    assert list(zip(states.row.tolist(), states.turn.tolist(), strict=True)) == turns
-    for (row, n), level, visit in zip(turns, states.level.tolist(), states.visit.tolist(), strict=True):
-        for k, other in enumerate(rollouts.group(row)):
-            if other != row:
-                assert (level[k], visit[k]) == level_by_definition(rollouts, row, n, other, history), (row, n, other)
 
 
 @SEEDS
@@ -106,111 +53,6 @@ def test_a_key_uses_nothing_that_comes_after_the_state():
         changed[row, start:] += 1
         keys = observation_keys(changed, rollouts.turns, rollouts.prompts)
         assert torch.equal(keys[row, : n + 1], rollouts.observations[row, : n + 1])
-
-
-def baselines_of(returns: np.ndarray, states: States, learned: LevelCovariance) -> np.ndarray:
-    """Baselines by row and turn, NaN where there is none; every completion has a turn."""
-    earned = visited_returns(returns, returns[:, 0], states)
-    found = np.full(returns.shape, np.nan)
-    found[states.row, states.turn] = anchor_baselines(earned, states, learned)
-    return found
-
-
-@SEEDS
-def test_a_baseline_does_not_depend_on_its_own_completion(seed):
-    rollouts = Rollouts(seed, groups=1)
-    returns = np.where(rollouts.starts.numpy() >= 0, rollouts.rewards.numpy()[:, None].astype(float), np.nan)
-    before = baselines_of(returns, states_of(rollouts), RISING)
-    returns[0] += 5.0
-    after = baselines_of(returns, states_of(rollouts), RISING)
-    np.testing.assert_array_equal(before[0], after[0])
-
-
-def baseline_by_definition(returns, states, s, learned) -> float:
-    row, n, size = states.row[s], states.turn[s], states.level.shape[1]
-    first = row // size * size
-    others = [k for k in range(size) if first + k != row and not math.isnan(returns[first + k, 0])]
-    if not others:
-        return returns[row, n]
-    level = states.level[s, others]
-    past = returns[row, 0] - returns[row, n]
-    earned = np.array(
-        [
-            returns[first + k, states.visit[s, k]] if a >= 2 else returns[first + k, 0] - past
-            for k, a in zip(others, level, strict=True)
-        ]
-    )
-    return predicted_by_definition(np.minimum.outer(level, level), level, earned, learned)
-
-
-@SEEDS
-def test_baselines_are_those_of_the_definition(seed):
-    rollouts, rng = Rollouts(seed, size=4, prompts=1 + seed % 2), np.random.default_rng(seed)
-    rollouts.rewards[seed % 8] = torch.nan
-    steps = torch.from_numpy(rng.normal(size=rollouts.starts.shape))
-    returns = turn_returns(steps, rollouts.turns, rollouts.rewards).numpy()
-    states = states_of(rollouts)
-    computed = baselines_of(returns, states, RISING)
-    for s, (row, n) in enumerate(zip(states.row, states.turn, strict=True)):
-        if not math.isnan(returns[row, n]):
-            assert computed[row, n] == pytest.approx(baseline_by_definition(returns, states, s, RISING), abs=1e-9)
-
-
-@SEEDS
-def test_a_baseline_over_others_that_earned_the_same_is_exactly_that(seed):
-    """So an advantage of 0 has no rounding error for a small scale to blow up."""
-    rollouts, reward = Rollouts(seed), np.random.default_rng(seed).normal() / 3
-    returns = np.where(rollouts.starts.numpy() >= 0, reward, np.nan)
-    computed = baselines_of(returns, states_of(rollouts), RISING)
-    assert (computed[rollouts.starts.numpy() >= 0] == reward).all()
-
-
-@SEEDS
-@pytest.mark.parametrize("trace_lambda", [0.0, 0.7, 1.0])
-def test_generalized_advantages_are_sums_of_td_errors(seed, trace_lambda):
-    rng = np.random.default_rng(seed)
-    turns, reward = rng.integers(1, 6), rng.normal()
-    values, rewards = np.append(rng.normal(size=turns), 0.0), np.append(np.zeros(turns - 1), reward)
-    delta = rewards + values[1:] - values[:-1]
-    expected = [sum(trace_lambda**k * delta[n + k] for k in range(turns - n)) for n in range(turns)]
-    errors = np.append(reward - values[:-1], np.nan)[None]
-    computed = lambda_advantages(errors, trace_lambda)[0]
-    np.testing.assert_allclose(computed, [*expected, 0.0], atol=1e-12)
-
-
-def test_states_that_tell_nothing_give_rloo():
-    rollouts = Rollouts(5)
-    returns = np.where(rollouts.starts.numpy() >= 0, rollouts.rewards.numpy()[:, None].astype(float), np.nan)
-    computed = baselines_of(returns, states_of(rollouts), LevelCovariance())
-    there = rollouts.starts.numpy() >= 0
-    expected = np.broadcast_to(mean_of_others(rollouts.rewards, 3).numpy()[:, None], there.shape)
-    np.testing.assert_allclose(computed[there], expected[there])
-
-
-@SEEDS
-def test_statistics_are_the_products_of_the_definition_and_add_over_ranks(seed):
-    rollouts = Rollouts(seed, size=4)
-    returns, states = turn_returns(None, rollouts.turns, rollouts.rewards).numpy(), states_of(rollouts)
-    earned = visited_returns(returns, returns[:, 0], states)
-    found = anchor_statistics(earned, states, np.ones(len(returns), dtype=bool))
-    products = {}
-    for row, levels in zip(states.row, states.level.tolist(), strict=True):
-        group = rollouts.rewards[list(rollouts.group(row))].double().numpy()
-        if group.max() == group.min():
-            continue
-        mean, variance = group.mean(), group.var(ddof=1)
-        for k, other in enumerate(rollouts.group(row)):
-            if other != row:
-                value = (rollouts.rewards[row] - mean) * (group[k] - mean) * 4 / 3 + variance / 4
-                products.setdefault(levels[k], []).append(float(value))
-    assert found.levels.tolist() == sorted(products)
-    np.testing.assert_allclose(found.products, [sum(products[level]) for level in sorted(products)], atol=1e-6)
-    assert found.pairs.tolist() == [len(products[level]) for level in sorted(products)]
-
-    halves = [np.arange(len(returns)) % 2 == part for part in range(2)]
-    summed = sum((anchor_statistics(earned, states, half) for half in halves), PairStatistics())
-    assert summed.pairs.tolist() == found.pairs.tolist()
-    np.testing.assert_allclose(summed.products, found.products)
 
 
 @SEEDS
@@ -261,25 +103,6 @@ def as_tokens(chosen) -> tuple[torch.Tensor, torch.Tensor]:
         for actions, rooms, _, _ in chosen
     ]
     return torch.tensor(rows), torch.tensor([[0, -1, 1, -1, 2]] * len(rows))
-
-
-@pytest.mark.parametrize("learned", [LevelCovariance(), RISING], ids=["rloo", "anchors"])
-def test_the_expected_gradient_is_exact_where_states_come_back(learned):
-    everything = list(trajectories())
-    exact = sum(p * reward * score(actions, rooms).sum(axis=0) for actions, rooms, p, reward in everything)
-    expected = np.zeros(2)
-    for chosen in product(everything, repeat=3):
-        ids, turns = as_tokens(chosen)
-        prompts = torch.zeros(3, dtype=torch.long)
-        labels = state_labels(observation_keys(ids, turns, prompts), 3, 1)
-        tree = build_prefix_tree(ids.numpy(), np.full(3, 5), 3)
-        states = agreements(labels, turn_starts(turns).numpy(), pairwise_lcp(tree))
-        returns = np.array([[reward] * 3 for *_, reward in chosen])
-        advantages = returns - baselines_of(returns, states, learned)
-        weight = np.prod([p for _, _, p, _ in chosen])
-        for row, (actions, rooms, _, _) in enumerate(chosen):
-            expected += weight * (advantages[row, :, None] * score(actions, rooms)).sum(axis=0) / 3
-    np.testing.assert_allclose(expected, exact, atol=1e-12)
 
 
 def test_the_mean_over_the_visits_of_a_state_is_biased():

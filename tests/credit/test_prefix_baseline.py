@@ -30,11 +30,11 @@ def covariance(*levels: float, variance: float = 1.0) -> PrefixCovariance:
 
 
 NOTHING, RISING = covariance(), covariance(0.0, 0.1, 0.1, 0.4, 0.7, 2.0)
-SHRINKAGES = st.sampled_from([0.0, 0.5, 2.0, 8.0, math.inf, NOTHING, RISING])
-FIXED_OR_LEARNED = pytest.mark.parametrize("shrinkage", [0.0, 2.0, math.inf, NOTHING, RISING])
+COVARIANCES = st.sampled_from([NOTHING, RISING])
+ANY = pytest.mark.parametrize("learned", [NOTHING, RISING])
 
 
-def baselines_by_definition(rows, rewards, num_generations, shrinkage, branches=None) -> list[list[float]]:
+def baselines_by_definition(rows, rewards, num_generations, learned, branches=None) -> list[list[float]]:
     """b(i, t) token by token, the walk from the root redone for each; the own reward (0 for NaN) without others."""
     shared = np.array([[common(a, b) for b in rows] for a in rows])
     result = []
@@ -47,30 +47,18 @@ def baselines_by_definition(rows, rewards, num_generations, shrinkage, branches=
             votes = np.array([rewards[j] for j in others])
             if not others:
                 baselines.append(0.0 if math.isnan(rewards[i]) else rewards[i])
-            elif isinstance(shrinkage, PrefixCovariance):
-                agreement = np.minimum(shared[i, others], t)
-                baselines.append(predicted_by_definition(shared[np.ix_(others, others)], agreement, votes, shrinkage))
             else:
-                baselines.append(walked_by_definition(shared[i, others], t, votes, shrinkage))
+                agreement = np.minimum(shared[i, others], t)
+                baselines.append(predicted_by_definition(shared[np.ix_(others, others)], agreement, votes, learned))
         result.append(baselines)
     return result
 
 
-def walked_by_definition(shared, t, rewards, shrinkage) -> float:
-    """`shared`: tokens that the row shares with each of the others."""
-    baseline = rewards.mean()
-    for state in range(1, t + 1):
-        through = rewards[shared >= state]
-        if math.isfinite(shrinkage) and len(through) + shrinkage > 0:
-            baseline = (through.sum() + shrinkage * baseline) / (len(through) + shrinkage)
-    return baseline
-
-
-def in_double(rows, rewards, num_generations, shrinkage, branches=None) -> np.ndarray:
+def in_double(rows, rewards, num_generations, learned, branches=None) -> np.ndarray:
     ids, lengths, _ = as_tensors(rows, rewards)
     tree = build_prefix_tree(ids.numpy(), lengths.numpy(), num_generations)
     branches = None if branches is None else right_padded(branches, ids.shape[1])
-    return tree_baselines(tree, torch.tensor(rewards, dtype=torch.float64), ids.shape[1], shrinkage, branches)
+    return tree_baselines(tree, torch.tensor(rewards, dtype=torch.float64), ids.shape[1], learned, branches)
 
 
 def right_padded(segments: list[list[int]], width: int) -> torch.Tensor:
@@ -85,21 +73,21 @@ def by_definition(rows, *case) -> np.ndarray:
 
 
 @settings(max_examples=300)
-@given(groups(), SHRINKAGES)
-def test_baselines_are_those_of_the_definition(case, shrinkage):
+@given(groups(), COVARIANCES)
+def test_baselines_are_those_of_the_definition(case, learned):
     rows, rewards, num_generations = case
-    computed = in_double(rows, rewards, num_generations, shrinkage)
-    np.testing.assert_allclose(computed, by_definition(rows, rewards, num_generations, shrinkage), **EXACT)
+    computed = in_double(rows, rewards, num_generations, learned)
+    np.testing.assert_allclose(computed, by_definition(rows, rewards, num_generations, learned), **EXACT)
 
 
 @pytest.mark.parametrize("size", [2, 3, 64])
-@FIXED_OR_LEARNED
-def test_groups_of_any_size_follow_the_definition(size, shrinkage):
+@ANY
+def test_groups_of_any_size_follow_the_definition(size, learned):
     rng = np.random.default_rng(size)
     rows = [rng.integers(0, 2, rng.integers(0, 8)).tolist() for _ in range(2 * size)]
     rewards = rng.integers(0, 8, 2 * size).astype(float).tolist()
-    computed = in_double(rows, rewards, size, shrinkage)
-    np.testing.assert_allclose(computed, by_definition(rows, rewards, size, shrinkage), **EXACT)
+    computed = in_double(rows, rewards, size, learned)
+    np.testing.assert_allclose(computed, by_definition(rows, rewards, size, learned), **EXACT)
 
 
 # Two trees of one prompt each, as (rows, the segment of each token): a stem of two that parts after two tokens, one
@@ -112,79 +100,79 @@ GROWN_ROWS, SEGMENTS = [[*first, *second] for first, second in zip(*GROWN, stric
 
 
 @settings(max_examples=100)
-@given(st.lists(st.sampled_from([0.0, 1.0, 0.25, math.nan]), min_size=8, max_size=8), SHRINKAGES)
-def test_on_grown_trees_the_whole_branch_is_left_out(rewards, shrinkage):
-    computed = in_double(GROWN_ROWS, rewards, 4, shrinkage, SEGMENTS)
-    expected = by_definition(GROWN_ROWS, rewards, 4, shrinkage, SEGMENTS)
+@given(st.lists(st.sampled_from([0.0, 1.0, 0.25, math.nan]), min_size=8, max_size=8), COVARIANCES)
+def test_on_grown_trees_the_whole_branch_is_left_out(rewards, learned):
+    computed = in_double(GROWN_ROWS, rewards, 4, learned, SEGMENTS)
+    expected = by_definition(GROWN_ROWS, rewards, 4, learned, SEGMENTS)
     np.testing.assert_allclose(computed, expected, **EXACT)
 
 
-@given(groups(), SHRINKAGES)
-def test_segments_of_one_row_each_are_leave_one_out(case, shrinkage):
+@given(groups(), COVARIANCES)
+def test_segments_of_one_row_each_are_leave_one_out(case, learned):
     rows, rewards, num_generations = case
     own = [[i] * len(row) for i, row in enumerate(rows)]
-    computed = in_double(rows, rewards, num_generations, shrinkage, own)
-    np.testing.assert_array_equal(computed, in_double(rows, rewards, num_generations, shrinkage))
+    computed = in_double(rows, rewards, num_generations, learned, own)
+    np.testing.assert_array_equal(computed, in_double(rows, rewards, num_generations, learned))
 
 
-@given(groups(min_size=2, rewards=FINITE), st.sampled_from([math.inf, NOTHING]))
-def test_infinite_shrinkage_and_prefixes_that_tell_nothing_are_rloo(case, shrinkage):
+@given(groups(min_size=2, rewards=FINITE))
+def test_prefixes_that_tell_nothing_are_rloo(case):
     rows, rewards, size = case
     ids, lengths, reward_tensor = as_tensors(rows, rewards)
     means = mean_of_others(reward_tensor, size).tolist()
     expected = padded([[mean] * len(row) for mean, row in zip(means, rows, strict=True)], ids.shape[1])
-    assert torch.equal(prefix_baselines(ids, lengths, reward_tensor, size, shrinkage), expected)
-    unscaled = prefix_baseline_advantages(ids, lengths, reward_tensor, size, shrinkage=shrinkage, scale_rewards="none")
+    assert torch.equal(prefix_baselines(ids, lengths, reward_tensor, size, NOTHING), expected)
+    unscaled = prefix_baseline_advantages(ids, lengths, reward_tensor, size, covariance=NOTHING, scale_rewards="none")
     grpo = tempo_advantages(ids, lengths, reward_tensor, size, scale_rewards="none", td_coef=0.0)
     torch.testing.assert_close(unscaled, grpo * size / (size - 1))
 
 
-@given(groups(min_size=2), SHRINKAGES, st.sampled_from([math.pi, -1e6, 0.1]), st.data())
-def test_no_baseline_looks_at_its_own_reward(case, shrinkage, reward, data):
+@given(groups(min_size=2), COVARIANCES, st.sampled_from([math.pi, -1e6, 0.1]), st.data())
+def test_no_baseline_looks_at_its_own_reward(case, learned, reward, data):
     rows, rewards, size = case
     i = data.draw(st.integers(0, len(rows) - 1))
     start = i // size * size
     if all(math.isnan(r) for j, r in enumerate(rewards[start : start + size], start) if j != i):
         return  # nobody else: the baseline is the own reward
     changed = [reward if j == i else r for j, r in enumerate(rewards)]
-    before, after = in_double(rows, rewards, size, shrinkage), in_double(rows, changed, size, shrinkage)
+    before, after = in_double(rows, rewards, size, learned), in_double(rows, changed, size, learned)
     assert before[i].tobytes() == after[i].tobytes()
 
 
-@given(st.lists(FINITE, min_size=8, max_size=8), SHRINKAGES, st.integers(0, 7), st.sampled_from([math.pi, -1e6]))
-def test_no_baseline_looks_into_its_branch(rewards, shrinkage, i, reward):
+@given(st.lists(FINITE, min_size=8, max_size=8), COVARIANCES, st.integers(0, 7), st.sampled_from([math.pi, -1e6]))
+def test_no_baseline_looks_into_its_branch(rewards, learned, i, reward):
     changed = [reward if j == i else r for j, r in enumerate(rewards)]
-    before, after = (in_double(GROWN_ROWS, r, 4, shrinkage, SEGMENTS) for r in (rewards, changed))
+    before, after = (in_double(GROWN_ROWS, r, 4, learned, SEGMENTS) for r in (rewards, changed))
     # Row i passes through the segments of its own tokens, and no token of these may see its reward.
     for j, row in enumerate(GROWN_ROWS):
         through = [t for t in range(len(row)) if SEGMENTS[j][t] in SEGMENTS[i]]
         assert before[j, through].tobytes() == after[j, through].tobytes()
 
 
-@given(groups(), SHRINKAGES, st.integers(0, 9), st.integers(0, 80))
-def test_padding_is_never_read(case, shrinkage, pad, extra):
+@given(groups(), COVARIANCES, st.integers(0, 9), st.integers(0, 80))
+def test_padding_is_never_read(case, learned, pad, extra):
     rows, rewards, size = case
     ids, lengths, reward_tensor = as_tensors(rows, rewards)
     wider = torch.cat([ids, torch.full((len(rows), extra), pad)], dim=1)
     past = torch.arange(wider.shape[1]) >= lengths[:, None]
     wider[past] = pad
     segments = torch.arange(len(rows))[:, None].expand_as(wider).masked_fill(past, -1)
-    expected = prefix_baselines(ids, lengths, reward_tensor, size, shrinkage)
-    computed = prefix_baselines(wider, lengths, reward_tensor, size, shrinkage, segments)
+    expected = prefix_baselines(ids, lengths, reward_tensor, size, learned)
+    computed = prefix_baselines(wider, lengths, reward_tensor, size, learned, segments)
     assert torch.equal(computed[:, : ids.shape[1]], expected)
     assert computed[past].count_nonzero() == 0
-    advantages = prefix_baseline_advantages(wider, lengths, reward_tensor, size, shrinkage=shrinkage)
+    advantages = prefix_baseline_advantages(wider, lengths, reward_tensor, size, covariance=learned)
     assert advantages[past].count_nonzero() == 0
 
 
-@given(groups(), SHRINKAGES, st.sampled_from(["group", "batch", "none"]))
-def test_advantages_are_the_scaled_rewards_less_their_baselines(case, shrinkage, scale_rewards):
+@given(groups(), COVARIANCES, st.sampled_from(["group", "batch", "none"]))
+def test_advantages_are_the_scaled_rewards_less_their_baselines(case, learned, scale_rewards):
     rows, rewards, size = case
     ids, lengths, reward_tensor = as_tensors(rows, rewards)
     advantages = prefix_baseline_advantages(
-        ids, lengths, reward_tensor, size, shrinkage=shrinkage, scale_rewards=scale_rewards
+        ids, lengths, reward_tensor, size, covariance=learned, scale_rewards=scale_rewards
     )
-    baselines = prefix_baselines(ids, lengths, reward_tensor, size, shrinkage)
+    baselines = prefix_baselines(ids, lengths, reward_tensor, size, learned)
     batch = [r for r in rewards if not math.isnan(r)]
     for i, row in enumerate(rows):
         votes = [r for r in rewards[i // size * size : (i // size + 1) * size] if not math.isnan(r)]
@@ -196,28 +184,28 @@ def test_advantages_are_the_scaled_rewards_less_their_baselines(case, shrinkage,
         torch.testing.assert_close(advantages[i, : len(row)], expected, rtol=1e-5, atol=1e-5)
 
 
-@FIXED_OR_LEARNED
-def test_where_nobody_else_was_grown_the_tokens_are_not_trained(shrinkage):
+@ANY
+def test_where_nobody_else_was_grown_the_tokens_are_not_trained(learned):
     ids, lengths, rewards = as_tensors([[0, 1, 2], [0, 1, 3], [4, 5]], [1.0, 0.0, math.nan])
     stem = torch.tensor([[0, 0, 1], [0, 0, 2], [3, 3, -1]])
-    baselines = prefix_baselines(ids, lengths, rewards, 3, shrinkage, stem)
+    baselines = prefix_baselines(ids, lengths, rewards, 3, learned, stem)
     assert baselines[:, 0].tolist() == [1.0, 0.0, 0.5]
     advantages = prefix_baseline_advantages(
-        ids, lengths, rewards, 3, shrinkage=shrinkage, scale_rewards="none", branches=stem
+        ids, lengths, rewards, 3, covariance=learned, scale_rewards="none", branches=stem
     )
     assert advantages.tolist() == [[0.0, 0.0, 1.0], [0.0, 0.0, -1.0], [0.0, 0.0, 0.0]]
 
 
-@FIXED_OR_LEARNED
-def test_a_flat_group_gets_exactly_zero(shrinkage):
+@ANY
+def test_a_flat_group_gets_exactly_zero(learned):
     ids, lengths, rewards = as_tensors([[0], [0, 2], [0, 2, 1], [1], [1], []], [0.7] * 6)
-    assert prefix_baseline_advantages(ids, lengths, rewards, 6, shrinkage=shrinkage).count_nonzero() == 0
+    assert prefix_baseline_advantages(ids, lengths, rewards, 6, covariance=learned).count_nonzero() == 0
 
 
-@FIXED_OR_LEARNED
-def test_duplicates_of_long_completions_are_solved_without_loss(shrinkage):
+@ANY
+def test_duplicates_of_long_completions_are_solved_without_loss(learned):
     ids = torch.zeros(64, 300, dtype=torch.long)
-    baselines = prefix_baselines(ids, torch.full((64,), 300), torch.arange(64.0), 64, shrinkage)
+    baselines = prefix_baselines(ids, torch.full((64,), 300), torch.arange(64.0), 64, learned)
     means = (64 * 63 / 2 - torch.arange(64.0)) / 63  # all alike: nobody's reward says more than another's
     torch.testing.assert_close(baselines, means[:, None].expand(64, 300))
 
@@ -250,14 +238,14 @@ def true_gradient(ends: list[tuple]) -> np.ndarray:
     return np.array(list(gradient.values()))
 
 
-def expected_gradient(samples: list[list[tuple]], chances: list[float], shrinkage, segments=None) -> np.ndarray:
+def expected_gradient(samples: list[list[tuple]], chances: list[float], learned, segments=None) -> np.ndarray:
     """Of sum over rows and tokens of (r - b) score / G, over all groups that may be sampled."""
     rows, size = [list(row) for group in samples for row in group], len(samples[0])
     rewards = [REWARD[tuple(row)] for row in rows]
     ids, lengths, _ = as_tensors(rows, rewards)
     tree = build_prefix_tree(ids.numpy(), lengths.numpy(), size)
     branches = None if segments is None else torch.tensor(segments * len(samples))
-    baselines = tree_baselines(tree, torch.tensor(rewards, dtype=torch.float64), ids.shape[1], shrinkage, branches)
+    baselines = tree_baselines(tree, torch.tensor(rewards, dtype=torch.float64), ids.shape[1], learned, branches)
     gradient, index = np.zeros(len(STATES)), {state: k for k, state in enumerate(STATES)}
     for i, row in enumerate(map(tuple, rows)):
         for t in range(len(row)):
@@ -265,13 +253,13 @@ def expected_gradient(samples: list[list[tuple]], chances: list[float], shrinkag
     return gradient
 
 
-@FIXED_OR_LEARNED
+@ANY
 @pytest.mark.parametrize("size", [2, 3])
-def test_the_expected_gradient_over_all_groups_is_the_true_one(size, shrinkage):
+def test_the_expected_gradient_over_all_groups_is_the_true_one(size, learned):
     samples = [list(group) for group in product(ENDS, repeat=size)]
     chances = [math.prod(map(probability, group)) for group in samples]
     assert math.isclose(sum(chances), 1.0)
-    np.testing.assert_allclose(expected_gradient(samples, chances, shrinkage), true_gradient(ENDS), **EXACT)
+    np.testing.assert_allclose(expected_gradient(samples, chances, learned), true_gradient(ENDS), **EXACT)
 
 
 @cache
@@ -287,31 +275,34 @@ def all_trees() -> tuple[list[list[tuple]], list[float], list[list[int]]]:
     return samples, chances, [[0, 1, 1], [0, 2, 2], [3, 4, 4], [3, 5, 5]]
 
 
-@FIXED_OR_LEARNED
-def test_on_grown_trees_leaving_the_branch_out_is_unbiased_and_leaving_one_out_is_not(shrinkage):
+@ANY
+def test_on_grown_trees_leaving_the_branch_out_is_unbiased_and_leaving_one_out_is_not(learned):
     samples, chances, segments = all_trees()
     assert math.isclose(sum(chances), 1.0)
     true = true_gradient(list(product((0, 1), repeat=DEPTH)))
-    np.testing.assert_allclose(expected_gradient(samples, chances, shrinkage, segments), true, **EXACT)
-    assert np.abs(expected_gradient(samples, chances, shrinkage) - true).max() > 1e-3
+    np.testing.assert_allclose(expected_gradient(samples, chances, learned, segments), true, **EXACT)
+    assert np.abs(expected_gradient(samples, chances, learned) - true).max() > 1e-3
 
 
 IDS, LENGTHS, SCORES = torch.zeros(4, 3, dtype=torch.long), torch.tensor([3, 2, 1, 0]), torch.zeros(4)
+TWICE = torch.tensor([[0, 1, 0]])
 OWN = torch.tensor([[0, 0, 0], [1, 1, -1], [2, -1, -1], [-1, -1, -1]])
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((IDS[0], LENGTHS, SCORES, 2, 1.0), r"must be \(B, T\), got shape \(3,\)"),
-        ((IDS, LENGTHS, SCORES[:2], 2, 1.0), r"must be \(4,\).*got shape \(2,\)"),
-        ((IDS, LENGTHS, SCORES + math.inf, 2, 1.0), "must be finite"),
-        ((IDS, LENGTHS, SCORES, 2, "auto"), "at least 0 or a PrefixCovariance, got 'auto'"),
-        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN[:2]), r"must be \(4, 3\) integers.*got shape \(2, 3\)"),
-        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN.float()), "integers.*got.*torch.float32"),
-        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN - 1), "at least 0 on every token.*got a negative id"),
-        ((IDS, LENGTHS, SCORES, 2, 1.0, OWN * 0), "rows 0 and 1, which do not"),  # of different lengths
-        ((IDS, LENGTHS, SCORES, 2, 1.0, torch.tensor([[0, 1, 0], *OWN[1:].tolist()])), "rows 0 and 0, which do not"),
+        ((IDS[0], LENGTHS, SCORES, 2, RISING), r"must be \(B, T\), got shape \(3,\)"),
+        ((IDS, LENGTHS, SCORES[:2], 2, RISING), r"must be \(4,\).*got shape \(2,\)"),
+        ((IDS, LENGTHS, SCORES + math.inf, 2, RISING), "must be finite"),
+        ((IDS, LENGTHS, SCORES, 2, RISING, OWN[:2]), r"must be \(4, 3\) integers.*got shape \(2, 3\)"),
+        ((IDS, LENGTHS, SCORES, 2, RISING, OWN.float()), "integers.*got.*torch.float32"),
+        ((IDS, LENGTHS, SCORES, 2, RISING, OWN - 1), "at least 0 on every token.*got a negative id"),
+        ((IDS, LENGTHS, SCORES, 2, RISING, OWN * 0), "rows 0 and 1, which do not"),  # of different lengths
+        (
+            (IDS, LENGTHS, SCORES, 2, RISING, torch.tensor([[0, 1, 0], *OWN[1:].tolist()])),
+            "rows 0 and 0, which do not",
+        ),
     ],
 )
 def test_bad_input_is_named_with_what_was_got_and_expected(arguments, message):
@@ -321,4 +312,4 @@ def test_bad_input_is_named_with_what_was_got_and_expected(arguments, message):
 
 def test_an_unknown_scale_is_refused():
     with pytest.raises(ValueError, match=r"must be one of.*got 'std'"):
-        prefix_baseline_advantages(IDS, LENGTHS, SCORES, 2, shrinkage=1.0, scale_rewards="std")
+        prefix_baseline_advantages(IDS, LENGTHS, SCORES, 2, covariance=RISING, scale_rewards="std")

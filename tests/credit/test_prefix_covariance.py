@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree
-from tempo_trl.credit.level_covariance import LevelCovariance, PairStatistics
+from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics, pairwise_lcp, predictor
 
 from .groups import as_tensors, common, groups, std
@@ -198,12 +198,3 @@ def test_a_prediction_from_many_systems_is_that_of_each_alone(monkeypatch):
 def test_an_estimator_needs_a_batch():
     with pytest.raises(ValueError, match="`batches` must be at least 1, got 0"):
         PrefixCovariance(0)
-
-
-def test_the_state_of_a_checkpoint_written_when_levels_were_shared_tokens_alone_is_restored():
-    saved = {"shared": [0, 2], "products": [0.5, 2.0], "pairs": [5, 4], "rows": [1, 3], "variances": 3.0, "groups": 4}
-    covariance = LevelCovariance()
-    covariance.load_state_dict({"statistics": [saved]})
-    assert covariance(np.array([1, 2])).tolist() == [0.0, 0.4]
-    assert covariance.explained == pytest.approx(0.75 * 0.4 / 0.75)
-    assert covariance.state_dict() == {"statistics": [saved]}

@@ -1,1 +1,1 @@
-"""What every method did at the commit that the reference was made from, and whether it still does."""
+"""Train every method on a tiny model and compare two commits bit for bit: `python -m tests.reference`."""

@@ -1,25 +1,19 @@
-"""Make and compare records of every method.
+"""Train every method on a tiny model, and compare the records of two commits bit for bit.
 
     python -m tests.reference OUT [CASE ...]     train on 1 and on 2 ranks, all tensors to OUT/{1,2}/rank{r}.pt
-    python -m tests.reference --compare A B      say which entries of two such folders differ, bit for bit
-    python -m tests.reference --write OUT        make the committed reference and checkpoints from OUT
+    python -m tests.reference --compare A B      say which entries of two such folders differ
 
-The committed reference comes from the commit in its header: check that out, copy this folder into its tests, and run
-the first and the last of these there.
+For the record of another commit, check it out, copy this folder into its tests, and run the first command there.
 """
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
 from .. import conftest  # noqa: F401  the environment of the tests, before torch
 from ..tiny import save_tiny_model
 from ..trainers.launching import run_ranks, torchrun
-from . import checkpoints, exact
-from .summary import HERE, path_of, summary_of_ranks, versions, write
-
-COMMAND = "python -m tests.reference OUT && python -m tests.reference --write OUT"
+from .exact import compare
 
 
 def make(out: Path, cases: list[str]) -> None:
@@ -28,19 +22,6 @@ def make(out: Path, cases: list[str]) -> None:
     for ranks in (1, 2):
         (out / str(ranks)).mkdir()
         run_ranks(torchrun(ranks), ranks, "tests.reference.rank", str(out / "model"), out / str(ranks), *cases)
-    checkpoints.make(out / "checkpoints")
-
-
-def write_reference(out: Path) -> None:
-    import torch
-
-    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=HERE, text=True).strip()
-    header = {"made with": {"commit": commit, **versions(), "command": COMMAND}}
-    for ranks in (1, 2):
-        seen = [torch.load(out / f"{ranks}/rank{rank}.pt", weights_only=False) for rank in range(ranks)]
-        cases = {case: summary_of_ranks([record[case] for record in seen]) for case in seen[0]}
-        write(path_of(ranks), header | cases)
-    checkpoints.write_reference(out / "checkpoints", header)
 
 
 def main() -> int:
@@ -48,16 +29,12 @@ def main() -> int:
     parser.add_argument("out", nargs="?", type=Path)
     parser.add_argument("cases", nargs="*")
     parser.add_argument("--compare", nargs=2, type=Path, metavar=("A", "B"))
-    parser.add_argument("--write", type=Path, metavar="OUT")
     given = parser.parse_args()
     if given.compare:
-        return int(exact.compare(*given.compare) > 0)
-    if given.write:
-        write_reference(given.write)
-    elif given.out:
-        make(given.out, given.cases)
-    else:
-        parser.error("name a folder to write to, or --compare or --write")
+        return int(compare(*given.compare) > 0)
+    if not given.out:
+        parser.error("name a folder to write to, or --compare")
+    make(given.out, given.cases)
     return 0
 
 

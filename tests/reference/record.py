@@ -98,7 +98,7 @@ def written(folder: Path) -> dict[str, torch.Tensor | list[str]]:
 def column(values: pd.Series) -> torch.Tensor | list[str]:
     """A column as one flat tensor, NaN for None, or as texts."""
     flat = [x for value in values for x in (value if isinstance(value, np.ndarray) else [value])]
-    if any(isinstance(value, str) for value in flat):
+    if any(isinstance(value, str | dict) for value in flat):
         return [str(value) for value in flat]
     return torch.tensor([float("nan") if value is None else float(value) for value in flat], dtype=torch.float64)
 

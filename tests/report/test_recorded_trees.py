@@ -231,10 +231,9 @@ def test_two_ranks_record_the_first_groups_of_both_once(tiny_model, tmp_path):
     assert [len(read_trees(tmp_path, [2], "eval"))] == [2 * 3]
 
 
-@pytest.mark.parametrize("leaf_weights", ["by_branch", "uniform"])
-def test_values_of_a_grown_tree_are_those_that_its_credit_used(leaf_weights, tiny_model, tmp_path):
+def test_values_of_a_grown_tree_are_those_that_its_credit_used(tiny_model, tmp_path):
     """TD errors, in units of the advantages, are proportional to the steps of the recorded values, group by group."""
-    train(tiny_model, tmp_path, **EVERY_STEP, max_steps=1, rollout="fixed", tree_depth=2, leaf_weights=leaf_weights)
+    train(tiny_model, tmp_path, **EVERY_STEP, max_steps=1, rollout="fixed", tree_depth=2)
     trees = read_trees(tmp_path)
     for _, group in trees.groupby("group"):
         steps = np.concatenate([np.diff(row) for row in group["values"]])

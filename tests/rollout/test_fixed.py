@@ -87,5 +87,5 @@ def test_the_uniform_mean_over_rows_is_the_mean_of_children():
     reward = {text(tree.completion_ids(leaf)): float(i) for i, leaf in enumerate(tree.leaves())}
     uniform = sum(reward[completion] for completion in completions(tree)) / 8
     by_hand = (reward["x$"] + (reward["aay$"] + (reward["aabbcc"] + reward["aabbdd"]) / 2) / 2) / 2
-    by_weight = tree.leaf_weights("by_branch") @ torch.tensor([reward[c] for c in completions(tree)]).double()
+    by_weight = tree.leaf_weights() @ torch.tensor([reward[c] for c in completions(tree)]).double()
     assert uniform == by_hand == by_weight

@@ -55,38 +55,35 @@ def ends_of_segments(tree: GrownTree) -> list[tuple[int, int, int]]:
     ]
 
 
-@given(trees, st.sampled_from(["uniform", "by_branch"]))
-def test_weights_add_up_to_one_and_are_shared_by_the_rows_of_a_leaf(tree, kind):
-    weights = tree.leaf_weights(kind)
+@given(trees)
+def test_weights_add_up_to_one_and_are_shared_by_the_rows_of_a_leaf(tree):
+    weights = tree.leaf_weights()
     assert weights.sum().item() == pytest.approx(1.0)
     tree.rows.append(tree.rows[0])
-    repeated = tree.leaf_weights(kind)
+    repeated = tree.leaf_weights()
     assert repeated[0] == repeated[-1] == pytest.approx(weights[0].item() / 2)
 
 
-def test_by_branch_gives_every_child_equal_say_and_uniform_every_leaf():
+def test_every_child_of_a_node_has_equal_weight():
     tree = tree_of([[], [[], [], []]])
-    assert tree.leaf_weights("by_branch").tolist() == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
-    assert tree.leaf_weights("uniform").tolist() == [1 / 4] * 4
+    assert tree.leaf_weights().tolist() == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
 
 
 def test_a_fixed_tree_that_repeats_branches_that_ended_early_weighs_all_rows_alike():
     tree = fixed(3, 3, ends={(0,), (1, 2)})
     assert len(tree.rows) == 27
-    assert tree.leaf_weights("by_branch").tolist() == pytest.approx([1 / 27] * 27)
-    assert tree.leaf_weights("uniform").max() > 1.5 / 27
+    assert tree.leaf_weights().tolist() == pytest.approx([1 / 27] * 27)
 
 
 @given(trees)
 def test_values_from_the_ids_are_those_of_the_explicit_tree(tree):
     ids, lengths, rewards, size = group_of(tree)
     grown = branches([tree], ids.shape[1])
-    for kind, average in (("by_branch", "children"), ("uniform", "leaves")):
-        values = prefix_values(ids, lengths, rewards, size, weights=tree.leaf_weights(kind))
-        explicit = segment_values(grown.parent, grown.leaf, rewards, average).float()
-        for row, end, segment in ends_of_segments(tree):
-            torch.testing.assert_close(values[row, end], explicit[segment])
-        torch.testing.assert_close(values[:, 0], explicit[-1].expand(size))
+    values = prefix_values(ids, lengths, rewards, size, weights=tree.leaf_weights())
+    explicit = segment_values(grown.parent, grown.leaf, rewards, "children").float()
+    for row, end, segment in ends_of_segments(tree):
+        torch.testing.assert_close(values[row, end], explicit[segment])
+    torch.testing.assert_close(values[:, 0], explicit[-1].expand(size))
 
 
 def test_values_from_the_ids_of_a_fixed_tree_need_no_weights():
@@ -99,11 +96,11 @@ def test_values_from_the_ids_of_a_fixed_tree_need_no_weights():
         torch.testing.assert_close(values[row, end], explicit[segment])
 
 
-@given(trees, st.sampled_from(["uniform", "by_branch"]))
-def test_td_errors_of_a_weighted_group_telescope_and_its_outcome_sums_to_the_edge_s_value(tree, kind):
+@given(trees)
+def test_td_errors_of_a_weighted_group_telescope_and_its_outcome_sums_to_the_edge_s_value(tree):
     """Theorems 1 and 3 of TEMPO hold with weights: see the page on the methods' formulas."""
     ids, lengths, rewards, size = group_of(tree)
-    weights = tree.leaf_weights(kind)
+    weights = tree.leaf_weights()
     values = prefix_values(ids, lengths, rewards, size, weights=weights)
     outcome, _ = credit_tokens(prefix_tree(ids, lengths, size), rewards, ids.shape[1], 0.0, weights)
     advantages, td = credit_tokens(prefix_tree(ids, lengths, size), rewards, ids.shape[1], 1.0, weights)
@@ -129,7 +126,7 @@ def test_equal_weights_are_no_weights():
         torch.testing.assert_close(ours, expected)
 
 
-def expected_mean(kind: str) -> float:
+def expected_mean() -> float:
     """Expectation of the weighted mean reward over all trees of two children and two steps of a small process.
 
     A step ends the completion with probability 0.3, for a reward of 1; whoever takes two steps earns 0.
@@ -146,13 +143,12 @@ def expected_mean(kind: str) -> float:
             leaves = [index] * 2 if ends else [index + 1, index + 2]
             tree.rows += leaves
             rewards += [float(ends)] * 2
-        total += probability * (tree.leaf_weights(kind) * torch.tensor(rewards)).sum().item()
+        total += probability * (tree.leaf_weights() * torch.tensor(rewards)).sum().item()
     return total
 
 
-def test_by_branch_is_unbiased_where_branches_end_early_and_uniform_is_not():
-    assert expected_mean("by_branch") == pytest.approx(0.3)
-    assert expected_mean("uniform") < 0.25
+def test_the_weighted_mean_is_unbiased_where_branches_end_early():
+    assert expected_mean() == pytest.approx(0.3)
 
 
 @given(st.lists(trees, min_size=1, max_size=3))
@@ -171,8 +167,3 @@ def test_the_tensors_of_a_batch_name_each_token_s_segment(forest):
 def test_the_first_token_of_a_forced_segment_carries_its_ratio():
     tree = GrownTree([Segment(-1, [4, 5]), Segment(-1, [6, 7], forced=True, forced_ratio=0.25)], [0, 1])
     assert branches([tree], 2).forced_ratio.tolist() == [[1.0, 1.0], [0.25, 1.0]]
-
-
-def test_an_unknown_weighting_is_refused():
-    with pytest.raises(ValueError, match=r"`leaf_weights` must be one of .*, got 'leaf'"):
-        tree_of([[]]).leaf_weights("leaf")

@@ -16,7 +16,6 @@ from .recording import Recording, RecordingTrainer, config, questions, rolled_ou
 
 ROWS, EVAL_ROWS, GROUP_EVAL = 24, 12, 3  # of all ranks together, in training and in evaluation
 EVAL_PROMPTS = 5  # 15 completions: the second batch is partial
-SIGNAL = "tempo/signal_share"
 OURS = re.compile("tempo/|spans/")
 
 # Groups of 3 lie inside every rank, groups of 8 are cut unevenly by 4 ranks, a group of 12 is half the batch.
@@ -138,13 +137,7 @@ def run_case(
     evaluation = {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": GROUP_EVAL}
     geometry = {"per_device_train_batch_size": ROWS // ranks, "per_device_eval_batch_size": EVAL_ROWS // ranks}
     # SGD is linear in the gradient: Adam would blow up the rounding of sums taken in another order.
-    steps = {
-        "max_steps": 2,
-        "max_completion_length": 48,
-        "optim": "sgd",
-        "learning_rate": 0.1,
-        "log_signal_share": True,
-    }
+    steps = {"max_steps": 2, "max_completion_length": 48, "optim": "sgd", "learning_rate": 0.1}
     method = {"cls": SpanCreditConfig} if spans else {}
     args = config(folder, **method, **steps, **evaluation, **geometry, **overrides)
     del calls[:]
@@ -158,8 +151,7 @@ def run_case(
     return {
         "batches": [(batch.training, batch.completion_ids, batch.output["advantages"]) for batch in trainer.batches],
         "weights": weights(trainer),
-        "metrics": [{k: v for k, v in e.items() if OURS.search(k) and k != SIGNAL} for e in trainer.state.log_history],
-        "signal": [entry[SIGNAL] for entry in trainer.state.log_history if SIGNAL in entry],
+        "metrics": [{k: v for k, v in e.items() if OURS.search(k)} for e in trainer.state.log_history],
         "table": list(trainer._logs["advantages"]),
         "collectives": list(calls),
         "trainer": trainer,

@@ -1,8 +1,6 @@
 """Credit of the methods for agents on batches by hand: rewards per turn, scales, ties, and rows without a turn."""
 
-import tracemalloc
 from dataclasses import fields, replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -10,17 +8,11 @@ import torch
 
 from tempo_trl import Batch
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.anchors import observation_keys
 from tempo_trl.credit.returns import TurnRewards
-from tempo_trl.credit.turns import steps_of
-from tempo_trl.methods.anchor_baseline import AnchorBaselineCredit
 from tempo_trl.methods.gigpo import gigpo_credit
 from tempo_trl.methods.hgpo import hgpo_credit
-from tempo_trl.methods.tempo import tempo_credit
 
-from ..credit.groups import mean_of_others
 from ..credit.rollouts import Rollouts
-from ..credit.test_anchors import RISING
 from ..credit.test_returns import scale_by_definition
 from .credit_functions import door_rewards
 from .launching import run_ranks, torchrun
@@ -28,16 +20,9 @@ from .launching import run_ranks, torchrun
 SCALES = pytest.mark.parametrize("scale", ["group", "batch", "none"])
 
 
-def anchor_credit(batch: Batch, scale: str):
-    credit = AnchorBaselineCredit(scale=scale)
-    credit.covariance = RISING
-    return credit(batch)
-
-
 CREDITS = {
     "gigpo": lambda batch, scale: gigpo_credit(batch, scale=scale),
     "hgpo": lambda batch, scale: hgpo_credit(batch, scale=scale),
-    "anchor_baseline": anchor_credit,
 }
 METHODS = pytest.mark.parametrize("credit", CREDITS.values(), ids=CREDITS)
 
@@ -111,17 +96,6 @@ def test_gigpo_and_hgpo_are_their_definitions(seed, rewarded, scale):
         assert hgpo[row, n] == pytest.approx(weighted, rel=1e-4, abs=1e-4)
 
 
-@SCALES
-@pytest.mark.parametrize("seed", range(6))
-def test_the_anchor_baselines_advantages_are_those_without_a_scale_divided_by_it(seed, scale):
-    rollouts, batch = random_batch(seed, scale)
-    plain, scaled = (by_turn(anchor_credit(batch, name).advantages, batch) for name in ("none", scale))
-    for row, n in plain:
-        over = {"group": rollouts.group(row), "batch": range(12)}.get(scale)
-        unit = scale_by_definition(batch.turn_rewards, over, 1.0) if over else 1.0
-        assert scaled[row, n] == pytest.approx(plain[row, n] / unit, rel=1e-4, abs=1e-5)
-
-
 @METHODS
 @pytest.mark.parametrize(("scale", "rewarded"), [("group", True), ("batch", True), ("batch", False)])
 def test_equal_outcomes_have_advantages_of_order_1_also_with_a_discount(credit, scale, rewarded):
@@ -170,32 +144,6 @@ def test_two_ranks_know_the_rewards_of_all_rows(steps, tiny_model, tmp_path):
             torch.testing.assert_close(together[together.isfinite()], expected)
 
 
-# Two turns; the reward of each is its action, 0 or 1 with equal probability. Both actions lead to the same state.
-
-
-def two_turns(actions) -> Batch:
-    rollouts = Rollouts(0, groups=1, size=len(actions))
-    rollouts.ids = torch.tensor([[first, 10, second] for first, second in actions])
-    rollouts.turns = torch.tensor([[0, -1, 1]] * len(actions))
-    rollouts.lengths, rollouts.prompts = torch.full((len(actions),), 3), torch.zeros(len(actions), dtype=torch.long)
-    rollouts.rewards = torch.zeros(len(actions))
-    rollouts.observations = torch.tensor([[7, 10]] * len(actions))
-    return batch_of(rollouts, torch.tensor(actions).float())
-
-
-@pytest.mark.parametrize("size", [2, 3])
-@pytest.mark.parametrize("learned", [True, False])
-def test_the_anchor_baseline_is_unbiased_also_where_whole_returns_tie(learned, size):
-    """The expectation of advantage times score is that of reward times score: p (1 - p) = 1/4 for each turn."""
-    expected = np.zeros(2)
-    for actions in product(product((0, 1), repeat=2), repeat=size):
-        batch = two_turns(actions)
-        credit = anchor_credit(batch, "none") if learned else AnchorBaselineCredit(scale="none")(batch)
-        advantages = credit.advantages[:, [0, 2]].numpy()
-        expected += (advantages * (np.array(actions) - 0.5)).mean(axis=0) / 4**size
-    np.testing.assert_allclose(expected, 0.25, atol=1e-6)
-
-
 @pytest.mark.parametrize("scale", ["group", "batch"])
 def test_equal_rewards_in_another_order_leave_no_rounding_error_for_the_scale_to_blow_up(scale):
     for seed in range(40):
@@ -209,16 +157,6 @@ def test_equal_rewards_in_another_order_leave_no_rounding_error_for_the_scale_to
         assert (gigpo_credit(batch_of(rollouts, steps), scale=scale).advantages == 0).all()
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_steps_within_turns_do_not_change_the_states_that_tempo_merges(seed):
-    """A state ends with its turn: the tokens of a turn so far are part of it, whatever cuts them into steps."""
-    batch = batch_of(Rollouts(seed, size=4))
-    steps = steps_of(batch.turns, torch.ones_like(batch.turns, dtype=torch.bool))
-    cut = replace(batch, steps=steps, observations=observation_keys(batch.completion_ids, steps, batch.prompts))
-    whole, in_steps = (tempo_credit(b, merge_states=True).advantages for b in (batch, cut))
-    assert torch.equal(whole, in_steps)
-
-
 # Rows without a turn: completions of a `rollout_func` whose tokens are all an environment's.
 
 
@@ -229,13 +167,12 @@ def without_turns(rollouts: Rollouts, rows: list[int]) -> Rollouts:
     return rollouts
 
 
-@pytest.mark.parametrize("name", [*CREDITS, "tempo"])
+@METHODS
 @pytest.mark.parametrize("rewarded", [True, False])
-def test_where_no_row_has_a_turn_there_is_no_credit_and_no_error(name, rewarded):
+def test_where_no_row_has_a_turn_there_is_no_credit_and_no_error(credit, rewarded):
     rollouts = without_turns(Rollouts(3), list(range(6)))
     batch = batch_of(rollouts, torch.zeros(6, 0) if rewarded else None)
-    credit = CREDITS.get(name, lambda batch, scale: tempo_credit(batch, merge_states=True))(batch, "group")
-    assert not (credit.advantages * batch.loss_mask).any()
+    assert not (credit(batch, "group").advantages * batch.loss_mask).any()
 
 
 @METHODS
@@ -248,30 +185,3 @@ def test_rewards_of_0_are_as_none_and_a_row_without_a_turn_counts_in_its_group(c
         zeros = replace(batch, step_rewards=torch.zeros(batch.observations.shape))
         plain, zeroed = (credit(b, scale).advantages * batch.loss_mask for b in (batch, zeros))
         torch.testing.assert_close(zeroed, plain, rtol=1e-4, atol=1e-5)
-
-
-def test_the_outcome_of_a_row_without_a_turn_is_in_the_anchor_baseline_of_the_others():
-    rollouts = without_turns(Rollouts(1, size=4), [1])
-    batch = batch_of(rollouts, torch.zeros(rollouts.observations.shape))
-    rloo = batch.rewards.double() - mean_of_others(batch.rewards, 4)
-    computed = AnchorBaselineCredit(scale="none")(batch).advantages
-    torch.testing.assert_close(computed, torch.where(batch.turns >= 0, rloo[:, None], 0.0).float())
-
-
-def test_the_anchor_baseline_holds_no_matrix_of_the_group_for_each_state():
-    size, turns = 64, 12
-    rng, states = np.random.default_rng(0), size * turns
-    rollouts = Rollouts(0, groups=1, size=size)
-    rollouts.turns = torch.where(torch.arange(2 * turns) % 2 == 0, torch.arange(2 * turns) // 2, -1).repeat(size, 1)
-    rollouts.ids = torch.from_numpy(rng.integers(0, 9, (size, 2 * turns)))
-    rollouts.lengths, rollouts.prompts = torch.full((size,), 2 * turns - 1), torch.zeros(size, dtype=torch.long)
-    rollouts.turns[:, -1] = -1
-    rollouts.observations = torch.from_numpy(rng.integers(1, 5, (size, turns)))
-    rollouts.rewards = torch.from_numpy(rng.integers(0, 2, size)).float()
-    batch = batch_of(rollouts)
-    assert len(batch.tree.order) == size
-    tracemalloc.start()
-    anchor_credit(batch, "group")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8 * states * size * size / 2

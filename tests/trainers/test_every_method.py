@@ -105,9 +105,9 @@ def credit_of_trees(method: str, trees: list, inputs: tuple) -> torch.Tensor:
     pytest.skip("its baseline learns from all ranks: checked on one process in test_grown_trees.py")
 
 
-def tempo_on_trees(trees: list, inputs: tuple, td_coef: float = 1.0, leaf_weights: str = "by_branch") -> torch.Tensor:
+def tempo_on_trees(trees: list, inputs: tuple, td_coef: float = 1.0) -> torch.Tensor:
     ids, lengths, rewards, size = inputs
-    weights = torch.cat([tree.leaf_weights(leaf_weights) for tree in trees])
+    weights = torch.cat([tree.leaf_weights() for tree in trees])
     outcome = outcome_advantages(rewards, size)
     return credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], td_coef, weights)[0]
 
@@ -137,13 +137,11 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) ->
     if method == "tempo":
         return tempo_advantages(*inputs)
     if method == "prefix_baseline":
-        advantages = prefix_baseline_advantages(*inputs, shrinkage=covariance)
+        advantages = prefix_baseline_advantages(*inputs, covariance=covariance)
         covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
         return advantages
     inside = torch.arange(ids.shape[1]) < lengths[:, None]
     outcome = outcome_advantages(rewards, size).float()[:, None] * inside
-    if method == "anchor_baseline":  # in one turn all are in the same state: RLOO
-        return outcome * size / (size - 1)
     if method in ("gigpo", "hgpo"):  # the advantage among the visits of the prompt
         groups = rewards.view(-1, size)
         relative = (groups - groups.mean(dim=1, keepdim=True)) / (groups.std(dim=1, keepdim=True) + 1e-6)

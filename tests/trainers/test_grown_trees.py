@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tempo_trl import PrefixBaselineTrainer, TEMPOTrainer
+from tempo_trl import TEMPOTrainer
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
@@ -42,22 +42,19 @@ def inputs_of(batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
     return *as_tensors(batch.completion_ids, batch.rewards_per_func[:, 0].tolist()), 4
 
 
-@pytest.mark.parametrize("leaf_weights", ["by_branch", "uniform"])
 @pytest.mark.parametrize("method", ROLLOUTS)
-def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leaves(
-    method, leaf_weights, tiny_model, tmp_path
-):
-    trainer = run(method, tiny_model, tmp_path, leaf_weights=leaf_weights)
+def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leaves(method, tiny_model, tmp_path):
+    trainer = run(method, tiny_model, tmp_path)
     for batch in trainer.batches:
-        expected = tempo_on_trees(batch.trees, inputs_of(batch), leaf_weights=leaf_weights)
+        expected = tempo_on_trees(batch.trees, inputs_of(batch))
         torch.testing.assert_close(spread(batch.output, expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", [*ROLLOUTS, "baseline on entropy trees"])
 def test_the_off_policy_mask_reads_the_outcome_around_the_weighted_mean(method, tiny_model, tmp_path):
-    for batch in run(method, tiny_model, tmp_path, leaf_weights="by_branch").batches:
+    for batch in run(method, tiny_model, tmp_path).batches:
         _, _, rewards, size = inputs_of(batch)
-        weights = torch.cat([tree.leaf_weights("by_branch") for tree in batch.trees])
+        weights = torch.cat([tree.leaf_weights() for tree in batch.trees])
         mean = (weights * rewards).view(-1, size).sum(dim=1).repeat_interleave(size)
         read, around = batch.output["sequence_advantages"].double(), rewards - mean
         clear = around.abs() > 1e-4
@@ -174,19 +171,12 @@ def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
     ("options", "message"),
     [
         ({"rollout": "tree"}, "`rollout` must be one of"),
-        ({"leaf_weights": "leaf"}, "`leaf_weights` must be one of"),
         ({"rollout": "fixed", "tree_depth": 3}, r"`num_generations` must be tree_children \*\* tree_depth"),
         ({"rollout": "entropy", "tree_min_segment_tokens": 0}, "must be at least 1"),
     ],
 )
 def test_a_rollout_that_is_none_is_refused(options, message, tiny_model, tmp_path):
     assert_refused(TEMPOTrainer, options, message, tiny_model, tmp_path)
-
-
-@pytest.mark.parametrize("given", ["much", -1])
-def test_a_shrinkage_that_is_none_is_refused(given, tiny_model, tmp_path):
-    message = f"`prefix_shrinkage` must be 'auto' or a number of at least 0, got {given!r}"
-    assert_refused(PrefixBaselineTrainer, {"prefix_shrinkage": given}, message, tiny_model, tmp_path)
 
 
 def test_the_fields_of_a_tree_change_nothing_where_completions_are_sampled_independently(tiny_model, tmp_path):

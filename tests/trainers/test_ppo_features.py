@@ -24,10 +24,8 @@ TRAINS = {
     "vespo": {"loss_type": "vespo"},
     "off_policy_mask": {"off_policy_mask_threshold": 1e-4},
     "top_entropy_quantile": {"top_entropy_quantile": 0.2},
-    "value_clip_range": {"value_clip_range": 0.2},
     "two_updates_a_generation": {"per_device_train_batch_size": 4, "steps_per_generation": 2},
     "gamma_and_lambda": {"gae_gamma": 0.99, "gae_lambda": 0.95},
-    "kl_in_reward_shared": {"kl_in": "reward", "shared_trunk": True, "beta": 0.1},
     "warmup": {"warmup_steps": 1, "lr_scheduler_type": "cosine"},
 }
 
@@ -93,8 +91,6 @@ REFUSED = [
     ({"gae_lambda": float("nan")}, "`gae_lambda` (must be|is) .*nan"),
     ({"critic_learning_rate": -1e-5}, "`critic_learning_rate` must be a finite number of at least 0"),
     ({"value_coef": float("inf")}, "`value_coef` must be a finite number of at least 0, got inf"),
-    ({"value_clip_range": 0.0}, "`value_clip_range` must be above 0, or None, got 0.0"),
-    ({"kl_in": "both"}, r"`kl_in` must be one of \('loss', 'reward'\), got 'both'"),
     ({"shared_trunk": True, "critic_model_name_or_path": "x"}, "no other model is read. Unset one of the two"),
     ({"scale_rewards": "batch"}, "`scale_rewards`='batch' would have no effect.*`whiten_advantages` is PPO's scaling"),
     ({"scale_rewards": "none"}, "`scale_rewards`='none' would have no effect"),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tempo_trl import AnchorBaselineTrainer, GiGPOTrainer, HGPOTrainer, SpanCreditTrainer
+from tempo_trl import GiGPOTrainer, HGPOTrainer, SpanCreditTrainer
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.tree_forward.tree_pass import State
 
@@ -26,7 +26,7 @@ def masks(monkeypatch):
         seen.append((advantages.flatten(), mask.flatten()))
         return mask
 
-    for cls in (SpanCreditTrainer, GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer):
+    for cls in (SpanCreditTrainer, GiGPOTrainer, HGPOTrainer):
         monkeypatch.setattr(cls, "get_off_policy_mask", staticmethod(recorded))
     return seen
 
@@ -53,7 +53,7 @@ def nothing(completions, **columns) -> list[float]:
     return [0.0] * len(completions)
 
 
-@pytest.mark.parametrize("cls", [GiGPOTrainer, HGPOTrainer, AnchorBaselineTrainer])
+@pytest.mark.parametrize("cls", [GiGPOTrainer, HGPOTrainer])
 def test_so_it_does_where_all_reward_is_per_turn(cls, masks, tiny_model, tmp_path):
     """TRL's own outcome is 0 there: with its sign nothing would be dropped."""
     options = ALL_OFF_POLICY | {"reward_funcs": nothing, "beta": 0.0}

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from transformers import Qwen3ForTokenClassification
 
 from tempo_trl import (
-    AnchorBaselineTrainer,
     GiGPOConfig,
     HGPOConfig,
     TEMPOTrainer,
@@ -195,13 +194,6 @@ def test_a_method_that_would_not_read_them_refuses_them(tiny_model, tmp_path):
 def test_visits_of_a_state_are_not_compared_by_rewards_that_are_normalized_first(config_cls, tmp_path):
     with pytest.raises(ValueError, match=r"visits of a state are compared by the weighted sum\. Leave it unset"):
         config(tmp_path, config_cls, multi_objective_aggregation="normalize_then_sum")
-
-
-def test_rewards_per_turn_are_not_added_to_rewards_that_are_normalized_first(tiny_model, tmp_path):
-    options = {"multi_objective_aggregation": "normalize_then_sum", "max_steps": 1}
-    play(tiny_model, tmp_path, AnchorBaselineTrainer, **options)
-    with pytest.raises(ValueError, match=r"`step_reward_funcs` are added to the weighted sum\. Leave it unset"):
-        play(tiny_model, tmp_path, AnchorBaselineTrainer, **options, trainer={"step_reward_funcs": door_rewards})
 
 
 def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):

@@ -29,7 +29,6 @@ def test_the_weights_and_the_credit_are_those_of_ddp(engine, weights, run, tiny_
     assert_same(trained, expected, **CLOSE)
     for rank, ddp_rank in zip(ranks, ddp_ranks, strict=True):
         assert rank["evaluated"] == ddp_rank["evaluated"]
-        assert rank["signal"] == pytest.approx(ddp_rank["signal"], rel=1e-3, abs=1e-4)
         for ours, theirs in zip(rank["advantages"], ddp_rank["advantages"], strict=True):
             assert torch.equal(ours, theirs)
     start = load_file(f"{tiny_model}/model.safetensors")

@@ -133,13 +133,6 @@ def test_the_tree_is_tried_on_whole_groups(tiny_model, tmp_path):
     assert trainer.tree_pass.state is State.IN_USE
 
 
-@pytest.mark.parametrize("tree_forward", ["off", "on"])
-def test_the_share_of_signal_is_that_of_all_groups(tree_forward, tiny_model, tmp_path):
-    runs = both(tiny_model, tmp_path, tree_forward=tree_forward, log_signal_share=True, max_steps=1)
-    one, other = (run.state.log_history[0]["tempo/signal_share"] for run in runs)
-    assert one == pytest.approx(other, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("beta", 0.1), ("entropy_coef", 0.01), ("use_adaptive_entropy", True), ("top_entropy_quantile", 0.2)],

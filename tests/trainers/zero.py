@@ -27,7 +27,6 @@ def main(model: str, folder: str, weights: str, checkpoint: str | None = None) -
         num_generations_eval=3,
         save_strategy="steps",
         save_steps=2,
-        log_signal_share=True,
     )
     lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", init_lora_weights="gaussian")
     trainer = RecordingTrainer(
@@ -45,7 +44,6 @@ def main(model: str, folder: str, weights: str, checkpoint: str | None = None) -
         "advantages": [batch.output["advantages"] for batch in trainer.batches],
         "engine": str(trainer.accelerator.distributed_type),
         "resident": sum(p.numel() for p in trainer.accelerator.unwrap_model(trainer.model).parameters()),
-        "signal": [entry["tempo/signal_share"] for entry in trainer.state.log_history if "loss" in entry],
         "evaluated": [entry["eval_reward"] for entry in trainer.state.log_history if "eval_reward" in entry],
     }
     finish(trainer, folder, state)
