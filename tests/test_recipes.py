@@ -29,15 +29,7 @@ from tempo_trl.runs.recipes import (
 )
 from tempo_trl.runs.record import without_secret_lines
 
-<<<<<<< HEAD
 # What a method may set in another way than the grpo.yaml beside it, beside the fields of its own configuration.
-=======
-TREE = {"tree_children", "tree_depth", "tree_step_tokens", "count_shared_tokens", "rollout", "advantage_scale"}
-TREE |= {"tree_max_depth", "tree_min_segment_tokens", "tree_entropy_threshold", "tree_coverage_tokens"}
-SAMPLING = {"temperature", "top_p", "top_k", "repetition_penalty", "vllm_importance_sampling_correction"}
-CRITIC = {"gae_gamma", "gae_lambda", "whiten_advantages", "shared_trunk", "critic_learning_rate", "beta"}
-# What a method may set in another way than the grpo.yaml beside it; `method` and `output_dir` are everybody's.
->>>>>>> 6417e11 (Delete what nobody should choose: anchor baseline, merged states, signal share, fixed shrinkage, uniform leaves, KL in PPO's reward, and every former name)
 OF_THE_METHOD = {
     "hepo": {"top_entropy_quantile"},
     "span_credit": {"span_reward_funcs", "reward_funcs"},

@@ -110,29 +110,29 @@ def test_without_the_td_term_a_tree_s_weights_and_forced_tokens_are_heeded_all_t
     torch.testing.assert_close(spread(batch.output, expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("shrinkage", ["auto", 2.0, "inf"])
-def test_advantages_over_a_prefix_baseline_are_those_of_credit(shrinkage, tiny_model, tmp_path):
+def test_advantages_over_a_prefix_baseline_are_those_of_credit(tiny_model, tmp_path):
     """The covariance is that of the batches before: the first batch is RLOO's."""
     covariance = PrefixCovariance()
-    batches = run("prefix_baseline", tiny_model, tmp_path, prefix_shrinkage=shrinkage, max_steps=4).batches
+    batches = run("prefix_baseline", tiny_model, tmp_path, max_steps=4).batches
     for batch in batches:
         ids, lengths, rewards, size = inputs_of(batch)
-        used = covariance if shrinkage == "auto" else float(shrinkage)
-        expected = prefix_baseline_advantages(ids, lengths, rewards, size, shrinkage=used)
+        expected = prefix_baseline_advantages(ids, lengths, rewards, size, covariance=covariance)
         torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
         covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
     assert covariance.variance > 0
 
 
 def test_a_baseline_on_grown_trees_leaves_the_whole_branch_out(tiny_model, tmp_path):
-    options = {"prefix_shrinkage": 2.0, "max_steps": 2}
-    for batch in run("baseline on entropy trees", tiny_model, tmp_path, **options).batches:
+    covariance = PrefixCovariance()
+    for batch in run("baseline on entropy trees", tiny_model, tmp_path, max_steps=3).batches:
         ids, lengths, rewards, size = inputs_of(batch)
         segment = branches(batch.trees, ids.shape[1]).segment
-        expected = prefix_baseline_advantages(ids, lengths, rewards, size, shrinkage=2.0, branches=segment)
+        expected = prefix_baseline_advantages(ids, lengths, rewards, size, covariance=covariance, branches=segment)
         weights = torch.cat([tree.leaf_weights() for tree in batch.trees])
         expected = expected * (size * weights.float())[:, None]
         torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
+        outcome = outcome_advantages(rewards, size).masked_fill(repeated_rows(batch.trees), torch.nan)
+        covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome))
 
 
 def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_explain(tiny_model, tmp_path):
@@ -145,7 +145,7 @@ def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_e
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [("tempo", {}), ("tempo", {"td_coef": 0.0}), ("prefix_baseline", {"prefix_shrinkage": 2.0}), (ROLLOUTS[1], {})],
+    [("tempo", {}), ("tempo", {"td_coef": 0.0}), (ROLLOUTS[1], {})],
 )
 def test_every_run_logs_what_prefixes_explain_of_its_rewards(method, options, tiny_model, tmp_path):
     trainer, covariance = run(method, tiny_model, tmp_path, **options), PrefixCovariance()
