@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from benchmarks.timing import RATIO, is_quick, print_table, seconds
+from tempo_trl.credit.batch import Batch
 from tempo_trl.demo.policy import character_tokenizer
-from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import Failures
 from tempo_trl.trainers.scored_rows import Place, ScoredRows

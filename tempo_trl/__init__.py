@@ -14,6 +14,7 @@ from tempo_trl.version import __version__, warn_of_another_trl
 warn_of_another_trl()
 
 if TYPE_CHECKING:  # editors and type checkers do not run `__getattr__`
+    from tempo_trl.credit.batch import Batch, Credit
     from tempo_trl.methods.gigpo import GiGPOConfig, GiGPOTrainer
     from tempo_trl.methods.grpo_lambda import GRPOLambdaConfig, GRPOLambdaTrainer
     from tempo_trl.methods.hgpo import HGPOConfig, HGPOTrainer
@@ -23,14 +24,13 @@ if TYPE_CHECKING:  # editors and type checkers do not run `__getattr__`
     from tempo_trl.methods.tempo import TEMPOConfig, TEMPOTrainer
     from tempo_trl.methods.treerpo import TreeRPOConfig, TreeRPOEntropyConfig, TreeRPOEntropyTrainer, TreeRPOTrainer
     from tempo_trl.rewards.span_reward import SpanReward
-    from tempo_trl.trainers.batch import Batch, Credit
     from tempo_trl.trainers.config import TokenCreditConfig
     from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 # The public names and the module of each. Imported on first use: `tempo-trl --help` must not wait for torch and TRL.
 _PUBLIC = {
-    "Batch": "tempo_trl.trainers.batch",
-    "Credit": "tempo_trl.trainers.batch",
+    "Batch": "tempo_trl.credit.batch",
+    "Credit": "tempo_trl.credit.batch",
     "SpanReward": "tempo_trl.rewards.span_reward",
 } | {
     name: module

@@ -43,7 +43,7 @@ def prefix_values(
             Completions in a group.
         weights (`torch.Tensor` of shape `(B,)`, *optional*):
             Positive weights of the completions, for completions that were not sampled independently
-            ([`~tempo_trl.rollout.tree.GrownTree.leaf_weights`]). Defaults to equal weights.
+            ([`~tempo_trl.credit.grown_tree.GrownTree.leaf_weights`]). Defaults to equal weights.
         prompts (`torch.Tensor` of shape `(B,)`, integer, *optional*):
             Numbers that are equal for completions of a group with the same prompt. Needed if prompts differ within a
             group (an environment that adds an observation). A state is the prompt and the tokens after it, so
@@ -183,8 +183,8 @@ def credit_tokens(
             Coefficient c, at least 0.
         weights (`torch.Tensor` of shape `(B,)`, *optional*):
             Weights w of the completions, with sum 1 in each group, for groups that were not sampled independently
-            ([`~tempo_trl.rollout.tree.GrownTree.leaf_weights`]): values are weighted means, the outcome is relative to
-            the weighted mean of the group, and advantages are multiplied by G w. Defaults to 1 / G.
+            ([`~tempo_trl.credit.grown_tree.GrownTree.leaf_weights`]): values are weighted means, the outcome is
+            relative to the weighted mean of the group, and advantages are multiplied by G w. Defaults to 1 / G.
 
     Returns:
         Advantages A and the TD errors of g, without the coefficient, each `(B, T)`, float32, on the CPU; 0 past each

@@ -1,8 +1,8 @@
 """The covariance of rewards of completions that agree at a level, learned batch by batch from products of pairs.
 
 A level says how closely two completions agree: the number of tokens that they share
-([`~tempo_trl.credit.prefix_covariance.PrefixCovariance`]). The estimator is ours, not from a paper. Its statistics can be
-summed over processes.
+([`~tempo_trl.credit.prefix_covariance.PrefixCovariance`]). The estimator is ours, not from a paper. Its statistics can
+be summed over processes.
 """
 
 from collections import deque

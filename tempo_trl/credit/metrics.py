@@ -71,17 +71,17 @@ def value_error_sums(
     return own[used].sum().item(), error.flatten()[used].square().sum().item()
 
 
-def credit_sums(outcome: torch.Tensor, td: torch.Tensor, loss_mask: torch.Tensor) -> dict[str, torch.Tensor]:
+def credit_sums(outcome: torch.Tensor, added: torch.Tensor, loss_mask: torch.Tensor) -> dict[str, torch.Tensor]:
     """
     Numerator and denominator, `(B, 2)`, of each completion's share of added credit and share of branch tokens.
 
-    `added_share`: sum |TD| / sum (|outcome| + |TD|). `branch_tokens`: tokens with a non-zero TD error / tokens. Both
-    are taken over the tokens of the loss, with TD errors in the units of the outcome and without `td_coef`.
+    `added_share`: sum |added| / sum (|outcome| + |added|). `branch_tokens`: tokens to which something is added /
+    tokens. Both are taken over the tokens of the loss, with what is added in the units of the outcome, without `td_coef`.
     """
-    mask = loss_mask.to(td.dtype)
-    td_mass, tokens = (td.abs() * mask).sum(dim=1), mask.sum(dim=1)
-    branch_tokens = ((td != 0) * mask).sum(dim=1)
+    mask = loss_mask.to(added.dtype)
+    added_mass, tokens = (added.abs() * mask).sum(dim=1), mask.sum(dim=1)
+    branch_tokens = ((added != 0) * mask).sum(dim=1)
     return {
-        "added_share": torch.stack([td_mass, td_mass + outcome.abs() * tokens], dim=1),
+        "added_share": torch.stack([added_mass, added_mass + outcome.abs() * tokens], dim=1),
         "branch_tokens": torch.stack([branch_tokens, tokens], dim=1),
     }

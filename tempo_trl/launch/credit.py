@@ -25,6 +25,7 @@ from rich.console import Console
 
 from tempo_trl import SpanCreditConfig, TEMPOConfig
 from tempo_trl.credit.advantages import outcome_advantages, prefix_values
+from tempo_trl.credit.batch import Batch, checked
 from tempo_trl.credit.spans import Criteria, criteria_of
 from tempo_trl.methods.span_credit import span_credit
 from tempo_trl.methods.tempo import tempo_credit
@@ -36,7 +37,6 @@ from tempo_trl.report.group import Group, padded
 from tempo_trl.report.page import headline
 from tempo_trl.report.terminal_tree import criteria_tables, group_tree, token_table, turn_tables
 from tempo_trl.runs.criteria import spans_of
-from tempo_trl.trainers.batch import Batch, checked
 
 
 def main(completions: str, tokenizer: str | None, groups: int, output: str | None, **settings) -> int:
@@ -160,7 +160,9 @@ def _group(number: int, rows: Sequence[dict], batch: Batch, config, file: Comple
         with_outcome = "reward" in rows[0]
         method, credit = "span_credit", span_credit(batch, config.trace_lambda, config.scale_rewards, with_outcome)
     credit, ids = checked(credit, batch), [row["ids"] for row in rows]
-    advantages = credit.advantages if credit.advantages.ndim == 2 else credit.advantages[:, None].expand_as(credit.td)
+    advantages = (
+        credit.advantages if credit.advantages.ndim == 2 else credit.advantages[:, None].expand_as(credit.added)
+    )
     values = prefix_values(batch.completion_ids, batch.lengths, batch.rewards, len(rows))
 
     def per_token(matrix: torch.Tensor, more: int = 0) -> list:
@@ -173,7 +175,7 @@ def _group(number: int, rows: Sequence[dict], batch: Batch, config, file: Comple
         ids=ids,
         tokens=[file.pieces(row) for row in ids],
         values=per_token(values, 1),
-        td_errors=per_token(credit.td),
+        td_errors=per_token(credit.added),
         advantages=per_token(advantages),
         entropies=None,
         loss_mask=per_token(batch.loss_mask),

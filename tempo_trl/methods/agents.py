@@ -8,9 +8,9 @@ import torch
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.anchors import state_labels
+from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.returns import return_scale
 from tempo_trl.trainers.agents import first_steps
-from tempo_trl.trainers.batch import Batch
 
 
 def whole_outcome(batch: Batch, scale_rewards: str) -> torch.Tensor:

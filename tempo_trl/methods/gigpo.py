@@ -6,9 +6,9 @@ import torch
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.anchors import relative_returns
+from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.agents import StateFields, labels_of, scale_of, whole_outcome
-from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -42,7 +42,7 @@ def gigpo_credit(
             ([`~tempo_trl.credit.returns.return_scale`]).
 
     Returns:
-        [`~tempo_trl.Credit`], with the second term as `td`.
+        [`~tempo_trl.Credit`], with the second term as `added`.
     """
     outcome = whole_outcome(batch, scale)
     returns = step_returns(batch, gamma, scale)

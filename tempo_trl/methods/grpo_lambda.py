@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 
 from tempo_trl.config_help import with_help
+from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.traces import STYLES, trace_weights, traced_reference
-from tempo_trl.trainers.batch import Batch, loss_mask
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.scored_rows import loss_mask
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 UPDATES = ("trace", "weight")

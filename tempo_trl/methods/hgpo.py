@@ -7,10 +7,10 @@ import torch
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.anchors import relative_returns, visits
+from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.turns import spread_turns
 from tempo_trl.methods.agents import StateFields, labels_of, whole_outcome
 from tempo_trl.methods.gigpo import check_gamma, step_returns
-from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -43,7 +43,7 @@ def hgpo_credit(
             ([`~tempo_trl.credit.returns.return_scale`]).
 
     Returns:
-        [`~tempo_trl.Credit`], whose `td` is the difference to GRPO's advantage.
+        [`~tempo_trl.Credit`], whose `added` is the difference to GRPO's advantage.
     """
     returns = step_returns(batch, gamma, scale)
     total = weights = torch.zeros_like(returns)

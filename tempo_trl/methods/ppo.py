@@ -10,12 +10,12 @@ import torch
 from transformers import SchedulerType
 
 from tempo_trl.config_help import with_help
+from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
-from tempo_trl.trainers.batch import Batch, Credit, loss_mask
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_log import log_sums
-from tempo_trl.trainers.scored_rows import ScoredRows
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 from tempo_trl.tree_forward.stopwatch import Stopwatch

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 
 from tempo_trl.config_help import with_help
+from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
@@ -16,8 +18,6 @@ from tempo_trl.methods.prefix_tree_method import (
     whole_outcome,
     with_forced_tokens,
 )
-from tempo_trl.rollout.tree import branches
-from tempo_trl.trainers.batch import Batch, Credit
 
 COVARIANCE_DEPTHS = np.array([1, 4, 16, 64, 256])  # tokens at which the learned covariance is logged
 

@@ -6,13 +6,13 @@ import torch
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.grown_tree import branches, row_weights
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
-from tempo_trl.rollout.tree import branches, row_weights
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
 from tempo_trl.trainers import checks
-from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 

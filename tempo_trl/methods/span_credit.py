@@ -6,8 +6,8 @@ import torch
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criterion_advantages, token_shares
-from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 

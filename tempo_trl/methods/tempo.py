@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.grown_tree import row_weights
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
     whole_outcome,
     with_forced_tokens,
 )
-from tempo_trl.rollout.tree import row_weights
-from tempo_trl.trainers.batch import Batch, Credit
 
 
 def tempo_credit(
@@ -36,7 +36,7 @@ def tempo_credit(
             As in [`TEMPOConfig`], for completions that were grown as trees.
 
     Returns:
-        [`~tempo_trl.Credit`], with the TD errors as `td`.
+        [`~tempo_trl.Credit`], with the TD errors as `added`.
     """
     weights = None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts)
     advantages, td = credit_tokens(batch.tree, batch.advantages, batch.completion_ids.shape[1], td_coef, weights)

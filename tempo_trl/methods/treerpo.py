@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from trl import GRPOConfig
 
 from tempo_trl.config_help import with_help
+from tempo_trl.credit.batch import Batch, Credit
+from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
 from tempo_trl.methods.prefix_tree_method import with_forced_tokens
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
-from tempo_trl.rollout.tree import branches
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
-from tempo_trl.trainers.batch import Batch, Credit
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from tempo_trl.credit.grown_tree import Segment
 from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, Top
-from tempo_trl.rollout.tree import Segment
 
 
 class EntropyTree:

@@ -1,7 +1,7 @@
 """Trees of a fixed shape: every node has the same number of children, and every step the same number of tokens."""
 
+from tempo_trl.credit.grown_tree import Segment
 from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules
-from tempo_trl.rollout.tree import Segment
 
 
 class FixedTree:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from tempo_trl.rollout.tree import GrownTree
+from tempo_trl.credit.grown_tree import GrownTree
 
 
 class Request(NamedTuple):

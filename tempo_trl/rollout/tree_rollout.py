@@ -6,12 +6,12 @@ import math
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
+from tempo_trl.credit.grown_tree import GrownTree
 from tempo_trl.rollout.completion_rules import rules_of
 from tempo_trl.rollout.entropy import EntropyTree
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.growth import Grower, Sampler, grow
 from tempo_trl.rollout.transformers_sampler import transformers_sampler
-from tempo_trl.rollout.tree import GrownTree
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
 from tempo_trl.rollout.vllm_sampler import VLLMSampler
 

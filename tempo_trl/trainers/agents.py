@@ -13,10 +13,10 @@ import torch
 from trl import GRPOTrainer
 
 from tempo_trl.credit.anchors import key_of, observation_keys
+from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.turns import turn_ends, turn_starts
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import answer_text, answers_before_turns
-from tempo_trl.trainers.batch import Batch
 from tempo_trl.trainers.scored_rows import ScoredRows
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from tempo_trl.credit.anchors import state_sums
+from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.metrics import credit_sums, tree_sums
 from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.runs.metrics import CRITERIA
-from tempo_trl.trainers.batch import Batch, Credit, loss_mask
-from tempo_trl.trainers.scored_rows import ScoredRows
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.span_rewards import SpanScores
 from tempo_trl.trainers.step_rewards import StepScores
 
@@ -130,7 +130,7 @@ def log_credit(
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
         flat = batch.flat_groups[batch.counted_groups]
         sums = tree_sums(batch.tree, batch.counted_groups) | {"frac_zero_std": (flat.sum().item(), len(flat))}
-    shares = credit_sums(outcome, credit.td, mask.cpu())
+    shares = credit_sums(outcome, credit.added, mask.cpu())
     sums |= {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if trainer.sees_answers:
         sums |= state_sums(batch.observations, batch.num_generations, batch.counted)

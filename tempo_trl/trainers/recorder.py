@@ -11,6 +11,7 @@ from transformers.utils import logging
 from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import tree_values
+from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.methods import method_label
 from tempo_trl.report.callback import TRACKERS, TreeCallback
@@ -21,9 +22,8 @@ from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
 from tempo_trl.trainers.agents import before_turns
-from tempo_trl.trainers.batch import Batch, Credit, loss_mask
 from tempo_trl.trainers.credit_log import whole_advantages
-from tempo_trl.trainers.scored_rows import ScoredRows
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.whole_groups import weighted_rewards
 
 logger = logging.get_logger(__name__)
@@ -89,7 +89,7 @@ class Recorder:
         room = (self.trainer.args.log_trees_prompts - record.groups) * self._group_size
         if room <= 0:  # the same on every rank
             return
-        per_rank, of_all_ranks = len(credit.td), len(rows.rewards_per_func)
+        per_rank, of_all_ranks = len(credit.added), len(rows.rewards_per_func)
         own_rows = self._own_rows(batch, rows, credit, room)
         parts = send_to_main(own_rows, senders=-(-min(room, of_all_ranks) // per_rank))
         if parts is not None:
@@ -108,10 +108,10 @@ class Recorder:
 
     def _own_rows(self, batch: Batch, rows: ScoredRows, credit: Credit, room: int) -> list[dict]:
         """Rows of this rank's completions that are among the first `room` completions of the batch."""
-        own, width = rows.place.own, credit.td.shape[1]
+        own, width = rows.place.own, credit.added.shape[1]
         tokens = {
-            "td_errors": credit.td,
-            "advantages": rows.output["advantages"].view(len(credit.td), -1).expand(-1, width),
+            "td_errors": credit.added,
+            "advantages": rows.output["advantages"].view(len(credit.added), -1).expand(-1, width),
         }
         if batch.entropies is not None:
             tokens["entropies"] = batch.entropies[own, :width]

@@ -84,3 +84,8 @@ class ScoredRows:
         # Without old log-probabilities the only forward pass was the reference model's (with LoRA the same module).
         entropies = self.entropies if "old_per_token_logps" in output else None
         return replace(self, output=output, num_generations=size, place=place, entropies=entropies)
+
+
+def loss_mask(inputs: dict) -> torch.Tensor:
+    """1 on the tokens of the loss, `(B, T)`: inside a completion, and sampled by the policy."""
+    return inputs["completion_mask"] * inputs.get("tool_mask", 1)

@@ -13,24 +13,18 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixi
 from trl.trainer.grpo_trainer import EnvironmentFactory, RewardFunc, RolloutFunc
 from trl.trainer.utils import get_callable_name
 
+from tempo_trl.credit.batch import Batch, Credit, checked
 from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.agents import ObservationKeyFunc, StateKeys, sees_answers
-from tempo_trl.trainers.batch import (
-    Batch,
-    Credit,
-    checked,
-    loss_mask,
-    refuse_a_state_that_cannot_be_loaded,
-    refuse_a_wrong_credit_func,
-)
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.credit_func import refuse_a_state_that_cannot_be_loaded, refuse_a_wrong_credit_func
 from tempo_trl.trainers.credit_log import Failures, RankReport, gather_reports, log_credit
 from tempo_trl.trainers.faults import watch_rewards
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.run import RunTrainer
-from tempo_trl.trainers.scored_rows import ScoredRows
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.span_rewards import (
     SpanRewardFunc,
     SpanRewards,

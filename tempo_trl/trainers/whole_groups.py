@@ -10,12 +10,12 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.agents import image_bytes, images_in, observed_before_steps
-from tempo_trl.trainers.batch import Batch, loss_mask
-from tempo_trl.trainers.scored_rows import Place, ScoredRows
+from tempo_trl.trainers.scored_rows import Place, ScoredRows, loss_mask
 from tempo_trl.trainers.step_rewards import StepScores
 from tempo_trl.trainers.steps import delimited_steps
 

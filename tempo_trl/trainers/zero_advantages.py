@@ -3,7 +3,7 @@
 import torch
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl.trainers.batch import loss_mask
+from tempo_trl.trainers.scored_rows import loss_mask
 
 
 def rows_with_credit(advantages: torch.Tensor) -> torch.Tensor:

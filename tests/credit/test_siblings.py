@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tempo_trl.credit.grown_tree import GrownTree, Segment, branches
 from tempo_trl.credit.siblings import count_once, segment_values, sibling_advantages
-from tempo_trl.rollout.tree import GrownTree, Segment, branches
 
 # Two prompts. The first: segments 0 and 1 below it, 2 and 3 below 0, and 1 ends early. The second: 4, 5, 6.
 PARENT = torch.tensor([7, 7, 0, 0, 8, 8, 8])

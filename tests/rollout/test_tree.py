@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tempo_trl.credit import prefix_values
 from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.grown_tree import GrownTree, Segment, branches
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.siblings import segment_values
-from tempo_trl.rollout.tree import GrownTree, Segment, branches
 
 from ..credit.groups import as_tensors
 from ..credit.test_siblings import shapes, tree_of

@@ -120,7 +120,7 @@ def test_evaluation_samples_independently_as_trl_does(tiny_model, tmp_path):
 
 
 def test_statistics_are_those_of_the_last_trees():
-    from tempo_trl.rollout.tree import GrownTree, Segment
+    from tempo_trl.credit.grown_tree import GrownTree, Segment
 
     rollout = TreeRollout(FixedTree(2, 2, 2))
     assert set(rollout.statistics()) == set(TreeRollout(GROWERS["entropy"]).statistics())

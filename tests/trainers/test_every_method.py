@@ -8,11 +8,11 @@ import torch
 from tempo_trl import GRPOLambdaConfig
 from tempo_trl.credit import span_advantages, tempo_advantages
 from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
+from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.siblings import sibling_advantages
-from tempo_trl.rollout.tree import branches
 from tempo_trl.runs.metrics import METRICS
 from tempo_trl.runs.token_places import TokenTexts
 

@@ -5,11 +5,11 @@ import torch
 
 from tempo_trl import TEMPOTrainer
 from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.credit.grown_tree import branches, repeated_rows
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.rollout.fixed import FixedTree
-from tempo_trl.rollout.tree import branches, repeated_rows
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.trees import read_metadata, trees_path
 

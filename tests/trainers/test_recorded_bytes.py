@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import torch
 
-from tempo_trl.trainers.batch import Credit
+from tempo_trl.credit.batch import Credit
 from tempo_trl.trainers.credit_log import Failures
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.scored_rows import Place, ScoredRows

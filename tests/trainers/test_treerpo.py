@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tempo_trl import TreeRPOConfig, TreeRPOEntropyConfig, TreeRPOTrainer
+from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.siblings import sibling_advantages
-from tempo_trl.rollout.tree import branches
 
 from .every_method import ENTROPY, trainer_of
 from .probing import assert_same_gradients, gradient_of_loss, gradients

@@ -1,22 +1,18 @@
 """The interface between TRL's loop and a method: a scored [`Batch`] of whole groups as input, [`Credit`] as output."""
 
-import io
-import pickle
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
 
 from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.grown_tree import GrownTree, repeated_rows
 from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.prefix_covariance import pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
-from tempo_trl.rollout.tree import GrownTree, repeated_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +144,7 @@ class Credit:
         advantages (`torch.Tensor` of shape `(R, T)` or `(R,)`):
             Advantage of each token, or one per completion as in GRPO. Values of tokens outside the loss are ignored.
             NaN counts as 0 for completions that no reward function scored.
-        td (`torch.Tensor` of shape `(R, T)`, *optional*):
+        added (`torch.Tensor` of shape `(R, T)`, *optional*):
             The part of the advantage that the method adds to the outcome, for metrics, report and recorded trees. It
             is not used for training. Defaults to `advantages` minus the outcome.
         metrics (`dict[str, tuple[float, float]]`, *optional*):
@@ -170,7 +166,7 @@ class Credit:
     """
 
     advantages: torch.Tensor
-    td: torch.Tensor | None = None
+    added: torch.Tensor | None = None
     metrics: dict[str, tuple[float, float]] = field(default_factory=dict)
     loss_mask: torch.Tensor | None = None
     weights: torch.Tensor | None = None
@@ -182,7 +178,7 @@ class Credit:
         """The credit of the rows `own`, cut to their first `width` columns."""
         cut = {
             name: None if value is None else value[own, :width] if value.ndim == 2 else value[own]
-            for name in ("advantages", "td", "loss_mask", "weights", "sequence_advantages")
+            for name in ("advantages", "added", "loss_mask", "weights", "sequence_advantages")
             for value in [getattr(self, name)]
         }
         return replace(self, **cut, criteria=None if self.criteria is None else self.criteria[own])
@@ -190,7 +186,7 @@ class Credit:
 
 def checked(given: Any, batch: Batch) -> Credit:
     """
-    Validate the result of a credit function and return it as a [`Credit`]: float32 on the CPU, finite, with `td`.
+    Validate the result of a credit function and return it as a [`Credit`]: float32 on the CPU, finite, with `added`.
 
     Raises:
         ValueError: if it is neither a tensor nor a [`Credit`], has a wrong shape, or has NaN or infinity on loss
@@ -200,8 +196,8 @@ def checked(given: Any, batch: Batch) -> Credit:
     advantages = _float_tensor("advantages", credit.advantages, batch, per_completion=True)
     per_token = advantages if advantages.ndim == 2 else advantages[:, None].expand(batch.completion_ids.shape)
     _refuse_what_is_not_finite(per_token, batch)
-    td = per_token - batch.advantages.nan_to_num(0.0)[:, None] if credit.td is None else credit.td
-    td = _float_tensor("td", td, batch).nan_to_num(0.0, 0.0, 0.0)
+    added = per_token - batch.advantages.nan_to_num(0.0)[:, None] if credit.added is None else credit.added
+    added = _float_tensor("added", added, batch).nan_to_num(0.0, 0.0, 0.0)
     mask = credit.loss_mask
     if mask is not None:
         mask = _float_tensor("loss_mask", mask, batch).bool()
@@ -209,7 +205,7 @@ def checked(given: Any, batch: Batch) -> Credit:
     if sequence is not None:
         sequence = _float_tensor("sequence_advantages", sequence, batch, per_token=False).nan_to_num(0.0)
     advantages = torch.where(advantages.isfinite(), advantages, 0.0)
-    return replace(credit, advantages=advantages, td=td, loss_mask=mask, sequence_advantages=sequence)
+    return replace(credit, advantages=advantages, added=added, loss_mask=mask, sequence_advantages=sequence)
 
 
 def _float_tensor(
@@ -239,70 +235,3 @@ def _refuse_what_is_not_finite(advantages: torch.Tensor, batch: Batch) -> None:
             f"`advantages` must be finite on every token of the loss (`batch.loss_mask`), got {int(wrong.sum())} "
             f"non-finite values, the first at row {row}, token {column}: {advantages[row, column].item()}."
         )
-
-
-def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -> None:
-    """
-    Raise ValueError for a `credit_func` that cannot be used.
-
-    Args:
-        given:
-            What the user passed.
-        has_its_own (`bool`):
-            Whether the trainer is a method with a credit function of its own.
-        trainer (`str`):
-            Name of the trainer, for the message.
-    """
-    if has_its_own and given is not None:
-        raise ValueError(
-            f"`credit_func` must be None, got a function: {trainer} has its own credit function. Use "
-            "TokenCreditTrainer with yours."
-        )
-    if not has_its_own and (not callable(given) or isinstance(given, type)):
-        raise ValueError(
-            f"`credit_func` must be a function from a tempo_trl.Batch to advantages, or an object of a class with "
-            f"`__call__`, got {given!r}. Pass {trainer}(..., credit_func=your_function)."
-        )
-    inner = given.func if isinstance(given, partial) else given
-    learner = getattr(inner, "__self__", inner)
-    if hasattr(learner, "update") and not hasattr(given, "update"):
-        raise ValueError(
-            f"`credit_func` is a method or a partial of {learner!r}, whose `update` would not be called. Pass the "
-            "object itself, with its credit in `__call__`."
-        )
-
-
-def refuse_a_state_that_cannot_be_loaded(credit_func: Callable, name: str) -> None:
-    """
-    Raise ValueError if a checkpoint could not be read with the state of a credit function, instead of at a resume.
-
-    Args:
-        credit_func (`Callable`):
-            The credit function, after its first update.
-        name (`str`):
-            Its name, for the message.
-    """
-    if not hasattr(credit_func, "state_dict"):
-        return
-    file = io.BytesIO()
-    torch.save(credit_func.state_dict(), file)
-    file.seek(0)
-    try:
-        torch.load(file, weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ValueError(
-            f"`state_dict()` of `credit_func` {name} must have tensors, numbers and strings, in lists, tuples and "
-            f"dicts: a resumed run reads nothing else from a checkpoint. Got {_refused_type(error)}. Convert NumPy "
-            "numbers with float(), arrays with torch.from_numpy, and other objects to these types."
-        ) from error
-
-
-def _refused_type(error: pickle.UnpicklingError) -> str:
-    """The type that torch names in its error."""
-    named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
-    return named[1] if named else "another type"
-
-
-def loss_mask(inputs: dict) -> torch.Tensor:
-    """1 on the tokens of the loss, `(B, T)`: inside a completion, and sampled by the policy."""
-    return inputs["completion_mask"] * inputs.get("tool_mask", 1)

@@ -1,0 +1,71 @@
+"""What a user may pass as `credit_func`, and what its state may hold."""
+
+import io
+import pickle
+import re
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+
+def refuse_a_wrong_credit_func(given: object, has_its_own: bool, trainer: str) -> None:
+    """
+    Raise ValueError for a `credit_func` that cannot be used.
+
+    Args:
+        given:
+            What the user passed.
+        has_its_own (`bool`):
+            Whether the trainer is a method with a credit function of its own.
+        trainer (`str`):
+            Name of the trainer, for the message.
+    """
+    if has_its_own and given is not None:
+        raise ValueError(
+            f"`credit_func` must be None, got a function: {trainer} has its own credit function. Use "
+            "TokenCreditTrainer with yours."
+        )
+    if not has_its_own and (not callable(given) or isinstance(given, type)):
+        raise ValueError(
+            f"`credit_func` must be a function from a tempo_trl.Batch to advantages, or an object of a class with "
+            f"`__call__`, got {given!r}. Pass {trainer}(..., credit_func=your_function)."
+        )
+    inner = given.func if isinstance(given, partial) else given
+    learner = getattr(inner, "__self__", inner)
+    if hasattr(learner, "update") and not hasattr(given, "update"):
+        raise ValueError(
+            f"`credit_func` is a method or a partial of {learner!r}, whose `update` would not be called. Pass the "
+            "object itself, with its credit in `__call__`."
+        )
+
+
+def refuse_a_state_that_cannot_be_loaded(credit_func: Callable, name: str) -> None:
+    """
+    Raise ValueError if a checkpoint could not be read with the state of a credit function, instead of at a resume.
+
+    Args:
+        credit_func (`Callable`):
+            The credit function, after its first update.
+        name (`str`):
+            Its name, for the message.
+    """
+    if not hasattr(credit_func, "state_dict"):
+        return
+    file = io.BytesIO()
+    torch.save(credit_func.state_dict(), file)
+    file.seek(0)
+    try:
+        torch.load(file, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ValueError(
+            f"`state_dict()` of `credit_func` {name} must have tensors, numbers and strings, in lists, tuples and "
+            f"dicts: a resumed run reads nothing else from a checkpoint. Got {_refused_type(error)}. Convert NumPy "
+            "numbers with float(), arrays with torch.from_numpy, and other objects to these types."
+        ) from error
+
+
+def _refused_type(error: pickle.UnpicklingError) -> str:
+    """The type that torch names in its error."""
+    named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
+    return named[1] if named else "another type"
