@@ -108,7 +108,8 @@ class SpanCreditTrainer(TokenCreditTrainer):
             end = text.find(",", start)
             found = start >= 0 and end >= 0
             place = (start, end) if found else (None, None)
-            rewards.append([SpanReward("city", float(found and expected in text[start:end]), *place)])
+            right = float(found and expected in text[start:end])
+            rewards.append([SpanReward("city", right, *place)])
         return rewards
 
 

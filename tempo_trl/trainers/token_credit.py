@@ -56,11 +56,14 @@ class TokenCreditTrainer(RunTrainer):
 
     ```python
     def length_discounted(batch: Batch) -> torch.Tensor:
-        until_end = batch.lengths[:, None] - torch.arange(batch.completion_ids.shape[1])
-        return batch.advantages.nan_to_num(0.0)[:, None] * 0.99 ** until_end.clamp(min=0)
+        positions = torch.arange(batch.completion_ids.shape[1])
+        until_end = (batch.lengths[:, None] - positions).clamp(min=0)
+        return batch.advantages.nan_to_num(0.0)[:, None] * 0.99**until_end
 
 
-    trainer = TokenCreditTrainer(model, reward_funcs, args, train_dataset, credit_func=length_discounted)
+    trainer = TokenCreditTrainer(
+        model, reward_funcs, args, train_dataset, credit_func=length_discounted
+    )
     ```
 
     Args:
