@@ -76,7 +76,7 @@ def credit_sums(outcome: torch.Tensor, added: torch.Tensor, loss_mask: torch.Ten
     Numerator and denominator, `(B, 2)`, of each completion's share of added credit and share of branch tokens.
 
     `added_share`: sum |added| / sum (|outcome| + |added|). `branch_tokens`: tokens to which something is added /
-    tokens. Both are taken over the tokens of the loss, with what is added in the units of the outcome, without `td_coef`.
+    tokens. Both are over the tokens of the loss, with what is added in the units of the outcome, without `td_coef`.
     """
     mask = loss_mask.to(added.dtype)
     added_mass, tokens = (added.abs() * mask).sum(dim=1), mask.sum(dim=1)
