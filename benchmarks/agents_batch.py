@@ -23,7 +23,7 @@ from benchmarks.timing import RATIO, is_quick, print_table, seconds
 from tempo_trl.credit.batch import Batch
 from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.credit_log import Failures
+from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import Place, ScoredRows
 from tempo_trl.trainers.whole_groups import batch_of
 
@@ -68,7 +68,6 @@ def conversations(shape: Shape, seed: int = 0) -> ScoredRows:
         "advantages": torch.zeros(rows),
     }
     return ScoredRows(
-        Failures(0),
         inputs=[{}] * rows,
         output=output,
         prompts=["?"] * rows,
@@ -105,8 +104,9 @@ def batch(rows: ScoredRows, delimiter: str | None = None, key_func: Callable[[st
         scale_rewards="group",
         _tokenizer=TOKENIZER,
     )
-    made, _ = batch_of(trainer, rows)
-    assert rows.failures.cause is None
+    report = Report(0)
+    made = batch_of(trainer, rows, report)
+    assert report.cause is None
     return made
 
 

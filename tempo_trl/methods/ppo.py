@@ -14,7 +14,7 @@ from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.gae import at_last_token, gae, mean_and_variance, moments, value_loss, whiten
 from tempo_trl.methods.critic import SeparateCritic, SharedTrunkCritic, refuse_engines_without_a_critic
 from tempo_trl.trainers.config import TokenCreditConfig
-from tempo_trl.trainers.credit_log import log_sums
+from tempo_trl.trainers.report import log_sums
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -194,7 +194,7 @@ class PPOTrainer(TokenCreditTrainer):
 
     # Credit: when a batch has been sampled and scored
 
-    def _kept(self, failures):
+    def _kept(self, report):
         # Keeps none: after an error within the credit's collectives this rank would meet the others in another one.
         return nullcontext()
 

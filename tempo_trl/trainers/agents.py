@@ -5,7 +5,6 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from numbers import Integral
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import numpy as np
@@ -17,10 +16,8 @@ from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.turns import turn_ends, turn_starts
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.messages import answer_text, answers_before_turns
+from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import ScoredRows
-
-if TYPE_CHECKING:
-    from tempo_trl.trainers.credit_log import Failures
 
 ObservationKeyFunc = Callable[[str], str]
 
@@ -37,7 +34,7 @@ def observed_before_steps(
     turns: torch.Tensor,
     steps: torch.Tensor,
     prompts: torch.Tensor,
-    failures: "Failures",
+    report: Report,
 ) -> torch.Tensor:
     """
     Keys of what was seen before each step, `(B, N)`, int64; 0 where a row has no such step.
@@ -54,15 +51,15 @@ def observed_before_steps(
             Turn and step of each token; -1 for tokens of tools and environments and for padding.
         prompts (`torch.Tensor` of shape `(B,)`, int64):
             Numbers that are equal for equal prompts.
-        failures ([`Failures`]):
+        report ([`Report`]):
             Keeps an error of `observation_key_func`.
     """
     keys = observation_keys(rows.output["completion_ids"], steps, prompts)
     own, texts, images = rows.state_keys, {}, {}
     if trainer.observation_key_func is not None:
-        with failures.of("`observation_key_func`"):
+        with report.keeps_errors_of("`observation_key_func`"):
             texts = _texts(trainer, rows, turns)
-    with failures.of("reading the images of an answer"):
+    with report.keeps_errors_of("reading the images of an answer"):
         images = {place: image for place, image in _images(rows.completions) if place not in own}
     first, before, changed = first_steps(turns, steps).tolist(), prompts.tolist(), keys.numpy()
     for row, step, told in _at_steps(texts | own, first):
@@ -156,12 +153,12 @@ class StateKeys:
     Args:
         trainer ([`~trl.GRPOTrainer`]):
             The trainer.
-        failures ([`Failures`]):
+        report ([`Report`]):
             Keeps an error of a `_state_key`.
     """
 
-    def __init__(self, trainer: GRPOTrainer, failures: "Failures"):
-        self._trainer, self._failures = trainer, failures
+    def __init__(self, trainer: GRPOTrainer, report: Report):
+        self._trainer, self._report = trainer, report
         self._turn, self._conversations, self._sizes = 0, None, []
         self.found: dict[tuple[int, int], bytes] = {}  # by row and turn
 
@@ -171,7 +168,7 @@ class StateKeys:
         generate, play = self._trainer._generate_single_turn, self._trainer._tool_call_loop
 
         def generate_single_turn(*args, **kwargs):
-            with self._failures.of(f"`{STATE_KEY}`"):
+            with self._report.keeps_errors_of(f"`{STATE_KEY}`"):
                 self._read()
             return generate(*args, **kwargs)
 

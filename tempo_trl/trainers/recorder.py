@@ -22,7 +22,7 @@ from tempo_trl.runs.messages import prompt_text, turns_of
 from tempo_trl.runs.token_text import token_pieces
 from tempo_trl.runs.trees import trees_path, write_trees
 from tempo_trl.trainers.agents import before_turns
-from tempo_trl.trainers.credit_log import whole_advantages
+from tempo_trl.trainers.report import whole_advantages
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
 from tempo_trl.trainers.whole_groups import weighted_rewards
 
@@ -122,7 +122,7 @@ class Recorder:
         lengths, outcome = batch.lengths[own].tolist(), whole_advantages(batch, rows, credit)
         begin = self.trainer.accelerator.process_index * len(lengths)
         keys = before_turns(batch)[own]
-        spans = spans_of(rows.spans.criteria, credit.criteria) if rows.spans else None
+        spans = spans_of(rows.criteria, credit.criteria) if rows.criteria else None
         return [
             {
                 "outcome": outcome[i].item(),

@@ -6,7 +6,7 @@ import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import chain, count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from trl import GRPOTrainer
@@ -14,9 +14,8 @@ from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, 
 
 from tempo_trl.runs.metrics import METRICS, OWN_COLUMNS
 from tempo_trl.trainers.faults import watch_rewards
-
-if TYPE_CHECKING:
-    from tempo_trl.trainers.credit_log import Failures
+from tempo_trl.trainers.report import Report
+from tempo_trl.trainers.scored_rows import ScoredRows
 
 TRL_COLUMNS = ("step", "prompt", "completion", "advantage", "image")
 TRL_METRICS = (
@@ -185,18 +184,20 @@ class RewardFunctions:
         """What the functions log for one batch: nothing yet."""
         return Logged(self._trainer.reward_func_names)
 
-    def each(self, failures: "Failures", score: Callable[[int], None]) -> None:
+    def each(self, report: Report, score: Callable[[int], None]) -> None:
         """
         Score with one function after the other. An error ends the work of its function and is kept.
 
         Args:
-            failures ([`Failures`]): Keeps the error.
+            report ([`Report`]): Keeps the error.
             score (`Callable`): Gets the index of each function.
         """
         patience, rank = self._trainer.args.ddp_timeout / 2, self._trainer.accelerator.process_index
         with watch_rewards(patience, rank, self.names):
             for index, name in enumerate(self.names):
-                with failures.of(f"`{self._argument}` {name}"):  # then continue: a sharded model needs every rank
+                with report.keeps_errors_of(
+                    f"`{self._argument}` {name}"
+                ):  # then continue: a sharded model needs every rank
                     score(index)
 
     def result(self, index: int, keywords: dict[str, Any]) -> Any:
@@ -206,15 +207,13 @@ class RewardFunctions:
             return asyncio.run_coroutine_threadsafe(result, self._loop).result()
         return result
 
-    def keywords(
-        self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, logged: Logged
-    ) -> dict[str, Any]:
+    def keywords(self, rows: ScoredRows, logged: Logged) -> dict[str, Any]:
         """TRL's keyword arguments of a reward function. What functions log goes to `logged`."""
-        names = [name for name in inputs[0] if name not in ("prompt", "completion", "completion_ids")]
-        keywords = {name: [row[name] for row in inputs] for name in names}
+        names = [name for name in rows.inputs[0] if name not in ("prompt", "completion", "completion_ids")]
+        keywords = {name: [row[name] for row in rows.inputs] for name in names}
         if self._trainer.environments is not None:
             keywords["environments"] = self._trainer.environments
-        keywords |= {"prompts": prompts, "completions": completions, "completion_ids": completion_ids}
+        keywords |= {"prompts": rows.prompts, "completions": rows.completions, "completion_ids": rows.completion_ids}
         logging = {"log_metric": logged.log_metric, "log_extra": logged.log_extra}
         return keywords | {"trainer_state": self._trainer.state} | logging
 

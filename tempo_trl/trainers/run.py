@@ -22,8 +22,8 @@ from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, on
 from tempo_trl.rollout.vllm_server import wait_for_server
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.trainers import checks, settings
-from tempo_trl.trainers.credit_log import keep_added_share
 from tempo_trl.trainers.faults import surviving_table, watched_server
+from tempo_trl.trainers.report import keep_added_share
 from tempo_trl.trainers.reward_functions import distinct_names
 from tempo_trl.trainers.rollout_func import checked_rollout
 from tempo_trl.trainers.subclasses import warnings_at_the_caller

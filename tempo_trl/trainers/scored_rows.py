@@ -1,14 +1,15 @@
 """This rank's rows of a batch as TRL samples and scores them, and their place among the rows of all ranks."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+from unittest.mock import patch
 
 import torch
 from trl import GRPOTrainer
 
-if TYPE_CHECKING:
-    from tempo_trl.trainers.credit_log import Failures
-    from tempo_trl.trainers.span_rewards import SpanScores
+from tempo_trl.credit.spans import Criteria
 
 
 class Place(NamedTuple):
@@ -43,11 +44,9 @@ class ScoredRows:
     """
     This rank's B rows of a batch, as TRL samples and scores them.
 
-    The trainer fills them in with what TRL's own methods get and return.
+    [`Witness`] fills them in with what TRL's own methods get and return.
 
     Args:
-        failures ([`Failures`]): Keeps an error of the user's functions.
-        with_entropies (`bool`): Whether entropies are computed with the log-probabilities of the sampling policy.
         inputs (`list[dict]`): Rows of the dataset.
         prompts, completions (`list`): Text, or messages, of each row.
         completion_ids (`list[list[int]]`): Token ids without padding.
@@ -55,15 +54,12 @@ class ScoredRows:
         rewards_per_func (`torch.Tensor` of shape `(N, F)`): Rewards of the rows of all ranks.
         entropies (`torch.Tensor` of shape `(B, T)`, *optional*): Those of the sampling policy, if TRL computed them.
         state_keys (`dict[tuple[int, int], bytes]`): Environments' own keys, by row and turn.
-        spans ([`~tempo_trl.trainers.span_rewards.SpanScores`], *optional*): Their criteria; None without
-            `span_reward_funcs`.
+        criteria ([`~tempo_trl.credit.spans.Criteria`], *optional*): What the `span_reward_funcs` judged in them.
         output (`dict`): TRL's batch. The trainer writes the credit into it.
         num_generations (`int`): Rows in a group.
         place ([`Place`]): Their place.
     """
 
-    failures: "Failures"
-    with_entropies: bool = False
     inputs: list[dict] = field(default_factory=list)
     prompts: list = field(default_factory=list)
     completions: list = field(default_factory=list)
@@ -72,7 +68,7 @@ class ScoredRows:
     rewards_per_func: torch.Tensor | None = None
     entropies: torch.Tensor | None = None
     state_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    spans: "SpanScores | None" = None
+    criteria: Criteria | None = None
     output: dict = field(default_factory=dict)
     num_generations: int = 0
     place: Place | None = None
@@ -84,6 +80,58 @@ class ScoredRows:
         # Without old log-probabilities the only forward pass was the reference model's (with LoRA the same module).
         entropies = self.entropies if "old_per_token_logps" in output else None
         return replace(self, output=output, num_generations=size, place=place, entropies=entropies)
+
+
+class Witness:
+    """
+    Sees TRL sample and score a batch, by its own methods or those of a user's subclass, and notes it in the rows.
+
+    Args:
+        trainer ([`~trl.GRPOTrainer`]):
+            The trainer that scores.
+        rows ([`ScoredRows`]):
+            The rows.
+        judge (`Callable`, *optional*):
+            Called with the rows and the rewards of all ranks once they are known; returns the rewards that TRL gets.
+        with_entropies (`bool`, *optional*, defaults to `False`):
+            Whether entropies are computed with the log-probabilities of the sampling policy.
+    """
+
+    def __init__(
+        self, trainer: GRPOTrainer, rows: ScoredRows, judge: Callable | None = None, with_entropies: bool = False
+    ):
+        self._trainer, self._rows, self._judge, self._with_entropies = trainer, rows, judge, with_entropies
+        self._generate, self._score = trainer._generate, trainer._calculate_rewards
+        self._forward = trainer._get_per_token_logps_and_entropies
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Sees what TRL does in the block."""
+        seen = {"_generate": self.generate, "_calculate_rewards": self.score}
+        with patch.multiple(self._trainer, _get_per_token_logps_and_entropies=self.forward, **seen):
+            yield
+
+    def generate(self, prompts: list) -> tuple:
+        """TRL's completions of the prompts."""
+        generated = self._generate(prompts)
+        self._rows.sampled = generated[2]
+        return generated
+
+    def score(self, inputs: list[dict], prompts: list, completions: list, completion_ids: list) -> torch.Tensor:
+        """TRL's rewards of the rows of all ranks, `(N, F)`."""
+        rewards, rows = self._score(inputs, prompts, completions, completion_ids), self._rows
+        rows.inputs, rows.prompts, rows.completions, rows.completion_ids = inputs, prompts, completions, completion_ids
+        rows.rewards_per_func = self._judge(rows, rewards) if self._judge else rewards
+        return rows.rewards_per_func
+
+    def forward(self, model, *args, **kwargs) -> tuple:
+        """TRL's log-probabilities of the completions, by the sampling policy or the reference model."""
+        if self._with_entropies and model is self._trainer.model:
+            kwargs["compute_entropy"] = True
+        result = self._forward(model, *args, **kwargs)
+        if self._rows.entropies is None:
+            self._rows.entropies = result[1]
+        return result
 
 
 def loss_mask(inputs: dict) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Rewards with a place: functions that judge criteria of a completion, and say where each was decided."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from accelerate.utils import gather_object
@@ -12,11 +11,9 @@ from tempo_trl.credit.spans import Criteria, criteria_of
 from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
+from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.reward_functions import RewardFunctions, distinct_names
-
-if TYPE_CHECKING:
-    from tempo_trl.trainers.credit_log import Failures
-
+from tempo_trl.trainers.scored_rows import ScoredRows
 
 SpanRewardFunc = Callable[..., list[list[SpanReward]]]
 
@@ -44,22 +41,6 @@ def drop_first_reward(trainer: GRPOTrainer) -> None:
     trainer.reward_weights = trainer.reward_weights[1:]
 
 
-class SpanScores(NamedTuple):
-    """
-    What the `span_reward_funcs` made of this rank's rows.
-
-    Args:
-        criteria ([`~tempo_trl.credit.spans.Criteria`]): Those of this rank's rows. All ranks have the same names, and
-            the same number of places.
-        metrics: (numerator, denominator) by name, to be summed over ranks.
-        columns: What functions add to the table of completions with `log_extra`, a value per row.
-    """
-
-    criteria: Criteria
-    metrics: dict[str, tuple[float, float]]
-    columns: dict[str, list]
-
-
 class SpanRewards:
     """
     The criteria of a batch, from functions in TRL's calling convention that also get the completions' `texts`.
@@ -82,23 +63,25 @@ class SpanRewards:
         self._functions = RewardFunctions(trainer, "span_reward_funcs", functions, names, weights)
         self._texts = TokenTexts(trainer._tokenizer)
 
-    def mean_everywhere(self, scores: SpanScores, device: torch.device) -> torch.Tensor:
+    def mean_everywhere(self, criteria: Criteria, device: torch.device) -> torch.Tensor:
         """The mean of the criteria as the reward of the rows of all ranks, `(N, 1)`. Every rank must call this."""
-        return self._trainer.accelerator.gather(scores.criteria.mean_reward().float().to(device))[:, None]
+        return self._trainer.accelerator.gather(criteria.mean_reward().float().to(device))[:, None]
 
-    def __call__(
-        self, inputs: list[dict], prompts: list, completions: list, completion_ids: list, failures: "Failures"
-    ) -> SpanScores:
-        """Judge this rank's rows, when TRL computes their rewards. Every rank must call this."""
-        if "texts" in inputs[0]:
+    def __call__(self, rows: ScoredRows, report: Report) -> Criteria:
+        """
+        The criteria of this rank's rows, when TRL computes their rewards. Every rank must call this.
+
+        All ranks have the same names, and the same number of places.
+        """
+        if "texts" in rows.inputs[0]:
             raise ValueError(
                 "the dataset has a column 'texts', but span reward functions get the completions' texts by this name. "
                 "Rename the column, for example with dataset.rename_column('texts', 'my_texts')."
             )
         ours, logged = self._functions, self._functions.logged()
-        places = [self._texts(ids) for ids in completion_ids]
+        places = [self._texts(ids) for ids in rows.completion_ids]
         texts = [place.text for place in places]
-        keywords = ours.keywords(inputs, prompts, completions, completion_ids, logged) | {"texts": texts}
+        keywords = ours.keywords(rows, logged) | {"texts": texts}
         judged: list[dict[str, tuple[float, Places]]] = [{} for _ in texts]
         weights: dict[str, float] = {}
 
@@ -110,10 +93,11 @@ class SpanRewards:
                 found.update(labelled)
                 weights.update(dict.fromkeys(labelled, ours.weights[index]))
 
-        ours.each(failures, score)
+        ours.each(report, score)
         criteria = criteria_of(judged, *_agreed(judged, weights))
         means = {name: _sum(column) for name, column in zip(criteria.names, criteria.rewards.T, strict=True)}
-        return SpanScores(criteria, logged.metrics | {f"spans/{k}/mean": v for k, v in means.items()}, logged.columns)
+        report.add(logged.metrics | {f"spans/{name}/mean": mean for name, mean in means.items()}, logged.columns)
+        return criteria
 
     def _label(self, function: str, criterion: str) -> str:
         """Name of a criterion among those of all functions."""

@@ -1,7 +1,7 @@
 """Rewards inside a completion: functions, or process reward models, that score each turn or step."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer, PreTrainedModel
@@ -11,29 +11,11 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from tempo_trl.credit.turns import turn_ends
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
+from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.reward_functions import RewardFunctions, distinct_names
 from tempo_trl.trainers.scored_rows import ScoredRows
 
-if TYPE_CHECKING:
-    from tempo_trl.trainers.credit_log import Failures
-
-
 StepRewardFunc = str | PreTrainedModel | Callable[..., list[list[float | None]]]
-
-
-class StepScores(NamedTuple):
-    """
-    What the `step_reward_funcs` made of this rank's rows. Without such functions it is empty.
-
-    Args:
-        rewards: Weighted sum of the functions, `(B, N)`; NaN where none gave a number.
-        metrics: (numerator, denominator) by name, to be summed over ranks.
-        columns: What functions add to the table of completions with `log_extra`, a value per row.
-    """
-
-    rewards: torch.Tensor | None = None
-    metrics: dict[str, tuple[float, float]] = {}
-    columns: dict[str, list] = {}
 
 
 class StepRewards:
@@ -56,35 +38,35 @@ class StepRewards:
         weights = trainer.args.step_reward_weights
         self._functions = RewardFunctions(trainer, "step_reward_funcs", prepared, names, weights)
 
-    def __call__(self, rows: ScoredRows, steps: torch.Tensor, failures: "Failures") -> StepScores:
+    def __call__(self, rows: ScoredRows, steps: torch.Tensor, report: Report) -> torch.Tensor:
         """
-        Score this rank's rows.
+        Weighted sum of the functions for each step of this rank's rows, `(B, N)`; NaN where none gave a number.
 
         Args:
             rows ([`ScoredRows`]):
                 The rows.
             steps (`torch.Tensor` of shape `(B, T)`, int64):
                 Step of each token; -1 for tokens of no step.
-            failures ([`Failures`]):
-                Keeps an error of a function.
+            report ([`Report`]):
+                Keeps an error of a function, and what functions log.
         """
         ours, logged = self._functions, self._functions.logged()
         counts = (steps.amax(dim=1) + 1).tolist()
         rewards = torch.full((len(ours.functions), len(steps), max(counts)), torch.nan)
-        keywords = ours.keywords(rows.inputs, rows.prompts, rows.completions, rows.completion_ids, logged)
+        keywords = ours.keywords(rows, logged)
 
         def score(index: int) -> None:
             model = ours.functions[index] if isinstance(ours.functions[index], torch.nn.Module) else None
             given = _scores(model, steps, rows.output) if model is not None else ours.result(index, keywords)
             _fill(rewards[index], given, counts, ours.names[index])
 
-        ours.each(failures, score)
+        ours.each(report, score)
         weighted = rewards * torch.tensor(ours.weights)[:, None, None]
         rewarded = weighted.nansum(dim=0).masked_fill(rewards.isnan().all(dim=0), torch.nan)
-        metrics = logged.metrics
+        report.add(logged.metrics, logged.columns)
         for name, own in zip(ours.names, rewards, strict=True):
-            metrics |= _means(name, own)
-        return StepScores(rewarded, metrics, logged.columns)
+            report.add(_means(name, own), {})
+        return rewarded
 
 
 def _fill(rewards: torch.Tensor, given: Any, counts: list[int], name: str) -> None:

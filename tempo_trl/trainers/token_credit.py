@@ -1,6 +1,5 @@
 """TRL's training loop with a credit function: it gets each scored batch, and returns the advantages to train on."""
 
-import pickle
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -19,12 +18,12 @@ from tempo_trl.trainers import checks
 from tempo_trl.trainers.agents import ObservationKeyFunc, StateKeys, sees_answers
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_func import refuse_a_state_that_cannot_be_loaded, refuse_a_wrong_credit_func
-from tempo_trl.trainers.credit_log import Failures, RankReport, gather_reports, log_credit
 from tempo_trl.trainers.faults import watch_rewards
 from tempo_trl.trainers.recorder import Recorder
+from tempo_trl.trainers.report import Report, Totals, log_credit
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.run import RunTrainer
-from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.scored_rows import ScoredRows, Witness, loss_mask
 from tempo_trl.trainers.span_rewards import (
     SpanRewardFunc,
     SpanRewards,
@@ -245,48 +244,27 @@ class TokenCreditTrainer(RunTrainer):
 
     def _generate_and_score_completions(self, inputs):
         due = self.args.log_trees_steps > 0 and self._recorder.is_due()
-        failures = Failures(self.accelerator.process_index)
-        rows = ScoredRows(failures, with_entropies=due or self.credit_func is not None)
-        asked = nullcontext()
+        report, rows = Report(self.accelerator.process_index), ScoredRows()
+        judge = None if self.span_rewards is None else partial(self._judged, report)
+        witness, asked = Witness(self, rows, judge, with_entropies=due or self.credit_func is not None), nullcontext()
         if self.environment_factories is not None:
-            keys = StateKeys(self, failures)
+            keys = StateKeys(self, report)
             rows.state_keys, asked = keys.found, keys.recorded()
-        with asked, patch.multiple(self, **self._noting(rows)):
+        with asked, witness.watching():
             output = super()._generate_and_score_completions(inputs)
-        self._assign_credit(rows.completed(self, output), due)
+        self._assign_credit(rows.completed(self, output), report, due)
         if self.tree_pass.state is not State.OFF:
             self.tree_pass.number_rows(output)
         if self._watches_columns:
             keep_assigned(output)
         return output
 
-    def _noting(self, rows: ScoredRows) -> dict[str, Callable]:
-        """The methods that TRL scores a batch with, of a user's subclass too, noting in `rows` what they see."""
-        generate, score, forward = self._generate, self._calculate_rewards, self._get_per_token_logps_and_entropies
-
-        def noted_generate(prompts):
-            prompt_ids, completion_ids, rows.sampled, *others = generate(prompts)
-            return prompt_ids, completion_ids, rows.sampled, *others
-
-        def noted_score(inputs, prompts, completions, completion_ids):
-            rewards = score(inputs, prompts, completions, completion_ids)
-            if self.span_rewards is not None:
-                rows.spans = self.span_rewards(inputs, prompts, completions, completion_ids, rows.failures)
-                if self.span_rewards.are_the_reward:
-                    rewards = self.span_rewards.mean_everywhere(rows.spans, rewards.device)
-            rows.inputs, rows.prompts, rows.completions = inputs, prompts, completions
-            rows.completion_ids, rows.rewards_per_func = completion_ids, rewards
-            return rewards
-
-        def noted_forward(model, *args, **kwargs):
-            if rows.with_entropies and model is self.model:
-                kwargs["compute_entropy"] = True
-            result = forward(model, *args, **kwargs)
-            rows.entropies = result[1] if rows.entropies is None else rows.entropies
-            return result
-
-        names = ("_generate", "_calculate_rewards", "_get_per_token_logps_and_entropies")
-        return dict(zip(names, (noted_generate, noted_score, noted_forward), strict=True))
+    def _judged(self, report: Report, rows: ScoredRows, rewards: torch.Tensor) -> torch.Tensor:
+        """Let the `span_reward_funcs` judge the rows. Their mean is the reward that TRL gets if there is no other."""
+        rows.criteria = self.span_rewards(rows, report)
+        if self.span_rewards.are_the_reward:
+            return self.span_rewards.mean_everywhere(rows.criteria, rewards.device)
+        return rewards
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rank, patience = self.accelerator.process_index, self.args.ddp_timeout / 2
@@ -300,25 +278,24 @@ class TokenCreditTrainer(RunTrainer):
 
     # A batch: credit
 
-    def _assign_credit(self, rows: ScoredRows, due: bool) -> None:
+    def _assign_credit(self, rows: ScoredRows, report: Report, due: bool) -> None:
         """Replace GRPO's advantages in a scored batch by the method's; then learn, log and record."""
-        batch, steps = batch_of(self, rows)
-        credit, report = None, RankReport()
-        with self._kept(rows.failures):
+        batch, credit = batch_of(self, rows, report), None
+        with self._kept(report):
             credit = self._own_credit(batch, rows)
             if self.credit_func is not None:
                 refuse_reserved_metrics(credit.metrics, "The credit function returned a metric {!r}")
-            report = RankReport.of(credit, [scores for scores in (steps, rows.spans) if scores is not None])
-        reports = gather_reports(report, rows.failures)
-        self._use(rows.output, credit, any(report.drops_tokens for report in reports))
-        self._learn(reports)
-        self._log_credit(batch, rows, credit, reports)
+            report.add_credit(credit, rows.criteria)
+        totals = report.over_ranks(len(rows.inputs))
+        self._use(rows.output, credit, totals.drops_tokens)
+        self._learn(totals)
+        self._log_credit(batch, rows, credit, totals)
         if due:
             self._recorder.record(batch, rows, credit)
 
-    def _kept(self, failures: Failures) -> AbstractContextManager:
+    def _kept(self, report: Report) -> AbstractContextManager:
         """What keeps an error of the credit function until all ranks meet, after a block without collectives."""
-        return failures.of(f"`credit_func` {self.credit_name}")
+        return report.keeps_errors_of(f"`credit_func` {self.credit_name}")
 
     def _own_credit(self, batch: Batch, rows: ScoredRows) -> Credit:
         """The credit of this rank's rows."""
@@ -342,18 +319,18 @@ class TokenCreditTrainer(RunTrainer):
         if recount:
             output["num_items_in_batch"] = self.accelerator.gather(loss_mask(output).sum()).sum()
 
-    def _learn(self, reports: list[RankReport]) -> None:
+    def _learn(self, totals: Totals) -> None:
         """Learn from a batch after its credit was computed, so that a baseline does not depend on its own rewards."""
         if not self.model.training or not hasattr(self.learned, "update"):
             return
-        self.learned.update([pickle.loads(report.statistics) for report in reports])
+        self.learned.update(totals.statistics)
         if self.state.global_step == 0:
             refuse_a_state_that_cannot_be_loaded(self.learned, self.credit_name)
         for name, value in getattr(self.learned, "learned_metrics", dict)().items():
             self._metrics["train"][name].append(value)
 
-    def _log_credit(self, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]) -> None:
-        sums = log_credit(self, batch, rows, credit, reports)
+    def _log_credit(self, batch: Batch, rows: ScoredRows, credit: Credit, totals: Totals) -> None:
+        sums = log_credit(self, batch, rows, credit, totals)
         if batch.training and self.state.global_step == 0:
             self._check_first_batch(sums)
 

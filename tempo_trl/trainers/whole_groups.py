@@ -15,17 +15,17 @@ from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.agents import image_bytes, images_in, observed_before_steps
+from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import Place, ScoredRows, loss_mask
-from tempo_trl.trainers.step_rewards import StepScores
 from tempo_trl.trainers.steps import delimited_steps
 
 PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan}  # of tensors on ranks with shorter completions
 PER_STEP = ("observations", "step_rewards")  # tensors of shape `(B, N)`
 
 
-def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]:
+def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
     """
-    The whole groups of which this rank has a row, and what the `step_reward_funcs` made of this rank's rows.
+    The whole groups of which this rank has a row. The `step_reward_funcs` score its rows.
 
     Every rank must call this.
 
@@ -34,8 +34,10 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]
             The trainer.
         rows ([`ScoredRows`]):
             This rank's rows.
+        report ([`Report`]):
+            Keeps errors of the user's functions, and what they log.
     """
-    output, failures = rows.output, rows.failures
+    output = rows.output
     lengths = torch.tensor([len(ids) for ids in rows.completion_ids])
     turns = turns_of(lengths, rows.sampled, output["completion_ids"].shape[1])
     steps = turns
@@ -46,8 +48,8 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]
     prompts = prompt_keys(output["prompt_ids"], output["prompt_mask"], images)
     observations = None
     if trainer.credit_func is not None or trainer.reads_observations or trainer.sees_answers:
-        observations = observed_before_steps(trainer, rows, turns, steps, prompts, failures)
-    scores = trainer.step_rewards(rows, steps, failures) if trainer.step_rewards else StepScores()
+        observations = observed_before_steps(trainer, rows, turns, steps, prompts, report)
+    step_rewards = trainer.step_rewards(rows, steps, report) if trainer.step_rewards else None
     every_reward = weighted_rewards(trainer, rows.rewards_per_func)
     rewards = every_reward[rows.place.group_rows]
     tensors = {
@@ -59,10 +61,10 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]
         "turns": turns,
         "steps": steps,
         "observations": observations,
-        "step_rewards": scores.rewards,
+        "step_rewards": step_rewards,
         "logps": output.get("old_per_token_logps", output.get("sampling_per_token_logps")),
         "entropies": rows.entropies,
-        **(_tensors_of(rows.spans.criteria) if rows.spans else {}),
+        **(_tensors_of(rows.criteria) if rows.criteria else {}),
     }
     whole, inputs = gather_groups(trainer.accelerator, rows.place, tensors, rows.inputs)
     if trainer.args.skip_zero_advantages:  # TRL's outcome of equal rewards is the rounding of their mean
@@ -70,11 +72,11 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]
         whole["advantages"] = whole["advantages"].masked_fill(flat & ~whole["advantages"].isnan(), 0.0)
     all_rewards = None
     if trainer.scale_rewards == "batch":
-        all_rewards = rewards_of_all_ranks(trainer.accelerator, every_reward.cpu(), steps, scores.rewards)
+        all_rewards = rewards_of_all_ranks(trainer.accelerator, every_reward.cpu(), steps, step_rewards)
     most = int(whole["steps"].max()) + 1  # gathered tensors are padded to the most steps of all ranks
     whole |= {name: whole[name][:, :most] for name in PER_STEP if name in whole}
-    criteria = _whole_criteria(trainer, rows.spans.criteria, whole) if rows.spans else None
-    batch = Batch(
+    criteria = _whole_criteria(trainer, rows.criteria, whole) if rows.criteria else None
+    return Batch(
         **{"observations": None} | whole | {"loss_mask": whole["loss_mask"].bool()},
         rewards=rewards.cpu(),
         rewards_per_func=rows.rewards_per_func[rows.place.group_rows].cpu(),
@@ -86,7 +88,6 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows) -> tuple[Batch, StepScores]
         all_rewards=all_rewards,
         criteria=criteria,
     )
-    return batch, scores
 
 
 CRITERIA = {"criterion_rewards": "rewards", "criterion_starts": "starts", "criterion_ends": "ends"}

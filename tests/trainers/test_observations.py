@@ -10,7 +10,7 @@ from PIL import Image
 from tempo_trl.credit import anchors
 from tempo_trl.trainers import whole_groups
 from tempo_trl.trainers.agents import observed_before_steps
-from tempo_trl.trainers.credit_log import Failures
+from tempo_trl.trainers.report import Report
 
 from ..tiny import tiny_tokenizer
 from . import credit_functions as functions
@@ -85,10 +85,10 @@ def keys_of(completions: list, key_func=None, state_keys=None, observed: int = 7
         completions=completions,
         state_keys=state_keys or {},
     )
-    failures = Failures(0)
-    keys = observed_before_steps(trainer, rows, turns, turns, torch.zeros(len(ids)).long(), failures)
-    if failures.cause is not None:
-        raise failures.cause
+    report = Report(0)
+    keys = observed_before_steps(trainer, rows, turns, turns, torch.zeros(len(ids)).long(), report)
+    if report.cause is not None:
+        raise report.cause
     return keys[:, 1]
 
 

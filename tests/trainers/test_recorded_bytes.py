@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import torch
 
 from tempo_trl.credit.batch import Credit
-from tempo_trl.trainers.credit_log import Failures
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.scored_rows import Place, ScoredRows
 
@@ -27,7 +26,6 @@ def test_a_recorded_token_takes_at_most_twenty_bytes():
     rollouts.turns, rollouts.observations = torch.zeros_like(ones), torch.ones(ROWS, 1, dtype=torch.int64)
     batch = replace(batch_of(rollouts), entropies=numbers)
     scored = ScoredRows(
-        Failures(0),
         inputs=[{}] * ROWS,
         output={"advantages": numbers, "completion_mask": ones},
         prompts=["?"] * ROWS,

@@ -1,4 +1,4 @@
-"""What ranks tell each other about a batch's credit: errors, and metrics and columns for the log."""
+"""What ranks tell each other about a batch, in one report: errors, sums and columns for the log, statistics."""
 
 import pickle
 from collections.abc import Iterator
@@ -12,17 +12,39 @@ from trl import GRPOTrainer
 from tempo_trl.credit.anchors import state_sums
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.metrics import credit_sums, tree_sums
+from tempo_trl.credit.spans import Criteria
 from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.runs.metrics import CRITERIA
 from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
-from tempo_trl.trainers.span_rewards import SpanScores
-from tempo_trl.trainers.step_rewards import StepScores
 
 
-class Failures:
+class Totals(NamedTuple):
     """
-    The first error of the user's functions on a batch. It is kept until all ranks meet, because the others wait for
-    this rank's rows.
+    The reports of all ranks together. Every rank has the same.
+
+    Args:
+        metrics: Ratios of the sums, by name.
+        columns: Columns of the table of completions, in rank order.
+        pickled: What a method with a state learns from, of each rank.
+        drops_tokens: Whether tokens are removed from the loss, so that all ranks must count its tokens again.
+    """
+
+    metrics: dict[str, float]
+    columns: dict[str, list]
+    pickled: list[bytes]
+    drops_tokens: bool
+
+    @property
+    def statistics(self) -> list:
+        """What a method with a state learns from, of each rank."""
+        return [pickle.loads(each) for each in self.pickled]
+
+
+class Report:
+    """
+    What one rank reports of a batch. The user's functions and the method add to it, until all ranks meet.
+
+    The first error of the user's functions is kept until then, because the others wait for this rank's rows.
 
     Args:
         rank (`int`):
@@ -31,11 +53,14 @@ class Failures:
 
     def __init__(self, rank: int):
         self._rank = rank
+        self._failure: tuple[str, bool] | None = None  # a message, and whether a function returned something invalid
         self.cause: Exception | None = None
-        self.first: tuple[str, bool] | None = None  # a message, and whether a function returned something invalid
+        self.sums: dict[str, tuple[float, float]] = {}  # (numerator, denominator) by name
+        self.columns: dict[str, list] = {}  # of the table of completions, with a value per row of this rank
+        self._pickled, self._drops_tokens = b"", False
 
     @contextmanager
-    def of(self, name: str) -> Iterator[None]:
+    def keeps_errors_of(self, name: str) -> Iterator[None]:
         """Ends the block at an error, and keeps the error. `name` is what the user calls the function."""
         try:
             yield
@@ -43,74 +68,55 @@ class Failures:
             if self.cause is None:
                 invalid = isinstance(error, ValueError)
                 what = f"failed: {error}" if invalid else f"raised {type(error).__name__}: {error}"
-                self.cause, self.first = error, (f"{name} {what} (on rank {self._rank})", invalid)
+                self.cause, self._failure = error, (f"{name} {what} (on rank {self._rank})", invalid)
+
+    def add(self, sums: dict[str, tuple[float, float]], columns: dict[str, list]) -> None:
+        """Add sums, and columns of the table of completions."""
+        self.sums |= {str(name): (float(total), float(count)) for name, (total, count) in sums.items()}
+        self.columns |= columns
+
+    def add_credit(self, credit: Credit, criteria: Criteria | None) -> None:
+        """Add the credit of this rank's rows, and of the `criteria` that were judged in them."""
+        self.add(credit.metrics, {})
+        if criteria is not None:
+            self.columns[CRITERIA] = [criteria_text(spans) for spans in spans_of(criteria, credit.criteria)]
+        self._pickled = pickle.dumps(credit.statistics)  # here, so that an error has its rank
+        self._drops_tokens = credit.loss_mask is not None
+
+    def over_ranks(self, rows: int) -> Totals:
+        """
+        The reports of all ranks, of `rows` rows each. Every rank must call this for every batch.
+
+        Raises:
+            ValueError: on every rank, if a function of the user's returned something invalid on one of them.
+            RuntimeError: on every rank, if it raised any other error.
+        """
+        own = (self._failure, self.sums, self.columns, self._pickled, self._drops_tokens)
+        failures, sums, columns, pickled, drops_tokens = zip(*gather_object([own]), strict=True)
+        for message, invalid in filter(None, failures):
+            raise (ValueError if invalid else RuntimeError)(message) from self.cause
+        return Totals(_ratios(sums), _joined(columns, rows), list(pickled), any(drops_tokens))
 
 
-class RankReport(NamedTuple):
-    """
-    The report of one rank.
-
-    Args:
-        failure: Error message of a function that failed on this rank, and whether its return value was invalid.
-        metrics: (numerator, denominator) by name, to be summed over ranks.
-        statistics: Data from which a method with a state learns, pickled here so that a pickling error has its rank.
-        drops_tokens: Whether tokens are removed from the loss, so that all ranks must count its tokens again.
-        columns: Columns of the table of completions, with a value per row of this rank.
-    """
-
-    failure: tuple[str, bool] | None = None
-    metrics: dict[str, tuple[float, float]] = {}
-    statistics: bytes = b""
-    drops_tokens: bool = False
-    columns: dict[str, list] = {}
-
-    @classmethod
-    def of(cls, credit: Credit, scores: list[StepScores | SpanScores]) -> "RankReport":
-        """The report of a rank whose functions succeeded. `scores` are those of functions that reward a place."""
-        known = {name: sums for own in scores for name, sums in own.metrics.items()} | credit.metrics
-        metrics = {str(name): (float(total), float(count)) for name, (total, count) in known.items()}
-        columns = {name: values for own in scores for name, values in own.columns.items()}
-        for own in scores:
-            if isinstance(own, SpanScores):
-                columns[CRITERIA] = [criteria_text(spans) for spans in spans_of(own.criteria, credit.criteria)]
-        return cls(None, metrics, pickle.dumps(credit.statistics), credit.loss_mask is not None, columns)
-
-
-def gather_reports(own: RankReport, failures: Failures) -> list[RankReport]:
-    """
-    The reports of all ranks, in rank order. Every rank must call this for every batch.
-
-    Raises:
-        ValueError: on every rank, if a function of the user's returned something invalid on one of them.
-        RuntimeError: on every rank, if it raised any other error.
-    """
-    reports = gather_object([own._replace(failure=failures.first)])
-    for report in reports:
-        if report.failure is not None:
-            message, wrong = report.failure
-            raise (ValueError if wrong else RuntimeError)(message) from failures.cause
-    return reports
-
-
-def summed_metrics(reports: list[RankReport]) -> dict[str, float]:
+def _ratios(reported: tuple[dict[str, tuple[float, float]], ...]) -> dict[str, float]:
     """Ratios of the sums over ranks. Metrics whose denominator is 0 are left out."""
     sums: dict[str, list[float]] = {}
-    for report in reports:
-        for name, (numerator, denominator) in report.metrics.items():
+    for own in reported:
+        for name, (numerator, denominator) in own.items():
             total = sums.setdefault(name, [0.0, 0.0])
             total[0] += numerator
             total[1] += denominator
     return {name: numerator / denominator for name, (numerator, denominator) in sums.items() if denominator}
 
 
-def joined_columns(reports: list[RankReport], rows: int) -> dict[str, list]:
-    """Columns of the table of completions in rank order. A rank without a column has None in each of its `rows`."""
-    names = dict.fromkeys(name for report in reports for name in report.columns)
-    return {name: [v for report in reports for v in report.columns.get(name, [None] * rows)] for name in names}
+def _joined(reported: tuple[dict[str, list], ...], rows: int) -> dict[str, list]:
+    """Columns in rank order. A rank without a column has None in each of its `rows`."""
+    names = dict.fromkeys(name for own in reported for name in own)
+    return {name: [v for own in reported for v in own.get(name, [None] * rows)] for name in names}
 
 
 def log_credit(
-    trainer: GRPOTrainer, batch: Batch, rows: ScoredRows, credit: Credit, reports: list[RankReport]
+    trainer: GRPOTrainer, batch: Batch, rows: ScoredRows, credit: Credit, totals: Totals
 ) -> dict[str, tuple[float, float]]:
     """
     Log `tempo/*`, `rollout/*` and the method's own metrics, and add the advantages to the table of completions.
@@ -118,9 +124,9 @@ def log_credit(
     Every rank must call this. Returns numerators and denominators of `tempo/*`, summed over all ranks.
     """
     metrics = trainer._metrics["train" if trainer.model.training else "eval"]
-    for name, value in summed_metrics(reports).items():
+    for name, value in totals.metrics.items():
         metrics[name].append(value)
-    for name, values in joined_columns(reports, len(rows.inputs)).items():
+    for name, values in totals.columns.items():
         trainer._logs["extra"][name].extend(values)
     if batch.tree_rollouts is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
@@ -134,12 +140,12 @@ def log_credit(
     sums |= {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if trainer.sees_answers:
         sums |= state_sums(batch.observations, batch.num_generations, batch.counted)
-    totals = log_sums(trainer, "tempo", sums)
+    summed = log_sums(trainer, "tempo", sums)
     advantages = rows.output["advantages"].view(len(mask), -1)
     mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
     columns = {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()}
     _log_table(trainer, mean_advantage, columns)
-    return totals
+    return summed
 
 
 def whole_advantages(batch: Batch, rows: ScoredRows, credit: Credit) -> torch.Tensor:
