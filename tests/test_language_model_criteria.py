@@ -10,7 +10,6 @@ from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.cells import Cells
 from benchmarks.language_model.criteria import CRITERIA, functions
 from benchmarks.language_model.figure import MORE_STYLES, draw
-from benchmarks.language_model.runs import command
 from benchmarks.language_model.study import ORDERS, STUDIES
 from benchmarks.learning.figures import STYLES
 from benchmarks.tasks import prompts_of
@@ -69,12 +68,6 @@ def test_completions_of_a_prompt_are_compared_in_one_criterion_by_each_function(
     names = [sorted({span.name for span in row}) for row in functions(task)[task](texts=texts, **keywords)]
     assert names[0] == names[1] == names[2]
     assert names[3] == names[4] == names[5]
-
-
-def test_gdpo_gets_as_many_functions_as_there_are_criteria(tmp_path):
-    words = command(ORDERS, ORDERS.cell("gdpo", 4e-5, 0), tmp_path)
-    own = [word for word in words if word.startswith("benchmarks.language_model.criteria.orders_")]
-    assert own == [f"benchmarks.language_model.criteria.orders_{k}" for k in range(9)]
 
 
 # Which cell runs

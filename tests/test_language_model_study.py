@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.language_model.__main__ import main
-from benchmarks.language_model.cells import Cells, mean_reward, smooth, tokens_of
+from benchmarks.language_model.cells import Cells, mean_reward, tokens_of
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.runs import command
 from benchmarks.language_model.show import show
@@ -74,10 +74,6 @@ def test_a_cut_study_has_whole_pairs(study):
     assert {cell.arm for cell in cells[: len(study.arms)]} == set(study.arms)
 
 
-def test_means_over_three_steps_leave_out_steps_without_a_number():
-    assert smooth([1.0, 2.0, 3.0, None, 5.0]).tolist() == [2.0, 2.5, 4.0]
-
-
 def test_a_mean_over_equally_many_tokens_stops_inside_the_step_that_exceeds_them():
     long, short = row("tempo", 1e-5, 0, [0.0, 1.0], [10.0, 10.0]), row("grpo", 1e-5, 0, [0.0, 1.0], [10.0, 5.0])
     budget = tokens_of([long, short])
@@ -138,14 +134,6 @@ def test_a_cell_in_the_file_is_not_run_again(tmp_path, monkeypatch):
     assert main(["sweep", "--arms", "grpo", "--numbers", str(path), "--output", str(tmp_path)]) == 0
     assert len(ran) == 5  # three rates on one seed, two on the other
     assert json.loads(path.read_text())["provenance"]["weights"].startswith("SmolLM2-135M-Instruct in 4 bits")
-
-
-def test_no_run_is_started_that_would_exceed_the_minutes(tmp_path, monkeypatch):
-    ran = []
-    monkeypatch.setattr("benchmarks.language_model.__main__.train", lambda study, cell, *_: ran.append(cell))
-    arguments = ["sweep", "--minutes", "-1", "--numbers", str(tmp_path / "c.json"), "--output", str(tmp_path)]
-    assert main(arguments) == 0
-    assert not ran
 
 
 def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):

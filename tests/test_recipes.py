@@ -186,15 +186,6 @@ def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):
     assert recipe_path("sums/tempo.yaml").resolve() == tmp_path / "sums/tempo.yaml"
 
 
-def test_an_unknown_recipe_is_answered_with_similar_ones():
-    with pytest.raises(ValueError, match=r"not found.*Did you mean qwen3-1\.7b/math/tempo or .*`tempo-trl recipes`"):
-        recipe_path("qwen3-1.7b/math/temp")
-    with pytest.raises(ValueError, match=r"not found.*Did you mean sums/tempo\?"):
-        recipe_path("tempo")
-    with pytest.raises(ValueError, match=r"packaged recipe\. `tempo-trl recipes` lists all names"):
-        recipe_path("nowhere")
-
-
 def test_a_recipe_that_extends_another_has_its_fields_and_replaces_them_by_its_own(tmp_path):
     (tmp_path / "base.yaml").write_text("extends: sums/tempo\nseed: 1\nreward_weights: [1.0]\nenv: {A: 1, B: 2}\n")
     (tmp_path / "mine.yaml").write_text("# Mine.\nextends: base.yaml\nreward_weights: [2.0]\nenv: {B: 3}\n")

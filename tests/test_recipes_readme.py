@@ -8,7 +8,7 @@ from tempo_trl.launch.arguments import launch_arguments
 from tempo_trl.runs.recipes import recipe_names, recipes_folder
 
 from .test_paper_recipes import run_of
-from .test_recipes import ACCELERATE, arguments_on, devices_of, header_of, launch_of
+from .test_recipes import arguments_on, devices_of, header_of, launch_of
 
 README = (recipes_folder() / "README.md").read_text()
 
@@ -72,7 +72,3 @@ def test_eight_devices_learn_what_two_do():
     assert eight.generation_batch_size == two.generation_batch_size == 1920
     for args in (eight, two):
         assert args.generation_batch_size * args.gradient_accumulation_steps == 384 * args.steps_per_generation
-
-
-def test_every_accelerate_configuration_has_its_row():
-    assert [row[0].strip("`") for row in rows_under("configuration")] == list(ACCELERATE)

@@ -85,14 +85,6 @@ def test_the_state_is_in_the_answer_and_nothing_else_is_after_the_noise_is_remov
     assert all(len(texts) == 1 for texts in states.values())
 
 
-def test_only_the_tools_are_public_methods():
-    assert {name for name in vars(Rooms) if callable(getattr(Rooms, name)) and name[0] != "_"} == {
-        "reset",
-        "go",
-        "take",
-    }
-
-
 def test_the_splits_share_no_task():
     def tasks(split):
         return {(row["start"], row["key"], row["goal"]) for row in draw_tasks(3000, random.Random(1), split)}

@@ -110,14 +110,11 @@ def test_mmlu_medical_is_six_subjects_one_after_the_other(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "row"),
     [
-        ("medqa", medqa_row("no", "A", "yes", "no")),  # letter and text disagree
-        ("medqa", medqa_row("yes", "C", "yes", "no")),  # no such option
-        ("medqa", medqa_row("", "C", "yes", "no")),
-        ("medmcqa", medmcqa_row(-1)),  # withheld
-        ("mmlu_medical", mmlu_row(4)),
+        ("medqa", medqa_row("no", "A", "yes", "no")),
+        ("medqa", medqa_row("yes", "C", "yes", "no")),
+        ("medmcqa", medmcqa_row(-1)),
         ("gsm_hard", gsm_row(math.nan)),
         ("math", HUB_ROWS["math"][0] | {"solution": r"Cut here: $\boxed{2"}),
-        ("math", HUB_ROWS["math"][0] | {"solution": r"There it is: $\boxed{}$."}),
     ],
 )
 def test_a_row_without_an_answer_is_kept_and_named(name, row, tmp_path, caplog):
@@ -132,13 +129,6 @@ def test_a_choice_with_the_right_text_twice_is_named(tmp_path, caplog):
     dataset = load_prompts("medqa", path=write_file(tmp_path / "rows.jsonl", rows))
     assert dataset["solution"][:] == ["A", "A"]
     assert [message.endswith("so its letter is graded: [1]") for message in warned(caplog)] == [True]
-
-
-def test_rows_of_one_file_may_have_four_and_five_options(tmp_path):
-    rows = [medqa_row("d", "D", *"abcd"), medqa_row("e", "E", *"abcde")]
-    dataset = load_prompts("medqa_5options", path=write_file(tmp_path / "rows.parquet", rows))
-    assert dataset["options"][:] == [list("abcd"), list("abcde")]
-    assert dataset["solution"][:] == ["D", "E"]
 
 
 def test_medmcqa_rows_that_count_from_one_are_refused(tmp_path):
@@ -161,8 +151,6 @@ def test_a_missing_column_is_named(name, column, tmp_path):
     [
         (("maths",), "benchmark 'maths' is unknown, expected one of: math, gsm_hard"),
         (("medmcqa", "test"), "medmcqa has no split 'test' with answers. Use train or validation"),
-        (("math", "train[:10]+tests"), "math has no split 'tests'"),
-        (("gsm_hard", None, "rows.csv"), r"'\.csv', expected one of \.jsonl"),
     ],
 )
 def test_what_is_not_there_is_refused(arguments, message):

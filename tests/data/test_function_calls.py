@@ -25,11 +25,6 @@ def test_the_tools_are_in_a_system_message_that_asks_for_json(tmp_path):
     assert user == {"role": "user", "content": "I have to go."}
 
 
-def test_tools_may_be_a_list_instead_of_its_json():
-    row = ROWS[0] | {"tools": json.loads(ROWS[0]["tools"])}
-    assert to_row(row) == to_row(ROWS[0])
-
-
 def test_several_calls_of_one_answer_are_expected_in_their_order():
     row = answered('{"name": "first", "arguments": {}}', "{'arguments': {'x': None}, 'name': 'second'}")
     assert [call["name"] for call in json.loads(to_row(row)["calls"])] == ["first", "second"]
@@ -46,11 +41,8 @@ def test_the_expected_calls_earn_all_rewards():
     [
         "I cannot do that.",
         "<tool_call>\n{'name': 'go', 'arguments': {'is_fast': true}}\n</tool_call>",
-        "<tool_call>\ngo(city='Oslo')\n</tool_call>",
         '<tool_call>["go"]</tool_call>',
-        "<tool_call>{'name': 'go', 'arguments': {'to': {1, 2}}}</tool_call>",
         '<tool_call>{"name": "go", "arguments": {"x": NaN}}</tool_call>',
-        '<tool_call>{"name": "go", "arguments": "x"}</tool_call>',
     ],
 )
 def test_rows_without_calls_that_can_be_read_are_left_out(answer, tmp_path):

@@ -33,12 +33,6 @@ def test_a_null_answer_is_no_answer_and_its_row_is_named(name, file, tmp_path, c
     assert warned(caplog) == [f"1 rows of {name} have no answer to compare with, so their reward is None: [{last}]"]
 
 
-@pytest.mark.parametrize("name", WITH_ANSWER)
-def test_a_file_of_null_answers_alone_is_loaded(name, tmp_path):
-    path = write_file(tmp_path / "rows.jsonl", [HUB_ROWS[name][0] | {ANSWERS[name]: None}])
-    assert load_prompts(name, path=path)["solution"][:] == [""]
-
-
 def test_a_letter_with_a_null_beside_it_is_still_the_right_letter(tmp_path):
     """pandas writes a column of whole numbers as floats where one of them is missing."""
     rows = [medmcqa_row(3.0), medmcqa_row(None), medmcqa_row(0.0)]
@@ -75,23 +69,12 @@ def test_a_file_with_none_of_the_benchmark_s_rows_is_refused(tmp_path):
     [
         *((name, {QUESTIONS.get(name, "question"): None}, "is None, expected a (text|list)") for name in BENCHMARKS),
         ("math", {"solution": 2}, "solution is 2, expected a text"),
-        ("orders", {"truth": "[2]"}, r"truth is '\[2\]', expected the JSON text of an object"),
         ("orders", {"truth": "{'quantity': 2}"}, "expected the JSON text of an object"),
-        ("function_calls", {"conversations": [{"from": "gpt"}]}, "expected a list of turns .* one of them from gpt"),
         ("function_calls", {"tools": "{}"}, "tools is '{}', expected a list of tools, or its JSON"),
-        ("gsm_hard", {"target": "many"}, "target is 'many', expected a number"),
         ("amc23", {"answer": "1/2"}, "answer is '1/2', expected a number"),
-        ("amc23", {"url": None}, "url is None, expected a text"),
-        ("medmcqa", {"cop": "1"}, "cop is '1', expected a whole number"),
         ("medmcqa", {"cop": 1.5}, r"cop is 1\.5, expected a whole number"),
-        ("medmcqa", {"cop": True}, "cop is True, expected a whole number"),
-        ("medmcqa", {"opd": None}, "opd is None, expected a text"),
-        ("medqa", {"answer": 2}, "answer is 2, expected a text"),
         ("medqa", {"options": ["x", "y"]}, r"options is \['x', 'y'\], expected an object of letters with their texts"),
-        ("medqa", {"options": {"A": 1}}, r"options is \{'A': 1\}, expected an object of letters with their texts"),
-        ("mmlu_medical", {"answer": "B"}, "answer is 'B', expected a whole number"),
         ("mmlu_medical", {"choices": None}, "choices is None, expected a list of texts"),
-        ("mmlu_medical", {"choices": ["x", None]}, r"choices is \['x', None\], expected a list of texts"),
         ("mmlu_medical", {"choices": list("abcdefghijk"), "answer": 10}, "11 options, expected at most 10"),
     ],
 )
@@ -101,28 +84,7 @@ def test_a_cell_with_something_else_is_refused_by_file_row_and_column(name, chan
         load_prompts(name, path=path)
 
 
-def test_the_row_that_is_named_counts_those_that_are_left_out(tmp_path):
-    rows = [amc_row(1.0, 2022), amc_row(2.0, 2023), amc_row(3.0, 2023) | {"problem": None}]
-    with pytest.raises(ValueError, match=r"^row 2 \(the first is 0\) of amc23"):
-        load_prompts("amc23", path=write_file(tmp_path / "rows.jsonl", rows))
-
-
-def test_a_row_of_the_hub_is_refused_by_the_hub_s_name(monkeypatch):
-    from datasets import Dataset
-
-    monkeypatch.setattr("datasets.load_dataset", lambda *_, split: Dataset.from_list([medmcqa_row(3) | {"opa": 7}]))
-    with pytest.raises(ValueError, match=r"row 0 .* of medmcqa in openlifescienceai/medmcqa: opa is 7"):
-        load_prompts("medmcqa")
-
-
 # Files
-
-
-@pytest.mark.parametrize("name", ["run[1]", "what?", "a*b"])
-def test_a_path_is_not_a_pattern(name, tmp_path):
-    (tmp_path / name).mkdir()
-    path = write_file(tmp_path / name / f"{name}.jsonl", HUB_ROWS["math"])
-    assert len(load_prompts("math", path=path)) == 1
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
@@ -146,8 +108,3 @@ def test_a_file_that_is_no_parquet_is_refused_with_its_name(content, tmp_path):
     (tmp_path / "rows.parquet").write_bytes(content)
     with pytest.raises(ValueError, match=r"rows\.parquet cannot be read: .+ Expected a parquet file"):
         load_prompts("math", path=tmp_path / "rows.parquet")
-
-
-def test_a_file_that_is_not_there_is_still_a_file_not_found(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.jsonl"):
-        load_prompts("math", path=tmp_path / "nowhere.jsonl")

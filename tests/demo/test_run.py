@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ from rich.console import Console
 
 from tempo_trl.demo import orders
 from tempo_trl.demo.language_model import Source
-from tempo_trl.demo.run import SECONDS, Run, Watch
+from tempo_trl.demo.run import Run, Watch
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import parse
 
-from .order_runs import HELD_OUT, TRAINED, evaluated, recorded, table, trained, wrong_city
+from .order_runs import TRAINED, evaluated, table, trained
 
 TRAINING = """
 import sys, time
@@ -84,36 +83,6 @@ def test_a_table_that_is_being_written_is_read_when_it_is_whole(tmp_path):
     assert len(run.shares()) == 2
 
 
-def test_the_watch_says_what_the_run_does_and_how_long_it_has(tmp_path):
-    run = Run("grpo", tmp_path)
-    table(tmp_path, 0, HELD_OUT, ["no", "no"])  # of an attempt that was interrupted
-    (tmp_path / "checkpoint-1").mkdir()
-    log = {"log_history": [{"step": 1, "step_time": 50.0}]}
-    (tmp_path / "checkpoint-1" / "trainer_state.json").write_text(json.dumps(log))
-    time.sleep(0.01)
-    watch = Watch(run)
-    assert watch.look()
-    assert watch.state(curve=True) == "loading, and answering held-out orders"
-    assert not watch.look()
-    table(tmp_path, 1, HELD_OUT, ["no", "no"])
-    assert watch.look()
-    assert watch.state(curve=True) == f"first step, {SECONDS - 50} s left"
-    table(tmp_path, 2, TRAINED, [wrong_city(TRAINED[0]["truth"]), "no"])
-    assert watch.look()
-    assert watch.state(curve=False) == f"step 1, right fields 0.42, {SECONDS - 50} s left"
-    assert watch.state(curve=True) == f"right fields 0.42 ▃ 0.42, {SECONDS - 50} s left"
-    evaluated(tmp_path)
-    assert watch.look()
-    assert watch.state(curve=True) == "answering held-out orders"
-    assert watch.spent() == SECONDS
-
-
-def test_the_line_with_the_bar_fits_into_80_columns(tmp_path):
-    watch = Watch(Run("grpo", tmp_path))
-    watch.phase, watch.shares, watch.begun = "training", [0.5] * 40, time.monotonic()
-    assert len(f"prefix_baseline {'━' * 10} {watch.state(curve=True)}") <= 80
-
-
 @pytest.mark.matrix
 @pytest.mark.usefixtures("quick_python")
 def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatch, tmp_path, capsys):
@@ -142,11 +111,6 @@ def test_into_a_file_the_demo_prints_a_line_per_step_and_what_changed(monkeypatc
     assert (folder / "report.html").is_file()
     assert orders.main(str(tmp_path), quick=False, compare=False) == 0  # is not trained again
     assert "Finished before: span_credit." in capsys.readouterr().out
-
-
-def test_a_recorded_group_does_not_stand_for_a_finished_run(tmp_path):
-    recorded(tmp_path)
-    assert not Run("span_credit", tmp_path).finished()
 
 
 SLEEPING = "import time; time.sleep(60)"

@@ -122,11 +122,6 @@ def trainer_of(model, folder, **changes):
 IDS = [[*own] for own in ([7, 8, 9], [10, 11, 12, 13, 14]) for _ in range(2)]
 
 
-def test_a_trainer_gets_the_completions_that_trl_samples_where_sampling_is_greedy(tiny_model, tmp_path, quick):
-    trainer = trainer_of(tiny_model, tmp_path, temperature=1e-6)
-    assert trainer._generate_single_turn(IDS, None, {}, 2) == quick(trainer, IDS, None, {}, 2)
-
-
 def test_it_takes_what_the_loop_of_tools_asks_for(tiny_model, tmp_path, quick):
     trainer = trainer_of(tiny_model, tmp_path, temperature=1e-6)
     alone = IDS[0], [9, 10]

@@ -1,13 +1,12 @@
 """The task `sums` and its tiny policy are what they say."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tempo_trl.demo.policy import CHARACTERS, character_tokenizer, policy_path
-from tempo_trl.demo.task import correct_answer, problems, split_of, worked_solution
+from tempo_trl.demo.task import correct_answer, problems, worked_solution
 
 
 def test_the_worked_solution_of_the_docstring():
@@ -27,31 +26,10 @@ def test_train_and_held_out_problems_do_not_meet():
     assert len(train | test) == 200
 
 
-def test_one_problem_in_ten_is_held_out_whatever_it_begins_with():
-    for digit in "0123456789":
-        drawn = [f"{digit}{term}{digit}+{n % 10}-{n // 10}?" for n in range(100) for term in "+-"]
-        assert 0.02 < sum(split_of(problem) == "test" for problem in drawn) / len(drawn) < 0.25
-
-
 def test_equal_seeds_give_equal_problems_with_their_answers():
     rows = problems(32, seed=3)
     assert rows.to_dict() == problems(32, seed=3).to_dict() != problems(32, seed=4).to_dict()
     assert all(worked_solution(row["prompt"]).endswith("#" + row["answer"]) for row in rows)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: worked_solution("7+5-3"),
-        lambda: worked_solution("7+15?"),
-        lambda: problems(1, seed=0, split="validation"),
-        lambda: problems(1, seed=0, steps=0),
-        lambda: correct_answer([[{"role": "assistant", "content": "#9"}]], ["9"]),
-    ],
-)
-def test_what_is_not_of_the_task_is_refused(call):
-    with pytest.raises(ValueError):
-        call()
 
 
 @given(st.text(CHARACTERS))

@@ -82,13 +82,6 @@ def test_every_result_is_in_the_card_with_its_interval(tmp_path):
     assert [result.dataset_name for result in ModelCard(text).data.eval_results] == ["math"]
 
 
-def test_results_in_the_run_s_own_folder_are_told_from_its_other_files(tmp_path):
-    folder = run(tmp_path)
-    write_atomically(folder / "config.json", json.dumps({"model_type": "qwen3"}))
-    write_atomically(folder / "math.json", json.dumps([RESULT]))
-    assert "The numbers are from `math.json`." in card(folder)
-
-
 @pytest.mark.parametrize(("date", "kept"), [("2026-01-31", True), (None, True), ("2026-01-30T23:59:59+00:00", False)])
 def test_results_from_before_the_last_start_of_a_run_are_not_those_of_its_model(date, kept, tmp_path):
     # The record says 2026-01-31T12:00:00.
@@ -129,7 +122,6 @@ def publishes_the_result_if(kept: bool, result: dict, folder: Path) -> None:
     [
         ({"task": "math", "value": 0.5}, "a result without metric, n"),
         ([RESULT | {"value": "87%"}], "got '87%' in value, expected numbers"),
-        ([RESULT | {"interval": [0.8]}], "got [0.8] in interval, expected numbers"),
         (["math"], "got a str as a result, expected a mapping"),
     ],
 )
@@ -145,21 +137,6 @@ def test_an_adapter_names_its_base(tmp_path):
     metadata = ModelCard(text).data
     assert (metadata.library_name, metadata.base_model_relation) == ("peft", "adapter")
     assert "AutoPeftModelForCausalLM" in text
-
-
-def test_weights_from_elsewhere_are_named_beside_the_base_model(tmp_path):
-    model = RECORD_OF_A_RUN["model"] | {"weights": "a package, in 4 bits"}
-    text = card(run(tmp_path, changed(model=model)))
-    assert "[Qwen/Qwen3-1.7B](https://huggingface.co/Qwen/Qwen3-1.7B) (from a package, in 4 bits), trained" in text
-    assert ModelCard(text).data.base_model == "Qwen/Qwen3-1.7B"
-
-
-def test_a_mixture_of_the_hub_s_datasets_is_not_called_local(tmp_path):
-    mixture = {"datasets": [{"path": "me/one"}, {"path": "me/two"}], "test_split_size": None}
-    config = RECORD_OF_A_RUN["config"] | {"mixture": mixture}
-    text = card(run(tmp_path, changed(config=config, dataset={"hub_id": None, "rows": 6})))
-    assert "on a mixture of 2 datasets (`tempo/run.json` has their names) (6 prompts), with" in text
-    assert "not on the Hub" not in text
 
 
 def test_what_is_not_on_the_hub_is_not_linked(tmp_path):
@@ -194,13 +171,6 @@ def test_the_model_of_a_run_that_trains_on_is_not_published_with_its_record(tmp_
         files_to_publish(tmp_path, "me/tiny")
 
 
-def test_a_script_s_run_names_its_script(tmp_path):
-    text = card(run(tmp_path, changed(command=["python", "mine.py", "two words"], git=None)))
-    assert "\npython mine.py 'two words'\n" in text
-    assert "A script that is not part of this repository started the run:" in text
-    assert "pip install tempo_trl==0.1.0" in text
-
-
 def test_curves_are_those_that_were_logged_the_same_bytes_every_time(tmp_path):
     assert CURVES in card(run(tmp_path))
     drawn = (tmp_path / CURVES).read_bytes()
@@ -211,18 +181,9 @@ def test_curves_are_those_that_were_logged_the_same_bytes_every_time(tmp_path):
     assert curves_png([{"step": 1, "loss": 0.5}]) is None
 
 
-def test_without_a_log_there_are_no_curves_and_the_card_names_none(tmp_path):
-    assert "curves" not in card(run(tmp_path, log=None))
-    assert not (tmp_path / CURVES).exists()
-
-
 def test_the_picture_of_a_tree_is_shown_if_there_is_one_of_this_run(tmp_path, monkeypatch):
     folder = run(tmp_path)
     write_atomically(folder / "report/tree.png", "a picture")
     assert "Prefix tree of one group" not in card(folder)  # a report of several runs drew another one's
     monkeypatch.setattr("tempo_trl.hub.card.recorded_steps", lambda *arguments: [10])
     assert "(report/tree.png)" in card(folder)
-
-
-def test_a_resumed_run_says_so(tmp_path):
-    assert "1 earlier part(s)" in card(run(tmp_path, changed(earlier=[RECORD_OF_A_RUN])))

@@ -128,15 +128,9 @@ def test_a_credit_function_belongs_to_token_credit_by_its_dotted_path(method, pa
         parse([*GIVEN, "--method", method, *(["--credit_func", path] if path else [])])
 
 
-def test_span_credit_without_a_function_is_refused_before_the_model_loads():
-    with pytest.raises(ValueError, match="span_reward_funcs"):
-        build_trainer(parse([*GIVEN, "--method", "span_credit"]))
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("no_such_module.credit", "cannot import function 'no_such_module.credit': No module named 'no_such_module'"),
         ("my_functions.kredit", "cannot import function 'my_functions.kredit': module 'my_functions' has no"),
         ("my_functions.number", "'my_functions.number' has type int, expected a function"),
         (".credit", "cannot import function '.credit'.* Expected package.module.function"),

@@ -1,9 +1,7 @@
 """Interquartile means, bands and ratios, by hand; and the numbers that a result has of runs made by hand."""
 
 import json
-import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -119,12 +117,6 @@ def test_the_numbers_of_a_result_are_json_with_null_for_what_one_seed_cannot_say
     assert json.loads(text)["final"] == {"iqm": 0.6, "low": None, "high": None, "seeds": [0.6]}
 
 
-def test_the_curves_of_a_result_end_with_its_budget():
-    one = result([0.6])
-    assert one.by_tokens()["tokens"][-1] == 100
-    assert one.by_seconds()["iqm"][-1] == 0.6
-
-
 def test_results_that_were_written_down_are_read_with_their_curves_and_statistics():
     arms = {arm.label: arm for arm in STUDIES["chain"].arms}
     before = [
@@ -139,11 +131,6 @@ def test_results_that_were_written_down_are_read_with_their_curves_and_statistic
     for unit in ("tokens", "seconds"):
         ratio = after[1].ratios(after[0], unit)[0.5]
         assert vars(ratio) == pytest.approx(vars(before[1].ratios(before[0], unit)[0.5]))
-
-
-def test_make_runs_every_study():
-    (recipe,) = re.findall(r"benchmarks\.learning (.*)", (Path(__file__).parents[2] / "Makefile").read_text())
-    assert sorted(recipe.split()) == sorted(STUDIES)
 
 
 def test_the_best_rate_is_that_of_the_highest_mean_and_an_edge_is_said():

@@ -30,11 +30,6 @@ def held_out() -> list[str]:
     return draw_problems(128, random.Random(1), split="test")
 
 
-@given(texts_of_problems)
-def test_the_right_solution_has_no_slip(problem):
-    assert first_slip(problem, worked_solution(problem)) is None
-
-
 @given(texts_of_problems, st.integers(1, 9), st.data())
 def test_first_slip_is_the_wrong_digit_of_the_slipped_step(problem, error, data):
     step = data.draw(st.integers(0, len(problem[1:-1]) // 2 - 1))
@@ -45,12 +40,6 @@ def test_first_slip_is_the_wrong_digit_of_the_slipped_step(problem, error, data)
     rest = problem[2 * step + 3 :]
     tail = f"#{wrong}" if rest == "?" else ";" + worked_solution(wrong + rest)
     assert first_slip(problem, right[:index] + wrong + tail) == index
-
-
-@given(texts_of_problems, st.integers(0, 2**32))
-def test_sure_slips_begin_at_the_first_result_and_no_slips_at_none(problem, seed):
-    assert first_slip(problem, slipped_solution(problem, random.Random(seed), slip_rate=1.0)) == STEP - 2
-    assert first_slip(problem, slipped_solution(problem, random.Random(seed), slip_rate=0.0)) is None
 
 
 @pytest.mark.parametrize(

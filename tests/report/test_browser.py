@@ -7,17 +7,7 @@ import pytest
 
 from tempo_trl.report.command import report
 
-from .recorded import (
-    HAND_REWARDS,
-    HAND_WORKED,
-    HOSTILE,
-    hand_worked_run,
-    hostile_run,
-    large_run,
-    order_run,
-    record,
-    rows_of,
-)
+from .recorded import HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, order_run, record, rows_of
 
 pytestmark = pytest.mark.matrix
 
@@ -118,17 +108,6 @@ def test_the_credit_switches_between_total_td_outcome_and_entropy(hand_worked, o
     assert len(set(colours(page, 1))) > 10
 
 
-def test_a_token_tells_its_credit_on_hover_and_focus(hand_worked, open_page):
-    page = open_page(hand_worked)
-    slip = completion(page, 1).locator("i[data-token='10']")
-    slip.hover()
-    told = page.locator("#token-detail").inner_text()
-    assert "token 11 of completion 2 · GRPO −0.87 · TD −1.15 · trains with −2.02" in told
-    completion(page, 1).locator("i[data-token='4']").focus()
-    assert "token 5 of completion 2" in page.locator("#token-detail").inner_text()
-    assert completion(page, 1).locator("i[tabindex]").count() == 2
-
-
 def test_the_first_line_is_whole(hand_worked, tmp_path, open_page):
     """Also that of a run of several, whose sentence has its name, and of one without trees."""
     head = open_page(hand_worked).locator(".headline > div").first
@@ -183,20 +162,6 @@ def test_the_criteria_of_a_group_are_listed_and_their_places_framed(hand_worked,
     assert open_page(hand_worked).locator("#criteria").is_hidden()
 
 
-def test_each_run_is_shown_in_the_terms_of_its_method(tmp_path, open_page):
-    rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
-    own = record(tmp_path / "lambda-seed0", [rows], method="grpo_lambda", credit="GRPO-lambda")
-    page = open_page(report([own, hand_worked_run(tmp_path / "tempo-seed0")], pictures=False))
-    for source, label, kind, sum_of in (
-        ("tempo-seed0, training", "TEMPO", "TD", "sum |TD|"),
-        ("lambda-seed0, training", "GRPO-lambda", "added", "sum |added|"),
-    ):
-        page.locator("#source").select_option(label=source)
-        assert page.locator(".line.method > span").first.text_content() == label
-        assert page.locator("#credit-kind").inner_text() == kind
-        assert page.locator("#token-table th").nth(1).inner_text() == sum_of
-
-
 def test_step_prompt_and_run_are_chosen(hand_worked, open_page):
     page = open_page(hand_worked)
     assert page.locator("#question").inner_text() == "7+5-3?"
@@ -212,16 +177,6 @@ def test_step_prompt_and_run_are_chosen(hand_worked, open_page):
     assert page.locator("input[value='entropy']").is_disabled()
     page.locator("#source").select_option(label="tempo-seed0, training")
     assert page.locator("input[value='entropy']").is_enabled()
-
-
-def test_text_can_be_selected_in_tree_and_credit(hand_worked, open_page):
-    page = open_page(hand_worked)
-    for selector in ("#tree .node text", ".line.method > div", "#question"):
-        selected = page.evaluate(
-            "s => { getSelection().selectAllChildren(document.querySelector(s)); return getSelection().toString() }",
-            selector,
-        )
-        assert selected.strip()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -298,12 +253,6 @@ def test_of_sixty_four_groups_one_is_drawn_at_first_and_the_file_is_small(tmp_pa
     assert page.locator("#step option").count() == 8
 
 
-def test_a_narrow_window_does_not_scroll_sideways(hand_worked, open_page):
-    page = open_page(hand_worked)
-    page.set_viewport_size({"width": 400, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
-
-
 @pytest.mark.parametrize("run", [hand_worked_run, order_run, hostile_run, large_run])
 def test_no_table_of_tokens_or_criteria_is_cut_in_a_narrow_window(run, tmp_path, open_page):
     page = open_page(report([run(tmp_path / "run")], pictures=False))
@@ -312,15 +261,6 @@ def test_no_table_of_tokens_or_criteria_is_cut_in_a_narrow_window(run, tmp_path,
     assert page.locator("#token-table, #criteria-table").evaluate_all(cut) == []
     number = page.locator("#token-table td.number").first
     assert number.evaluate("cell => getComputedStyle(cell, '::before').content").startswith('"sum |')
-
-
-def test_the_colours_can_be_chosen(hand_worked, open_page):
-    page = open_page(hand_worked, color_scheme="light")
-    grounds = set()
-    for _ in range(3):
-        grounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        page.locator("#theme").click()
-    assert len(grounds) == 2
 
 
 def test_the_page_is_whole_by_itself(hand_worked):

@@ -9,7 +9,6 @@ from transformers import AutoTokenizer
 from benchmarks.tasks.rooms import START, TURNS, Rooms, problems
 from tempo_trl import TEMPOTrainer
 from tempo_trl.demo.policy import load_policy
-from tempo_trl.launch.cli import main
 from tempo_trl.launch.credit import read_groups
 from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.conversations import Encoder
@@ -64,14 +63,6 @@ def test_conversations_get_the_tokens_turns_and_credit_of_training(trained):
     assert any(np.abs(td).max() > 0 for group in read for td in group.td_errors)
 
 
-def test_the_verbs_print_credit_by_turn(trained, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["credit", str(trained / "agents.jsonl"), "--tokenizer", ROOMS]) == 0
-    assert "turn 12" in capsys.readouterr().out
-    assert main(["tree", str(trained / "run"), "--step", "0"]) == 0
-    assert "turn 2" in capsys.readouterr().out
-
-
 def test_a_turn_ends_with_eos_and_what_follows_belongs_to_the_observation():
     _, tokenizer = load_policy(ROOMS)
     ids, turns = Encoder(tokenizer)(ASKED, WENT)
@@ -101,11 +92,6 @@ def test_what_is_no_conversation_is_named_by_its_line(line, message, tmp_path):
     path = write(tmp_path, [LINE, LINE | line])
     with pytest.raises(ValueError, match=f"line 2: .*{message}"):
         CompletionFile(path, ROOMS).read()
-
-
-def test_messages_need_a_tokenizer(tmp_path):
-    with pytest.raises(ValueError, match="needs a tokenizer"):
-        CompletionFile(write(tmp_path, [LINE])).read()
 
 
 def test_qwen3_s_template_keeps_what_a_turn_thought(tiny_model):

@@ -39,10 +39,7 @@ def test_the_moved_share_is_the_logged_td_share_where_td_coef_is_one(tiny_model,
     assert summary_of(tmp_path).moved() == pytest.approx(logged["tempo/added_share"], rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("method", "share"),
-    [("prefix_baseline", 0), ("grpo_lambda", 1 / 4)],
-)
+@pytest.mark.parametrize(("method", "share"), [("prefix_baseline", 0), ("grpo_lambda", 1 / 4)])
 def test_the_mean_of_the_others_as_a_baseline_moves_nothing(method, share, tmp_path):
     """
     With three rewards known, 1, 0 and 0, outcomes are 2/3, -1/3 and -1/3 of the scale; minus the mean of the other two

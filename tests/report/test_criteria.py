@@ -16,12 +16,12 @@ from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.criteria import criteria_of, with_places
 from tempo_trl.report.group import groups_of, recorded_groups
-from tempo_trl.report.page import headline, page_data
+from tempo_trl.report.page import page_data
 from tempo_trl.report.terminal_tree import criteria_tables
 from tempo_trl.runs.criteria import Span, criteria_text
 from tests.trainers.recording import config, questions
 
-from .recorded import HAND_WORKED, hand_worked_run, order_run, record, rows_of, summary_of, write
+from .recorded import HAND_WORKED, order_run, record, rows_of, summary_of, write
 
 DEMO = str(policy_path())
 
@@ -83,17 +83,6 @@ def test_a_criterion_is_named_once_with_reward_and_advantage():
     assert criteria_text([]) == ""
 
 
-def test_places_are_read_as_integers(tmp_path):
-    [group, _] = recorded_groups(order_run(tmp_path), 0)
-    entries = group.spans[0]
-    assert [(span.name, span.start, span.end) for span in entries] == [
-        ("city", 9, 15),
-        ("item", 25, 31),
-        ("polite", None, None),
-    ]
-    assert all(isinstance(span.start, int | None) for span in entries)
-
-
 def test_sums_of_criteria_by_hand(tmp_path):
     """City is right in 2 of 4 completions, item in 2 of the 3 that have one; politeness is 0 in all of them."""
     sums = summary_of(order_run(tmp_path)).criteria
@@ -106,13 +95,6 @@ def test_sums_of_criteria_by_hand(tmp_path):
     assert sums["city"].credit / sums["city"].judged == pytest.approx(0.5 * 3**0.5, rel=1e-3)
     assert sums["item"].credit / sums["item"].judged == pytest.approx(4 / 9 * 3**0.5, rel=1e-3)
     assert sums["polite"].credit == 0.0
-
-
-def test_the_headline_is_true_of_span_credit(tmp_path):
-    """6 tokens of each of 4 cities and 3 items, of 3 x 32 + 16 tokens in each of two groups."""
-    line = headline(summary_of(order_run(tmp_path)))
-    assert line["words"] == " of the credit moved: span credit against GRPO"
-    assert line["facts"].startswith("84 of 224 tokens have a non-zero |credit|")
 
 
 def run_of(folder) -> RecordedRun:
@@ -137,12 +119,6 @@ def test_the_page_gets_each_criterion_once_with_its_places(trained, tmp_path):
     assert data["runs"][0]["statistics"]["criteria"]["polite"] == [0, 0, 1, 2]
     several = page_data([run_of(trained[0])], "title")["groups"][0]
     assert any(len(places) == 2 for row in several["rows"] for *_, places in row["s"])
-
-
-def test_a_group_without_criteria_has_none_in_the_page(tmp_path):
-    data = page_data([run_of(hand_worked_run(tmp_path))], "title")
-    assert all("criteria" not in group and "s" not in group["rows"][0] for group in data["groups"])
-    assert data["runs"][0]["statistics"]["criteria"] == {}
 
 
 def test_the_terminal_shows_reward_and_advantage_of_each_criterion(tmp_path, capsys, monkeypatch):
@@ -242,15 +218,9 @@ PLACE = {"name": "x", "reward": 1, "start": 0, "end": 2}
     ("spans", "message"),
     [
         ({"x": 1}, "line 2: `spans` must be a list of objects, got {'x': 1}"),
-        ([["x", 1]], "line 2: each of `spans` must be an object with name, reward and"),
-        ([{"name": "x", "value": 1}], "line 2: each of `spans` must be an object with name, reward and"),
-        (
-            [PLACE | {"end": 4}],
-            "line 2: `spans`: the place of 'x' must have 0 <= start < end <= 3, the number",
-        ),
+        ([PLACE | {"end": 4}], "line 2: `spans`: the place of 'x' must have 0 <= start < end <= 3, the number"),
         ([{"name": "x", "reward": 1, "start": 0}], "line 2: `spans`: 'x' must have a start and an end, or neither"),
         ([PLACE | {"reward": "1"}], "line 2: `spans`: the reward of 'x' must be a finite number, or None"),
-        ([PLACE | {"reward": True}], "line 2: the reward of 'x' must be a number or null, got true or false"),
         ([PLACE, PLACE | {"reward": 0, "end": 1}], "line 2: `spans`: SpanReward(name='x'"),
     ],
 )
@@ -264,9 +234,6 @@ def test_settings_of_another_credit_are_refused(tmp_path, capsys):
     path = str(write(tmp_path, orders()))
     assert main(["credit", path, "--tokenizer", DEMO, "--td-coef", "0"]) == 2
     assert "`td_coef`, which is no field of SpanCreditConfig" in capsys.readouterr().err
-    mixed = [*orders(), orders(reward=1)[0]]
-    assert main(["credit", str(write(tmp_path, mixed)), "--tokenizer", DEMO]) == 2
-    assert "line 1: `reward` is missing" in capsys.readouterr().err
     plain = [{"prompt": "a", "completion": [1], "reward": 1}]
     assert main(["credit", str(write(tmp_path, plain)), "--trace-lambda", "0.5"]) == 2
     assert "`trace_lambda`, which is no field of TEMPOConfig" in capsys.readouterr().err

@@ -1,11 +1,8 @@
 """What a run leaves behind: its trees on disk are those that trained, and a disk that refuses them stops nothing."""
 
 import json
-from pathlib import Path
 
-import datasets
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from peft import LoraConfig
@@ -99,12 +96,6 @@ def test_at_most_log_trees_prompts_groups_are_recorded_of_a_step_also_of_several
     assert [row.tolist() for row in evaluated["completion_ids"]] == ids[:12]
 
 
-def test_a_completion_without_a_group_is_not_recorded(tiny_model, tmp_path):
-    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "num_generations_eval": 1}
-    train(tiny_model, tmp_path, **EVERY_STEP, **evaluation, max_steps=1, trainer={"eval_dataset": questions(8)})
-    assert recorded_steps(tmp_path, "eval") == []
-
-
 def test_a_resumed_run_adds_to_what_the_first_part_left(tiny_model, tmp_path):
     options = EVERY_STEP | {"save_strategy": "steps", "save_steps": 2}
     train(tiny_model, tmp_path, **options, max_steps=2)
@@ -136,18 +127,6 @@ def test_unscorable_completions_are_recorded_as_such(tiny_model, tmp_path):
     assert all((row == 0).all() for row in trees["advantages"][unscorable])
 
 
-def test_the_tokens_of_masked_completions_are_marked(tiny_model, tmp_path):
-    train(tiny_model, tmp_path, **EVERY_STEP, mask_truncated_completions=True)
-    trees = read_trees(tmp_path)
-    assert {bool(row.any()) for row in trees["loss_mask"]} == {True, False}
-
-
-@pytest.mark.parametrize("number", [{"log_trees_steps": -1}, {"log_trees_prompts": 0}])
-def test_numbers_that_are_none_are_refused(number, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=f"`{next(iter(number))}` must be at least"):
-        train(tiny_model, tmp_path, **number)
-
-
 def test_a_disk_that_refuses_the_trees_costs_one_warning_and_no_step(tiny_model, tmp_path, said_once):
     (tmp_path / "tempo").write_text("a file where the folder should be")
     trainer = train(tiny_model, tmp_path, **EVERY_STEP)
@@ -155,23 +134,6 @@ def test_a_disk_that_refuses_the_trees_costs_one_warning_and_no_step(tiny_model,
     assert len(told) == 1
     assert "log_trees_steps=0" in told[0]
     assert trainer.state.global_step == 3
-
-
-def test_a_reader_never_sees_half_a_file(tmp_path, monkeypatch):
-    row = dict.fromkeys(SCHEMA.names) | {"step": 0, "group": 0, "row": 0}
-    path = trees_path(tmp_path, "train", 0)
-    write_trees(path, [row], {})
-    whole = path.read_bytes()
-
-    def torn(partial, content):
-        partial.open("wb").write(content[:20])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", torn)
-    with pytest.raises(OSError, match="No space"):
-        write_trees(path, [row, row], {})
-    assert path.read_bytes() == whole
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 def test_the_documented_columns_are_the_schema_s():
@@ -183,19 +145,9 @@ def test_the_documented_columns_are_the_schema_s():
     assert documented == SCHEMA.names
 
 
-def test_trees_become_a_dataset(tiny_model, tmp_path):
-    train(tiny_model, tmp_path, **EVERY_STEP, max_steps=1)
-    dataset = datasets.Dataset.from_pandas(read_trees(tmp_path))
-    assert dataset.column_names == SCHEMA.names
-    assert len(dataset[0]["values"]) == len(dataset[0]["completion_ids"]) + 1
-
-
 def test_reading_says_what_is_missing(tmp_path):
     with pytest.raises(ValueError, match="is not a folder"):
         read_trees(tmp_path / "none")
-    assert isinstance(read_trees(tmp_path), pd.DataFrame)
-    with pytest.raises(ValueError, match="It recorded none"):
-        read_trees(tmp_path, [3])
     write_trees(trees_path(tmp_path, "train", 5), [], {})
     with pytest.raises(ValueError, match=r"no trees of step 3 .* recorded steps: 5"):
         read_trees(tmp_path, [3])

@@ -1,7 +1,6 @@
 """Equations are checked by exact arithmetic, each at its result, and the final answer at its own place."""
 
 from fractions import Fraction
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -52,77 +51,30 @@ READ = [
     ("3 - -2 = 5", True),
     ("3 + (-2) = 1", True),
     ("$1,200 + $34.50 = $1,234.50", True),
-    (r"\$2 + \$3 = \$5", True),
     (r"\(3 \times 4 = \boxed{12}\)", True),
     (r"6 \div 3 = 2", True),
-    (r"6 \cdot 3 = 18", True),
     ("6 ÷ 3 = 2", True),
-    ("6 × 3 = 18", True),
     ("3x4=12", True),
     ("- 3 + 4 = 7", True),
-    ("1. 3 + 4 = 7", True),
     ("So **3 + 4 = 7**.", True),
-    ("Max 3 + 4 = 7", True),
     ("Total = 3 + 4 = 7 apples.", True),
-    ("He had 12, 3 + 4 = 7", True),
-    ("(3 + 4 = 7)", True),
     ("apples (3 + 4 = 7)", True),
-    ("– 3 + 4 = 7", True),
-    ("3 + 4 = 7 – so", True),
-    (r"9{,}500 + 500 = 10{,}000", True),
     (r"1\,800 + 200 = 2\,000", True),
     ("5 - 8 = - 3", True),
-    ("3 + 4 = - 7", False),
     ("- 3 + 5 = 2", True),  # a sign; above a bullet
-    ("- 3 + 5 = 9", False),
-    ("x = 5 so 5 * 3 = 15", True),
     ("She has 5 boxes, so 5 * 3 = 15", True),
     (r"3 + 4 = 7\text{ m}", True),
     ("9" * 30 + " + 1 = 1" + "0" * 30, None),  # a result of 31 digits
-    ("9" * 30 + " - 1 = " + "9" * 29 + "8", True),
 ]
-NOT_READ = [
-    *("2x + 3 = 7", "2x -3 = 7", "2y - 3 + 5 = 7", "a3 + 4 = 7", "3 + 4 = 7x", "3 + 4 == 7", "x = 7", "7 = 7"),
-    *("(3 + 4) * 2 = 14", "2 * (3 + 4) = 14", "2 ** 3 + 1 = 9", "2 + 2 = 1 + 3", "3 + 4 = 7 + 2 = 9", "3 + 4 = 2^3"),
-    *(
-        "50 * 20% = 10",
-        "5 - 3 = 20%",
-        "1e9999999 + 1 = 2",
-        "1 + 1 = 2e99",
-        "1,2345 + 1 = 3",
-        "3 + 4\n= 7",
-        "3 + 4 = ?",
-    ),
-    *(
-        "2^3 + 4 = 12",
-        "2 ^ 3 + 4 = 12",
-        "10 – 3 + 2 = 9",
-        "3 ⋅ 4 + 1 = 13",
-        "√16 + 3 = 7",
-        "sqrt(16) + 3 = 7",
-        "x_1 + 2 = 5",
-    ),
-    *(
-        "7 % 4 + 1 = 4",
-        "7 mod 4 + 1 = 4",
-        "3 + 9 = 6 ⋅ 2",
-        "3 + 4 = 7 – 2",
-        "9 - 1 = 2³",
-        "11 / 2 = 5½",
-        "11 / 2 = 5 1/2",
-    ),
-    *("10:30 + 1 = 31", "1/2 of 10 + 2 = 7", "20% of 50 + 2 = 12", "3 times 4 + 2 = 14", "10 + 1 = 11:30"),
-    *("It is 1/2 of 10 + 2 = 7", "There 3 times 4 + 2 = 14"),
-    *(
-        r"3 + 4 = 7\sqrt2",
-        r"7\sqrt2 + 1 = 3",
-        r"\frac{1}{2} + 1 = 2",
-        r"3 + 4 = 7\pi",
-        r"1 + 1 = 2\,00",
-        "1 + 1 = 2’000",
-    ),
-    *("500 + 500 = 1 000", "1" * 31 + " + 1 = 2", "1 + " * 10 + "1 = 11", "1 +" + " " * 200 + "1 = 2", "= = = 1"),
-]
+NOT_READ = """
+2x -3 = 7; a3 + 4 = 7; 3 + 4 = 7x; 3 + 4 == 7; x = 7; 7 = 7; (3 + 4) * 2 = 14; 2 ** 3 + 1 = 9; 2 + 2 = 1 + 3
+3 + 4 = 7 + 2 = 9; 3 + 4 = 2^3; 50 * 20% = 10; 5 - 3 = 20%; 1e9999999 + 1 = 2; 1 + 1 = 2e99; 1,2345 + 1 = 3; 3 + 4 = ?
+10 – 3 + 2 = 9; 3 ⋅ 4 + 1 = 13; √16 + 3 = 7; sqrt(16) + 3 = 7; x_1 + 2 = 5; 7 % 4 + 1 = 4; 7 mod 4 + 1 = 4
+9 - 1 = 2³; 11 / 2 = 5½; 11 / 2 = 5 1/2; 10:30 + 1 = 31; 1/2 of 10 + 2 = 7; 3 times 4 + 2 = 14; 10 + 1 = 11:30
+3 + 4 = 7\\sqrt2; \\frac{1}{2} + 1 = 2; 3 + 4 = 7\\pi; 1 + 1 = 2\\,00; 1 + 1 = 2’000; 500 + 500 = 1 000; = = = 1
+"""
+NOT_READ = [line for row in NOT_READ.strip().splitlines() for line in row.split("; ")]
+NOT_READ += ["3 + 4\n= 7", "1" * 31 + " + 1 = 2", "1 + " * 10 + "1 = 11", "1 +" + " " * 200 + "1 = 2"]
 
 
 @pytest.mark.parametrize(("line", "right"), READ)
@@ -134,17 +86,6 @@ def test_an_equation_is_right_or_wrong_by_exact_arithmetic(line, right):
 @pytest.mark.parametrize("line", NOT_READ)
 def test_what_is_more_than_numbers_and_operators_is_no_equation(line):
     assert [*equations_of(line)] == []
-
-
-def test_operators_are_told_by_their_operation():
-    text = r"3 × 4 = 12, 3 x 4 = 12, 3 \times 4 = 12, 8 ÷ 2 = 4, 8 − 2 = 6"
-    assert [equation.operators for equation in equations_of(text)] == [("*",)] * 3 + [("/",), ("-",)]
-
-
-def test_equations_of_one_line_are_counted_one_by_one():
-    text = "3 + 4 = 7 and 7 * 2 = 14. 14 - 1 = 13"
-    assert [text[e.result.start : e.result.end] for e in equations_of(text)] == ["7", "14", "13"]
-    assert [[o.value for o in e.operands] for e in equations_of(text)] == [[3, 4], [7, 2], [14, 1]]
 
 
 def test_missing_lines_are_wrong_in_what_follows_the_last_one_and_further_ones_are_not_judged():
@@ -161,49 +102,32 @@ def test_with_lines_all_completions_have_the_same_criteria():
     assert all(set(judged(text, 7, lines=2)) == names for text in (TEXT, "", "1 + 1 = 2", "<think>1 + 1 = 2"))
 
 
-def test_without_chained_only_arithmetic_and_answer_are_judged():
-    assert set(judged(TEXT, 15, chained=False)) == {"line 1", "line 2", "answer"}
-
-
 @pytest.mark.parametrize(
     ("text", "place", "gold", "reward"),
     [
         ("The answer is 1,400 apples.", "1,400", "1400", 1.0),
         ("The answer is -0.5", "-0.5", "-1/2", 1.0),
         ("It is 1/2.", "1/2", 0.5, 1.0),
-        ("It is 1/3.", "1/3", "1/3", 1.0),
         ("It is 1/0.", "1/0", 0.5, 0.0),
         ("It is 50%.", "50", 0.5, 1.0),
-        ("It is 5 1/2.", "5 1/2", 5.5, 1.0),
         ("It is -5 1/2.", "-5 1/2", 0.5, 0.0),
         ("It is 1 000.", "1 000", 1000, 1.0),
-        ("The answer is 1/3.", "1/3", "1/3", 1.0),
-        ("The answer is 1/3.", "1/3", 3, 0.0),
         (r"It is $\frac{1}{3}$.", r"$\frac{1}{3}", "1/3", 1.0),
         ("The answer is 15%.", "15", 0.15, 1.0),
-        (r"The answer is 15\%.", "15", "0.15", 1.0),
         ("The answer is 15%.", "15", 15, 1.0),
         (r"It is 9{,}500.", r"9{,}500", 9500, 1.0),
         (r"It is 1\,800.", r"1\,800", 1800, 1.0),
         (r"It is 1\,800.", r"1\,800", 800, 0.0),
         ("It is - 3.", "- 3", -3, 1.0),
-        ("It is - 3.", "- 3", 3, 0.0),
-        ("- 3", "- 3", 3, 1.0),  # a bullet
+        ("- 3", "- 3", 3, 1.0),
         ("COVID-19", "19", -19, 0.0),
         ("At 10:30.", "30", 30, 0.0),
         (r"In 3 steps, 7\sqrt2", "7", 7, 0.0),
-        ("In 3 steps, 7π", "7", 7, 0.0),
-        ("In 3 steps, 2^10", "10", 10, 0.0),
-        ("5 to 10 - 7", "- 7", 7, 0.0),
-        ("5–7", "7", 7, 0.0),
         ("It is 5 x 10^3.", "5 x 10^3", 5000, 1.0),
         (r"\boxed{14} in 3 steps", "14", 14.0, 1.0),
-        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}", "0.5", 1.0),
         (r"\boxed{}", "}", 14, 0.0),
         ("14 or 15, see x2", "15", 14, 0.0),
         ("None.", None, 14, 0.0),
-        ("14", "14", None, None),
-        ("14", "14", float("nan"), None),
         ("14", "14", "so\n#### 14", 1.0),
         ("14", "14", r"It is \boxed{14}.", 1.0),
     ],
@@ -235,8 +159,6 @@ def test_the_answer_is_found_in_its_text():
     [
         ({}, "got no column 'answer', only other"),
         ({"answer": ["seven"]}, "row 0 of column 'answer' is 'seven', expected a number or a text with one"),
-        ({"answer": [True]}, "row 0 of column 'answer' is True"),
-        ({"answer": [[7]]}, r"row 0 of column 'answer' is \[7\]"),
         ({"answer": [7], "lines": 0}, "`lines` is 0, expected 1 to 32"),
     ],
 )
@@ -282,7 +204,3 @@ def test_long_repetitions_end(piece):
     text = (piece * 16000)[:16000]
     for each in (text, text + "=1", "1 + " + text, "1 = " + text):
         assert len(judged(each, 15)) <= 64
-
-
-def test_options_may_be_set_with_partial():
-    assert partial(equations, column=None, chained=False)(texts=[TEXT])[0][0] == ("line 1", 1.0, 8, 9)

@@ -35,13 +35,6 @@ def make_grader(tmp_path, monkeypatch):
         each.close()
 
 
-def test_the_child_is_kept_from_call_to_call():
-    math_reward([boxed("5")], ["6"])
-    pid = shared_grader._process.pid
-    math_reward([boxed("7")], ["6"])
-    assert shared_grader._process.pid == pid
-
-
 def test_a_child_that_never_replies_is_killed_and_replaced_and_its_question_stays_open(monkeypatch):
     shared_grader.close()
     assert shared_grader.compare("1", "1.0")
@@ -88,13 +81,6 @@ def test_a_child_that_is_stopped_for_longer_than_its_limit_gives_the_verdict_of_
 def test_what_takes_too_long_to_compute_is_not_decided_whether_python_or_c_takes_it():
     for endless in ("2^{2^{2^{49}}}", "(10^9)!"):
         assert shared_grader.compare("5", endless) is None
-
-
-def test_a_child_that_was_killed_between_calls_is_replaced():
-    assert shared_grader.compare("1", "1.0")
-    shared_grader._process.kill()
-    shared_grader._process.wait()
-    assert math_reward([boxed(r"\frac36")], [r"\frac12 + 0"]) == [1.0]
 
 
 def test_an_answer_that_kills_the_child_is_not_decided_and_the_next_one_is_graded(make_grader):

@@ -36,10 +36,6 @@ def test_criteria_that_were_not_judged_are_left_out_and_none_at_all_is_none():
     assert returning(*rows, [], [SpanReward("a", None)])([""] * 4) == [1.0, 0.5, None, None]
 
 
-def test_two_places_of_a_criterion_count_once():
-    assert returning([SpanReward("a", 1.0, 0, 1), SpanReward("a", 1.0, 2, 3), SpanReward("b", 0.0)])([""]) == [0.5]
-
-
 @given(st.integers(1, 60), st.booleans())
 def test_it_is_exactly_1_only_if_all_criteria_are_right(count, is_one_wrong):
     spans = [SpanReward(str(k), float(k > 0 or not is_one_wrong)) for k in range(count)]

@@ -11,7 +11,7 @@ from trl.chat_template_utils import glm4moe_template, qwen3_5_template, qwen3_te
 
 from tempo_trl.rewards import equations, json_fields, mean_reward
 from tempo_trl.rewards.reading import read_completion
-from tempo_trl.rewards.tool_call_fields import tool_call_fields, tool_call_fields_reward
+from tempo_trl.rewards.tool_call_fields import tool_call_fields
 from tempo_trl.trainers.span_rewards import checked_spans
 
 END = "<|im_end|>"
@@ -174,14 +174,6 @@ def test_in_order_the_first_call_is_compared_with_the_first_and_unordered_with_t
     assert found["extra_calls"] == (0.0, [written(CLOCK, end=""), written(WEATHER, end="")])
 
 
-def test_of_equal_pairs_the_first_call_is_matched_with_the_first_expected_one():
-    found = judged(written(CLOCK, CLOCK), [CLOCK, CLOCK], ordered=False)
-    spans = tool_call_fields([written(CLOCK, CLOCK)], calls=[[CLOCK, CLOCK]], ordered=False)[0]
-    starts = [span.start for span in spans if span.name.endswith("format")]
-    assert starts == sorted(starts)
-    assert {reward for reward, _ in found.values()} == {1.0}
-
-
 def test_calls_in_thoughts_are_not_calls():
     call = written(CLOCK, end="")
     for thought in (f"<think>{call}</think>", f"{call}</think>", f"<think>{call}"):
@@ -232,15 +224,6 @@ def test_calls_in_tags_of_another_form_have_the_whole_call_as_their_place():
     assert found["arguments.days"] == (0.0, [call])
 
 
-@pytest.mark.parametrize("said", ["see <think> in the manual", "</think>", "use <tool_call>", written(CLOCK, end="")])
-def test_answers_of_tools_are_not_read(said):
-    text = f"{written(WEATHER)}\n<|im_start|>user\n<tool_response>\n{said}\n</tool_response>{END}{written(CLOCK)}"
-    called = [{"role": "assistant", "content": "", "tool_calls": [{"function": call}]} for call in (WEATHER, CLOCK)]
-    messages = [called[0], {"role": "tool", "name": "weather", "content": said}, called[1]]
-    assert {reward for reward, _ in judged(text, [WEATHER, CLOCK], [messages]).values()} == {1.0}
-    assert rewarded(text, messages, [WEATHER, CLOCK]) == 1.0
-
-
 def test_the_end_of_a_thought_in_an_argument_ends_no_thought():
     call = {"name": "f", "arguments": {"text": "</think>"}}
     assert {reward for reward, _ in judged(written(call), [call]).values()} == {1.0}
@@ -251,25 +234,6 @@ def test_the_end_of_a_thought_in_an_argument_ends_no_thought():
 def test_arguments_that_come_again_are_wrong_also_as_null():
     text = '<tool_call>{"name": "clock", "arguments": {"a": 1}, "arguments": null}</tool_call>' + END
     assert judged(text, [CLOCK])["arguments"][0] == 0.0
-
-
-def test_the_reward_of_messages_is_that_of_the_text_also_if_the_last_call_cannot_be_read():
-    broken = "<tool_call>\n{"
-    text = f"{written(WEATHER)}\n<|im_start|>user\n<tool_response>\n20\n</tool_response>{END}{broken}{END}"
-    messages = [*MESSAGES[:2], {"role": "assistant", "content": broken}]
-    expected = [[WEATHER, CLOCK]]
-    spans = tool_call_fields([text], [messages], calls=expected)[0]
-    rewards = {span.name: span.reward for span in spans}
-    assert rewarded(text, messages, *expected) == sum(rewards.values()) / len(rewards)
-    assert rewards["calls[0].name"] == 1.0
-
-
-def test_the_reward_of_messages_is_that_of_the_text():
-    assert tool_call_fields_reward([MESSAGES[:1]], calls=[[WEATHER]]) == [1.0]
-    assert tool_call_fields_reward([written(WEATHER)], calls=[[WEATHER]]) == [1.0]
-    assert tool_call_fields_reward([MESSAGES[:1]], calls=[[CLOCK]]) == tool_call_fields_reward(
-        [written(WEATHER)], calls=[[CLOCK]]
-    )
 
 
 @pytest.mark.parametrize(
@@ -292,24 +256,13 @@ def test_as_many_calls_are_found_as_trl_parses(text, calls):
     [
         ("{", "row 0 of column 'calls' is '{', expected a list of calls"),
         ({"name": "f"}, "it is a dict, not a list"),
-        (["f"], "a call is 'f', without the text of a name"),
         ([{"arguments": {}}], "without the text of a name"),
-        ([{"name": "f", "arguments": [1]}], r"the arguments of 'f' are \[1\], not an object"),
-        ([{"name": "f", "arguments": "{"}], "expected a list of calls"),
-        ([{"name": "f", "arguments": {"a": float("nan")}}], "expected a list of calls"),
         ("[" * 100_000, "expected a list of calls"),
     ],
 )
 def test_expected_calls_of_another_form_are_errors(expected, message):
     with pytest.raises(ValueError, match=message):
         tool_call_fields([""], calls=[expected])
-
-
-def test_an_unknown_column_or_option_is_an_error():
-    with pytest.raises(ValueError, match="got no column 'calls', only truth"):
-        tool_call_fields([""], truth=[[]])
-    with pytest.raises(ValueError, match="`lists` is 'bag', expected"):
-        tool_call_fields([""], calls=[[]], lists="bag")
 
 
 @pytest.mark.parametrize(

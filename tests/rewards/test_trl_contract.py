@@ -13,11 +13,7 @@ from tempo_trl.rewards.boxed import completion_text
 
 from .answers import ROOT
 
-COLUMNS = {
-    choice_reward: ("solution", "options"),
-    format_reward: (),
-    math_reward: ("solution",),
-}
+COLUMNS = {choice_reward: ("solution", "options"), format_reward: (), math_reward: ("solution",)}
 
 
 @pytest.mark.parametrize("reward", COLUMNS)
@@ -30,8 +26,6 @@ def test_an_empty_batch_has_no_rewards(reward):
     ("completion", "text"),
     [
         ("5", "5"),
-        ([{"role": "assistant", "content": "5"}], "5"),
-        ([{"content": "5"}], "5"),
         ([{"role": "assistant", "content": "5"}, {"role": "tool", "content": "6"}], "5"),
         ([{"role": "assistant", "content": "6"}, {"role": "assistant", "content": "5"}], "5"),
         ([{"role": "assistant", "content": "5"}, {"role": "assistant", "content": None}], ""),

@@ -27,13 +27,7 @@ def test_the_log_of_a_finished_run_that_trains_on_is_that_of_its_last_checkpoint
 
 
 @pytest.mark.parametrize(
-    ("state", "got"),
-    [
-        ("[]", r"got \[\]"),
-        ("{}", "got log_history None"),
-        ('{"log_history": {"step": 1}}', "got log_history {'step': 1}"),
-        ('{"log_history": [1]}', r"got log_history \[1\]"),
-    ],
+    ("state", "got"), [("[]", r"got \[\]"), ('{"log_history": {"step": 1}}', "got log_history {'step': 1}")]
 )
 def test_a_log_of_another_form_than_trainers_is_reported(state, got, tmp_path):
     write_atomically(tmp_path / "trainer_state.json", state)

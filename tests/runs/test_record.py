@@ -192,11 +192,7 @@ def test_the_commit_is_the_package_s_own_and_changes_are_told(tmp_path):
     ("content", "said"),
     [
         ("[1]", r"got \[1\] as a record, expected a mapping"),
-        ('"x"', "got 'x' as a record, expected a mapping"),
-        ("null", "got None as a record, expected a mapping"),
         ('{"model": "Qwen/Qwen3-1.7B"}', "got 'Qwen/Qwen3-1.7B' as model, expected a mapping"),
-        ('{"dataset": []}', r"got \[\] as dataset, expected a mapping"),
-        ('{"config": 1}', "got 1 as config, expected a mapping"),
         ("{", "not valid JSON: .* Restore it, or train again"),
         (b"\xff", "not valid JSON: .utf-8. codec"),
     ],

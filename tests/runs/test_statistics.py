@@ -50,11 +50,7 @@ def test_k_answers_cannot_be_drawn_from_fewer(k):
 
 @pytest.mark.parametrize(
     ("correct", "message"),
-    [
-        (np.ones(3), "shape"),
-        (np.ones((3, 0)), "shape"),
-        (np.array([[0.5, 1]]), r"got the grade 0\.5, expected 0, 1 or NaN"),
-    ],
+    [(np.ones(3), "shape"), (np.array([[0.5, 1]]), r"got the grade 0\.5, expected 0, 1 or NaN")],
 )
 def test_what_is_no_grade_is_refused(correct, message):
     with pytest.raises(ValueError, match=message):
@@ -65,13 +61,11 @@ def test_what_is_no_grade_is_refused(correct, message):
     ("answers", "correct", "expected"),
     [
         (["7", "7", "8"], [1, 1, 0], 1),
-        (["7", "8", "8"], [1, 0, 0], 0),
-        (["7", "8"], [1, 0], 1 / 2),  # a tie
-        (["7", "7", "8", "8", "9", "9"], [1, 1, 0, 0, 0, 0], 1 / 3),
-        (["", "", "7"], [0, 0, 1], 1),  # the empty do not vote
+        (["7", "8"], [1, 0], 1 / 2),
+        (["", "", "7"], [0, 0, 1], 1),
         (["", ""], [0, 0], 0),
-        (["1/2", "0.5", "3", "3", "3"], [1, 1, 0, 0, 0], 0),  # two texts of one number are two answers
-        (["7", "7"], [1, NAN], 1 / 2),  # the grader saw more than the answer
+        (["1/2", "0.5", "3", "3", "3"], [1, 1, 0, 0, 0], 0),
+        (["7", "7"], [1, NAN], 1 / 2),
     ],
 )
 def test_the_majority_of_hand_worked_answers(answers, correct, expected):
@@ -86,12 +80,6 @@ def test_the_majority_is_the_mean_over_the_answers_that_no_other_outvotes(pair):
         winners = [text for text in voting if all(row.count(text) >= row.count(other) for other in voting)]
         grade_of = dict(zip(row, row_grades, strict=True))
         assert majority == pytest.approx(np.mean([grade_of[text] for text in winners]) if winners else 0)
-
-
-def test_answers_and_grades_are_of_the_same_questions():
-    for answers in ([["1"]], [["1", "2"], ["1"]]):
-        with pytest.raises(ValueError, match="expected 2 questions with 2 answers"):
-            maj_at_n(answers, np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("shape", [(0.5,), (0.2,), (0.9,)])
@@ -143,11 +131,6 @@ def test_equal_values_have_the_interval_of_a_binomial_not_certainty():
     assert half == pytest.approx(tuple(stats.binomtest(5, 10).proportion_ci(method="exact")))
 
 
-@given(hnp.arrays(float, st.integers(2, 12), elements=st.sampled_from(np.arange(17) / 16)))
-def test_a_model_does_not_differ_from_itself(values):
-    assert paired_difference(values, values) == (0, 0, 0)
-
-
 @given(st.lists(st.tuples(*[st.sampled_from([0, 0.25, 0.5, 1])] * 2), min_size=2, max_size=10), st.randoms())
 def test_differences_change_sign_with_the_order_and_not_with_the_order_of_questions(pairs, random):
     a, b = np.array(pairs, dtype=float).T
@@ -161,14 +144,3 @@ def test_differences_change_sign_with_the_order_and_not_with_the_order_of_questi
 
 def test_one_question_tells_nothing_of_a_difference():
     assert paired_difference(np.ones(1), np.zeros(1)) == (1, -1, 1)
-
-
-@pytest.mark.parametrize("values", [np.array([]), np.ones((2, 2)), np.array([0.5, NAN]), np.array([0.5, 1.5])])
-def test_an_interval_of_what_is_no_share_a_question_is_refused(values):
-    with pytest.raises(ValueError, match="expected"):
-        bootstrap_interval(values)
-
-
-def test_pairs_of_different_questions_are_refused():
-    with pytest.raises(ValueError, match="got 3 and 2 questions, expected the same questions"):
-        paired_difference(np.ones(3), np.ones(2))

@@ -71,8 +71,3 @@ def test_what_is_not_seen_is_shown(text, shown):
 )
 def test_a_line_has_signs_for_its_breaks_and_outer_spaces(text, line):
     assert one_line(text) == line
-
-
-@given(st.text())
-def test_a_line_is_one_line(text):
-    assert len(one_line(text).splitlines()) <= 1

@@ -65,12 +65,9 @@ RULED = "Write about the first day of work. Do not use any commas."
     "answer",
     [
         "",
-        "River.",
-        "Rain river lamp bridge market apple tower.",  # a list of words
-        "The rain and the rain and the rain and the rain.",
+        "Rain river lamp bridge market apple tower.",
         "Write one sentence about a rainy day and end it with the word river.",
-        "The rain fell on the town and the people were",  # cut off
-        "A rainy day river.",
+        "The rain fell on the town and the people were",
         "A river is a river.",
     ],
 )
@@ -157,14 +154,7 @@ def columns(*kinds: str) -> dict:
 
 def test_an_answer_is_paid_if_it_follows_its_instruction_in_prose_after_its_thought():
     good = "The first day of work is hard."
-    answers = [
-        good,
-        COMMA,
-        HOLLOW,
-        f"<think>{COMMA}</think>\n{good}",
-        f"<think>{good}</think>",
-        f"<think>{good}",
-    ]
+    answers = [good, COMMA, HOLLOW, f"<think>{COMMA}</think>\n{good}", f"<think>{good}</think>", f"<think>{good}"]
     assert instruction_reward(said(*answers), **columns(*["no_comma"] * 6)) == [1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
 
 
