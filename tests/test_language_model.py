@@ -38,16 +38,9 @@ OF_THE_OTHERS = OPTIONS | {
     "token_credit": {"credit_func": "tests.trainers.credit_functions.later_counts_more"},
     "span_credit": {"span_reward_funcs": "tests.trainers.credit_functions.halves"},
 }
-SMALL = {
-    "reward_funcs": "tests.test_language_model.letters",
-    "num_generations": 4,
-    "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 1,
-    "max_completion_length": 12,
-    "max_steps": 1,
-    "save_strategy": "no",
-    "log_completions": False,
-}
+SMALL = {"reward_funcs": "tests.test_language_model.letters", "max_completion_length": 12, "max_steps": 1}
+SMALL |= {"num_generations": 4, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
+SMALL |= {"save_strategy": "no", "log_completions": False}
 # Plain gradient descent: an update is the gradient, which AdamW's first step reduces to its signs.
 ONE_STEP = SMALL | {"optim": "sgd", "learning_rate": 0.1}
 ONE_GROUP = {"per_device_train_batch_size": 4}  # half of the time

@@ -136,16 +136,6 @@ def test_a_cell_in_the_file_is_not_run_again(tmp_path, monkeypatch):
     assert json.loads(path.read_text())["provenance"]["weights"].startswith("SmolLM2-135M-Instruct in 4 bits")
 
 
-def test_the_tables_say_what_each_arm_is_ahead_of_grpo(tmp_path):
-    cells = swept(tmp_path / "cells.json", {"grpo": RATES[1], "tempo": RATES[1]})
-    cells.rows += [
-        row(arm, RATES[1], seed, gain + 0.5) for seed in SEEDS for arm, gain in (("grpo", 0), ("tempo", 0.125))
-    ]
-    lines = [line for line in shown(cells) if line.startswith("  tempo")]
-    (ahead,) = [line.split() for line in lines if "+12.5" in line]
-    assert ahead == ["tempo", "2.5e-05", "62.5", "+12.5", "[+12.5,", "+12.5]", "50", "+0.0", "[+0.0,", "+0.0]"]
-
-
 def test_a_figure_is_drawn_once_an_arm_has_runs_of_two_seeds(tmp_path):
     cells = swept(tmp_path / "cells.json", {"grpo": RATES[2]})
     assert not draw(cells, tmp_path / "figure.png")

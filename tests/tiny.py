@@ -30,16 +30,8 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def tiny_model_config(vocab_size: int, **overrides) -> Qwen3Config:
-    shape = {
-        "hidden_size": 16,
-        "intermediate_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 8,
-        "max_position_embeddings": 4096,
-        "tie_word_embeddings": False,
-    }
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    shape |= {"num_key_value_heads": 1, "head_dim": 8, "max_position_embeddings": 4096, "tie_word_embeddings": False}
     return Qwen3Config(vocab_size=vocab_size, **(shape | overrides))
 
 

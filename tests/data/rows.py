@@ -10,13 +10,8 @@ REAL_ROWS = ROOT.parent / "shared" / "data"
 
 
 def medqa_row(answer: str, answer_idx: str, *options: str) -> dict:
-    return {
-        "question": "Which one is it? ",
-        "answer": answer,
-        "options": dict(zip("ABCDE", options, strict=False)),
-        "meta_info": "step1",
-        "answer_idx": answer_idx,
-    }
+    row = {"question": "Which one is it? ", "answer": answer, "answer_idx": answer_idx, "meta_info": "step1"}
+    return row | {"options": dict(zip("ABCDE", options, strict=False))}
 
 
 def medmcqa_row(cop: int) -> dict:
@@ -44,29 +39,7 @@ def function_row(answer: str) -> dict:
     return {"id": "753d8365", "conversations": conversations, "tools": '[{"type": "function", "function": {}}]'}
 
 
-HUB_ROWS = {
-    "math": [
-        {"problem": "$1 + 1$?", "level": "Level 1", "solution": r"It is $\boxed{2}$.", "type": "Prealgebra"},
-    ],
-    "gsm_hard": [gsm_row(-9867630.0), gsm_row(2.0107e-06), gsm_row(712071.6)],
-    "amc23": [amc_row(21.0, 2023), amc_row(0.5, 2023)],
-    "medqa": [medqa_row("Anti-D IgG", "B", "Anti-A IgG", "Anti-D IgG", "Anti-B IgG", "Anti-D IgM\n")],
-    "medqa_5options": [medqa_row("Diltiazem", "E", "Propranolol", "Digoxin", "Amiodarone", "Warfarin", "Diltiazem")],
-    "medmcqa": [medmcqa_row(3), medmcqa_row(0)],
-    "mmlu_medical": [mmlu_row(0), mmlu_row(3, "college_biology")],
-    "orders": [
-        {
-            "order": "Two red mugs for Ada Bell, please.",
-            "truth": '{"customer": "Bell, Ada", "item": "mug", "quantity": 2}',
-        },
-    ],
-    "function_calls": [
-        function_row("<tool_call>\n{'arguments': {'city': 'Oslo', 'is_fast': True}, 'name': 'go'}\n</tool_call>\n"),
-        function_row('<tool_call>{"name": "go", "arguments": {"city": "Bath"}}</tool_call>'),
-    ],
-}
-
-# What those rows answer, worked out by hand.
+# What the rows below answer, worked out by hand.
 GOLD = {
     "math": [r"It is $\boxed{2}$."],
     "gsm_hard": ["-9867630.0", "2.0107e-06", "712071.6"],
@@ -81,6 +54,21 @@ GOLD = {
         '<tool_call>\n{"name": "go", "arguments": {"city": "Bath"}}\n</tool_call>',
     ],
 }
+HUB_ROWS = {
+    "math": [{"problem": "$1 + 1$?", "level": "Level 1", "solution": r"It is $\boxed{2}$.", "type": "Prealgebra"}],
+    "gsm_hard": [gsm_row(-9867630.0), gsm_row(2.0107e-06), gsm_row(712071.6)],
+    "amc23": [amc_row(21.0, 2023), amc_row(0.5, 2023)],
+    "medqa": [medqa_row("Anti-D IgG", "B", "Anti-A IgG", "Anti-D IgG", "Anti-B IgG", "Anti-D IgM\n")],
+    "medqa_5options": [medqa_row("Diltiazem", "E", "Propranolol", "Digoxin", "Amiodarone", "Warfarin", "Diltiazem")],
+    "medmcqa": [medmcqa_row(3), medmcqa_row(0)],
+    "mmlu_medical": [mmlu_row(0), mmlu_row(3, "college_biology")],
+    "orders": [{"order": "Two red mugs for Ada Bell, please.", "truth": GOLD["orders"][0]}],
+    "function_calls": [
+        function_row("<tool_call>\n{'arguments': {'city': 'Oslo', 'is_fast': True}, 'name': 'go'}\n</tool_call>\n"),
+        function_row('<tool_call>{"name": "go", "arguments": {"city": "Bath"}}</tool_call>'),
+    ],
+}
+
 TOLD = ("orders", "function_calls")  # no answer may be null
 WITH_ANSWER = [name for name in HUB_ROWS if name not in TOLD]
 OPTIONS = {

@@ -28,17 +28,9 @@ from tests.data.rows import (
     write_file,
 )
 
-OWN_COLUMNS = {
-    "math": ["level", "type"],
-    "gsm_hard": [],
-    "amc23": ["url"],
-    "medqa": ["options"],
-    "medqa_5options": ["options"],
-    "medmcqa": ["options", "subject"],
-    "mmlu_medical": ["options", "subject"],
-    "orders": ["truth"],
-    "function_calls": ["calls"],
-}
+OWN_COLUMNS = {"math": ["level", "type"], "gsm_hard": [], "amc23": ["url"], "orders": ["truth"]}
+OWN_COLUMNS |= {"medqa": ["options"], "medqa_5options": ["options"], "function_calls": ["calls"]}
+OWN_COLUMNS |= {name: ["options", "subject"] for name in ("medmcqa", "mmlu_medical")}
 CHOICES = [name for name, benchmark in BENCHMARKS.items() if benchmark.domain == "choice"]
 
 
@@ -107,16 +99,12 @@ def test_mmlu_medical_is_six_subjects_one_after_the_other(monkeypatch):
     assert dataset["row_id"][:] == list(range(12))
 
 
-@pytest.mark.parametrize(
-    ("name", "row"),
-    [
-        ("medqa", medqa_row("no", "A", "yes", "no")),
-        ("medqa", medqa_row("yes", "C", "yes", "no")),
-        ("medmcqa", medmcqa_row(-1)),
-        ("gsm_hard", gsm_row(math.nan)),
-        ("math", HUB_ROWS["math"][0] | {"solution": r"Cut here: $\boxed{2"}),
-    ],
-)
+UNANSWERED = [("medqa", medqa_row("no", "A", "yes", "no")), ("medqa", medqa_row("yes", "C", "yes", "no"))]
+UNANSWERED += [("medmcqa", medmcqa_row(-1)), ("gsm_hard", gsm_row(math.nan))]
+UNANSWERED += [("math", HUB_ROWS["math"][0] | {"solution": r"Cut here: $\boxed{2"})]
+
+
+@pytest.mark.parametrize(("name", "row"), UNANSWERED)
 def test_a_row_without_an_answer_is_kept_and_named(name, row, tmp_path, caplog):
     path = write_file(tmp_path / "rows.jsonl", [*HUB_ROWS[name], row])
     dataset, last = load_prompts(name, path=path), len(HUB_ROWS[name])
@@ -172,17 +160,11 @@ def real_file(name: str, benchmark: str, rows: int):
     return pytest.param(benchmark, path, rows, id=name, marks=pytest.mark.skipif(not path.is_file(), reason="no rows"))
 
 
-REAL = [
-    real_file("math_train", "math", 300),
-    real_file("math_test", "math", 300),
-    real_file("gsm_hard", "gsm_hard", 300),
-    real_file("amc23", "amc23", 10),
-    real_file("medqa_4options_train", "medqa", 400),
-    real_file("medqa_4options_test", "medqa", 300),
-    real_file("medqa_5options_test", "medqa_5options", 100),
-    real_file("medmcqa_validation", "medmcqa", 400),
-    real_file("mmlu_medical_test", "mmlu_medical", 300),
-]
+REAL = [("math_train", "math", 300), ("math_test", "math", 300), ("gsm_hard", "gsm_hard", 300), ("amc23", "amc23", 10)]
+REAL += [("medqa_4options_train", "medqa", 400), ("medqa_4options_test", "medqa", 300)]
+REAL += [("medqa_5options_test", "medqa_5options", 100), ("medmcqa_validation", "medmcqa", 400)]
+REAL += [("mmlu_medical_test", "mmlu_medical", 300)]
+REAL = [real_file(*each) for each in REAL]
 
 
 def raw_rows(path) -> list[dict]:

@@ -36,15 +36,11 @@ def test_the_expected_calls_earn_all_rewards():
         assert {span.reward for span in spans} == {1.0}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "I cannot do that.",
-        "<tool_call>\n{'name': 'go', 'arguments': {'is_fast': true}}\n</tool_call>",
-        '<tool_call>["go"]</tool_call>',
-        '<tool_call>{"name": "go", "arguments": {"x": NaN}}</tool_call>',
-    ],
-)
+UNREADABLE = ["I cannot do that.", "<tool_call>\n{'name': 'go', 'arguments': {'is_fast': true}}\n</tool_call>"]
+UNREADABLE += ['<tool_call>["go"]</tool_call>', '<tool_call>{"name": "go", "arguments": {"x": NaN}}</tool_call>']
+
+
+@pytest.mark.parametrize("answer", UNREADABLE)
 def test_rows_without_calls_that_can_be_read_are_left_out(answer, tmp_path):
     assert not has_calls(function_row(answer))
     rows = [function_row(answer), ROWS[1]]

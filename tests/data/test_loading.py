@@ -8,15 +8,8 @@ import pytest
 from tempo_trl.data import BENCHMARKS, load_prompts
 from tests.data.rows import HUB_ROWS, WITH_ANSWER, amc_row, medmcqa_row, warned, write_file
 
-ANSWERS = {
-    "math": "solution",
-    "gsm_hard": "target",
-    "amc23": "answer",
-    "medqa": "answer",
-    "medqa_5options": "answer",
-    "medmcqa": "cop",
-    "mmlu_medical": "answer",
-}
+ANSWERS = {"math": "solution", "gsm_hard": "target", "medmcqa": "cop"}
+ANSWERS |= dict.fromkeys(("amc23", "medqa", "medqa_5options", "mmlu_medical"), "answer")
 QUESTIONS = {"math": "problem", "gsm_hard": "input", "amc23": "problem"}
 QUESTIONS |= {"orders": "order", "function_calls": "conversations"}
 

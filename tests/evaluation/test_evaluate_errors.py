@@ -78,14 +78,11 @@ def test_local_rows_that_are_not_there_are_refused_by_name(tiny_model, rows, ref
     assert "has math.jsonl and math.json" in refused(*flags)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"max_tokens": 9}, "max_tokens was 8 and is 9"),
-        ({"instruction": "Box it."}, "questions was"),
-        ({"n": 2, "seed": 3}, "seed was 0 and is 3"),
-    ],
-)
+CHANGES = [({"max_tokens": 9}, "max_tokens was 8 and is 9"), ({"instruction": "Box it."}, "questions was")]
+CHANGES += [({"n": 2, "seed": 3}, "seed was 0 and is 3")]
+
+
+@pytest.mark.parametrize(("change", "message"), CHANGES)
 def test_answers_to_other_settings_are_not_mixed(change, message, tiny_model, given, monkeypatch):
     let_the_model_say(monkeypatch, lambda row, sample: right(row))
     evaluate(tiny_model, **given, n=2)

@@ -17,35 +17,19 @@ TOKEN = "hf_" + "Tok3nOfTheTestsForThisHub" * 2  # of the shape of a real one
 READ_ONLY = "hf_" + "MayReadAndNothingElseHere" * 2
 RECORD_OF_A_RUN = {
     "command": ["--config", "math/tempo", "--seed", "7", "--output_dir", "out", "--push_to_hub", "true"],
-    "resumed": False,
-    "method": "TEMPO",
-    "tags": ["trl", "tempo"],
     "paper": {"title": "Exploiting Tree Structure", "id": "2509.18314", "citation": "@article{tran2025exploiting}"},
     "model": {"hub_id": "Qwen/Qwen3-1.7B", "name": "Qwen/Qwen3-1.7B", "adapter": False},
     "dataset": {"hub_id": "DigitalLearningGmbH/MATH-lighteval", "rows": 7500},
-    "rewards": ["math_reward"],
-    "seed": 7,
-    "started": "2026-01-31T12:00:00+00:00",
-    "processes": 2,
-    "distributed": "MULTI_GPU",
-    "devices": ["NVIDIA H100", "NVIDIA H100"],
     "versions": {"tempo_trl": "0.1.0", "python": "3.12.1", "trl": "1.16.0"},
     "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
     "config": {"training": {"learning_rate": 1e-6, "num_generations": 6, "td_coef": 1.0, "beta": 0.0}},
-    "earlier": [],
 }
-RESULT = {
-    "task": "math",
-    "hub_id": "DigitalLearningGmbH/MATH-lighteval",
-    "split": "test",
-    "metric": "accuracy",
-    "value": 0.87,
-    "interval": [0.861, 0.879],
-    "n": 5000,
-    "k": 1,
-    "tempo_trl": "0.1.0",
-    "date": "2026-01-31T12:00:00",
-}
+RECORD_OF_A_RUN |= {"method": "TEMPO", "tags": ["trl", "tempo"], "rewards": ["math_reward"], "seed": 7}
+RECORD_OF_A_RUN |= {"started": "2026-01-31T12:00:00+00:00", "resumed": False, "earlier": []}
+RECORD_OF_A_RUN |= {"processes": 2, "distributed": "MULTI_GPU", "devices": ["NVIDIA H100", "NVIDIA H100"]}
+RESULT = {"task": "math", "hub_id": "DigitalLearningGmbH/MATH-lighteval", "split": "test", "metric": "accuracy"}
+RESULT |= {"value": 0.87, "interval": [0.861, 0.879], "n": 5000, "k": 1}
+RESULT |= {"tempo_trl": "0.1.0", "date": "2026-01-31T12:00:00"}
 LOG = [{"step": step, "reward": 0.5 + step / 100, "tempo/added_share": 0.03} for step in range(1, 6)]
 
 

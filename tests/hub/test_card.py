@@ -46,14 +46,7 @@ def test_the_card_says_what_was_trained_on_what(tmp_path):
     assert (metadata.base_model, metadata.base_model_relation) == ("Qwen/Qwen3-1.7B", "finetune")
     assert metadata.datasets == ["DigitalLearningGmbH/MATH-lighteval"]
     assert metadata.library_name == "transformers"
-    for said in (
-        "**TEMPO**",
-        "7,500 prompts",
-        "| seed | 7 |",
-        "commit 0123456789ab",
-        "0.510, 0.550",
-        "tran2025exploiting",
-    ):
+    for said in ("**TEMPO**", "7,500 prompts", "| seed | 7 |", "commit 0123456789ab", "0.510, 0.550", "tran2025"):
         assert said in text
     assert "Do not use it for clinical decisions" in text
     assert "earlier part" not in text

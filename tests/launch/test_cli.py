@@ -114,14 +114,12 @@ def test_a_flag_is_the_run_s_if_the_run_knows_it_and_accelerate_s_otherwise(conf
     assert arguments.training_script_args == f"--seed 2 --config {RECIPE} --learning-rate=2 --max_steps 2".split()
 
 
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--num_proceses", "`num_proceses` is unknown. Did you mean `num_processes`?"),
-        ("--learning-rat=1", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
-        ("stray", "got 'stray' without a flag"),
-    ],
-)
+UNKNOWN = [("--num_proceses", "`num_proceses` is unknown. Did you mean `num_processes`?")]
+UNKNOWN += [("--learning-rat=1", "`learning_rat` is unknown. Did you mean `learning_rate`?")]
+UNKNOWN += [("stray", "got 'stray' without a flag")]
+
+
+@pytest.mark.parametrize(("flag", "message"), UNKNOWN)
 def test_what_neither_knows_is_refused_before_the_launch(flag, message, monkeypatch, capsys):
     monkeypatch.setattr("accelerate.commands.launch.launch_command", pytest.fail)
     assert cli.main(["train", "--config", RECIPE, flag, "--num_processes", "2"]) == 2

@@ -54,11 +54,6 @@ def test_train_and_test_never_meet_and_do_not_depend_on_who_asks(task):
     assert test != task.rows(500, seed=1, split="test")
 
 
-def test_an_unknown_split_is_refused():
-    with pytest.raises(ValueError, match="split is 'dev'"):
-        Plan().draw(1, random.Random(0), "dev")
-
-
 def test_the_plan_is_the_first_digit_modulo_four():
     assert [right_plan(f"{digit}12345?") for digit in (0, 1, 2, 3, 4, 9)] == list("+-=;+-")
 

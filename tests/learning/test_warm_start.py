@@ -42,17 +42,11 @@ def test_first_slip_is_the_wrong_digit_of_the_slipped_step(problem, error, data)
     assert first_slip(problem, right[:index] + wrong + tail) == index
 
 
-@pytest.mark.parametrize(
-    ("completion", "index"),
-    [
-        ("7+6=3;3-3=0#0", 2),  # operand miscopied
-        ("7+5=2;3-3=0#0", 6),  # result miscopied
-        ("7+5=2;2-3=9#8", 12),  # answer is not the last result
-        ("7+5=2;2-3=9", 11),  # stops early: the place of its EOS
-        ("7+5=2;2-3=9#9#9", 13),  # goes on too long
-        ("", 0),
-    ],
-)
+SLIPS = [("7+6=3;3-3=0#0", 2), ("7+5=2;3-3=0#0", 6), ("7+5=2;2-3=9#8", 12), ("7+5=2;2-3=9", 11)]
+SLIPS += [("7+5=2;2-3=9#9#9", 13), ("", 0)]
+
+
+@pytest.mark.parametrize(("completion", "index"), SLIPS)
 def test_first_slip_finds_what_is_no_wrong_result(completion, index):
     assert first_slip("7+5-3?", completion) == index
 

@@ -58,28 +58,12 @@ def rows_of(completions, rewards, prompt="?", step=0, group=0, entropies=None) -
     rows = []
     for i, pieces in enumerate(completions):
         own = slice(0, len(pieces))
-        rows.append(
-            {
-                "step": step,
-                "group": group,
-                "row": group * size + i,
-                "prompt": prompt,
-                "completion_ids": ids[i, own].tolist(),
-                "tokens": list(pieces),
-                "values": values[i, : len(pieces) + 1].tolist(),
-                "td_errors": (total - grpo)[i, own].tolist(),
-                "outcome": grpo[i, 0].item() if pieces else 0.0,
-                "advantages": total[i, own].tolist(),
-                "entropies": None if entropies is None else entropies[i, own].tolist(),
-                "loss_mask": [True] * len(pieces),
-                "turns": [0] * len(pieces),
-                "states": [1],
-                "calls": [""],
-                "observed": [""],
-                "reward": rewards[i].item(),
-                "rewards": "{}",
-            }
-        )
+        row = {"step": step, "group": group, "row": group * size + i, "prompt": prompt, "tokens": list(pieces)}
+        row |= {"completion_ids": ids[i, own].tolist(), "values": values[i, : len(pieces) + 1].tolist()}
+        row |= {"td_errors": (total - grpo)[i, own].tolist(), "advantages": total[i, own].tolist()}
+        row |= {"outcome": grpo[i, 0].item() if pieces else 0.0, "reward": rewards[i].item(), "rewards": "{}"}
+        row |= {"loss_mask": [True] * len(pieces), "turns": [0] * len(pieces), "calls": [""], "observed": [""]}
+        rows.append(row | {"states": [1], "entropies": None if entropies is None else entropies[i, own].tolist()})
     scored = ~rewards.isnan()
     assert torch.equal(td_errors(values, lengths)[scored] != 0, (total != grpo)[scored])
     return rows

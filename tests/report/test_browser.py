@@ -196,14 +196,9 @@ def test_text_stands_out_from_its_ground(scheme, hand_worked, open_page, tmp_pat
         return Math.max(a / b, b / a);
       };
       const card = getComputedStyle(document.querySelector('section')).backgroundColor;
-      const pairs = [];
-      for (const node of document.querySelectorAll('#tree .node')) {
-        const ground = [card, getComputedStyle(node.querySelector('rect')).fill];
-        for (const text of node.querySelectorAll('text:not(.mark), text:not(.mark) tspan'))
-          pairs.push([contrast(ground, getComputedStyle(text).fill), text.textContent]);
-      }
-      for (const sign of document.querySelectorAll('#tree .mark tspan'))
-        pairs.push([contrast([card], getComputedStyle(sign).fill), sign.textContent]);
+      const pairs = [...document.querySelectorAll('#tree .node text:not(.mark)')].map((text) => [
+        contrast([card, getComputedStyle(text.parentElement.querySelector('rect')).fill], getComputedStyle(text).fill),
+        text.textContent]);
       for (const token of document.querySelectorAll('.line i')) {
         const style = getComputedStyle(token);
         pairs.push([contrast([card, style.backgroundColor], style.color), token.textContent]);

@@ -56,14 +56,12 @@ def test_the_page_counts_all_groups_and_says_what_moved(tmp_path):
     assert data["groups"][data["sources"][0]["opening"]]["prompt"] == "7+5-3?"
 
 
-@pytest.mark.parametrize(
-    ("metadata", "label", "added"),
-    [
-        ({"method": "tempo", "credit": "TEMPO"}, "TEMPO", "TD"),
-        ({"method": "prefix_baseline", "credit": "prefix baseline"}, "prefix baseline", "added"),
-        ({"method": "token_credit", "credit": "my_credit"}, "my_credit", "added"),
-    ],
-)
+CREDITS = [({"method": "tempo", "credit": "TEMPO"}, "TEMPO", "TD")]
+CREDITS += [({"method": "prefix_baseline", "credit": "prefix baseline"}, "prefix baseline", "added")]
+CREDITS += [({"method": "token_credit", "credit": "my_credit"}, "my_credit", "added")]
+
+
+@pytest.mark.parametrize(("metadata", "label", "added"), CREDITS)
 def test_the_report_says_whose_credit_it_shows_and_what_that_adds(metadata, label, added, tmp_path):
     rows = rows_of([list(text) for text in HAND_WORKED], HAND_REWARDS)
     data = page_data(report([record(tmp_path / "run", [rows], **metadata)], tmp_path / "r.html", pictures=False))

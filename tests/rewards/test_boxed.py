@@ -6,25 +6,13 @@ from hypothesis import strategies as st
 
 from tempo_trl.rewards.boxed import after_thinking, boxes, counted, gold_answer
 
+BOXED = [(r"\boxed{5}", ["5"]), (r"\fbox{5}", ["5"]), (r"\boxed -3.5.", ["-3.5"]), (r"\boxed {5}", ["5"])]
+BOXED += [(r"\boxed{\left\{ x \right.}", [r"\left\{ x \right."]), (r"first \boxed{3}, then \boxed{4}", ["3", "4"])]
+BOXED += [(r"\boxed{x = \boxed{4}}", [r"x = \boxed{4}"]), (r"\boxed{3 then \boxed{4}", ["4"])]
+BOXED += [(r"put it into \boxed{}: \boxed{ 5 }", ["5"])]
 
-@pytest.mark.parametrize(
-    "text, contents",
-    [
-        (r"\boxed{5}", ["5"]),
-        (r"\fbox{5}", ["5"]),
-        (r"\boxed 5$ apples", ["5"]),
-        (r"\boxed -3.5.", ["-3.5"]),
-        (r"\boxed {5}", ["5"]),
-        (r"\boxed{\left\{ x \right.}", [r"\left\{ x \right."]),
-        (r"first \boxed{3}, then \boxed{4}", ["3", "4"]),
-        (r"\boxed{x = \boxed{4}}", [r"x = \boxed{4}"]),
-        (r"\boxed{3} then \boxed{4", ["3"]),
-        (r"\boxed{3 then \boxed{4}", ["4"]),
-        (r"put it into \boxed{}: \boxed{ 5 }", ["5"]),
-        (r"write \boxed around it", []),
-        ("5", []),
-    ],
-)
+
+@pytest.mark.parametrize("text, contents", BOXED)
 def test_the_outermost_balanced_boxes_hold_the_answers(text, contents):
     assert boxes(text) == contents
 
@@ -49,18 +37,13 @@ def test_the_single_pass_finds_the_boxes_of_the_definition(pieces):
     assert boxes("".join(pieces)) == boxes_by_definition(pieces)
 
 
-@pytest.mark.parametrize(
-    "completion, said",
-    [
-        (r"<think>\boxed{3}</think> So \boxed{5}.", r" So \boxed{5}."),
-        (r"\boxed{3}</think>\boxed{5}", r"\boxed{5}"),
-        (r"<think>a</think> \boxed{3} <think>b</think>\boxed{5}", r"\boxed{5}"),
-        (r"<think>\boxed{5}", ""),
-        (r"\boxed{5} <think> but wait", ""),
-        (r"<think>a</think> \boxed{5} <think> but wait", ""),
-        (r"\boxed{5}", r"\boxed{5}"),
-    ],
-)
+THOUGHTS = [(r"<think>\boxed{3}</think> So \boxed{5}.", r" So \boxed{5}.")]
+THOUGHTS += [(r"\boxed{3}</think>\boxed{5}", r"\boxed{5}")]
+THOUGHTS += [(r"<think>a</think> \boxed{3} <think>b</think>\boxed{5}", r"\boxed{5}"), (r"<think>\boxed{5}", "")]
+THOUGHTS += [(r"<think>a</think> \boxed{5} <think> but wait", "")]
+
+
+@pytest.mark.parametrize("completion, said", THOUGHTS)
 def test_the_thought_ends_at_the_last_tag_and_an_unclosed_one_is_no_answer(completion, said):
     assert after_thinking(completion) == said
 
@@ -73,17 +56,10 @@ def test_all_answers_count_once_or_the_last_alone():
         counted(["3"], "first")
 
 
-@pytest.mark.parametrize(
-    "solution, answer",
-    [
-        (r"so $x = \boxed{5}$", "5"),
-        (r"\boxed{3}, hence \boxed{5}", "5"),
-        ("12 + 15 = 27\n#### 27", "27"),
-        (" 5 ", "5"),
-        (r"\boxed{}", ""),
-        ("", ""),
-        (r"cut \boxed{5", ""),
-    ],
-)
+GOLDS = [(r"\boxed{3}, hence \boxed{5}", "5"), ("12 + 15 = 27\n#### 27", "27"), (" 5 ", "5"), (r"\boxed{}", "")]
+GOLDS += [(r"cut \boxed{5", "")]
+
+
+@pytest.mark.parametrize("solution, answer", GOLDS)
 def test_a_gold_is_a_worked_solution_or_a_bare_answer(solution, answer):
     assert gold_answer(solution) == answer

@@ -84,20 +84,13 @@ def test_anything_else_in_its_place_names_none(place):
     assert [each for each in said if chosen_letter(each, DRUGS) != ""] == []
 
 
-@pytest.mark.parametrize(
-    ("completion", "all_boxes", "last_box"),
-    [
-        (r"\boxed{A} or \boxed{B}", "", "B"),
-        (r"\boxed{B}, that is \boxed{Digoxin}", "B", "B"),
-        ("<answer>A</answer> <answer>B</answer>", "", "B"),
-        (r"<answer>A</answer> \boxed{B}", "B", "B"),
-        ("Answer: A\nAnswer: B", "B", "B"),
-        ("Answer: B\nI am sure.", "", ""),
-        (r"<think>\boxed{B}", "", ""),
-        (r"<think>\boxed{A}</think> Answer: B", "B", "B"),
-        (r"\boxed{B} <think> but", "", ""),
-    ],
-)
+SAID = [(r"\boxed{A} or \boxed{B}", "", "B"), (r"\boxed{B}, that is \boxed{Digoxin}", "B", "B")]
+SAID += [("<answer>A</answer> <answer>B</answer>", "", "B"), (r"<answer>A</answer> \boxed{B}", "B", "B")]
+SAID += [("Answer: A\nAnswer: B", "B", "B"), ("Answer: B\nI am sure.", "", ""), (r"<think>\boxed{B}", "", "")]
+SAID += [(r"<think>\boxed{A}</think> Answer: B", "B", "B"), (r"\boxed{B} <think> but", "", "")]
+
+
+@pytest.mark.parametrize(("completion", "all_boxes", "last_box"), SAID)
 def test_a_box_comes_before_a_tag_and_a_tag_before_a_last_line(completion, all_boxes, last_box):
     assert chosen_letter(completion, DRUGS) == all_boxes
     assert chosen_letter(completion, DRUGS, "last") == last_box

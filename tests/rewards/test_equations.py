@@ -102,36 +102,20 @@ def test_with_lines_all_completions_have_the_same_criteria():
     assert all(set(judged(text, 7, lines=2)) == names for text in (TEXT, "", "1 + 1 = 2", "<think>1 + 1 = 2"))
 
 
-@pytest.mark.parametrize(
-    ("text", "place", "gold", "reward"),
-    [
-        ("The answer is 1,400 apples.", "1,400", "1400", 1.0),
-        ("The answer is -0.5", "-0.5", "-1/2", 1.0),
-        ("It is 1/2.", "1/2", 0.5, 1.0),
-        ("It is 1/0.", "1/0", 0.5, 0.0),
-        ("It is 50%.", "50", 0.5, 1.0),
-        ("It is -5 1/2.", "-5 1/2", 0.5, 0.0),
-        ("It is 1 000.", "1 000", 1000, 1.0),
-        (r"It is $\frac{1}{3}$.", r"$\frac{1}{3}", "1/3", 1.0),
-        ("The answer is 15%.", "15", 0.15, 1.0),
-        ("The answer is 15%.", "15", 15, 1.0),
-        (r"It is 9{,}500.", r"9{,}500", 9500, 1.0),
-        (r"It is 1\,800.", r"1\,800", 1800, 1.0),
-        (r"It is 1\,800.", r"1\,800", 800, 0.0),
-        ("It is - 3.", "- 3", -3, 1.0),
-        ("- 3", "- 3", 3, 1.0),
-        ("COVID-19", "19", -19, 0.0),
-        ("At 10:30.", "30", 30, 0.0),
-        (r"In 3 steps, 7\sqrt2", "7", 7, 0.0),
-        ("It is 5 x 10^3.", "5 x 10^3", 5000, 1.0),
-        (r"\boxed{14} in 3 steps", "14", 14.0, 1.0),
-        (r"\boxed{}", "}", 14, 0.0),
-        ("14 or 15, see x2", "15", 14, 0.0),
-        ("None.", None, 14, 0.0),
-        ("14", "14", "so\n#### 14", 1.0),
-        ("14", "14", r"It is \boxed{14}.", 1.0),
-    ],
-)
+ANSWERS = [("The answer is 1,400 apples.", "1,400", "1400", 1.0), ("The answer is -0.5", "-0.5", "-1/2", 1.0)]
+ANSWERS += [("It is 1/2.", "1/2", 0.5, 1.0), ("It is 1/0.", "1/0", 0.5, 0.0), ("It is 50%.", "50", 0.5, 1.0)]
+ANSWERS += [("It is -5 1/2.", "-5 1/2", 0.5, 0.0), ("It is 1 000.", "1 000", 1000, 1.0)]
+ANSWERS += [(r"It is $\frac{1}{3}$.", r"$\frac{1}{3}", "1/3", 1.0), ("The answer is 15%.", "15", 0.15, 1.0)]
+ANSWERS += [("The answer is 15%.", "15", 15, 1.0), (r"It is 9{,}500.", r"9{,}500", 9500, 1.0)]
+ANSWERS += [(r"It is 1\,800.", r"1\,800", 1800, 1.0), (r"It is 1\,800.", r"1\,800", 800, 0.0)]
+ANSWERS += [("It is - 3.", "- 3", -3, 1.0), ("- 3", "- 3", 3, 1.0), ("COVID-19", "19", -19, 0.0)]
+ANSWERS += [("At 10:30.", "30", 30, 0.0), (r"In 3 steps, 7\sqrt2", "7", 7, 0.0)]
+ANSWERS += [("It is 5 x 10^3.", "5 x 10^3", 5000, 1.0), (r"\boxed{14} in 3 steps", "14", 14.0, 1.0)]
+ANSWERS += [(r"\boxed{}", "}", 14, 0.0), ("14 or 15, see x2", "15", 14, 0.0), ("None.", None, 14, 0.0)]
+ANSWERS += [("14", "14", "so\n#### 14", 1.0), ("14", "14", r"It is \boxed{14}.", 1.0)]
+
+
+@pytest.mark.parametrize(("text", "place", "gold", "reward"), ANSWERS)
 def test_the_final_answer_is_the_last_box_or_the_last_number(text, place, gold, reward):
     assert judged(text + END, gold) == {"answer": (reward, place)}
 

@@ -10,38 +10,21 @@ from tempo_trl.rewards import format_reward
 
 from .answers import boxed
 
+PAID = [boxed("5"), r"\fbox{5}", r"\boxed 5", r"\boxed{\pi}", "So it is $\\boxed{B}$.\n\nThe others are wrong."]
+PAID += [f"<think>{boxed('1')} or {boxed('2')}</think> {boxed('3')}", f"{boxed('1')}</think>{boxed('3')}"]
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        boxed("5"),
-        r"\fbox{5}",
-        r"\boxed 5",
-        r"\boxed{\pi}",
-        "So it is $\\boxed{B}$.\n\nThe others are wrong.",
-        f"<think>{boxed('1')} or {boxed('2')}</think> {boxed('3')}",
-        f"{boxed('1')}</think>{boxed('3')}",
-    ],
-)
+
+@pytest.mark.parametrize("completion", PAID)
 def test_one_answer_in_one_box_is_paid_whatever_it_is(completion):
     assert format_reward([completion]) == [1.0]
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        boxed(""),
-        boxed("5") + boxed("6"),
-        boxed(boxed("5")),
-        boxed("") + boxed("5"),
-        r"\boxed{5",
-        f"<think>{boxed('5')}",
-        r"\boxed" * 15_000,
-        r"\boxed{" * 15_000,
-        "{" * 50_000 + boxed("") + "}" * 50_000,
-        "\ud800",
-    ],
-)
+UNPAID = [boxed(""), boxed("5") + boxed("6"), boxed(boxed("5")), boxed("") + boxed("5"), r"\boxed{5"]
+UNPAID += [f"<think>{boxed('5')}", r"\boxed" * 15_000, r"\boxed{" * 15_000, "{" * 50_000 + boxed("") + "}" * 50_000]
+UNPAID += ["\ud800"]
+
+
+@pytest.mark.parametrize("completion", UNPAID)
 def test_no_answer_two_answers_and_cut_ones_are_not_paid(completion):
     started = time.process_time()
     assert format_reward([completion]) == [0.0]

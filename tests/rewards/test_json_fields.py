@@ -137,17 +137,11 @@ def test_an_answer_cut_off_between_tokens_is_decided_by_its_end():
     assert verdicts('{"a": 1,', '{"a": 1, "b": 2}')["b"] == (0.0, ",")
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("", None),
-        (END, END),
-        ("I cannot do that." + END, "I cannot do that." + END),
-        ('"a"', '"a"'),
-        ('<think>{"a": 1}' + END, '<think>{"a": 1}' + END),
-        ("[1]", "[1]"),
-    ],
-)
+NO_OBJECT = [("", None), (END, END), ("I cannot do that." + END, "I cannot do that." + END), ('"a"', '"a"')]
+NO_OBJECT += [('<think>{"a": 1}' + END, '<think>{"a": 1}' + END), ("[1]", "[1]")]
+
+
+@pytest.mark.parametrize(("text", "place"), NO_OBJECT)
 def test_an_answer_without_an_object_is_wrong_as_a_whole(text, place):
     assert set(verdicts(text, '{"a": 1, "b": {"c": 2}}').values()) == {(0.0, place)}
 
@@ -218,19 +212,12 @@ def test_an_answer_that_is_not_in_its_text_is_graded_without_places():
 # Values
 
 
-@pytest.mark.parametrize(
-    ("value", "truth", "is_right"),
-    [
-        ("3", "3.0", True),
-        ("9007199254740993", "9007199254740992.0", False),
-        ('"\\u0050aris"', '"Paris"', True),
-        ("[]", "{}", False),
-        ("1e999", "1", False),
-        ("9" * 5000, "1", False),
-        ("[" * 500 + "]" * 500, "1", False),
-        ('"\\ud800"', '"x"', False),
-    ],
-)
+COMPARED = [("3", "3.0", True), ("9007199254740993", "9007199254740992.0", False), ('"\\u0050aris"', '"Paris"', True)]
+COMPARED += [("[]", "{}", False), ("1e999", "1", False), ("9" * 5000, "1", False), ("[" * 500 + "]" * 500, "1", False)]
+COMPARED += [('"\\ud800"', '"x"', False)]
+
+
+@pytest.mark.parametrize(("value", "truth", "is_right"), COMPARED)
 def test_values_are_equal_as_in_json(value, truth, is_right):
     for lists in ("ordered", "set"):
         assert rewards(f'{{"a": {value}}}', f'{{"a": {truth}}}', lists=lists)["a"] == is_right
@@ -247,17 +234,11 @@ def test_folded_strings_ignore_case_white_space_and_compatibility_forms(value):
     assert rewards('{"A": "x"}', {"a": "x"}, fold=True)["a"] == 0.0  # keys are exact
 
 
-@pytest.mark.parametrize(
-    ("found", "is_right"),
-    [
-        ('["b", "a", "a"]', True),
-        ('["a", "a", "b"]', True),
-        ('["a", "b"]', False),
-        ('["a", "b", "b"]', False),
-        ('["a", "a", "b", "c"]', False),
-        ('"aab"', False),
-    ],
-)
+SETS = [('["b", "a", "a"]', True), ('["a", "a", "b"]', True), ('["a", "b"]', False), ('["a", "b", "b"]', False)]
+SETS += [('["a", "a", "b", "c"]', False), ('"aab"', False)]
+
+
+@pytest.mark.parametrize(("found", "is_right"), SETS)
 def test_a_list_as_a_set_is_one_criterion_in_any_order_that_counts_its_elements(found, is_right):
     text = f'{{"l": {found}}}'
     judged = verdicts(text, '{"l": ["a", "b", "a"]}', lists="set")
@@ -291,16 +272,12 @@ def test_objects_and_lists_at_the_top_earn_1_by_their_own_text(truth, lists):
     assert verdicts(text, truth, lists=lists)["additional"][-1] == text[-1]
 
 
-@pytest.mark.parametrize(
-    ("truth", "why"),
-    [
-        ("Paris", "Expecting value"),
-        ('"Paris"', "a single value of type str"),
-        ('{"a": NaN}', "NaN is not JSON"),
-        ('{"a": {"b": 1, "b": 1}}', "repeats a key"),
-        ("[" * 9000 + "]" * 9000, "more than 64 deep"),
-    ],
-)
+MALFORMED = [("Paris", "Expecting value"), ('"Paris"', "a single value of type str")]
+MALFORMED += [('{"a": NaN}', "NaN is not JSON"), ('{"a": {"b": 1, "b": 1}}', "repeats a key")]
+MALFORMED += [("[" * 9000 + "]" * 9000, "more than 64 deep")]
+
+
+@pytest.mark.parametrize(("truth", "why"), MALFORMED)
 def test_a_malformed_reference_names_its_row_what_was_got_and_what_is_expected(truth, why):
     with pytest.raises(ValueError, match=rf"^row 1 of column 'gold' is .*JSON object or array.*{why}"):
         json_fields(["{}", "{}"], column="gold", gold=["{}", truth])

@@ -42,18 +42,6 @@ def test_it_is_exactly_1_only_if_all_criteria_are_right(count, is_one_wrong):
     assert (returning(spans)([""]) == [1.0]) is not is_one_wrong
 
 
-@given(
-    st.text() | st.sampled_from([TRUTH, TRUTH + " x", "<think>", TRUTH[:-1]]),
-    st.sampled_from(["", "<|im_end|>", "</s>"]),
-)
-def test_rewards_do_not_depend_on_special_tokens_at_the_end(said, tail):
-    [plain] = json_fields_reward([said], truth=[TRUTH])
-    [placed] = json_fields([said + tail], [said], truth=[TRUTH])
-    assert mean(placed) == plain
-    conversation = [{"role": "assistant", "content": said}]
-    assert json_fields_reward([conversation], truth=[TRUTH]) == [plain]
-
-
 def keywords(completion, tokenizer=None, **columns):
     """What a function is called with."""
 

@@ -44,20 +44,13 @@ def test_the_first_occurrence_of_whole_words_counts():
     assert judged(("a", 1.0, "is"), text="This is it. It is.") == [("a", 1.0, 5, 7)]  # not the end of "This"
 
 
-@pytest.mark.parametrize(
-    ("quote", "text"),
-    [
-        ("hi", "This is it."),
-        ("bar", "foo_bar or bar2 or bars"),
-        ("cafe", "cafe\u0301"),
-        ("300 metres", "1.300 metres or 1’300 metres"),
-        ("costs 1", "It costs 1,300 or it costs 1.5"),
-        (".5 metres", "0.5 metres"),
-        ("30", "at 10:30"),
-        ("2 cups", "1/2 cups"),
-        ("5 degrees", "-5 degrees, or (−5 degrees)"),
-    ],
-)
+NO_WORDS = [("hi", "This is it."), ("bar", "foo_bar or bar2 or bars"), ("cafe", "cafe\u0301")]
+NO_WORDS += [("300 metres", "1.300 metres or 1’300 metres"), ("costs 1", "It costs 1,300 or it costs 1.5")]
+NO_WORDS += [(".5 metres", "0.5 metres"), ("30", "at 10:30"), ("2 cups", "1/2 cups")]
+NO_WORDS += [("5 degrees", "-5 degrees, or (−5 degrees)")]
+
+
+@pytest.mark.parametrize(("quote", "text"), NO_WORDS)
 def test_a_quotation_begins_and_ends_where_a_word_or_a_number_does(quote, text):
     assert judged(("a", 1.0, quote), text=text) == [("a", 1.0, None, None)]
     [span] = judged(("a", 1.0, quote), text=f"{text}; {quote}")

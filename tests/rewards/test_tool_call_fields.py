@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers.utils.chat_parsing.response_parser import parse_response
-from trl.chat_template_utils import glm4moe_template, qwen3_5_template, qwen3_template
+from trl.chat_template_utils import qwen3_5_template, qwen3_template
 
-from tempo_trl.rewards import equations, json_fields, mean_reward
+from tempo_trl.rewards import json_fields, mean_reward
 from tempo_trl.rewards.reading import read_completion
 from tempo_trl.rewards.tool_call_fields import tool_call_fields
 from tempo_trl.trainers.span_rewards import checked_spans
@@ -74,16 +74,12 @@ def test_nested_arguments_go_by_their_paths():
     assert all(reward == 1.0 for reward, _ in found.values())
 
 
-@pytest.mark.parametrize(
-    "expected",
-    [
-        [WEATHER],
-        json.dumps([WEATHER]),
-        [{"type": "function", "function": WEATHER}],
-        [{"type": "function", "function": WEATHER | {"arguments": '{"city": "Paris", "days": 3}'}}],
-        (WEATHER | {"arguments": {"days": 3.0, "city": "Paris"}},),
-    ],
-)
+SAME = [[WEATHER], json.dumps([WEATHER]), [{"type": "function", "function": WEATHER}]]
+SAME += [[{"type": "function", "function": WEATHER | {"arguments": '{"city": "Paris", "days": 3}'}}]]
+SAME += [(WEATHER | {"arguments": {"days": 3.0, "city": "Paris"}},)]
+
+
+@pytest.mark.parametrize("expected", SAME)
 def test_expected_calls_may_be_objects_messages_or_json(expected):
     assert {reward for reward, _ in judged(written(WEATHER), expected).values()} == {1.0}
 
@@ -216,14 +212,6 @@ def test_calls_that_a_template_does_not_write_as_json_are_judged_as_trl_parsed_t
     assert judged(call + END, [WEATHER], [[{"role": "assistant", "content": call}]])["name"] == (0.0, [call[12:]])
 
 
-def test_calls_in_tags_of_another_form_have_the_whole_call_as_their_place():
-    call = "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>"
-    parsed = [{"role": "assistant", **parse_response(call, glm4moe_template, prefix="")}]
-    found = judged(call + END, [WEATHER], [parsed])
-    assert found["arguments.city"] == (1.0, [call])
-    assert found["arguments.days"] == (0.0, [call])
-
-
 def test_the_end_of_a_thought_in_an_argument_ends_no_thought():
     call = {"name": "f", "arguments": {"text": "</think>"}}
     assert {reward for reward, _ in judged(written(call), [call]).values()} == {1.0}
@@ -236,16 +224,12 @@ def test_arguments_that_come_again_are_wrong_also_as_null():
     assert judged(text, [CLOCK])["arguments"][0] == 0.0
 
 
-@pytest.mark.parametrize(
-    ("text", "calls"),
-    [
-        (written(WEATHER, CLOCK), 2),
-        ("Sure.\n" + written(WEATHER), 1),
-        (f"<think>{written(CLOCK)}</think>" + written(WEATHER), 1),
-        ('<tool_call>{"name": "f"}</tool_call>' + END, 1),
-        ("No call." + END, 0),
-    ],
-)
+PARSED = [(written(WEATHER, CLOCK), 2), ("Sure.\n" + written(WEATHER), 1)]
+PARSED += [(f"<think>{written(CLOCK)}</think>" + written(WEATHER), 1)]
+PARSED += [('<tool_call>{"name": "f"}</tool_call>' + END, 1), ("No call." + END, 0)]
+
+
+@pytest.mark.parametrize(("text", "calls"), PARSED)
 def test_as_many_calls_are_found_as_trl_parses(text, calls):
     assert len(parse_response(text, qwen3_template, prefix="").get("tool_calls", [])) == calls
     assert len(read_completion(text).calls) == calls
@@ -269,10 +253,7 @@ def test_expected_calls_of_another_form_are_errors(expected, message):
     ("function", "option", "needed"),
     [
         (partial(json_fields, fold=False), "fold", {"truth": ["{}"]}),
-        (json_fields, "column", {"truth": ["{}"]}),
         (partial(tool_call_fields, ordered=False), "ordered", {"calls": [[]]}),
-        (partial(equations, chained=False), "chained", {"answer": [1]}),
-        (equations, "lines", {"answer": [1]}),
     ],
 )
 def test_a_dataset_column_named_like_an_option_is_refused(function, option, needed):

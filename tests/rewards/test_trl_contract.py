@@ -22,17 +22,13 @@ def test_an_empty_batch_has_no_rewards(reward):
     assert reward([], log_metric=lambda name, share: pytest.fail("no share of nothing"), **columns) == []
 
 
-@pytest.mark.parametrize(
-    ("completion", "text"),
-    [
-        ("5", "5"),
-        ([{"role": "assistant", "content": "5"}, {"role": "tool", "content": "6"}], "5"),
-        ([{"role": "assistant", "content": "6"}, {"role": "assistant", "content": "5"}], "5"),
-        ([{"role": "assistant", "content": "5"}, {"role": "assistant", "content": None}], ""),
-        ([{"role": "user", "content": "5"}], ""),
-        ([], ""),
-    ],
-)
+COMPLETIONS = [("5", "5"), ([{"role": "assistant", "content": "5"}, {"role": "tool", "content": "6"}], "5")]
+COMPLETIONS += [([{"role": "assistant", "content": "6"}, {"role": "assistant", "content": "5"}], "5")]
+COMPLETIONS += [([{"role": "assistant", "content": "5"}, {"role": "assistant", "content": None}], "")]
+COMPLETIONS += [([{"role": "user", "content": "5"}], ""), ([], "")]
+
+
+@pytest.mark.parametrize(("completion", "text"), COMPLETIONS)
 def test_the_last_assistant_message_is_graded(completion, text):
     assert completion_text(completion) == text
     [said, from_text] = (choice_reward([each], ["B"], [["5", "6"]]) for each in (completion, text))

@@ -188,15 +188,12 @@ def test_the_commit_is_the_package_s_own_and_changes_are_told(tmp_path):
     assert commit_of(package) == clean | {"dirty": True}
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("[1]", r"got \[1\] as a record, expected a mapping"),
-        ('{"model": "Qwen/Qwen3-1.7B"}', "got 'Qwen/Qwen3-1.7B' as model, expected a mapping"),
-        ("{", "not valid JSON: .* Restore it, or train again"),
-        (b"\xff", "not valid JSON: .utf-8. codec"),
-    ],
-)
+OTHER_FORMS = [("[1]", r"got \[1\] as a record, expected a mapping")]
+OTHER_FORMS += [('{"model": "Qwen/Qwen3-1.7B"}', "got 'Qwen/Qwen3-1.7B' as model, expected a mapping")]
+OTHER_FORMS += [("{", "not valid JSON: .* Restore it, or train again"), (b"\xff", "not valid JSON: .utf-8. codec")]
+
+
+@pytest.mark.parametrize(("content", "said"), OTHER_FORMS)
 def test_a_record_of_another_form_is_reported(content, said, tmp_path):
     write_atomically(tmp_path / "tempo/run.json", content)
     with pytest.raises(ValueError, match=f"run.json is .*{said}"):

@@ -51,17 +51,11 @@ def test_a_sentencepiece_token_keeps_its_space_and_its_bytes():
     assert readable(token_pieces(tokenizer, ids[3:])) == ["😀", "", "", ""]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a\x00b\x1b[2J", "a␀b␛[2J"),
-        ("\u202egnp.exe", "⟨U+202E⟩gnp.exe"),
-        ("\ud800", "⟨U+D800⟩"),
-        ("a\tb\nc", "a\tb\nc"),
-        ("שלום 🙂", "שלום 🙂"),
-        ("\x7f\x85\u2028\ufeff", "␡⟨U+0085⟩⟨U+2028⟩⟨U+FEFF⟩"),
-    ],
-)
+UNSEEN = [("a\x00b\x1b[2J", "a␀b␛[2J"), ("\u202egnp.exe", "⟨U+202E⟩gnp.exe"), ("\ud800", "⟨U+D800⟩")]
+UNSEEN += [("a\tb\nc", "a\tb\nc"), ("שלום 🙂", "שלום 🙂"), ("\x7f\x85\u2028\ufeff", "␡⟨U+0085⟩⟨U+2028⟩⟨U+FEFF⟩")]
+
+
+@pytest.mark.parametrize(("text", "shown"), UNSEEN)
 def test_what_is_not_seen_is_shown(text, shown):
     assert visible(text) == shown
 

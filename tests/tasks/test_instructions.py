@@ -61,16 +61,12 @@ ASKED = "Write one sentence about a rainy day and end it with the word 'river'."
 RULED = "Write about the first day of work. Do not use any commas."
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "Rain river lamp bridge market apple tower.",
-        "Write one sentence about a rainy day and end it with the word river.",
-        "The rain fell on the town and the people were",
-        "A river is a river.",
-    ],
-)
+NO_PROSE = ["", "Rain river lamp bridge market apple tower."]
+NO_PROSE += ["Write one sentence about a rainy day and end it with the word river."]
+NO_PROSE += ["The rain fell on the town and the people were", "A river is a river."]
+
+
+@pytest.mark.parametrize("answer", NO_PROSE)
 def test_what_no_reader_would_take_for_an_answer_is_not_prose(answer):
     assert not is_prose(answer, ASKED)
 
@@ -97,16 +93,11 @@ def test_the_topic_may_be_repeated():
     assert is_prose("One plus four is five.", "Answer in one sentence: what is one plus four?")
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        ("I just went to the store.", False),
-        ("The night was cold and dark.", True),
-        ("She counts all of the nights.", True),
-        ("I am on my way home.", False),
-        ("We looked at the sky.", True),
-    ],
-)
+ON_TOPIC = [("I just went to the store.", False), ("The night was cold and dark.", True)]
+ON_TOPIC += [("She counts all of the nights.", True), ("I am on my way home.", False), ("We looked at the sky.", True)]
+
+
+@pytest.mark.parametrize(("answer", "expected"), ON_TOPIC)
 def test_an_answer_names_its_topic(answer, expected):
     assert is_prose(answer, "Write about the night sky. Do not use any commas.") == expected
 
