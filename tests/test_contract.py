@@ -264,7 +264,7 @@ def test_an_environment_s_observation_is_in_the_prompts_that_rewards_see_and_in_
 def test_extra_keys_of_the_batch_reach_the_loss_row_by_row(tiny_model, tmp_path):
     trainer = train(tiny_model, tmp_path, gradient_accumulation_steps=2, per_device_train_batch_size=4, max_steps=1)
     batches = trainer._buffered_inputs
-    assert [batch["sequence_advantages"].shape for batch in batches] == [(4,), (4,)]
+    assert [batch["outcome"].shape for batch in batches] == [(4,), (4,)]
     rows = {tuple(row) for batch in batches for row in batch["advantages"].tolist()}
     assert rows == {tuple(row) for row in trainer.batches[0].output["advantages"].tolist()}
 

@@ -117,11 +117,13 @@ def tempo_advantages(
     Raises:
         ValueError: as [`prefix_values`]; also for an unknown scale and a negative or non-finite coefficient.
     """
+    if not 0.0 <= td_coef < float("inf"):
+        raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
     tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
     check_rewards(rewards, len(completion_ids))
     outcome = outcome_advantages(rewards, num_generations, scale_rewards)
-    advantages, _, _ = _credit(tree, outcome, completion_ids.shape[1], td_coef)
-    return torch.from_numpy(advantages).to(completion_ids.device)
+    outcome, td = outcome_and_td_errors(tree, outcome, completion_ids.shape[1])
+    return (outcome + td_coef * td).to(completion_ids.device)
 
 
 def outcome_advantages(
@@ -163,11 +165,11 @@ def check_scale(scale_rewards: str) -> None:
         raise ValueError(f"`scale_rewards` must be one of {SCALES}, got {scale_rewards!r}.")
 
 
-def credit_tokens(
-    tree: PrefixTree, outcome: torch.Tensor, width: int, td_coef: float, weights: torch.Tensor | None = None
+def outcome_and_td_errors(
+    tree: PrefixTree, outcome: torch.Tensor, width: int, weights: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     r"""
-    Spread outcome advantages over tokens and add their TD errors: $A_{i,t} = g_i + c \, (V_g(s_{t+1}) - V_g(s_t))$.
+    Outcome advantages g on each token, and the TD errors $V_g(s_{t+1}) - V_g(s_t)$ of their prefix values.
 
     V is a mean, so the values of the scaled outcomes g are the scaled values of the rewards. The function therefore
     works for any affine map g of a group's rewards, without knowing its mean or standard deviation.
@@ -175,47 +177,30 @@ def credit_tokens(
     Args:
         tree ([`PrefixTree`]):
             Trees of the groups.
-        outcome (`torch.Tensor` of shape `(B,)`):
+        outcome (`torch.Tensor` of shape `(R,)`):
             Outcome advantages g, equal within a group exactly where its rewards are equal; NaN where unscorable.
         width (`int`):
             Columns T of the result.
-        td_coef (`float`):
-            Coefficient c, at least 0.
-        weights (`torch.Tensor` of shape `(B,)`, *optional*):
+        weights (`torch.Tensor` of shape `(R,)`, *optional*):
             Weights w of the completions, with sum 1 in each group, for groups that were not sampled independently
-            ([`~tempo_trl.credit.grown_tree.GrownTree.leaf_weights`]): values are weighted means, the outcome is
-            relative to the weighted mean of the group, and advantages are multiplied by G w. Defaults to 1 / G.
+            ([`~tempo_trl.credit.grown_tree.GrownTree.leaf_weights`]): values are weighted means, and the outcome is
+            relative to the weighted mean of the group. Defaults to 1 / G.
 
     Returns:
-        Advantages A and the TD errors of g, without the coefficient, each `(B, T)`, float32, on the CPU; 0 past each
-        row's length, for unscorable completions and in groups whose outcomes are all equal.
+        Both `(R, T)`, float32, on the CPU; 0 past each row's length, for unscorable completions and in groups whose
+        outcomes are all equal.
     """
-    advantages, where, steps = _credit(tree, outcome, width, td_coef, weights)
-    td = np.zeros_like(advantages)
-    td[where] = steps
-    return torch.from_numpy(advantages), torch.from_numpy(td)
-
-
-def _credit(
-    tree: PrefixTree, outcome: torch.Tensor, width: int, td_coef: float, weights: torch.Tensor | None = None
-) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], np.ndarray]:
-    """The advantages of [`credit_tokens`], the (rows, columns) of non-zero TD errors, and their values there."""
-    if not 0.0 <= td_coef < float("inf"):
-        raise ValueError(f"`td_coef` must be a finite number of at least 0, got {td_coef!r}. 0 is GRPO.")
     outcome = outcome.detach().cpu().float()
     silent = flat_groups(outcome, tree.num_generations).repeat_interleave(tree.num_generations) | outcome.isnan()
     row, column, value = _value_changes(tree, outcome, weights)
     branch = (column > 0) & ~silent.numpy()[row]
-    where = row[branch], column[branch] - 1  # token t changes the value of column t + 1
-
-    steps = np.diff(value, prepend=np.float32(0.0))[branch]
+    td = np.zeros((len(outcome), width), dtype=np.float32)
+    # Token t changes the value of column t + 1.
+    td[row[branch], column[branch] - 1] = np.diff(value, prepend=np.float32(0.0))[branch]
     if weights is not None:
         outcome = outcome - torch.from_numpy(_value_of_prompt(row, column, value, len(outcome)))
-    advantages = _spread(outcome.masked_fill(silent, 0.0).numpy(), tree.lengths, width)
-    advantages[where] += np.float32(td_coef) * steps
-    if weights is not None:
-        advantages *= (tree.num_generations * weights.cpu().float().numpy())[:, None]
-    return advantages, where, steps
+    spread = _spread(outcome.masked_fill(silent, 0.0).numpy(), tree.lengths, width)
+    return torch.from_numpy(spread), torch.from_numpy(td)
 
 
 def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:

@@ -155,7 +155,7 @@ class Credit:
         weights (`torch.Tensor` of shape `(R,)`, *optional*):
             Weights of the completions in their group's prefix values, for recorded trees. They sum to 1 per group.
             Defaults to equal weights.
-        sequence_advantages (`torch.Tensor` of shape `(R,)`, *optional*):
+        outcome (`torch.Tensor` of shape `(R,)`, *optional*):
             Advantage of the whole completion, if the method has another one than TRL: the off-policy mask reads its
             sign. Defaults to `batch.advantages`.
         criteria (`torch.Tensor` of shape `(R, K)`, *optional*):
@@ -170,7 +170,7 @@ class Credit:
     metrics: dict[str, tuple[float, float]] = field(default_factory=dict)
     loss_mask: torch.Tensor | None = None
     weights: torch.Tensor | None = None
-    sequence_advantages: torch.Tensor | None = None
+    outcome: torch.Tensor | None = None
     criteria: torch.Tensor | None = None
     statistics: Any = None
 
@@ -178,7 +178,7 @@ class Credit:
         """The credit of the rows `own`, cut to their first `width` columns."""
         cut = {
             name: None if value is None else value[own, :width] if value.ndim == 2 else value[own]
-            for name in ("advantages", "added", "loss_mask", "weights", "sequence_advantages")
+            for name in ("advantages", "added", "loss_mask", "weights", "outcome")
             for value in [getattr(self, name)]
         }
         return replace(self, **cut, criteria=None if self.criteria is None else self.criteria[own])
@@ -201,11 +201,11 @@ def checked(given: Any, batch: Batch) -> Credit:
     mask = credit.loss_mask
     if mask is not None:
         mask = _float_tensor("loss_mask", mask, batch).bool()
-    sequence = credit.sequence_advantages
-    if sequence is not None:
-        sequence = _float_tensor("sequence_advantages", sequence, batch, per_token=False).nan_to_num(0.0)
+    outcome = credit.outcome
+    if outcome is not None:
+        outcome = _float_tensor("outcome", outcome, batch, per_token=False).nan_to_num(0.0)
     advantages = torch.where(advantages.isfinite(), advantages, 0.0)
-    return replace(credit, advantages=advantages, added=added, loss_mask=mask, sequence_advantages=sequence)
+    return replace(credit, advantages=advantages, added=added, loss_mask=mask, outcome=outcome)
 
 
 def _float_tensor(

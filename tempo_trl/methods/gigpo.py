@@ -48,7 +48,7 @@ def gigpo_credit(
     returns = step_returns(batch, gamma, scale)
     relative = relative_returns(returns, labels_of(batch, history)[history], normalize=scale == "group")
     td = spread_turns((step_advantage_weight * relative).float(), batch.steps)
-    return Credit(outcome.float().nan_to_num(0.0)[:, None] + td, td, sequence_advantages=outcome)
+    return Credit(outcome.float().nan_to_num(0.0)[:, None] + td, td, outcome=outcome)
 
 
 def step_returns(batch: Batch, gamma: float, scale: str) -> torch.Tensor:

@@ -55,7 +55,7 @@ def hgpo_credit(
         weights = weights + weight
     advantages = spread_turns((total / weights.clamp(min=1.0)).float(), batch.steps)
     outcome = whole_outcome(batch, scale).float().nan_to_num(0.0)
-    return Credit(advantages, (advantages - outcome[:, None]) * batch.loss_mask, sequence_advantages=outcome)
+    return Credit(advantages, (advantages - outcome[:, None]) * batch.loss_mask, outcome=outcome)
 
 
 @with_help

@@ -227,7 +227,7 @@ class PPOTrainer(TokenCreditTrainer):
         super()._use(output, credit, recount)
         if "value_mask" in output:  # the off-policy mask reads the sign of a completion's mean advantage
             mask = output["value_mask"]
-            output["sequence_advantages"] = output["advantages"].sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+            output["outcome"] = output["advantages"].sum(dim=1) / mask.sum(dim=1).clamp(min=1)
 
     @torch.no_grad()
     def _policy_forward(self, output: dict) -> torch.Tensor:

@@ -11,13 +11,7 @@ from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.metrics import value_error_sums
 from tempo_trl.credit.prefix_baseline import baseline_tokens
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
-from tempo_trl.methods.prefix_tree_method import (
-    PrefixTreeConfig,
-    PrefixTreeTrainer,
-    completion_weights,
-    whole_outcome,
-    with_forced_tokens,
-)
+from tempo_trl.methods.prefix_tree_method import PrefixTreeConfig, PrefixTreeTrainer, on_grown_trees
 
 COVARIANCE_DEPTHS = np.array([1, 4, 16, 64, 256])  # tokens at which the learned covariance is logged
 
@@ -41,17 +35,11 @@ class PrefixBaselineCredit(LearnedPrefixes):
 
     def __call__(self, batch: Batch) -> Credit:
         width = batch.completion_ids.shape[1]
-        weights = completion_weights(batch)
         segments = None if batch.tree_rollouts is None else branches(batch.tree_rollouts, width).segment
         advantages = baseline_tokens(batch.tree, batch.advantages, width, self.covariance, segments)
         metrics = value_error(batch, advantages, batch.advantages)
-        if weights is not None:
-            advantages = advantages * (batch.num_generations * weights.float())[:, None]
-        outcome = whole_outcome(batch, weights)
-        credit = Credit(
-            advantages, metrics=metrics, weights=weights, sequence_advantages=outcome, statistics=batch.pairs
-        )
-        return with_forced_tokens(credit, batch, self.forced_tokens)
+        credit = Credit(advantages, metrics=metrics, statistics=batch.pairs)
+        return on_grown_trees(credit, batch, self.forced_tokens)
 
     def learned_metrics(self) -> dict[str, float]:
         """`tempo/prefix_r2`, and the covariance of rewards at some numbers of shared tokens."""

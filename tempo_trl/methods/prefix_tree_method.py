@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.grown_tree import branches, row_weights
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
@@ -73,15 +73,24 @@ def completion_weights(batch: Batch) -> torch.Tensor | None:
     return None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts)
 
 
-def whole_outcome(batch: Batch, weights: torch.Tensor | None) -> torch.Tensor | None:
+def on_grown_trees(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
     """
-    Advantage of each whole completion, for the off-policy mask: `(R,)`; None if it is TRL's.
+    The credit of completions that were grown as trees: each counts with its weight w, as G w completions. The credit
+    of independent completions is returned as it is.
 
-    With `weights` it is the outcome around the weighted mean of the group, which a method with weights credits.
+    Args:
+        credit ([`Credit`]): Credit of each token as if all completions had equal weights.
+        batch ([`Batch`]): The batch.
+        forced_tokens (`str`): As in [`~tempo_trl.rollout.config_fields.EntropyTreeFields`].
     """
+    weights = completion_weights(batch)
     if weights is None:
-        return None
-    return credit_tokens(batch.tree, batch.advantages, batch.completion_ids.shape[1], 0.0, weights)[0][:, 0]
+        return credit
+    share = batch.num_generations * weights.float()
+    outcome, _ = outcome_and_td_errors(batch.tree, batch.advantages, batch.completion_ids.shape[1], weights)
+    advantages = credit.advantages * share[:, None]
+    credit = replace(credit, advantages=advantages, weights=weights, outcome=outcome[:, 0] * share)
+    return with_forced_tokens(credit, batch, forced_tokens)
 
 
 def with_forced_tokens(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:

@@ -34,7 +34,7 @@ def span_credit(
             Whether there is an o. Without `reward_funcs` the batch's rewards are the mean of the criteria, and o is 0.
 
     Returns:
-        [`~tempo_trl.Credit`], with the whole return's advantage as `sequence_advantages` and that of each criterion as
+        [`~tempo_trl.Credit`], with the whole return's advantage as `outcome` and that of each criterion as
         `criteria`.
     """
     spans, width = batch.criteria, batch.completion_ids.shape[1]
@@ -50,9 +50,7 @@ def span_credit(
         size = (credit.abs() * counted).sum(dim=1)
         with_place, total = with_place + size[placed].sum().item(), total + size[~placed].sum().item()
     metrics = {"spans/placed": (with_place, with_place + total)} | _flat_sums(spans, batch)
-    return Credit(
-        advantages.float(), metrics=metrics, sequence_advantages=outcome + own.sum(dim=1), criteria=own.float()
-    )
+    return Credit(advantages.float(), metrics=metrics, outcome=outcome + own.sum(dim=1), criteria=own.float())
 
 
 def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:

@@ -5,22 +5,17 @@ import textwrap
 from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.grown_tree import row_weights
 from tempo_trl.methods.prefix_tree_method import (
     PrefixTreeConfig,
     PrefixTreeTrainer,
-    whole_outcome,
-    with_forced_tokens,
+    completion_weights,
+    on_grown_trees,
 )
 
 
-def tempo_credit(
-    batch: Batch,
-    td_coef: float = 1.0,
-    forced_tokens: str = "keep",
-) -> Credit:
+def tempo_credit(batch: Batch, td_coef: float = 1.0, forced_tokens: str = "keep") -> Credit:
     r"""
     TEMPO's credit: the outcome plus the TD errors of the prefix values (section 4.2 of
     https://huggingface.co/papers/2509.18314).
@@ -38,13 +33,12 @@ def tempo_credit(
     Returns:
         [`~tempo_trl.Credit`], with the TD errors as `added`.
     """
-    weights = None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts)
-    advantages, td = credit_tokens(batch.tree, batch.advantages, batch.completion_ids.shape[1], td_coef, weights)
-    if batch.tree_rollouts is None:  # without TD errors one advantage per completion, as TRL has it
-        return Credit(advantages if td_coef else batch.advantages, td, statistics=batch.pairs)
-    outcome = whole_outcome(batch, weights)
-    credit = Credit(advantages, td, weights=weights, sequence_advantages=outcome, statistics=batch.pairs)
-    return with_forced_tokens(credit, batch, forced_tokens)
+    width, weights = batch.completion_ids.shape[1], completion_weights(batch)
+    outcome, td = outcome_and_td_errors(batch.tree, batch.advantages, width, weights)
+    advantages = outcome + td_coef * td
+    if td_coef == 0 and weights is None:
+        advantages = batch.advantages  # one per completion, as TRL has it
+    return on_grown_trees(Credit(advantages, td, statistics=batch.pairs), batch, forced_tokens)
 
 
 @with_help

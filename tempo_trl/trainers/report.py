@@ -130,7 +130,7 @@ def log_credit(
         trainer._logs["extra"][name].extend(values)
     if batch.tree_rollouts is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
-    outcome = whole_advantages(batch, rows, credit)
+    outcome = own_outcome(batch, rows, credit)
     mask = loss_mask(rows.output)
     sums = {}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
@@ -148,12 +148,12 @@ def log_credit(
     return summed
 
 
-def whole_advantages(batch: Batch, rows: ScoredRows, credit: Credit) -> torch.Tensor:
+def own_outcome(batch: Batch, rows: ScoredRows, credit: Credit) -> torch.Tensor:
     """The advantage of each of this rank's completions, `(B,)`, rewards per turn included, that TD errors add to."""
-    whole = credit.sequence_advantages
-    if batch.step_rewards is None or whole is None:
-        whole = batch.advantages[rows.place.own]
-    return whole.float().nan_to_num(0.0)
+    outcome = credit.outcome
+    if batch.step_rewards is None or outcome is None:
+        outcome = batch.advantages[rows.place.own]
+    return outcome.float().nan_to_num(0.0)
 
 
 def log_sums(

@@ -102,8 +102,8 @@ class TokenCreditTrainer(RunTrainer):
         - Sequence-level importance ratios (`importance_sampling_level="sequence"`) become GSPO-token's, which have the
           same value and keep each token's advantage. A KL term that TRL multiplies by the ratio (`beta` with
           `use_bias_correction_kl`) also keeps its value, with the gradient of each token's own ratio.
-        - The off-policy mask uses the sign of the whole completion's advantage (`Credit.sequence_advantages`), not
-          that of each token's.
+        - The off-policy mask uses the sign of the whole completion's advantage (`Credit.outcome`), not that of each
+          token's.
         - The table of completions shows the mean advantage over the tokens of a completion.
 
         A run is also checked before it trains, goes on if the disk is full, says which reward function hangs or that
@@ -306,8 +306,8 @@ class TokenCreditTrainer(RunTrainer):
 
         `recount` is whether any rank removes tokens from the loss.
         """
-        outcome = output["advantages"] if credit.sequence_advantages is None else credit.sequence_advantages
-        output["sequence_advantages"] = outcome.to(output["advantages"])
+        outcome = output["advantages"] if credit.outcome is None else credit.outcome
+        output["outcome"] = outcome.to(output["advantages"])
         advantages, floor = credit.advantages, self._advantage_floor
         if floor is not None:
             advantages = advantages.clamp(min=floor)
@@ -350,7 +350,7 @@ class TokenCreditTrainer(RunTrainer):
         """What TRL's loss reads of the trainer that would not keep each token's own advantage."""
         if inputs["advantages"].ndim == 1:
             return {}
-        outcome, theirs = inputs["sequence_advantages"].unsqueeze(1), self.get_off_policy_mask
+        outcome, theirs = inputs["outcome"].unsqueeze(1), self.get_off_policy_mask
         changes = {"get_off_policy_mask": lambda advantages, **kwargs: theirs(outcome, **kwargs)}
         if self.importance_sampling_level == "sequence":  # TRL raises an error for any other level
             changes["importance_sampling_level"] = "token"

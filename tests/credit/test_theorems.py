@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree, prefix_values, td_errors, tempo_advantages
-from tempo_trl.credit.advantages import credit_tokens, flat_groups
+from tempo_trl.credit.advantages import flat_groups, outcome_and_td_errors
 
 from .groups import as_tensors, common, groups
 
@@ -150,17 +150,17 @@ def test_the_papers_branch_count_is_the_child_edges_of_branching_nodes(case):
     assert branching.sum() == len(distinct) + len(branching) - 1
 
 
-@given(groups(), st.sampled_from([0.0, 1.0, 2.5]))
-def test_two_routes_to_the_td_errors_agree_bit_for_bit(case, td_coef):
+@given(groups())
+def test_two_routes_to_the_td_errors_agree_bit_for_bit(case):
     rows, rewards, size = case
     ids, lengths, outcome = as_tensors(rows, rewards)
     tree = build_prefix_tree(ids.numpy(), lengths.numpy(), size)
-    advantages, td = credit_tokens(tree, outcome, ids.shape[1], td_coef)
+    spread, td = outcome_and_td_errors(tree, outcome, ids.shape[1])
     silent = flat_groups(outcome, size).repeat_interleave(size) | outcome.isnan()
     dense = td_errors(prefix_values(ids, lengths, outcome, size), lengths).masked_fill(silent[:, None], 0.0)
     assert torch.equal(td, dense)
     inside = (torch.arange(ids.shape[1]) < lengths[:, None]) & ~silent[:, None]
-    assert torch.equal(advantages, torch.where(inside, outcome[:, None] + td_coef * dense, 0.0))
+    assert torch.equal(spread, torch.where(inside, outcome[:, None], 0.0))
 
 
 def children_of_states(group) -> dict[tuple, set]:

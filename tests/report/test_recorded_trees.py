@@ -34,7 +34,7 @@ def test_a_record_holds_the_batch_that_trained(tiny_model, tmp_path):
         lengths = torch.tensor([len(ids) for ids in batch.completion_ids])
         rewards = batch.rewards_per_func[:, 0]
         values = prefix_values(padded(batch.completion_ids, torch.long), lengths, rewards, 4)
-        scale = batch.output["sequence_advantages"] / (rewards - rewards.view(-1, 4).mean(1).repeat_interleave(4))
+        scale = batch.output["outcome"] / (rewards - rewards.view(-1, 4).mean(1).repeat_interleave(4))
         for i, row in trees.iterrows():
             width = int(lengths[i])
             np.testing.assert_allclose(row["values"], values[i, : width + 1], rtol=1e-6)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempo_trl.credit import prefix_values
-from tempo_trl.credit.advantages import credit_tokens
+from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.grown_tree import GrownTree, Segment, branches
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.siblings import segment_values
@@ -102,26 +102,26 @@ def test_td_errors_of_a_weighted_group_telescope_and_its_outcome_sums_to_the_edg
     ids, lengths, rewards, size = group_of(tree)
     weights = tree.leaf_weights()
     values = prefix_values(ids, lengths, rewards, size, weights=weights)
-    outcome, _ = credit_tokens(prefix_tree(ids, lengths, size), rewards, ids.shape[1], 0.0, weights)
-    advantages, td = credit_tokens(prefix_tree(ids, lengths, size), rewards, ids.shape[1], 1.0, weights)
+    outcome, td = outcome_and_td_errors(prefix_tree(ids, lengths, size), rewards, ids.shape[1], weights)
+    share = size * weights.float()[:, None]
     flat = bool((rewards == rewards[0]).all())
     for row in range(size):
         expected = 0.0 if flat else (rewards[row] - values[row, 0]).item()
         assert td[row].sum().item() == pytest.approx(expected, abs=1e-5)
     for row, end, segment in ends_of_segments(tree):
         through = torch.tensor([segment in tree.path(leaf) for leaf in tree.rows])
-        summed = (advantages - outcome)[through, end - 1].sum() / size
+        summed = (share * td)[through, end - 1].sum() / size
         delta = 0.0 if flat else (values[row, end] - values[row, end - 1]).item()
         assert summed.item() == pytest.approx(weights[through].sum().item() * delta, abs=1e-5)
-        share = weights[through].sum().item() * (0.0 if flat else (values[row, end] - values[row, 0]).item())
-        assert (outcome[through, end - 1].sum() / size).item() == pytest.approx(share, abs=1e-5)
+        expected = weights[through].sum().item() * (0.0 if flat else (values[row, end] - values[row, 0]).item())
+        assert ((share * outcome)[through, end - 1].sum() / size).item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_equal_weights_are_no_weights():
     tree = fixed(2, 2)
     ids, lengths, rewards, size = group_of(tree)
-    weighted = credit_tokens(prefix_tree(ids, lengths, size), rewards - rewards.mean(), 9, 1.0, tree.leaf_weights())
-    plain = credit_tokens(prefix_tree(ids, lengths, size), rewards - rewards.mean(), 9, 1.0)
+    weighted = outcome_and_td_errors(prefix_tree(ids, lengths, size), rewards - rewards.mean(), 9, tree.leaf_weights())
+    plain = outcome_and_td_errors(prefix_tree(ids, lengths, size), rewards - rewards.mean(), 9)
     for ours, expected in zip(weighted, plain, strict=True):
         torch.testing.assert_close(ours, expected)
 

@@ -72,9 +72,9 @@ def test_groups_that_do_not_branch_carry_grpos_advantage_exactly(tiny_model, tmp
     trainer = train(tiny_model, tmp_path, reward_funcs=by_place, trainer={"rollout_func": lone_tokens}, max_steps=1)
     output = trainer.batches[0].output
     unbranched = output["advantages"][4:]
-    assert torch.equal(unbranched, output["sequence_advantages"][4:, None].expand(4, 3))
-    assert torch.equal(output["advantages"][:4, 1:], output["sequence_advantages"][:4, None].expand(4, 2))
-    assert not torch.isclose(output["advantages"][:4, 0], output["sequence_advantages"][:4]).any()
+    assert torch.equal(unbranched, output["outcome"][4:, None].expand(4, 3))
+    assert torch.equal(output["advantages"][:4, 1:], output["outcome"][:4, None].expand(4, 2))
+    assert not torch.isclose(output["advantages"][:4, 0], output["outcome"][:4]).any()
 
 
 class LossProbe(probing.LossProbe, TEMPOTrainer):
@@ -86,7 +86,7 @@ def probe(model, folder, **options):
 
 
 def batch(advantages, old_logps) -> dict:
-    return {"advantages": advantages, "sequence_advantages": OUTCOME, "old_per_token_logps": old_logps}
+    return {"advantages": advantages, "outcome": OUTCOME, "old_per_token_logps": old_logps}
 
 
 MASK = LossProbe.inputs["completion_mask"]

@@ -7,7 +7,7 @@ import torch
 
 from tempo_trl import GRPOLambdaConfig
 from tempo_trl.credit import span_advantages, tempo_advantages
-from tempo_trl.credit.advantages import credit_tokens, outcome_advantages
+from tempo_trl.credit.advantages import outcome_advantages, outcome_and_td_errors
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
@@ -109,7 +109,8 @@ def tempo_on_trees(trees: list, inputs: tuple, td_coef: float = 1.0) -> torch.Te
     ids, lengths, rewards, size = inputs
     weights = torch.cat([tree.leaf_weights() for tree in trees])
     outcome = outcome_advantages(rewards, size)
-    return credit_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], td_coef, weights)[0]
+    outcome, td = outcome_and_td_errors(prefix_tree(ids, lengths, size), outcome, ids.shape[1], weights)
+    return (outcome + td_coef * td) * (size * weights.float())[:, None]
 
 
 def spread(output: dict, width: int) -> torch.Tensor:

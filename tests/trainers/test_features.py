@@ -39,9 +39,7 @@ def check_credit(trainer, batches=None):
     assert batches
     for batch in batches:
         torch.testing.assert_close(batch.output["advantages"], from_credit(trainer, batch), rtol=1e-4, atol=1e-5)
-    assert any(
-        (b.output["advantages"] - b.output["sequence_advantages"][:, None]).any() for b in batches if b.training
-    )
+    assert any((b.output["advantages"] - b.output["outcome"][:, None]).any() for b in batches if b.training)
 
 
 LOSSES = [{"loss_type": name} for name in ("grpo", "bnpo", "dr_grpo", "dapo", "sapo", "vespo")]
@@ -102,7 +100,7 @@ def test_normalize_then_sum_spreads_trls_own_scalar(tiny_model, tmp_path):
     trainer = train(tiny_model, tmp_path, reward_funcs=rewards, multi_objective_aggregation="normalize_then_sum")
     for batch in trainer.batches:
         ids, lengths = padded(batch)
-        outcome = batch.output["sequence_advantages"]
+        outcome = batch.output["outcome"]
         expected = outcome[:, None] + td_errors(prefix_values(ids, lengths, outcome, 4), lengths)
         inside = torch.arange(ids.shape[1]) < lengths[:, None]
         torch.testing.assert_close(batch.output["advantages"], expected * inside)

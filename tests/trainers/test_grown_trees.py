@@ -56,7 +56,7 @@ def test_the_off_policy_mask_reads_the_outcome_around_the_weighted_mean(method, 
         _, _, rewards, size = inputs_of(batch)
         weights = torch.cat([tree.leaf_weights() for tree in batch.trees])
         mean = (weights * rewards).view(-1, size).sum(dim=1).repeat_interleave(size)
-        read, around = batch.output["sequence_advantages"].double(), rewards - mean
+        read, around = batch.output["outcome"].double(), rewards - mean
         clear = around.abs() > 1e-4
         assert clear.any()
         assert torch.equal(read[clear].sign(), around[clear].sign())

@@ -50,7 +50,7 @@ class LossProbe(probing.LossProbe, GRPOLambdaTrainer):
             advantages=ADVANTAGES, loss_mask=MASK.bool(), completion_ids=self.inputs["completion_ids"]
         )
         if (advantages := self.credit(scored)).ndim == 2:
-            extra |= {"advantages": advantages, "sequence_advantages": ADVANTAGES}
+            extra |= {"advantages": advantages, "outcome": ADVANTAGES}
         return super().gradient(**extra)
 
     def get_off_policy_mask(self, advantages, **arguments):

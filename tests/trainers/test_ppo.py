@@ -97,7 +97,7 @@ def test_with_true_values_the_advantages_are_the_true_ones(lam, tiny_model, tmp_
     last = first * second - first / 2  # both tosses known, minus the value between them
     expected = torch.stack([first / 2 - 0.25 if lam == 0.0 else first * second - 0.25, last], dim=1)
     torch.testing.assert_close(output["advantages"], expected)
-    torch.testing.assert_close(output["sequence_advantages"], expected.mean(dim=1))
+    torch.testing.assert_close(output["outcome"], expected.mean(dim=1))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,7 +178,7 @@ def test_truncated_completions_that_are_masked_train_nothing(tiny_model, tmp_pat
 class LossProbe(probing.LossProbe, PPOTrainer):
     inputs = probing.LossProbe.inputs | {
         "advantages": torch.tensor([[1.5, -0.8, 0.4, 1.0], [-1.0, 0.3, -0.6, 9.0]]),
-        "sequence_advantages": torch.tensor([0.5, -0.4]),
+        "outcome": torch.tensor([0.5, -0.4]),
     }
     drift = torch.tensor([[0.3, -0.05, -0.7, 0.1], [-0.4, 0.5, 0.3, 0.0]])
 

@@ -40,7 +40,7 @@ def test_advantages_that_train_are_those_of_the_definition(scale, trace_lambda, 
     case = counted_by_hand(batch.completion_ids)
     scale = scale or "none"
     assert_close(batch.output["advantages"], by_definition(case, [1.0] * 4, scale, trace_lambda))
-    assert_close(batch.output["sequence_advantages"], whole_advantages(case, scale))
+    assert_close(batch.output["outcome"], whole_advantages(case, scale))
     assert moved(trainer, tiny_model)
 
 
@@ -65,7 +65,7 @@ def test_with_other_rewards_both_add(tiny_model, tmp_path):
     spans = by_definition(case, [1.0] * 4, trace_lambda=0.5)
     assert outcome.abs().min() > 0
     assert_close(batch.output["advantages"] * inside, (outcome[:, None] * inside + spans))
-    assert_close(batch.output["sequence_advantages"], outcome + whole_advantages(case))
+    assert_close(batch.output["outcome"], outcome + whole_advantages(case))
     assert trainer.state.log_history[0]["reward"] == pytest.approx(batch.rewards_per_func.mean().item())
 
 
@@ -275,7 +275,7 @@ def test_environments_are_passed_and_one_that_owns_the_reward_adds(tiny_model, t
     assert trainer.reward_func_names == ["RewardedRooms"]
     assert batch.rewards_per_func.tolist() == rewards[:, None].tolist()
     whole = outcome_advantages(rewards, 4) + outcome_advantages(torch.tensor(ends), 4)
-    assert_close(batch.output["sequence_advantages"], whole)
+    assert_close(batch.output["outcome"], whole)
     trained = batch.output["completion_mask"] * batch.output["tool_mask"]
     assert_close(batch.output["advantages"] * trained, whole[:, None] * trained)
     with pytest.raises(ValueError, match=r"`reward_weights` has 1 numbers, expected none.*weight of 1\. Remove it"):
