@@ -131,16 +131,6 @@ def test_statistics_add_up_over_the_parts_of_a_batch(case, data):
     assert total.variances == pytest.approx(whole.variances)
 
 
-@given(groups(), groups())
-def test_the_curve_rises_from_zero_and_stays_below_the_variance(one, other):
-    covariance = fitted(one, other)
-    levels = covariance(np.arange(-1, 10))
-    assert levels[0] == 0.0
-    assert (np.diff(levels) >= 0).all()
-    assert levels[-1] <= 0.98 * covariance.variance
-    assert 0.0 <= covariance.explained <= 0.98 + 1e-12
-
-
 TELLING = ([[0, 1], [0, 2], [1, 1], [1, 2]], [1.0, 1.0, 0.0, 0.0], 4)
 IDLE = ([[0, 1], [0, 2], [1, 1], [1, 2]], [1.0, 0.0, 1.0, 0.0], 4)
 FLAT = (TELLING[0], [1.0] * 4, 4)
@@ -193,8 +183,3 @@ def test_a_prediction_from_many_systems_is_that_of_each_alone(monkeypatch):
     monkeypatch.setattr("tempo_trl.credit.prefix_covariance.SOLVED_AT_ONCE", 1)
     for ours, theirs in zip(together, predictor(correlations, group, others, rewards), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_an_estimator_needs_a_batch():
-    with pytest.raises(ValueError, match="`batches` must be at least 1, got 0"):
-        PrefixCovariance(0)

@@ -80,11 +80,6 @@ def test_differences_of_returns_in_units_of_the_scale_are_bounded_where_whole_re
     assert 0.1 < float(returns.max() - returns.min()) <= most
 
 
-def test_an_unknown_scale_is_refused():
-    with pytest.raises(ValueError, match=r"`scale_rewards` must be one of .*, got 'std'"):
-        return_scale(TurnRewards(torch.zeros(2), torch.zeros(2, 1, dtype=torch.long)), 2, "std")
-
-
 def test_the_whole_return_of_a_completion_without_a_turn_is_its_outcome():
     turns = torch.tensor([[-1, -1], [0, 1], [0, -1]])
     steps = torch.tensor([[torch.nan, torch.nan], [1.0, 2.0], [4.0, torch.nan]])

@@ -114,14 +114,6 @@ def test_a_criterion_with_equal_rewards_gives_exactly_zero(reward, dtype, scale_
     assert advantages.count_nonzero() == 0
 
 
-def test_a_flat_group_beside_one_with_spread_gives_exactly_zero_under_batch_scaling():
-    rewards = torch.tensor([[0.7]] * 3 + [[0.0], [1.0], [0.0]])
-    none = torch.full((6, 1), -1)
-    advantages = span_advantages(rewards, none, none, torch.full((6,), 2), 2, 3, scale_rewards="batch")
-    assert advantages[:3].count_nonzero() == 0
-    assert advantages[3:].count_nonzero() == 6
-
-
 def test_without_criteria_there_is_no_credit():
     empty = torch.zeros(4, 0)
     advantages = span_advantages(empty, empty.long(), empty.long(), torch.full((4,), 2), 3, 2)
@@ -244,16 +236,11 @@ def at(row: int, criterion: int, value: int) -> torch.Tensor:
         ((SCORES, NONE, NONE, LENGTHS, 3, 3), {}, "4 rows is not a multiple of num_generations = 3"),
         ((SCORES + math.inf, NONE, NONE, LENGTHS, 3, 2), {}, "finite, or NaN.*got infinity"),
         ((SCORES, NONE, NONE[:, :1], LENGTHS, 3, 2), {}, r"got shapes \(4, 2\) and \(4, 1\)"),
-        ((SCORES, NONE.float(), NONE, LENGTHS, 3, 2), {}, "integers.*dtypes torch.float32"),
         ((SCORES, NONE[:, :1], NONE[:, :1], LENGTHS, 3, 2), {}, r"2 criteria.*got shape.*\(4, 1\)"),
-        ((SCORES, NONE[:2], NONE[:2], LENGTHS, 3, 2), {}, r"4 rows.*got shape.*\(2, 2\)"),
-        ((SCORES, NONE, NONE, LENGTHS[:3], 3, 2), {}, r"`lengths` must be \(4,\) integers.*got shape \(3,\)"),
         ((SCORES, NONE, NONE, LENGTHS, 2, 2), {}, "`lengths` must be between 0 and T = 2, got 0 to 3"),
         ((SCORES, at(1, 1, 0), NONE, LENGTHS, 3, 2), {}, "row 1, criterion 1 .* 2 tokens has start 0 and end -1"),
-        ((SCORES, at(1, 1, 1), at(1, 1, 1), LENGTHS, 3, 2), {}, "start 1 and end 1"),
         ((SCORES, at(2, 0, 0), at(2, 0, 2), LENGTHS, 3, 2), {}, "of 1 tokens has start 0 and end 2"),
         ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"weights": torch.ones(3)}, r"2 finite numbers.*got \[1.0, 1.0, 1.0\]"),
-        ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"weights": torch.tensor([1.0, math.nan])}, r"got \[1.0, nan\]"),
         ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"scale_rewards": "std"}, "must be one of.*got 'std'"),
         ((SCORES, NONE, NONE, LENGTHS, 3, 2), {"trace_lambda": math.nan}, "between 0 and 1, got nan"),
     ],

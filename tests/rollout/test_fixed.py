@@ -1,7 +1,6 @@
 """Fixed trees by hand: levels, early leaves, limits, and the rows that make a mean of children."""
 
 import pytest
-import torch
 
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.growth import grow
@@ -80,12 +79,3 @@ def test_every_rank_makes_as_many_rounds_as_the_longest():
 def test_a_shape_without_branches_or_steps_is_refused(shape):
     with pytest.raises(ValueError, match="must be at least"):
         FixedTree(*shape)
-
-
-def test_the_uniform_mean_over_rows_is_the_mean_of_children():
-    tree = grown(FixedTree(2, 3, 2), Script({"": ["x$", "aa"], "aa": ["y$", "bb"], "aabb": ["cc", "dd"]}))
-    reward = {text(tree.completion_ids(leaf)): float(i) for i, leaf in enumerate(tree.leaves())}
-    uniform = sum(reward[completion] for completion in completions(tree)) / 8
-    by_hand = (reward["x$"] + (reward["aay$"] + (reward["aabbcc"] + reward["aabbdd"]) / 2) / 2) / 2
-    by_weight = tree.leaf_weights() @ torch.tensor([reward[c] for c in completions(tree)]).double()
-    assert uniform == by_hand == by_weight

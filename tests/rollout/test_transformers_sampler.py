@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3ForCausalLM
 
 from tempo_trl.rollout.entropy import EntropyTree
@@ -191,17 +190,6 @@ def test_a_stop_string_ends_a_continuation_and_leaves_no_padding(model, tokenize
     answers = sampler(model, tokenizer, **options).sample(requests)
     assert all(c.stopped and c.token_ids == whole.token_ids[:end] for c in answers[0])
     assert all(len(c.logprobs) == end for c in answers[0])
-
-
-def test_adapters_are_part_of_the_policy(model, tokenizer):
-    torch.manual_seed(0)
-    lora = LoraConfig(r=4, target_modules=["q_proj", "v_proj", "o_proj"], init_lora_weights=False)
-    adapted = get_peft_model(copy.deepcopy(model), lora).eval()
-    ends = rules(tokenizer, greedy=True)
-    trees = grow(GROWERS["fixed"], PROMPTS, ends, sampler(adapted, tokenizer, do_sample=False))
-    assert_same_trees(trees, grow(GROWERS["fixed"], PROMPTS, ends, NaiveGreedySampler(adapted, ends.eos_token_ids)))
-    plain = grow(GROWERS["fixed"], PROMPTS, ends, sampler(model, tokenizer, do_sample=False))
-    assert [s.token_ids for s in plain[0].segments] != [s.token_ids for s in trees[0].segments]
 
 
 def test_the_settings_of_the_trainer_are_not_touched(model, tokenizer):

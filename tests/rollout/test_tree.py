@@ -86,16 +86,6 @@ def test_values_from_the_ids_are_those_of_the_explicit_tree(tree):
     torch.testing.assert_close(values[:, 0], explicit[-1].expand(size))
 
 
-def test_values_from_the_ids_of_a_fixed_tree_need_no_weights():
-    tree = fixed(2, 3, ends={(0,), (1, 1)})
-    ids, lengths, rewards, size = group_of(tree)
-    grown = branches([tree], ids.shape[1])
-    values = prefix_values(ids, lengths, rewards, size)
-    explicit = segment_values(grown.parent, grown.leaf, rewards, "children").float()
-    for row, end, segment in ends_of_segments(tree):
-        torch.testing.assert_close(values[row, end], explicit[segment])
-
-
 @given(trees)
 def test_td_errors_of_a_weighted_group_telescope_and_its_outcome_sums_to_the_edge_s_value(tree):
     """Theorems 1 and 3 of TEMPO hold with weights: see the page on the methods' formulas."""

@@ -87,16 +87,6 @@ def test_completions_end_where_generation_kwargs_end_them_too(given, added, tiny
     assert all(rules.is_over([5, token]) for token in added)
 
 
-@pytest.mark.parametrize("name", GROWERS)
-def test_no_completion_continues_behind_an_end_token(name, tiny_model, tmp_path):
-    ends = {"generation_kwargs": {"eos_token_id": [7, 8]}, "top_k": 0, "learning_rate": 0.0}
-    trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS[name]), **ends)
-    trainer.train()
-    completions = [ids for batch in trainer.batches for ids in batch.completion_ids]
-    assert all(end_token_ids(trainer).isdisjoint(ids[:-1]) for ids in completions)
-    assert any(ids[-1] in trainer.eos_token_ids for ids in completions)
-
-
 @pytest.mark.parametrize(("given", "ends"), [({"stop_token_ids": [7]}, {7}), ({"ignore_eos": True}, None)])
 def test_so_they_do_on_a_server(given, ends, tiny_model, tmp_path):
     trainer = build(tiny_model, tmp_path, TreeRollout(GROWERS["entropy"]))
@@ -148,7 +138,6 @@ def test_a_rank_with_less_than_whole_groups_is_told_so(tiny_model, tmp_path):
     ("overrides", "said"),
     [
         ({"max_completion_length": None}, "max_completion_length"),
-        ({"generation_kwargs": {"min_new_tokens": 3}}, "min_new_tokens"),
         ({"num_generations": 2}, "needs num_generations=4, got 2"),
         ({"use_vllm": True, "vllm_mode": "server", "generation_kwargs": {"presence_penalty": 1}}, "presence_penalty"),
     ],

@@ -55,20 +55,6 @@ class WrongOnTheLastRank(Rooms):
         return None if last else self.room
 
 
-class QuietRooms(Rooms):
-    """Its answer is always the same."""
-
-    def open(self, door: int) -> str:
-        """
-        Opens a door.
-
-        Args:
-            door: Its number.
-        """
-        super().open(door)
-        return "ok"
-
-
 class Scripted:
     """Mixin: turns from `doors` by row, then an answer. Row i of all ranks' batch plays script i % 4."""
 

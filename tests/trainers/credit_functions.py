@@ -41,10 +41,6 @@ def one_column_short(batch: Batch) -> torch.Tensor:
     return spread(batch)[:, 1:]
 
 
-def lists(batch: Batch) -> list:
-    return spread(batch).tolist()
-
-
 def not_a_number(batch: Batch) -> torch.Tensor:
     advantages = spread(batch).clone()
     advantages[1, 2] = torch.nan

@@ -18,7 +18,6 @@ from .every_method import trainer_of
 from .recording import (
     RecordingBaseline,
     RecordingTrainer,
-    assert_refused,
     config,
     parity,
     questions,
@@ -89,20 +88,6 @@ def test_a_tree_rollout_of_the_user_s_is_read_as_the_tree_it_is(cls, tiny_model,
     assert ours.output["advantages"].equal(theirs.output["advantages"])
 
 
-@pytest.mark.parametrize("forced_tokens", ["reweight", "mask"])
-def test_forced_tokens_of_a_tree_are_treated_as_asked(forced_tokens, tiny_model, tmp_path):
-    kept, treated = (
-        run(ROLLOUTS[1], tiny_model, tmp_path, max_steps=1, forced_tokens=how).batches[0]
-        for how in ("keep", forced_tokens)
-    )
-    ratio = branches(kept.trees, kept.output["advantages"].shape[1]).forced_ratio
-    assert (ratio != 1).any()
-    if forced_tokens == "reweight":
-        torch.testing.assert_close(treated.output["advantages"], kept.output["advantages"] * ratio)
-    else:
-        assert torch.equal(treated.output["tool_mask"], (ratio == 1).long())
-
-
 def test_without_the_td_term_a_tree_s_weights_and_forced_tokens_are_heeded_all_the_same(tiny_model, tmp_path):
     batch = run(ROLLOUTS[1], tiny_model, tmp_path, max_steps=1, td_coef=0.0, forced_tokens="reweight").batches[0]
     expected = tempo_on_trees(batch.trees, inputs_of(batch), td_coef=0.0)
@@ -143,40 +128,11 @@ def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_e
         assert entry[f"tempo/prefix_covariance_{depth}"] == trainer.learned.covariance([depth])[0]
 
 
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [("tempo", {}), ("tempo", {"td_coef": 0.0}), (ROLLOUTS[1], {})],
-)
-def test_every_run_logs_what_prefixes_explain_of_its_rewards(method, options, tiny_model, tmp_path):
-    trainer, covariance = run(method, tiny_model, tmp_path, **options), PrefixCovariance()
-    for batch in trainer.batches:
-        ids, lengths, rewards, size = inputs_of(batch)
-        outcome = outcome_advantages(rewards, size)
-        if batch.trees:
-            outcome = outcome.masked_fill(repeated_rows(batch.trees), torch.nan)
-        covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome))
-    entry = trainer.state.log_history[-2]
-    assert entry["tempo/prefix_r2"] == pytest.approx(covariance.explained, rel=1e-4)
-    assert covariance.variance > 0 and "tempo/prefix_covariance_1" not in entry
-
-
 def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
     trainer = run("prefix_baseline", tiny_model, tmp_path)
     before = trainer.learned.covariance.state_dict()
     trainer.evaluate(questions(4))
     assert trainer.learned.covariance.state_dict() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"rollout": "tree"}, "`rollout` must be one of"),
-        ({"rollout": "fixed", "tree_depth": 3}, r"`num_generations` must be tree_children \*\* tree_depth"),
-        ({"rollout": "entropy", "tree_min_segment_tokens": 0}, "must be at least 1"),
-    ],
-)
-def test_a_rollout_that_is_none_is_refused(options, message, tiny_model, tmp_path):
-    assert_refused(TEMPOTrainer, options, message, tiny_model, tmp_path)
 
 
 def test_the_fields_of_a_tree_change_nothing_where_completions_are_sampled_independently(tiny_model, tmp_path):

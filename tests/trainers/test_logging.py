@@ -62,15 +62,6 @@ def mean_advantages(output: dict) -> torch.Tensor:
     return (output["advantages"].view(len(mask), -1) * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
-def test_the_share_of_td_credit_is_0_while_all_groups_are_flat(tiny_model, tmp_path):
-    def flat(completions, **columns):
-        return [1.0] * len(completions)
-
-    for entry in train(tiny_model, tmp_path, reward_funcs=flat).state.log_history[:-1]:
-        assert entry["tempo/frac_zero_std"] == 1
-        assert entry["tempo/added_share"] == 0
-
-
 def test_the_metrics_see_the_td_errors_also_where_their_coefficient_is_zero(tiny_model, tmp_path):
     options = {"reward_funcs": nine, "trainer": {"rollout_func": scripted}, "max_steps": 1}
     shares = [train(tiny_model, tmp_path, td_coef=c, **options).state.log_history[0] for c in (0.0, 1.0, 2.0)]

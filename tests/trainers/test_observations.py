@@ -8,13 +8,10 @@ import torch
 from PIL import Image
 
 from tempo_trl.credit import anchors
-from tempo_trl.trainers import whole_groups
 from tempo_trl.trainers.agents import observed_before_steps
 from tempo_trl.trainers.report import Report
 
 from ..tiny import tiny_tokenizer
-from . import credit_functions as functions
-from .test_agents import play
 
 
 def random_steps(rng, rows: int, width: int) -> torch.Tensor:
@@ -63,15 +60,6 @@ def test_hashing_takes_no_more_work_for_more_steps(monkeypatch):
         anchors.observation_keys(ids, (torch.arange(600) // (600 // steps)).expand(2, -1), torch.zeros(2).long())
         work.append(sum(hashed) - 6 * steps)  # three numbers for each step of two rows
     assert abs(work[0] - work[1]) <= 4 and max(work) <= 2 * ids.numel()
-
-
-def test_turns_and_prompts_are_found_once_a_batch(tiny_model, tmp_path, monkeypatch):
-    calls = []
-    for name in ("turns_of", "prompt_keys"):
-        found = getattr(whole_groups, name)
-        monkeypatch.setattr(whole_groups, name, lambda *args, n=name, f=found: calls.append(n) or f(*args))
-    play(tiny_model, tmp_path, trainer={"credit_func": functions.grpo})
-    assert sorted(calls) == ["prompt_keys", "turns_of"]
 
 
 def keys_of(completions: list, key_func=None, state_keys=None, observed: int = 7) -> torch.Tensor:

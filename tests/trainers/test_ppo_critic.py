@@ -10,11 +10,9 @@ from transformers import AutoModelForTokenClassification, Qwen3ForCausalLM
 
 from tempo_trl.methods.ppo import PPOConfig
 
-from .rank_matrix import reward_of, scripted
-from .recording import assert_same, assert_same_weights, config, parity, questions, share_of_threes, weights
+from .recording import assert_same, config, parity, questions, share_of_threes, weights
 from .test_ppo import (
     KINDS,
-    LINEAR,
     RecordingPPO,
     both_heads,
     build,
@@ -105,21 +103,6 @@ def test_the_value_loss_falls_on_a_fixed_policy(kind, tiny_model, tmp_path):
     assert explained[0] == 0.0
     assert max(explained[-4:]) == pytest.approx(1 / 6, abs=0.04)  # 1/32 of 3/16
     assert all(torch.equal(start[name], value) for name, value in weights(trainer).items())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradient_accumulation_does_not_change_the_steps(kind, tiny_model, tmp_path):
-    def accumulated(times):
-        geometry = {"per_device_train_batch_size": 8 // times, "gradient_accumulation_steps": times}
-        options = KINDS[kind] | LINEAR | geometry | {"reward_funcs": reward_of("plain"), "max_completion_length": 48}
-        return run(tiny_model, tmp_path, **options, trainer={"rollout_func": scripted("plain")}, max_steps=4)
-
-    once, often = accumulated(1), accumulated(4)
-    assert len(often.gradients) == 4
-    assert_same_weights(once, often, rtol=1e-4, atol=1e-5)
-    start = critic_weights(build(tiny_model, tmp_path, **KINDS[kind]))
-    assert_same(critic_weights(once), critic_weights(often), rtol=1e-4, atol=1e-5)
-    assert any(not torch.allclose(start[name], value, atol=1e-3) for name, value in critic_weights(once).items())
 
 
 def test_a_step_clips_the_gradient_and_follows_the_actors_schedule(tiny_model, tmp_path):

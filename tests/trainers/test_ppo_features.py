@@ -93,7 +93,6 @@ REFUSED = [
     ({"value_coef": float("inf")}, "`value_coef` must be a finite number of at least 0, got inf"),
     ({"shared_trunk": True, "critic_model_name_or_path": "x"}, "no other model is read. Unset one of the two"),
     ({"scale_rewards": "batch"}, "`scale_rewards`='batch' would have no effect.*`whiten_advantages` is PPO's scaling"),
-    ({"scale_rewards": "none"}, "`scale_rewards`='none' would have no effect"),
     ({"multi_objective_aggregation": "normalize_then_sum"}, "normalizes rewards within groups.*Leave it unset"),
     ({"lr_scheduler_type": "greedy", "eval_strategy": "epoch"}, "is 'greedy', expected a schedule that"),
     ({"fp16": True}, "`fp16` is not supported.*Use `bf16=True`, or full precision"),

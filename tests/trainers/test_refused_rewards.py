@@ -62,13 +62,3 @@ def test_a_stream_shorter_than_a_generation_ends_in_an_error(tiny_model, tmp_pat
     stream = IterableDataset.from_generator(lambda: iter([{"prompt": "One?"}]))
     with pytest.raises(RuntimeError, match=r"without a step, expected 3: .* takes 2 prompts"):
         train(tiny_model, tmp_path, dataset=stream)
-
-
-@pytest.mark.parametrize("level", ["sequnce", "Sequence", "sequence_token"])
-def test_a_level_of_importance_ratios_that_trl_does_not_know_is_refused(level, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"`importance_sampling_level` is .*, expected one of: token, sequence"):
-        TEMPOTrainer(tiny_model, parity, config(tmp_path, importance_sampling_level=level), questions())
-    trainer = TEMPOTrainer(tiny_model, parity, config(tmp_path), questions())
-    trainer.importance_sampling_level = level
-    with pytest.raises(ValueError, match="Unknown importance sampling level"):  # TRL's own
-        trainer.train()

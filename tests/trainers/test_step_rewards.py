@@ -12,7 +12,6 @@ from transformers import Qwen3ForTokenClassification
 from tempo_trl import (
     GiGPOConfig,
     HGPOConfig,
-    TEMPOTrainer,
     TokenCreditTrainer,
 )
 from tempo_trl.trainers.steps import completing, delimited_steps
@@ -23,7 +22,7 @@ from .agents import rooms_of
 from .credit_functions import door_rewards, length_of_steps
 from .engines import NEEDS_DEEPSPEED, ZERO, launcher_of
 from .launching import run_ranks, torchrun
-from .recording import config, questions, share_of_threes, train
+from .recording import config, share_of_threes, train
 from .test_agents import play
 
 ENGINES = [pytest.param(engine, marks=NEEDS_DEEPSPEED) for engine in ZERO]
@@ -62,7 +61,6 @@ def test_functions_are_weighed_and_none_counts_as_no_reward(tiny_model, tmp_path
     ("given", "message"),
     [
         (lambda completions: 3, r"must return 8 lists, one per completion, got int"),
-        (lambda completions: [[1.0]] * 7, r"must return 8 lists, one per completion, got 7 lists"),
         (lambda completions: [[1.0]] * 8, r"must return 4 numbers for row 0, one per turn or step, got 1: \[1\.0\]"),
         (lambda completions: [["a"] * 4] * 8, r"must return numbers or None, got .* for row 0"),
         (lambda completions: [[float("inf")] * 4] * 8, r"must return finite numbers or None"),
@@ -91,29 +89,6 @@ def test_async_functions_share_a_loop_over_the_whole_run_also_where_one_runs_alr
     assert batch.step_rewards[3, 0] == 1.0
     assert len(loops) == 2 and loops[0] is loops[1]
     assert "step_rewards/Judge/mean" in trainer.state.log_history[0]
-
-
-@pytest.mark.parametrize(("log", "name"), [("log_metric", "kl"), ("log_extra", "advantage")])
-def test_what_functions_log_has_a_name_of_its_own(log, name, tiny_model, tmp_path):
-    def logging_func(completions, **columns):
-        columns[log](name, 1.0 if log == "log_metric" else [1.0] * len(completions))
-
-    with pytest.raises(ValueError, match=rf"`{log}\('{name}', ...\)`.*Choose another"):
-        watch(tiny_model, tmp_path, logging_func)
-
-
-def test_in_evaluation_too(tiny_model, tmp_path):
-    watching = functions.Watching()
-    evaluation = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
-    keywords = {"eval_dataset": questions(2, conversational=True)}
-    keywords |= {"credit_func": watching, "step_reward_funcs": door_rewards}
-    trainer = play(tiny_model, tmp_path, trainer=keywords, **evaluation)
-    evaluated = [batch for batch in watching.batches if not batch.training]
-    assert len(evaluated) == 2
-    for batch in evaluated:
-        assert batch.step_rewards[3, 0] == 1.0 and batch.step_rewards[3, 1:].isnan().all()
-    logged = next(entry for entry in trainer.state.log_history if "eval_reward" in entry)
-    assert logged["eval_step_rewards/door_rewards/mean"] == pytest.approx(6 / 9)
 
 
 class Spelled(TokenCreditTrainer):
@@ -183,11 +158,6 @@ def test_delimiters_are_found_however_the_text_is_cut_into_tokens(pieces, delimi
         "".join(pieces[: n + 1]).count(delimiter) > "".join(pieces[:n]).count(delimiter) for n in range(len(pieces))
     ]
     assert completing([piece.encode() for piece in pieces], delimiter.encode()).tolist() == expected
-
-
-def test_a_method_that_would_not_read_them_refuses_them(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="TEMPOTrainer would not use them"):
-        play(tiny_model, tmp_path, TEMPOTrainer, trainer={"step_reward_funcs": door_rewards})
 
 
 @pytest.mark.parametrize("config_cls", [GiGPOConfig, HGPOConfig])

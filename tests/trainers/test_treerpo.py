@@ -5,11 +5,11 @@ from functools import cache
 import pytest
 import torch
 
-from tempo_trl import TreeRPOConfig, TreeRPOEntropyConfig, TreeRPOTrainer
+from tempo_trl import TreeRPOConfig, TreeRPOTrainer
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.siblings import sibling_advantages
 
-from .every_method import ENTROPY, trainer_of
+from .every_method import trainer_of
 from .probing import assert_same_gradients, gradient_of_loss, gradients
 from .recording import config, parity, questions, share_of_threes
 
@@ -90,15 +90,6 @@ def test_forced_tokens_are_kept_reweighted_or_left_out(forced_tokens, trained):
     assert output["num_items_in_batch"] == once.sum()
 
 
-def test_evaluation_samples_without_a_tree(tiny_model, tmp_path):
-    trainer = trainer_of("treerpo", tiny_model, tmp_path, max_steps=1, num_generations_eval=1)
-    trainer.train()
-    metrics = trainer.evaluate(questions(3))
-    assert metrics.keys() >= {"eval_reward"}
-    assert not any("rollout/" in name for name in metrics)
-    assert trainer.batches[-1].output["advantages"].dim() == 1
-
-
 def test_what_was_grown_is_logged(trained):
     trainer = trained("treerpo")
     (batch,), entry = trainer.batches, trainer.state.log_history[0]
@@ -145,19 +136,6 @@ def test_a_weight_of_a_whole_completion_is_refused_where_a_token_stands_in_one_o
 def test_what_vllm_samples_is_corrected_by_token_unless_told_otherwise(tmp_path):
     args = config(tmp_path, TreeRPOConfig, tree_depth=2, use_vllm=True)
     assert (args.vllm_importance_sampling_correction, args.vllm_importance_sampling_mode) == (True, "token_truncate")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tree_max_depth": 0}, "must be at least 1, got 0"),
-        ({"tree_coverage_tokens": 1}, "`tree_coverage_tokens` must be at least tree_min_segment_tokens = 2"),
-        ({"forced_tokens": "drop"}, "`forced_tokens` must be one of"),
-    ],
-)
-def test_a_configuration_that_is_no_entropy_tree_is_refused(options, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        config(tmp_path, TreeRPOEntropyConfig, **(ENTROPY | options))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,10 @@ import torch
 from tempo_trl.tree_forward import first_batch
 from tempo_trl.tree_forward.first_batch import (
     LARGEST_DIFFERENCE,
-    PAYING_RATIO,
     SHORT_ROW,
     Difference,
     FirstBatch,
     float32_is_rounded,
-    shares_too_little,
 )
 from tempo_trl.tree_forward.tree_pass import State
 
@@ -83,11 +81,6 @@ def test_a_model_that_padding_does_not_move_is_held_to_the_bound_of_full_precisi
     nothing = Difference(compared=1000)
     assert FirstBatch(FINE, nothing).mistake() is None
     assert FirstBatch(ROUNDED, nothing).mistake() is not None
-
-
-def test_what_pays_is_told_by_the_token_ratio():
-    assert shares_too_little(200, 100) is None
-    assert "a ratio of 1.20" in shares_too_little(100 * (PAYING_RATIO - 0.1), 100)
 
 
 @pytest.mark.skipif(not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="torch has one way to say so")

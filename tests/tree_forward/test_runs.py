@@ -10,7 +10,7 @@ from tempo_trl.tree_forward.tree_pass import State
 from ..trainers.every_method import EVERY_METHOD
 from ..trainers.every_method import trainer_of as trainer_of_method
 from ..trainers.recording import assert_same_weights, config, weights
-from .models import TreeGRPOConfig, TreeGRPOTrainer
+from .models import TreeGRPOTrainer
 from .running import ACCUMULATED, run
 
 pytestmark = pytest.mark.matrix
@@ -81,12 +81,6 @@ def test_yamls_off_and_on_are_read_as_such(given, kept, tmp_path):
 
 
 @both_stacks
-def test_another_word_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"`tree_forward` must be one of .* got 'yes'"):
-        config(tmp_path, TreeGRPOConfig, tree_forward="yes")
-
-
-@both_stacks
 def test_the_packing_ratio_is_tokens_over_packed_tokens_in_training_and_evaluation(tiny_model, tmp_path):
     options = ACCUMULATED | {"eval_strategy": "steps", "eval_steps": 2, "num_generations_eval": 4}
     trainer = run(TreeGRPOTrainer, tiny_model, tmp_path, tree_forward="on", **options)
@@ -98,10 +92,3 @@ def test_the_packing_ratio_is_tokens_over_packed_tokens_in_training_and_evaluati
     evaluated = [entry["eval_tempo/packing_ratio"] for entry in history if "eval_loss" in entry]
     assert len(evaluated) == 2
     assert all(1.5 < ratio < 4 for ratio in evaluated)
-
-
-@both_stacks
-def test_without_the_tree_there_are_no_such_metrics(tiny_model, tmp_path):
-    trainer = run(TEMPOTrainer, tiny_model, tmp_path, **ACCUMULATED)
-    logged = {key for entry in trainer.state.log_history for key in entry}
-    assert not [key for key in logged if "tempo/packing" in key or "tree_" in key]
