@@ -3,17 +3,8 @@
 import torch
 from torch.utils._pytree import tree_map
 
-IN_HALF_PRECISION = frozenset(
-    [
-        torch.nn.functional.linear,
-        torch.matmul,
-        torch.Tensor.matmul,
-        torch.Tensor.__matmul__,
-        torch.bmm,
-        torch.mm,
-        torch.addmm,
-    ]
-)
+MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.bmm, torch.mm, torch.addmm)
+IN_HALF_PRECISION = frozenset([torch.nn.functional.linear, *MATMULS])
 
 
 def cast_by_autocast(device_type: str, func, args: tuple) -> tuple:

@@ -27,39 +27,12 @@ from .imitated import attention, cast_by_autocast
 
 NAME = "pretend"
 # Operations that take a CPU tensor without dimensions for a number; these do not.
-NO_NUMBERS = frozenset(
-    [
-        "addmm",
-        "bincount",
-        "bmm",
-        "cat",
-        "embedding",
-        "gather",
-        "index_add",
-        "index_copy",
-        "index_select",
-        "isin",
-        "masked_scatter",
-        "mm",
-        "scatter",
-        "scatter_reduce",
-        "searchsorted",
-        "stack",
-    ]
-)
-WAITING = frozenset(
-    [
-        "_local_scalar_dense",
-        "_unique2",
-        "bincount",
-        "equal",
-        "is_nonzero",
-        "masked_select",
-        "nonzero",
-        "unique",
-        "unique_dim",
-    ]
-)
+PRODUCTS = ["addmm", "bmm", "mm"]
+LOOKUPS = ["embedding", "gather", "index_add", "index_copy", "index_select", "isin", "searchsorted"]
+SCATTERS = ["masked_scatter", "scatter", "scatter_reduce"]
+NO_NUMBERS = frozenset([*PRODUCTS, *LOOKUPS, *SCATTERS, "bincount", "cat", "stack"])
+SIZED_BY_VALUES = ["_unique2", "bincount", "masked_select", "nonzero", "unique", "unique_dim"]
+WAITING = frozenset([*SIZED_BY_VALUES, "_local_scalar_dense", "equal", "is_nonzero"])
 INDEXING = frozenset(["index", "index_put", "_index_put_impl", "_unsafe_index", "_unsafe_index_put"])
 COPIES = frozenset(["_to_copy", "copy_", "copy", "_copy_from"])
 
@@ -283,20 +256,9 @@ def _wrapped(func, args: tuple, kwargs: dict, there: list, result):
     return return_and_correct_aliasing(func, args, kwargs, _mapped(wrap, result))
 
 
-COLLECTIVES = [
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_reduce",
-    "all_to_all_single",
-    "broadcast",
-    "gather",
-    "recv",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "scatter",
-    "send",
-]
+GATHERS = ["all_gather", "all_gather_into_tensor", "all_to_all_single", "gather", "scatter"]
+REDUCTIONS = ["all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor"]
+COLLECTIVES = [*GATHERS, *REDUCTIONS, "broadcast", "recv", "send"]
 
 
 @contextlib.contextmanager

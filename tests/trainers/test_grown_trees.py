@@ -41,14 +41,6 @@ def inputs_of(batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
     return *as_tensors(batch.completion_ids, batch.rewards_per_func[:, 0].tolist()), 4
 
 
-@pytest.mark.parametrize("method", ROLLOUTS)
-def test_credit_on_a_grown_tree_is_that_of_its_ids_with_the_weights_of_its_leaves(method, tiny_model, tmp_path):
-    trainer = run(method, tiny_model, tmp_path)
-    for batch in trainer.batches:
-        expected = tempo_on_trees(batch.trees, inputs_of(batch))
-        torch.testing.assert_close(spread(batch.output, expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("method", [*ROLLOUTS, "baseline on entropy trees"])
 def test_the_off_policy_mask_reads_the_outcome_around_the_weighted_mean(method, tiny_model, tmp_path):
     for batch in run(method, tiny_model, tmp_path).batches:
@@ -93,18 +85,6 @@ def test_without_the_td_term_a_tree_s_weights_and_forced_tokens_are_heeded_all_t
     expected = tempo_on_trees(batch.trees, inputs_of(batch), td_coef=0.0)
     expected = expected * branches(batch.trees, expected.shape[1]).forced_ratio
     torch.testing.assert_close(spread(batch.output, expected.shape[1]), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_advantages_over_a_prefix_baseline_are_those_of_credit(tiny_model, tmp_path):
-    """The covariance is that of the batches before: the first batch is RLOO's."""
-    covariance = PrefixCovariance()
-    batches = run("prefix_baseline", tiny_model, tmp_path, max_steps=4).batches
-    for batch in batches:
-        ids, lengths, rewards, size = inputs_of(batch)
-        expected = prefix_baseline_advantages(ids, lengths, rewards, size, covariance=covariance)
-        torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
-        covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
-    assert covariance.variance > 0
 
 
 def test_a_baseline_on_grown_trees_leaves_the_whole_branch_out(tiny_model, tmp_path):

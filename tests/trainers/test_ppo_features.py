@@ -16,7 +16,6 @@ from .test_ppo import KINDS, LINEAR, build, critic_weights, run
 pytestmark = pytest.mark.matrix
 
 TRAINS = {
-    "bf16": {"bf16": True},
     "bf16_shared": {"bf16": True, "shared_trunk": True},
     "gradient_checkpointing_shared": {"gradient_checkpointing": True, "shared_trunk": True},
     "sequence_level_importance": {"importance_sampling_level": "sequence", "loss_type": "grpo"},
@@ -25,7 +24,6 @@ TRAINS = {
     "off_policy_mask": {"off_policy_mask_threshold": 1e-4},
     "top_entropy_quantile": {"top_entropy_quantile": 0.2},
     "two_updates_a_generation": {"per_device_train_batch_size": 4, "steps_per_generation": 2},
-    "gamma_and_lambda": {"gae_gamma": 0.99, "gae_lambda": 0.95},
     "warmup": {"warmup_steps": 1, "lr_scheduler_type": "cosine"},
 }
 

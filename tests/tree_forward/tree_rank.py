@@ -42,7 +42,6 @@ def main(model: str, folder: str, tree_forward: str, policy: str = "off_policy")
     state = {
         "state": trainer.tree_pass.state.name,
         "history": trainer.state.log_history,
-        "resident": sum(p.numel() for p in trainer.accelerator.unwrap_model(trainer.model).parameters()),
         "told": [str(warning.message) for warning in told if "tree_forward" in str(warning.message)],
     }
     finish(trainer, folder, state)
