@@ -65,21 +65,27 @@ def test_every_field_of_a_configuration_is_documented_and_has_a_help(config_cls)
             assert field.metadata["help"], field.name
 
 
-@pytest.mark.parametrize(
-    "sampling", [{"top_k": 1}, {"generation_kwargs": {"do_sample": False}}, {"generation_kwargs": {"top_k": 1}}]
-)
-def test_greedy_sampling_warns(sampling, tiny_model, tmp_path):
-    with pytest.warns(UserWarning, match="Sampling is greedy"):
-        TEMPOTrainer(tiny_model, parity, config(tmp_path, **sampling), questions())
-
-
 SAVING = {"save_strategy": "steps", "gradient_accumulation_steps": 2, "steps_per_generation": 8, "num_iterations": 1}
 
 
-@pytest.mark.parametrize("save_steps", [1, 3, 6])
-def test_saving_between_generations_warns_with_the_arithmetic(save_steps, tiny_model, tmp_path):
-    with pytest.warns(UserWarning, match=r"save_steps \* gradient_accumulation_steps a multiple of .* = 8"):
-        TEMPOTrainer(tiny_model, parity, config(tmp_path, save_steps=save_steps, **SAVING), questions())
+NEARLY = r"Sampling is nearly greedy \({}\).*nothing can be learned from comparing them"
+ALIGNED = r"save_steps \* gradient_accumulation_steps a multiple of .* = 8"
+WARNED = [
+    ({"top_k": 1}, "Sampling is greedy"),
+    ({"generation_kwargs": {"do_sample": False}}, "Sampling is greedy"),
+    ({"temperature": 0.1}, NEARLY.format("temperature=0.1")),
+    ({"top_p": 0.05}, NEARLY.format("top_p=0.05")),
+    ({"generation_kwargs": {"min_p": 0.95}}, NEARLY.format("min_p=0.95")),
+    *((SAVING | {"save_steps": steps}, ALIGNED) for steps in (1, 6)),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), WARNED)
+def test_sampling_that_is_greedy_and_saving_between_generations_warn_with_the_setting(
+    options, message, tiny_model, tmp_path
+):
+    with pytest.warns(UserWarning, match=message):
+        TEMPOTrainer(tiny_model, parity, config(tmp_path, **options), questions())
 
 
 @pytest.mark.parametrize(
@@ -96,23 +102,6 @@ def test_aligned_saving_and_sampling_do_not_warn(saving, tiny_model, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         TEMPOTrainer(tiny_model, parity, config(tmp_path, **saving), questions())
-
-
-NO_BRANCH = r"Sampling is nearly greedy \({}\).*nothing can be learned from comparing them"
-
-
-@pytest.mark.parametrize("sampling", [{"temperature": 0.1}, {"top_p": 0.05}, {"min_p": 0.95}])
-def test_nearly_greedy_sampling_warns_with_the_setting(sampling, tiny_model, tmp_path):
-    setting = "=".join(map(str, *sampling.items()))
-    for options in (sampling, {"generation_kwargs": sampling}):
-        with pytest.warns(UserWarning, match=NO_BRANCH.format(setting)):
-            TEMPOTrainer(tiny_model, parity, config(tmp_path, **options), questions())
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0])
-def test_a_temperature_that_no_loss_divides_by_is_refused(temperature, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"`temperature` must be above 0, got .*Use 1, for example"):
-        TEMPOTrainer(tiny_model, parity, config(tmp_path, temperature=temperature), questions())
 
 
 def test_other_ranks_leave_the_warning_to_the_main_one(tmp_path, monkeypatch):
@@ -144,14 +133,15 @@ def test_a_first_batch_without_branches_is_told_whatever_sampled_it(tiny_model, 
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "least"),
+    ("name", "value", "expected"),
     [
-        ("num_generations", 0, 2),
-        ("max_completion_length", 0, 1),
+        ("num_generations", 0, "at least 2"),
+        ("max_completion_length", 0, "at least 1"),
+        ("temperature", 0.0, "above 0"),
     ],
 )
-def test_sizes_below_their_least_are_refused(name, value, least, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=f"`{name}` must be at least {least}, got {value}"):
+def test_numbers_that_no_run_can_have_are_refused(name, value, expected, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=f"`{name}` must be {expected}, got {value}"):
         TEMPOTrainer(tiny_model, parity, config(tmp_path, **{name: value}), questions())
 
 
@@ -244,19 +234,14 @@ def test_the_context_is_that_of_colocated_vllm_where_it_has_one(tmp_path):
     assert checks.room_for_prompts(trainer) is None
 
 
+HALF, FULL = torch.bfloat16, torch.float32
+
+
 @pytest.mark.parametrize(
-    ("use_vllm", "dtype", "adapted", "warned"),
-    [
-        (True, torch.bfloat16, True, True),
-        (True, torch.float32, True, False),
-        (True, torch.bfloat16, False, False),
-    ],
+    ("use_vllm", "dtype", "warned"), [(True, HALF, True), (True, FULL, False), (False, HALF, False)]
 )
-def test_adapters_that_vllm_would_merge_into_half_precision_weights_are_told(use_vllm, dtype, adapted, warned):
-    model = Qwen3ForCausalLM(tiny_model_config(32)).to(dtype)
-    if adapted:
-        model = get_peft_model(model, LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        checks.warn_of_merging_into_half_precision(SimpleNamespace(use_vllm=use_vllm, model=model))
-    assert any("dtype: float32" in str(warning.message) for warning in caught) == warned
+def test_adapters_that_vllm_would_merge_into_half_precision_weights_are_told(use_vllm, dtype, warned, recwarn):
+    plain = Qwen3ForCausalLM(tiny_model_config(32)).to(dtype)
+    adapted = get_peft_model(plain, LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    checks.warn_of_merging_into_half_precision(SimpleNamespace(use_vllm=use_vllm, model=adapted))
+    assert any("dtype: float32" in str(warning.message) for warning in recwarn) == warned

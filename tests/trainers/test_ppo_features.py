@@ -72,17 +72,6 @@ def test_evaluation_trains_nothing_and_keeps_trls_advantages(kind, tiny_model, t
     assert not trainer.critic._gradients.any()
     assert all(batch["advantages"].dim() == 1 for batch in trainer.batches)
 
-    evaluating = run(
-        tiny_model,
-        tmp_path,
-        **KINDS[kind],
-        eval_strategy="steps",
-        eval_steps=1,
-        trainer={"eval_dataset": questions(4)},
-    )
-    plain = run(tiny_model, tmp_path, **KINDS[kind])
-    assert len(evaluating.gradients) == len(plain.gradients) == 3
-
 
 REFUSED = [
     ({"gae_gamma": 1.1}, "`gae_gamma` must be between 0 and 1, got 1.1"),

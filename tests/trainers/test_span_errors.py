@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
 
 from tempo_trl import SpanCreditConfig, SpanReward, TEMPOTrainer
 
@@ -60,49 +59,33 @@ def test_numbers_and_rows_of_other_types_are_read_as_numbers_and_rows(tiny_model
     assert_close(batch.output["advantages"], by_definition(counted_by_hand(batch.completion_ids), [1.0] * 4))
 
 
-@pytest.mark.parametrize("wrong", [(fields, fields), torch.nn.Linear(1, 1), [fields, "model"]])
-def test_what_is_no_function_is_refused_when_the_trainer_is_built(wrong, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"`span_reward_funcs` must be a function .*, or a list of such.* got"):
-        train(tiny_model, tmp_path, wrong)
-
-
 def test_a_dataset_column_named_texts_is_refused(tiny_model, tmp_path):
     with pytest.raises(ValueError, match=r"the dataset has a column 'texts', but .* Rename the column"):
         dataset, args = questions().map(lambda row: {"texts": "a"}), config(tmp_path, SpanCreditConfig)
         RecordingAnswers(tiny_model, None, args, dataset, span_reward_funcs=fields).train()
 
 
-def test_weights_of_rewards_that_are_not_there_are_refused(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="`reward_weights` has 1 numbers, expected none: there are no `reward_funcs`"):
-        train(tiny_model, tmp_path, fields, reward_weights=[2.0])
+REFUSED = [
+    ({"functions": None}, r"`span_reward_funcs` must be a function, or a list .*got none\. Pass"),
+    ({"functions": (fields, fields)}, r"`span_reward_funcs` must be a function .*, or a list of such.* got"),
+    ({"functions": [fields, "model"]}, r"`span_reward_funcs` must be a function .*, or a list of such.* got"),
+    ({"span_reward_weights": [1.0, 2.0]}, r"`span_reward_weights` must have 1 numbers, one per function.*, got 2"),
+    ({"reward_weights": [2.0]}, "`reward_weights` has 1 numbers, expected none: there are no `reward_funcs`"),
+    ({"trainer": {"step_reward_funcs": door_rewards}}, "`step_reward_funcs` must be None, got 1: .* Use GiGPO"),
+    ({"trace_lambda": float("nan")}, "`trace_lambda` must be between 0 and 1, got nan"),
+]
 
 
-@pytest.mark.parametrize("functions", [None, []])
-def test_a_trainer_without_functions_is_refused(functions, tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"`span_reward_funcs` must be a function, or a list .*got none\. Pass"):
-        train(tiny_model, tmp_path, functions)
-
-
-def test_rewards_per_turn_are_refused(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"`step_reward_funcs` must be None, got 1: .* would not use them. Use GiGPO"):
-        train(tiny_model, tmp_path, trainer={"step_reward_funcs": door_rewards})
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_is_no_span_credit_is_refused_when_the_trainer_is_built(options, message, tiny_model, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        train(tiny_model, tmp_path, **options)
 
 
 def test_a_method_that_would_not_read_them_refuses_them(tiny_model, tmp_path):
     message = "`span_reward_funcs` must be None, got 1: TEMPOTrainer would not use them. Use SpanCreditTrainer"
     with pytest.raises(ValueError, match=message):
         TEMPOTrainer(tiny_model, share_of_threes, config(tmp_path), questions(), span_reward_funcs=fields)
-
-
-def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"`span_reward_weights` must have 1 numbers, one per function.*, got 2"):
-        train(tiny_model, tmp_path, span_reward_weights=[1.0, 2.0])
-
-
-@pytest.mark.parametrize("trace_lambda", [-0.1, 1.1, float("nan")])
-def test_a_lambda_outside_of_0_to_1_is_refused(trace_lambda, tmp_path):
-    with pytest.raises(ValueError, match=f"`trace_lambda` must be between 0 and 1, got {trace_lambda}"):
-        config(tmp_path, SpanCreditConfig, trace_lambda=trace_lambda)
 
 
 def test_trees_are_not_grown():
