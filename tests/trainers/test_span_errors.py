@@ -27,16 +27,11 @@ A, LONG = partial(SpanReward, "a", 1.0), len("rome,3!" + EOS)
         ([[SpanReward(3, 1.0)]] * 8, ", row 0: the name of a criterion must be a text, got 3"),
         ([[SpanReward("a", "1")]] * 8, ", row 0: the reward of 'a' must be a finite number, or None .*, got '1'"),
         ([[A(0)]] * 8, ", row 0: 'a' must have a start and an end, or neither, got start 0 and end None"),
-        ([[A(None, 2)]] * 8, ", row 0: 'a' must have a start and an end, or neither, got start None and end 2"),
         ([[A(0, 1.5)]] * 8, r", row 0: start and end of 'a' must be integers, got 0 and 1\.5"),
-        ([[A(False, True)]] * 8, ", row 0: start and end of 'a' must be integers, got False and True"),
         ([[A(2, 2)]] * 8, rf", row 0: the place of 'a' must have 0 <= start < end <= {LONG}, .*start 2 and end 2"),
-        ([[A(-1, 2)]] * 8, ", row 0: the place of 'a' must have .*got start -1 and end 2"),
-        ([[A(0, LONG + 1)]] * 8, rf", row 0: .* <= {LONG}, the length of the completion's text .*end {LONG + 1}"),
         ([[A(0, LONG)]] * 8, rf", row 1: .* <= {LONG - 1}, the length of the completion's text .*end {LONG}"),
         ([[A(0, 2), A(0, 2)]] * 8, r", row 0: 'a' stands twice with the same place \(0, 2\)"),
         ([[A(0, 2), SpanReward("a", 0.0, 2, 3)]] * 8, r", row 0: .*reward=1\.0.*reward=0\.0.* have one name"),
-        ([[A(0, 2)]] * 8, ", row 0: .* must have the same reward"),
     ],
 )
 def test_what_does_not_fit_is_named_with_its_row_and_criterion(given, message, tiny_model, tmp_path):
