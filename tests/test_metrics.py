@@ -13,14 +13,8 @@ from .trainers.recording import share_of_threes
 from .trainers.test_agents import play
 
 OURS = ("step_rewards", "spans", "tempo", "rollout", "treerpo", "grpo_lambda", "ppo")
-RUNS = {
-    "tempo": {"tree_forward": "on"},
-    "prefix_baseline": {},
-    "span_credit": {},
-    "grpo_lambda": {},
-    "treerpo": {},
-    "ppo": {},
-}
+RUNS = {name: {} for name in ("prefix_baseline", "span_credit", "grpo_lambda", "treerpo", "ppo")}
+RUNS |= {"tempo": {"tree_forward": "on"}}
 
 
 def logged(method: str, model: str, folder) -> set[str]:

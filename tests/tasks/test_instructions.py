@@ -9,37 +9,27 @@ from hypothesis import strategies as st
 from benchmarks.tasks.instruction_checks import CHECKS, follows, is_on_topic, is_prose
 from benchmarks.tasks.instructions import KINDS, TRAINED, generated_rows, instruction_reward
 
-FOLLOWED = [
-    ("first_word", ["today"], 0, "Today it rains."),
-    ("last_word", ["river"], 0, "We all walked to the river."),
-    ("two_words", ["lamp", "bridge"], 0, "The bridge has a lamp on it."),
-    ("three_words", ["a", "b", "c"], 0, "The c and the b are an a."),
-    ("no_comma", [], 0, "It is a loud day."),
-    ("no_letter", ["w"], 0, "The rain is loud and cold."),
-    ("sentences", [], 2, "The day is loud. It rains."),
-    ("max_words", [], 5, "It is a loud day."),
-    ("sum", ["four", "three"], 0, "3 + 4 = 7"),
-    ("sum", ["one", "two"], 0, "It is 3 because one plus two is 3."),
-    ("word_no_comma", ["lamp"], 0, "The lamp is on."),
-]
-IGNORED = [
-    ("first_word", ["today"], 0, ""),
-    ("first_word", ["today"], 0, "Here the rain is loud."),
-    ("last_word", ["river"], 0, "We all went to the sea."),
-    ("two_words", ["lamp", "bridge"], 0, "The bridge has lamps."),
-    ("two_words", ["lamp", "bridge"], 0, 'The words "lamp" and "bridge" are nouns.'),
-    ("three_words", ["a", "b", "c"], 0, "The c is an a."),
-    ("no_comma", [], 0, "It is, in fact, a day."),
-    ("no_letter", ["w"], 0, "It is the Wet day."),
-    ("sentences", [], 1, "The day is very loud. It rains."),
-    ("sentences", [], 2, "The day is very loud."),
-    ("sentences", [], 1, ""),
-    ("max_words", [], 3, "It is a loud day."),
-    ("sum", ["four", "three"], 0, "The four and the three are eight."),
-    ("sum", ["four", "three"], 0, "I like rain."),
-    ("word_no_comma", ["lamp"], 0, "It is the loud lamp, in fact."),
-    ("word_no_comma", ["lamp"], 0, "It is the loud day."),
-]
+FOLLOWED = [("first_word", ["today"], 0, "Today it rains.")]
+FOLLOWED += [("last_word", ["river"], 0, "We all walked to the river.")]
+FOLLOWED += [("two_words", ["lamp", "bridge"], 0, "The bridge has a lamp on it.")]
+FOLLOWED += [("three_words", ["a", "b", "c"], 0, "The c and the b are an a.")]
+FOLLOWED += [("no_comma", [], 0, "It is a loud day."), ("no_letter", ["w"], 0, "The rain is loud and cold.")]
+FOLLOWED += [("sentences", [], 2, "The day is loud. It rains."), ("max_words", [], 5, "It is a loud day.")]
+FOLLOWED += [("sum", ["four", "three"], 0, "3 + 4 = 7")]
+FOLLOWED += [("sum", ["one", "two"], 0, "It is 3 because one plus two is 3.")]
+FOLLOWED += [("word_no_comma", ["lamp"], 0, "The lamp is on.")]
+IGNORED = [("first_word", ["today"], 0, ""), ("first_word", ["today"], 0, "Here the rain is loud.")]
+IGNORED += [("last_word", ["river"], 0, "We all went to the sea.")]
+IGNORED += [("two_words", ["lamp", "bridge"], 0, "The bridge has lamps.")]
+IGNORED += [("two_words", ["lamp", "bridge"], 0, 'The words "lamp" and "bridge" are nouns.')]
+IGNORED += [("three_words", ["a", "b", "c"], 0, "The c is an a."), ("no_comma", [], 0, "It is, in fact, a day.")]
+IGNORED += [("no_letter", ["w"], 0, "It is the Wet day."), ("sentences", [], 1, "The day is very loud. It rains.")]
+IGNORED += [("sentences", [], 2, "The day is very loud."), ("sentences", [], 1, "")]
+IGNORED += [("max_words", [], 3, "It is a loud day.")]
+IGNORED += [("sum", ["four", "three"], 0, "The four and the three are eight.")]
+IGNORED += [("sum", ["four", "three"], 0, "I like rain.")]
+IGNORED += [("word_no_comma", ["lamp"], 0, "It is the loud lamp, in fact.")]
+IGNORED += [("word_no_comma", ["lamp"], 0, "It is the loud day.")]
 
 
 @pytest.mark.parametrize(("expected", "case"), [*((True, c) for c in FOLLOWED), *((False, c) for c in IGNORED)])
