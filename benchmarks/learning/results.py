@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from benchmarks.learning.arms import BASELINE, Arm, Study
+from benchmarks.learning.curves import Curve, read_curve
 from benchmarks.learning.runs import DONE, Run
 from benchmarks.learning.statistics import Ratio, interval, iqm, mean_accuracy, ratio_to
-from tempo_trl.runs.curves import Curve, read_curve
 from tempo_trl.runs.log import training_log
 
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)

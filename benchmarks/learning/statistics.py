@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from tempo_trl.runs.curves import Curve
+from benchmarks.learning.curves import Curve
 
 RESAMPLES, SEED = 4000, 0
 

@@ -17,7 +17,6 @@ class Method(NamedTuple):
         trainer, config: Dotted paths of the two classes, imported on first use.
         colour: Colour of its curves, as `#RRGGBB` from the palette of Okabe and Ito; an unused one if empty.
         paper: Link to the paper; empty for our own method.
-        recipe: Name of a recipe that trains with it; empty if there is none.
         defaults: Fields of the config for which the method has its own default.
     """
 
@@ -26,7 +25,6 @@ class Method(NamedTuple):
     config: str
     colour: str = ""
     paper: str = ""
-    recipe: str = ""
     defaults: dict = {}
 
 
@@ -39,19 +37,16 @@ METHODS = {
         config="tempo_trl.methods.tempo.TEMPOConfig",
         colour="#0072B2",
         paper=f"{PAPERS}/2509.18314",
-        recipe="qwen3-1.7b/math/tempo",
     ),
     "prefix_baseline": Method(
         label="prefix baseline",
         trainer="tempo_trl.methods.prefix_baseline.PrefixBaselineTrainer",
         config="tempo_trl.methods.prefix_baseline.PrefixBaselineConfig",
-        recipe="qwen3-1.7b/math/prefix_baseline",
     ),
     "span_credit": Method(
         label="span credit",
         trainer="tempo_trl.methods.span_credit.SpanCreditTrainer",
         config="tempo_trl.methods.span_credit.SpanCreditConfig",
-        recipe="smollm2-135m/orders/span_credit",
     ),
     "grpo": Method(
         label="GRPO",
@@ -59,7 +54,6 @@ METHODS = {
         config="trl.GRPOConfig",
         colour="#D55E00",
         paper=f"{PAPERS}/2402.03300",
-        recipe="qwen3-1.7b/math/grpo",
     ),
     "hepo": Method(
         label="HEPO",
@@ -67,7 +61,6 @@ METHODS = {
         config="trl.GRPOConfig",
         colour="#CC79A7",
         paper=f"{PAPERS}/2506.01939",
-        recipe="qwen3-1.7b/math/hepo",
         defaults={"top_entropy_quantile": 0.2},
     ),
     "grpo_lambda": Method(
@@ -75,20 +68,17 @@ METHODS = {
         trainer="tempo_trl.methods.grpo_lambda.GRPOLambdaTrainer",
         config="tempo_trl.methods.grpo_lambda.GRPOLambdaConfig",
         paper=f"{PAPERS}/2510.00194",
-        recipe="qwen3-1.7b/math/grpo_lambda",
     ),
     "treerpo": Method(
         label="TreeRPO",
         trainer="tempo_trl.methods.treerpo.TreeRPOTrainer",
         config="tempo_trl.methods.treerpo.TreeRPOConfig",
         paper=f"{PAPERS}/2506.05183",
-        recipe="qwen3-1.7b/math/trees/treerpo",
     ),
     "treerpo_entropy": Method(
         label="TreeRPO (hierarchical)",
         trainer="tempo_trl.methods.treerpo.TreeRPOEntropyTrainer",
         config="tempo_trl.methods.treerpo.TreeRPOEntropyConfig",
-        recipe="qwen3-1.7b/math/trees/treerpo_entropy",
     ),
     "ppo": Method(
         label="PPO",
@@ -96,21 +86,18 @@ METHODS = {
         config="tempo_trl.methods.ppo.PPOConfig",
         colour="#009E73",
         paper=f"{PAPERS}/1707.06347",
-        recipe="qwen3-1.7b/math/two_gpus/ppo",
     ),
     "gigpo": Method(
         label="GiGPO",
         trainer="tempo_trl.methods.gigpo.GiGPOTrainer",
         config="tempo_trl.methods.gigpo.GiGPOConfig",
         paper=f"{PAPERS}/2505.10978",
-        recipe="benchmarks/recipes/rooms/gigpo.yaml",
     ),
     "hgpo": Method(
         label="HGPO",
         trainer="tempo_trl.methods.hgpo.HGPOTrainer",
         config="tempo_trl.methods.hgpo.HGPOConfig",
         paper=f"{PAPERS}/2602.22817",
-        recipe="benchmarks/recipes/rooms/hgpo.yaml",
     ),
     "token_credit": Method(
         label="your credit function",

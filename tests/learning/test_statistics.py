@@ -9,11 +9,11 @@ import pytest
 from benchmarks.compact_json import plain
 from benchmarks.learning.arms import SWEEP_SEEDS, Arm
 from benchmarks.learning.chain import Chain
+from benchmarks.learning.curves import Curve
 from benchmarks.learning.experiment import Experiment, Tried, at_edge, best_rate
 from benchmarks.learning.results import DIGITS, Measured, Result, as_json, read_results
 from benchmarks.learning.statistics import interval, iqm, mean_accuracy, ratio_to
 from benchmarks.learning.studies import STUDIES
-from tempo_trl.runs.curves import Curve
 
 
 def curve(tokens, accuracy):

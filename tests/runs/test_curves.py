@@ -6,17 +6,15 @@ from scipy import stats
 from tempo_trl.runs.curves import band, read_curve
 
 
-def test_a_curve_runs_over_steps_tokens_and_seconds():
+def test_a_curve_runs_over_steps():
     log = [
-        {"step": 2, "reward": 0.1, "num_tokens": 50, "step_time": 3.0},  # the mean of two steps
+        {"step": 2, "reward": 0.1},
         {"step": 4, "eval_reward": 0.5},
-        {"step": 4, "reward": 0.2, "num_tokens": 90, "step_time": 1.0},
+        {"step": 4, "reward": 0.2},
         {"step": 4, "train_runtime": 99.0},
     ]
     curve = read_curve(log, "reward")
     assert curve.steps.tolist() == [2, 4]
-    assert curve.tokens.tolist() == [50, 90]
-    assert curve.seconds.tolist() == [6.0, 8.0]
     assert curve.value.tolist() == [0.1, 0.2]
     assert read_curve(log, "eval_reward").value.tolist() == [0.5]
     assert read_curve([], "reward") is None
@@ -30,7 +28,7 @@ def test_a_step_that_no_function_could_score_is_no_point_of_a_curve():
 
 def test_the_band_is_students_interval_of_the_mean_over_seeds():
     values = np.random.default_rng(0).random((3, 5))
-    logs = [[{"step": s + 1, "reward": v, "step_time": 1.0} for s, v in enumerate(row)] for row in values]
+    logs = [[{"step": s + 1, "reward": v} for s, v in enumerate(row)] for row in values]
     mean, low, high = band([read_curve(log, "reward") for log in logs])
     expected = stats.t.interval(0.95, 2, loc=values.mean(axis=0), scale=stats.sem(values, axis=0))
     np.testing.assert_allclose(mean.value, values.mean(axis=0))
