@@ -70,6 +70,7 @@ def conversations(shape: Shape, seed: int = 0) -> ScoredRows:
     return ScoredRows(
         inputs=[{}] * rows,
         output=output,
+        loss_mask=output["completion_mask"],
         prompts=["?"] * rows,
         completions=[[message for answer in row for message in (said, answer)] for row in tool],
         completion_ids=ids.tolist(),

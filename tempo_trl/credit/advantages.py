@@ -203,6 +203,22 @@ def outcome_and_td_errors(
     return torch.from_numpy(spread), torch.from_numpy(td)
 
 
+def credit_sums(outcome: torch.Tensor, added: torch.Tensor, loss_mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """
+    Numerator and denominator, `(B, 2)`, of each completion's share of added credit and share of branch tokens.
+
+    `added_share`: sum |added| / sum (|outcome| + |added|). `branch_tokens`: tokens to which something is added /
+    tokens. Both are over the tokens of the loss, with what is added in the units of the outcome, without `td_coef`.
+    """
+    mask = loss_mask.to(added.dtype)
+    added_mass, tokens = (added.abs() * mask).sum(dim=1), mask.sum(dim=1)
+    branch_tokens = ((added != 0) * mask).sum(dim=1)
+    return {
+        "added_share": torch.stack([added_mass, added_mass + outcome.abs() * tokens], dim=1),
+        "branch_tokens": torch.stack([branch_tokens, tokens], dim=1),
+    }
+
+
 def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
     """
     Groups without two different scorable rewards: `(groups,)`, or `(groups, K)` for `(R, K)` rewards, bool. A group of
@@ -241,7 +257,7 @@ def _value_changes(
     completion: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Changes of value along each row: (row, column, float32 value from that column on), in reading order."""
-    sorted_rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix()
+    sorted_rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix
     alone = np.flatnonzero((tree.lengths[tree.order] > shared) | (shared < 0))
     size = tree.stop - tree.start
     first = np.cumsum(size) - size

@@ -7,9 +7,8 @@ from typing import Any
 import torch
 
 from tempo_trl.credit.advantages import flat_groups
-from tempo_trl.credit.grown_tree import GrownTree, repeated_rows
-from tempo_trl.credit.level_covariance import PairStatistics
-from tempo_trl.credit.prefix_covariance import pair_statistics
+from tempo_trl.credit.grown_tree import GrownTree, repeated_rows, row_weights
+from tempo_trl.credit.prefix_covariance import PairStatistics, pair_statistics
 from tempo_trl.credit.prefix_tree import PrefixTree, prefix_tree
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
@@ -112,6 +111,11 @@ class Batch:
     def tree(self) -> PrefixTree:
         """The prefix trees of the groups."""
         return prefix_tree(self.completion_ids, self.lengths, self.num_generations, self.prompts)
+
+    @property
+    def weights(self) -> torch.Tensor | None:
+        """Weights of the completions in their group, `(R,)`; None if all weights are equal."""
+        return None if self.tree_rollouts is None else row_weights(self.tree_rollouts)
 
     @property
     def counted_groups(self) -> slice:

@@ -214,3 +214,40 @@ def _token_baselines(
 def _of_those_left(numbers: np.ndarray) -> np.ndarray:
     """Sum over the remaining completions at each stage: `(Q, G)`, in order of leaving, to `(Q, G + 1)`."""
     return np.pad(np.cumsum(numbers[:, ::-1], axis=1)[:, ::-1], ((0, 0), (0, 1)))
+
+
+def value_error_sums(
+    advantages: torch.Tensor,
+    outcome: torch.Tensor,
+    loss_mask: torch.Tensor,
+    num_generations: int,
+    counted: torch.Tensor,
+) -> tuple[float, float]:
+    r"""
+    Numerator and denominator of a baseline's squared error relative to RLOO's.
+
+    $$\frac{\sum_i \mathrm{mean}_t (g_i - b_{i,t})^2}{\sum_i (g_i - m_{-i})^2}$$
+
+    over the counted completions of groups that are not flat, where m is the mean outcome of the others. Below 1 the
+    baseline predicts rewards better than the mean of the others does.
+
+    Args:
+        advantages (`torch.Tensor` of shape `(R, T)`):
+            g - b.
+        outcome (`torch.Tensor` of shape `(R,)`):
+            Outcome advantages g, NaN where unscorable.
+        loss_mask (`torch.Tensor` of shape `(R, T)`, bool):
+            Tokens to average over.
+        num_generations (`int`):
+            Completions in a group.
+        counted (`torch.Tensor` of shape `(R,)`, bool):
+            Rows to sum over.
+    """
+    groups = outcome.double().view(-1, num_generations)
+    scorable = ~groups.isnan()
+    others = (scorable.sum(dim=1, keepdim=True) - 1).clamp(min=1)
+    error = groups - (groups.nansum(dim=1, keepdim=True) - groups) / others
+    tokens = loss_mask.sum(dim=1)
+    used = (scorable & ~flat_groups(outcome, num_generations)[:, None]).flatten() & counted & (tokens > 0)
+    own = advantages.double().square().mul_(loss_mask).sum(dim=1) / tokens.clamp(min=1)
+    return own[used].sum().item(), error.flatten()[used].square().sum().item()

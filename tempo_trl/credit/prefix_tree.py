@@ -40,6 +40,8 @@ class PrefixTree:
         parting (`np.ndarray` of shape `(R,)`):
             Node at whose last state the row at a place branches off from the row at the previous place, -1 where `lcp`
             is -1.
+        longest_shared_prefix (`np.ndarray` of shape `(R,)`):
+            Number of tokens that each place's row shares with the closest other row of its prompt, -1 without one.
     """
 
     num_generations: int
@@ -51,15 +53,12 @@ class PrefixTree:
     top: np.ndarray
     depth: np.ndarray
     parting: np.ndarray
-
-    def longest_shared_prefix(self) -> np.ndarray:
-        """Number of tokens that each place's row shares with the closest other row of its prompt, -1 without one."""
-        return np.maximum(self.lcp, np.append(self.lcp[1:], -1))
+    longest_shared_prefix: np.ndarray
 
     def num_children(self) -> np.ndarray:
         """Distinct next tokens at each node's last state; a completion that ends there adds none. Shape `(N,)`."""
         lengths, nodes = self.lengths[self.order], len(self.start)
-        ended = np.flatnonzero((lengths == self.longest_shared_prefix()) & (self.num_generations > 1))
+        ended = np.flatnonzero((lengths == self.longest_shared_prefix) & (self.num_generations > 1))
         last_node = self.parting[np.where(self.lcp[ended] == lengths[ended], ended, ended + 1)]
         parts = np.bincount(self.parting[self.parting >= 0], minlength=nodes) + 1
         return parts - np.bincount(last_node, minlength=nodes)
@@ -108,7 +107,8 @@ def build_prefix_tree(
         [`PrefixTree`]
     """
     order, lcp = sort_rows(completion_ids, lengths, num_generations, prompts)
-    return PrefixTree(num_generations, lengths, order, lcp, *_intervals(lcp))
+    closest = np.maximum(lcp, np.append(lcp[1:], -1))
+    return PrefixTree(num_generations, lengths, order, lcp, *_intervals(lcp), closest)
 
 
 def sort_rows(
@@ -228,3 +228,27 @@ def check_rewards(rewards: torch.Tensor, rows: int) -> None:
         raise ValueError(f"`rewards` must be ({rows},), one per completion, got shape {tuple(rewards.shape)}.")
     if rewards.isinf().any():
         raise ValueError("`rewards` must be finite, or NaN for completions without a score, got infinity.")
+
+
+def tree_sums(tree: PrefixTree, groups: slice) -> dict[str, tuple[float, float]]:
+    """
+    Numerator and denominator of the `tempo/*` metrics of the tree's shape, over a range of its groups.
+
+    `branch_nodes`: states with at least two different next tokens, per group. `branch_depth`: their mean depth in
+    tokens. `shared_prefix`: mean number of tokens that a completion shares with the closest other one.
+    `unique_tokens`: nodes of the trees / tokens. `duplicates`: completions that repeat an earlier one / completions.
+    """
+    size = tree.num_generations
+    places = slice(groups.start * size, groups.stop * size)
+    branching = (tree.num_children() > 1) & (tree.start >= places.start) & (tree.start < places.stop)
+    lengths, lcp = tree.lengths[tree.order], tree.lcp
+    repeats = lcp == np.maximum(lengths, np.append(0, lengths[:-1]))
+    shared = tree.longest_shared_prefix[places].clip(min=0).sum()
+    completions, tokens = len(lcp[places]), lengths[places].sum()
+    return {
+        "branch_nodes": (branching.sum(), completions / size),
+        "branch_depth": (tree.depth[branching].sum(), branching.sum()),
+        "shared_prefix": (shared, completions),
+        "unique_tokens": (tokens - lcp[places].clip(min=0).sum(), tokens),
+        "duplicates": (repeats[places].sum(), completions),
+    }

@@ -8,8 +8,7 @@ import torch
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.grown_tree import branches
-from tempo_trl.credit.metrics import value_error_sums
-from tempo_trl.credit.prefix_baseline import baseline_tokens
+from tempo_trl.credit.prefix_baseline import baseline_tokens, value_error_sums
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
 from tempo_trl.methods.prefix_tree_method import PrefixTreeConfig, PrefixTreeTrainer, on_grown_trees
 

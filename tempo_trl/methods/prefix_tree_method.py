@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-import torch
-
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.grown_tree import branches, row_weights
+from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_covariance import LearnedPrefixes
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
@@ -68,11 +66,6 @@ class PrefixTreeTrainer(TokenCreditTrainer):
             checks.warn_of_a_first_batch_without_branches(sums, self._name)
 
 
-def completion_weights(batch: Batch) -> torch.Tensor | None:
-    """Weights of the completions in their group, `(R,)`; None if all weights are equal."""
-    return None if batch.tree_rollouts is None else row_weights(batch.tree_rollouts)
-
-
 def on_grown_trees(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
     """
     The credit of completions that were grown as trees: each counts with its weight w, as G w completions. The credit
@@ -83,8 +76,7 @@ def on_grown_trees(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
         batch ([`Batch`]): The batch.
         forced_tokens (`str`): As in [`~tempo_trl.rollout.config_fields.EntropyTreeFields`].
     """
-    weights = completion_weights(batch)
-    if weights is None:
+    if (weights := batch.weights) is None:
         return credit
     share = batch.num_generations * weights.float()
     outcome, _ = outcome_and_td_errors(batch.tree, batch.advantages, batch.completion_ids.shape[1], weights)

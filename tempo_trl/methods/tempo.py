@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.methods.prefix_tree_method import (
-    PrefixTreeConfig,
-    PrefixTreeTrainer,
-    completion_weights,
-    on_grown_trees,
-)
+from tempo_trl.methods.prefix_tree_method import PrefixTreeConfig, PrefixTreeTrainer, on_grown_trees
 
 
 def tempo_credit(batch: Batch, td_coef: float = 1.0, forced_tokens: str = "keep") -> Credit:
@@ -33,11 +28,11 @@ def tempo_credit(batch: Batch, td_coef: float = 1.0, forced_tokens: str = "keep"
     Returns:
         [`~tempo_trl.Credit`], with the TD errors as `added`.
     """
-    width, weights = batch.completion_ids.shape[1], completion_weights(batch)
+    width, weights = batch.completion_ids.shape[1], batch.weights
     outcome, td = outcome_and_td_errors(batch.tree, batch.advantages, width, weights)
     advantages = outcome + td_coef * td
-    if td_coef == 0 and weights is None:
-        advantages = batch.advantages  # one per completion, as TRL has it
+    if weights is None:  # without TD errors one advantage per completion, as TRL has it
+        return Credit(advantages if td_coef else batch.advantages, td, statistics=batch.pairs)
     return on_grown_trees(Credit(advantages, td, statistics=batch.pairs), batch, forced_tokens)
 
 

@@ -3,8 +3,12 @@
 What TRL would fail at later raises an error. What trains badly gives a warning on the main process.
 """
 
+import sys
+import threading
+import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -63,6 +67,32 @@ def refuse_a_run_without_a_step(trainer: GRPOTrainer) -> None:
             f"whole generation, which takes {prompts:,} prompts. Lower `steps_per_generation` or "
             "`per_device_train_batch_size`, or use more rows."
         )
+
+
+@contextmanager
+def watch_rewards(seconds: float, rank: int, names: list[str]) -> Iterator[None]:
+    """Log the stack of this rank once if the block takes longer than `seconds`.
+
+    If a reward function hangs on one rank, the others wait in a collective. After `ddp_timeout` that fails with a
+    message that names neither the rank nor the function.
+    """
+    timer = threading.Timer(seconds, _log_position, (threading.get_ident(), seconds, rank, names))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _log_position(thread: int, seconds: float, rank: int, names: list[str]) -> None:
+    stack = traceback.extract_stack(sys._current_frames()[thread])
+    start = max((i for i, frame in enumerate(stack) if frame.name == "_calculate_rewards"), default=0)
+    logger.warning(
+        f"Rank {rank} has spent {seconds:g} s on the rewards of one batch ({', '.join(names)}). If a reward function "
+        "hangs on one rank, the other ranks time out after ddp_timeout and the run ends. Stack of this rank:\n"
+        + "".join(traceback.format_list(stack[start:]))
+    )
 
 
 def refuse_rewards_without_a_variance(rewards: torch.Tensor, weights: torch.Tensor, names: list[str]) -> None:

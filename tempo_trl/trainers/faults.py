@@ -5,8 +5,6 @@ import io
 import itertools
 import json
 import os
-import sys
-import threading
 import traceback
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager, nullcontext
@@ -61,32 +59,6 @@ def remove_if_torn(path: Path) -> None:
         file.seek(-4, os.SEEK_END)
         if path.is_file() and file.read() != b"PAR1":
             path.unlink()
-
-
-@contextlib.contextmanager
-def watch_rewards(seconds: float, rank: int, names: list[str]) -> Iterator[None]:
-    """Log the stack of this rank once if the block takes longer than `seconds`.
-
-    If a reward function hangs on one rank, the others wait in a collective. After `ddp_timeout` that fails with a
-    message that names neither the rank nor the function.
-    """
-    timer = threading.Timer(seconds, _log_position, (threading.get_ident(), seconds, rank, names))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _log_position(thread: int, seconds: float, rank: int, names: list[str]) -> None:
-    stack = traceback.extract_stack(sys._current_frames()[thread])
-    start = max((i for i, frame in enumerate(stack) if frame.name == "_calculate_rewards"), default=0)
-    logger.warning(
-        f"Rank {rank} has spent {seconds:g} s on the rewards of one batch ({', '.join(names)}). If a reward function "
-        "hangs on one rank, the other ranks time out after ddp_timeout and the run ends. Stack of this rank:\n"
-        + "".join(traceback.format_list(stack[start:]))
-    )
 
 
 @contextlib.contextmanager

@@ -9,13 +9,14 @@ import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
+from tempo_trl.credit.advantages import credit_sums
 from tempo_trl.credit.anchors import state_sums
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.metrics import credit_sums, tree_sums
+from tempo_trl.credit.prefix_tree import tree_sums
 from tempo_trl.credit.spans import Criteria
 from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.runs.metrics import CRITERIA
-from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask
+from tempo_trl.trainers.scored_rows import ScoredRows
 
 
 class Totals(NamedTuple):
@@ -25,19 +26,14 @@ class Totals(NamedTuple):
     Args:
         metrics: Ratios of the sums, by name.
         columns: Columns of the table of completions, in rank order.
-        pickled: What a method with a state learns from, of each rank.
+        statistics: What a method with a state learns from, of each rank.
         drops_tokens: Whether tokens are removed from the loss, so that all ranks must count its tokens again.
     """
 
     metrics: dict[str, float]
     columns: dict[str, list]
-    pickled: list[bytes]
+    statistics: list
     drops_tokens: bool
-
-    @property
-    def statistics(self) -> list:
-        """What a method with a state learns from, of each rank."""
-        return [pickle.loads(each) for each in self.pickled]
 
 
 class Report:
@@ -95,7 +91,7 @@ class Report:
         failures, sums, columns, pickled, drops_tokens = zip(*gather_object([own]), strict=True)
         for message, invalid in filter(None, failures):
             raise (ValueError if invalid else RuntimeError)(message) from self.cause
-        return Totals(_ratios(sums), _joined(columns, rows), list(pickled), any(drops_tokens))
+        return Totals(_ratios(sums), _joined(columns, rows), [*map(pickle.loads, pickled)], any(drops_tokens))
 
 
 def _ratios(reported: tuple[dict[str, tuple[float, float]], ...]) -> dict[str, float]:
@@ -131,12 +127,12 @@ def log_credit(
     if batch.tree_rollouts is not None:
         log_sums(trainer, "rollout", trainer.rollout_func.statistics())
     outcome = own_outcome(batch, rows, credit)
-    mask = loss_mask(rows.output)
-    sums = {}
+    mask = rows.loss_mask if credit.loss_mask is None else rows.loss_mask * credit.loss_mask.to(rows.loss_mask)
+    counted = batch.counted_groups
+    flat = batch.flat_groups[counted]
+    shares, sums = credit_sums(outcome, credit.added, mask.cpu()), {}
     if batch.num_generations > 1:  # a group of 1, which evaluation allows, has no tree
-        flat = batch.flat_groups[batch.counted_groups]
-        sums = tree_sums(batch.tree, batch.counted_groups) | {"frac_zero_std": (flat.sum().item(), len(flat))}
-    shares = credit_sums(outcome, credit.added, mask.cpu())
+        sums = tree_sums(batch.tree, counted) | {"frac_zero_std": (flat.sum().item(), len(flat))}
     sums |= {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if trainer.sees_answers:
         sums |= state_sums(batch.observations, batch.num_generations, batch.counted)

@@ -13,7 +13,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, start_event_loop_in_daemon
 
 from tempo_trl.runs.metrics import METRICS, OWN_COLUMNS
-from tempo_trl.trainers.faults import watch_rewards
+from tempo_trl.trainers.checks import watch_rewards
 from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import ScoredRows
 

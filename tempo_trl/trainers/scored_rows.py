@@ -56,6 +56,7 @@ class ScoredRows:
         state_keys (`dict[tuple[int, int], bytes]`): Environments' own keys, by row and turn.
         criteria ([`~tempo_trl.credit.spans.Criteria`], *optional*): What the `span_reward_funcs` judged in them.
         output (`dict`): TRL's batch. The trainer writes the credit into it.
+        loss_mask (`torch.Tensor` of shape `(B, T)`): TRL's, before the credit removes any token.
         num_generations (`int`): Rows in a group.
         place ([`Place`]): Their place.
     """
@@ -70,6 +71,7 @@ class ScoredRows:
     state_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
     criteria: Criteria | None = None
     output: dict = field(default_factory=dict)
+    loss_mask: torch.Tensor | None = None
     num_generations: int = 0
     place: Place | None = None
 
@@ -79,7 +81,8 @@ class ScoredRows:
         place = Place.of(trainer.accelerator.process_index, len(self.completion_ids), size)
         # Without old log-probabilities the only forward pass was the reference model's (with LoRA the same module).
         entropies = self.entropies if "old_per_token_logps" in output else None
-        return replace(self, output=output, num_generations=size, place=place, entropies=entropies)
+        mask = loss_mask(output)
+        return replace(self, output=output, loss_mask=mask, num_generations=size, place=place, entropies=entropies)
 
 
 class Witness:

@@ -18,7 +18,6 @@ from tempo_trl.trainers import checks
 from tempo_trl.trainers.agents import ObservationKeyFunc, StateKeys, sees_answers
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_func import refuse_a_state_that_cannot_be_loaded, refuse_a_wrong_credit_func
-from tempo_trl.trainers.faults import watch_rewards
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.report import Report, Totals, log_credit
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
@@ -268,7 +267,7 @@ class TokenCreditTrainer(RunTrainer):
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         rank, patience = self.accelerator.process_index, self.args.ddp_timeout / 2
-        with watch_rewards(patience, rank, self.reward_func_names):
+        with checks.watch_rewards(patience, rank, self.reward_func_names):
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
         if self._pending_metrics or self._pending_extra_logs:

@@ -16,7 +16,7 @@ from tempo_trl.credit.spans import Criteria
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.agents import image_bytes, images_in, observed_before_steps
 from tempo_trl.trainers.report import Report
-from tempo_trl.trainers.scored_rows import Place, ScoredRows, loss_mask
+from tempo_trl.trainers.scored_rows import Place, ScoredRows
 from tempo_trl.trainers.steps import delimited_steps
 
 PADDING = {"turns": -1, "steps": -1, "step_rewards": torch.nan}  # of tensors on ranks with shorter completions
@@ -57,7 +57,7 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         "lengths": lengths,
         "advantages": output["advantages"].masked_fill(rewards[rows.place.own].isnan(), torch.nan),
         "prompts": prompts,
-        "loss_mask": loss_mask(output),
+        "loss_mask": rows.loss_mask,
         "turns": turns,
         "steps": steps,
         "observations": observations,

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree, tempo_advantages
-from tempo_trl.credit.level_covariance import PairStatistics
 from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages, prefix_baselines, tree_baselines
-from tempo_trl.credit.prefix_covariance import PrefixCovariance
+from tempo_trl.credit.prefix_covariance import PairStatistics, PrefixCovariance
 
 from .groups import as_tensors, common, groups, mean_of_others, padded, predicted_by_definition, std
 

@@ -13,8 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tempo_trl.credit import build_prefix_tree
-from tempo_trl.credit.level_covariance import PairStatistics
-from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics, pairwise_lcp, predictor
+from tempo_trl.credit.prefix_covariance import (
+    PairStatistics,
+    PrefixCovariance,
+    pair_statistics,
+    pairwise_lcp,
+    predictor,
+)
 
 from .groups import as_tensors, common, groups, std
 

@@ -133,7 +133,7 @@ def test_the_tree_counts_states_branches_and_duplicates(case):
 
     assert (tree.num_children() > 1).sum() <= len(groups_of_rows) * (size - 1)
     closest = np.empty(len(rows), dtype=int)
-    closest[tree.order] = tree.longest_shared_prefix()
+    closest[tree.order] = tree.longest_shared_prefix
     for i, row in enumerate(rows):
         group = [r for j, r in enumerate(rows) if j // size == i // size and j != i]
         assert closest[i] == max((common(row, other) for other in group), default=-1)

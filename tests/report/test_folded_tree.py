@@ -4,8 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tempo_trl.credit.metrics import tree_sums
-from tempo_trl.credit.prefix_tree import prefix_tree
+from tempo_trl.credit.prefix_tree import prefix_tree, tree_sums
 from tempo_trl.report.folded_tree import branches, fold
 
 GROUPS = st.lists(st.lists(st.integers(0, 2), max_size=7), min_size=1, max_size=7)
