@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from benchmarks.learning.policy import character_tokenizer
 from benchmarks.timing import RATIO, is_quick, print_table, seconds
 from tempo_trl.credit.batch import Batch
-from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import Place, ScoredRows

@@ -25,8 +25,8 @@ from datasets import Dataset
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
+from benchmarks.learning.policy import character_tokenizer
 from benchmarks.timing import is_quick, print_table
-from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.tree_forward import TreeForward, TreeForwardFields, pack_rows
 from tempo_trl.tree_forward.first_batch import PAYING_RATIO
 from tempo_trl.tree_forward.tree_pass import State

@@ -23,10 +23,10 @@ from datasets import Dataset
 from transformers import PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 
+from benchmarks.learning.policy import CHARACTERS, character_tokenizer, load_policy
 from benchmarks.timing import is_quick, print_table
 from benchmarks.training_step import policy as ten_million
 from benchmarks.training_step import random_reward
-from tempo_trl.demo.policy import CHARACTERS, character_tokenizer, load_policy
 from tempo_trl.rollout.entropy import EntropyTree
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.growth import Grower

@@ -17,8 +17,8 @@ from datasets import Dataset
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
+from benchmarks.learning.policy import character_tokenizer
 from tempo_trl import TEMPOConfig, TEMPOTrainer
-from tempo_trl.demo.policy import character_tokenizer
 from tempo_trl.launch.train import end
 
 COMPLETIONS, TOKENS, GROUP = 64, 256, 8

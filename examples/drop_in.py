@@ -8,8 +8,7 @@ To train a real model, give its name and your dataset as you would to GRPOTraine
 """
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer  # from trl import GRPOConfig, GRPOTrainer
-from tempo_trl.demo.policy import policy_path
-from tempo_trl.demo.task import correct_answer, problems
+from tempo_trl.demo.task import correct_answer, policy_path, problems
 
 args = TEMPOConfig(  # <-- GRPOConfig(
     output_dir="tempo_demo/drop_in",

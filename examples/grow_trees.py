@@ -5,8 +5,7 @@ python examples/grow_trees.py
 
 from trl import GRPOConfig, GRPOTrainer
 
-from tempo_trl.demo.policy import policy_path
-from tempo_trl.demo.task import correct_answer, problems
+from tempo_trl.demo.task import correct_answer, policy_path, problems
 from tempo_trl.rollout import FixedTree, TreeRollout
 
 # Two continuations per node, three levels, of twelve tokens each: eight completions per prompt.

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
-from tempo_trl.demo.policy import policy_path
-from tempo_trl.demo.task import correct_answer, problems
+from tempo_trl.demo.task import correct_answer, policy_path, problems
 from tempo_trl.hub.publish import publish
 from tempo_trl.runs.record import record_run
 

@@ -32,7 +32,7 @@ class AgentStart(Start):
 
     def _policy(self):
         from benchmarks.agents.warm_start import LATER_STEPS, taught_policy
-        from tempo_trl.demo.policy import load_policy
+        from benchmarks.learning.policy import load_policy
 
         world, steps = self.task, (self.train_steps, LATER_STEPS)
         if world.shipped:

@@ -14,9 +14,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl import GRPOTrainer
 
 from benchmarks.gpu.section import QWEN3_0_6B, QWEN3_TINY, Meter, Row, main, wait_for
+from benchmarks.learning.policy import character_tokenizer
 from benchmarks.training_step import GROUP, TimedTrainer, configured, random_reward
 from tempo_trl.credit import tempo_advantages
-from tempo_trl.demo.policy import character_tokenizer
 
 WARM_UP = 2  # steps that are not measured, one of each method
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}  # TRL's scalars are float32, ours float64: as in tests/trainers

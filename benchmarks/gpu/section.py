@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
-from tempo_trl.demo.policy import character_tokenizer
+from benchmarks.learning.policy import character_tokenizer
 
 Row = tuple[str, str]  # what was measured, and what came out
 RESULT = "rows: "  # before the JSON that a section prints last

@@ -97,12 +97,12 @@ class Start:
         return PROMPT_ROOM + self.max_completion_length
 
     def _tokenizer(self):
-        from tempo_trl.demo.policy import character_tokenizer
+        from benchmarks.learning.policy import character_tokenizer
 
         return character_tokenizer(self._positions)
 
     def _policy(self):
-        from tempo_trl.demo.policy import load_policy
+        from benchmarks.learning.policy import load_policy
 
         if self.task.shipped:
             return load_policy()[0]

@@ -17,20 +17,14 @@ import torch
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.learning.chain import Chain
+from benchmarks.learning.policy import EOS, PAD, TOKENS, character_tokenizer, load_policy
 from benchmarks.learning.tasks import Task
-from tempo_trl.demo.policy import (
-    EOS,
-    PAD,
-    TOKENS,
-    character_tokenizer,
-    load_policy,
-    policy_path,
-)
 from tempo_trl.demo.task import (
     HELD_OUT,
     STEPS,
     correct_answer,
     draw_problems,
+    policy_path,
     worked_solution,
 )
 from tempo_trl.runs.statistics import wilson

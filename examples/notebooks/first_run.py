@@ -23,8 +23,7 @@ from tempfile import mkdtemp
 import pandas as pd
 
 from tempo_trl import TEMPOConfig, TEMPOTrainer
-from tempo_trl.demo.policy import policy_path
-from tempo_trl.demo.task import correct_answer, problems
+from tempo_trl.demo.task import correct_answer, policy_path, problems
 from tempo_trl.report import read_trees
 from tempo_trl.report.command import report
 

@@ -27,7 +27,7 @@ import torch
 from rich.console import Console
 
 from tempo_trl.credit import prefix_values, td_errors, tempo_advantages
-from tempo_trl.demo.policy import policy_path
+from tempo_trl.demo.task import policy_path
 from tempo_trl.launch import credit
 from tempo_trl.report.terminal_tree import terminal_tree
 

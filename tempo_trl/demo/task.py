@@ -4,12 +4,15 @@
     completion  7+5=2;2-3=9#9
 
 Each step's result, modulo 10, begins the next step; the final answer follows '#'. It needs no download, and a tiny
-policy has learned it ([`~tempo_trl.demo.policy`]).
+policy has learned it from solutions with errors, and makes such errors itself: a Qwen3 of 0.8 million parameters whose
+tokens are single characters. Its folder `start` is an ordinary model folder, which
+`python -m benchmarks.learning.warm_start` recreates in a clone of the repository.
 """
 
 import random
 import re
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +23,11 @@ TRAIN_PROBLEMS = 8192
 HELD_OUT = 512  # problems of each evaluation
 SPLITS = ("train", "test")
 _PROBLEM = re.compile(r"[0-9]([+-][0-9])+\?")
+
+
+def policy_path() -> Path:
+    """The shipped model folder, for `from_pretrained`, TRL's `model` or a server."""
+    return Path(__file__).with_name("start")
 
 
 def worked_solution(problem: str) -> str:

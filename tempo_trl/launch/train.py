@@ -94,7 +94,7 @@ def model_path(arguments: RunArguments) -> str:
     """Folder or Hub id of the model to train: task sums has a built-in model."""
     task = arguments.script.task
     if task in BUILT_IN and arguments.model.model_name_or_path in (None, task):
-        from tempo_trl.demo.policy import policy_path
+        from tempo_trl.demo.task import policy_path
 
         return str(policy_path())
     name = arguments.model.model_name_or_path

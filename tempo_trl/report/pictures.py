@@ -8,16 +8,20 @@ from typing import BinaryIO
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.colors import to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 
 from tempo_trl.methods import method_colours
 from tempo_trl.report.collect import RecordedRun, opening_group
-from tempo_trl.report.colours import BAD, EDGE, GOOD, MONO, value_colour
 from tempo_trl.report.folded_tree import FoldedNode
 from tempo_trl.report.group import Group, reward_range
 from tempo_trl.runs.token_text import cut, one_line, readable
+
+BAD, EVEN, GOOD = "#D55E00", "#ECEAE6", "#0072B2"  # vermilion and blue of Okabe and Ito
+DIVERGING = LinearSegmentedColormap.from_list("credit", [BAD, EVEN, GOOD])
+MONO = {"family": "monospace", "parse_math": False}  # a token may contain a dollar sign
+EDGE = "#B8B4AC"
 
 TREE_TEXT, LEAF_TEXT = 18, 30  # characters of a box
 CREDIT_TOKENS, CREDIT_COLUMNS = 400, 132  # tokens of a completion, characters of a line
@@ -185,3 +189,9 @@ def _draw_line(axes, line: dict, colour: str) -> None:
 def _plain(axes) -> None:
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def value_colour(value: float, low: float, high: float) -> tuple[float, ...]:
+    """The light colour of a box by its value, in the range of rewards from `low` to `high`."""
+    share = (value - low) / (high - low) if high > low else 0.5
+    return tuple(0.6 * c + 0.4 for c in DIVERGING(share)[:3])

@@ -7,9 +7,9 @@ from trl.chat_template_utils import is_chat_template_prefix_preserving, parse_re
 
 from benchmarks.agents.policy import word_tokenizer
 from benchmarks.agents.warm_start import is_valid, lessons, played
+from benchmarks.learning.policy import load_policy
 from benchmarks.tasks import recipe_of, rooms
 from benchmarks.tasks.rooms import START, TURNS, WORDS, Rooms, draw_tasks, neighbour, next_direction, state_text
-from tempo_trl.demo.policy import load_policy
 from tempo_trl.launch import train
 from tempo_trl.runs.log import training_log
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tempo_trl.demo.policy import CHARACTERS, character_tokenizer, policy_path
-from tempo_trl.demo.task import correct_answer, problems, worked_solution
+from benchmarks.learning.policy import CHARACTERS, character_tokenizer
+from tempo_trl.demo.task import correct_answer, policy_path, problems, worked_solution
 
 
 def test_the_worked_solution_of_the_docstring():

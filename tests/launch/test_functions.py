@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tempo_trl.demo.policy import policy_path
+from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.fields import TOKEN_CREDIT
 from tempo_trl.launch.functions import load_function

@@ -15,7 +15,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOTrainer
 
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.demo.policy import policy_path
+from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import launch_arguments, parse
 from tempo_trl.launch.train import _dataset_name, _settings, build_trainer, checkpoint_to_resume, load_datasets, main
 from tempo_trl.runs.recipes import accelerate_config_path

@@ -8,9 +8,9 @@ import pytest
 from benchmarks.learning import plan
 from benchmarks.learning.chain import Chain
 from benchmarks.learning.plan import Plan, first_failure, luck, right_plan, success_probability, successful
+from benchmarks.learning.policy import CHARACTERS, load_policy
 from benchmarks.learning.starts import PROMPT_ROOM, Start, rewards
 from benchmarks.learning.warm_start import SLIP_RATE
-from tempo_trl.demo.policy import CHARACTERS, load_policy
 from tempo_trl.demo.task import worked_solution
 
 TASKS = [Chain(), Plan()]

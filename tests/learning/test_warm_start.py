@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.learning.chain import slipped_solution
+from benchmarks.learning.policy import character_tokenizer, load_policy
 from benchmarks.learning.results import sampled_tokens
 from benchmarks.learning.warm_start import (
     accuracy,
@@ -18,7 +19,6 @@ from benchmarks.learning.warm_start import (
     warm_started_policy,
     write_policy,
 )
-from tempo_trl.demo.policy import character_tokenizer, load_policy
 from tempo_trl.demo.task import draw_problems, worked_solution
 
 STEP = len("7+5=2;")

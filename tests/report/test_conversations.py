@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from benchmarks.learning.policy import load_policy
 from benchmarks.tasks.rooms import START, TURNS, Rooms, problems
 from tempo_trl import TEMPOTrainer
-from tempo_trl.demo.policy import load_policy
 from tempo_trl.launch.credit import read_groups
 from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.conversations import Encoder

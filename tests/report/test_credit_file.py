@@ -7,7 +7,7 @@ import torch
 from transformers import AutoTokenizer
 
 from tempo_trl.credit import prefix_values, tempo_advantages
-from tempo_trl.demo.policy import policy_path
+from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.cli import main
 from tempo_trl.launch.credit import read_groups
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tempo_trl import SpanCreditConfig, SpanCreditTrainer, SpanReward
 from tempo_trl.credit import span_advantages
-from tempo_trl.demo.policy import policy_path
+from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.cli import main
 from tempo_trl.launch.credit import read_groups
 from tempo_trl.report import read_trees

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from tempo_trl.demo.policy import policy_path
+from tempo_trl.demo.task import policy_path
 from tempo_trl.runs.token_text import one_line, readable, token_pieces, visible
 
 from .test_token_places import TOKENIZERS, spelled

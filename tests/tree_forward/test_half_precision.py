@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from tempo_trl.demo.policy import policy_path
+from tempo_trl.demo.task import policy_path
 from tempo_trl.tree_forward import tree_attention
 from tempo_trl.tree_forward.tree_pass import State
 

@@ -1,9 +1,4 @@
-"""The tiny policy of the task `sums`: a Qwen3 of 0.8 million parameters whose tokens are single characters.
-
-It has learned the task of `tempo_trl.demo.task` from solutions with errors ("slips"), and makes such errors itself.
-The shipped folder is an ordinary model folder. `python -m benchmarks.learning.warm_start` recreates it, in a clone of
-the repository.
-"""
+"""The tiny policy of the task `sums`: its model, and its tokenizer of single characters."""
 
 from pathlib import Path
 
@@ -14,14 +9,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
+from tempo_trl.demo.task import policy_path
+
 CHARACTERS = "0123456789+-=;#?"
 PAD, EOS = "<pad>", "<eos>"
 TOKENS = (*CHARACTERS, PAD, EOS)
-
-
-def policy_path() -> Path:
-    """The shipped model folder, for `from_pretrained`, TRL's `model` or a server."""
-    return Path(__file__).with_name("start")
 
 
 def load_policy(folder: Path | None = None) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
