@@ -76,8 +76,8 @@ def on_grown_trees(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
         batch ([`Batch`]): The batch.
         forced_tokens (`str`): As in [`~tempo_trl.rollout.config_fields.EntropyTreeFields`].
     """
-    if (weights := batch.weights) is None:
-        return credit
+    if (weights := batch.weights) is None:  # also of trees whose leaves have equal weights
+        return with_forced_tokens(credit, batch, forced_tokens)
     share = batch.num_generations * weights.float()
     outcome, _ = outcome_and_td_errors(batch.tree, batch.advantages, batch.completion_ids.shape[1], weights)
     advantages = credit.advantages * share[:, None]

@@ -31,7 +31,7 @@ def tempo_credit(batch: Batch, td_coef: float = 1.0, forced_tokens: str = "keep"
     width, weights = batch.completion_ids.shape[1], batch.weights
     outcome, td = outcome_and_td_errors(batch.tree, batch.advantages, width, weights)
     advantages = outcome + td_coef * td
-    if weights is None:  # without TD errors one advantage per completion, as TRL has it
+    if batch.tree_rollouts is None:  # without TD errors one advantage per completion, as TRL has it
         return Credit(advantages if td_coef else batch.advantages, td, statistics=batch.pairs)
     return on_grown_trees(Credit(advantages, td, statistics=batch.pairs), batch, forced_tokens)
 
