@@ -7,11 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tempo_trl import Batch
 from tempo_trl.credit import prefix_values
 from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.grown_tree import GrownTree, Segment, branches
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.siblings import segment_values
+from tempo_trl.methods.tempo import tempo_credit
 
 from ..credit.groups import as_tensors
 from ..credit.test_siblings import shapes, tree_of
@@ -157,3 +159,20 @@ def test_the_tensors_of_a_batch_name_each_token_s_segment(forest):
 def test_the_first_token_of_a_forced_segment_carries_its_ratio():
     tree = GrownTree([Segment(-1, [4, 5]), Segment(-1, [6, 7], forced=True, forced_ratio=0.25)], [0, 1])
     assert branches([tree], 2).forced_ratio.tolist() == [[1.0, 1.0], [0.25, 1.0]]
+
+
+@pytest.mark.parametrize("forced_tokens", ["keep", "reweight", "mask"])
+def test_forced_tokens_are_treated_also_on_trees_whose_leaves_have_equal_weights(forced_tokens):
+    tree = GrownTree([Segment(-1, [4, 5]), Segment(-1, [6, 7], forced=True, forced_ratio=0.25)], [0, 1])
+    ids, lengths, rewards = as_tensors([[4, 5], [6, 7]], [1.0, 0.0])
+    turns, none = torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, dtype=torch.long)
+    batch = Batch(
+        ids, lengths, rewards, rewards[:, None], rewards - 0.5, 2, none, turns == 0, turns, turns, None, {}, True,
+        none == 0, tree_rollouts=[tree],
+    )  # fmt: skip
+    assert batch.weights is None
+    credit = tempo_credit(batch, 0.0, forced_tokens)
+    expected = torch.tensor([[0.5, 0.5], [-0.125 if forced_tokens == "reweight" else -0.5, -0.5]])
+    kept = torch.ones(2, 2, dtype=torch.bool) if credit.loss_mask is None else credit.loss_mask
+    assert kept.tolist() == [[True, True], [forced_tokens != "mask", True]]
+    torch.testing.assert_close(credit.advantages.expand(2, 2)[kept], expected[kept])
