@@ -71,6 +71,12 @@ def _check_lengths(output: dict[str, Any]) -> None:
                     f"`rollout_func` must return one number per token of the completion in `{name}`, got "
                     f"{len(values)} for the {tokens} tokens of row {row}."
                 )
+            other = [value for value in values if name == "env_mask" and value not in (0, 1)]
+            if other:
+                raise ValueError(
+                    f"`rollout_func` must return 1 for each token that the policy sampled and 0 for all others in "
+                    f"`env_mask`, got {other[0]!r} in row {row}."
+                )
 
 
 def _check_order(output: dict[str, Any], prompts: list, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -347,11 +347,9 @@ class TokenCreditTrainer(RunTrainer):
 
     def _per_token(self, inputs: dict) -> dict:
         """What TRL's loss reads of the trainer that would not keep each token's own advantage."""
-        if inputs["advantages"].ndim == 1:
-            return {}
         outcome, theirs = inputs["outcome"].unsqueeze(1), self.get_off_policy_mask
         changes = {"get_off_policy_mask": lambda advantages, **kwargs: theirs(outcome, **kwargs)}
-        if self.importance_sampling_level == "sequence":  # TRL raises an error for any other level
+        if inputs["advantages"].ndim == 2 and self.importance_sampling_level == "sequence":  # TRL refuses any other
             changes["importance_sampling_level"] = "token"
         return changes
 

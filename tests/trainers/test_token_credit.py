@@ -9,7 +9,7 @@ import torch
 from trl import GRPOTrainer
 
 import tempo_trl
-from tempo_trl import TEMPOTrainer, TokenCreditConfig, TokenCreditTrainer
+from tempo_trl import Credit, TEMPOTrainer, TokenCreditConfig, TokenCreditTrainer
 from tempo_trl.methods.tempo import tempo_credit
 
 from . import credit_functions as functions
@@ -30,6 +30,23 @@ def run(model, folder, credit_func, cls=TokenCreditTrainer, **overrides):
 def test_the_outcome_as_credit_is_grpo(credit_func, tiny_model, tmp_path):
     stock = train(tiny_model, tmp_path / "a", cls=GRPOTrainer)
     assert_same_weights(run(tiny_model, tmp_path / "b", credit_func), stock)
+
+
+def test_the_off_policy_mask_reads_the_same_outcome_in_both_forms_of_one_credit(tiny_model, tmp_path):
+    """All completions are off policy: those with a negative outcome are dropped, whatever the advantages say."""
+
+    def one(batch):
+        return Credit(batch.advantages, outcome=-batch.advantages)
+
+    def each(batch):
+        return Credit(batch.advantages[:, None].expand(batch.completion_ids.shape), outcome=-batch.advantages)
+
+    options = {"off_policy_mask_threshold": -10.0, "num_iterations": 2, "max_steps": 2, "loss_type": "grpo"}
+    first, second = (run(tiny_model, tmp_path / form.__name__, form, **options) for form in (one, each))
+    assert_same_weights(first, second)
+    plain = run(tiny_model, tmp_path / "plain", functions.grpo, **options)
+    with pytest.raises(AssertionError):
+        assert_same_weights(first, plain)
 
 
 def test_tempos_credit_as_a_function_of_the_user_is_tempo(tiny_model, tmp_path):
