@@ -347,6 +347,8 @@ class TokenCreditTrainer(RunTrainer):
 
     def _per_token(self, inputs: dict) -> dict:
         """What TRL's loss reads of the trainer that would not keep each token's own advantage."""
+        if inputs["advantages"].ndim == 1 and "outcome" not in inputs:  # a subclass that lets TRL alone score a batch
+            return {}
         outcome, theirs = inputs["outcome"].unsqueeze(1), self.get_off_policy_mask
         changes = {"get_off_policy_mask": lambda advantages, **kwargs: theirs(outcome, **kwargs)}
         if inputs["advantages"].ndim == 2 and self.importance_sampling_level == "sequence":  # TRL refuses any other
