@@ -36,7 +36,7 @@ class PrefixBaselineCredit(LearnedPrefixes):
         width = batch.completion_ids.shape[1]
         segments = None if batch.tree_rollouts is None else branches(batch.tree_rollouts, width).segment
         advantages = baseline_tokens(batch.tree, batch.advantages, width, self.covariance, segments)
-        metrics = value_error(batch, advantages, batch.advantages)
+        metrics = value_error(batch, advantages)
         credit = Credit(advantages, metrics=metrics, statistics=batch.pairs)
         return on_grown_trees(credit, batch, self.forced_tokens)
 
@@ -47,11 +47,11 @@ class PrefixBaselineCredit(LearnedPrefixes):
         return super().learned_metrics() | {f"tempo/prefix_covariance_{depth}": value for depth, value in named}
 
 
-def value_error(batch: Batch, advantages: torch.Tensor, outcome: torch.Tensor) -> dict[str, tuple[float, float]]:
+def value_error(batch: Batch, advantages: torch.Tensor) -> dict[str, tuple[float, float]]:
     """`tempo/value_error` of a baseline's advantages; empty on grown trees, whose completions are dependent."""
     if batch.tree_rollouts is not None:
         return {}
-    sums = value_error_sums(advantages, outcome, batch.loss_mask, batch.num_generations, batch.counted)
+    sums = value_error_sums(advantages, batch.advantages, batch.loss_mask, batch.num_generations, batch.counted)
     return {"tempo/value_error": sums}
 
 
@@ -72,7 +72,7 @@ class PrefixBaselineTrainer(PrefixTreeTrainer):
     learned from earlier batches.
 
     The policy gradient stays unbiased, because the baseline of a completion never depends on its own reward. If
-    prefixes do not predict rewards, it is RLOO. docs/evidence.md compares it with the other methods.
+    prefixes do not predict rewards, it is RLOO. docs/evidence/toy_tasks.md compares it with the other methods.
 
     Args:
         model, reward_funcs, args, ...:
