@@ -12,11 +12,13 @@ class Arm:
         recipe (`str`): Name of the recipe of the task that it starts from.
         changes (`tuple` of pairs): Fields that differ from it.
         rated_as (`str`): The arm whose learning rate it takes; its own if empty.
+        examples (`int`): Examples of the fine-tuning that it starts from; the study's if 0.
     """
 
     recipe: str
     changes: tuple[tuple[str, object], ...] = ()
     rated_as: str = ""
+    examples: int = 0
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Cell:
 # GRPO and HEPO are TEMPO's trainer with `td_coef` 0, which trains like TRL's (tests say so), on the tree and so in
 # less time.
 GRPO = ("td_coef", 0.0)
+LAMBDA_GRPO = ("credit_func", "benchmarks.language_model.lambda_grpo.lambda_grpo")
 ARMS = {
     "grpo": Arm("tempo", (GRPO,)),
     "tempo": Arm("tempo"),
@@ -71,3 +74,28 @@ def arms_with_criteria(task: str, criteria: int) -> dict[str, Arm]:
         "span_credit lambda 1": span_credit(1.0),
         "span_credit lambda 0.9": span_credit(0.9, rated_as="span_credit"),
     }
+
+
+def arms_after_examples(task: str, criteria: int) -> dict[str, Arm]:
+    """
+    The arms of a task with criteria where the policy was fine-tuned first, the most important ones first.
+
+    Args:
+        task (`str`): The task.
+        criteria (`int`): Number of criteria in an answer.
+    """
+    arms = arms_with_criteria(task, criteria)
+    mean, places = ("reward_funcs", f"benchmarks.language_model.criteria.{task}_mean"), arms["span_credit"].changes[0]
+    return {
+        "grpo": arms["grpo"],
+        "span_credit": Arm("span_credit", (places, ("trace_lambda", 0.9))),
+        "tempo": arms["tempo"],
+        "gdpo": arms["gdpo"],
+        "prefix_baseline": arms["prefix_baseline"],
+        "lambda_grpo": Arm("prefix_baseline", (("method", "token_credit"), mean, LAMBDA_GRPO)),
+    }
+
+
+def fine_tuning(examples: list[int]) -> dict[str, Arm]:
+    """Fine-tuning alone: runs at rate 0, which only answer the held-out prompts."""
+    return {f"fine-tuned on {count}": Arm("tempo", (GRPO,), examples=count) for count in examples}

@@ -6,7 +6,9 @@
     orders_0, ...   reward functions: one criterion each, in the order of their names
 
 The checks are those of the task's recipe `span_credit`. All of these functions log the same metrics: `fields/NAME`,
-the mean of a criterion; `fields/mean`, the mean of all; `fields/all`, the share of completions with all right.
+the mean of a criterion; `fields/mean`, the mean of all; `fields/all`, the share of completions with all right;
+`fields/pass`, the share of prompts with such a completion; `fields/distinct`, the share of completions with all right
+and another text than those before of the same prompt.
 """
 
 from collections import defaultdict
@@ -20,6 +22,7 @@ from tempo_trl.rewards import SpanReward, mean_reward
 from tempo_trl.rewards.boxed import completion_text
 from tempo_trl.runs.recipes import read_recipe
 
+OF_ALL = "mean", "all", "pass", "distinct"  # metrics that are of no single criterion
 CRITERIA = {"orders": 9, "calls": 6, "word_sums": 13}  # that an answer is judged by
 Judge = Callable[..., list[list[SpanReward]]]
 
@@ -47,7 +50,7 @@ def logged(judge: Judge, name: str) -> Judge:
     def logging(texts: list[str], log_metric: Callable[[str, float], None] | None = None, **columns):
         judged = judge(texts=texts, **columns)
         if log_metric is not None:
-            for metric, value in means(judged).items():
+            for metric, value in (means(judged) | kept_open(judged, texts, columns.get("prompts", texts))).items():
                 log_metric(f"fields/{metric}", value)
         return judged
 
@@ -64,6 +67,15 @@ def means(judged: list[list[SpanReward]]) -> dict[str, float]:
         found["mean"].append(sum(own.values()) / len(own))
         found["all"].append(float(all(reward == 1.0 for reward in own.values())))
     return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+def kept_open(judged: list[list[SpanReward]], texts: list[str], prompts: list) -> dict[str, float]:
+    """How many prompts are solved, and by how many texts: what is left to learn from."""
+    right = defaultdict(set)
+    for spans, text, prompt in zip(judged, texts, map(str, prompts), strict=True):
+        right[prompt] |= {text} if (own := rewards(spans)) and min(own.values()) == 1.0 else set()
+    solved, distinct = sum(map(bool, right.values())), sum(map(len, right.values()))
+    return {"pass": solved / len(right), "distinct": distinct / len(texts)}
 
 
 def rewards(spans: list[SpanReward]) -> dict[str, float]:

@@ -26,6 +26,7 @@ MORE_STYLES = {
     "grpo_lambda without trace": ("#E69F00", "--"),
     "span_credit": ("#D55E00", "-"),
     "gdpo": ("#CC79A7", "-"),
+    "lambda_grpo": ("#009E73", ":"),
     "span_credit lambda 1": ("#E69F00", "-"),
     "span_credit lambda 0.9": ("#E69F00", "--"),
 }

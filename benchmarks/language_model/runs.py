@@ -6,14 +6,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from threading import Lock
 
 from benchmarks.language_model.arms import Cell
+from benchmarks.language_model.criteria import OF_ALL
 from benchmarks.language_model.study import Study
 from benchmarks.tasks import recipe_of
 from tempo_trl.demo.run import KEEP_MEMORY
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import read_record
 
+FINE_TUNING = Lock()
+EVAL_ROWS = 256  # held-out answers that are sampled at a time
 BIG = ("model.safetensors", "optimizer.pt")
 # Of each step: name in a cell, and in TRL's log. The reward of a task with criteria is their mean, also where an arm
 # is paid something else.
@@ -29,13 +33,15 @@ SERIES = {
     "shared_prefix": "tempo/shared_prefix",
     "prefix_explained": "tempo/prefix_r2",
     "flat_groups": "tempo/frac_zero_std",
+    "pass": "fields/pass",
+    "distinct": "fields/distinct",
 }
-FIELDS = "fields/"  # what every arm of a task with criteria logs: the mean of each, `mean` and `all`
+FIELDS = "fields/"  # what every arm of a task with criteria logs
 
 
 def command(study: Study, cell: Cell, folder: Path) -> list[str]:
     """The command of a cell's run."""
-    arm = study.arms[cell.arm]
+    arm = study.arm(cell.arm)
     fields = {
         **dict(arm.changes),
         "learning_rate": cell.learning_rate,
@@ -44,16 +50,30 @@ def command(study: Study, cell: Cell, folder: Path) -> list[str]:
         "output_dir": folder,
         "save_steps": study.save_steps,
         "do_eval": is_evaluated(study, cell),
-        "num_generations_eval": 1,
-        "per_device_eval_batch_size": study.held_out,
+        "num_generations_eval": study.answers,
+        "per_device_eval_batch_size": min(study.held_out * study.answers, EVAL_ROWS),
         "dataset_test_split": f"test[:{study.held_out}]",
         "resume_from_checkpoint": "last",
     }
+    if study.start:
+        fields["model_name_or_path"] = start_of(study, cell, folder)
     fields["log_trees_steps"] = 0
     fields["skip_zero_advantages"] = "top_entropy_quantile" not in fields  # the same gradient in less time
     recipe = recipe_of(study.task, arm.recipe)
     flags = [text for key, value in fields.items() for text in (f"--{key}", *_words(value))]
     return [sys.executable, "-m", "benchmarks.language_model.training", "--config", str(recipe), *flags]
+
+
+def command_of_start(study: Study, cell: Cell, folder: Path) -> list[str]:
+    """The command that fine-tunes the policy that a cell starts from."""
+    path = start_of(study, cell, folder)
+    count, rate = path.name.removeprefix("start_"), str(study.start.learning_rate)
+    return [sys.executable, "-m", "benchmarks.language_model.starts", study.task, count, rate, str(path)]
+
+
+def start_of(study: Study, cell: Cell, folder: Path) -> Path:
+    """Folder of the fine-tuned policy that a cell starts from, beside the cells' folders."""
+    return folder.parent / f"start_{study.arm(cell.arm).examples or study.start.examples}"
 
 
 def _words(value: object) -> list[str]:
@@ -75,9 +95,16 @@ def train(study: Study, cell: Cell, folder: Path, threads: int, nice: int, *flag
     """
     folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | KEEP_MEMORY | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-    words = ["nice", "-n", str(nice), *command(study, cell, folder), *flags]
     with (folder / "run.log").open("a") as log:
-        code = subprocess.run(words, stdout=log, stderr=log, env=environment).returncode
+
+        def run(*words: str) -> int:
+            return subprocess.run(
+                ("nice", "-n", str(nice), *words), stdout=log, stderr=log, env=environment
+            ).returncode
+
+        with FINE_TUNING:  # once, for whichever cell comes first
+            code = run(*command_of_start(study, cell, folder)) if study.start else 0
+        code = code or run(*command(study, cell, folder), *flags)
     if code or not (folder / ("eval_results.json" if is_evaluated(study, cell) else "train_results.json")).exists():
         raise RuntimeError(f"{cell.name} failed. Its log is {folder / 'run.log'}.")
     for checkpoint in folder.glob("checkpoint-*"):
@@ -108,7 +135,7 @@ def numbers(study: Study, cell: Cell, folder: Path) -> dict:
 
 def _of_criteria(steps: list[dict]) -> dict:
     """Mean of each criterion at each step."""
-    own = {key for entry in steps for key in entry if key.startswith(FIELDS)} - {f"{FIELDS}mean", f"{FIELDS}all"}
+    own = {key for entry in steps for key in entry if key.startswith(FIELDS)} - {f"{FIELDS}{name}" for name in OF_ALL}
     return {"fields": {key.removeprefix(FIELDS): [entry.get(key) for entry in steps] for key in sorted(own)}}
 
 

@@ -9,12 +9,12 @@ from rich.table import Table
 
 from benchmarks.language_model.arms import BASELINE
 from benchmarks.language_model.cells import Cells, mean_reward, measured, tokens_of
+from benchmarks.language_model.criteria import OF_ALL
 from benchmarks.learning.statistics import interval, iqm
 
 Pairs = dict[str, list[tuple[dict, dict]]]  # by arm, its runs and GRPO's of the same seeds
 
 FIRST, LAST = 8, 4  # steps at the start and at the end of a run that a table tells apart
-OF_ALL = "mean", "all"  # held-out rates that are of no single criterion
 # Of a task with criteria: what is said of a run beside its rewards.
 SIGNS = {
     "entropy": "entropy",
@@ -24,6 +24,8 @@ SIGNS = {
     "length": "tokens",
     "truncated": "truncated",
     "flat_groups": "flat groups",
+    "pass": "pass@8",
+    "distinct": "distinct right",
 }
 
 
@@ -46,7 +48,7 @@ def tables(cells: Cells) -> Iterator[Table]:
         if study.has_criteria:
             yield by_phase(pairs)
             yield by_criterion(pairs)
-        yield held_out(pairs)
+        yield held_out(pairs, alone(cells))
         if study.has_criteria:
             yield signs(pairs)
 
@@ -73,7 +75,7 @@ def sweep_table(cells: Cells) -> Table:
 
 def over_grpo(pairs: Pairs) -> Table:
     """What each arm earns over the run and on held-out prompts, and its lead over GRPO, paired by seed."""
-    parts = [part for part in OF_ALL if part in pairs[BASELINE][0][0]["held_out"]]
+    parts = [part for part in OF_ALL[:2] if part in pairs[BASELINE][0][0]["held_out"]]
     headings = (text for part in parts for text in (f"held out, {part}", "lead"))
     caption = "percent and points: interquartile means, 95% bootstrap intervals over seeds; held out: means"
     table = Table(
@@ -137,9 +139,16 @@ def by_criterion(pairs: Pairs) -> Table:
     return table
 
 
-def held_out(pairs: Pairs) -> Table:
+def alone(cells: Cells) -> dict[str, list[dict]]:
+    """What has been measured of fine-tuning alone."""
+    study = cells.study
+    rows = {arm: cells.of(study.cell(arm, 0.0, study.seeds[0])) for arm in study.fine_tuning}
+    return {arm: [row] for arm, row in rows.items() if row}
+
+
+def held_out(pairs: Pairs, fine_tuned: dict[str, list[dict]]) -> Table:
     """Held-out pass rates by kind or criterion."""
-    rows = {arm: [row for row, _ in own] for arm, own in pairs.items()}
+    rows = fine_tuned | {arm: [row for row, _ in own] for arm, own in pairs.items()}
     parts, title = _held_out_parts(rows), "Held-out pass rates in percent, means over seeds"
     table = Table("arm", *map(_short, parts), title=title, box=SIMPLE_HEAD)
     for arm, own in rows.items():

@@ -1,26 +1,43 @@
-"""A study: a task, its arms, rates and seeds, and in which order its cells run."""
+"""A study: a task, the policy that it starts from, its arms, rates and seeds, and in which order its cells run."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.language_model.arms import ARMS, Arm, Cell, arms_with_criteria
+from benchmarks.language_model.arms import ARMS, Arm, Cell, arms_after_examples, arms_with_criteria, fine_tuning
 from benchmarks.language_model.criteria import CRITERIA
+
+
+@dataclass(frozen=True)
+class Start:
+    """
+    A policy that was fine-tuned on right answers.
+
+    Args:
+        examples (`int`): How many.
+        learning_rate (`float`): Of the fine-tuning.
+    """
+
+    examples: int
+    learning_rate: float
 
 
 @dataclass(frozen=True)
 class Study:
     """
     Args:
-        task (`str`): The task, and the folder of its recipes in `smollm2-135m`.
+        task (`str`): The task.
         arms (`dict[str, Arm]`): What is compared, the most important first. The first one is GRPO.
         rates (`tuple[float, ...]`): Learning rates, in order.
         first_rates (`tuple[float, ...]`): Those that an arm is tried at first; then the neighbours of the best, so
             that it does not lie at an end of what was tried.
         stem (`str`): Name of the files of its numbers and of its figure, in docs/evidence.
         steps (`int`): Optimizer steps of a run.
-        held_out (`int`): Held-out prompts. They are one batch, so that TRL's mean over batches is that of all.
+        held_out (`int`): Held-out prompts.
+        answers (`int`): Answers to each of them. All are one batch, or batches of equal sizes, so that TRL's mean over
+            batches is that of all.
         save_steps (`int`): Steps between two checkpoints.
+        start ([`Start`], *optional*): The policy that it starts from. Defaults to the model as it was published.
         sweep_seeds (`tuple[int, ...]`): Seeds that choose the rates, and never count.
         seeds (`tuple[int, ...]`): Seeds that count.
     """
@@ -32,7 +49,9 @@ class Study:
     stem: str
     held_out: int
     steps: int
+    answers: int = 1
     save_steps: int = 10
+    start: Start | None = None
     sweep_seeds: tuple[int, ...] = (100, 101)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
@@ -44,7 +63,12 @@ class Study:
     @property
     def command(self) -> str:
         """The command that shows it."""
-        return "python -m benchmarks.language_model show" + (f" --task {self.task}" if self.has_criteria else "")
+        return "python -m benchmarks.language_model show" + (f" --task {self.name}" if self.has_criteria else "")
+
+    @property
+    def name(self) -> str:
+        """What the command calls it: its task, or `tuned_TASK` where it starts from a fine-tuned policy."""
+        return f"tuned_{self.task}" if self.start else self.task
 
     @property
     def has_criteria(self) -> bool:
@@ -56,13 +80,22 @@ class Study:
         """How the names of the metrics of its kinds or criteria begin."""
         return "fields/" if self.has_criteria else "instructions/"
 
+    @property
+    def fine_tuning(self) -> dict[str, Arm]:
+        """What fine-tuning alone comes to, on as many examples as the start's, twice and four times as many."""
+        return fine_tuning([times * self.start.examples for times in (1, 2, 4)]) if self.start else {}
+
+    def arm(self, name: str) -> Arm:
+        """An arm, or fine-tuning alone."""
+        return (self.arms | self.fine_tuning)[name]
+
     def cell(self, arm: str, rate: float, seed: int) -> Cell:
-        """A run of the usual length."""
-        return Cell(arm, rate, seed, self.steps)
+        """A run of the usual length; of fine-tuning alone one step that changes nothing."""
+        return Cell(arm, rate, seed, self.steps if arm in self.arms else 1)
 
     def is_final(self, cell: Cell) -> bool:
         """Whether a cell counts: no sweep seed, and of the usual length."""
-        return cell.seed not in self.sweep_seeds and cell.steps == self.steps
+        return cell.seed not in self.sweep_seeds and cell == self.cell(cell.arm, cell.learning_rate, cell.seed)
 
     def sweep(
         self, to_try: Callable[[str], Iterable[float]], best_two: Callable[[str], Iterable[float]]
@@ -81,6 +114,7 @@ class Study:
 
     def final(self, rates: dict[str, float]) -> Iterator[Cell]:
         """Every arm at its own rate. A pair of a seed runs one after the other, so a cut study has whole pairs."""
+        yield from (self.cell(arm, 0.0, self.seeds[0]) for arm in self.fine_tuning)
         for seed in self.seeds:
             yield from (self.cell(arm, rates[arm], seed) for arm in self.arms if arm in rates)
 
@@ -101,4 +135,17 @@ INSTRUCTIONS = Study(
     save_steps=5,
 )
 ORDERS = _with_criteria("orders")
-STUDIES = {study.task: study for study in (INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums")))}
+TUNED_ORDERS = Study(
+    "orders",
+    arms_after_examples("orders", CRITERIA["orders"]),
+    rates=(2.5e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5),
+    first_rates=(1e-5, 2e-5),
+    stem="tuned_orders",
+    held_out=128,
+    answers=8,
+    steps=12,
+    start=Start(examples=32, learning_rate=4e-5),
+)
+STUDIES = {
+    study.name: study for study in (TUNED_ORDERS, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums")))
+}

@@ -1,0 +1,62 @@
+"""Fine-tune the language model on a few examples, as a user would before any reinforcement learning.
+
+    python -m benchmarks.language_model.starts orders 32 4e-5 FOLDER
+
+The examples are seen once, eight a step, with a constant rate and the loss on the answers alone. A folder that has a
+policy is left as it is.
+"""
+
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.tasks import prompts_of
+from tempo_trl.demo.language_model import language_model
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+ROWS = 8  # of a step
+
+
+def examples_of(task: str, count: int) -> "Dataset":
+    """Prompts with right answers, as TRL's SFTTrainer reads them: `prompt` and `completion`, both messages."""
+    if task == "orders":
+        rows = prompts_of("orders", "train").shuffle(seed=0).select(range(count))
+        return rows.map(
+            lambda row: {"completion": [{"role": "assistant", "content": row["truth"]}]},
+            remove_columns=[name for name in rows.column_names if name != "prompt"],
+        )
+    return import_module(f"benchmarks.tasks.{task}").examples(count)
+
+
+def fine_tune(task: str, count: int, learning_rate: float, folder: Path) -> None:
+    """Save the policy that `count` examples make of the language model, unless the folder has one."""
+    if (folder / "config.json").exists():
+        return
+    from trl import SFTConfig, SFTTrainer
+
+    with tempfile.TemporaryDirectory() as output_dir:
+        args = SFTConfig(
+            output_dir,
+            max_steps=count // ROWS,
+            per_device_train_batch_size=ROWS,
+            learning_rate=learning_rate,
+            lr_scheduler_type="constant",
+            model_init_kwargs={"dtype": "float32"},
+            bf16=False,
+            gradient_checkpointing=False,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            seed=0,
+        )
+        trainer = SFTTrainer(language_model().path, args, train_dataset=examples_of(task, count))
+        trainer.train()
+    trainer.save_model(str(folder))
+
+
+if __name__ == "__main__":
+    fine_tune(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4]))
