@@ -15,7 +15,7 @@ from benchmarks.gpu.language_model import comparison
 from benchmarks.language_model import cells
 from benchmarks.language_model.noise import of_a_step
 from benchmarks.language_model.show import LAST, over_grpo, over_the_run, with_grpo
-from benchmarks.language_model.study import STUDIES as LANGUAGE_STUDIES
+from benchmarks.language_model.study import STUDIES as ALL_LANGUAGE_STUDIES
 from benchmarks.learning import results
 from benchmarks.learning.results import Measured, baseline_of, read_results
 from benchmarks.learning.statistics import interval, iqm
@@ -25,6 +25,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "evidence"
 PAGES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}
 README = (FOLDER.parents[1] / "README.md").read_text()
 FIGURES = sorted(FOLDER.glob("*.png"))
+LANGUAGE_STUDIES = {name: study for name, study in ALL_LANGUAGE_STUDIES.items() if study.numbers.exists()}
 OF_LANGUAGE = {study.stem: study for study in LANGUAGE_STUDIES.values()}
 LEARNED = {f"learning_{name}": study for name, study in STUDIES.items()}
 LEARNED |= {f"agents_{name}": study for name, study in AGENT_STUDIES.items()}

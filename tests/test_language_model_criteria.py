@@ -8,16 +8,17 @@ import pytest
 
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.cells import Cells
-from benchmarks.language_model.criteria import CRITERIA, functions
+from benchmarks.language_model.criteria import CRITERIA, functions, kept_open
 from benchmarks.language_model.figure import MORE_STYLES, draw
 from benchmarks.language_model.study import ORDERS, STUDIES
 from benchmarks.learning.figures import STYLES
 from benchmarks.tasks import prompts_of
+from tempo_trl.rewards import SpanReward
 from tests.tasks.answers import answer_of
 
 from .test_language_model_study import shown
 
-TASKS = [study.task for study in STUDIES.values() if study.has_criteria]
+TASKS = sorted({study.task for study in STUDIES.values() if study.has_criteria})
 
 
 # Checks
@@ -60,6 +61,14 @@ def test_all_arms_get_the_same_checks_and_log_the_same_metrics(answered):
     each = [logged(own[f"{task}_{k}"], keywords) for k in range(CRITERIA[task])]
     assert np.mean([paid for paid, _ in each], axis=0) == pytest.approx(means)
     assert [same for _, same in each] == [metrics] + [{}] * (len(each) - 1)
+
+
+def test_what_is_kept_open_counts_solved_prompts_and_different_right_texts():
+    right, wrong = [SpanReward("a", 1.0), SpanReward("b", None)], [SpanReward("a", 1.0), SpanReward("b", 0.5)]
+    judged, prompts = [right, right, right, wrong, right, wrong], ["one"] * 4 + ["two"] * 2
+    found = kept_open(judged, ["x", "x", "y", "z", "x", "y"], prompts)
+    assert found == {"pass": 1.0, "distinct": 3 / 6}
+    assert kept_open(judged[3:4], ["z"], ["one"]) == {"pass": 0.0, "distinct": 0.0}
 
 
 def test_completions_of_a_prompt_are_compared_in_one_criterion_by_each_function(answered):

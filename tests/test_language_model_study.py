@@ -2,16 +2,21 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
+import torch
 from rich.console import Console
 
 from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.cells import Cells, mean_reward, tokens_of
 from benchmarks.language_model.figure import draw
-from benchmarks.language_model.runs import command
+from benchmarks.language_model.lambda_grpo import lambda_grpo
+from benchmarks.language_model.runs import command, command_of_start
 from benchmarks.language_model.show import show
+from benchmarks.language_model.starts import examples_of
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES
+from benchmarks.tasks import prompts_of
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.functions import load_functions, load_rewards
 
@@ -69,9 +74,55 @@ def test_no_seed_that_chose_a_rate_counts(study):
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_a_cut_study_has_whole_pairs(study):
-    cells = list(study.final(dict.fromkeys(study.arms, 5e-5)))
+    cells = [cell for cell in study.final(dict.fromkeys(study.arms, 5e-5)) if cell.arm in study.arms]
     assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
     assert {cell.arm for cell in cells[: len(study.arms)]} == set(study.arms)
+
+
+def test_fine_tuning_alone_starts_from_more_examples_and_changes_nothing(tmp_path):
+    study = STUDIES["tuned_orders"]
+    alone = [cell for cell in study.final({}) if study.is_final(cell)]
+    starts = [command_of_start(study, cell, tmp_path / cell.name)[4:] for cell in alone]
+    assert starts == [[str(count), "4e-05", str(tmp_path / f"start_{count}")] for count in (32, 64, 128)]
+    for cell, (_, _, start) in zip(alone, starts, strict=True):
+        words = command(study, cell, tmp_path / cell.name)
+        arguments = parse(words[words.index("--config") :])
+        assert arguments.model.model_name_or_path == start
+        assert (arguments.training.learning_rate, arguments.training.weight_decay) == (0.0, 0.0)
+        assert arguments.training.max_steps == 1
+
+
+def test_examples_are_prompts_of_the_task_with_right_answers():
+    examples = examples_of("orders", 16)
+    assert examples.column_names == ["prompt", "completion"]
+    truths = [example["completion"][0]["content"] for example in examples]
+    assert len(set(truths)) == 16
+    asked = {row["prompt"][-1]["content"]: row["truth"] for row in prompts_of("orders", "train")}
+    assert [asked[example["prompt"][-1]["content"]] for example in examples] == truths
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lambda_grpo_divides_by_the_completions_of_the_group_that_share_the_token_and_all_before(seed):
+    batch = random_batch(torch.Generator().manual_seed(seed))
+    credit, size = lambda_grpo(batch), batch.num_generations
+    for row, (ids, length) in enumerate(zip(batch.completion_ids.tolist(), batch.lengths.tolist(), strict=True)):
+        group = range(row // size * size, (row // size + 1) * size)
+        for t in range(length):
+            prefix = ids[: t + 1]
+            own = [
+                other
+                for other in group
+                if batch.completion_ids[other, : batch.lengths[other]].tolist()[: t + 1] == prefix
+            ]
+            assert credit[row, t].item() == pytest.approx(batch.advantages[row].item() / len(own))
+
+
+def random_batch(generator):
+    """Two groups of four completions of two kinds of token, with many prefixes in common."""
+    ids, lengths = (torch.randint(*bounds, generator=generator) for bounds in ((2, (8, 5)), (1, 6, (8,))))
+    ids = ids.masked_fill(torch.arange(5) >= lengths[:, None], 0)
+    advantages = torch.randn(8, generator=generator)
+    return SimpleNamespace(completion_ids=ids, lengths=lengths, num_generations=4, advantages=advantages)
 
 
 def test_a_mean_over_equally_many_tokens_stops_inside_the_step_that_exceeds_them():
