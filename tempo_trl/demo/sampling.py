@@ -6,7 +6,7 @@ token of the vocabulary.
 """
 
 from collections.abc import Sequence
-from itertools import groupby, takewhile
+from itertools import chain, takewhile
 
 import torch
 from transformers import PreTrainedModel
@@ -128,15 +128,18 @@ def samples_plainly(args: GRPOConfig) -> bool:
 
 
 def _completions(trainer: GRPOTrainer, prompt_ids: list[list[int]]) -> tuple[list[list[int]], None]:
-    """What TRL's method returns: completions, and no log-probabilities. Equal prompts are adjacent."""
-    groups = [(ids, len(list(group))) for ids, group in groupby(prompt_ids)]
+    """What TRL's method returns: completions, and no log-probabilities. Equal prompts are read once."""
+    rows: dict[tuple[int, ...], list[int]] = {}  # of each prompt
+    for row, ids in enumerate(prompt_ids):
+        rows.setdefault(tuple(ids), []).append(row)
     with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
         found = sampled(
             model,
-            [ids for ids, _ in groups],
-            counts=[count for _, count in groups],
+            [list(ids) for ids in rows],
+            counts=[len(own) for own in rows.values()],
             limit=trainer.max_completion_length,
             eos_token_ids=trainer.eos_token_ids,
             temperature=trainer.args.temperature,
         )
-    return [ids for own in found for ids in own], None
+    by_row = dict(zip(chain(*rows.values()), chain(*found), strict=True))
+    return [by_row[row] for row in range(len(prompt_ids))], None

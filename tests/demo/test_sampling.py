@@ -1,6 +1,8 @@
 """The demo's sampler draws what the model says, and training with it differs from TRL's in nothing else."""
 
 from collections import Counter
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -138,3 +140,24 @@ def test_other_settings_are_left_to_trl(setting, tiny_model, tmp_path, quick, mo
     ids, logprobs = trainer._generate_single_turn(IDS, None, {}, 2)
     assert len(ids) == 4
     assert logprobs is None
+
+
+def test_equal_prompts_in_any_order_are_read_once_and_each_row_gets_its_own_completion(monkeypatch):
+    read = []
+
+    def told(model, prefixes, counts, **_):
+        read.extend(prefixes)
+        return [[[*prefix, copy] for copy in range(count)] for prefix, count in zip(prefixes, counts, strict=True)]
+
+    monkeypatch.setattr(sampling, "sampled", told)
+    monkeypatch.setattr(sampling, "unwrap_model_for_generation", lambda *_: nullcontext())
+    trainer = SimpleNamespace(
+        model_wrapped=None,
+        accelerator=None,
+        max_completion_length=8,
+        eos_token_ids=[0],
+        args=SimpleNamespace(temperature=1.0),
+    )
+    completions, _ = sampling._completions(trainer, [[1, 2], [3], [1, 2], [4], [3]])
+    assert read == [[1, 2], [3], [4]]
+    assert completions == [[1, 2, 0], [3, 0], [1, 2, 1], [4, 0], [3, 1]]
