@@ -7,7 +7,7 @@ token t: the prompt and the tokens before t. `mask` is 1 on the tokens that the 
 import torch
 from torch.nn.functional import pad
 
-from tempo_trl.credit.traces import eligibility_trace
+from tempo_trl.credit.traces import eligibility_trace, packed, unpacked
 
 SMALLEST_VARIANCE = 1e-8  # added to the variance, so that advantages that are all the same become 0
 
@@ -51,25 +51,10 @@ def gae(
         if not 0.0 <= number <= 1.0:
             raise ValueError(f"`{name}` must be between 0 and 1, got {number!r}.")
     inside = mask != 0
-    reward, value = _packed(rewards.to(values.dtype), inside), _packed(values, inside)
+    reward, value = packed(rewards.to(values.dtype), inside), packed(values, inside)
     td_error = reward + gamma * pad(value, (0, 1))[:, 1:] - value
-    advantages = _unpacked(eligibility_trace(td_error.flip(1), gamma * lam).flip(1), inside)
+    advantages = unpacked(eligibility_trace(td_error.flip(1), gamma * lam).flip(1), inside)
     return advantages, (advantages + values).masked_fill(~inside, 0.0)
-
-
-def _places(inside: torch.Tensor) -> torch.Tensor:
-    """The column of each token after the row's tokens in the mask are moved to its start; T for the other tokens."""
-    return (inside.cumsum(dim=1) - 1).masked_fill(~inside, inside.shape[1])
-
-
-def _packed(x: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """The tokens of the mask at the start of each row, zeros behind them."""
-    start = x.new_zeros(len(x), x.shape[1] + 1)
-    return start.scatter(1, _places(inside), x)[:, : x.shape[1]]
-
-
-def _unpacked(x: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    return pad(x, (0, 1)).gather(1, _places(inside))
 
 
 def at_last_token(rewards: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

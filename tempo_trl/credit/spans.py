@@ -82,6 +82,7 @@ def span_advantages(
     scale_rewards: str = "group",
     trace_lambda: float = 0.0,
     all_rewards: torch.Tensor | None = None,
+    sampled: torch.Tensor | None = None,
 ) -> torch.Tensor:
     r"""
     Advantages of tokens from rewards with a place (ours).
@@ -90,9 +91,10 @@ def span_advantages(
     g_{i,k} = \frac{r_{i,k} - \mathrm{mean}_k(r)}{\mathrm{scale}_k}$$
 
     The mean and the scale are over the completions that criterion k judged. m is 1 on the tokens of the place,
-    $\lambda^{\mathrm{start} - t}$ on tokens before it, and 0 after it; it is 1 on every token if the criterion has no
-    place. With several places m is the largest of theirs. A criterion whose rewards are all equal in a group, or that
-    judged fewer than two of its completions, adds exactly 0. One criterion without a place is GRPO's advantage.
+    $\lambda^n$ on a token n steps before it, and 0 after it; it is 1 on every token if the criterion has no place.
+    Steps are the tokens that the policy sampled: a tool's answer takes no time. With several places m is the largest
+    of theirs. A criterion whose rewards are all equal in a group, or that judged fewer than two of its completions,
+    adds exactly 0. One criterion without a place is GRPO's advantage.
 
     With $\lambda = 1$ and `scale_rewards="none"` the gradient is unbiased, up to the factor (G - 1) / G that GRPO has,
     too, if every completion is judged and no token after a place changes its reward. With $\lambda = 0$ it is unbiased
@@ -119,6 +121,8 @@ def span_advantages(
             The decay lambda of credit before a place, 0 to 1. 0 is no credit there, 1 is full credit.
         all_rewards (`torch.Tensor` of shape `(N, K)`, *optional*):
             Rewards of the rows of all ranks, for `"batch"`. Defaults to `rewards`.
+        sampled (`torch.Tensor` of shape `(R, width)`, bool, *optional*):
+            Tokens that the policy sampled: not those of tools and environments. Defaults to all.
 
     Returns:
         `torch.Tensor` of shape `(R, width)`, float32, on the device of `rewards`; 0 past each row's length.
@@ -135,7 +139,8 @@ def span_advantages(
     if weights is not None:
         advantages = advantages * _checked_weights(weights, rewards.shape[1])
     credit = torch.zeros(len(rewards), width, dtype=torch.float64)
-    for own, share in zip(advantages.T, token_shares(starts, ends, lengths, width, trace_lambda), strict=True):
+    shares = token_shares(starts, ends, lengths, width, trace_lambda, sampled)
+    for own, share in zip(advantages.T, shares, strict=True):
         credit += own[:, None] * share
     return credit.float().to(rewards.device)
 
@@ -162,7 +167,12 @@ def criterion_advantages(
 
 
 def token_shares(
-    starts: torch.Tensor, ends: torch.Tensor, lengths: torch.Tensor, width: int, trace_lambda: float
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    lengths: torch.Tensor,
+    width: int,
+    trace_lambda: float,
+    sampled: torch.Tensor | None = None,
 ) -> Iterator[torch.Tensor]:
     """
     The share m of a criterion's advantage that each token gets: `(R, width)`, float64, criterion by criterion.
@@ -173,23 +183,23 @@ def token_shares(
         raise ValueError(f"`trace_lambda` must be between 0 and 1, got {trace_lambda!r}.")
     check_lengths(lengths, len(starts), width, "lengths")
     starts, ends, lengths = _checked_places(starts, ends, lengths)
-    column = torch.arange(width)
-    inside = (column < lengths[:, None]).double()
+    inside = (torch.arange(width) < lengths[:, None]).double()
+    steps = torch.ones_like(inside) if sampled is None else sampled.cpu()
+    steps = torch.nn.functional.pad(steps.long().cumsum(dim=1), (1, 0))  # steps of time before each column
     for start, end in zip(starts.unbind(1), ends.unbind(1), strict=True):
-        yield _share_of_places(start, end, column, trace_lambda) * inside
+        yield _share_of_places(start, end, steps, trace_lambda) * inside
 
 
-def _share_of_places(
-    start: torch.Tensor, end: torch.Tensor, column: torch.Tensor, trace_lambda: float
-) -> torch.Tensor:
-    """[`token_shares`] of one criterion, whose places are `(R, P)`."""
-    width, given = len(column), (start >= 0).long()
+def _share_of_places(start: torch.Tensor, end: torch.Tensor, steps: torch.Tensor, trace_lambda: float) -> torch.Tensor:
+    """[`token_shares`] of one criterion, whose places are `(R, P)`; `steps` are those before each column."""
+    width, given = steps.shape[1] - 1, (start >= 0).long()
     begins = torch.zeros(len(start), width + 1, dtype=torch.long).scatter_add_(1, start.clamp(min=0), given)
     stops = torch.zeros_like(begins).scatter_add_(1, end.clamp(min=0), given)
     inside = (begins - stops).cumsum(dim=1)[:, :-1] > 0
     here_or_later = torch.where(begins > 0, torch.arange(width + 1), width + 1).flip(1).cummin(dim=1).values.flip(1)
     upcoming = here_or_later[:, :-1]  # the first token of the next place
-    distance = (upcoming - column).masked_fill(inside, 0).double()
+    distance = steps.gather(1, upcoming.clamp(max=width)) - steps[:, :-1]
+    distance = distance.clamp(min=1).masked_fill(inside, 0).double()  # a tool's answer just before it is a step away
     shares = torch.full_like(distance, trace_lambda) ** distance  # 0 ** 0 is 1: on the tokens of a place
     shares = shares.masked_fill(~inside & (upcoming > width), 0.0)
     return shares.masked_fill((given == 0).all(dim=1, keepdim=True), 1.0)

@@ -1,6 +1,7 @@
 """Eligibility traces on log-probabilities (GRPO-lambda, https://huggingface.co/papers/2510.00194).
 
-Indices: everything is (B, T), rows are right-padded completions, and token t is reached by the tokens 0 to t.
+Indices: everything is (B, T), rows are right-padded completions, and token t is reached by the tokens 0 to t. Steps of
+time are the tokens of a mask, those that the policy sampled: a tool's answer takes no time.
 """
 
 import torch
@@ -71,6 +72,22 @@ def _both(x: torch.Tensor, decay: float) -> torch.Tensor:
     return recent - decays[step[:width] // 2 + 1] * before_half(recent) + before_half(early)
 
 
+def packed(x: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """The tokens of a mask at the start of each row, zeros behind them: `(B, T)`. Column n is step n of time."""
+    start = x.new_zeros(len(x), x.shape[1] + 1)
+    return start.scatter(1, _steps(inside), x)[:, : x.shape[1]]
+
+
+def unpacked(x: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
+    """Numbers of steps, [`packed`], on the tokens of the mask: `(B, T)`, 0 outside of it."""
+    return pad(x, (0, 1)).gather(1, _steps(inside))
+
+
+def _steps(inside: torch.Tensor) -> torch.Tensor:
+    """The step of each token of the mask; T for the other tokens."""
+    return (inside.cumsum(dim=1) - 1).masked_fill(~inside, inside.shape[1])
+
+
 def traced_reference(
     logps: torch.Tensor, old_logps: torch.Tensor, mask: torch.Tensor, decay: float, style: str = "recent"
 ) -> torch.Tensor:
@@ -82,8 +99,8 @@ def traced_reference(
     $x_t = \log \pi_t$ - trace, which is what this function returns. Its gradient replaces that of $\log \pi_t$ by the
     trace's, while the rest of the loss uses the plain log-probabilities.
 
-    Tokens outside the mask add nothing to later ones, but count as time steps. Traced log-ratios are clamped to +-80,
-    where the exponential is finite in float32.
+    Only tokens of the mask are steps of time: those outside of it add nothing, and do not age the trace. Traced
+    log-ratios are clamped to +-80, where the exponential is finite in float32.
 
     Args:
         logps (`torch.Tensor` of shape `(B, T)`):
@@ -98,10 +115,10 @@ def traced_reference(
     Returns:
         `torch.Tensor` of shape `(B, T)`, float32, with gradient; `logps` itself outside the mask.
     """
-    outside = mask == 0
-    log_ratio = (logps.float() - old_logps.float()).masked_fill(outside, 0.0)
-    traced = eligibility_trace(log_ratio, decay, style).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
-    return logps.float() - traced.masked_fill(outside, 0.0)
+    inside = mask != 0
+    log_ratio = (logps.float() - old_logps.float()).masked_fill(~inside, 0.0)
+    traced = eligibility_trace(packed(log_ratio, inside), decay, style)
+    return logps.float() - unpacked(traced, inside).clamp(-LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
 
 
 def trace_weights(mask: torch.Tensor, decay: float, style: str = "recent") -> torch.Tensor:
@@ -119,4 +136,5 @@ def trace_weights(mask: torch.Tensor, decay: float, style: str = "recent") -> to
     Returns:
         `torch.Tensor` of shape `(B, T)`, float32, at least 1 inside the mask and 0 outside.
     """
-    return eligibility_trace(mask.float(), decay, style) * mask
+    inside = mask != 0
+    return unpacked(eligibility_trace(packed(mask.float(), inside), decay, style), inside)

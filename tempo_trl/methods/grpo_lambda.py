@@ -144,7 +144,7 @@ class GRPOLambdaTrainer(TokenCreditTrainer):
           first token's.
         - epsilon-weight multiplies by the sum of the decays (section 3.2), not by algorithm 2's
           1 + sigmoid(log pi - 1).
-        - Tokens outside the loss (of tools, for example) add nothing to a trace, but count as time steps.
+        - Tokens outside the loss (of tools, for example) add nothing to a trace, and are no steps of time.
         - Traced log-ratios are kept within +-80, beyond which exp would be infinite and its clipped gradient NaN.
         - The average over tokens is TRL's `loss_type`, "dapo" by default; the paper does not specify it.
 

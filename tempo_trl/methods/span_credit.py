@@ -27,7 +27,7 @@ def span_credit(
         batch ([`~tempo_trl.Batch`]):
             Whole groups, with criteria.
         trace_lambda (`float`, *optional*, defaults to `0.9`):
-            Decay of credit on tokens before a place, 0 to 1.
+            Decay of credit on tokens before a place, 0 to 1, per token that the policy sampled.
         scale (`str`, *optional*, defaults to `"group"`):
             TRL's `scale_rewards`, criterion by criterion.
         with_outcome (`bool`, *optional*, defaults to `True`):
@@ -43,7 +43,7 @@ def span_credit(
     advantages = outcome[:, None].expand(-1, width).clone()
     counted = (batch.loss_mask & batch.counted[:, None]).double()
     with_place, total = 0.0, (advantages.abs() * counted).sum().item()
-    shares = token_shares(spans.starts, spans.ends, batch.lengths, width, trace_lambda)
+    shares = token_shares(spans.starts, spans.ends, batch.lengths, width, trace_lambda, sampled=batch.turns >= 0)
     for advantage, placed, share in zip(own.T, spans.placed.T, shares, strict=True):
         credit = advantage[:, None] * share
         advantages += credit

@@ -52,12 +52,12 @@ def as_tensors(case, most_places: int = 4, padding: int = 0) -> tuple:
     return rewards, bounds[..., 0], bounds[..., 1], torch.tensor(lengths), max(lengths) + padding, size
 
 
-def share(places: list[Place], t: int, trace_lambda: float) -> float:
-    """m: 1 in the place, lambda^(start - t) before it, 0 after it; 1 everywhere without one."""
+def share(places: list[Place], t: int, lam: float, sampled: list[bool]) -> float:
+    """m: 1 in the place, lambda^n if it begins n sampled tokens later, 0 after it; 1 everywhere without one."""
     found = [1.0] if not places else [0.0]
     for start, end in places:
         if t < end:
-            found.append(1.0 if t >= start else trace_lambda ** (start - t))
+            found.append(1.0 if t >= start else lam ** max(1, sum(sampled[t:start])))
     return max(found)
 
 
@@ -72,12 +72,15 @@ def relative(scores: list[list[float]], row: int, k: int, size: int, scale_rewar
     return (scores[row][k] - sum(group) / len(group)) / scale
 
 
-def by_definition(case, weights, scale_rewards="group", trace_lambda=0.0) -> torch.Tensor:
+def by_definition(case, weights, scale_rewards="group", trace_lambda=0.0, sampled=None) -> torch.Tensor:
     scores, places, lengths, size = case
+    sampled = sampled or [[True] * length for length in lengths]
     rows = [
         [
             sum(
-                w * relative(scores, row, k, size, scale_rewards) * share(places[row][k], t, trace_lambda)
+                w
+                * relative(scores, row, k, size, scale_rewards)
+                * share(places[row][k], t, trace_lambda, sampled[row])
                 for k, w in enumerate(weights[: len(scores[row])])
             )
             for t in range(length)
@@ -94,19 +97,23 @@ def by_definition(case, weights, scale_rewards="group", trace_lambda=0.0) -> tor
     SCALES,
     LAMBDAS,
     st.integers(0, 4),
+    st.lists(st.booleans(), min_size=75, max_size=75),
 )
 def test_advantages_are_those_of_the_definition_and_padding_has_none(
-    case, weights, scale_rewards, trace_lambda, padding
+    case, weights, scale_rewards, trace_lambda, padding, sampled
 ):
     arguments, criteria = as_tensors(case, padding=padding), len(case[0][0])
+    sampled = torch.tensor(sampled).reshape(15, 5)[: len(case[0]), : max(case[2])]
     computed = span_advantages(
         *arguments,
         weights=torch.tensor(weights[:criteria]),
         scale_rewards=scale_rewards,
         trace_lambda=trace_lambda,
+        sampled=torch.nn.functional.pad(sampled, (0, padding)),
     )
     assert computed.dtype == torch.float32
-    expected = torch.nn.functional.pad(by_definition(case, weights, scale_rewards, trace_lambda), (0, padding))
+    expected = by_definition(case, weights, scale_rewards, trace_lambda, sampled.tolist())
+    expected = torch.nn.functional.pad(expected, (0, padding))
     torch.testing.assert_close(computed, expected, **EXACT)
 
 

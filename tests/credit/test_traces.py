@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tempo_trl.credit.gae import at_last_token, gae
+from tempo_trl.credit.spans import token_shares
 from tempo_trl.credit.traces import LARGEST_LOG_RATIO, STYLES, eligibility_trace, trace_weights, traced_reference
 
 DECAYS = st.sampled_from([0.0, 0.3, 0.9, 0.99, 1.0])
@@ -97,7 +99,32 @@ def test_the_reference_makes_the_ratio_the_traced_one_and_skips_what_is_masked(s
     logps[MASK == 0] = torch.nan
     log_ratio = (logps - old).masked_fill(MASK == 0, 0.0)
     ours = (logps - traced_reference(logps, old, MASK, 0.9, style))[MASK == 1]
-    torch.testing.assert_close(ours, trace_in_loops(log_ratio, 0.9, style)[MASK == 1], rtol=1e-4, atol=1e-5)
+    steps = [row[mask == 1] for row, mask in zip(log_ratio, MASK, strict=True)]  # masked tokens take no time
+    expected = torch.cat([trace_in_loops(row[None], 0.9, style)[0] for row in steps])
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
+def credit_of_a_call(method: str, answer: int) -> torch.Tensor:
+    """Of the 3 tokens of a call before a tool's answer and a last turn of 2 tokens, with lambda 0.9."""
+    own = torch.tensor([[True] * 3 + [False] * answer + [True] * 2])
+    ones, width = own.float(), own.shape[1]
+    if method == "span credit":  # a criterion of the last token, and one of the answer
+        starts = torch.tensor([[[width - 1], [3]]])
+        shares = token_shares(starts, starts + 1, torch.tensor([width]), width, 0.9, own)
+        return torch.stack([share[0, :3] for share in shares])
+    if method == "PPO":
+        return gae(at_last_token(torch.ones(1), ones), torch.zeros(1, width), ones, 0.9, 0.9)[0][own]
+    if method == "GRPO-lambda, weight":
+        return torch.cat([trace_weights(ones, 0.9, style)[own] for style in STYLES])
+    logps = torch.zeros(1, width).masked_scatter(own, torch.arange(5.0))
+    return torch.cat([traced_reference(logps, torch.zeros(1, width), ones, 0.9, style)[own] for style in STYLES])
+
+
+@pytest.mark.parametrize("method", ["span credit", "PPO", "GRPO-lambda, weight", "GRPO-lambda, trace"])
+def test_a_tools_answer_of_any_length_takes_no_time(method):
+    long = credit_of_a_call(method, answer=200)
+    assert torch.equal(long, credit_of_a_call(method, answer=1))
+    assert (long != 0).any()
 
 
 def test_a_ratio_that_exp_cannot_hold_has_a_finite_gradient():
@@ -114,7 +141,7 @@ def test_the_weights_are_the_sums_of_the_decays():
         expected = [sum(decay_of(t, lag, 0.9, style) for lag in range(t + 1)) for t in range(5)]
         torch.testing.assert_close(trace_weights(torch.ones(1, 5), 0.9, style), torch.tensor([expected]))
     torch.testing.assert_close(
-        trace_weights(MASK, 0.5), torch.tensor([[1.0, 1.5, 0.0, 1.375, 1.6875], [1.0, 1.5, 1.75, 0.0, 0.0]])
+        trace_weights(MASK, 0.5), torch.tensor([[1.0, 1.5, 0.0, 1.75, 1.875], [1.0, 1.5, 1.75, 0.0, 0.0]])
     )
 
 
