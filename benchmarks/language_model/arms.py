@@ -96,6 +96,16 @@ def arms_after_examples(task: str, criteria: int) -> dict[str, Arm]:
     }
 
 
+def on_success(task: str, agent: bool) -> dict[str, Arm]:
+    """Arms that are paid for success alone: 1 if all criteria are right. GiGPO and HGPO are for agents."""
+    success = ("reward_funcs", f"benchmarks.language_model.criteria.{task}_all")
+    others = ("gigpo", "hgpo") if agent else ()
+    return {
+        "grpo on success": Arm("tempo", (GRPO, success)),
+        **{f"{name} on success": Arm("prefix_baseline", (("method", name), success)) for name in others},
+    }
+
+
 def fine_tuning(examples: list[int]) -> dict[str, Arm]:
     """Fine-tuning alone: runs at rate 0, which only answer the held-out prompts."""
     return {f"fine-tuned on {count}": Arm("tempo", (GRPO,), examples=count) for count in examples}

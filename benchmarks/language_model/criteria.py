@@ -19,11 +19,10 @@ from benchmarks.tasks import recipe_of
 from tempo_trl.launch.fields import SPAN_REWARDS
 from tempo_trl.launch.functions import load_function
 from tempo_trl.rewards import SpanReward, mean_reward
-from tempo_trl.rewards.boxed import completion_text
 from tempo_trl.runs.recipes import read_recipe
 
 OF_ALL = "mean", "all", "pass", "distinct"  # metrics that are of no single criterion
-CRITERIA = {"orders": 9, "calls": 6, "word_sums": 13}  # that an answer is judged by
+CRITERIA = {"orders": 9, "calls": 6, "word_sums": 13, "directory": 5}  # that an answer is judged by
 Judge = Callable[..., list[list[SpanReward]]]
 
 
@@ -85,13 +84,12 @@ def rewards(spans: list[SpanReward]) -> dict[str, float]:
 
 def all_right(judge: Judge) -> Callable[..., list[float | None]]:
     """A reward function: 1.0 if all criteria of a completion are right, else 0.0."""
-    mean = mean_reward(judge)
 
-    def reward(completions: list, **columns) -> list[float | None]:
-        return [None if value is None else float(value == 1.0) for value in mean(completions, **columns)]
+    def success(texts: list[str], **columns) -> list[list[SpanReward]]:
+        found = [min(rewards(spans).values(), default=None) for spans in judge(texts=texts, **columns)]
+        return [[SpanReward("all", None if least is None else float(least == 1.0))] for least in found]
 
-    reward.__name__ = "all_right"
-    return reward
+    return mean_reward(success)
 
 
 def criterion(judge: Judge, k: int) -> Callable[..., list[float | None]]:
@@ -100,10 +98,9 @@ def criterion(judge: Judge, k: int) -> Callable[..., list[float | None]]:
     prompt have the same names, so that one criterion is compared with itself. Criterion 0 logs for all.
     """
 
-    def reward(completions: list, log_metric: Callable | None = None, **columns) -> list[float | None]:
-        texts = list(map(completion_text, completions))
-        judged = judge(texts=texts, completions=completions, log_metric=None if k else log_metric, **columns)
-        return [dict(enumerate(own for _, own in sorted(rewards(spans).items()))).get(k) for spans in judged]
+    def one(texts: list[str], log_metric: Callable | None = None, **columns) -> list[list[SpanReward]]:
+        judged = judge(texts=texts, log_metric=None if k else log_metric, **columns)
+        return [sorted(span for span in spans if span.reward is not None)[k : k + 1] for spans in judged]
 
-    reward.__name__ = f"criterion_{k}"
-    return reward
+    one.__name__ = f"criterion_{k}"
+    return mean_reward(one)

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.tasks import prompts_of
+from benchmarks.tasks import directory, prompts_of
 from tempo_trl.demo.language_model import language_model
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ ROWS = 8  # of a step
 
 
 def examples_of(task: str, count: int) -> "Dataset":
-    """Prompts with right answers, as TRL's SFTTrainer reads them: `prompt` and `completion`, both messages."""
-    if task == "orders":
+    """Right answers to prompts of a task, as TRL's SFTTrainer reads them."""
+    if task == "orders":  # the package's
         rows = prompts_of("orders", "train").shuffle(seed=0).select(range(count))
         return rows.map(
             lambda row: {"completion": [{"role": "assistant", "content": row["truth"]}]},
@@ -36,8 +36,11 @@ def fine_tune(task: str, count: int, learning_rate: float, folder: Path) -> None
     """Save the policy that `count` examples make of the language model, unless the folder has one."""
     if (folder / "config.json").exists():
         return
+    from transformers import AutoTokenizer
     from trl import SFTConfig, SFTTrainer
 
+    examples, path = examples_of(task, count), language_model().path
+    tokenizer = directory.tokenizer(path) if task == "directory" else AutoTokenizer.from_pretrained(path)
     with tempfile.TemporaryDirectory() as output_dir:
         args = SFTConfig(
             output_dir,
@@ -48,12 +51,13 @@ def fine_tune(task: str, count: int, learning_rate: float, folder: Path) -> None
             model_init_kwargs={"dtype": "float32"},
             bf16=False,
             gradient_checkpointing=False,
+            assistant_only_loss="messages" in examples.column_names,  # of a dialogue, only what the policy says
             logging_steps=1,
             save_strategy="no",
             report_to="none",
             seed=0,
         )
-        trainer = SFTTrainer(language_model().path, args, train_dataset=examples_of(task, count))
+        trainer = SFTTrainer(path, args, train_dataset=examples, processing_class=tokenizer)
         trainer.train()
     trainer.save_model(str(folder))
 

@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.language_model.arms import ARMS, Arm, Cell, arms_after_examples, arms_with_criteria, fine_tuning
+from benchmarks.language_model.arms import (
+    ARMS,
+    Arm,
+    Cell,
+    arms_after_examples,
+    arms_with_criteria,
+    fine_tuning,
+    on_success,
+)
 from benchmarks.language_model.criteria import CRITERIA
 
 
@@ -67,8 +75,8 @@ class Study:
 
     @property
     def name(self) -> str:
-        """What the command calls it: its task, or `tuned_TASK` where it starts from a fine-tuned policy."""
-        return f"tuned_{self.task}" if self.start else self.task
+        """What the command calls it."""
+        return self.stem if self.start else self.task
 
     @property
     def has_criteria(self) -> bool:
@@ -135,17 +143,16 @@ INSTRUCTIONS = Study(
     save_steps=5,
 )
 ORDERS = _with_criteria("orders")
-TUNED_ORDERS = Study(
-    "orders",
-    arms_after_examples("orders", CRITERIA["orders"]),
-    rates=(2.5e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5),
-    first_rates=(1e-5, 2e-5),
-    stem="tuned_orders",
-    held_out=128,
-    answers=8,
-    steps=12,
-    start=Start(examples=32, learning_rate=4e-5),
+
+
+def _after_examples(task: str, stem: str, held_out: int, steps: int, start: Start, **arms: Arm) -> Study:
+    rates, compared = (2.5e-6, 5e-6, 1e-5, 2e-5, 4e-5, 8e-5), arms_after_examples(task, CRITERIA[task]) | arms
+    return Study(task, compared, rates, (1e-5, 2e-5), stem, held_out, steps, answers=8, start=start)
+
+
+TUNED_ORDERS = _after_examples("orders", "tuned_orders", held_out=128, steps=12, start=Start(32, 4e-5))
+DIRECTORY = _after_examples(
+    "directory", "directory", held_out=256, steps=40, start=Start(300, 1e-4), **on_success("directory", agent=True)
 )
-STUDIES = {
-    study.name: study for study in (TUNED_ORDERS, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums")))
-}
+ALL = TUNED_ORDERS, DIRECTORY, INSTRUCTIONS, ORDERS, *map(_with_criteria, ("calls", "word_sums"))
+STUDIES = {study.name: study for study in ALL}
