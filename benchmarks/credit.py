@@ -19,7 +19,11 @@ import torch
 from benchmarks import timing
 from benchmarks.timing import RATIO, print_table
 from benchmarks.training_step import STEP, paired_ratio, share_of_a_step, skipped_ratio
+from tempo_trl import Batch
 from tempo_trl.credit import prefix_values, tempo_advantages
+from tempo_trl.credit.spans import criteria_of
+from tempo_trl.methods.span_credit import span_credit
+from tempo_trl.runs.criteria import spans_of
 
 STEM, PAIRED = 256, 64
 
@@ -67,6 +71,40 @@ def credit_seconds(groups: int, num_generations: int, width: int) -> float:
     return seconds(lambda: tempo_advantages(*batch, num_generations), repeats=20)
 
 
+def span_seconds(of_each_prompt: bool) -> float:
+    """Ten criteria per completion, of 64 x 8 x 1,024 tokens: of the same names, or of names of each prompt's own."""
+    ids, lengths, _ = completions(64, 8, 1024)
+    rng, size, names = np.random.default_rng(0), len(ids), range(10)
+    starts = rng.integers(0, 700, (size, len(names))).tolist()
+    judged = [
+        {
+            f"{row // 8}.{k}" if of_each_prompt else f"{k}": (k + row % 3, [(start, start + 8)])
+            for k, start in zip(names, own, strict=True)
+        }
+        for row, own in enumerate(starts)
+    ]
+    criteria = criteria_of(judged, {name: 1.0 for found in judged for name in found}, most=1)
+    turns = torch.where(torch.arange(ids.shape[1]) < lengths[:, None], 0, -1)
+    batch = Batch(
+        completion_ids=ids,
+        lengths=lengths,
+        rewards=criteria.mean_reward(),
+        rewards_per_func=criteria.mean_reward()[:, None],
+        advantages=torch.zeros(size),
+        num_generations=8,
+        prompts=torch.arange(size) // 8,
+        loss_mask=turns >= 0,
+        turns=turns,
+        steps=turns,
+        observations=None,
+        columns={},
+        training=True,
+        counted=torch.ones(size, dtype=torch.bool),
+        criteria=criteria,
+    )
+    return seconds(lambda: spans_of(criteria, span_credit(batch).criteria), repeats=5)
+
+
 def rows() -> list[tuple[str, str, str]]:
     batch = completions(64, 7, 1024)
     np.testing.assert_allclose(prefix_values(*batch, 7).numpy(), walk_values(*batch, 7), rtol=1e-6)
@@ -87,6 +125,11 @@ def rows() -> list[tuple[str, str, str]]:
         ("16 times the tokens: 64 x 7 x 16,384 / 64 x 7 x 1,024", f"{longer / advantages:.1f}", "at most 20"),
         ("8 times the group: 64 x 56 x 1,024 / 64 x 7 x 1,024", f"{larger / advantages:.1f}", "at most 12"),
         ("64 x 8 x 1,024: advantages / reading the token tensor once", f"{floor:.0f}", "at most 20"),
+        (
+            "64 x 8 x 1,024, span credit: 640 names, ten of each prompt's own / ten names",
+            f"{span_seconds(True) / span_seconds(False):.1f}",
+            "at most 4",
+        ),
         (f"a step of TEMPO / one of GRPO ({STEP})", f"{paired_ratio():.3f}", "at most 1.02"),
         (
             "an update with `skip_zero_advantages`, half of the groups flat / without",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from tempo_trl.credit.advantages import check_scale, outcome_advantages
+from tempo_trl.credit.advantages import EPSILON, check_scale, nanstd, outcome_advantages
 from tempo_trl.credit.prefix_tree import check_lengths
 
 TRACE_LAMBDA = 0.9  # the default of the trainer and of `tempo-trl credit`; that of [`span_advantages`] is 0
@@ -58,14 +58,14 @@ def criteria_of(
         weights (`dict[str, float]`): Weight of each criterion. Its order is that of the columns.
         most (`int`): The most places P of a criterion in a completion.
     """
-    shape = len(judged), len(weights)
-    rewards, places = torch.full(shape, torch.nan), torch.full((*shape, most, 2), -1)
     column = {name: k for k, name in enumerate(weights)}
-    for row, found in enumerate(judged):
-        for name, (reward, own) in found.items():
-            rewards[row, column[name]] = reward
-            if own:
-                places[row, column[name], : len(own)] = torch.tensor(own)
+    found = [(row, column[name], *own) for row, of_row in enumerate(judged) for name, own in of_row.items()]
+    rewards = torch.full((len(judged), len(weights)), torch.nan)
+    places = torch.full((*rewards.shape, most, 2), -1)
+    if found:
+        row, criterion, reward, own = zip(*found, strict=True)
+        rewards[row, criterion] = torch.tensor(reward, dtype=rewards.dtype)
+        places[row, criterion] = torch.tensor([[*each, *[(-1, -1)] * (most - len(each))] for each in own])
     weight = torch.tensor(list(weights.values()), dtype=torch.float64)
     return Criteria(tuple(weights), rewards, places[..., 0], places[..., 1], weight)
 
@@ -138,11 +138,10 @@ def span_advantages(
         )
     if weights is not None:
         advantages = advantages * _checked_weights(weights, rewards.shape[1])
-    credit = torch.zeros(len(rewards), width, dtype=torch.float64)
-    shares = token_shares(starts, ends, lengths, width, trace_lambda, sampled)
-    for own, share in zip(advantages.T, shares, strict=True):
-        credit += own[:, None] * share
-    return credit.float().to(rewards.device)
+    total = torch.zeros(len(rewards), width, dtype=torch.float64)
+    for row, _, credit in placed_credit(advantages, starts, ends, lengths, width, trace_lambda, sampled):
+        total[row] += credit
+    return total.float().to(rewards.device)
 
 
 def criterion_advantages(
@@ -158,40 +157,51 @@ def criterion_advantages(
     """
     rewards = _checked_rewards(rewards, num_generations)
     check_scale(scale_rewards)
-    all_rewards = None if all_rewards is None else all_rewards.cpu().double()
-    advantages = torch.zeros_like(rewards)
-    for k, column in enumerate(rewards.T):
-        others = None if all_rewards is None else all_rewards[:, k]
-        advantages[:, k] = outcome_advantages(column, num_generations, scale_rewards, others)
-    return advantages.nan_to_num(0.0)
+    if not rewards.numel():
+        return rewards
+    by_group = "none" if scale_rewards == "batch" else scale_rewards
+    advantages = outcome_advantages(rewards.T.reshape(-1), num_generations, by_group).view(-1, len(rewards))
+    if scale_rewards == "batch":
+        everyone = rewards if all_rewards is None else all_rewards.cpu().double()
+        advantages = advantages / (nanstd(everyone.T.contiguous()) + EPSILON)
+    return advantages.T.contiguous().nan_to_num(0.0)
 
 
-def token_shares(
+def placed_credit(
+    advantages: torch.Tensor,
     starts: torch.Tensor,
     ends: torch.Tensor,
     lengths: torch.Tensor,
     width: int,
     trace_lambda: float,
     sampled: torch.Tensor | None = None,
-) -> Iterator[torch.Tensor]:
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """
-    The share m of a criterion's advantage that each token gets: `(R, width)`, float64, criterion by criterion.
+    What each criterion adds to the tokens of each completion: its advantage, `(R, K)`, times the share m.
 
-    Arguments and errors are those of [`span_advantages`].
+    The work does not depend on how many criteria a batch has, but on how many of them credit a completion: first come
+    the first ones of all rows, then the second ones, and so on. Arguments and errors are those of [`span_advantages`].
+
+    Yields:
+        Rows and criteria, `(n,)` each, no row twice, and the credit of their tokens, `(n, width)`, float64.
     """
     if not 0.0 <= trace_lambda <= 1.0:
         raise ValueError(f"`trace_lambda` must be between 0 and 1, got {trace_lambda!r}.")
     check_lengths(lengths, len(starts), width, "lengths")
     starts, ends, lengths = _checked_places(starts, ends, lengths)
-    inside = (torch.arange(width) < lengths[:, None]).double()
+    inside = torch.arange(width) < lengths[:, None]
     steps = torch.ones_like(inside) if sampled is None else sampled.cpu()
     steps = torch.nn.functional.pad(steps.long().cumsum(dim=1), (1, 0))  # steps of time before each column
-    for start, end in zip(starts.unbind(1), ends.unbind(1), strict=True):
-        yield _share_of_places(start, end, steps, trace_lambda) * inside
+    teaches = advantages != 0
+    nth = teaches.cumsum(dim=1)  # among those of its row, from 1
+    for n in range(1, int(teaches.sum(dim=1).amax()) + 1):
+        row, criterion = (teaches & (nth == n)).nonzero(as_tuple=True)
+        share = _share_of_places(starts[row, criterion], ends[row, criterion], steps[row], trace_lambda)
+        yield row, criterion, advantages[row, criterion, None] * share * inside[row]
 
 
 def _share_of_places(start: torch.Tensor, end: torch.Tensor, steps: torch.Tensor, trace_lambda: float) -> torch.Tensor:
-    """[`token_shares`] of one criterion, whose places are `(R, P)`; `steps` are those before each column."""
+    """The share m of one criterion of n rows, whose places are `(n, P)`; `steps` are those before each column."""
     width, given = steps.shape[1] - 1, (start >= 0).long()
     begins = torch.zeros(len(start), width + 1, dtype=torch.long).scatter_add_(1, start.clamp(min=0), given)
     stops = torch.zeros_like(begins).scatter_add_(1, end.clamp(min=0), given)

@@ -7,7 +7,8 @@ import torch
 from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.batch import Batch, Credit
-from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criterion_advantages, token_shares
+from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criterion_advantages, placed_credit
+from tempo_trl.runs.criteria import sums_by_name
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
@@ -42,14 +43,13 @@ def span_credit(
     outcome = batch.advantages.double().nan_to_num(0.0) if with_outcome else torch.zeros(len(own), dtype=torch.float64)
     advantages = outcome[:, None].expand(-1, width).clone()
     counted = (batch.loss_mask & batch.counted[:, None]).double()
-    with_place, total = 0.0, (advantages.abs() * counted).sum().item()
-    shares = token_shares(spans.starts, spans.ends, batch.lengths, width, trace_lambda, sampled=batch.turns >= 0)
-    for advantage, placed, share in zip(own.T, spans.placed.T, shares, strict=True):
-        credit = advantage[:, None] * share
-        advantages += credit
-        size = (credit.abs() * counted).sum(dim=1)
-        with_place, total = with_place + size[placed].sum().item(), total + size[~placed].sum().item()
-    metrics = {"spans/placed": (with_place, with_place + total)} | _flat_sums(spans, batch)
+    of_outcome, sizes = (advantages.abs() * counted).sum(), torch.zeros_like(own)
+    places = spans.starts, spans.ends, batch.lengths
+    for row, criterion, credit in placed_credit(own, *places, width, trace_lambda, sampled=batch.turns >= 0):
+        advantages[row] += credit
+        sizes[row, criterion] = (credit.abs() * counted[row]).sum(dim=1)
+    metrics = {"spans/placed": (sizes[spans.placed].sum().item(), (sizes.sum() + of_outcome).item())}
+    metrics |= _flat_sums(spans, batch) | _credit_sums(spans, batch, sizes)
     return Credit(advantages.float(), metrics=metrics, outcome=outcome + own.sum(dim=1), criteria=own.float())
 
 
@@ -58,6 +58,13 @@ def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:
     judged = ~spans.rewards.isnan().unflatten(0, (-1, batch.num_generations)).all(dim=1)
     flat = (flat_groups(spans.rewards, batch.num_generations) & judged)[batch.counted_groups]
     return {"spans/flat": (flat.sum().item(), judged[batch.counted_groups].sum().item())}
+
+
+def _credit_sums(spans: Criteria, batch: Batch, sizes: torch.Tensor) -> dict[str, tuple[float, float]]:
+    """Size of the credit of each criterion / completions that it judged. A weight of 0 beside others is meant."""
+    judged = (spans.rewards.isfinite() & batch.counted[:, None]).sum(dim=0)
+    counts = judged * (spans.weights.bool() | ~spans.weights.any())
+    return {f"spans/{name}/credit": sums for name, sums in sums_by_name(spans.names, sizes.sum(dim=0), counts).items()}
 
 
 @with_help

@@ -1,6 +1,6 @@
-"""Criteria of recorded completions: the entries of the column `spans`, and a line of text for tables."""
+"""Criteria in what a run writes: their metrics, the entries of the column `spans`, and a line of text for tables."""
 
-import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,18 +35,16 @@ def spans_of(criteria: Criteria, advantages: torch.Tensor | None) -> list[list[S
         criteria ([`~tempo_trl.credit.spans.Criteria`]): The criteria.
         advantages (`torch.Tensor` of shape `(R, K)`, *optional*): Weighted advantage of each.
     """
-    rewards = criteria.rewards.tolist()
-    places = torch.stack([criteria.starts, criteria.ends], dim=-1).tolist()  # (R, K, P, 2)
-    credit = [[None] * len(criteria.names)] * len(rewards) if advantages is None else advantages.tolist()
-    return [
-        [
-            Span(name, reward, advantage, *place)
-            for name, reward, advantage, own in zip(criteria.names, *row, strict=True)
-            if not math.isnan(reward)
-            for place in [place for place in own if place[0] >= 0] or [(None, None)]
-        ]
-        for row in zip(rewards, credit, places, strict=True)
-    ]
+    found: list[list[Span]] = [[] for _ in criteria.rewards]
+    judged = (~criteria.rewards.isnan()).nonzero(as_tuple=True)
+    credit = [None] * len(judged[0]) if advantages is None else advantages[judged].tolist()
+    places = torch.stack([criteria.starts[judged], criteria.ends[judged]], dim=-1).tolist()  # (n, P, 2)
+    for row, k, reward, own, of_places in zip(
+        *(each.tolist() for each in (*judged, criteria.rewards[judged])), credit, places, strict=True
+    ):
+        given = [place for place in of_places if place[0] >= 0] or [(None, None)]
+        found[row] += [Span(criteria.names[k], reward, own, *place) for place in given]
+    return found
 
 
 def criteria_text(spans: Sequence[Span]) -> str:
@@ -56,3 +54,21 @@ def criteria_text(spans: Sequence[Span]) -> str:
         f"{name} {reward:.3g}" + ("" if advantage is None else f" {advantage:+.2f}")
         for name, (reward, advantage) in credit.items()
     )
+
+
+def logged_name(criterion: str) -> str:
+    """
+    The first part of a criterion's name, by which metrics are logged: `city` of `city.street`, `calls` of
+    `calls[2].name`. There are as many as a reference has keys at its top, however many references there are.
+    """
+    first = re.split(r"[.\[]", criterion, maxsplit=1)[0]
+    return f"{first}[]" if first == "" or first.endswith("/") else first  # elements of a list, after `FUNCTION/`
+
+
+def sums_by_name(names: Sequence[str], totals: torch.Tensor, counts: torch.Tensor) -> dict[str, tuple[float, float]]:
+    """Sums of `(K,)` totals and counts of criteria over those that are logged under one name."""
+    sums: dict[str, tuple[float, float]] = {}
+    for name, total, count in zip(map(logged_name, names), totals.tolist(), counts.tolist(), strict=True):
+        before = sums.get(name, (0.0, 0.0))
+        sums[name] = before[0] + total, before[1] + count
+    return sums

@@ -29,7 +29,10 @@ METRICS = {
     "step_rewards/NAME/mean": "reward of a turn, or of a step with `step_delimiter`, mean; one for each of the "
     "`step_reward_funcs`",
     "step_rewards/NAME/turn_L": "the same for the turns or steps of index L",
-    "spans/NAME/mean": "reward of a criterion of the `span_reward_funcs`, mean over the completions that it judged",
+    "spans/NAME/mean": "reward of a criterion of the `span_reward_funcs`, mean over the completions that it judged; "
+    "NAME is the first part of its name, `city` for `city.street`",
+    "spans/NAME/credit": r"sum \|credit\| of the same criteria over loss tokens / completions that they judged; span "
+    "credit",
     "spans/placed": r"sum \|credit\| of criteria with a place / sum \|credit\| over loss tokens; span credit",
     "spans/flat": "criteria without two different rewards in their group / criteria that judged any of its "
     "completions; span credit",

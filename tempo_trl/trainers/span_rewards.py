@@ -9,6 +9,7 @@ from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.spans import Criteria, criteria_of
 from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
+from tempo_trl.runs.criteria import sums_by_name
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
 from tempo_trl.trainers.report import Report
@@ -95,7 +96,8 @@ class SpanRewards:
 
         ours.each(report, score)
         criteria = criteria_of(judged, *_agreed(judged, weights))
-        means = {name: _sum(column) for name, column in zip(criteria.names, criteria.rewards.T, strict=True)}
+        given = criteria.rewards.nansum(dim=0), criteria.rewards.isfinite().sum(dim=0)
+        means = sums_by_name(criteria.names, *given)
         report.add(logged.metrics | {f"spans/{name}/mean": mean for name, mean in means.items()}, logged.columns)
         return criteria
 
@@ -110,8 +112,3 @@ def _agreed(judged: list[dict[str, tuple[float, Places]]], weights: dict[str, fl
     most = max((len(places) for found in judged for _, places in found.values()), default=0)
     ranks = gather_object([(weights, most)])
     return {name: weight for own, _ in ranks for name, weight in own.items()}, max(1, *(most for _, most in ranks))
-
-
-def _sum(rewards: torch.Tensor) -> tuple[float, float]:
-    """Sum and number of the judged rewards."""
-    return rewards.nansum().item(), int((~rewards.isnan()).sum())
