@@ -1,5 +1,8 @@
 """Span credit: rewards that say where. Each criterion is a GRPO of its own, on the tokens that decided it."""
 
+import re
+import warnings
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +14,8 @@ from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criterion_advantages,
 from tempo_trl.runs.criteria import sums_by_name
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
+
+FIRST_BATCHES = 10  # before the trainer warns of a criterion that has trained nothing in any of them
 
 
 def span_credit(
@@ -153,6 +158,32 @@ class SpanCreditTrainer(TokenCreditTrainer):
     _config_cls = SpanCreditConfig
     method_name = "span_credit"
     reads_criteria = True
+
+    def _prepare_credit(self):
+        self._batches_of: Counter[str] = Counter()  # in which a criterion was judged, by its name in the log
+        self._trained: set[str] = set()  # those that have had credit
+
+    def _log_credit(self, batch, rows, credit, totals):
+        super()._log_credit(batch, rows, credit, totals)
+        if batch.training:
+            self._watch_credit(totals.metrics)
+
+    def _watch_credit(self, metrics: dict[str, float]) -> None:
+        """Warn once of each criterion without credit, on any rank, in the first batches in which it was judged."""
+        found = ((re.fullmatch("spans/(.+)/credit", name), size) for name, size in metrics.items())
+        sizes = {match[1]: size for match, size in found if match}
+        self._batches_of.update(sizes.keys())
+        self._trained.update(name for name, size in sizes.items() if size)
+        silent = [name for name in sizes if self._batches_of[name] == FIRST_BATCHES and name not in self._trained]
+        if silent and self.accelerator.is_main_process:
+            warnings.warn(
+                f"Nothing was trained on {', '.join(silent)} in the first {FIRST_BATCHES} batches that had these "
+                "criteria. Either all completions of a group have the same reward: make the criterion finer, or drop "
+                "it. Or its `span_reward_weights` is 0. Or no token of its places was sampled by the policy, such as "
+                "in a tool's answer: place it on the call, or raise `trace_lambda` above 0.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def credit(self, batch):
         return span_credit(

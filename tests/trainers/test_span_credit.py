@@ -1,5 +1,6 @@
 """Span credit in training: advantages, functions in TRL's convention, what is logged, agents and ranks."""
 
+import re
 from functools import partial
 
 import numpy as np
@@ -87,6 +88,52 @@ def test_where_only_criteria_differ_a_group_is_not_flat(tiny_model, tmp_path):
     assert trainer.state.log_history[0]["tempo/frac_zero_std"] == 0.0
     assert trainer.batches[0].output["advantages"][:, :2].abs().min() > 0.5
     assert train(tiny_model, tmp_path / "b", cls=FlatAnswers).state.log_history[0]["tempo/frac_zero_std"] == 0.5
+
+
+def always(texts, **columns):
+    """Both right everywhere, the one on its place and the other anywhere."""
+    return [[SpanReward("here", 1.0, 0, 1), SpanReward("any.where", 1.0)] for _ in texts]
+
+
+@pytest.mark.parametrize(
+    ("functions", "named", "options"),
+    [
+        (fields, None, {}),
+        ([fields, always], "always/here, always/any", {}),
+        (fields, "city, item, stop, o", {"span_reward_weights": [0.0]}),
+        ([fields, swapped], None, {"span_reward_weights": [0.0, 1.0]}),  # `fields` is there to be logged
+    ],
+    ids=["trains", "equal rewards", "weight 0", "weight 0 beside another"],
+)
+def test_a_criterion_that_has_trained_nothing_in_the_first_batches_is_named_once(
+    functions, named, options, tiny_model, tmp_path, recwarn, monkeypatch
+):
+    monkeypatch.setattr("tempo_trl.methods.span_credit.FIRST_BATCHES", 2)
+    train(tiny_model, tmp_path, functions, max_steps=4, **options)
+    told = [str(each.message) for each in recwarn if "Nothing was trained" in str(each.message)]
+    assert [message.split(" in the first")[0] for message in told] == [f"Nothing was trained on {named}"] * bool(named)
+    assert all("first 2 batches" in message and "`span_reward_weights` is 0" in message for message in told)
+
+
+def test_a_criterion_whose_places_are_in_the_answers_of_tools_is_named(tiny_model, tmp_path):
+    def answers(texts, **columns):
+        return [[SpanReward("answer", i % 2, at := text.index("room"), at + 4)] for i, text in enumerate(texts)]
+
+    with pytest.warns(UserWarning, match="Nothing was trained on answer in .* place it on the call"):
+        agents(tiny_model, tmp_path, answers, max_steps=10, trace_lambda=0.0)
+
+
+def test_metrics_have_the_first_part_of_a_criterion_s_name_and_the_table_all_of_it(tiny_model, tmp_path):
+    def nested(texts, **columns):
+        names = ("order.city", "order.items[0].n", "calls[2].arguments.x", "[0].a", "plain")
+        return [[SpanReward(name, float(k == i % 5)) for k, name in enumerate(names)] for i in range(len(texts))]
+
+    logged = train(tiny_model, tmp_path, [nested, swapped], log_completions=True).state.log_history[0]
+    means = {name.split("/")[2]: value for name, value in logged.items() if re.match("spans/nested/.*/mean", name)}
+    # Rows 0 to 7 have criterion i % 5 right: the first three two of eight times each, the others once.
+    assert means == pytest.approx({"order": 4 / 16, "calls": 2 / 8, "[]": 1 / 8, "plain": 1 / 8})
+    table = pd.read_parquet(next((tmp_path / "completions").glob("*.parquet")))
+    assert "nested/order.items[0].n 0" in table["criteria"][0]
 
 
 # Functions
