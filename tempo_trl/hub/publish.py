@@ -15,7 +15,6 @@ from tempo_trl.runs.log import unfinished_checkpoint
 from tempo_trl.runs.record import FOLDER, read_record
 from tempo_trl.runs.redaction import known_secrets, secrets_in
 from tempo_trl.runs.results import is_before, of_other_weights, read_results
-from tempo_trl.runs.run import read_files
 
 # Model, tokenizer and Trainer's results are at the top of the folder. Checkpoints, tables of completions and logs are
 # not published, and neither is training_args.bin, a pickle, which is unsafe to load and may contain secrets.
@@ -90,7 +89,6 @@ def files_to_publish(run_dir: Path, repo: str) -> list[str]:
     if repo.count("/") != 1:
         raise ValueError(f"{repo!r} is not a repository name. Use user/name.")
     _refuse_another_model(run_dir)
-    read_files(run_dir)  # names all that are broken
     results = read_results(run_dir)
     others = of_other_weights(results, run_dir, read_record(run_dir)["started"], repo)
     if others:

@@ -4,11 +4,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
 # Files other than weights that change a model's answers.
@@ -23,24 +20,6 @@ def fingerprint(folder: Path) -> str:
         with path.open("rb") as file:
             total.update(f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return total.hexdigest()
-
-
-def read_all(readers: Iterable[Callable[[], T]]) -> list[T]:
-    """
-    What each reader of a file returns.
-
-    Raises:
-        ValueError: some files cannot be read; the message names all of them, one on a line.
-    """
-    found, problems = [], []
-    for read in readers:
-        try:
-            found.append(read())
-        except (ValueError, OSError) as error:
-            problems.append(str(error))
-    if problems:
-        raise ValueError("\n".join(problems))
-    return found
 
 
 def read_json(path: Path, advice: str) -> Any:

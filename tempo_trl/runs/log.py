@@ -1,6 +1,5 @@
 """Read Trainer's log of a run."""
 
-import reprlib
 from pathlib import Path
 
 from tempo_trl.runs.files import read_json
@@ -12,7 +11,7 @@ def training_log(run_dir: Path) -> list[dict]:
     """Trainer's log of a finished run, or up to the last checkpoint of an unfinished one; [] without either.
 
     Raises:
-        ValueError: the log is not JSON, or does not have Trainer's format.
+        ValueError: the log is not JSON.
     """
     further = unfinished_checkpoint(run_dir)
     folders = [*([further] if further else []), run_dir, *checkpoints(run_dir)]
@@ -44,12 +43,4 @@ def _step(checkpoint: Path) -> int:
 
 
 def _log_history(path: Path) -> list[dict]:
-    state = read_json(path, "Restore it, or remove it.")
-    log = state.get("log_history") if isinstance(state, dict) else None
-    if not (isinstance(log, list) and all(isinstance(entry, dict) for entry in log)):
-        got = f"log_history {reprlib.repr(log)}" if isinstance(state, dict) else reprlib.repr(state)
-        raise ValueError(
-            f"{path} is not a log of Trainer: got {got}, expected a mapping with log_history, a list of mappings. "
-            "Restore it, or remove it."
-        )
-    return log
+    return read_json(path, "Restore it, or remove it.")["log_history"]

@@ -3,10 +3,8 @@
 import json
 import platform
 import re
-import reprlib
 import subprocess
 import sys
-import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +15,6 @@ from tempo_trl.runs.redaction import HIDDEN, SECRET_NAME, hide, known_secrets, w
 from tempo_trl.version import __version__, package_versions
 
 FOLDER, RECORD, RECIPE = "tempo", "run.json", "recipe.yaml"
-MAPPINGS = ("model", "dataset", "config")  # of a record
 # Settings by which no update changes.
 INCIDENTAL = re.compile(
     "output_dir|logging|log_|run_name|save|push|hub|report|resume|disable_tqdm|dataloader|eval|do_|trackio|project"
@@ -51,8 +48,7 @@ def record_run(
         settings (`dict`, *optional*):
             Settings beside those of the trainer's arguments.
         resumed (`bool`, *optional*, defaults to `False`):
-            Whether the run resumes from a checkpoint. The records of its earlier parts are kept then, and a warning
-            names the settings that have changed.
+            Whether the run resumes from a checkpoint. The records of its earlier parts are kept then.
         base_model (`dict[str, str]`, *optional*):
             For a model that was loaded from a local folder: its name on the Hub (`hub_id`), and where the folder's
             weights come from (`weights`).
@@ -71,8 +67,6 @@ def record_run(
         "earlier": _earlier(folder.parent) if resumed else [],
     }
     text = hide(json.dumps(record, indent=2, default=str), secrets)
-    if record["earlier"]:
-        _warn_of_changes(record["earlier"][-1], json.loads(text))
     if recipe is not None:
         write_atomically(folder / RECIPE, hide(without_secret_lines(recipe_text(Path(recipe))), secrets))
     write_atomically(folder / RECORD, text)
@@ -103,17 +97,10 @@ def _facts(trainer, dataset: str | None, base_model: dict[str, str] | None) -> d
 
 def _model(trainer, base_model: dict[str, str] | None) -> dict:
     """The model's name on the Hub, if it has one, a name to display, whether it is an adapter, and `base_model`."""
-    from transformers.utils import is_peft_available
-
     name = trainer.model.config.name_or_path
     local = not name or Path(name).is_dir()
-    adapter = False
-    if is_peft_available():
-        from peft import PeftModel
-
-        adapter = isinstance(trainer.model, PeftModel)
-    model = {"hub_id": None if local else name, "name": Path(name).name if local else name, "adapter": adapter}
-    return model | (base_model or {})
+    named = {"hub_id": None, "name": Path(name).name} if local else {"hub_id": name, "name": name}
+    return named | {"adapter": hasattr(trainer.model, "peft_config")} | (base_model or {})
 
 
 def surroundings(accelerator) -> dict:
@@ -157,58 +144,34 @@ def _earlier(run_dir: Path) -> list[dict]:
     return [*last.pop("earlier", []), last]
 
 
-def _warn_of_changes(last: dict, record: dict) -> None:
-    old, new = (each.get("config") or {} for each in (last, record))
-    changed = {name: f"{name} was {a!r} and is {b!r}" for name, (a, b) in changed_settings(old, new).items()}
-    rows = [(each.get("dataset") or {}).get("rows") for each in (last, record)]
-    if None not in rows and rows[0] != rows[1]:
-        changed["rows"] = f"the dataset had {rows[0]:,} rows and has {rows[1]:,}"
-    if changed:
-        warnings.warn(
-            f"the run resumes with other settings than it had: {'; '.join(changed.values())}. They hold from here on. "
-            "If you did not mean this, stop, and repeat the first command with `--resume_from_checkpoint last`.",
-            stacklevel=3,
-        )
+def changed_settings(old: dict, new: dict) -> list[str]:
+    """
+    The settings that differ between two records' configurations, `max_steps` and the like included. What only one of
+    them has, because the versions differ, is None in the other. An empty one differs in nothing.
+    """
+    ours, theirs = _flat(old), _flat(new)
+    if not (ours and theirs):
+        return []
+    names = [name for name in sorted(ours | theirs) if not INCIDENTAL.search(name)]
+    return [name for name in names if ours.get(name) != theirs.get(name)]
 
 
-def changed_settings(old: dict, new: dict) -> dict[str, tuple]:
-    """
-    The settings that differ between two records' configurations, with both values, `max_steps` and the like included.
-    What only one of them has, because the versions differ, is None in the other. An empty one differs in nothing.
-    """
-    if not (old and new):
-        return {}
-    parts = [[part for part in whole.values() if isinstance(part, dict)] for whole in (old, new)]
-    ours, theirs = ({key: value for part in own for key, value in part.items()} for own in parts)
-    keys = [key for key in sorted(ours | theirs) if not INCIDENTAL.search(key)]
-    both = {key: (ours.get(key), theirs.get(key)) for key in keys}
-    return {key: values for key, values in both.items() if values[0] != values[1]}
+def _flat(config: dict) -> dict:
+    parts = [part for part in config.values() if isinstance(part, dict)]
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def read_record(run_dir: Path) -> dict:
     """The record of a run.
 
     Raises:
-        ValueError: there is none, or it does not have the format of [`record_run`].
+        ValueError: there is none, or it is not JSON.
     """
     path = run_dir / FOLDER / RECORD
     try:
-        record = read_json(path, "Restore it, or train again.")
+        return read_json(path, "Restore it, or train again.")
     except FileNotFoundError as error:
         raise ValueError(
             f"{path} does not exist, expected the folder of a run with its record. `tempo-trl train` writes it; in "
             "your own script call `tempo_trl.runs.record.record_run(trainer)` before `train()`."
         ) from error
-    _require_mappings(record, path)
-    return record
-
-
-def _require_mappings(record, path: Path) -> None:
-    own = record if isinstance(record, dict) else {}
-    parts = {"a record": record} | {name: own[name] for name in MAPPINGS if own.get(name) is not None}
-    for name, part in parts.items():
-        if not isinstance(part, dict):
-            raise ValueError(
-                f"{path} is not a record of a run: got {reprlib.repr(part)} as {name}, expected a mapping. Restore "
-                "it, or train again."
-            )

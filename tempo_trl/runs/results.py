@@ -9,17 +9,16 @@ A file contains one result or a list of them:
 """
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from huggingface_hub import EvalResult
 
 from tempo_trl.data import BENCHMARKS
-from tempo_trl.runs.files import WEIGHTS, fingerprint, read_all, read_json
+from tempo_trl.runs.files import WEIGHTS, fingerprint, read_json
 
 FOLDER = "evaluation"
-NUMBERS = ("value", "n", "k")
 DECODING = ("temperature", "top_p", "top_k", "max_tokens")  # null or missing if unknown
+NUMBERS = ("value", "n", "k", *DECODING)
 
 
 @dataclass(frozen=True)
@@ -72,38 +71,26 @@ def read_results(run_dir: Path) -> list[Result]:
     paths = sorted(folder.glob("*.json"))
     if folder == run_dir:  # which also has the files of the model and of Trainer
         paths = [path for path in paths if path.stem in BENCHMARKS]
-    return [result for found in read_all(partial(_results, path, run_dir) for path in paths) for result in found]
+    return [result for path in paths for result in _results(path, path.relative_to(run_dir).as_posix())]
 
 
-def _results(path: Path, run_dir: Path) -> list[Result]:
+def _results(path: Path, file: str) -> list[Result]:
     content = read_json(path, "Evaluate again, or remove it.")
-    entries = content if isinstance(content, list) else [content]
-    return [_result(entry, path, path.relative_to(run_dir)) for entry in entries]
+    try:
+        return [_result(entry, file) for entry in (content if isinstance(content, list) else [content])]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} has another format than a result: {error}. Evaluate again, or remove it.") from error
 
 
-def _result(entry, path: Path, file: Path) -> Result:
-    def refuse(problem: str):
-        raise ValueError(f"{path}: {problem}. Evaluate again, or remove the file.")
-
+def _result(entry: dict, file: str) -> Result:
     if not isinstance(entry, dict):
-        refuse(f"got a {type(entry).__name__} as a result, expected a mapping")
-    missing = [name for name in ("task", "metric", "value", "n") if name not in entry]
-    if missing:
-        refuse(f"got a result without {', '.join(missing)}")
-    wrong = [name for name in NUMBERS if name in entry and not _is_number(entry[name])]
-    wrong += [name for name in DECODING if entry.get(name) is not None and not _is_number(entry[name])]
-    interval = entry.get("interval")
-    if interval is not None and not (
-        isinstance(interval, list) and len(interval) == 2 and all(map(_is_number, interval))
-    ):
-        wrong.append("interval")
-    if wrong:
-        refuse(f"got {', '.join(repr(entry[name]) for name in wrong)} in {', '.join(wrong)}, expected numbers")
-    for name in ("model", "weights"):
-        if not isinstance(entry.get(name), str | None):
-            refuse(f"got {entry[name]!r} as {name}, expected text")
+        raise TypeError(f"got a {type(entry).__name__} as a result, expected a mapping")
+    low, high = entry.get("interval") or (0.0, 0.0)
+    for value in (low, high, *(entry[name] for name in NUMBERS if entry.get(name) is not None)):
+        if type(value) not in (int, float) or value != value:
+            raise ValueError(f"got {value!r}, expected a number")
     known = {name: entry[name] for name in Result.__dataclass_fields__ if name in entry}
-    return Result(**known | {"interval": tuple(interval) if interval else None, "file": file.as_posix()})
+    return Result(**known | {"interval": (low, high) if entry.get("interval") else None, "file": file})
 
 
 def of_other_weights(
@@ -134,10 +121,6 @@ def is_before(date: str, started: str) -> bool:
     """Whether an ISO date, maybe without a time or a time zone, is before another. Both are UTC."""
     length = min(len(date), len("2026-01-31T12:00:00"))
     return date[:length] < started[:length]
-
-
-def _is_number(value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def model_index_results(results: list[Result]) -> list[EvalResult]:

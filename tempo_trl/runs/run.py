@@ -3,17 +3,15 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.methods import METHODS
-from tempo_trl.runs.files import read_all
 from tempo_trl.runs.log import training_log
 from tempo_trl.runs.record import FOLDER as RECORD_FOLDER
 from tempo_trl.runs.record import RECORD, read_record
 from tempo_trl.runs.results import FOLDER, Result, read_results
-from tempo_trl.runs.trees import PREFIX, read_metadata, recorded_steps, trees_path
+from tempo_trl.runs.trees import recorded_steps
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,7 @@ def read_runs(folders: Sequence[str | Path], labels: Sequence[str] | None = None
     twice = next((path for path, place in zip(paths, places, strict=True) if places.count(place) > 1), None)
     if twice:
         raise ValueError(f"got {twice} twice, which would count as two independent runs. Give it once.")
-    given = zip(paths, labels or [None] * len(paths), strict=True)
-    return read_all(partial(_read_run, path, label) for path, label in given)
+    return [_read_run(path, label) for path, label in zip(paths, labels or [None] * len(paths), strict=True)]
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
@@ -68,26 +65,6 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     divides = [len(set(values)) > 1 for values in zip(*of_runs, strict=True)]
     told = [[value or "unknown" for value, own in zip(each, divides, strict=True) if own] for each in of_runs]
     return [f"{run.method} ({', '.join(own)})" if own else run.method for run, own in zip(runs, told, strict=True)]
-
-
-def read_files(folder: Path) -> tuple[list[dict], list[Result], dict]:
-    """
-    Log, results and record of a run, empty where it has none.
-
-    Raises:
-        ValueError: files are invalid, recorded trees included; the message names all of them.
-    """
-    home = _home(folder)
-    trees = [trees_path(folder, mode, step) for mode in PREFIX for step in recorded_steps(folder, mode)]
-    log, results, record, *_ = read_all(
-        [
-            partial(training_log, folder),
-            partial(read_results, folder),
-            partial(read_record, home) if _has_record(home) else dict,
-            *(partial(read_metadata, path) for path in trees),
-        ]
-    )
-    return log, results, record
 
 
 def place_of(folder: Path) -> Path:
@@ -107,8 +84,8 @@ def _has_record(folder: Path) -> bool:
 
 
 def _read_run(folder: Path, label: str | None) -> Run:
-    log, results, record = read_files(folder)
-    home = _home(folder)
+    home, log, results = _home(folder), training_log(folder), read_results(folder)
+    record = read_record(home) if _has_record(home) else {}
     if not (record or log or results or recorded_steps(folder)):
         what = "is not a run" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
         raise ValueError(
@@ -137,8 +114,5 @@ def _of_record(record: dict) -> dict:
 
 def _key(name: str) -> str:
     """The key of a method in the table, by its trainer's name."""
-
-    def plain(text: str) -> str:
-        return text.lower().replace("_", "")
-
-    return next((key for key in METHODS if plain(key) == plain(name)), name)
+    plain = name.lower().replace("_", "")
+    return next((key for key in METHODS if key.replace("_", "") == plain), name)

@@ -82,15 +82,9 @@ def maj_at_n(answers: Sequence[Sequence[str]], correct: np.ndarray) -> np.ndarra
         `np.ndarray` of shape `(Q,)` in [0, 1].
 
     Raises:
-        ValueError: `answers` and `correct` differ in shape; or as [`avg_at_n`].
+        ValueError: as [`avg_at_n`], or if `answers` and `correct` differ in shape.
     """
     correct = _graded(correct)
-    lengths = {len(row) for row in answers}
-    if len(answers) != len(correct) or lengths - {correct.shape[1]}:
-        raise ValueError(
-            f"got {len(answers)} questions with {sorted(lengths)} answers, expected {correct.shape[0]} questions with "
-            f"{correct.shape[1]} answers, the shape of `correct`."
-        )
     return np.array([_majority(row, grades) for row, grades in zip(answers, correct, strict=True)])
 
 
@@ -170,12 +164,9 @@ def paired_difference(
         `(difference, low, high)`, fractions of 1.
 
     Raises:
-        ValueError: shapes differ; or as [`bootstrap_interval`].
+        ValueError: as [`bootstrap_interval`].
     """
-    a, b = _shares(a), _shares(b)
-    if a.shape != b.shape:
-        raise ValueError(f"got {len(a)} and {len(b)} questions, expected the same questions in both.")
-    differences = a - b
+    differences = _shares(a) - _shares(b)
     mean = float(differences.mean())
     if len(differences) == 1:
         return mean, -1.0, 1.0

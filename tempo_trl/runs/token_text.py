@@ -115,9 +115,7 @@ def _sign(match: re.Match) -> str:
 def one_line(text: str) -> str:
     """[`visible`] text on one line, with symbols for line breaks, tabs, and spaces at its ends."""
     text = visible(text.replace("\r\n", "\n")).replace("\n", "⏎").replace("\t", "⇥")
-    inner = text.strip(" ")
-    left = len(text) - len(text.lstrip(" ")) if inner else len(text)
-    return "␣" * left + inner + "␣" * (len(text) - left - len(inner) if inner else 0)
+    return re.sub("^ +| +$", lambda outer: "␣" * len(outer[0]), text)
 
 
 def around(pieces: Sequence[str], t: int, length: int) -> tuple[str, str]:

@@ -34,16 +34,16 @@ methods that have none), `method` (its key in the table of methods), `credit` (t
 
 import io
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+import reprlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.dataset import dataset
 
-from tempo_trl.runs.files import read_all, write_atomically
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import FOLDER
 from tempo_trl.version import __version__
 
@@ -102,23 +102,8 @@ def write_trees(path: Path, rows: Sequence[dict], metadata: dict[str, str]) -> N
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """
-    The metadata of a file of recorded trees.
-
-    Raises:
-        ValueError: it is not a parquet file.
-    """
-    with _named(path):
-        return {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Name the file in an error of pyarrow."""
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise ValueError(f"{path} is not a whole file of recorded trees ({error}). Remove it.") from error
+    """The metadata of a file of recorded trees."""
+    return {key.decode(): value.decode() for key, value in (pq.read_schema(path).metadata or {}).items()}
 
 
 def recorded_steps(run_dir: str | Path, mode: str = "train") -> list[int]:
@@ -155,20 +140,8 @@ def read_trees(run_dir: str | Path, steps: Sequence[int] | None = None, mode: st
     recorded = recorded_steps(run_dir, mode)
     missing = sorted(set(steps or ()) - set(recorded))
     if missing:
-        raise ValueError(f"{run_dir} has no trees of step {missing[0]} ({mode}). {_those(recorded)}")
-    paths = [trees_path(run_dir, mode, step) for step in recorded if steps is None or step in steps]
-    tables = [table.replace_schema_metadata() for table in read_all(partial(_table, path) for path in paths)]
-    return pa.concat_tables([SCHEMA.empty_table(), *tables]).to_pandas()
-
-
-def _table(path: Path) -> pa.Table:
-    with _named(path):
-        return pq.read_table(path, partitioning=None)
-
-
-def _those(recorded: list[int]) -> str:
-    if not recorded:
-        return "It recorded none: set `log_trees_steps` above 0, and use a method of this package, not TRL's own."
-    listed = [str(step) for step in recorded]
-    steps = ", ".join(listed) if len(listed) < 12 else f"{', '.join(listed[:10])}, ... {listed[-1]}"
-    return f"Choose one of the recorded steps: {steps}."
+        known = f"Choose one of the recorded steps: {reprlib.repr(recorded)[1:-1]}."
+        none = "It recorded none: set `log_trees_steps` above 0, and use a method of this package, not TRL's own."
+        raise ValueError(f"{run_dir} has no trees of step {missing[0]} ({mode}). {known if recorded else none}")
+    paths = [str(trees_path(run_dir, mode, step)) for step in recorded if steps is None or step in steps]
+    return dataset(paths, schema=SCHEMA, format="parquet").to_table().to_pandas()

@@ -144,20 +144,18 @@ def test_what_cannot_be_compared_is_refused(given, message, tmp_path, monkeypatc
     assert message in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("verb", ["report", "compare"])
-def test_all_broken_files_of_all_runs_are_named_at_once(verb, tmp_path, capsys):
-    broken = {
-        "tempo/trainer_state.json": '{"log_hist',
-        "tempo/tempo/run.json": "[",
-        "tempo/tempo/trees_3.parquet": "PAR1 cut",
-        "tempo/evaluation/math.json": '{"task": "math", "metric": "accuracy", "value": 1, "n": 1, "model": ["tempo"]}',
-        "tempo/evaluation/medqa.json": "\udcff",
-        "grpo/trainer_state.json": '{"log_history": {"step": 1}}',
-    }
-    for name, content in broken.items():
-        write_atomically(tmp_path / name, content.encode(errors="surrogateescape"))
-    folders = [str(tmp_path / "tempo"), str(tmp_path / "grpo")]
-    assert cli.main([verb, *folders, "-o", str(tmp_path / "out")]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert [name for name in broken if not any(str(tmp_path / name) in line for line in lines)] == []
-    assert len(lines) == len(broken)
+BROKEN = [
+    ("trainer_state.json", '{"log_hist'),
+    ("tempo/run.json", "["),
+    ("tempo/trees_3.parquet", "PAR1 cut"),
+    ("evaluation/math.json", '{"task": "math", "metric": "accuracy", "value": "1", "n": 1}'),
+    ("evaluation/medqa.json", "\udcff"),
+]
+
+
+@pytest.mark.parametrize(("file", "content"), BROKEN)
+def test_a_broken_file_of_a_run_is_named(file, content, tmp_path, capsys):
+    write_atomically(tmp_path / file, content.encode(errors="surrogateescape"))
+    for verb in ["report", *["compare"] * (not file.endswith("parquet"))]:
+        assert cli.main([verb, str(tmp_path), "-o", str(tmp_path / "out")]) == 2
+        assert str(tmp_path / file) in capsys.readouterr().err

@@ -113,8 +113,8 @@ def publishes_the_result_if(kept: bool, result: dict, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("results", "message"),
     [
-        ({"task": "math", "value": 0.5}, "a result without metric, n"),
-        ([RESULT | {"value": "87%"}], "got '87%' in value, expected numbers"),
+        ({"task": "math", "value": 0.5}, "missing 2 required positional arguments: 'metric' and 'n'"),
+        ([RESULT | {"value": "87%"}], "got '87%', expected a number"),
         (["math"], "got a str as a result, expected a mapping"),
     ],
 )

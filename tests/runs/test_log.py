@@ -24,12 +24,3 @@ def test_the_log_of_a_finished_run_that_trains_on_is_that_of_its_last_checkpoint
         os.utime(path, (time, time))
     assert training_log(tmp_path)[-1]["step"] == last
     assert unfinished_checkpoint(tmp_path) == (tmp_path / "checkpoint-12" if last == 12 else None)
-
-
-@pytest.mark.parametrize(
-    ("state", "got"), [("[]", r"got \[\]"), ('{"log_history": {"step": 1}}', "got log_history {'step': 1}")]
-)
-def test_a_log_of_another_form_than_trainers_is_reported(state, got, tmp_path):
-    write_atomically(tmp_path / "trainer_state.json", state)
-    with pytest.raises(ValueError, match=f"trainer_state.json is not a log of Trainer.*{got}"):
-        training_log(tmp_path)

@@ -3,8 +3,6 @@
 import inspect
 import json
 import subprocess
-import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -85,25 +83,6 @@ def test_a_resumed_run_keeps_the_records_of_its_parts_and_a_new_one_does_not(tmp
     assert [part["command"] for part in (*record["earlier"], record)] == [["first"], ["second"], ["third"]]
     record_run(trainer(tmp_path), ["anew"])
     assert read_record(tmp_path)["earlier"] == []
-
-
-def test_a_run_that_resumes_with_other_settings_or_data_says_which(tmp_path):
-    def resume(rows: int = 5, **settings) -> list[str]:
-        again = trainer(tmp_path, **settings)
-        again.train_dataset = [{}] * rows
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            record_run(again, settings=settings_of_script, resumed=True)
-        return [str(each.message) for each in caught if "resumes with" in str(each.message)]
-
-    settings_of_script = {"script": {"train_file": str(Path.home() / "a.jsonl"), "url": "a?token=s3cret-of-mine"}}
-    record_run(trainer(tmp_path, seed=3), settings=settings_of_script)
-    assert resume(seed=3, logging_steps=7, vllm_server_port=8001) == []
-    [changed] = resume(seed=3, importance_sampling_level="sequence")
-    assert "importance_sampling_level was 'token' and is 'sequence'" in changed
-    [changed] = resume(rows=1_200, seed=4)
-    assert "seed was 3 and is 4; the dataset had 5 rows and has 1,200. They hold" in changed
-    assert resume(rows=1_200, seed=4) == []  # as the part before
 
 
 @pytest.mark.parametrize("where", ["argument", "recipe", "settings", "environment", "flag"])
@@ -188,13 +167,8 @@ def test_the_commit_is_the_package_s_own_and_changes_are_told(tmp_path):
     assert commit_of(package) == clean | {"dirty": True}
 
 
-OTHER_FORMS = [("[1]", r"got \[1\] as a record, expected a mapping")]
-OTHER_FORMS += [('{"model": "Qwen/Qwen3-1.7B"}', "got 'Qwen/Qwen3-1.7B' as model, expected a mapping")]
-OTHER_FORMS += [("{", "not valid JSON: .* Restore it, or train again"), (b"\xff", "not valid JSON: .utf-8. codec")]
-
-
-@pytest.mark.parametrize(("content", "said"), OTHER_FORMS)
-def test_a_record_of_another_form_is_reported(content, said, tmp_path):
+@pytest.mark.parametrize(("content", "said"), [("{", "Expecting"), (b"\xff", ".utf-8. codec")])
+def test_a_torn_record_is_named(content, said, tmp_path):
     write_atomically(tmp_path / "tempo/run.json", content)
-    with pytest.raises(ValueError, match=f"run.json is .*{said}"):
+    with pytest.raises(ValueError, match=f"run.json is not valid JSON: .*{said}.* Restore it, or train again"):
         read_record(tmp_path)
