@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +19,7 @@ from benchmarks.language_model.show import show
 from benchmarks.language_model.starts import examples_of
 from benchmarks.language_model.study import INSTRUCTIONS, STUDIES
 from benchmarks.tasks import prompts_of
+from tempo_trl import Batch
 from tempo_trl.launch.arguments import parse
 from tempo_trl.launch.functions import load_functions, load_rewards
 
@@ -101,10 +104,18 @@ def test_examples_are_prompts_of_the_task_with_right_answers():
     assert [asked[example["prompt"][-1]["content"]] for example in examples] == truths
 
 
+def lambda_grpo_of_the_guide():
+    page = (Path(__file__).parents[1] / "docs" / "guides" / "credit_function.md").read_text()
+    (code,) = re.findall(r"```python\n(def lambda_grpo.*?)```", page, re.DOTALL)
+    exec(code, names := {"torch": torch, "Batch": Batch})
+    return names["lambda_grpo"]
+
+
+@pytest.mark.parametrize("credit_func", [lambda_grpo, lambda_grpo_of_the_guide()], ids=["study", "guide"])
 @pytest.mark.parametrize("seed", range(20))
-def test_lambda_grpo_divides_by_the_completions_of_the_group_that_share_the_token_and_all_before(seed):
+def test_lambda_grpo_divides_by_the_completions_of_the_group_that_share_the_token_and_all_before(seed, credit_func):
     batch = random_batch(torch.Generator().manual_seed(seed))
-    credit, size = lambda_grpo(batch), batch.num_generations
+    credit, size = credit_func(batch), batch.num_generations
     for row, (ids, length) in enumerate(zip(batch.completion_ids.tolist(), batch.lengths.tolist(), strict=True)):
         group = range(row // size * size, (row // size + 1) * size)
         for t in range(length):
