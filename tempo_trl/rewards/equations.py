@@ -14,7 +14,6 @@ answer            0.0     `15`, the last number
 
 import math
 import re
-import reprlib
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice, pairwise
@@ -97,23 +96,21 @@ def equations(
         raise ValueError(f"`lines` is {lines}, expected 1 to {MAX_LINES}, or None for as many as there are.")
     golds = [None] * len(texts)
     if column is not None:
-        golds = [_gold(*cell) for cell in referenced(columns, column, "equations", "the final answers, or to None")]
+        expected = "a number or a text with one, such as 27, '1,234.5' or '... #### 27', or empty if it is unknown"
+        golds = referenced(columns, column, "equations", _gold, expected)
     rows = zip(readings(texts, completions), golds, strict=True)
     return [_criteria(said.answer, gold, column, lines, chained) for said, gold in rows]
 
 
-def _gold(value: Any, where: str) -> tuple[Fraction, ...] | None:
+def _gold(value: Any) -> tuple[Fraction, ...] | None:
     """The numbers that a final answer may mean; None if it is unknown."""
-    if value is None or value == "" or (isinstance(value, float) and not math.isfinite(value)):
+    if value == "" or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if isinstance(value, Real) and not isinstance(value, bool):
         return (Fraction(str(value)),)
     readings = _readings(gold_answer(value)) if isinstance(value, str) else ()
     if not readings:
-        raise ValueError(
-            f"{where} is {reprlib.repr(value)}, expected a number or a text with one, such as 27, '1,234.5' or "
-            "'... #### 27'. Correct the final answer, or leave it empty if it is unknown."
-        )
+        raise ValueError("it has no number")
     return readings
 
 

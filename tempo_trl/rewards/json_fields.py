@@ -14,17 +14,9 @@
 Where the JSON cannot be read, all that is undecided earns 0.0 from there on.
 """
 
-from functools import partial
+import json
 
-from tempo_trl.rewards.json_reading import (
-    Branch,
-    Comparison,
-    JsonReading,
-    Leaf,
-    read_json,
-    read_reference,
-    reference_tree,
-)
+from tempo_trl.rewards.json_reading import Comparison, Node, Reference, compared, reference_of, scan
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.reading import Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
@@ -82,37 +74,40 @@ def json_fields(
     """
     refuse_columns_as_options("json_fields", column=column, fold=fold, lists=lists)
     comparison = Comparison.of(fold, lists)
-    cells = referenced(columns, column, "json_fields", "the references")
-    expected = 'the text of a JSON object or array, such as {"city": "Paris"}'
-    read = partial(reference_tree, comparison=comparison)
-    references = [read_reference(*cell, read, expected, "reference") for cell in cells]
+    references = referenced(
+        columns,
+        column,
+        "json_fields",
+        lambda cell: reference_of(cell if isinstance(cell, str) else json.dumps(cell), comparison),
+        'the text of a JSON object or array, such as {"city": "Paris"}',
+    )
     rows = zip(readings(texts, completions), references, strict=True)
-    return [[] if root is None else _judged(reading.answer, root, comparison) for reading, root in rows]
+    return [[] if reference is None else _judged(said.answer, reference) for said, reference in rows]
 
 
-def _judged(answer: Segment, root: Branch | Leaf, comparison: Comparison) -> list[SpanReward]:
+def _judged(answer: Segment, reference: Reference) -> list[SpanReward]:
     """The criteria of an answer: all leaves, then `json`, `additional` and `outside`."""
     said = answer.said
     first = len(said) - len(said.lstrip()) if said.strip() else 0
-    start = said.find(root.opener) if answer.kind == "content" else -1
-    found = JsonReading(error=first) if start < 0 else read_json(said, start, root, comparison)
-    undecided = 0.0, found.error, None
-    judged = [(name, *found.leaves.get(name, undecided)) for name in root.names]
-    judged.append(("json", *(undecided if found.end is None else (1.0, start, found.end))))
-    judged += [("additional", *verdict) for verdict in found.verdicts_on_additional(None)]
-    judged += [("outside", *verdict) for verdict in _outside(said, first, start, found)]
+    start = said.find(reference.opener) if answer.kind == "content" else -1
+    root = scan(said, start) if start >= 0 else Node(first, error=first)
+    leaves, additional = compared(root, reference)
+    judged = [(name, *verdict) for name, verdict in leaves.items()]
+    judged.append(("json", 1.0, start, root.end) if root.end else ("json", 0.0, root.error, None))
+    judged += [("additional", *verdict) for verdict in additional]
+    judged += [("outside", *verdict) for verdict in _outside(said, first, root)]
     # Without places, those of one criterion are the same: one is left.
     return list(dict.fromkeys(SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in judged))
 
 
-def _outside(said: str, first: int, start: int, found: JsonReading) -> list[tuple[float, int, int | None]]:
-    before = [(0.0, first, start)] if first < start else []
-    if found.end is None:
-        return before or [(0.0, found.error, None)]
-    rest = said[found.end :]
+def _outside(said: str, first: int, root: Node) -> list[tuple[float, int, int | None]]:
+    before = [(0.0, first, root.start)] if first < root.start else []
+    if root.end is None:
+        return before or [(0.0, root.error, None)]
+    rest = said[root.end :]
     if rest.strip():
-        return [*before, (0.0, found.end + len(rest) - len(rest.lstrip()), None)]
-    return before or [(1.0, start, start + 1), (1.0, found.end, None)]
+        return [*before, (0.0, root.end + len(rest) - len(rest.lstrip()), None)]
+    return before or [(1.0, root.start, root.start + 1), (1.0, root.end, None)]
 
 
 json_fields_reward = mean_reward(json_fields)

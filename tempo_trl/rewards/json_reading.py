@@ -1,61 +1,175 @@
-"""Read a JSON answer beside its reference: which leaves are right, and where each was decided.
+"""Read JSON with the place of each value, and compare it with a reference, leaf by leaf.
 
-The reference is a tree of the leaves that are compared, each with its path as its name. The standard library's decoder
-reads keys and values of the answer. Only objects and lists that the reference compares member by member are walked
-here, to learn where their members are. Each character is read once.
+    text        {"city": "Rome", "to": [1, 2
+    scan        `"city": "Rome"`, and of `"to"` the members `1` and `2`; an error at the end
+    reference   {"city": "Rome", "to": [3]}
+    compared    city 1.0 at `"city": "Rome"`, to[0] 0.0 at `1`, additional 0.0 at `2`
+
+A text is scanned once, up to its first error, and what was read before it keeps its values and places. [`scan`] and
+[`Node.find`] know nothing of references: they serve every checker.
 """
 
 import json
 import math
 import re
-import reprlib
-import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from json import JSONDecodeError
 from json.decoder import scanstring
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 RESERVED = ("json", "additional", "outside")  # criteria that are not leaves
 WHOLE = "$"  # a list at the top that is compared as a whole
-MAX_DEPTH = 64  # of a reference
+MAX_DEPTH = 64  # of a reference, and of values that have places
 _MAX_DIGITS = 4000  # `int` refuses more than 4,300, and takes quadratic time
 _MAX_MARKS = 30  # in a row, as in Unicode's stream-safe texts: NFKC takes quadratic time for more
 _PLAIN = re.compile(r'[^.\[\]"]+')
+_SPACE = re.compile(r"[ \t\n\r]*")
+_AFTER_NUMBER = re.compile(r"[\s,\]}]")
+
+Key = str | int
+Path = tuple[Key, ...]
+Verdict = tuple[float, int, int | None]  # reward and place; without an end it is that of the text
 
 
-class Leaf(NamedTuple):
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+_STRICT = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant)
+_LENIENT = json.JSONDecoder(parse_int=_integer)
+
+
+# Values with places
+
+
+@dataclass
+class Node:
     """
-    A value that is compared as a whole.
+    A value in a text.
 
     Args:
-        names: Its path, alone.
-        form: What equal values have in common ([`Comparison.form`]).
-        opener: The bracket that it begins with, `""` for none.
+        start: Index of its first character; of a member of an object, that of its key.
+        end: Index after its last character; None if an error comes before.
+        opener: `{` or `[`, and `""` for any other value and for one that is nested more than 64 deep.
+        members: Those of an object by key, of a list by index. A key that is repeated has more than one.
+        value: What it is. An object that repeats a key is equal to nothing.
+        error: Of the whole JSON, the index from which it cannot be read; None without an error.
     """
 
-    names: tuple[str]
-    form: Hashable
-    opener: str
+    start: int
+    end: int | None = None
+    opener: str = ""
+    members: dict[Key, list["Node"]] = field(default_factory=dict)
+    value: Any = None
+    error: int | None = None
+
+    def find(self, path: Path) -> tuple["Node", int]:
+        """
+        The value at a path, or the last one on the way to it, and how many keys of the path lead there.
+
+        What a repeated key leads to can be read two ways: it has the place of the last one, and is equal to nothing.
+        """
+        node = self
+        for depth, key in enumerate(path):
+            same = node.members.get(key)
+            if same is None:
+                return node, depth
+            node = same[0] if len(same) == 1 else Node(same[-1].start, same[-1].end, value=object())
+        return node, len(path)
 
 
-class Branch(NamedTuple):
+def scan(text: str, at: int, is_lenient: bool = False) -> Node:
     """
-    An object, or a list in order, whose members are compared one by one.
+    The JSON that begins at index `at` of a text.
 
     Args:
-        names: Paths of the leaves below it.
-        children: Members by key, or by index.
-        opener: `{` or `[`.
+        text (`str`): The text.
+        at (`int`): Where the JSON begins.
+        is_lenient (`bool`): Whether to read it as the standard library does: the last value of a repeated key counts,
+            and NaN and Infinity are numbers.
     """
+    root = Node(at)
+    try:
+        _Scanner(text, is_lenient).read(root, at, 0)
+    except JSONDecodeError as error:
+        root.error = error.pos
+    return root
 
-    names: tuple[str, ...]
-    children: dict[str | int, "Branch | Leaf"]
-    opener: str
+
+class _Scanner:
+    """Methods take the index at which something begins, and return the index after it. An error ends the reading."""
+
+    def __init__(self, text: str, is_lenient: bool):
+        self.text, self.is_lenient, self.decoder = text, is_lenient, _LENIENT if is_lenient else _STRICT
+
+    def read(self, node: Node, at: int, depth: int) -> int:
+        if depth > MAX_DEPTH or self.text[at : at + 1] not in ("{", "["):
+            node.value, node.end = self._decoded(at)
+            return node.end
+        node.opener = self.text[at]
+        node.end = self._members(node, at + 1, depth)
+        values = {key: same[-1].value for key, same in node.members.items()}
+        is_unique = all(len(same) == 1 for same in node.members.values())
+        node.value = [*values.values()] if node.opener == "[" else values if is_unique else object()
+        return node.end
+
+    def _members(self, node: Node, at: int, depth: int) -> int:
+        closer = "}" if node.opener == "{" else "]"
+        at = self._skip(at)
+        if self.text[at : at + 1] == closer:
+            return at + 1
+        sign = ","
+        while sign == ",":
+            at = self._skip(at)
+            member = Node(at)
+            key, at = self._key(at) if node.opener == "{" else (len(node.members), at)
+            same = node.members.setdefault(key, [])
+            if self.is_lenient:
+                same.clear()
+            same.append(member)
+            sign, at = self._sign(self.read(member, at, depth + 1), "," + closer)
+        return at
+
+    def _key(self, at: int) -> tuple[str, int]:
+        """A key, and the index of its value."""
+        _, at = self._sign(at, '"')
+        key, at = scanstring(self.text, at, True)
+        _, at = self._sign(at, ":")
+        return key, self._skip(at)
+
+    def _sign(self, at: int, expected: str) -> tuple[str, int]:
+        """The next character that is not white space, which must be one of those that are expected."""
+        at = self._skip(at)
+        sign = self.text[at : at + 1]
+        if not sign or sign not in expected:
+            raise JSONDecodeError(f"Expecting one of {expected!r}", self.text, at)
+        return sign, at + 1
+
+    def _decoded(self, at: int) -> tuple[Any, int]:
+        """A whole value, and the index after it. A number ends where JSON goes on; else it was cut off, or is none."""
+        try:
+            value, end = self.decoder.raw_decode(self.text, at)
+        except (ValueError, RecursionError) as error:  # NaN and Infinity, and what is nested too deep, have no place
+            raise JSONDecodeError(str(error), self.text, getattr(error, "pos", at)) from None
+        if type(value) in (int, float) and not _AFTER_NUMBER.match(self.text, end):
+            raise JSONDecodeError("Unfinished number", self.text, at)
+        return value, end
+
+    def _skip(self, at: int) -> int:
+        return _SPACE.match(self.text, at).end()
+
+
+# References
 
 
 class Comparison(NamedTuple):
@@ -71,14 +185,14 @@ class Comparison(NamedTuple):
             raise ValueError(f'`lists` is {lists!r}, expected "ordered" or "set".')
         return cls(bool(fold), lists)
 
-    def form(self, value: Any, depth: int = 0) -> Hashable:
-        """What equal values have in common. A value deeper than any reference is equal to nothing."""
+    def form(self, value: Any, depth: int) -> Hashable:
+        """What equal values at a depth have in common. Raises ValueError for a value that is equal to nothing."""
         if depth > MAX_DEPTH:
-            return object()
+            raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
         match value:
             case bool() | None:
                 return bool, value
-            case int() | float():
+            case int() | float() if abs(value) < math.inf:
                 return float, value
             case str():
                 return str, folded(value) if self.fold else value
@@ -87,7 +201,14 @@ class Comparison(NamedTuple):
                 return list, frozenset(Counter(members).items()) if self.lists == "set" else tuple(members)
             case dict():
                 return dict, frozenset((key, self.form(member, depth + 1)) for key, member in value.items())
-        return value  # an object that repeats a key, equal to nothing
+        raise ValueError("it repeats a key, or has a number that is not finite")
+
+    def is_equal(self, value: Any, depth: int, form: Hashable) -> bool:
+        """Whether a value at a depth has a form."""
+        try:
+            return self.form(value, depth) == form
+        except ValueError:
+            return False
 
 
 def folded(text: str) -> str:
@@ -103,235 +224,107 @@ def folded(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", caseless).split())
 
 
-def _integer(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _object(members: list[tuple[str, Any]]) -> dict | object:
-    """The object, or something that is equal to nothing if it repeats a key."""
-    found = dict(members)
-    return found if len(found) == len(members) else object()
-
-
-DECODER = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant, object_pairs_hook=_object)
-_LENIENT = json.JSONDecoder(parse_int=_integer)
-
-
-def read_reference(value: Any, where: str, read: Callable[[Any], Any], expected: str, name: str) -> Any:
+class Reference(NamedTuple):
     """
-    What `read` makes of a cell of the reference's column, None of None. Raises ValueError with the cell and what is
-    expected.
-    """
-    try:
-        return None if value is None else read(value)
-    except (ValueError, RecursionError) as error:
-        got = repr(value[:200]) if isinstance(value, str) else reprlib.repr(value)
-        raise ValueError(f"{where} is {got}, expected {expected}: {error}. Correct the {name}.") from error
-
-
-def reference_tree(reference: str | dict | list, comparison: Comparison) -> Branch | Leaf:
-    """
-    The tree of a reference.
+    What an answer is compared with.
 
     Args:
-        reference: The text of a JSON object or array, or the object itself.
+        opener: The bracket that it begins with.
+        leaves: Of each value that is compared as a whole, the path and what is equal to it, by the criterion's name.
+        branches: Of each object, and of each list in order, whose members are compared one by one, the bracket and
+            the keys, by path.
         comparison: When values are equal.
+    """
+
+    opener: str
+    leaves: dict[str, tuple[Path, Hashable]]
+    branches: dict[Path, tuple[str, set[Key]]]
+    comparison: Comparison
+
+
+@lru_cache(maxsize=1024)  # the completions of a group have one reference
+def reference_of(text: str, comparison: Comparison) -> Reference:
+    """
+    The reference that the text of a JSON object or array is.
 
     Raises:
         ValueError: if it is anything else, repeats a key, has a number that is not finite, or is nested more than 64
             deep.
     """
-    try:
-        return _tree(reference if isinstance(reference, str) else json.dumps(reference, allow_nan=False), comparison)
-    except RecursionError:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from None
-    except TypeError as error:
-        raise ValueError(str(error)) from error
+    root = scan(text, _SPACE.match(text).end())
+    end = root.end if root.error is None else root.error
+    if not root.opener or text[end:].strip():
+        raise ValueError(f"it is no object or array, or cannot be read from character {end} on")
+    reference = Reference(root.opener, {}, {}, comparison)
+    _add(reference, (), root)
+    return reference
 
 
-@lru_cache(maxsize=1024)  # the completions of a group have one reference
-def _tree(text: str, comparison: Comparison) -> Branch | Leaf:
-    value = DECODER.decode(text)
-    if not isinstance(value, dict | list):
-        raise ValueError(f"it is a single value of type {type(value).__name__}")
-    _check(value)
-    if not value and (value == {} or comparison.lists == "ordered"):
-        return Branch((), {}, "{" if value == {} else "[")
-    return _node("", value, comparison)
+def _add(reference: Reference, path: Path, node: Node) -> None:
+    """Add a value's leaves, and the objects and lists above them."""
+    is_whole = not node.opener or (node.opener == "[" and reference.comparison.lists == "set")
+    if is_whole or (path and not node.members) or any(len(same) > 1 for same in node.members.values()):
+        reference.leaves[_name(path)] = path, reference.comparison.form(node.value, len(path))
+        return
+    reference.branches[path] = node.opener, {*node.members}
+    for key, [member] in node.members.items():
+        _add(reference, (*path, key), member)
 
 
-def _check(value: Any, depth: int = 0) -> None:
-    """Raise ValueError for a value that is equal to nothing."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
-    if isinstance(value, dict | list):
-        for member in value.values() if isinstance(value, dict) else value:
-            _check(member, depth + 1)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"it has a number beyond {sys.float_info.max:.1e}")
-    elif type(value) is object:
-        raise ValueError("one of its objects repeats a key")
+def _name(path: Path) -> str:
+    """Name of a leaf: `a.b`, `a[0]`, or `a["b.c"]` for a key that would be read as something else."""
+    name = ""
+    for key in path:
+        if isinstance(key, int):
+            name += f"[{key}]"
+        elif not _PLAIN.fullmatch(key) or (not name and key in (*RESERVED, WHOLE)):
+            name += f"[{json.dumps(key)}]"
+        else:
+            name += f".{key}" if name else key
+    return name or WHOLE
 
 
-def _node(path: str, value: Any, comparison: Comparison) -> Branch | Leaf:
-    opener = {dict: "{", list: "["}.get(type(value), "")
-    if not value or not opener or (opener == "[" and comparison.lists == "set"):
-        return Leaf((path or WHOLE,), comparison.form(value), opener)
-    members = value.items() if opener == "{" else enumerate(value)
-    children = {key: _node(_path(path, key), member, comparison) for key, member in members}
-    return Branch(tuple(name for child in children.values() for name in child.names), children, opener)
+# An answer beside its reference
 
 
-def _path(parent: str, key: str | int) -> str:
-    """Path of a member: `a.b`, `a[0]`, or `a["b.c"]` for a key that would be read as something else."""
-    if isinstance(key, int):
-        return f"{parent}[{key}]"
-    if not _PLAIN.fullmatch(key) or (not parent and key in (*RESERVED, WHOLE)):
-        return f"{parent}[{json.dumps(key)}]"
-    return f"{parent}.{key}" if parent else key
-
-
-# The answer beside its reference
-
-_SPACE = re.compile(r"[ \t\n\r]*")
-_AFTER_NUMBER = re.compile(r"[\s,\]}]")
-
-
-@dataclass
-class JsonReading:
+def compared(root: Node, reference: Reference) -> tuple[dict[str, Verdict], list[Verdict]]:
     """
-    What was read of an answer. Places are `(start, end)` in characters of it, the last one excluded.
+    A scanned answer beside its reference. What an error leaves undecided is wrong from there on.
 
-    Args:
-        leaves: Reward and place of each leaf that was decided, by name.
-        closers: Where each object and list that was walked ends: the index of its last bracket.
-        additional: Place of the first key or element that the reference does not have; None without one.
-        end: The index after the JSON; None if it was not read to its end.
-        error: The index of the character from which it cannot be read; None without an error.
+    Returns:
+        The verdict on each leaf of the reference by name, and those on the criterion `additional`, one per place: the
+        first key or element that the reference does not have, or the brackets that close what is compared member by
+        member.
     """
-
-    leaves: dict[str, tuple[float, int, int]] = field(default_factory=dict)
-    closers: list[int] = field(default_factory=list)
-    additional: tuple[int, int] | None = None
-    end: int | None = None
-    error: int | None = None
-
-    def verdicts_on_additional(self, stop: int | None) -> list[tuple[float, int, int | None]]:
-        """
-        Reward and place of the criterion `additional`; with several places each is an entry. What an error leaves
-        undecided ends at `stop`, or with the text.
-        """
-        if self.additional is not None:
-            return [(0.0, *self.additional)]
-        if self.end is None:
-            return [(0.0, self.error, stop)]
-        return [(1.0, closer, closer + 1) for closer in self.closers or [self.end - 1]]
+    undecided = 0.0, root.error, None
+    leaves = {
+        name: _on_leaf(root, path, form, reference.comparison) or undecided
+        for name, (path, form) in reference.leaves.items()
+    }
+    return leaves, _on_additional(root, reference) or [undecided]
 
 
-def read_json(
-    text: str, at: int, root: Branch | Leaf, comparison: Comparison, is_lenient: bool = False
-) -> JsonReading:
-    """
-    Read the JSON that begins at index `at` of a text, beside its reference.
-
-    Args:
-        text (`str`): The answer.
-        at (`int`): Where the reference's opening bracket is.
-        root: The reference.
-        comparison: When values are equal.
-        is_lenient: Whether to read it as the standard library does: the last value of a repeated key counts.
-    """
-    reader = _Reader(text, comparison, is_lenient)
-    try:
-        reader.reading.end = reader.value(root, at, at)
-    except JSONDecodeError as error:
-        reader.reading.error = error.pos
-    return reader.reading
+def _on_leaf(root: Node, path: Path, form: Hashable, comparison: Comparison) -> Verdict | None:
+    """The verdict on a leaf; None if an error leaves it undecided."""
+    node, depth = root.find(path)
+    if node.end is None:
+        return None
+    is_missing = depth < len(path) and node.opener == ("[" if isinstance(path[depth], int) else "{")
+    if is_missing:
+        return 0.0, node.end - 1, node.end
+    return float(depth == len(path) and comparison.is_equal(node.value, depth, form)), node.start, node.end
 
 
-class _Reader:
-    """Methods take the index at which something begins, and return the index after it. An error ends the reading."""
-
-    def __init__(self, text: str, comparison: Comparison, is_lenient: bool):
-        self.text, self.comparison, self.reading = text, comparison, JsonReading()
-        self.decoder, self.is_lenient = _LENIENT if is_lenient else DECODER, is_lenient
-
-    def value(self, node: Branch | Leaf, begin: int, at: int) -> int:
-        """Read the value of a node, whose place begins at its key."""
-        if isinstance(node, Branch) and self._peek(at) == node.opener:
-            return self._container(node, at)
-        value, end = self._decoded(at)
-        is_right = isinstance(node, Leaf) and self.comparison.form(value) == node.form
-        self._decide(node, float(is_right), begin, end)
-        return end
-
-    def _container(self, node: Branch, at: int) -> int:
-        """Read an object or a list, member by member."""
-        closer, seen = "}" if node.opener == "{" else "]", set()
-        at = self._skip(at + 1)
-        if self._peek(at) != closer:
-            at = self._members(node, at, seen)
-        if self._peek(at) != closer:
-            raise JSONDecodeError(f"Expecting ',' or {closer!r}", self.text, at)
-        self.reading.closers.append(at)
-        for key, child in node.children.items():
-            if key not in seen:
-                self._decide(child, 0.0, at, at + 1)
-        return at + 1
-
-    def _members(self, node: Branch, at: int, seen: set[str | int]) -> int:
-        while True:
-            at = self._skip(self._member(node, at, seen))
-            if self._peek(at) != ",":
-                return at
-            at = self._skip(at + 1)
-
-    def _member(self, node: Branch, begin: int, seen: set[str | int]) -> int:
-        """Read one member. A key that comes again is additional, and its leaves are wrong: it can be read two ways."""
-        key, at = self._key(begin) if node.opener == "{" else (len(seen), begin)
-        child, is_repeated = node.children.get(key), key in seen and not self.is_lenient
-        seen.add(key)
-        if child is not None and not is_repeated:
-            return self.value(child, begin, at)
-        end = self._decoded(at)[1]
-        self.reading.additional = self.reading.additional or (begin, end)
-        if child is not None:
-            self._decide(child, 0.0, begin, end)
-        return end
-
-    def _key(self, at: int) -> tuple[str, int]:
-        """A key, and the index of its value."""
-        if self._peek(at) != '"':
-            raise JSONDecodeError("Expecting property name enclosed in double quotes", self.text, at)
-        key, at = scanstring(self.text, at + 1, True)
-        at = self._skip(at)
-        if self._peek(at) != ":":
-            raise JSONDecodeError("Expecting ':' delimiter", self.text, at)
-        return key, self._skip(at + 1)
-
-    def _decoded(self, at: int) -> tuple[Any, int]:
-        """A whole value, and the index after it. A number ends where JSON goes on; else it was cut off, or is none."""
-        try:
-            value, end = self.decoder.raw_decode(self.text, at)
-        except JSONDecodeError:
-            raise
-        except (ValueError, RecursionError) as error:  # NaN and Infinity, or nested too deep
-            raise JSONDecodeError(str(error), self.text, at) from None
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and not _AFTER_NUMBER.match(self.text, end):
-            raise JSONDecodeError("Unfinished number", self.text, at)
-        return value, end
-
-    def _decide(self, node: Branch | Leaf, reward: float, begin: int, end: int) -> None:
-        """Give all leaves of a node one reward and place."""
-        self.reading.leaves.update(dict.fromkeys(node.names, (reward, begin, end)))
-
-    def _skip(self, at: int) -> int:
-        return _SPACE.match(self.text, at).end()
-
-    def _peek(self, at: int) -> str:
-        return self.text[at : at + 1]
+def _on_additional(root: Node, reference: Reference) -> list[Verdict]:
+    """The verdicts on what the reference does not have; none if an error leaves that undecided."""
+    additional, closers = [], []
+    for path, (opener, keys) in reference.branches.items():
+        node, depth = root.find(path)
+        if depth == len(path) and node.opener == opener:
+            others = chain(*(same[key in keys :] for key, same in node.members.items()))
+            additional += [(0.0, each.start, each.end) for each in others if each.end is not None]
+            closers.append(node.end)
+    if additional:
+        return [min(additional, key=itemgetter(1))]
+    closers = [] if root.end is None else sorted(closers) or [root.end]
+    return [(1.0, end - 1, end) for end in closers]

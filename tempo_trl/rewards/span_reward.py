@@ -1,6 +1,7 @@
 """A reward with its place in a completion: what a span reward function returns, and when that is valid."""
 
 import math
+import reprlib
 from collections.abc import Callable, Sequence
 from numbers import Real
 from operator import index as integer
@@ -138,25 +139,35 @@ def refuse_columns_as_options(function: str, **options: Any) -> None:
             )
 
 
-def referenced(columns: dict[str, list], column: str, function: str, what: str) -> list[tuple[Any, str]]:
+def referenced(
+    columns: dict[str, list], column: str, function: str, read: Callable[[Any], Any], expected: str
+) -> list[Any]:
     """
-    The cells of the dataset column that a span reward function compares with, each with its row for messages.
+    What a span reward function compares with: what `read` makes of each cell of a dataset column, None of None.
 
     Args:
         columns (`dict[str, list]`): The dataset's columns.
         column (`str`): The name of the column.
-        function (`str`): The function, for the message.
-        what (`str`): What the column has, for the message.
+        function (`str`): The function, for messages.
+        read (`Callable`): Raises ValueError, TypeError or RecursionError for a cell that is malformed.
+        expected (`str`): What a cell should be, for messages.
 
     Raises:
-        ValueError: if there is no such column.
+        ValueError: if there is no such column, or a cell is malformed, with its row and what is expected.
     """
     if column not in columns:
         raise ValueError(
             f"{function} got no column {column!r}, only {', '.join(columns) or 'none'}. Set `column` to the dataset "
-            f"column that has {what}."
+            f"column that has {expected}."
         )
-    return [(value, f"row {row} of column {column!r}") for row, value in enumerate(columns[column])]
+    found = []
+    for row, value in enumerate(columns[column]):
+        try:
+            found.append(None if value is None else read(value))
+        except (ValueError, TypeError, RecursionError) as error:
+            got = f"row {row} of column {column!r} is {reprlib.repr(value)}"
+            raise ValueError(f"{got}, expected {expected}: {error}. Correct it.") from error
+    return found
 
 
 def by_criterion(

@@ -25,14 +25,15 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from tempo_trl.rewards.json_reading import Branch, Comparison, JsonReading, read_json, read_reference, reference_tree
+from tempo_trl.rewards.json_reading import Comparison, Node, Path, Reference, Verdict, compared, reference_of, scan
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.reading import Reading, Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
 
 MAX_EXTRA = 16  # calls more than expected that are read
-_ARGUMENT = re.compile(r'arguments(?:\.(?P<plain>[^.\[]+)|\["(?P<quoted>[^"\\]+)"\])')  # the key in a criterion's path
 Place = tuple[int, int] | tuple[None, None]
+Criterion = tuple[str, float, Place]  # of a call: name, reward and one of its places
+Matched = dict[int, tuple[int, list[Criterion]]]
 
 
 def tool_call_fields(
@@ -92,23 +93,21 @@ def tool_call_fields(
     """
     refuse_columns_as_options("tool_call_fields", column=column, ordered=ordered, fold=fold, lists=lists)
     comparison = Comparison.of(fold, lists)
-    cells = referenced(columns, column, "tool_call_fields", "the expected calls")
     what = 'a list of calls or its JSON text, such as [{"name": "weather", "arguments": {"city": "Paris"}}]'
-    read = partial(_roots, comparison=comparison)
-    expected = [read_reference(*cell, read, what, "expected calls") for cell in cells]
+    expected = referenced(columns, column, "tool_call_fields", partial(_references, comparison=comparison), what)
     rows = zip(readings(texts, completions), expected, strict=True)
-    return [[] if roots is None else [*_judged(said, roots, comparison, ordered)] for said, roots in rows]
+    return [[] if references is None else [*_judged(said, references, ordered)] for said, references in rows]
 
 
 # Expected calls
 
 
-def _roots(value: Any, comparison: Comparison) -> list[Branch]:
+def _references(value: Any, comparison: Comparison) -> list[Reference]:
     """The references of a row."""
     calls = json.loads(value) if isinstance(value, str) else value
     if not isinstance(calls, list | tuple):
         raise ValueError(f"it is a {type(calls).__name__}, not a list")
-    return [reference_tree(_call(call), comparison) for call in calls]
+    return [reference_of(json.dumps(_call(call)), comparison) for call in calls]
 
 
 def _call(call: Any) -> dict[str, Any]:
@@ -134,126 +133,99 @@ def _only(call: dict, key: str, *others: str) -> Any:
 
 # Calls beside expected ones
 
-Matched = dict[int, tuple[Segment, JsonReading]]
 
-
-def _judged(said: Reading, roots: list[Branch], comparison: Comparison, ordered: bool) -> Iterator[SpanReward]:
+def _judged(said: Reading, references: list[Reference], ordered: bool) -> Iterator[SpanReward]:
     """The criteria of a completion: those of each expected call, then `extra_calls`."""
     calls = said.calls
-    read = calls[: len(roots) + MAX_EXTRA]
-    matched = _matched(read, roots, comparison, ordered)
+    read = calls[: len(references) + MAX_EXTRA]
+    matched = _matched(read, references, ordered)
     stop = _following(said, calls[-1]) if calls else _whole(said.answer)
-    for i, root in enumerate(roots):
-        criteria = _of_call(root, *matched[i]) if i in matched else _missing(root, stop)
+    for i, reference in enumerate(references):
+        missing = [(name, 0.0, stop) for name in (*reference.leaves, "format", "additional")]
+        _, criteria = matched.get(i, (None, missing))
         yield from (SpanReward(f"calls[{i}].{name}", reward, *place) for name, reward, place in criteria)
-    extra = [call for call in read if all(call is not own for own, _ in matched.values())]
-    if len(calls) <= len(roots):
+    if len(calls) <= len(references):
         yield SpanReward("extra_calls", 1.0, *(stop if calls else (None, None)))
     else:
+        used = {j for j, _ in matched.values()}
+        extra = [call for j, call in enumerate(read) if j not in used]
         yield from dict.fromkeys(SpanReward("extra_calls", 0.0, call.start, call.end) for call in extra)
 
 
-def _matched(calls: list[Segment], roots: list[Branch], comparison: Comparison, ordered: bool) -> Matched:
+def _matched(calls: list[Segment], references: list[Reference], ordered: bool) -> Matched:
     """
-    Calls by the expected call that each is compared with: the first with the first if they are `ordered`, else those
-    that give the most right names, and of these the most that is right.
+    Of each expected call the index of the call that it is compared with, and the criteria: the first with the first if
+    they are `ordered`, else those that give the most right names, and of these the most that is right.
     """
     if ordered:
-        pairs = zip(range(len(roots)), range(len(calls)), strict=False)
-        return {i: (calls[j], _read(calls[j], roots[i], comparison)) for i, j in pairs}
-    found = [[_read(call, root, comparison) for call in calls] for root in roots]
-    right = np.array([[_right(*pair) for pair in zip(calls, row, strict=True)] for row in found], dtype=float)
+        pairs = enumerate(zip(calls, references, strict=False))
+        return {i: (i, _of_call(call, reference)) for i, (call, reference) in pairs}
+    found = [[_of_call(call, reference) for call in calls] for reference in references]
+    rewards = [[{name: reward for name, reward, _ in criteria} for criteria in row] for row in found]
+    right = np.array([[sum(each.values()) for each in row] for row in rewards])
     if not right.size:
         return {}
-    names, most = np.array([[_is_named(each) for each in row] for row in found]), right.sum() + 1
+    names, most = np.array([[each.get("name", 0.0) for each in row] for row in rewards]), right.sum() + 1
     i, j = np.indices(right.shape)
     # Of equal ones the first calls, the first with the first.
     size = sum(right.shape)
     order = (i * j - size * (i + j)) / size**4
     rows, columns = linear_sum_assignment(names * most + right + order, maximize=True)
-    return {int(i): (calls[j], found[i][j]) for i, j in zip(rows, columns, strict=True)}
+    return {int(i): (int(j), found[i][j]) for i, j in zip(rows, columns, strict=True)}
 
 
-def _is_named(reading: JsonReading) -> bool:
-    return reading.leaves.get("name", (0.0,))[0] == 1.0
+def _of_call(call: Segment, reference: Reference) -> list[Criterion]:
+    """The criteria of a call, each with its places. What TRL parsed are its values, and the text has their places."""
+    is_parsed = call.parsed is not None
+    root = scan(call.said, _begin(call.said, 0), is_parsed)
+    leaves, additional = _compared(root, reference)
+    rewards, others = _compared(scan(call.parsed, 0, True), reference) if is_parsed else (leaves, additional)
+    criteria = [
+        (name, rewards[name][0], _place(call, reference.leaves[name][0], *place))
+        for name, (_, *place) in leaves.items()
+    ]
+    reward, *_ = others[0]
+    places = [place for same, *place in additional if same == reward] or [(0, None)]
+    criteria.append(("format", *_format(call, root)))
+    return [*criteria, *dict.fromkeys(("additional", reward, _place(call, (), *place)) for place in places)]
 
 
-def _right(call: Segment, reading: JsonReading) -> float:
-    """How many criteria of a call are right."""
-    leaves = sum(reward for reward, *_ in reading.leaves.values())
-    return leaves + _format(call, reading)[0] + reading.verdicts_on_additional(None)[0][0]
+def _compared(root: Node, reference: Reference) -> tuple[dict[str, Verdict], list[Verdict]]:
+    """A call beside an expected one. If no arguments are expected, null or nothing will do."""
+    leaves, additional = compared(root, reference)
+    if "arguments" in leaves and root.opener == "{":
+        node, depth = root.find(("arguments",))
+        if node.end is not None and (depth == 0 or node.value is None):
+            leaves["arguments"] = 1.0, *leaves["arguments"][1:]
+    return leaves, additional
 
 
-def _read(call: Segment, root: Branch, comparison: Comparison) -> JsonReading:
-    """A call beside an expected one. What TRL parsed are its values, and the text has their places."""
-    written = _read_json(call.said, root, comparison, call.parsed is not None)
-    if call.parsed is None:
-        return written
-    parsed = _read_json(call.parsed, root, comparison, True)
-    places = {name: place for name, (_, *place) in written.leaves.items()}
-    parsed.leaves = {name: (value[0], *places.get(name, (0, 1))) for name, value in parsed.leaves.items()}
-    parsed.additional = parsed.additional and (written.additional or (0, len(call.said)))
-    if parsed.end is not None:
-        parsed.closers, parsed.end = written.closers, len(call.said)
-    return parsed
-
-
-def _read_json(text: str, root: Branch, comparison: Comparison, is_lenient: bool) -> JsonReading:
-    start = _begin(text, 0)
-    reading = read_json(text, start, root, comparison, is_lenient)
-    if "arguments" in root.names and text[start : start + 1] == "{" and "arguments" in reading.leaves:
-        _, *found = reading.leaves["arguments"]  # none are expected, so that null or nothing will do
-        if reading.additional == tuple(found):  # it came again
-            return reading
-        if text[slice(*found)] == "}" or text[slice(*found)].endswith("null"):
-            reading.leaves["arguments"] = 1.0, *found
-    return reading
-
-
-def _of_call(root: Branch, call: Segment, reading: JsonReading) -> Iterator[tuple[str, float, Place]]:
-    """The criteria of a call, each with its places in the completion's text."""
-    undecided = 0.0, reading.error, None
-    for name in root.names:
-        reward, *place = reading.leaves.get(name, undecided)
-        yield name, reward, _place(call, name, *place)
-    yield "format", *_format(call, reading)
-    verdicts = [(reward, _place(call, "", *place)) for reward, *place in reading.verdicts_on_additional(None)]
-    yield from (("additional", *verdict) for verdict in dict.fromkeys(verdicts))
-
-
-def _format(call: Segment, reading: JsonReading) -> tuple[float, Place]:
-    said = call.said
-    start = _begin(said, 0)
-    if reading.end is None:
-        return 0.0, call.span(reading.error, None)
+def _format(call: Segment, root: Node) -> tuple[float, Place]:
     if call.parsed is not None:
         return 1.0, (call.start, call.end)
-    if said[start] != "{":
-        return 0.0, call.span(start, reading.end)
-    if said[reading.end :].strip():
-        return 0.0, call.span(_begin(said, reading.end), None)
-    return (1.0, (call.start, call.end)) if call.is_closed else (0.0, call.span(reading.end, None))
+    if root.end is None:
+        return 0.0, call.span(root.error, None)
+    if root.opener != "{":
+        return 0.0, call.span(root.start, root.end)
+    if call.said[root.end :].strip():
+        return 0.0, call.span(_begin(call.said, root.end), None)
+    return (1.0, (call.start, call.end)) if call.is_closed else (0.0, call.span(root.end, None))
 
 
-def _place(call: Segment, criterion: str, start: int, end: int | None) -> Place:
+def _place(call: Segment, path: Path, start: int, end: int | None) -> Place:
     """
     Characters of a call's JSON in the text. If it is written in another form, a name stands in its `<function=...>`,
     an argument in its last `<parameter=...>`, one that is missing in `</function>`, and all else in the whole call.
     """
     if call.is_json or call.at is None:
         return call.span(start, end)
-    argument, found = _ARGUMENT.match(criterion), []
-    if criterion == "name":
+    found = []
+    if path == ("name",):
         found = [*islice(re.finditer("<function=[^>]*>", call.said), 1)]
-    elif argument is not None:
-        key = re.escape(argument["plain"] or argument["quoted"])
-        found = [*re.finditer(f"<parameter={key}>.*?</parameter>", call.said, re.DOTALL)]
+    elif len(path) > 1:
+        found = [*re.finditer(f"<parameter={re.escape(path[1])}>.*?</parameter>", call.said, re.DOTALL)]
         found = found or [*re.finditer("</function>", call.said)]
     return call.span(*found[-1].span()) if found else (call.start, call.end)
-
-
-def _missing(root: Branch, place: Place) -> Iterator[tuple[str, float, Place]]:
-    return ((name, 0.0, place) for name in (*root.names, "format", "additional"))
 
 
 def _begin(text: str, start: int) -> int:

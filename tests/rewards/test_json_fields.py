@@ -121,8 +121,8 @@ def test_stopping_has_no_tokens_of_its_own_if_the_text_ends_with_the_object():
         ('{"a": 1, "b": 2, "c": 03}', "03}"),
         ('{"a": 1, "b": 2, "c": 3.}', "3.}"),
         ('{"a": 1, "b": 2, "c": 0x3}', "0x3}"),
-        ('{"a": 1, "b": 2, "c": {"d": NaN}}', '{"d": NaN}}'),
-        ('{"a": 1, "b": 2, "c": ' + "[" * 5000, "[" * 5000),
+        ('{"a": 1, "b": 2, "c": {"d": NaN}}', "NaN}}"),
+        ('{"a": 1, "b": 2, "c": ' + "[" * 5000, "[" * (5000 - 64)),
         ('{"a": 1, "b": 2, "c": "\\x"}', '\\x"}'),
     ],
 )
@@ -272,9 +272,10 @@ def test_objects_and_lists_at_the_top_earn_1_by_their_own_text(truth, lists):
     assert verdicts(text, truth, lists=lists)["additional"][-1] == text[-1]
 
 
-MALFORMED = [("Paris", "Expecting value"), ('"Paris"', "a single value of type str")]
-MALFORMED += [('{"a": NaN}', "NaN is not JSON"), ('{"a": {"b": 1, "b": 1}}', "repeats a key")]
-MALFORMED += [("[" * 9000 + "]" * 9000, "more than 64 deep")]
+MALFORMED = [("Paris", "no object or array"), ('"Paris"', "no object or array"), (5, "no object or array")]
+MALFORMED += [('{"a": NaN}', "from character 6 on"), ('{"a": {"b": 1, "b": 1}}', "repeats a key"), ("{} {}", "2 on")]
+MALFORMED += [("[" * 70 + "]" * 70, "more than 64 deep"), ("[" * 9000 + "]" * 9000, "cannot be read")]
+MALFORMED += [('[[{"a": 1e999}]]', "not finite"), ({"a": {1, 2}}, "not JSON serializable")]
 
 
 @pytest.mark.parametrize(("truth", "why"), MALFORMED)
