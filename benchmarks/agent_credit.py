@@ -53,12 +53,14 @@ def agent_batch(size: Size, seed: int = 0) -> Batch:
     seen = rng.integers(1, STATES + 1, (rows, size.turns))
     seen[:, 0] = STATES + 1  # the prompt
     rewards = torch.from_numpy(rng.integers(0, 2, rows)).float()
+    outcome = outcome_advantages(rewards, size.completions).float()
     return Batch(
         completion_ids=torch.from_numpy(rng.integers(0, 150_000, (rows, width))),
         lengths=torch.from_numpy(lengths),
         rewards=rewards,
         rewards_per_func=rewards[:, None],
-        advantages=outcome_advantages(rewards, size.completions).float(),
+        advantages=outcome,
+        outcome=outcome,
         num_generations=size.completions,
         prompts=torch.arange(size.groups).repeat_interleave(size.completions),
         loss_mask=turns >= 0,

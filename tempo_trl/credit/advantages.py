@@ -11,6 +11,7 @@ from tempo_trl.credit.prefix_tree import PrefixTree, check_lengths, check_reward
 
 SCALES = ("group", "batch", "none")
 EPSILON = 1e-4  # added to every standard deviation, as TRL does
+ROUNDING = 4 * torch.finfo(torch.float32).eps  # relative size of a difference that is none: see `are_equal`
 
 
 def prefix_values(
@@ -137,8 +138,7 @@ def outcome_advantages(
     groups = rewards.view(-1, num_generations)
     centred = groups - groups.nanmean(dim=1, keepdim=True)
     centred = centred / outcome_scale(rewards, num_generations, scale_rewards, all_rewards).view(-1, num_generations)
-    # Equal rewards may miss their mean by a rounding error, which the epsilon would blow up.
-    return torch.where(flat_groups(rewards, num_generations)[:, None] & ~groups.isnan(), 0.0, centred).view(-1)
+    return without_rounding(centred.view(-1), flat_groups(rewards, num_generations))
 
 
 def outcome_scale(
@@ -219,14 +219,47 @@ def credit_sums(outcome: torch.Tensor, added: torch.Tensor, loss_mask: torch.Ten
     }
 
 
-def flat_groups(rewards: torch.Tensor, num_generations: int) -> torch.Tensor:
+def are_equal(low, high, size=None):
+    r"""
+    Whether numbers between `low` and `high` are equal up to rounding: $high - low \le 4 \epsilon \, size$, $\epsilon =
+    2^{-23}$. Arrays or tensors.
+
+    A float32 sum of F weighted rewards is off by at most $(F + 1) \epsilon / 2 \, \sum_k |w_k r_k|$: each reward, each
+    product and each sum is rounded by $\epsilon / 2$ of itself. So two sums that should be equal differ by at most
+    $(F + 1) \epsilon$ of their size: the bound here for three rewards, which the errors of more rarely add up to.
+    Divided by a standard deviation that consists of such errors, an advantage would be about 1.
+
+    Args:
+        low, high:
+            Smallest and largest of numbers that are compared.
+        size (*optional*):
+            $\sum_k |w_k r_k|$ of sums whose terms may cancel. Defaults to that of the numbers themselves.
     """
-    Groups without two different scorable rewards: `(groups,)`, or `(groups, K)` for `(R, K)` rewards, bool. A group of
-    one is flat.
+    return high - low <= ROUNDING * ((abs(low) + abs(high)) / 2 if size is None else size)
+
+
+def flat_groups(rewards: torch.Tensor, num_generations: int, size: torch.Tensor | None = None) -> torch.Tensor:
+    """
+    Groups without two different scorable rewards, up to rounding: `(groups,)`, or `(groups, K)` for `(R, K)` rewards,
+    bool. A group of one is flat.
+
+    Every method asks this function, or [`are_equal`] where those that are compared are not a group: visits of a state,
+    siblings of a tree. A flat group, state or family has advantages of exactly 0.
+
+    Args:
+        rewards (`torch.Tensor` of shape `(R,)` or `(R, K)`): NaN where unscorable.
+        num_generations (`int`): Completions in a group.
+        size (`torch.Tensor` of shape `(R,)` or `(R, K)`, *optional*): As in [`are_equal`].
     """
     groups = rewards.unflatten(0, (-1, num_generations))
     low, high = groups.nan_to_num(nan=torch.inf).amin(dim=1), groups.nan_to_num(nan=-torch.inf).amax(dim=1)
-    return low >= high
+    return are_equal(low, high, None if size is None else size.unflatten(0, (-1, num_generations)).amax(dim=1))
+
+
+def without_rounding(advantages: torch.Tensor, flat: torch.Tensor) -> torch.Tensor:
+    """Advantages `(R,)`, exactly 0 in the `flat` groups, where they are a rounding error over 1e-4. NaN stays."""
+    silent = flat.repeat_interleave(len(advantages) // max(len(flat), 1)) & ~advantages.isnan()
+    return advantages.masked_fill(silent, 0.0)
 
 
 def tree_values(

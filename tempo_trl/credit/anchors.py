@@ -10,6 +10,7 @@ import hashlib
 import numpy as np
 import torch
 
+from tempo_trl.credit.advantages import are_equal
 from tempo_trl.credit.turns import turn_ends, turn_starts
 
 
@@ -184,16 +185,19 @@ def relative_returns(
 
     Returns:
         `torch.Tensor` of shape `(R, N)`, float64; 0 where there is no return, and exactly 0 where those of all visits
-        are equal.
+        are equal ([`~tempo_trl.credit.advantages.are_equal`]).
     """
     values = returns.double().cpu().numpy()
     used = (labels >= 0) & ~np.isnan(values)
     _, first, state, count = np.unique(labels[used], return_index=True, return_inverse=True, return_counts=True)
-    given = values[used] - values[used][first][state]  # the mean of zeros has no rounding error
+    low, high = np.full(len(count), np.inf), np.full(len(count), -np.inf)
+    np.minimum.at(low, state, values[used])
+    np.maximum.at(high, state, values[used])
+    given = values[used] - values[used][first][state]
     relative = given - (np.bincount(state, given) / count)[state]
     if normalize:
         variance = np.bincount(state, np.square(relative)) / np.maximum(count - 1, 1)
         relative = relative / (np.sqrt(variance)[state] + epsilon)
     found = np.zeros(values.shape)
-    found[used] = np.where(count[state] > 1, relative, 0.0)
+    found[used] = np.where(are_equal(low, high)[state], 0.0, relative)
     return torch.from_numpy(found)

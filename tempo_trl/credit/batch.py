@@ -33,6 +33,9 @@ class Batch:
             Reward of each function, unweighted, NaN where it did not score.
         advantages (`torch.Tensor` of shape `(R,)`):
             GRPO's advantage as computed by TRL, NaN where unscorable.
+        outcome (`torch.Tensor` of shape `(R,)`):
+            The same, but exactly 0 in groups whose rewards are equal up to rounding
+            ([`~tempo_trl.credit.advantages.flat_groups`]), where TRL's is the rounding error over 1e-4.
         num_generations (`int`):
             Rows in a group.
         prompts (`torch.Tensor` of shape `(R,)`, int64):
@@ -78,6 +81,7 @@ class Batch:
     rewards: torch.Tensor
     rewards_per_func: torch.Tensor
     advantages: torch.Tensor
+    outcome: torch.Tensor
     num_generations: int
     prompts: torch.Tensor
     loss_mask: torch.Tensor
@@ -102,7 +106,7 @@ class Batch:
     @property
     def flat_groups(self) -> torch.Tensor:
         """Groups without two completions that differ in a reward, of whole completions, steps or criteria, bool."""
-        rewards = [self.advantages[:, None].double()]
+        rewards = [self.outcome[:, None].double()]
         rewards += [self.step_rewards.double().nan_to_num(0.0)] if self.step_rewards is not None else []
         rewards += [self.criteria.rewards.double()] if self.criteria is not None else []
         return flat_groups(torch.cat(rewards, dim=1), self.num_generations).all(dim=1)
@@ -133,7 +137,7 @@ class Batch:
         """
         if not self.training:
             return None
-        outcome = self.advantages.masked_fill(~self.counted, torch.nan)
+        outcome = self.outcome.masked_fill(~self.counted, torch.nan)
         if self.tree_rollouts is not None:
             outcome = outcome.masked_fill(repeated_rows(self.tree_rollouts), torch.nan)
         return pair_statistics(self.tree, outcome)
@@ -200,7 +204,7 @@ def checked(given: Any, batch: Batch) -> Credit:
     advantages = _float_tensor("advantages", credit.advantages, batch, per_completion=True)
     per_token = advantages if advantages.ndim == 2 else advantages[:, None].expand(batch.completion_ids.shape)
     _refuse_what_is_not_finite(per_token, batch)
-    added = per_token - batch.advantages.nan_to_num(0.0)[:, None] if credit.added is None else credit.added
+    added = per_token - batch.outcome.nan_to_num(0.0)[:, None] if credit.added is None else credit.added
     added = _float_tensor("added", added, batch).nan_to_num(0.0, 0.0, 0.0)
     mask = credit.loss_mask
     if mask is not None:

@@ -7,6 +7,7 @@ token t: the prompt and the tokens before t. `mask` is 1 on the tokens that the 
 import torch
 from torch.nn.functional import pad
 
+from tempo_trl.credit.advantages import are_equal
 from tempo_trl.credit.traces import eligibility_trace, packed, unpacked
 
 SMALLEST_VARIANCE = 1e-8  # added to the variance, so that advantages that are all the same become 0
@@ -85,7 +86,8 @@ def mean_and_variance(moments: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor
 
 def whiten(advantages: torch.Tensor, mask: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
     r"""
-    $(A - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$ on the mask, 0 outside of it.
+    $(A - \mathrm{mean}) / \sqrt{\mathrm{variance} + 10^{-8}}$ on the mask, 0 outside of it, and 0 if all A are equal
+    up to rounding ([`~tempo_trl.credit.advantages.are_equal`]).
 
     Args:
         advantages, mask (`torch.Tensor` of shape `(B, T)`):
@@ -97,7 +99,8 @@ def whiten(advantages: torch.Tensor, mask: torch.Tensor, mean: torch.Tensor, var
         `torch.Tensor` of shape `(B, T)`, dtype and device of `advantages`.
     """
     whitened = (advantages - mean) * (variance + SMALLEST_VARIANCE).rsqrt()
-    return whitened.to(advantages.dtype).masked_fill(mask == 0, 0.0)
+    flat = are_equal(mean - variance.sqrt(), mean + variance.sqrt())
+    return whitened.to(advantages.dtype).masked_fill((mask == 0) | flat, 0.0)
 
 
 def value_loss(values: torch.Tensor, returns: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

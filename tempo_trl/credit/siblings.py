@@ -7,7 +7,7 @@ token, -1 after a row's end. Segments are numbered over all trees of a batch.
 
 import torch
 
-from tempo_trl.credit.advantages import EPSILON
+from tempo_trl.credit.advantages import EPSILON, are_equal
 
 AVERAGES = ("children", "leaves")
 SIBLING_SCALES = ("none", "std", "bernoulli")
@@ -148,6 +148,5 @@ def _relative_to_siblings(parent: torch.Tensor, values: torch.Tensor, scale: str
             )
         centred = centred / (mean * (1 - mean)).sqrt()[above]
     advantages = torch.zeros(len(parent), dtype=torch.float64)
-    # Equal values may miss their mean by a rounding error, which a small scale would blow up.
-    advantages[scorable] = torch.where(low[above] >= high[above], 0.0, centred)
+    advantages[scorable] = torch.where(are_equal(low, high)[above], 0.0, centred)
     return advantages

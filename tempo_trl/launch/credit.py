@@ -134,12 +134,14 @@ def _batch(
     """A group as training would have it. Scale `"batch"` is taken over the whole file."""
     size, ids = len(rows), [row["ids"] for row in rows]
     turns = padded([row.get("turns", [0] * len(row["ids"])) for row in rows], torch.long, -1)
+    outcome = outcome_advantages(rewards, size, scale, all_rewards).float()
     return Batch(
         completion_ids=padded(ids, torch.long),
         lengths=torch.tensor([len(row) for row in ids]),
         rewards=rewards,
         rewards_per_func=rewards[:, None],
-        advantages=outcome_advantages(rewards, size, scale, all_rewards).float(),
+        advantages=outcome,
+        outcome=outcome,
         num_generations=size,
         prompts=torch.zeros(size, dtype=torch.long),
         loss_mask=turns >= 0,

@@ -17,10 +17,10 @@ def whole_outcome(batch: Batch, scale_rewards: str) -> torch.Tensor:
     """
     GRPO's advantage of each completion's undiscounted return, `(R,)`: the outcome, and the rewards per turn.
 
-    Without rewards per turn it is TRL's own.
+    Without rewards per turn it is `batch.outcome`.
     """
     if batch.step_rewards is None:
-        return batch.advantages
+        return batch.outcome
     all_rewards = None if batch.all_rewards is None else batch.all_rewards.whole_returns()
     whole = batch.turn_rewards.whole_returns()
     return outcome_advantages(whole, batch.num_generations, scale_rewards, all_rewards)

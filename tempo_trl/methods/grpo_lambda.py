@@ -40,7 +40,7 @@ def grpo_lambda_credit(
     """
     if trace_decay == 0:
         return batch.advantages
-    advantages = batch.advantages.nan_to_num(0.0)
+    advantages = batch.outcome.nan_to_num(0.0)
     if advantage_floor is not None:
         advantages = advantages.clamp(min=advantage_floor)
     if trace_update == "weight":

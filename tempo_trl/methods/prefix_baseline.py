@@ -35,7 +35,7 @@ class PrefixBaselineCredit(LearnedPrefixes):
     def __call__(self, batch: Batch) -> Credit:
         width = batch.completion_ids.shape[1]
         segments = None if batch.tree_rollouts is None else branches(batch.tree_rollouts, width).segment
-        advantages = baseline_tokens(batch.tree, batch.advantages, width, self.covariance, segments)
+        advantages = baseline_tokens(batch.tree, batch.outcome, width, self.covariance, segments)
         metrics = value_error(batch, advantages)
         credit = Credit(advantages, metrics=metrics, statistics=batch.pairs)
         return on_grown_trees(credit, batch, self.forced_tokens)
@@ -51,7 +51,7 @@ def value_error(batch: Batch, advantages: torch.Tensor) -> dict[str, tuple[float
     """`tempo/value_error` of a baseline's advantages; empty on grown trees, whose completions are dependent."""
     if batch.tree_rollouts is not None:
         return {}
-    sums = value_error_sums(advantages, batch.advantages, batch.loss_mask, batch.num_generations, batch.counted)
+    sums = value_error_sums(advantages, batch.outcome, batch.loss_mask, batch.num_generations, batch.counted)
     return {"tempo/value_error": sums}
 
 

@@ -79,7 +79,7 @@ def on_grown_trees(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
     if (weights := batch.weights) is None:  # also of trees whose leaves have equal weights
         return with_forced_tokens(credit, batch, forced_tokens)
     share = batch.num_generations * weights.float()
-    outcome, _ = outcome_and_td_errors(batch.tree, batch.advantages, batch.completion_ids.shape[1], weights)
+    outcome, _ = outcome_and_td_errors(batch.tree, batch.outcome, batch.completion_ids.shape[1], weights)
     advantages = credit.advantages * share[:, None]
     credit = replace(credit, advantages=advantages, weights=weights, outcome=outcome[:, 0] * share)
     return with_forced_tokens(credit, batch, forced_tokens)

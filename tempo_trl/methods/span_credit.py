@@ -45,7 +45,7 @@ def span_credit(
     """
     spans, width = batch.criteria, batch.completion_ids.shape[1]
     own = spans.weights * criterion_advantages(spans.rewards, batch.num_generations, scale, spans.all_rewards)
-    outcome = batch.advantages.double().nan_to_num(0.0) if with_outcome else torch.zeros(len(own), dtype=torch.float64)
+    outcome = batch.outcome.double().nan_to_num(0.0) if with_outcome else torch.zeros(len(own), dtype=torch.float64)
     advantages = outcome[:, None].expand(-1, width).clone()
     counted = (batch.loss_mask & batch.counted[:, None]).double()
     of_outcome, sizes = (advantages.abs() * counted).sum(), torch.zeros_like(own)

@@ -29,7 +29,7 @@ def tempo_credit(batch: Batch, td_coef: float = 1.0, forced_tokens: str = "keep"
         [`~tempo_trl.Credit`], with the TD errors as `added`.
     """
     width, weights = batch.completion_ids.shape[1], batch.weights
-    outcome, td = outcome_and_td_errors(batch.tree, batch.advantages, width, weights)
+    outcome, td = outcome_and_td_errors(batch.tree, batch.outcome, width, weights)
     advantages = outcome + td_coef * td
     if batch.tree_rollouts is None:  # without TD errors one advantage per completion, as TRL has it
         return Credit(advantages if td_coef else batch.advantages, td, statistics=batch.pairs)

@@ -148,7 +148,7 @@ def own_outcome(batch: Batch, rows: ScoredRows, credit: Credit) -> torch.Tensor:
     """The advantage of each of this rank's completions, `(B,)`, rewards per turn included, that TD errors add to."""
     outcome = credit.outcome
     if batch.step_rewards is None or outcome is None:
-        outcome = batch.advantages[rows.place.own]
+        outcome = batch.outcome[rows.place.own]
     return outcome.float().nan_to_num(0.0)
 
 

@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
-from tempo_trl.credit.advantages import flat_groups
+from tempo_trl.credit.advantages import flat_groups, without_rounding
 from tempo_trl.credit.batch import Batch
 from tempo_trl.credit.returns import TurnRewards
 from tempo_trl.credit.spans import Criteria
@@ -67,9 +67,10 @@ def batch_of(trainer: GRPOTrainer, rows: ScoredRows, report: Report) -> Batch:
         **(_tensors_of(rows.criteria) if rows.criteria else {}),
     }
     whole, inputs = gather_groups(trainer.accelerator, rows.place, tensors, rows.inputs)
-    if trainer.args.skip_zero_advantages:  # TRL's outcome of equal rewards is the rounding of their mean
-        flat = flat_groups(whole["advantages"], rows.num_generations).repeat_interleave(rows.num_generations)
-        whole["advantages"] = whole["advantages"].masked_fill(flat & ~whole["advantages"].isnan(), 0.0)
+    flat = flat_outcomes(trainer, rows.rewards_per_func[rows.place.group_rows].cpu(), rows.num_generations)
+    whole["outcome"] = without_rounding(whole["advantages"], flat)
+    if trainer.args.skip_zero_advantages:
+        whole["advantages"] = whole["outcome"]
     all_rewards = None
     if trainer.scale_rewards == "batch":
         all_rewards = rewards_of_all_ranks(trainer.accelerator, every_reward.cpu(), steps, step_rewards)
@@ -211,6 +212,15 @@ def prompt_keys(prompt_ids: torch.Tensor, prompt_mask: torch.Tensor, images: Seq
             digest.update(image_bytes(image))
         keys.append(int.from_bytes(digest.digest(), "little", signed=True))
     return torch.tensor(keys, dtype=torch.int64)
+
+
+def flat_outcomes(trainer: GRPOTrainer, rewards_per_func: torch.Tensor, num_generations: int) -> torch.Tensor:
+    """Groups in which TRL's outcome can only be rounding: `(groups,)`, bool. Of `(R, F)` rewards of whole groups."""
+    terms = rewards_per_func * trainer.reward_weights.cpu()
+    if trainer.multi_objective_aggregation == "normalize_then_sum":
+        return flat_groups(terms, num_generations).all(dim=1)
+    size = terms.abs().nansum(dim=1)
+    return flat_groups(weighted_rewards(trainer, rewards_per_func), num_generations, size)
 
 
 def weighted_rewards(trainer: GRPOTrainer, rewards_per_func: torch.Tensor) -> torch.Tensor:

@@ -166,8 +166,9 @@ def test_forced_tokens_are_treated_also_on_trees_whose_leaves_have_equal_weights
     tree = GrownTree([Segment(-1, [4, 5]), Segment(-1, [6, 7], forced=True, forced_ratio=0.25)], [0, 1])
     ids, lengths, rewards = as_tensors([[4, 5], [6, 7]], [1.0, 0.0])
     turns, none = torch.zeros(2, 2, dtype=torch.long), torch.zeros(2, dtype=torch.long)
+    outcome = rewards - 0.5
     batch = Batch(
-        ids, lengths, rewards, rewards[:, None], rewards - 0.5, 2, none, turns == 0, turns, turns, None, {}, True,
+        ids, lengths, rewards, rewards[:, None], outcome, outcome, 2, none, turns == 0, turns, turns, None, {}, True,
         none == 0, tree_rollouts=[tree],
     )  # fmt: skip
     assert batch.weights is None

@@ -29,12 +29,14 @@ METHODS = pytest.mark.parametrize("credit", CREDITS.values(), ids=CREDITS)
 
 def batch_of(rollouts: Rollouts, steps: torch.Tensor | None = None, scale: str = "group") -> Batch:
     rewards, none = rollouts.rewards, torch.zeros(len(rollouts.rewards), dtype=torch.bool)
+    outcome = outcome_advantages(rewards, rollouts.size, scale).float()
     return Batch(
         completion_ids=rollouts.ids,
         lengths=rollouts.lengths,
         rewards=rewards,
         rewards_per_func=rewards[:, None],
-        advantages=outcome_advantages(rewards, rollouts.size, scale).float(),
+        advantages=outcome,
+        outcome=outcome,
         num_generations=rollouts.size,
         prompts=rollouts.prompts,
         loss_mask=rollouts.turns >= 0,
