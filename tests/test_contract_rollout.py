@@ -108,6 +108,6 @@ def test_the_critic_steps_when_the_policy_does():
 def test_the_critic_reads_what_it_is_made_from():
     from transformers import AutoModelForTokenClassification
 
-    assert AutoModelForTokenClassification._model_mapping, "critic.py asks it whether an architecture has a critic"
+    assert AutoModelForTokenClassification._model_mapping, "critic.py asks it for an architecture's critic"
     for name in ("_get_output_dir", "get_decay_parameter_names"):
         assert hasattr(Trainer, name), f"Trainer.{name} is gone: see PPOTrainer and critic.py"

@@ -3,6 +3,7 @@
 It is separate from the policy: TRL, DDP, DeepSpeed and vLLM never see it, and it is not saved in the policy's files.
 """
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +11,15 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_model, save_model
-from transformers import AutoConfig, AutoModelForTokenClassification, PreTrainedModel, get_scheduler
+from transformers import (
+    AutoConfig,
+    AutoModelForTokenClassification,
+    PretrainedConfig,
+    PreTrainedModel,
+    get_scheduler,
+)
 from trl import GRPOTrainer
-from trl.trainer.utils import disable_dropout_in_model, get_config_model_id
+from trl.trainer.utils import disable_dropout_in_model
 
 MODEL, OPTIMIZER, SCHEDULER = "model.safetensors", "optimizer.pt", "scheduler.pt"
 CLASSIFIER = "AutoModelForTokenClassification"  # its key in the `auto_map` of a model with remote code
@@ -112,8 +119,7 @@ class SeparateCritic(Critic):
     """A critic with its own model: a token classifier with one label, whose logit is the value."""
 
     def __init__(self, trainer: GRPOTrainer):
-        path = trainer.args.critic_model_name_or_path or get_config_model_id(trainer.model.config)
-        model = critic_model(path, trainer).to(trainer.accelerator.device)
+        model = critic_model(trainer).to(trainer.accelerator.device)
         if trainer.args.gradient_checkpointing:
             model.gradient_checkpointing_enable(trainer.args.gradient_checkpointing_kwargs)
         super().__init__(model, trainer)
@@ -159,58 +165,68 @@ class SharedTrunkCritic(Critic):
             return self.module(hidden.float()).squeeze(2)
 
 
-def critic_model(path: str, trainer: GRPOTrainer) -> PreTrainedModel:
+def critic_model(trainer: GRPOTrainer) -> PreTrainedModel:
     """
-    A token classifier with one label from `path`, in float32, without dropout, with a value head of zeros if new.
+    A token classifier with one label, in float32, without dropout: the policy as it is in memory, or the model in
+    `critic_model_name_or_path`. Its value head is zeros if it is new.
 
     Raises:
-        ValueError: if `path` is empty, the model is quantized, has no token classifier, or lacks weights.
+        ValueError: if the model is quantized, has no token classifier, lacks weights, or has too small a vocabulary.
     """
-    init, args = trainer.args.model_init_kwargs or {}, trainer.args
-    if not path:
-        raise ValueError(
-            "The critic starts from the policy's model by default, but the policy's config has no name or path. Set "
-            "`critic_model_name_or_path`, or `shared_trunk=True`."
-        )
-    shared = {"trust_remote_code": init.get("trust_remote_code", args.trust_remote_code)}
-    if args.critic_model_name_or_path is None:
-        shared["revision"] = init.get("revision", "main")
-    config = AutoConfig.from_pretrained(path, num_labels=1, **shared)
-    _refuse_what_is_no_critic(config, path)
+    args, path, policy = trainer.args, trainer.args.critic_model_name_or_path, trainer.model
+    remote = {"trust_remote_code": (args.model_init_kwargs or {}).get("trust_remote_code", args.trust_remote_code)}
+    config = copy.deepcopy(policy.config) if path is None else AutoConfig.from_pretrained(path, **remote)
+    classifier = _classifier(config, path)
+    config.num_labels = 1
     for name, value in vars(config).items():
         if name.endswith(("dropout", "_pdrop")) and isinstance(value, float):
             setattr(config, name, 0.0)
     config.classifier_dropout = 0.0  # unset it would be 0.1
-    attention = trainer.model.config._attn_implementation
-    model, info = AutoModelForTokenClassification.from_pretrained(
-        path, config=config, dtype=torch.float32, attn_implementation=attention, output_loading_info=True, **shared
+    model, info = classifier.from_pretrained(
+        path,
+        config=config,
+        state_dict=_weights_in_memory(policy) if path is None else None,
+        dtype=torch.float32,
+        attn_implementation=policy.config._attn_implementation,
+        output_loading_info=True,
+        **remote,
     )
     disable_dropout_in_model(model)
-    _refuse_a_smaller_vocabulary(model, trainer.model, path)
+    _refuse_a_smaller_vocabulary(model, policy, path)
     _start_the_head_at_zero(model, set(info["missing_keys"]), path)
     return model
 
 
-def _refuse_what_is_no_critic(config, path: str) -> None:
+def _weights_in_memory(policy: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """A copy of the policy's weights, with its adapters merged into them."""
+    if hasattr(policy, "merge_and_unload"):  # of PEFT
+        return copy.deepcopy(policy).merge_and_unload().state_dict()
+    return {name: value.clone() for name, value in policy.state_dict().items()}
+
+
+def _classifier(config: PretrainedConfig, path: str | None) -> type:
+    """What loads the critic: the class for the policy's weights in memory, or the automatic one for files."""
+    model = path or "the policy"
     if getattr(config, "quantization_config", None) is not None:
         raise ValueError(
-            f"{path} is quantized, expected full weights: all parameters of the critic are trained. Set "
+            f"{model} is quantized, expected full weights: all parameters of the critic are trained. Set "
             "`critic_model_name_or_path` to the model before quantization, or `shared_trunk=True`."
         )
-    remote = getattr(config, "auto_map", None) or {}
-    if type(config) not in AutoModelForTokenClassification._model_mapping and CLASSIFIER not in remote:
+    known = AutoModelForTokenClassification._model_mapping.get(type(config), None)
+    if known is None and (path is None or CLASSIFIER not in (getattr(config, "auto_map", None) or {})):
         raise ValueError(
-            f"transformers has no token classifier for {path} ({config.model_type}), which the critic needs. Set "
+            f"transformers has no token classifier for {model} ({config.model_type}), which the critic needs. Set "
             "`critic_model_name_or_path` to a model that has one and uses the same tokenizer, or `shared_trunk=True`."
         )
+    return known if path is None else AutoModelForTokenClassification
 
 
 def _refuse_a_smaller_vocabulary(critic: PreTrainedModel, policy: PreTrainedModel, path: str) -> None:
     known, needed = (model.get_input_embeddings().weight.shape[0] for model in (critic, policy))
     if known < needed:
         raise ValueError(
-            f"The critic of {path} has {known} token embeddings, expected at least the policy's {needed}. Save the "
-            "policy and its tokenizer and set `critic_model_name_or_path` to that folder, or `shared_trunk=True`."
+            f"The critic of {path} has {known} token embeddings, expected at least the policy's {needed}. Unset "
+            "`critic_model_name_or_path`, or set it to a model with the policy's tokenizer."
         )
 
 

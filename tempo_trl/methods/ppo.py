@@ -43,7 +43,7 @@ class PPOConfig(TokenCreditConfig):
             does not specify it; verl, the paper's framework, does it.
         critic_model_name_or_path (`str`, *optional*):
             Model that the critic starts from, with its value head if it has one with a single label. Defaults to the
-            actor's model with a value head of zeros.
+            policy as it is in memory, adapters merged, with a value head of zeros.
         shared_trunk (`bool`, *optional*, defaults to `False`):
             Whether the critic is a linear value head on the policy's last hidden state instead of a separate model.
             The paper has a critic of the actor's size.

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from peft import LoraConfig
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen3ForCausalLM
+from peft import LoraConfig, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Qwen3ForCausalLM
 
 from tempo_trl.methods.critic import refuse_engines_without_a_critic
 from tempo_trl.methods.ppo import PPOConfig, PPOTrainer
@@ -111,19 +111,31 @@ def test_a_schedule_of_deepspeeds_own_is_refused(tiny_model, tmp_path):
         refuse_engines_without_a_critic(trainer)
 
 
-def test_a_policy_from_nowhere_has_no_critic_but_its_own_trunk(tiny_model, tmp_path):
-    tokenizer = build(tiny_model, tmp_path).processing_class
+def as_it_is(policy):
+    return policy
 
-    def from_nowhere(**options):
-        policy = Qwen3ForCausalLM(AutoConfig.from_pretrained(tiny_model))
-        policy.config._name_or_path = ""
-        args = config(tmp_path, PPOConfig, beta=0.0, **options)
-        return PPOTrainer(policy, share_of_threes, args, questions(), processing_class=tokenizer)
 
-    with pytest.raises(ValueError, match=r"the policy's config has no name or path.*`shared_trunk=True`"):
-        from_nowhere()
-    from_nowhere(shared_trunk=True)
-    from_nowhere(critic_model_name_or_path=tiny_model)
+def with_more_tokens(policy):
+    policy.resize_token_embeddings(300)
+    return policy
+
+
+def with_adapters(policy):
+    return get_peft_model(policy, LoraConfig(r=4, target_modules=["q_proj"], init_lora_weights=False))
+
+
+@pytest.mark.parametrize("change", [as_it_is, with_more_tokens, with_adapters])
+def test_the_critic_starts_from_the_policy_in_memory_whatever_its_files_say(change, tiny_model, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    policy = change(Qwen3ForCausalLM(AutoConfig.from_pretrained(tiny_model)))
+    policy.config._name_or_path = ""
+    before = {name: value.clone() for name, value in policy.state_dict().items()}
+    args = config(tmp_path, PPOConfig, beta=0.0)
+    critic = PPOTrainer(policy, share_of_threes, args, questions(), processing_class=tokenizer).critic.module
+    assert_same(policy.state_dict(), before)
+    merged = policy.merge_and_unload() if change is with_adapters else policy
+    assert_same(dict(critic.model.named_parameters()), dict(merged.model.named_parameters()))
+    assert not {p.data_ptr() for p in critic.parameters()} & {p.data_ptr() for p in policy.parameters()}
 
 
 def test_a_critic_that_cannot_read_what_the_policy_writes_is_refused(tiny_model, tmp_path):
