@@ -100,6 +100,11 @@ def test_what_a_model_wrote_is_parsed_by_the_function_that_we_replace():
     assert "= self._generate(prompts)" in inspect.getsource(GRPOTrainer._generate_and_score_completions)
 
 
+def test_the_loop_of_async_functions_is_an_attribute_that_we_share():
+    assert "self.async_loop_thread, self.async_loop, self" in inspect.getsource(GRPOTrainer.__init__)
+    assert "self.async_loop)" in inspect.getsource(GRPOTrainer._calculate_rewards)
+
+
 def test_every_metric_that_trl_logs_is_reserved():
     source = inspect.getsource(grpo_trainer)
     names = set(re.findall(r'self\._metrics\[(?:mode|"train")\]\["(.+?)"\]', source))

@@ -11,8 +11,8 @@ from tempo_trl.config_help import with_help
 from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criterion_advantages, placed_credit
-from tempo_trl.runs.criteria import sums_by_name
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.span_rewards import by_logged_name
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
 FIRST_BATCHES = 10  # before the trainer warns of a criterion that has trained nothing in any of them
@@ -68,8 +68,8 @@ def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:
 def _credit_sums(spans: Criteria, batch: Batch, sizes: torch.Tensor) -> dict[str, tuple[float, float]]:
     """Size of the credit of each criterion / completions that it judged. A weight of 0 beside others is meant."""
     judged = (spans.rewards.isfinite() & batch.counted[:, None]).sum(dim=0)
-    counts = judged * (spans.weights.bool() | ~spans.weights.any())
-    return {f"spans/{name}/credit": sums for name, sums in sums_by_name(spans.names, sizes.sum(dim=0), counts).items()}
+    watched = spans.weights.bool() | ~spans.weights.any()
+    return by_logged_name("credit", spans, sizes.sum(dim=0), judged * watched)
 
 
 @with_help

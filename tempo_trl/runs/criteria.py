@@ -63,12 +63,3 @@ def logged_name(criterion: str) -> str:
     """
     first = re.split(r"[.\[]", criterion, maxsplit=1)[0]
     return f"{first}[]" if first == "" or first.endswith("/") else first  # elements of a list, after `FUNCTION/`
-
-
-def sums_by_name(names: Sequence[str], totals: torch.Tensor, counts: torch.Tensor) -> dict[str, tuple[float, float]]:
-    """Sums of `(K,)` totals and counts of criteria over those that are logged under one name."""
-    sums: dict[str, tuple[float, float]] = {}
-    for name, total, count in zip(map(logged_name, names), totals.tolist(), counts.tolist(), strict=True):
-        before = sums.get(name, (0.0, 0.0))
-        sums[name] = before[0] + total, before[1] + count
-    return sums

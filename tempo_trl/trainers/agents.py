@@ -1,8 +1,7 @@
 """What an agent saw before each turn: keys of states, and a warning if most turns of a group are one state."""
 
 import hashlib
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from unittest.mock import patch
@@ -55,59 +54,50 @@ def observed_before_steps(
             Keeps an error of `observation_key_func`.
     """
     keys = observation_keys(rows.output["completion_ids"], steps, prompts)
-    own, texts, images = rows.state_keys, {}, {}
-    if trainer.observation_key_func is not None:
-        with report.keeps_errors_of("`observation_key_func`"):
-            texts = _texts(trainer, rows, turns)
-    with report.keeps_errors_of("reading the images of an answer"):
-        images = {place: image for place, image in _images(rows.completions) if place not in own}
     first, before, changed = first_steps(turns, steps).tolist(), prompts.tolist(), keys.numpy()
-    for row, step, told in _at_steps(texts | own, first):
-        changed[row, step] = key_of(before[row], told)
-    for row, step, image in _at_steps(images, first):
-        changed[row, step] = key_of(int(changed[row, step]), image)
+    with report.keeps_errors_of("reading what an agent observed"):
+        for row, turn, answer in _answers(rows.completions, first):
+            told = own = rows.state_keys.get((row, turn))
+            if own is None and turn and trainer.observation_key_func is not None:
+                with report.keeps_errors_of("`observation_key_func`"):
+                    text = _observed_text(trainer, rows, turns, row, turn, answer)
+                    told = _key_of_text(trainer.observation_key_func, text)
+            step = first[row][turn]
+            if told is not None:
+                changed[row, step] = key_of(before[row], told)
+            if own is None and (images := list(images_in(answer))):
+                shown = hashlib.blake2b(b"".join(map(image_bytes, images)), digest_size=8).digest()
+                changed[row, step] = key_of(int(changed[row, step]), shown)
     return keys
 
 
-def _texts(trainer: GRPOTrainer, rows: ScoredRows, turns: torch.Tensor) -> dict[tuple[int, int], bytes]:
-    """What `observation_key_func` makes of the answers before turns without a key of their own, by row and turn."""
-    found, starts, ends = {}, turn_starts(turns).tolist(), turn_ends(turns).tolist()
-    for row, completion in enumerate(rows.completions):
+def _answers(completions: list, first: list[list[int]]) -> Iterator[tuple[int, int, list[dict]]]:
+    """Row, turn and the answers before it, of all turns but those that were asked for and sampled no token."""
+    for row, completion in enumerate(completions):
         answers = answers_before_turns(completion)
-        for turn, start in enumerate(starts[row]):
-            if turn and start >= 0 and (row, turn) not in rows.state_keys:
-                # A `rollout_func` may have environments of its own: then there are no messages, and tokens only.
-                observed = rows.completion_ids[row][ends[row][turn - 1] + 1 : start]
-                answer = answers[turn] if turn < len(answers) else []
-                text = answer_text(answer) if answer else trainer._tokenizer.decode(observed, skip_special_tokens=True)
-                found[row, turn] = b"text of an answer: " + _key_of_text(trainer.observation_key_func, text).encode()
-    return found
+        for turn, step in enumerate(first[row]):
+            if step >= 0:
+                yield row, turn, answers[turn] if turn < len(answers) else []
 
 
-def _key_of_text(key_func: ObservationKeyFunc, text: str) -> str:
+def _observed_text(
+    trainer: GRPOTrainer, rows: ScoredRows, turns: torch.Tensor, row: int, turn: int, answer: list[dict]
+) -> str:
+    """Text of the answers before a turn. A `rollout_func` may have no messages: then that of their tokens."""
+    if answer:
+        return answer_text(answer)
+    begin, end = turn_ends(turns[row : row + 1])[0, turn - 1] + 1, turn_starts(turns[row : row + 1])[0, turn]
+    return trainer._tokenizer.decode(rows.completion_ids[row][begin:end], skip_special_tokens=True)
+
+
+def _key_of_text(key_func: ObservationKeyFunc, text: str) -> bytes:
     key = key_func(text)
     if not isinstance(key, str):
         raise ValueError(
             f"`observation_key_func` must return a string, got {type(key).__name__} for the observation {text!r}. "
             "Return the part of the text that identifies the state."
         )
-    return key
-
-
-def _images(completions: list) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """A hash of the images of each answer that has any, by row and turn."""
-    for row, completion in enumerate(completions):
-        shown = any(True for _ in images_in(completion))
-        for turn, answer in enumerate(answers_before_turns(completion) if shown else ()):
-            if images := list(images_in(answer)):
-                yield (row, turn), hashlib.blake2b(b"".join(map(image_bytes, images)), digest_size=8).digest()
-
-
-def _at_steps(told: dict[tuple[int, int], bytes], first: list[list[int]]) -> Iterator[tuple[int, int, bytes]]:
-    """What is told by row and turn, by row and step. Turns that were asked for and sampled no token are left out."""
-    for (row, turn), seen in told.items():
-        if turn < len(first[row]) and first[row][turn] >= 0:
-            yield row, first[row][turn], seen
+    return b"text of an answer: " + key.encode()
 
 
 def first_steps(turns: torch.Tensor, steps: torch.Tensor) -> torch.Tensor:
@@ -133,7 +123,7 @@ def images_in(prompt: str | list[dict]) -> Iterator:
     for message in () if isinstance(prompt, str) else prompt:
         content = message.get("content")
         for part in content if isinstance(content, list) else ():
-            if part.get("type") == "image":
+            if isinstance(part, dict) and part.get("type") == "image":
                 yield part.get("image")
 
 
@@ -169,7 +159,7 @@ class StateKeys:
 
         def generate_single_turn(*args, **kwargs):
             with self._report.keeps_errors_of(f"`{STATE_KEY}`"):
-                self._read()
+                self._read(self._trainer.environments or ())
             return generate(*args, **kwargs)
 
         def tool_call_loop(prompts, prompt_ids, completion_ids, completions, *args):
@@ -180,20 +170,15 @@ class StateKeys:
         with patch.multiple(self._trainer, **changes):
             yield
 
-    def _read(self) -> None:
-        environments = self._trainer.environments or ()
-        self._turn += self._conversations is not None  # each call within TRL's loop is the next turn
-        for row in self._in_play(len(environments)):
+    def _read(self, environments: Sequence) -> None:
+        in_play = range(len(environments))  # the rows whose next turn TRL samples: at first all
+        if self._conversations is not None:  # then, within TRL's loop, those with a new answer at the end
+            before, self._sizes, self._turn = self._sizes, list(map(len, self._conversations)), self._turn + 1
+            grown = [row for row in in_play if self._sizes[row] > before[row]]
+            in_play = [row for row in grown if self._conversations[row][-1]["role"] != "assistant"]
+        for row in in_play:
             if hasattr(environments[row], STATE_KEY):
                 self.found[row, self._turn] = _key_of_state(environments[row], row, self._turn)
-
-    def _in_play(self, rows: int) -> list[int]:
-        """The rows whose next turn TRL samples: at first all, then those with a new answer at the end."""
-        if self._conversations is None:
-            return list(range(rows))
-        before, self._sizes = self._sizes, list(map(len, self._conversations))
-        grown = [row for row in range(rows) if self._sizes[row] > before[row]]
-        return [row for row in grown if self._conversations[row][-1]["role"] != "assistant"]
 
 
 def _key_of_state(environment: object, row: int, turn: int) -> bytes:
@@ -203,8 +188,6 @@ def _key_of_state(environment: object, row: int, turn: int) -> bytes:
         return b"text of an environment: " + key.encode(errors="surrogatepass")
     if isinstance(key, Integral | np.bool_):
         return b"number of an environment: " + str(int(key)).encode()
-    if inspect.iscoroutine(key):
-        key.close()  # else Python warns that it was never awaited
     raise ValueError(
         f"{type(environment).__name__}.{STATE_KEY} must return a str or an int that identifies the state, got "
         f"{type(key).__name__} before turn {turn} of row {row}. Return what tells states apart as text, from a method "

@@ -1,7 +1,7 @@
 """What ranks tell each other about a batch, in one report: errors, sums and columns for the log, statistics."""
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -91,18 +91,18 @@ class Report:
         failures, sums, columns, pickled, drops_tokens = zip(*gather_object([own]), strict=True)
         for message, invalid in filter(None, failures):
             raise (ValueError if invalid else RuntimeError)(message) from self.cause
-        return Totals(_ratios(sums), _joined(columns, rows), [*map(pickle.loads, pickled)], any(drops_tokens))
+        of_all = summed((name, *own) for own_sums in sums for name, own in own_sums.items())
+        ratios = {name: numerator / denominator for name, (numerator, denominator) in of_all.items() if denominator}
+        return Totals(ratios, _joined(columns, rows), [*map(pickle.loads, pickled)], any(drops_tokens))
 
 
-def _ratios(reported: tuple[dict[str, tuple[float, float]], ...]) -> dict[str, float]:
-    """Ratios of the sums over ranks. Metrics whose denominator is 0 are left out."""
-    sums: dict[str, list[float]] = {}
-    for own in reported:
-        for name, (numerator, denominator) in own.items():
-            total = sums.setdefault(name, [0.0, 0.0])
-            total[0] += numerator
-            total[1] += denominator
-    return {name: numerator / denominator for name, (numerator, denominator) in sums.items() if denominator}
+def summed(entries: Iterable[tuple[str, float, float]]) -> dict[str, tuple[float, float]]:
+    """Sums of numerators and denominators by name."""
+    sums: dict[str, tuple[float, float]] = {}
+    for name, numerator, denominator in entries:
+        before = sums.get(name, (0.0, 0.0))
+        sums[name] = before[0] + numerator, before[1] + denominator
+    return sums
 
 
 def _joined(reported: tuple[dict[str, list], ...], rows: int) -> dict[str, list]:

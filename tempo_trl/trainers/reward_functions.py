@@ -5,6 +5,7 @@ import atexit
 import reprlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain, count
 from typing import Any
 
@@ -18,23 +19,10 @@ from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import ScoredRows
 
 TRL_COLUMNS = ("step", "prompt", "completion", "advantage", "image")
-TRL_METRICS = (
-    "loss",
-    "grad_norm",
-    "learning_rate",
-    "epoch",
-    "num_tokens",
-    "step_time",
-    "reward",
-    "reward_std",
-    "frac_reward_zero_std",
-    "kl",
-    "entropy",
-    "entropy_coef",
-    "policy_loss",
-    "aux_loss",
-    "cispo_clip_ratio",
-)
+TRL_METRICS = {
+    *("loss", "grad_norm", "learning_rate", "epoch", "num_tokens", "step_time", "kl", "entropy", "entropy_coef"),
+    *("reward", "reward_std", "frac_reward_zero_std", "policy_loss", "aux_loss", "cispo_clip_ratio"),
+}
 # What stands before the first slash of a metric.
 FAMILIES = {name.partition("/")[0] for name in METRICS} | {
     *("completions", "tools", "rewards", "sampling", "clip_ratio", "vespo", "profiling")
@@ -122,44 +110,70 @@ def distinct_names(functions: Iterable[str]) -> list[str]:
     return distinct
 
 
-class Logged:
-    """What functions log with TRL's `log_metric` and `log_extra`, for one batch of this rank."""
+class Calls:
+    """
+    The calls of an argument's functions for one batch of this rank: what they get, and what they log.
 
-    def __init__(self, reward_names: list[str]):
-        self._reward_names = reward_names
+    Async functions run from now on, all at once; [`result`] calls any other.
+
+    Args:
+        functions (`list`):
+            The functions.
+        keywords (`dict`):
+            What they are called with, beside `log_metric` and `log_extra`.
+        reward_names (`list[str]`):
+            Columns of the table of completions that rewards have.
+        loop (`asyncio.AbstractEventLoop`, *optional*):
+            Where async functions run.
+    """
+
+    def __init__(self, functions: list, keywords: dict[str, Any], reward_names: list[str], loop: Any):
+        self._functions, self._reward_names = functions, reward_names
         self._metrics: dict[str, list[float]] = defaultdict(list)
-        self._columns: dict[str, list] = defaultdict(list)
+        self.columns: dict[str, list] = defaultdict(list)  # of the table of completions
+        self._keywords = keywords | {"log_metric": self._log_metric, "log_extra": self._log_extra}
+        self._running = {
+            index: asyncio.run_coroutine_threadsafe(self._awaited(function), loop)
+            for index, function in enumerate(functions)
+            if is_async_callable(function)
+        }
 
-    def log_metric(self, name: str, value: float) -> None:
-        refuse_reserved_metrics([name])
-        self._metrics[name].append(float(value))
-
-    def log_extra(self, column: str, values: list) -> None:
-        refuse_reserved_columns([column], self._reward_names)
-        self._columns[column].extend(values)
+    def result(self, index: int) -> Any:
+        """What a function returns."""
+        if index in self._running:
+            return self._running[index].result()
+        return self._functions[index](**self._keywords)
 
     @property
     def metrics(self) -> dict[str, tuple[float, float]]:
         """(sum, count) by name, to be summed over ranks."""
         return {name: (sum(values), len(values)) for name, values in self._metrics.items()}
 
-    @property
-    def columns(self) -> dict[str, list]:
-        """Columns of the table of completions."""
-        return dict(self._columns)
+    async def _awaited(self, function: Callable) -> Any:
+        return await function(**self._keywords)  # here, so that an error of the call itself is the function's, too
+
+    def _log_metric(self, name: str, value: float) -> None:
+        refuse_reserved_metrics([name])
+        self._metrics[name].append(float(value))
+
+    def _log_extra(self, column: str, values: list) -> None:
+        refuse_reserved_columns([column], self._reward_names)
+        self.columns[column].extend(values)
 
 
 class RewardFunctions:
     """
-    The functions that were passed as one argument of a trainer.
+    The functions that were passed as one argument of a trainer, and their scores of a batch.
+
+    Async functions of both arguments run together, and beside TRL's async reward functions, in one event loop.
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):
-            The trainer.
-        argument (`str`):
-            Name of the argument, for messages.
-        functions, names (`list`):
-            The functions and their names.
+            The trainer, after its own `__init__`.
+        functions (`list`):
+            The functions.
+        names (`Iterable[str]`):
+            Their names. Of equal ones the later are numbered.
         weights (`list[float]`, *optional*):
             Weight of each function. Defaults to 1 each.
 
@@ -167,60 +181,54 @@ class RewardFunctions:
         ValueError: if the weights do not fit the functions.
     """
 
-    def __init__(
-        self, trainer: GRPOTrainer, argument: str, functions: list, names: list[str], weights: list[float] | None
-    ):
+    argument: str  # its name
+
+    def __init__(self, trainer: GRPOTrainer, functions: list, names: Iterable[str], weights: list[float] | None):
         if weights is not None and len(weights) != len(functions):
+            field = f"{self.argument.removesuffix('_funcs')}_weights"
             raise ValueError(
-                f"`{argument.removesuffix('_funcs')}_weights` must have {len(functions)} numbers, one per function of "
-                f"`{argument}`, got {len(weights)}."
+                f"`{field}` must have {len(functions)} numbers, one per function of `{self.argument}`, got "
+                f"{len(weights)}."
             )
-        self._trainer, self._argument = trainer, argument
-        self.functions, self.names = functions, names
+        self._trainer, self.functions, self.names = trainer, functions, distinct_names(names)
         self.weights = [1.0] * len(functions) if weights is None else weights
-        self._loop = _event_loop() if any(map(is_async_callable, functions)) else None
+        self._loop = _event_loop(trainer) if any(map(is_async_callable, functions)) else None
 
-    def logged(self) -> Logged:
-        """What the functions log for one batch: nothing yet."""
-        return Logged(self._trainer.reward_func_names)
+    def begin(self, rows: ScoredRows, **more) -> None:
+        """Start the async functions on a batch. `more` is what the functions get beside TRL's keyword arguments."""
+        trainer, of_trl = self._trainer, ("prompt", "completion", "completion_ids")
+        keywords = {name: [row[name] for row in rows.inputs] for name in rows.inputs[0] if name not in of_trl}
+        if trainer.environments is not None:
+            keywords["environments"] = trainer.environments
+        keywords |= {"prompts": rows.prompts, "completions": rows.completions, "completion_ids": rows.completion_ids}
+        keywords |= {"trainer_state": trainer.state, **more}
+        rows.calls[self.argument] = Calls(self.functions, keywords, trainer.reward_func_names, self._loop)
 
-    def each(self, report: Report, score: Callable[[int], None]) -> None:
+    def each(self, rows: ScoredRows, report: Report, score: Callable[[int, Callable[[], Any]], None]) -> None:
         """
-        Score with one function after the other. An error ends the work of its function and is kept.
+        Score a batch with one function after the other. An error ends the work of its function and is kept.
 
         Args:
-            report ([`Report`]): Keeps the error.
-            score (`Callable`): Gets the index of each function.
+            rows ([`ScoredRows`]): The batch, after [`begin`].
+            report ([`Report`]): Keeps the error, and what functions log.
+            score (`Callable`): Gets the index of each function, and what calls it or waits for it.
         """
-        patience, rank = self._trainer.args.ddp_timeout / 2, self._trainer.accelerator.process_index
-        with watch_rewards(patience, rank, self.names):
+        calls, patience = rows.calls[self.argument], self._trainer.args.ddp_timeout / 2
+        with watch_rewards(patience, self._trainer.accelerator.process_index, self.names):
             for index, name in enumerate(self.names):
-                with report.keeps_errors_of(
-                    f"`{self._argument}` {name}"
-                ):  # then continue: a sharded model needs every rank
-                    score(index)
-
-    def result(self, index: int, keywords: dict[str, Any]) -> Any:
-        """What a function returns; one that is async is awaited."""
-        result = self.functions[index](**keywords)
-        if is_async_callable(self.functions[index]):
-            return asyncio.run_coroutine_threadsafe(result, self._loop).result()
-        return result
-
-    def keywords(self, rows: ScoredRows, logged: Logged) -> dict[str, Any]:
-        """TRL's keyword arguments of a reward function. What functions log goes to `logged`."""
-        names = [name for name in rows.inputs[0] if name not in ("prompt", "completion", "completion_ids")]
-        keywords = {name: [row[name] for row in rows.inputs] for name in names}
-        if self._trainer.environments is not None:
-            keywords["environments"] = self._trainer.environments
-        keywords |= {"prompts": rows.prompts, "completions": rows.completions, "completion_ids": rows.completion_ids}
-        logging = {"log_metric": logged.log_metric, "log_extra": logged.log_extra}
-        return keywords | {"trainer_state": self._trainer.state} | logging
+                # An error does not end the loop: a sharded model needs every rank.
+                with report.keeps_errors_of(f"`{self.argument}` {name}"):
+                    score(index, partial(calls.result, index))
+        report.add(calls.metrics, calls.columns)
 
 
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """A loop in a thread, as TRL has for its own async functions: clients stay bound to it over the whole run."""
-    thread, loop, ready = start_event_loop_in_daemon(name="RewardFunctions-AsyncLoop")
-    ready.wait()
-    atexit.register(shutdown_event_loop_in_daemon, thread, loop)
-    return loop
+def _event_loop(trainer: GRPOTrainer) -> asyncio.AbstractEventLoop:
+    """
+    The loop in a thread that TRL has for its own async functions, or one like it over the whole run: a client that
+    several functions share is bound to one loop.
+    """
+    if not hasattr(trainer, "async_loop"):
+        thread, trainer.async_loop, ready = start_event_loop_in_daemon(name="GRPOTrainer-AsyncLoop")
+        ready.wait()
+        atexit.register(shutdown_event_loop_in_daemon, thread, trainer.async_loop)
+    return trainer.async_loop

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
 from trl import GRPOTrainer
 
 from tempo_trl.credit.spans import Criteria
+from tempo_trl.runs.token_places import TokenPlaces
 
 
 class Place(NamedTuple):
@@ -54,6 +55,8 @@ class ScoredRows:
         rewards_per_func (`torch.Tensor` of shape `(N, F)`): Rewards of the rows of all ranks.
         entropies (`torch.Tensor` of shape `(B, T)`, *optional*): Those of the sampling policy, if TRL computed them.
         state_keys (`dict[tuple[int, int], bytes]`): Environments' own keys, by row and turn.
+        texts (`list[TokenPlaces]`): Their texts and the places of their tokens, for the `span_reward_funcs`.
+        calls (`dict`): Of the functions of `span_reward_funcs` and `step_reward_funcs`, from before TRL scores them.
         criteria ([`~tempo_trl.credit.spans.Criteria`], *optional*): What the `span_reward_funcs` judged in them.
         output (`dict`): TRL's batch. The trainer writes the credit into it.
         loss_mask (`torch.Tensor` of shape `(B, T)`): TRL's, before the credit removes any token.
@@ -69,6 +72,8 @@ class ScoredRows:
     rewards_per_func: torch.Tensor | None = None
     entropies: torch.Tensor | None = None
     state_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    texts: list[TokenPlaces] = field(default_factory=list)
+    calls: dict[str, Any] = field(default_factory=dict)
     criteria: Criteria | None = None
     output: dict = field(default_factory=dict)
     loss_mask: torch.Tensor | None = None
@@ -121,9 +126,12 @@ class Witness:
         return generated
 
     def score(self, inputs: list[dict], prompts: list, completions: list, completion_ids: list) -> torch.Tensor:
-        """TRL's rewards of the rows of all ranks, `(N, F)`."""
-        rewards, rows = self._score(inputs, prompts, completions, completion_ids), self._rows
+        """TRL's rewards of the rows of all ranks, `(N, F)`. Our async functions run beside its own."""
+        rows = self._rows
         rows.inputs, rows.prompts, rows.completions, rows.completion_ids = inputs, prompts, completions, completion_ids
+        for functions in filter(None, (self._trainer.span_rewards, self._trainer.step_rewards)):
+            functions.begin(rows)
+        rewards = self._score(inputs, prompts, completions, completion_ids)
         rows.rewards_per_func = self._judge(rows, rewards) if self._judge else rewards
         return rows.rewards_per_func
 

@@ -9,11 +9,11 @@ from trl.trainer.utils import get_callable_name
 
 from tempo_trl.credit.spans import Criteria, criteria_of
 from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, checked_spans
-from tempo_trl.runs.criteria import sums_by_name
+from tempo_trl.runs.criteria import logged_name
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
-from tempo_trl.trainers.report import Report
-from tempo_trl.trainers.reward_functions import RewardFunctions, distinct_names
+from tempo_trl.trainers.report import Report, summed
+from tempo_trl.trainers.reward_functions import RewardFunctions
 from tempo_trl.trainers.scored_rows import ScoredRows
 
 SpanRewardFunc = Callable[..., list[list[SpanReward]]]
@@ -42,7 +42,7 @@ def drop_first_reward(trainer: GRPOTrainer) -> None:
     trainer.reward_weights = trainer.reward_weights[1:]
 
 
-class SpanRewards:
+class SpanRewards(RewardFunctions):
     """
     The criteria of a batch, from functions in TRL's calling convention that also get the completions' `texts`.
 
@@ -58,15 +58,26 @@ class SpanRewards:
         ValueError: if the weights do not fit the functions.
     """
 
+    argument = "span_reward_funcs"
+
     def __init__(self, trainer: GRPOTrainer, functions: list[SpanRewardFunc], are_the_reward: bool):
-        names, weights = distinct_names(map(get_callable_name, functions)), trainer.args.span_reward_weights
-        self._trainer, self.are_the_reward = trainer, are_the_reward
-        self._functions = RewardFunctions(trainer, "span_reward_funcs", functions, names, weights)
+        super().__init__(trainer, functions, map(get_callable_name, functions), trainer.args.span_reward_weights)
+        self.are_the_reward = are_the_reward
         self._texts = TokenTexts(trainer._tokenizer)
 
     def mean_everywhere(self, criteria: Criteria, device: torch.device) -> torch.Tensor:
         """The mean of the criteria as the reward of the rows of all ranks, `(N, 1)`. Every rank must call this."""
         return self._trainer.accelerator.gather(criteria.mean_reward().float().to(device))[:, None]
+
+    def begin(self, rows: ScoredRows) -> None:
+        """Start the async functions on a batch, whose texts they get."""
+        if "texts" in rows.inputs[0]:
+            raise ValueError(
+                "the dataset has a column 'texts', but span reward functions get the completions' texts by this name. "
+                "Rename the column, for example with dataset.rename_column('texts', 'my_texts')."
+            )
+        rows.texts = [self._texts(ids) for ids in rows.completion_ids]
+        super().begin(rows, texts=[places.text for places in rows.texts])
 
     def __call__(self, rows: ScoredRows, report: Report) -> Criteria:
         """
@@ -74,37 +85,35 @@ class SpanRewards:
 
         All ranks have the same names, and the same number of places.
         """
-        if "texts" in rows.inputs[0]:
-            raise ValueError(
-                "the dataset has a column 'texts', but span reward functions get the completions' texts by this name. "
-                "Rename the column, for example with dataset.rename_column('texts', 'my_texts')."
-            )
-        ours, logged = self._functions, self._functions.logged()
-        places = [self._texts(ids) for ids in rows.completion_ids]
-        texts = [place.text for place in places]
-        keywords = ours.keywords(rows, logged) | {"texts": texts}
-        judged: list[dict[str, tuple[float, Places]]] = [{} for _ in texts]
+        judged: list[dict[str, tuple[float, Places]]] = [{} for _ in rows.texts]
         weights: dict[str, float] = {}
 
-        def score(index: int) -> None:
-            name = ours.names[index]
-            given = checked_spans(ours.result(index, keywords), texts, name)
-            for found, own, place in zip(judged, given, places, strict=True):
-                labelled = {self._label(name, key): value for key, value in by_criterion(own, place.tokens).items()}
+        def score(index: int, result: Callable) -> None:
+            name = self.names[index]
+            given = checked_spans(result(), [places.text for places in rows.texts], name)
+            for found, own, places in zip(judged, given, rows.texts, strict=True):
+                labelled = {self._label(name, key): value for key, value in by_criterion(own, places.tokens).items()}
                 found.update(labelled)
-                weights.update(dict.fromkeys(labelled, ours.weights[index]))
+                weights.update(dict.fromkeys(labelled, self.weights[index]))
 
-        ours.each(report, score)
+        self.each(rows, report, score)
         criteria = criteria_of(judged, *_agreed(judged, weights))
         given = criteria.rewards.nansum(dim=0), criteria.rewards.isfinite().sum(dim=0)
-        means = sums_by_name(criteria.names, *given)
-        report.add(logged.metrics | {f"spans/{name}/mean": mean for name, mean in means.items()}, logged.columns)
+        report.add(by_logged_name("mean", criteria, *given), {})
         return criteria
 
     def _label(self, function: str, criterion: str) -> str:
         """Name of a criterion among those of all functions."""
         criterion = valid_text(criterion)  # a model may have written it
-        return criterion if len(self._functions.functions) == 1 else f"{function}/{criterion}"
+        return criterion if len(self.functions) == 1 else f"{function}/{criterion}"
+
+
+def by_logged_name(
+    metric: str, criteria: Criteria, totals: torch.Tensor, counts: torch.Tensor
+) -> dict[str, tuple[float, float]]:
+    """Sums of `(K,)` totals and counts over the criteria that are logged under one name, `spans/NAME/{metric}`."""
+    names = (f"spans/{logged_name(name)}/{metric}" for name in criteria.names)
+    return summed(zip(names, totals.tolist(), counts.tolist(), strict=True))
 
 
 def _agreed(judged: list[dict[str, tuple[float, Places]]], weights: dict[str, float]) -> tuple[dict[str, float], int]:

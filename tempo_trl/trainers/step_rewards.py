@@ -12,13 +12,13 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 from tempo_trl.credit.turns import turn_ends
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
 from tempo_trl.trainers.report import Report
-from tempo_trl.trainers.reward_functions import RewardFunctions, distinct_names
+from tempo_trl.trainers.reward_functions import RewardFunctions
 from tempo_trl.trainers.scored_rows import ScoredRows
 
 StepRewardFunc = str | PreTrainedModel | Callable[..., list[list[float | None]]]
 
 
-class StepRewards:
+class StepRewards(RewardFunctions):
     """
     The rewards per step of a batch, from functions in TRL's calling convention.
 
@@ -33,10 +33,11 @@ class StepRewards:
             policy.
     """
 
+    argument = "step_reward_funcs"
+
     def __init__(self, trainer: GRPOTrainer, functions: list[StepRewardFunc]):
-        prepared, names = [_prepared(each, trainer) for each in functions], distinct_names(map(_name, functions))
-        weights = trainer.args.step_reward_weights
-        self._functions = RewardFunctions(trainer, "step_reward_funcs", prepared, names, weights)
+        prepared = [_prepared(each, trainer) for each in functions]
+        super().__init__(trainer, prepared, map(_name, functions), trainer.args.step_reward_weights)
 
     def __call__(self, rows: ScoredRows, steps: torch.Tensor, report: Report) -> torch.Tensor:
         """
@@ -50,23 +51,19 @@ class StepRewards:
             report ([`Report`]):
                 Keeps an error of a function, and what functions log.
         """
-        ours, logged = self._functions, self._functions.logged()
         counts = (steps.amax(dim=1) + 1).tolist()
-        rewards = torch.full((len(ours.functions), len(steps), max(counts)), torch.nan)
-        keywords = ours.keywords(rows, logged)
+        rewards = torch.full((len(self.functions), len(steps), max(counts)), torch.nan)
 
-        def score(index: int) -> None:
-            model = ours.functions[index] if isinstance(ours.functions[index], torch.nn.Module) else None
-            given = _scores(model, steps, rows.output) if model is not None else ours.result(index, keywords)
-            _fill(rewards[index], given, counts, ours.names[index])
+        def score(index: int, result: Callable) -> None:
+            model = self.functions[index]
+            given = _scores(model, steps, rows.output) if isinstance(model, torch.nn.Module) else result()
+            _fill(rewards[index], given, counts, self.names[index])
 
-        ours.each(report, score)
-        weighted = rewards * torch.tensor(ours.weights)[:, None, None]
-        rewarded = weighted.nansum(dim=0).masked_fill(rewards.isnan().all(dim=0), torch.nan)
-        report.add(logged.metrics, logged.columns)
-        for name, own in zip(ours.names, rewards, strict=True):
+        self.each(rows, report, score)
+        for name, own in zip(self.names, rewards, strict=True):
             report.add(_means(name, own), {})
-        return rewarded
+        weighted = rewards * torch.tensor(self.weights)[:, None, None]
+        return weighted.nansum(dim=0).masked_fill(rewards.isnan().all(dim=0), torch.nan)
 
 
 def _fill(rewards: torch.Tensor, given: Any, counts: list[int], name: str) -> None:
@@ -76,21 +73,20 @@ def _fill(rewards: torch.Tensor, given: Any, counts: list[int], name: str) -> No
         raise ValueError(f"{name} must return {len(counts)} lists, one per completion, got {got}.")
     for row, (numbers, count) in enumerate(zip(given, counts, strict=True)):
         if not isinstance(numbers, list | tuple) or len(numbers) != count:
-            got = f"{len(numbers)}: {numbers!r}" if isinstance(numbers, list | tuple) else repr(numbers)
             raise ValueError(
-                f"{name} must return {count} numbers for row {row}, one per turn or step, got {got}. Use None for a "
-                "turn without a reward."
+                f"{name} must return {count} numbers for row {row}, one per turn or step, got {numbers!r}. Use None "
+                "for a turn without a reward."
             )
         try:
-            numbers = torch.tensor([torch.nan if number is None else float(number) for number in numbers])
+            own = torch.tensor([torch.nan if number is None else float(number) for number in numbers])
         except (TypeError, ValueError):
-            raise ValueError(f"{name} must return numbers or None, got {numbers!r} for row {row}.") from None
-        if (numbers.abs() > LARGEST_REWARD).any():
+            own = torch.tensor([torch.inf])
+        if (own.abs() > LARGEST_REWARD).any():
             raise ValueError(
-                f"{name} must return finite numbers or None, at most {LARGEST_REWARD:g} in size, got "
-                f"{numbers.tolist()} for row {row}."
+                f"{name} must return finite numbers or None, at most {LARGEST_REWARD:g} in size, got {numbers!r} for "
+                f"row {row}."
             )
-        rewards[row, :count] = numbers
+        rewards[row, :count] = own
 
 
 def _means(name: str, rewards: torch.Tensor) -> dict[str, tuple[float, float]]:
@@ -120,7 +116,6 @@ def _prepared(function: StepRewardFunc, trainer: GRPOTrainer) -> Callable | torc
         function = AutoModelForTokenClassification.from_pretrained(function, **options | {"device_map": None})
     if not isinstance(function, torch.nn.Module):
         return function
-    _check_embeddings(function, trainer)
     if trainer.is_deepspeed_enabled:
         return prepare_deepspeed(function, trainer.accelerator)
     return trainer.accelerator.prepare_model(function, evaluation_mode=True, device_placement=True).eval()
@@ -133,17 +128,6 @@ def _check_vocabulary(name: str, tokenizer: Any, trainer: GRPOTrainer) -> None:
             f"The process reward model {name} must have the policy's vocabulary, because it reads the policy's token "
             f"ids; it has another one ({len(tokenizer)} tokens, the policy has {len(policy)}). Use a model of the "
             "same family, or call it in a function of your own."
-        )
-
-
-def _check_embeddings(model: PreTrainedModel, trainer: GRPOTrainer) -> None:
-    """Raise ValueError if the policy has tokens without an embedding. A model that is passed has no tokenizer."""
-    size, needed = model.get_input_embeddings().num_embeddings, len(trainer._tokenizer)
-    if size < needed:
-        raise ValueError(
-            f"The process reward model {_name(model)} must have an embedding for each of the policy's {needed} "
-            f"tokens, because it reads the policy's token ids; it has {size}. Use a model of the same family, or call "
-            "it in a function of your own."
         )
 
 

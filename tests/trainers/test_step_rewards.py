@@ -22,7 +22,7 @@ from .agents import rooms_of
 from .credit_functions import door_rewards, length_of_steps
 from .engines import NEEDS_DEEPSPEED, ZERO, launcher_of
 from .launching import run_ranks, torchrun
-from .recording import config, share_of_threes, train
+from .recording import config, parity, share_of_threes, train
 from .test_agents import play
 
 ENGINES = [pytest.param(engine, marks=NEEDS_DEEPSPEED) for engine in ZERO]
@@ -61,8 +61,8 @@ def test_functions_are_weighed_and_none_counts_as_no_reward(tiny_model, tmp_path
     ("given", "message"),
     [
         (lambda completions: 3, r"must return 8 lists, one per completion, got int"),
-        (lambda completions: [[1.0]] * 8, r"must return 4 numbers for row 0, one per turn or step, got 1: \[1\.0\]"),
-        (lambda completions: [["a"] * 4] * 8, r"must return numbers or None, got .* for row 0"),
+        (lambda completions: [[1.0]] * 8, r"must return 4 numbers for row 0, one per turn or step, got \[1\.0\]"),
+        (lambda completions: [["a"] * 4] * 8, r"must return finite numbers or None, .*got \['a', .*for row 0"),
         (lambda completions: [[float("inf")] * 4] * 8, r"must return finite numbers or None"),
     ],
 )
@@ -74,21 +74,45 @@ def test_what_does_not_fit_is_named_with_its_row(given, message, tiny_model, tmp
         watch(tiny_model, tmp_path, scores)
 
 
-def test_async_functions_share_a_loop_over_the_whole_run_also_where_one_runs_already(tiny_model, tmp_path):
-    loops = []
+class Together:
+    """Functions that wait for each other in every batch: none returns before all of them run."""
 
-    class Judge:
-        async def __call__(self, completions, **columns):
-            loops.append(asyncio.get_running_loop())
-            return door_rewards(completions)
+    def __init__(self, count: int):
+        self.count, self.arrived, self.loops = count, {}, set()
+
+    async def all_run(self, step: int) -> None:
+        self.loops.add(asyncio.get_running_loop())
+        arrived, everyone = self.arrived.setdefault(step, ([], asyncio.Event()))
+        arrived.append(None)
+        if len(arrived) == self.count:
+            everyone.set()
+        await asyncio.wait_for(everyone.wait(), timeout=60)
+
+    def function(self, scores):
+        async def waits(completions, trainer_state, **columns):
+            await self.all_run(trainer_state.global_step)
+            return scores(completions)
+
+        return waits
+
+
+@pytest.mark.parametrize("of_trl", [True, False])
+def test_async_functions_of_all_kinds_run_together_in_one_loop_also_where_one_runs_already(
+    of_trl, tiny_model, tmp_path
+):
+    together = Together(5 if of_trl else 4)
+    doors, nothing = together.function(door_rewards), together.function(lambda completions: [[]] * len(completions))
+    given = {"step_reward_funcs": [doors, doors], "span_reward_funcs": [nothing, nothing]}
+    reward = together.function(lambda completions: list(map(float, map(len, completions))))
 
     async def notebook():
-        return watch(tiny_model, tmp_path, Judge(), max_steps=2)
+        trainer = {"credit_func": functions.Watching(), **given}
+        return play(tiny_model, tmp_path, trainer=trainer, reward_funcs=reward if of_trl else parity, max_steps=2)
 
-    trainer, batch = asyncio.run(notebook())
-    assert batch.step_rewards[3, 0] == 1.0
-    assert len(loops) == 2 and loops[0] is loops[1]
-    assert "step_rewards/Judge/mean" in trainer.state.log_history[0]
+    trainer = asyncio.run(notebook())
+    assert trainer.credit_func.batches[0].step_rewards[3, 0] == 2.0
+    assert len(together.arrived) == 2 and len(together.loops) == 1
+    assert "step_rewards/waits_2/mean" in trainer.state.log_history[0]
 
 
 class Spelled(TokenCreditTrainer):
@@ -203,12 +227,6 @@ def test_a_process_reward_model_scores_each_turn_at_its_last_token(labels, rewar
             assert float(batch.step_rewards[row, n]) == pytest.approx(float(scores[last]), abs=1e-4)
     name = reward_model.name if labels == 2 else model.config._name_or_path.split("/")[-1]
     assert f"step_rewards/{name}/mean" in trainer.state.log_history[0]
-
-
-def test_a_process_reward_model_without_embeddings_for_the_policys_tokens_is_refused(tiny_model, tmp_path):
-    model = Qwen3ForTokenClassification(tiny_model_config(100))
-    with pytest.raises(ValueError, match=r"must have an embedding for each of the policy's \d+ tokens.*it has 100"):
-        watch(tiny_model, tmp_path, model)
 
 
 def test_a_process_reward_model_of_another_vocabulary_is_refused(reward_model, tiny_model, tmp_path):
