@@ -52,7 +52,7 @@ def doubts(name: str, runs: Sequence[Run]) -> Iterator[str]:
     """Warnings about results of other weights than a run's, and about runs that are not seeds of one training."""
     for run in runs:
         for file, why in of_other_weights(run.results, place_of(run.folder), run.started).items():
-            yield f"{run.folder}: {file} is {why}. Evaluate again, with --overwrite."
+            yield f"{run.folder}: {file} is {why}. Remove its evaluation, and evaluate again."
     for run in runs[1:]:
         odd = [key for key in changed_settings(runs[0].settings, run.settings) if "seed" not in key]
         if odd:

@@ -1,10 +1,8 @@
 """Evaluate a model on the paper's benchmarks: the verb `tempo-trl evaluate`."""
 
-import importlib.util
 import json
 import logging
 import math
-import os
 import sys
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -16,9 +14,9 @@ from tqdm import tqdm
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.evaluation import models
 from tempo_trl.evaluation.generation import answered, chunks
-from tempo_trl.evaluation.grading import truth_of
+from tempo_trl.evaluation.grading import grade
 from tempo_trl.evaluation.harness import Question, questions
-from tempo_trl.evaluation.records import Record, records_of, remove
+from tempo_trl.evaluation.records import Record, records_of
 from tempo_trl.evaluation.results import table, write_results
 from tempo_trl.evaluation.settings import Decoding, Settings
 from tempo_trl.version import __version__
@@ -45,7 +43,7 @@ def evaluate(model: str, **settings) -> list[dict]:
 
     Raises:
         ValueError: a setting is invalid, or the output folder has answers for other settings.
-        FileNotFoundError: the model or the local rows do not exist.
+        OSError: the model or the local rows do not exist.
         ImportError: lm-eval, the backend or math-verify is not installed.
     """
     settings = Settings(model=model, **settings)
@@ -63,73 +61,40 @@ class Job(NamedTuple):
 
 def prepare(settings: Settings) -> "tuple[TemplateLM, list[Job]]":
     """Load the model and its questions. Raises all errors of the settings before anything is generated."""
-    require_packages(settings)
     source = models.find(settings.model)
     lm = models.load(settings, source)
-    asked = {name: questions(name, lm, settings) for name in settings.task_names}
-    planned = [
-        # At least one question per chunk, and as many as have their answers in one batch.
-        (name, decoding, chunks(lm, asked[name], max(1, settings.batch // decoding.n), settings.tokens))
-        for name in asked
-        for decoding in settings.decodings
-    ]
-    if settings.overwrite:  # after all checks, so that a wrong setting deletes nothing
-        for name in asked:
-            remove(settings.folder, name)
-    return lm, [
-        Job(begin(name, decoding, asked[name], source, settings), decoding, chunked)
-        for name, decoding, chunked in planned
-    ]
+    facts = {"model": source.name, "weights": models.fingerprint(source)}
+    jobs = []
+    for name in settings.task_names:
+        asked = questions(name, lm, settings)
+        grade(asked[0].row, [""])  # or a missing grader would be noticed after hours
+        for decoding in settings.decodings:
+            # At least one question per chunk, and as many as have their answers in one batch.
+            chunked = chunks(lm, asked, max(1, settings.batch // decoding.n), settings.tokens)
+            jobs.append(Job(begin(name, decoding, asked, facts, settings), decoding, chunked))
+    return lm, jobs
 
 
-def require_packages(settings: Settings) -> None:
-    """Raise an error for missing packages and several processes, before a model is loaded."""
-    needed = {"lm_eval": "eval"} | ({"vllm": "vllm"} if settings.backend == "vllm" else {})
-    if any(BENCHMARKS[name].domain == "math" for name in settings.task_names):
-        needed["math_verify"] = "math-verify"
-    for package, extra in needed.items():
-        if importlib.util.find_spec(package) is None:
-            raise ImportError(f'{package.replace("_", "-")} is not installed: pip install "tempo_trl[{extra}]"')
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError(
-            "got several processes, expected one. For several GPUs use --backend vllm with --model_args "
-            "tensor_parallel_size=2 or data_parallel_size=2."
-        )
-
-
-def begin(task: str, decoding: Decoding, asked: list[Question], source: models.Source, settings: Settings) -> Record:
+def begin(task: str, decoding: Decoding, asked: list[Question], facts: dict[str, str], settings: Settings) -> Record:
     """The record of a task and decoding: a new one, or an existing one of the same evaluation."""
-    shown = {name: getattr(settings, name) for name in ("thinking", "backend", "boxes")}
-    shown["max_tokens"] = settings.tokens
-    common = shown | {
-        "model": models.fingerprint(source),
-        "questions": sha256("".join(map(_fingerprint, asked)).encode()).hexdigest(),
-        "limit": settings.limit,
+    is_whole = settings.limit is None and settings.data_dir is None
+    rows = json.dumps([question.row for question in asked])  # with what is right about them
+    common = facts | {
+        "hub_id": (BENCHMARKS[task].hub_id or None) if is_whole else None,
+        "split": BENCHMARKS[task].eval_split,
+        "questions": sha256(rows.encode()).hexdigest(),
+        **{name: getattr(settings, name) for name in ("limit", "thinking", "backend", "model_args")},
+        "max_tokens": settings.tokens,
         "batch_size": settings.batch,
-        "model_args": settings.model_args,
+        "tempo_trl": __version__,
+        "lm_eval": version("lm_eval"),
     }
     for other in records_of(settings.folder, task):
         other.require(common)  # a file has results of one model only
-    is_whole = settings.limit is None and settings.data_dir is None
-    entry = {
-        "hub_id": (BENCHMARKS[task].hub_id or None) if is_whole else None,
-        "split": BENCHMARKS[task].eval_split,
-        **{name: getattr(decoding, name) for name in ("temperature", "top_p", "top_k")},
-        **shown,
-        "tempo_trl": __version__,
-        "lm_eval": version("lm_eval"),
-        "model": source.name,
-        "weights": common["model"],
-        "seed": settings.seed,
-    }
     record = Record(settings.folder, task, decoding.name)
-    record.begin({**common, **decoding._asdict(), "seed": settings.seed}, entry)
+    sampling = {name: getattr(decoding, name) for name in ("temperature", "top_p", "top_k")}
+    record.begin({**common, **sampling, "seed": settings.seed})
     return record
-
-
-def _fingerprint(question: Question) -> str:
-    """A line that changes with the question, or with what is right about it."""
-    return f"{question.row['row_id']} {question.sha256} {json.dumps(truth_of(question.row))}\n"
 
 
 def run(lm: "TemplateLM", jobs: list[Job], settings: Settings) -> list[dict]:
@@ -165,8 +130,7 @@ def main(**flags) -> int:
     try:
         results = run(lm, jobs, settings)
     except KeyboardInterrupt:
-        how = " without --overwrite" if settings.overwrite else ""
-        print(f"\ntempo-trl evaluate: interrupted. Repeat the command{how} to resume.", file=sys.stderr)
+        print("\ntempo-trl evaluate: interrupted. Repeat the command to resume.", file=sys.stderr)
         return 130
     print(f"{table(results)}\nAnswers (one line per question) and results: {settings.folder}")
     return 0

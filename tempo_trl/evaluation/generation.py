@@ -7,7 +7,7 @@ its own seed. So the answers of a chunk do not depend on whether earlier chunks 
 import hashlib
 from typing import TYPE_CHECKING
 
-from tempo_trl.evaluation.grading import gold_of, grade
+from tempo_trl.evaluation.grading import answer_of, gold_of, grade
 from tempo_trl.evaluation.harness import Question
 
 if TYPE_CHECKING:
@@ -23,13 +23,11 @@ def chunks(lm: "TemplateLM", asked: list[Question], per_chunk: int, max_tokens: 
         ValueError: a prompt leaves no room for an answer; lm-eval would truncate its beginning.
     """
     lengths = {question.prompt: len(lm.tok_encode(question.prompt)) for question in asked}
-    longest = max(lengths.values(), default=0)
-    room = lm.max_length - longest
-    if max_tokens > room:
+    longest = max(lengths.values())
+    if longest + max_tokens > lm.max_length:
         raise ValueError(
-            f"max_tokens is {max_tokens} and the longest prompt of {asked[0].row['source']} has {longest} tokens, but "
-            f"the model's context has {lm.max_length} tokens. "
-            + (f"Use max_tokens of at most {room}." if room > 0 else "Use a model with a longer context.")
+            f"max_tokens is {max_tokens}, but the longest prompt of {asked[0].row['source']} has {longest} of the "
+            f"{lm.max_length} tokens of the model's context. Lower it, or use a model with a longer context."
         )
     ordered = sorted(asked, key=lambda question: (-lengths[question.prompt], question.row["row_id"]))
     return [ordered[start : start + per_chunk] for start in range(0, len(ordered), per_chunk)]
@@ -38,21 +36,21 @@ def chunks(lm: "TemplateLM", asked: list[Question], per_chunk: int, max_tokens: 
 def answered(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", settings: "Settings") -> list[dict]:
     """A record for each question of a chunk: completions, final answers and grades."""
     texts = iter(_generate(lm, chunk, decoding, settings))
-    completions = [[_said(question, next(texts)) for _ in range(decoding.n)] for question in chunk]
-    grades = grade([question.row for question in chunk], completions, settings.boxes)
-    return [
-        {
-            "task": question.row["source"],
-            "row_id": question.row["row_id"],
-            "source": question.row["source"],
-            "prompt_sha256": question.sha256,
-            "gold": gold_of(question.row),
-            "completions": said,
-            "answers": answers,
-            "correct": correct,
-        }
-        for question, said, answers, correct in zip(chunk, completions, *grades, strict=True)
-    ]
+    return [_record(question, [_said(question, next(texts)) for _ in range(decoding.n)]) for question in chunk]
+
+
+def _record(question: Question, completions: list[str]) -> dict:
+    row = question.row
+    return {
+        "task": row["source"],
+        "row_id": row["row_id"],
+        "source": row["source"],
+        "prompt_sha256": question.sha256,
+        "gold": gold_of(row),
+        "completions": completions,
+        "answers": [answer_of(row, text) for text in completions],
+        "correct": grade(row, completions),
+    }
 
 
 def _generate(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", settings: "Settings") -> list[str]:
@@ -60,14 +58,14 @@ def _generate(lm: "TemplateLM", chunk: list[Question], decoding: "Decoding", set
     import torch
     from lm_eval.api.instance import Instance
 
+    def request(question: Question, sample: int) -> Instance:
+        arguments = generation_arguments(decoding, settings)
+        if settings.backend == "vllm":
+            arguments["seed"] = _seed(settings, question, decoding, sample)
+        return Instance("generate_until", question.row, (question.prompt, arguments), sample)
+
     torch.manual_seed(_seed(settings, chunk[0], decoding))
-    requests = []
-    for question in chunk:
-        for sample in range(decoding.n):
-            arguments = generation_arguments(decoding, settings)
-            if settings.backend == "vllm" and decoding.temperature:
-                arguments["seed"] = _seed(settings, question, decoding, sample)
-            requests.append(Instance("generate_until", question.row, (question.prompt, arguments), sample))
+    requests = [request(question, sample) for question in chunk for sample in range(decoding.n)]
     return lm.generate_until(requests, disable_tqdm=True)
 
 

@@ -1,72 +1,47 @@
 """Grades and final answers of completions, with the reward functions of training."""
 
-from typing import NamedTuple
+from functools import partial
 
 from tempo_trl.data import BENCHMARKS
 from tempo_trl.rewards import choice_reward, json_fields_reward, math_reward, tool_call_fields_reward
-from tempo_trl.rewards.boxed import BoxRule, after_thinking, counted, gold_answer
-from tempo_trl.rewards.boxed import boxes as boxes_of
+from tempo_trl.rewards.boxed import after_thinking, boxes, gold_answer
 from tempo_trl.rewards.choice_reward import chosen_letter
 
-# The reward of each domain, and the columns that it reads.
+# The reward of each domain. Of several boxes the last is the answer, as in published figures.
 GRADERS = {
-    "math": (math_reward, ("solution",)),
-    "choice": (choice_reward, ("solution", "options")),
-    "json": (json_fields_reward, ("truth",)),
-    "calls": (tool_call_fields_reward, ("calls",)),
+    "math": partial(math_reward, boxes="last"),
+    "choice": partial(choice_reward, boxes="last"),
+    "json": json_fields_reward,
+    "calls": tool_call_fields_reward,
 }
-# All of them, beside the right answer.
-GRADED_BY = [name for _, columns in GRADERS.values() for name in columns if name != "solution"]
-IN_BOXES = ("math", "choice")  # the others are shares of criteria: an answer is right if it meets all of them
 
 
-class Grades(NamedTuple):
-    """Final answers (empty if there is none) and grades (1.0, 0.0 or None) of Q questions with n completions each."""
+def grade(row: dict, texts: list[str]) -> list[float | None]:
+    """The grades of answers to a row of [`~tempo_trl.data.load_prompts`].
 
-    answers: list[list[str]]
-    correct: list[list[float | None]]
-
-
-def grade(rows: list[dict], completions: list[list[str]], boxes: BoxRule = "last") -> Grades:
-    """Grade completions for rows of one benchmark; None if the row has no answer to compare with.
-
-    Args:
-        rows: Rows from [`~tempo_trl.data.load_prompts`].
-        completions: Texts, n for each row.
-        boxes: Which boxes are the answer, as in [`~tempo_trl.rewards.math_reward`]: the last, as in published figures,
-            or all.
+    1.0 for a right answer, which meets all criteria if there are several; 0.0 for another; None if the row has no
+    answer to compare with.
     """
-    pairs = list(zip(rows, completions, strict=True))
-    answers = [[_answer(row, text, boxes) for text in texts] for row, texts in pairs]
-    return Grades(answers, [_grades(row, texts, boxes) for row, texts in pairs])
+    columns = {name: [value] * len(texts) for name, value in row.items() if name != "prompt"}
+    rewards = GRADERS[domain_of(row)](texts, **columns)
+    return [None if reward is None else float(reward == 1.0) for reward in rewards]
 
 
 def gold_of(row: dict) -> str:
     """The right answer of a row without the rest of the solution; empty if there is none."""
-    return gold_answer(row["solution"]) if _domain(row) == "math" else row["solution"]
+    return gold_answer(row["solution"]) if domain_of(row) == "math" else row["solution"]
 
 
-def truth_of(row: dict) -> dict:
-    """All that the grades of a row's answers depend on."""
-    return {"gold": gold_of(row), **{name: row[name] for name in GRADED_BY if name in row}}
-
-
-def _grades(row: dict, texts: list[str], boxes: BoxRule) -> list[float | None]:
-    reward, columns = GRADERS[_domain(row)]
-    given = {name: [row[name]] * len(texts) for name in columns}
-    if _domain(row) in IN_BOXES:
-        return reward(texts, boxes=boxes, **given)
-    return [float(share == 1.0) for share in reward(texts, **given)]
-
-
-def _domain(row: dict) -> str:
-    return BENCHMARKS[row["source"]].domain
-
-
-def _answer(row: dict, text: str, boxes: BoxRule) -> str:
-    match _domain(row):
+def answer_of(row: dict, text: str) -> str:
+    """The final answer in a text; empty if there is none."""
+    match domain_of(row):
         case "math":
-            return ", ".join(counted(boxes_of(after_thinking(text)), boxes))
+            return (boxes(after_thinking(text)) or [""])[-1]
         case "choice":
-            return chosen_letter(text, row["options"], boxes)
+            return chosen_letter(text, row["options"], "last")
     return after_thinking(text).strip()
+
+
+def domain_of(row: dict) -> str:
+    """The domain of a row's benchmark."""
+    return BENCHMARKS[row["source"]].domain

@@ -2,7 +2,7 @@
 
 math.greedy.jsonl, math.n16.jsonl    all questions of a task, in the order of their rows, once it is finished
 math.json                            its results, computed from those
-state/math.greedy.json               the settings; resuming with other settings is an error
+state/math.greedy.json               the settings, copied to the results; resuming with others is an error
 state/math.greedy.jsonl              the questions answered so far, until the task is finished
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from tempo_trl.runs.files import write_atomically
 
 STATE = "state"
+MAY_CHANGE = ("model", "tempo_trl", "lm_eval")  # the name of the same weights, and versions
 
 
 class Record:
@@ -28,32 +29,24 @@ class Record:
     def is_finished(self) -> bool:
         return self.path.exists()
 
-    @property
-    def is_begun(self) -> bool:
-        """Whether there is an answer. Without one, the settings can still change."""
-        return self.is_finished or (self.partial.exists() and self.partial.stat().st_size > 0)
-
     def read_state(self) -> dict:
-        """`settings`, which must not change, and `entry`, which is copied to results; empty without an evaluation."""
+        """The settings, and once it is finished its date; empty without an evaluation."""
         return json.loads(self.state.read_text(encoding="utf-8")) if self.state.exists() else {}
 
-    def begin(self, settings: dict, entry: dict) -> None:
+    def begin(self, settings: dict) -> None:
         """Save the settings, or check that they are those of the existing answers."""
         self.require(settings)
-        if not self.is_begun:
-            write_atomically(self.state, json.dumps({"settings": settings, "entry": entry}, indent=2))
+        if not self.rows():
+            write_atomically(self.state, json.dumps(settings, indent=2))
 
     def require(self, settings: dict) -> None:
-        """Raise ValueError if existing answers were generated with other settings."""
-        there = self.read_state().get("settings", {})
-        if not self.is_begun:
-            return
-        changed = [name for name in settings if name not in there or there[name] != settings[name]]
+        """Raise ValueError if there are answers that were generated with other settings."""
+        there = self.read_state() if self.rows() else settings
+        changed = [name for name in settings if name not in MAY_CHANGE and there.get(name) != settings[name]]
         if changed:
             changes = "; ".join(f"{name} was {there.get(name)!r} and is {settings[name]!r}" for name in changed)
             raise ValueError(
-                f"{self.path} belongs to another evaluation: {changes}. Use another --output, or start over with "
-                "--overwrite."
+                f"{self.path} belongs to another evaluation: {changes}. Use another --output, or remove that folder."
             )
 
     def rows(self) -> list[dict]:
@@ -94,11 +87,5 @@ def _lines(rows: list[dict]) -> str:
 
 def records_of(folder: Path, task: str) -> list[Record]:
     """The records of a task, begun or finished, greedy first."""
-    found = [Record(folder, task, path.name.split(".")[1]) for path in (folder / STATE).glob(f"{task}.*.json")]
-    return sorted(found, key=lambda record: (record.decoding != "greedy", len(record.decoding), record.decoding))
-
-
-def remove(folder: Path, task: str) -> None:
-    """Delete the records of a task, and its results."""
-    for path in (folder / f"{task}.json", *folder.glob(f"{task}.*.jsonl"), *(folder / STATE).glob(f"{task}.*")):
-        path.unlink(missing_ok=True)
+    states = sorted((folder / STATE).glob(f"{task}.*.json"))
+    return [Record(folder, task, path.name.split(".")[1]) for path in states]

@@ -27,7 +27,7 @@ def write_results(folder: Path, task: str) -> list[dict]:
 
 def results_of(record: Record) -> list[dict]:
     """Results of one finished record: accuracy of greedy answers, or avg@n, pass@k and maj@n."""
-    rows, state = record.rows(), record.read_state()
+    rows = record.rows()
     correct = np.array([[np.nan if value is None else value for value in row["correct"]] for row in rows])
     measured = _measured(record.decoding, correct, [row["answers"] for row in rows])
     return [
@@ -39,8 +39,7 @@ def results_of(record: Record) -> list[dict]:
             "n": len(rows),
             "k": correct.shape[1],
             "ungradable": int(np.isnan(correct).any(axis=1).sum()),
-            **state["entry"],
-            "date": state["date"],
+            **record.read_state(),
         }
         for metric, values in measured.items()
     ]

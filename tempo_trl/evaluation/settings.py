@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 TASKS_FOLDER = Path(__file__).with_name("tasks")
 EXAMPLES = """\
@@ -23,8 +23,9 @@ _SIZES = ", ".join(f"{backend}: {size:,}" for backend, size in BATCH_SIZES.items
 MAX_TOKENS, MAX_TOKENS_THINKING = 1024, 8192
 
 
-def _flag(meaning: str, default=MISSING, metavar: str | None = None, choices: tuple[str, ...] | None = None):
-    return field(default=default, metadata={"help": meaning, "metavar": metavar, "choices": choices})
+def _flag(meaning: str, default=MISSING, metavar: str | None = None, **options):
+    """A field, and what argparse needs for its flag."""
+    return field(default=default, metadata={"help": meaning, "metavar": metavar, **options})
 
 
 class Decoding(NamedTuple):
@@ -64,26 +65,19 @@ class Settings:
     prompt_style: str = _flag("style of the prompts, as in training (%(default)s)", "boxed", "NAME")
     system_prompt: str | None = _flag("system message of the prompts, instead of the style's", None, "TEXT")
     instruction: str | None = _flag("last part of the user's message, instead of the style's", None, "TEXT")
-    boxes: str = _flag("which boxes are the answer; all must be equal (%(default)s)", "last", choices=("last", "all"))
-    overwrite: bool = _flag("delete existing answers and results of these tasks, and start over", False)
 
     def __post_init__(self):
         from tempo_trl.data import BENCHMARKS
-        from tempo_trl.data.prompts import STYLES
 
-        _expect("tasks", self.task_names, BENCHMARKS)
-        _expect("backend", [self.backend], BATCH_SIZES)
-        _expect("boxes", [self.boxes], ("last", "all"))
-        _expect("prompt_style", [self.prompt_style], STYLES)
-        for name, least in (("n", 0), ("limit", 1), ("max_tokens", 1), ("batch_size", 1), ("top_k", 0)):
+        if unknown := [name for name in self.task_names if name not in BENCHMARKS]:
+            raise ValueError(f"tasks: got {unknown[0]!r}, expected some of: {', '.join(BENCHMARKS)}.")
+        for name, least in (("n", 0), ("limit", 1), ("max_tokens", 1), ("batch_size", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least {least}. Raise it.")
         if self.temperature <= 0:
             raise ValueError(
                 f"temperature is {self.temperature}, expected more than 0. Raise it: greedy answers are included."
             )
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}, expected more than 0 and at most 1. Change it.")
 
     @property
     def task_names(self) -> list[str]:
@@ -111,24 +105,15 @@ class Settings:
         """The folder for results."""
         if self.output:
             return Path(self.output)
-        local = Path(self.model).expanduser()
-        return local / "evaluation" if local.is_dir() else Path("evaluation") / self.model
-
-
-def _expect(name: str, values: list[str], known) -> None:
-    unknown = [value for value in values if value not in known]
-    if unknown:
-        raise ValueError(f"{name}: got {unknown[0]!r}, expected one of: {', '.join(known)}.")
+        return Path(self.model) / "evaluation" if Path(self.model).is_dir() else Path("evaluation") / self.model
 
 
 def add_flags(parser: ArgumentParser) -> None:
     """The fields of [`Settings`] as flags."""
     for each in fields(Settings):
-        shown = {"help": each.metadata["help"], "required": each.default is MISSING}
-        if each.type is bool:
-            parser.add_argument(f"--{each.name}", action="store_true", help=shown["help"])
-            continue
-        kind = next(kind for kind in (int, float, str) if kind in (each.type, *getattr(each.type, "__args__", ())))
-        default = None if each.default is MISSING else each.default
-        extra = {key: each.metadata[key] for key in ("metavar", "choices") if each.metadata[key]}
-        parser.add_argument(f"--{each.name}", type=kind, default=default, **extra, **shown)
+        kind = next(iter(get_args(each.type)), each.type)  # int of `int | None`
+        if kind is bool:
+            parser.add_argument(f"--{each.name}", action="store_true", help=each.metadata["help"])
+        else:
+            required = each.default is MISSING
+            parser.add_argument(f"--{each.name}", type=kind, default=each.default, required=required, **each.metadata)

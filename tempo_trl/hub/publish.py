@@ -93,7 +93,7 @@ def files_to_publish(run_dir: Path, repo: str) -> list[str]:
     others = of_other_weights(results, run_dir, read_record(run_dir)["started"], repo)
     if others:
         why = "; ".join(f"{file} is {why}" for file, why in others.items())
-        warnings.warn(f"results in {run_dir} are left out: {why}. Evaluate again, with --overwrite.", stacklevel=2)
+        warnings.warn(f"results in {run_dir} are left out: {why}. Evaluate again.", stacklevel=2)
     write_card(run_dir, repo, [result for result in results if result.file not in others])
     found = {path.relative_to(run_dir).as_posix(): path for pattern in PATTERNS for path in run_dir.glob(pattern)}
     files = sorted(path for path in found if path not in others and not found[path].name.startswith((".", "_")))
