@@ -7,7 +7,7 @@ from glob import escape
 from pathlib import Path
 
 from huggingface_hub import HfApi
-from huggingface_hub.errors import HfHubHTTPError, HTTPError
+from huggingface_hub.errors import HTTPError
 
 from tempo_trl.hub.card import CURVES, TREE, write_card
 from tempo_trl.runs.files import WEIGHTS
@@ -45,12 +45,9 @@ def publish(run_dir: str | Path, repo: str, private: bool | None = None, revisio
     Raises:
         ValueError: before anything is uploaded: from [`files_to_publish`] or [`prepare_repo`].
     """
-    return _upload(Path(run_dir), files_to_publish(Path(run_dir), repo), repo, private, revision)
-
-
-def _upload(run_dir: Path, files: list[str], repo: str, private: bool | None, revision: str | None = None) -> str:
+    files = files_to_publish(Path(run_dir), repo)
     prepare_repo(repo, private)
-    message, patterns = f"tempo_trl: {run_dir.absolute().name}", [escape(path) for path in files]
+    message, patterns = f"tempo_trl: {Path(run_dir).absolute().name}", [escape(path) for path in files]
     chosen = {"allow_patterns": patterns, "commit_message": message, "revision": revision}
     return HfApi().upload_folder(repo_id=repo, folder_path=run_dir, **chosen).commit_url
 
@@ -60,20 +57,12 @@ def prepare_repo(repo: str, private: bool | None = None) -> None:
     Create the repository unless it exists, and check the permission to write to it.
 
     Raises:
-        ValueError: writing is not permitted, or the repository is public but `private` is set.
+        HfHubHTTPError: writing is not permitted.
+        ValueError: the repository is public but `private` is set.
     """
     api = HfApi()
-    try:
-        api.create_repo(repo, private=private, exist_ok=True)
-        api.auth_check(repo, write=True)
-    except HfHubHTTPError as error:
-        status = error.response.status_code
-        if status not in (401, 403, 404):
-            raise
-        raise ValueError(
-            f"no permission to write to {repo} (status {status}). Log in with `hf auth login`, or set HF_TOKEN to "
-            "a token that may write there."
-        ) from error
+    api.create_repo(repo, private=private, exist_ok=True)
+    api.auth_check(repo, write=True)
     if private and not api.repo_info(repo).private:
         raise ValueError(f"{repo} is public, but --private was given. Make it private in its settings on the Hub.")
 
@@ -138,12 +127,12 @@ def main(run_dir: str, repo: str, private: bool, dry_run: bool) -> int:
         if dry_run:
             print(f"Nothing was uploaded. The card, README.md:\n\n{(folder / 'README.md').read_text('utf-8')}")
             return 0
-        print(f"Published: {_upload(folder, files, repo, private or None)}")
+        print(f"Published: {publish(folder, repo, private or None)}")
     except ValueError as error:
         print(f"tempo-trl publish: error: {error}", file=sys.stderr)
         return 2
     except (HTTPError, OSError, RuntimeError) as error:
-        again = "Run the same command again to upload the missing files."
+        again = "The same command uploads what is missing."
         print(f"tempo-trl publish: error: not published, {type(error).__name__}: {error}. {again}", file=sys.stderr)
         return 1
     return 0

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from huggingface_hub.errors import HfHubHTTPError
 from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
@@ -85,7 +86,7 @@ def test_a_run_whose_last_push_drops_is_published_all_the_same(peft, client, tmp
 
 def test_a_run_that_may_not_push_does_not_begin(client, tmp_path):
     client.repos["model", "lab/run"] = Repo(locked=True)
-    with pytest.raises(ValueError, match="no permission to write to lab/run"):
+    with pytest.raises(HfHubHTTPError, match="you need the right to write"):
         main(arguments(tmp_path / "run", "lab/run", "--max_steps 1"))
     assert client.sent("POST", "/(commit|preupload)/") == []
     assert not list((tmp_path / "run").glob("checkpoint-*"))
