@@ -279,23 +279,6 @@ def test_the_api_page_and_the_fields_begin_with_tempo_then_come_your_own_credit_
     assert [*hooks.configs()] == [*(name for name in front if name.endswith("Config")), "TrainArguments"]
 
 
-def test_the_page_of_the_command_line_has_every_verb_and_flag():
-    page = hooks.cli_page()
-    assert re.findall("^## (.*)$", page, re.MULTILINE) == [
-        *("demo", "train", "evaluate", "compare", "report", "tree", "credit", "publish", "recipes", "env")
-    ]
-    assert "--accelerate_config NAME" in page
-    assert "--dry-run" in page
-
-
-def test_the_tables_of_fields_hold_what_a_config_adds_to_trls():
-    table = hooks.own_fields("tempo_trl.methods.grpo_lambda.GRPOLambdaConfig")
-    assert "| `beta`<br>`0.04` |" in table
-    assert "| `trace_lambda`<br>`0.99` |" in table
-    assert "`num_iterations`" not in table
-    assert {method.config.rpartition(".")[2] for method in METHODS.values()} - {"GRPOConfig"} < set(hooks.configs())
-
-
 def test_references_in_docstrings_become_links_or_code():
     text = hooks.with_links("[`~trl.GRPOTrainer`] and [`TEMPOConfig`]")
     assert text == "`GRPOTrainer` and [`TEMPOConfig`][tempo_trl.methods.tempo.TEMPOConfig]"
@@ -304,9 +287,3 @@ def test_references_in_docstrings_become_links_or_code():
         hooks.with_plain_types("    ids (`torch.Tensor` of shape `(B, T)`):")
         == "    ids (torch.Tensor of shape (B, T)):"
     )
-
-
-def test_pages_from_elsewhere_link_to_pages_of_the_site_and_name_files():
-    page = hooks.included("reference/recipes.md", "recipes/README.md")
-    assert "](../guides/choosing.md)" in page
-    assert "](../tempo_trl" not in page

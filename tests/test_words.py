@@ -100,12 +100,8 @@ def test_no_phrase_of_the_list_is_written():
 @pytest.mark.parametrize(
     "source",
     [
-        'raise ValueError(f"{n} is none of {known}.")',
         'raise ValueError(\n    f"{n} is none "\n    f"of {known}."\n)',
-        "raise ValueError(f\"tree_forward='on' cannot be: {reason}\")",
-        'print(f"{name!r} is no recipe")',
-        '"""Raise ValueError for what of TRL it cannot\ngo with."""',
-        "# 16 bytes a parameter",
+        '"""It\nis no run."""',
         "# 16 bytes\n# a parameter",
     ],
 )
