@@ -11,7 +11,7 @@ from rich.console import Console
 from benchmarks.tasks.rooms import START, TURNS, Rooms, problems, room_reward
 from tempo_trl import GiGPOConfig, GiGPOTrainer
 from tempo_trl.report.show_tree import recorded_group
-from tempo_trl.report.terminal_tree import turn_tables
+from tempo_trl.report.terminal_tree import turn_table
 
 torch.set_num_threads(1)  # threads would only wait for each other in a model as tiny as this
 
@@ -52,5 +52,5 @@ after = trainer.evaluate()["eval_reward"]
 group = recorded_group(args.output_dir, step=None, prompt=None)  # the last record's most informative group
 console = Console()
 console.print(f"Credit by turn: {group.prompt}")
-console.print(*turn_tables(group, console))
+console.print(turn_table(group))
 console.print(f"Held-out tasks solved: {before:.0%} before, {after:.0%} after {args.max_steps // 2} generations.")

@@ -35,7 +35,7 @@ from tempo_trl.report.completion_file import CompletionFile
 from tempo_trl.report.credit_terms import terms_of
 from tempo_trl.report.group import Group, padded
 from tempo_trl.report.page import headline
-from tempo_trl.report.terminal_tree import criteria_tables, group_tree, token_table, turn_tables
+from tempo_trl.report.terminal_tree import criteria_table, group_tree, token_table, turn_table
 from tempo_trl.runs.criteria import spans_of
 
 
@@ -54,8 +54,8 @@ def main(completions: str, tokenizer: str | None, groups: int, output: str | Non
     inside.read("train", [found], [0])
     console = Console()
     for group in found[: max(groups, 0)]:
-        tables = criteria_tables(group, console) if group.terms.of_places else [token_table(group)]
-        for part in [group_tree(group), *tables, *turn_tables(group, console)]:
+        table = criteria_table(group) if group.terms.of_places else token_table(group)
+        for part in filter(None, [group_tree(group), table, turn_table(group)]):
             console.print(part)
     if len(found) > groups:
         console.print(f"{len(found) - groups} more groups. Print all with --groups {len(found)}.", highlight=False)

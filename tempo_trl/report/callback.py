@@ -1,21 +1,19 @@
-"""A callback that logs the picture of a tree and a table of branch tokens to wandb, trackio and TensorBoard."""
+"""A callback that logs the picture of a tree and a table of branch tokens to wandb and trackio."""
 
 import importlib
 import io
-import os
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from transformers import TrainerCallback
 
+from tempo_trl.report.collect import opening_group
 from tempo_trl.report.credit_summary import TOP, CreditSummary
 from tempo_trl.report.credit_terms import CreditTerms
 from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.runs.token_text import label_of
 from tempo_trl.runs.trees import trees_path
 
-TRACKERS = ("wandb", "trackio", "tensorboard")
+TRACKERS = ("wandb", "trackio")
 PICTURE, TABLE = "tempo/tree", "tempo/branch_token_table"
 
 
@@ -24,14 +22,12 @@ class TreeCallback(TrainerCallback):
     Logs each record of trees to the trackers of `report_to`: `tempo/tree`, a picture of the most informative group,
     and `tempo/branch_token_table`, the tokens with the largest sums of |TD|.
 
-    wandb and trackio get an image and a table in their current run, TensorBoard an image and a text beside the run's
-    own events, under `runs/trees` in the output folder (or in `TENSORBOARD_LOGGING_DIR`). A trainer that records trees
-    adds this callback itself if `report_to` contains one of the three.
+    wandb and trackio get an image and a table in their current run. A trainer that records trees adds this callback
+    itself if `report_to` contains one of the two.
     """
 
     def __init__(self):
         self._last = -1  # step of the last record that was logged
-        self._writer = None  # TensorBoard's
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Forget the steps of an earlier `train()`, whose records may be written again."""
@@ -50,37 +46,16 @@ class TreeCallback(TrainerCallback):
         if groups:
             self._log(args, step, _picture(groups), columns(groups[0].terms), branch_token_table(groups))
 
-    def on_train_end(self, args, state, control, **kwargs):
-        """Close TensorBoard's file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
     def _log(self, args, step: int, picture: np.ndarray, heads: list[str], rows: list[list]) -> None:
-        for name in args.report_to:
-            if name in ("wandb", "trackio"):
-                tracker = importlib.import_module(name)
-                entry = {PICTURE: tracker.Image(picture), TABLE: tracker.Table(columns=heads, data=rows)}
-                tracker.log(entry | {"train/global_step": step})
-            elif name == "tensorboard":
-                self._tensorboard(args).add_image(PICTURE, picture, step, dataformats="HWC")
-                self._tensorboard(args).add_text(TABLE, _markdown(heads, rows), step)
-                self._tensorboard(args).flush()
-
-    def _tensorboard(self, args):
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            folder = os.environ.get("TENSORBOARD_LOGGING_DIR") or Path(args.output_dir) / "runs"
-            self._writer = SummaryWriter(log_dir=str(Path(folder).expanduser() / "trees"))
-        return self._writer
+        for tracker in map(importlib.import_module, set(TRACKERS) & set(args.report_to)):
+            entry = {PICTURE: tracker.Image(picture), TABLE: tracker.Table(columns=heads, data=rows)}
+            tracker.log(entry | {"train/global_step": step})
 
 
 def _picture(groups: list[Group]) -> np.ndarray:
     """Picture of the most informative group, `(height, width, 3)`, uint8."""
     from PIL import Image
 
-    from tempo_trl.report.collect import opening_group
     from tempo_trl.report.pictures import draw_tree, save
 
     image = io.BytesIO()
@@ -95,23 +70,11 @@ def columns(terms: CreditTerms) -> list[str]:
 
 def branch_token_table(groups: list[Group]) -> list[list]:
     """Rows of [`columns`]: the tokens with the largest sums of |TD|, in units of the advantages."""
-    summary = CreditSummary()
+    summary, rows = CreditSummary(), []
     summary.add(groups)
-    return [_row(label_of(token.Index), token, summary) for token in summary.top_td()[:TOP].itertuples()]
-
-
-def _row(label: str, token: NamedTuple, summary: CreditSummary) -> list:
-    td, before, after = summary.examples(token.Index)[0]
-    context = f"{before}[{label}]{after}"
-    return [label, round(token.mass, 3), token.ups, token.downs, token.seen, round(td, 3), context]
-
-
-def _markdown(heads: list[str], rows: list[list]) -> str:
-    """The table in Markdown for TensorBoard, with all markup in tokens escaped."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("|" + "|".join(_plain(cell) for cell in line) + "|" for line in lines)
-
-
-def _plain(cell) -> str:
-    text = str(cell).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "".join(f"&#{ord(character)};" if character in "|`*_[]$\\" else character for character in text)
+    for token in summary.top_td()[:TOP].itertuples():
+        td, before, after = summary.examples(token.Index)[0]
+        label = label_of(token.Index)
+        numbers = [round(token.mass, 3), token.ups, token.downs, token.seen, round(td, 3)]
+        rows.append([label, *numbers, f"{before}[{label}]{after}"])
+    return rows

@@ -1,8 +1,7 @@
 """A JSONL file of completions, as `tempo-trl credit` takes it: checked, and encoded as token ids."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
@@ -22,13 +21,14 @@ class CompletionFile:
     Args:
         path (`Path`): The file, with one JSON object per line.
         tokenizer (`str`, *optional*): Name on the Hub or folder; needed for text and messages.
-
-    Raises:
-        ValueError: a tokenizer cannot be loaded.
     """
 
     def __init__(self, path: Path, tokenizer: str | None = None):
-        self.path, self.tokenizer = path, _tokenizer(tokenizer)
+        self.path, self.tokenizer = path, None
+        if tokenizer is not None:
+            from transformers import AutoTokenizer
+
+            self.tokenizer = AutoTokenizer.from_pretrained(tokenizer)
 
     @cached_property
     def _encoder(self) -> Encoder:
@@ -41,52 +41,46 @@ class CompletionFile:
         have `criteria`: the reward and the places in tokens of each.
 
         Raises:
+            OSError: the file cannot be read.
             ValueError: a line has another format, or a text comes without a tokenizer.
         """
         # Not `splitlines`: JSON may contain other line separators (U+2028).
-        texts = [(n, text) for n, text in enumerate(_text_of(self.path).split("\n"), start=1) if text.strip()]
-        if not texts:
+        texts = enumerate(self.path.read_text(encoding="utf-8-sig").split("\n"), start=1)
+        lines = {number: self._of_line(number, _checked, text) for number, text in texts if text.strip()}
+        if not lines:
             raise ValueError(f"{self.path} is empty, expected one JSON object per line. Write prompt and completion.")
-        lines = []
-        for number, text in texts:
-            with self._naming(number):
-                lines.append((number, _checked(text)))
-        has_spans = any("spans" in line for _, line in lines)
-        has_rewards = not has_spans or any("reward" in line for _, line in lines)
-        return [self._encoded(line, number, has_spans, has_rewards) for number, line in lines]
+        spans = any("spans" in line for line in lines.values())
+        rewards = not spans or any("reward" in line for line in lines.values())
+        return [self._of_line(number, self._encoded, line, spans, rewards) for number, line in lines.items()]
 
     def pieces(self, ids: list[int]) -> list[str]:
         """Texts of tokens; their ids without a tokenizer."""
         return [f"<{i}>" for i in ids] if self.tokenizer is None else token_pieces(self.tokenizer, ids)
 
-    @contextmanager
-    def _naming(self, number: int) -> Iterator[None]:
-        """Name the line in a ValueError."""
+    def _of_line(self, number: int, read: Callable[..., dict], *given) -> dict:
+        """What `read` makes of a line, which is named in its errors."""
         try:
-            yield
-        except ValueError as error:
+            return read(*given)
+        except (TypeError, ValueError) as error:
             raise ValueError(f"{self.path}, line {number}: {error}") from error
 
-    def _encoded(self, line: dict, number: int, has_spans: bool, has_rewards: bool) -> dict:
-        prompt = line["prompt"]
-        with self._naming(number):
-            if has_rewards and "reward" not in line:
-                raise ValueError("`reward` is missing. Add it; null is a completion without a score.")
-            line = line | {"prompt": "".join(self.pieces(prompt)) if is_ids(prompt) else prompt_text(prompt)}
-            line |= self._tokens(prompt, line)
-            return line | ({"criteria": by_criterion(*self._spans(line))} if has_spans else {})
+    def _encoded(self, line: dict, has_spans: bool, has_rewards: bool) -> dict:
+        if has_rewards and "reward" not in line:
+            raise ValueError("`reward` is missing. Add it; null is a completion without a score.")
+        prompt, completion = line["prompt"], line["completion"]
+        line = line | ({"ids": completion} if is_ids(completion) else self._tokenized(line))
+        line |= {"prompt": "".join(self.pieces(prompt)) if is_ids(prompt) else prompt_text(prompt)}
+        return line | ({"criteria": by_criterion(*self._spans(line))} if has_spans else {})
 
-    def _tokens(self, prompt, line: dict) -> dict:
-        """Token ids of a completion, and of messages its turns."""
-        completion = line["completion"]
-        if is_ids(completion):
-            return {"ids": completion}
-        if not isinstance(completion, str) and not is_conversation(prompt):
-            raise ValueError(f"`prompt` must be a list of messages, as `completion` is, got {prompt!r:.60}.")
+    def _tokenized(self, line: dict) -> dict:
+        """Token ids of a completion of text, or of messages with its turns."""
+        completion, of_text = line["completion"], isinstance(line["completion"], str)
+        if not of_text and not is_conversation(line["prompt"]):
+            raise ValueError(f"`prompt` must be a list of messages, as `completion` is, got {line['prompt']!r:.60}.")
         if self.tokenizer is None:
             raise ValueError("`completion` is no list of token ids, and needs a tokenizer. Pass --tokenizer.")
         try:
-            return self._of_text(line) if isinstance(completion, str) else self._of_messages(prompt, completion)
+            return self._of_text(line) if of_text else self._of_messages(line["prompt"], completion)
         except Exception as error:  # tokenizers and templates raise no other
             raise ValueError(
                 f"the tokenizer cannot encode `completion` {completion!r:.60}: {error}. Use its own tokenizer."
@@ -105,7 +99,7 @@ class CompletionFile:
 
     def _spans(self, line: dict) -> tuple[list[SpanReward], Callable[[int, int], tuple[int, int]]]:
         """The criteria of a line, and the function from their places to tokens."""
-        spans, completion = [_span_reward(span) for span in line.get("spans", [])], line["completion"]
+        spans, completion = [SpanReward(**span) for span in line.get("spans", [])], line["completion"]
         if not isinstance(completion, str):
             if spans and not is_ids(completion):
                 raise ValueError("`spans` need a `completion` of text or token ids, got messages.")
@@ -128,33 +122,12 @@ def is_ids(value) -> bool:
 
 def is_conversation(value) -> bool:
     """Whether a prompt or a completion is a list of messages."""
-    return bool(value) and isinstance(value, list) and all(map(_is_message, value))
-
-
-def _is_message(value) -> bool:
-    content = value.get("content") if isinstance(value, dict) and "role" in value else 0
-    return isinstance(content, str | None) or (isinstance(content, list) and all(isinstance(p, dict) for p in content))
-
-
-def _text_of(path: Path) -> str:
-    if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "does not exist"
-        raise ValueError(
-            f"{path} {problem}, expected a file with one JSON object per line. Correct the path. For the folder of a "
-            "run, use `tempo-trl tree` or `tempo-trl report`."
-        )
-    try:
-        return path.read_text(encoding="utf-8-sig")  # also with a byte order mark
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}). Save it as UTF-8.") from error
+    return bool(value) and isinstance(value, list) and all(isinstance(m, dict) and "role" in m for m in value)
 
 
 def _checked(text: str) -> dict:
     """The fields of a line, checked as far as this needs no tokenizer."""
-    try:
-        line = valid_text(json.loads(text))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not valid JSON ({error}). Write one object per line.") from error
+    line = valid_text(json.loads(text))
     for name in ("prompt", "completion"):
         value = line.get(name) if isinstance(line, dict) else None
         if not (isinstance(value, str) or is_ids(value) or is_conversation(value)):
@@ -169,29 +142,4 @@ def _checked(text: str) -> dict:
         raise ValueError(
             f"`reward` must be a number of at most {LARGEST_REWARD:g} in size or null, got {reward!r:.60}."
         )
-    if not isinstance(line.get("spans", []), list):
-        raise ValueError(f"`spans` must be a list of objects, got {line['spans']!r:.60}.")
     return line
-
-
-def _span_reward(span) -> SpanReward:
-    """A criterion of a line. [`check_spans`] checks its place and reward."""
-    if not isinstance(span, dict) or not {"name", "reward"} <= set(span) <= set(SpanReward._fields):
-        raise ValueError(
-            "each of `spans` must be an object with name, reward and, if it has a place, start and end, got "
-            f"{span!r:.100}."
-        )
-    if isinstance(span["reward"], bool):
-        raise ValueError(f"the reward of {span['name']!r} must be a number or null, got true or false.")
-    return SpanReward(**span)
-
-
-def _tokenizer(name: str | None):
-    if name is None:
-        return None
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"could not load a tokenizer from {name!r}: {error}. Give another --tokenizer.") from error

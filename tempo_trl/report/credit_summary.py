@@ -5,7 +5,7 @@ from collections import defaultdict
 import numpy as np
 import pandas as pd
 
-from tempo_trl.report.criteria import CriterionSums, add_criteria
+from tempo_trl.report.criteria import judged
 from tempo_trl.report.group import Group
 from tempo_trl.runs.token_text import around, readable
 
@@ -23,7 +23,7 @@ class CreditSummary:
     Attributes:
         terms: The terms of the method's credit; None before the first record.
         groups, flat: Number of groups, and of those whose rewards are all equal.
-        criteria: Sums of each criterion, by name.
+        criteria: A row per judged criterion of a completion ([`~tempo_trl.report.criteria.judged`]).
         count, branch: Number of tokens of the loss, and of those with a non-zero TD.
         outcome, difference: Sums over the tokens of the loss: |GRPO's advantage|, |advantage - GRPO's|.
         tokens: One row per text of a token of the loss: how often it was `seen`, how often TD was positive (`ups`) or
@@ -34,7 +34,7 @@ class CreditSummary:
         self.terms = None
         self.groups = self.flat = self.count = self.branch = 0
         self.outcome = self.difference = 0.0
-        self.criteria: dict[str, CriterionSums] = {}
+        self.criteria = judged([])
         self.tokens = pd.DataFrame(columns=TOKEN)
         self._examples: dict[tuple[str, bool], list[tuple[float, str, str]]] = defaultdict(list)
 
@@ -45,7 +45,7 @@ class CreditSummary:
         self.terms = groups[0].terms
         self.groups += len(groups)
         self.flat += sum(np.isnan(g.rewards).all() or np.nanmin(g.rewards) >= np.nanmax(g.rewards) for g in groups)
-        add_criteria(self.criteria, groups)
+        self.criteria = pd.concat([self.criteria, judged(groups)], ignore_index=True)
         self._add_tokens(pd.concat(map(_frame, groups), ignore_index=True))
         for group in groups:
             for tokens, td, trained in zip(group.tokens, group.credit, group.loss_mask, strict=True):

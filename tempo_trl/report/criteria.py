@@ -1,46 +1,17 @@
-"""Credit by criterion: the criteria of a group's completions, and sums over the recorded groups of a run."""
+"""Credit by criterion: the criteria of a group's completions, and over a run what each cost and gained, and where."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from tempo_trl.report.group import Group
 from tempo_trl.runs.criteria import Span
+from tempo_trl.runs.token_text import cut, one_line, readable
 
 Places = list[tuple[int, int]]
-
-
-@dataclass
-class CriterionSums:
-    """Sums of a criterion over `judged` completions and `groups`, of which `flat` have equal rewards only."""
-
-    judged: int = 0
-    reward: float = 0.0
-    credit: float = 0.0  # of |advantage|; NaN if the credit function gave none
-    groups: int = 0
-    flat: int = 0
-
-    def add(self, spans: Sequence[Span]) -> None:
-        """Count the criterion in the completions of a group that it judged, each once."""
-        rewards = [span.reward for span in spans]
-        self.judged += len(spans)
-        self.reward += sum(rewards)
-        self.credit += sum(np.nan if span.advantage is None else abs(span.advantage) for span in spans)
-        self.groups += 1
-        self.flat += min(rewards) >= max(rewards)
-
-
-def add_criteria(sums: dict[str, CriterionSums], groups: Iterable[Group]) -> None:
-    """Add the criteria of groups to sums by name."""
-    for group in groups:
-        found: dict[str, list[Span]] = defaultdict(list)
-        for spans in group.spans:
-            for name, (span, _) in with_places(spans).items():
-                found[name].append(span)
-        for name, spans in found.items():
-            sums.setdefault(name, CriterionSums()).add(spans)
+COLUMNS = ["name", "step", "group", "reward", "credit", "begin", "end", "text"]
+SHOWN = 40  # characters of a name or of a place
 
 
 def with_places(spans: Sequence[Span]) -> dict[str, tuple[Span, Places]]:
@@ -49,10 +20,78 @@ def with_places(spans: Sequence[Span]) -> dict[str, tuple[Span, Places]]:
     for span in spans:
         _, places = found.setdefault(span.name, (span, []))
         if span.start is not None:
-            places.append((span.start, span.end))
+            places.append((int(span.start), int(span.end)))  # pandas reads integers that may be null as floats
     return found
 
 
 def criteria_of(group: Group) -> list[str]:
     """Names of the criteria that judged a completion of the group, in the order of the record."""
     return list(dict.fromkeys(span.name for spans in group.spans for span in spans))
+
+
+def judged(groups: Iterable[Group]) -> pd.DataFrame:
+    """
+    A row for each criterion of each completion: its `name`, `reward` and `credit`, which is its advantage, and of its
+    places the first token, the one after the last, and the `text` of the first; NaN and empty without a place.
+    """
+    rows = [
+        (name, group.step, group.group, span.reward, span.advantage, *_where(places, tokens))
+        for group in groups
+        for spans, tokens in zip(group.spans, group.tokens, strict=False)
+        for name, (span, places) in with_places(spans).items()
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"credit": float})
+
+
+def _where(places: Places, tokens: Sequence[str]) -> tuple[float, float, str]:
+    if not places:
+        return np.nan, np.nan, ""
+    return min(places)[0], max(end for _, end in places), "".join(readable(tokens)[slice(*places[0])])
+
+
+def statistics(rows: pd.DataFrame) -> pd.DataFrame:
+    """By name: mean `reward`, mean and sum of |advantage|, mean place, number of `groups`, share of `flat` ones."""
+    by_name = rows.assign(credit=rows["credit"].abs()).groupby("name", sort=False)
+    found = by_name[["reward", "credit", "begin", "end"]].mean()
+    rewards = rows.groupby(["name", "step", "group"], sort=False)["reward"]
+    flat = (rewards.min() >= rewards.max()).groupby("name", sort=False).agg(["mean", "size"])
+    return found.assign(mass=by_name["credit"].sum(), flat=flat["mean"], groups=flat["size"])
+
+
+def lesson(rows: pd.DataFrame) -> str:
+    """Two sentences: whose mean reward rose and fell most over the records, and where most of the credit lies."""
+    if rows["credit"].isna().all():
+        return ""
+    return f"{_change(rows)} {_most_credit(rows)}"
+
+
+def _change(rows: pd.DataFrame) -> str:
+    rewards = rows.pivot_table("reward", "name", "step")  # the means of each step
+    first, last = rewards.columns[[0, -1]]
+    if first == last:
+        own = rewards[last]
+        low, high = (f"{_quoted(name)} ({own[name]:.2f})" for name in (own.idxmin(), own.idxmax()))
+        return f"The mean reward is highest for {high} and lowest for {low}."
+    change, moved = (rewards[last] - rewards[first]).dropna(), []
+    for verb, own in (("rose", change), ("fell", -change)):
+        if (own > 0).any():
+            before, after = rewards.loc[own.idxmax(), [first, last]]
+            moved.append(f"{verb} most for {_quoted(own.idxmax())} ({before:.2f} to {after:.2f})")
+    return f"From step {first} to step {last} the mean reward {' and '.join(moved) or 'of no criterion changed'}."
+
+
+def _most_credit(rows: pd.DataFrame) -> str:
+    found = statistics(rows)
+    name = found["mass"].idxmax()
+    own, share = found.loc[name], found["mass"][name] / (found["mass"].sum() or 1.0)
+    largest = rows.loc[rows["credit"].where(rows["name"] == name).abs().idxmax()]
+    places = (
+        "all tokens" if np.isnan(own["begin"]) else f"tokens {own['begin'] + 1:.0f} to {own['end']:.0f}, on average"
+    )
+    at = f" at {_quoted(largest['text'].strip())}" if largest["text"] else ""
+    what = f"The largest share of the credit, {share:.0%}, is that of {_quoted(name)}"
+    return f"{what}: on {places}, and at its largest {largest['credit']:+.2f}{at}."
+
+
+def _quoted(text: str) -> str:
+    return f"“{cut(one_line(text), SHOWN)}”"

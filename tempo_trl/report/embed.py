@@ -8,8 +8,8 @@ import numpy as np
 
 from tempo_trl.report.criteria import criteria_of, with_places
 from tempo_trl.report.folded_tree import first_branch
-from tempo_trl.report.group import Group
-from tempo_trl.report.turns import MAX_TEXT, turns_of_group
+from tempo_trl.report.group import Group, changes, credit_scale
+from tempo_trl.report.turns import Turn, turns_of_group
 from tempo_trl.runs.token_text import readable, visible
 
 LEVELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # entropies are rounded to 64 levels
@@ -22,15 +22,16 @@ def embed_groups(groups: Sequence[Group]) -> dict:
 
     Returns:
         `dict`: `texts`, and `entropyMax` in nats, the highest of the 64 levels; in `groups` for each `step`, `group`,
-        `prompt`, its `nodes` and its `rows`. A node has `p` (parent), `t` (numbers of texts), `a` (tokens before it),
-        `n` (completions), `v` (value), `d` (TD error of its first token, in units of the reward), `e` (completions
-        that end with it). A row has its `leaf`, `reward`, `outcome`, `td` as
-        `[token, TD error]` where it is not 0, `adv` as `[token, advantage from there on]`, `h` (one character per
-        token, its level of entropy), `x` (tokens whose text differs in this row, because a character is split between
-        nodes) and `skip` (`[from, to)` outside of the loss). A group with criteria has their names in `criteria` and
-        `trace` (lambda), and its rows have `s`: `[criterion, reward, advantage, places]` of each that was judged, with
-        places as `[from, to)`. `td` is empty if the method's credit lies on places. A group of agents has `turns`: a
-        list of `[from token, to token, mean advantage, tools, observed text]` per completion.
+        `prompt`, `scale` (of its colours, [`~tempo_trl.report.group.credit_scale`]), its `nodes` and its `rows`. A
+        node has `p` (parent), `t` (numbers of texts), `a` (tokens before it), `n` (completions), `v` (value), `d` (TD
+        error of its first token, in units of the reward), `e` (completions that end with it). A row has its `leaf`,
+        `reward`, `outcome`, `td` as `[token, TD error]` where it is not 0, `adv` as `[token, advantage from there
+        on]`, `h` (one character per token, its level of entropy), `x` (tokens whose text differs in this row, because
+        a character is split between nodes) and `skip` (`[from, to)` outside of the loss). A group with criteria has
+        their names in `criteria` and `trace` (lambda), and its rows have `s`: `[criterion, reward, advantage, places]`
+        of each that was judged, with places as `[from, to)`. `td` is empty if the method's credit lies on places. A
+        group of agents has `turns`: a list of `[from token, to token, mean advantage, tools, observed text]` per
+        completion.
     """
     row_texts = [[[visible_piece(piece) for piece in readable(row)] for row in group.tokens] for group in groups]
     node_texts = [[[visible_piece(piece) for piece in node.pieces] for node in group.tree] for group in groups]
@@ -68,6 +69,7 @@ def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, i
     branch = first_branch(group.nodes)
     first = None if branch is None else branch[0].end
     about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt), "first": first}
+    about["scale"] = [json_number(size) for size in credit_scale(group)]
     return about | {"nodes": drawn, "rows": rows} | _turns(group) | _criteria(group)
 
 
@@ -77,14 +79,12 @@ def _criteria(group: Group) -> dict:
 
 
 def _turns(group: Group) -> dict:
-    turns = [
-        [
-            [own.begin, own.end, json_number(own.credit), visible_piece(own.calls), visible_piece(own.observed)]
-            for own in row
-        ]
-        for row in turns_of_group(group)
-    ]
+    turns = [[_turn(turn) for turn in own] for own in turns_of_group(group)]
     return {"turns": turns} if turns else {}
+
+
+def _turn(turn: Turn) -> list:
+    return [turn.begin, turn.end, json_number(turn.credit), visible_piece(turn.calls), visible_piece(turn.observed)]
 
 
 def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], most: float) -> dict:
@@ -92,13 +92,14 @@ def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], m
     while at >= 0:
         shown = nodes[at]["t"] + shown
         at = nodes[at]["p"]
-    td, advantages = _embedded_td(group)[row], group.advantages[row]
+    advantages = group.advantages[row]
+    td = np.zeros_like(advantages) if group.terms.of_places else group.td_errors[row]
     embedded = {
         "leaf": leaf,
         "reward": json_number(group.rewards[row]),
         "outcome": json_number(group.outcome[row]),
         "td": [[int(t), json_number(td[t])] for t in np.flatnonzero(td)],
-        "adv": [[int(t), json_number(advantages[t])] for t in _changes(advantages)],
+        "adv": [[int(t), json_number(advantages[t])] for t in changes(advantages)],
     }
     if group.entropies is not None:
         embedded["h"] = _levels(group.entropies[row], most)
@@ -109,25 +110,10 @@ def _row(group: Group, row: int, leaf: int, nodes: list[dict], own: list[int], m
     if group.spans:
         numbers = {name: k for k, name in enumerate(criteria_of(group))}
         embedded["s"] = [
-            [
-                numbers[name],
-                json_number(span.reward),
-                None if span.advantage is None else json_number(span.advantage),
-                places,
-            ]
+            [numbers[name], json_number(span.reward), json_number(span.advantage), places]
             for name, (span, places) in with_places(group.spans[row]).items()
         ]
     return embedded
-
-
-def _embedded_td(group: Group) -> list[np.ndarray]:
-    """TD errors, or what the method adds; nothing where the advantages alone are shown."""
-    return [np.zeros_like(td) for td in group.td_errors] if group.terms.of_places else group.td_errors
-
-
-def _changes(values: np.ndarray) -> np.ndarray:
-    """Positions at which a run of equal values begins."""
-    return np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.zeros(0, dtype=int)
 
 
 def _levels(entropies: np.ndarray, most: float) -> str:
@@ -140,31 +126,20 @@ def _stretches(marked: np.ndarray) -> list[list[int]]:
     return np.flatnonzero(np.diff(np.pad(marked.astype(int), 1))).reshape(-1, 2).tolist()
 
 
-def json_number(value: float) -> float | int | None:
-    """The rounded value; None if it is not finite, which JSON does not support."""
-    if not np.isfinite(value):
+def json_number(value: float | None) -> float | int | None:
+    """The rounded value; None if it is unknown or not finite, which JSON does not support."""
+    if value is None or not np.isfinite(value):
         return None
     rounded = round(float(value), DIGITS)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
 def embedded_size(group: Group) -> int:
-    """A rough estimate, rather too high, of the bytes of a group in the page. Shared tokens count once."""
-    unique = sum(node.end - node.begin for node in group.nodes)
-    total = sum(len(ids) for ids in group.ids)
-    # TD errors change few tokens, a critic changes every token.
-    steps = sum(np.count_nonzero(td) for td in _embedded_td(group)) + sum(
-        len(_changes(row)) for row in group.advantages
-    )
-    size = 5 * unique + 16 * int(steps) + (total if group.entropies is not None else 0)
-    turns = sum(40 + min(len(text), MAX_TEXT) for row in group.observed for text in row)
-    spans = sum(50 for row in group.spans for _ in row)
-    return size + turns + spans + 200 * len(group.ids) + 2_000
+    """The bytes of a group in the page without its texts, which all groups share."""
+    return len(script_json(embed_groups([group])["groups"][0]).encode())
 
 
 def script_json(data: dict) -> str:
     """JSON that is safe inside a script element: its texts cannot end the element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026"), ("\u2028", "\\u2028")):
-        text = text.replace(character, escape)
-    return text.replace("\u2029", "\\u2029")
+    return text.translate({ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})

@@ -15,6 +15,8 @@ from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.runs.criteria import Span
 from tempo_trl.runs.trees import read_metadata, read_trees, trees_path
 
+QUANTILE = 0.95  # of |credit|, which has the darkest colour
+
 
 @dataclass(frozen=True)
 class Group:
@@ -80,6 +82,24 @@ class Group:
         return float(values[node.begin + 1] - values[node.begin]) if node.end else 0.0
 
 
+def changes(values: np.ndarray) -> np.ndarray:
+    """Positions at which a run of equal values begins."""
+    return np.flatnonzero(np.append(True, values[1:] != values[:-1])) if len(values) else np.zeros(0, dtype=int)
+
+
+def credit_scale(group: Group) -> tuple[float, float]:
+    """
+    The credit that the darkest colour stands for, and the largest one, which is as dark.
+
+    The first is the 95% quantile of |credit|, so that one large advantage does not leave all others pale. Equal credit
+    of neighbouring tokens counts once, and 0 not at all: few tokens have other credit than the outcome in a tree.
+    """
+    rows = [np.where(trained, own, 0.0) for own, trained in zip(group.advantages, group.loss_mask, strict=True)]
+    sizes = np.abs(np.concatenate([*(row[changes(row)] for row in rows), group.outcome]))
+    sizes = sizes[sizes > 0]
+    return (float(np.quantile(sizes, QUANTILE)), float(sizes.max())) if len(sizes) else (1.0, 1.0)
+
+
 def padded(rows: Sequence, dtype: torch.dtype, value: int = 0) -> torch.Tensor:
     """Rows of any lengths as a matrix, padded with a value."""
     tensors = [torch.tensor(np.asarray(row), dtype=dtype) for row in rows]
@@ -139,10 +159,4 @@ def _spans(rows: list) -> list[list[Span]]:
     """The recorded criteria of completions; none if a completion has none recorded."""
     if any(row is None for row in rows):
         return []
-    return [[_span(**span) for span in row] for row in rows]
-
-
-def _span(name: str, reward: float, advantage: float | None, start: float | None, end: float | None) -> Span:
-    """The entry of a struct; pandas reads integers that may be null as floats."""
-    place = (None, None) if start is None else (int(start), int(end))
-    return Span(name, reward, advantage, *place)
+    return [[Span(**span) for span in row] for row in rows]

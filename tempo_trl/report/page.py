@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
+import pandas as pd
 from jinja2 import Template
 
 from tempo_trl.report.collect import MODES, RecordedRun, choose_groups, opening_group
 from tempo_trl.report.credit_summary import TOP, CreditSummary
+from tempo_trl.report.criteria import lesson, statistics
 from tempo_trl.report.embed import embed_groups, json_number, script_json, visible_piece
 from tempo_trl.report.group import Group, reward_range
 from tempo_trl.runs.curves import Curve, band, read_curve
@@ -38,6 +40,7 @@ def page(runs: Sequence[RecordedRun], title: str) -> str:
         "style": style,
         "script": script,
         "data": script_json(page_data(runs, title)),
+        "version": __version__,
     }
     return Template(_asset("page.html"), keep_trailing_newline=True).render(parts)
 
@@ -63,23 +66,17 @@ def page_data(runs: Sequence[RecordedRun], title: str) -> dict:
         "sources": _sources(runs, chosen),
         "runs": [_run(run) for run in runs],
         "curves": curves(runs),
-        "curvesLead": _curves_lead(runs),
         "nothing": NOTHING,
         "low": low,
         "high": high,
         "right": (low + high) / 2 if high > low else 0.0,
-        "about": [
-            "Advantages have TRL's units: by default, rewards divided by the standard deviation of their group. V and "
-            "the TD errors in the tree have the units of the reward. ␣, ⏎ and ⇥ are space, line break and tab.",
-            f"Made by tempo_trl {__version__}. This file works offline and loads no other files.",
-        ],
     }
 
 
 def _headlines(runs: Sequence[RecordedRun]) -> list[dict]:
     several = len(runs) > 1
     return [headline(run.summary, one_line(run.label) if several else "") for run in runs if run.summary] or [
-        {"share": 0.0, "number": "–", "words": " of the credit moved.", "facts": NOTHING}
+        {"share": 0.0, "number": "–", "words": " of the credit moved.", "lesson": "", "facts": NOTHING}
     ]
 
 
@@ -87,7 +84,8 @@ def headline(summary: CreditSummary, label: str = "") -> dict:
     """The line at the top of a report: the share of credit that the method moved relative to GRPO, and its counts."""
     of = f" in {label}" if label else ""
     words = f" of the credit moved{of}: {summary.terms.label} against GRPO"
-    return {"share": summary.moved(), "number": f"{summary.moved():.1%}", "words": words, "facts": summary.facts()}
+    numbers = {"share": summary.moved(), "number": f"{summary.moved():.1%}"}
+    return numbers | {"words": words, "lesson": lesson(summary.criteria), "facts": summary.facts()}
 
 
 def _sources(runs: Sequence[RecordedRun], chosen: Sequence[tuple[int, str, Group]]) -> list[dict]:
@@ -112,22 +110,15 @@ def _statistics(summary: CreditSummary | None) -> dict | None:
     total = ranked["mass"].sum()
     return {
         "top": [_token(token, summary) | {"share": token.mass / total} for token in ranked[:TOP].itertuples()],
-        "criteria": _criteria(summary),
+        "criteria": _criteria(summary.criteria),
     }
 
 
-def _criteria(summary: CreditSummary) -> dict[str, list]:
+def _criteria(rows: pd.DataFrame) -> dict[str, list]:
     """Of the criteria that judged most groups: mean reward, mean |advantage|, share of flat groups, groups."""
-    most = sorted(summary.criteria.items(), key=lambda item: -item[1].groups)[:MAX_CRITERIA]
-    return {
-        visible_piece(name): [
-            json_number(sums.reward / sums.judged),
-            json_number(sums.credit / sums.judged),
-            json_number(sums.flat / sums.groups),
-            sums.groups,
-        ]
-        for name, sums in most
-    }
+    most = statistics(rows).sort_values("groups", ascending=False, kind="stable")[:MAX_CRITERIA]
+    numbers = most[["reward", "credit", "flat", "groups"]].map(json_number)
+    return {visible_piece(name): row.tolist() for name, row in numbers.iterrows()}
 
 
 def _token(token: NamedTuple, summary: CreditSummary) -> dict:
@@ -156,8 +147,3 @@ def _line(name: str, own: Sequence[Curve]) -> dict:
     if len(own) > 1:
         line |= {"low": low.tolist(), "high": high.tolist()}
     return line | {"runs": [{"x": c.steps.tolist(), "y": c.value.tolist()} for c in own]}
-
-
-def _curves_lead(runs: Sequence[RecordedRun]) -> str:
-    several = len({run.label for run in runs}) > len({run.curve for run in runs})
-    return "Thin lines are runs, thick lines their mean with its 95% band." if several else ""

@@ -8,14 +8,13 @@ from typing import BinaryIO
 
 import numpy as np
 from matplotlib import rc_context
-from matplotlib.colors import LinearSegmentedColormap, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Polygon
 
-from tempo_trl.methods import method_colours
 from tempo_trl.report.collect import RecordedRun, opening_group
 from tempo_trl.report.folded_tree import FoldedNode
-from tempo_trl.report.group import Group, reward_range
+from tempo_trl.report.group import Group, credit_scale, reward_range
 from tempo_trl.runs.token_text import cut, one_line, readable
 
 BAD, EVEN, GOOD = "#D55E00", "#ECEAE6", "#0072B2"  # vermilion and blue of Okabe and Ito
@@ -29,23 +28,17 @@ CREDIT_ROWS = 8
 LETTER = 7  # points
 RUN = 12  # most letters that are written at once: their widths are rounded to an eighth of a pixel each
 CELL = 0.602 * LETTER / 72  # inches: the width of a letter of DejaVu Sans Mono, matplotlib's own font
-KINDS = ("png", "svg")
 
 
 def draw(runs: Sequence[RecordedRun], folder: Path) -> None:
-    """Write `tree`, `credit` and `training`, each as PNG and SVG.
-
-    Pictures of trees show the first run with recorded trees. Without one, only `training` is drawn.
-    """
-    figures = {}
-    first = next((run for run in runs if run.summary and run.groups.get("train")), None)
-    if first is not None:
-        group = first.groups["train"][opening_group(first.groups["train"])]
-        figures = {"tree": draw_tree(group), "credit": draw_credit(group)}
-    figures["training"] = draw_training(runs)
+    """Write `tree` and `credit` of the first run that recorded trees in training, each as PNG and SVG."""
+    groups = next((run.groups["train"] for run in runs if run.groups.get("train")), None)
+    if groups is None:
+        return
+    group = groups[opening_group(groups)]
     folder.mkdir(parents=True, exist_ok=True)
-    for name, figure in figures.items():
-        for kind in KINDS if figure else ():
+    for name, figure in (("tree", draw_tree(group)), ("credit", draw_credit(group))):
+        for kind in ("png", "svg"):
             save(figure, folder / f"{name}.{kind}", kind)
 
 
@@ -100,7 +93,7 @@ def _box(axes, x: float, width: float, node: FoldedNode, text: str, group: Group
 def draw_credit(group: Group) -> Figure:
     """The first completions of a group as text, coloured by GRPO's credit and by the method's, on the same scale."""
     shown = range(min(len(group.ids), CREDIT_ROWS))
-    scale = max((float(np.abs(x).max()) for x in [*group.advantages, group.outcome] if len(x)), default=1.0) or 1.0
+    scale, largest = credit_scale(group)
     lines = []  # (label, [(piece, value)])
     for row in shown:
         pieces = [one_line(piece).replace("␣", " ") for piece in readable(group.tokens[row])][:CREDIT_TOKENS]
@@ -116,6 +109,7 @@ def draw_credit(group: Group) -> Figure:
         axes.text(0.5 - margin, y, label, fontsize=LETTER, va="center", color="#555555", **MONO)
         _credit_line(axes, y, line, scale)
     note = f"orange {-scale:+.2f}, white 0, blue {scale:+.2f}, in units of the advantage"
+    note += f"; the largest 5%, up to {largest:.2f}, are as dark" if largest > scale else ""
     axes.text(0, len(lines) + 0.6, note, fontsize=LETTER, va="center", color="#555555")
     return figure
 
@@ -134,7 +128,7 @@ def _wrapped(label: str, pieces: list[tuple[str, float]]) -> list[tuple[str, lis
 def _credit_line(axes, y: float, line: list[tuple[str, float]], scale: float) -> None:
     ends = np.cumsum([len(piece) for piece, _ in line])
     cells = [(end - len(piece), len(piece)) for end, (piece, _) in zip(ends, line, strict=True)]
-    colours = [_background(0.0 if np.isnan(value) else value / scale) for _, value in line]
+    colours = [to_rgba(GOOD if value > 0 else BAD, 0.65 * min(abs(value) / scale, 1.0)) for _, value in line]
     axes.broken_barh(cells, (y - 0.42, 0.84), facecolors=colours, linewidth=0)
     text = "".join(piece for piece, _ in line)
     for found in re.finditer(rf" *[!-~]{{1,{RUN}}}| +|.", text):
@@ -142,53 +136,6 @@ def _credit_line(axes, y: float, line: list[tuple[str, float]], scale: float) ->
         other = not found[0].isascii()
         place = {"x": found.start() + 0.5, "ha": "center"} if other else {"x": found.start(), "ha": "left"}
         axes.text(**place, y=y, s=found[0], fontsize=LETTER, va="center", **MONO)
-
-
-def _background(share: float) -> tuple[float, ...]:
-    colour = np.array(to_rgb(GOOD if share > 0 else BAD))
-    return tuple(1 - 0.65 * min(abs(share), 1.0) * (1 - colour))
-
-
-def draw_training(runs: Sequence[RecordedRun]) -> Figure | None:
-    """The curves of the report: a colour per method, thin lines for runs, bands over several; None without data."""
-    from tempo_trl.report.page import curves
-
-    found = curves(runs)
-    if not found:
-        return None
-    columns = min(4, len(found))
-    lines = -(-len(found) // columns)
-    figure = Figure(figsize=(3.1 * columns, 2.4 * lines), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    names = list(dict.fromkeys(run.curve for run in runs))
-    colours = {one_line(name): colour for name, colour in method_colours(names).items()}
-    for axes, curve in zip(panels, found, strict=False):
-        for line in curve["lines"]:
-            _draw_line(axes, line, colours[line["name"]])
-        values = [y for line in curve["lines"] for run in line["runs"] for y in run["y"]]
-        margin = 0.08 * (np.ptp(values) or 1.0)
-        axes.set_ylim(min(values) - margin, max(values) + margin)  # the wide band of two runs may exceed the panel
-        axes.set_title(curve["title"], fontsize="medium")
-        _plain(axes)
-    if len(names) > 1:
-        panels[0].legend(frameon=False, fontsize="small")
-    for axes in panels[len(found) :]:
-        axes.set_visible(False)
-    return figure
-
-
-def _draw_line(axes, line: dict, colour: str) -> None:
-    for run in line["runs"] if len(line["runs"]) > 1 else ():
-        axes.plot(run["x"], run["y"], color=colour, linewidth=0.6, alpha=0.5)
-    marker = "." if len(line["x"]) < 12 else ""
-    axes.plot(line["x"], line["y"], color=colour, linewidth=1.8, marker=marker, label=line["name"])
-    if line["low"]:
-        axes.fill_between(line["x"], line["low"], line["high"], color=colour, alpha=0.15, linewidth=0)
-
-
-def _plain(axes) -> None:
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def value_colour(value: float, low: float, high: float) -> tuple[float, ...]:

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from tempo_trl.report.collect import opening_group
 from tempo_trl.report.group import Group, recorded_groups
-from tempo_trl.report.terminal_tree import criteria_tables, group_tree, turn_tables
+from tempo_trl.report.terminal_tree import criteria_table, group_tree, turn_table
 from tempo_trl.runs.trees import recorded_steps
 
 
@@ -13,9 +13,8 @@ def main(run_dir: str, step: int | None, prompt: int | None, evaluation: bool) -
     group = recorded_group(run_dir, step, prompt, "eval" if evaluation else "train")
     console = Console()
     console.print(f"step {group.step}, group {group.group}", style="grey62", highlight=False)
-    console.print(group_tree(group))
-    for table in [*criteria_tables(group, console), *turn_tables(group, console)]:
-        console.print(table)
+    for part in filter(None, [group_tree(group), criteria_table(group), turn_table(group)]):
+        console.print(part)
     return 0
 
 

@@ -4,13 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from tempo_trl.report.criteria import criteria_of
+from tempo_trl.report.criteria import with_places
 from tempo_trl.report.folded_tree import FoldedNode, fold, labelled
 from tempo_trl.report.group import Group
 from tempo_trl.report.turns import Turn, turns_of_group
@@ -75,66 +73,35 @@ def token_table(group: Group) -> Table:
     return table
 
 
-def turn_tables(group: Group, console: Console) -> list[Table]:
-    """
-    Tools and mean advantage of each turn of a group's completions: a table, or several where a console is too narrow
-    for all turns. Empty if no completion has two.
-    """
-    turns = turns_of_group(group)
-    heads = [f"turn {n + 1}" for n in range(max(map(len, turns), default=0))]
-    rows = [(f"{group.rewards[row]:g}", list(map(_turn, own))) for row, own in enumerate(turns)]
-    return _tables(heads, rows, console)
+def turn_table(group: Group) -> Table | None:
+    """Tools and mean advantage of each turn of a group's completions; None if no completion has two."""
+    return _table("turns", group, [list(map(_turn, own)) for own in turns_of_group(group)])
 
 
-def criteria_tables(group: Group, console: Console) -> list[Table]:
-    """
-    Reward and advantage of each criterion in a group's completions: a table, or several where a console is too narrow
-    for all criteria. Empty if no criterion was recorded.
-    """
-    names, rows = criteria_of(group), []
-    for reward, spans in zip(group.rewards, group.spans, strict=False):
-        own = {span.name: span for span in spans}
-        rows.append(("–" if np.isnan(reward) else f"{reward:.2f}", [_criterion(own.get(name)) for name in names]))
-    return _tables([cut(one_line(name), NAME) for name in names], rows, console)
+def criteria_table(group: Group) -> Table | None:
+    """Reward and advantage of each criterion of a group's completions; None if no criterion was recorded."""
+    rows = [[_criterion(span) for span, _ in with_places(own).values()] for own in group.spans]
+    return _table("criteria", group, rows)
 
 
-def _tables(heads: Sequence[str], rows: Sequence[tuple[str, list[Text]]], console: Console) -> list[Table]:
-    """Tables with a column for each of `heads`, as many in each as fit. A row has the reward and the cells."""
-    tables, first = [], 0
-    while first < len(heads):
-        end = first + 1
-        while end < len(heads) and _width(_table(heads, rows, first, end + 1), console) <= console.width:
-            end += 1
-        tables.append(_table(heads, rows, first, end))
-        first = end
-    return tables
-
-
-def _table(heads: Sequence[str], rows: Sequence[tuple[str, list[Text]]], first: int, end: int) -> Table:
-    """The columns `[first:end]` of the completions that have one of them."""
+def _table(heading: str, group: Group, rows: Sequence[list[Text]]) -> Table | None:
+    """A row for each completion: its number, its reward, and what it has."""
     table = Table(box=SIMPLE_HEAD)
-    for heading in ("completion", "reward", *heads[first:end]):
-        table.add_column(Text(heading), justify="right", no_wrap=True)  # a name is not markup
-    for number, (reward, cells) in enumerate(rows, start=1):
-        if cells[first:]:
-            table.add_row(str(number), reward, *cells[first:end])
-    return table
+    for head in ("completion", "reward"):
+        table.add_column(head, justify="right")
+    table.add_column(heading, overflow="fold")
+    for number, (reward, cells) in enumerate(zip(group.rewards, rows, strict=False), start=1):
+        table.add_row(str(number), "–" if np.isnan(reward) else f"{reward:.2f}", Text(", ").join(cells))
+    return table if rows else None
 
 
-def _criterion(span: Span | None) -> Text:
-    if span is None:
-        return Text("")
-    text = Text(f"{span.reward:.3g}")
+def _criterion(span: Span) -> Text:
+    text = Text(f"{cut(one_line(span.name), NAME)} {span.reward:.3g}")
     return text if span.advantage is None else text.append(f" {span.advantage:+.2f}", credit_colour(span.advantage))
 
 
 def _turn(turn: Turn) -> Text:
-    return Text(f"{turn.credit:+.2f}", credit_colour(turn.credit)).append(f"\n{cut(turn.calls, CALLS)}", EVEN)
-
-
-def _width(table: Table, console: Console) -> int:
-    """How wide a table is where nothing is cut."""
-    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+    return Text(cut(turn.calls or "text", CALLS)).append(f" {turn.credit:+.2f}", credit_colour(turn.credit))
 
 
 def _tree(nodes: Sequence[FoldedNode], title: str) -> Tree:

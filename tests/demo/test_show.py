@@ -83,7 +83,6 @@ def test_the_share_of_a_table_is_the_mean_over_fields(tmp_path):
 
 def test_equal_rewards_have_no_credit_and_raise_no_error(group):
     group.rewards[:] = 1.0
-    for own in group.advantages:
-        own[:] = 0.0
+    group.advantages[:] = [0 * own for own in group.advantages]
     assert "+0.00 on every token" in shown(show.credit_of(group, "span credit"))
     assert np.isfinite(show.parted(group))

@@ -7,7 +7,17 @@ import pytest
 
 from tempo_trl.report.command import report
 
-from .recorded import HAND_WORKED, HOSTILE, hand_worked_run, hostile_run, large_run, order_run, record, rows_of
+from .recorded import (
+    HAND_WORKED,
+    HOSTILE,
+    hand_worked_run,
+    hostile_run,
+    large_run,
+    order_run,
+    record,
+    rows_of,
+    span_rows,
+)
 
 pytestmark = pytest.mark.matrix
 
@@ -135,13 +145,46 @@ def test_a_token_tells_which_criteria_place_credit_there(tmp_path, open_page):
     completion(page, 1).locator("i[data-token='2']").hover()
     assert detail.locator(".criterion").all_inner_texts() == ["polite: 0, +0.00 (no place)"]
     assert page.locator("#kind label:visible").all_inner_texts() == ["total", "outcome", "entropy"]
-    underlined = completion(page, 1).locator("i[tabindex]").evaluate_all("all => all.map((i) => i.dataset.token)")
-    assert [int(t) for t in underlined] == [*range(9, 15), *range(25, 31)]
+    underlined = completion(page, 1).locator("i.own").evaluate_all("all => all.map((i) => Number(i.dataset.token))")
+    assert underlined == [*range(9, 15), *range(25, 31)]
+    stops = completion(page, 1).locator("i[tabindex]").evaluate_all("all => all.map((i) => Number(i.dataset.token))")
+    assert stops == [9, 25]
 
     page = open_page(report([order_run(tmp_path / "before-places", 0.9)], pictures=False))
     completion(page, 1).locator("i[data-token='7']").hover()
     told = page.locator("#token-detail .criterion").all_inner_texts()
     assert told[:2] == ["city: 0, −0.87 × 0.81 before its place", "item: 1, +0.58 × 0.15 before its place"]
+
+
+def test_neither_a_criterion_without_credit_nor_most_of_a_completion_is_underlined(tmp_path, open_page):
+    judged = [{"half": (r, [(0, 4)]), "most": (r, [(0, 5)]), "even": (1.0, [(6, 8)])} for r in (0.0, 1.0)]
+    rows = span_rows([list("abcdefgh"), list("abcdefgi")], judged, ("half", "most", "even"), "?")
+    page = open_page(report([record(tmp_path / "run", [rows], method="span_credit")], pictures=False))
+    assert page.locator("i.own").evaluate_all("all => all.map((i) => i.textContent).join('')") == "abcd" * 2
+
+
+def test_the_legend_tells_the_darkest_credit_and_what_is_as_dark(tmp_path, open_page):
+    """Of 40 completions one is right: its advantage is larger than 95% of all."""
+    judged = [{"x": (float(k == 0), [(0, 1)])} for k in range(40)]
+    rows = span_rows([["a"]] * 40, judged, ("x",), "?")
+    page = open_page(report([record(tmp_path / "run", [rows], method="span_credit")], pictures=False))
+    legend = page.locator("#credit-legend").inner_text()
+    assert legend == "−0.16+0.16, in units of the advantage; the largest 5%, up to 6.16, are as dark"
+    assert len(set(colours(page, 1))) == 1 and colours(page, 1) != colours(page, 0)
+    assert "65%" in colours(page, 0)[0] and "65%" in colours(page, 1)[0]
+
+
+def test_the_first_screen_tells_what_was_learned_where_also_on_a_phone(tmp_path, hand_worked, open_page):
+    page = open_page(report([order_run(tmp_path / "spans-seed0")], pictures=False))
+    page.set_viewport_size({"width": 390, "height": 844})
+    lesson = page.locator(".headline p")
+    assert re.match(
+        r"The mean reward is .*\. The largest share of the credit, 60%, is that of “city”", lesson.inner_text()
+    )
+    box = lesson.bounding_box()
+    assert box["y"] + box["height"] < 844
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert open_page(hand_worked).locator(".headline p").is_hidden()
 
 
 def test_the_criteria_of_a_group_are_listed_and_their_places_framed(hand_worked, tmp_path, open_page):

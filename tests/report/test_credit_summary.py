@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tempo_trl.report.callback import branch_token_table
 from tempo_trl.report.credit_summary import CreditSummary
 from tempo_trl.report.credit_terms import terms_of
-from tempo_trl.report.embed import embed_groups, embedded_size, script_json
+from tempo_trl.report.embed import embed_groups, script_json
 from tempo_trl.report.group import groups_of
 from tempo_trl.runs.token_text import readable, visible
 from tempo_trl.runs.trees import read_trees
 from tests.trainers.recording import share_of_threes, train
 
-from .recorded import HAND_REWARDS, HAND_WORKED, HOSTILE, hand_worked_run, record, rows_of, summary_of
+from .recorded import HAND_REWARDS, HAND_WORKED, record, rows_of, summary_of
 
 HAND = [list(text) for text in HAND_WORKED]
 SCALE = np.std(HAND_REWARDS, ddof=1) + 1e-4
@@ -118,16 +118,3 @@ def test_the_page_holds_every_row_as_it_was(tmp_path_factory, completions, data)
         for t, value in row["td"]:
             td[t] = value
         np.testing.assert_allclose(td, groups[0].td_errors[i], atol=1e-4)
-
-
-def test_the_size_of_a_group_is_not_underestimated(tmp_path):
-    """Also with credit on every token."""
-    hand_worked_run(tmp_path)
-    record(tmp_path, [rows_of(HOSTILE, [0.0, 1.0] * 4, step=8)])
-    generator, rows = np.random.default_rng(0), rows_of([["a"] * 500, ["b"] * 500], [0.0, 1.0], step=9)
-    for row in rows:
-        row["td_errors"] = generator.normal(size=500).tolist()
-        row["advantages"] = (row["outcome"] + np.array(row["td_errors"])).tolist()
-    record(tmp_path, [rows])
-    for group in groups_of(read_trees(tmp_path), terms_of("tempo")):
-        assert len(script_json(embed_groups([group])).encode()) <= embedded_size(group)

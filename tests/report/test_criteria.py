@@ -1,5 +1,7 @@
 """Credit by criterion: recorded in training, read again, and shown in page, terminal and completions table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,14 +16,14 @@ from tempo_trl.launch.credit import read_groups
 from tempo_trl.report import read_trees
 from tempo_trl.report.collect import RecordedRun
 from tempo_trl.report.credit_terms import terms_of
-from tempo_trl.report.criteria import criteria_of, with_places
-from tempo_trl.report.group import groups_of, recorded_groups
+from tempo_trl.report.criteria import criteria_of, lesson, statistics, with_places
+from tempo_trl.report.group import credit_scale, groups_of, recorded_groups
 from tempo_trl.report.page import page_data
-from tempo_trl.report.terminal_tree import criteria_tables
+from tempo_trl.report.terminal_tree import criteria_table
 from tempo_trl.runs.criteria import Span, criteria_text
 from tests.trainers.recording import config, questions
 
-from .recorded import HAND_WORKED, order_run, record, rows_of, summary_of, write
+from .recorded import HAND_WORKED, ORDERS, order_rows, order_run, record, rows_of, span_rows, summary_of, write
 
 DEMO = str(policy_path())
 
@@ -83,18 +85,44 @@ def test_a_criterion_is_named_once_with_reward_and_advantage():
     assert criteria_text([]) == ""
 
 
-def test_sums_of_criteria_by_hand(tmp_path):
+def test_statistics_of_criteria_by_hand(tmp_path):
     """City is right in 2 of 4 completions, item in 2 of the 3 that have one; politeness is 0 in all of them."""
-    sums = summary_of(order_run(tmp_path)).criteria
-    assert {name: (s.judged, s.reward, s.groups, s.flat) for name, s in sums.items()} == {
-        "city": (8, 4.0, 2, 0),
-        "polite": (8, 0.0, 2, 2),
-        "item": (6, 4.0, 2, 0),
-    }
+    found = statistics(summary_of(order_run(tmp_path)).criteria)
+    assert found["reward"].to_dict() == {"city": 1 / 2, "item": pytest.approx(2 / 3), "polite": 0}
+    assert found[["groups", "flat"]].values.tolist() == [[2, 0], [2, 0], [2, 1]]
     # Two of four: |±1/2| / sqrt(1/3). Two of three: (1/3 + 1/3 + 2/3) / sqrt(1/3), divided by three completions.
-    assert sums["city"].credit / sums["city"].judged == pytest.approx(0.5 * 3**0.5, rel=1e-3)
-    assert sums["item"].credit / sums["item"].judged == pytest.approx(4 / 9 * 3**0.5, rel=1e-3)
-    assert sums["polite"].credit == 0.0
+    credit = {"city": 0.5 * 3**0.5, "item": 4 / 9 * 3**0.5, "polite": 0}
+    assert found["credit"].to_dict() == pytest.approx(credit, rel=1e-3)
+    assert (found[["begin", "end"]].loc[["city", "item"]].values == [[9, 15], [25, 31]]).all()
+
+
+def test_the_lesson_names_what_rose_and_fell_and_where_most_credit_lies(tmp_path):
+    """At the second step both cities of two orders are right, and no item is."""
+    first = order_rows()
+    only = "The mean reward is highest for “item” (0.67) and lowest for “polite” (0.00)."
+    most = (
+        "The largest share of the credit, 60%, is that of “city”: on tokens 10 to 15, on average, and at its largest"
+    )
+    record(tmp_path, [first], method="span_credit")
+    summary = summary_of(tmp_path)
+    assert lesson(summary.criteria) == f'{only} {most} +0.87 at “"Oslo"”.'
+    judged = [{"city": (1.0, [(9, 15)]), "item": (0.0, [(25, 31)])}] * 2
+    later = span_rows([list(text) for text in ORDERS[:2]], judged, ("city", "item"), "An order?", step=7)
+    record(tmp_path, [later], method="span_credit")
+    summary.add(recorded_groups(tmp_path, 7))
+    changed = "From step 0 to step 7 the mean reward rose most for “city” (0.50 to 1.00) and fell most for “item”"
+    assert lesson(summary.criteria) == f'{changed} (0.67 to 0.00). {most} +0.87 at “"Oslo"”.'
+    assert lesson(summary.criteria.assign(credit=np.nan)) == lesson(summary.criteria[:0]) == ""
+
+
+def test_one_large_advantage_leaves_the_colours_of_the_others_alone(tmp_path):
+    """Of 40 stretches of equal credit of 1, and one of 10, the darkest colour is that of 1, and 10 is as dark."""
+    [group] = recorded_groups(record(tmp_path, [rows_of([["a"] * 81, ["b"] * 81], [1.0, 0.0])]), 0)
+    credit = np.append([0.0, 1.0] * 40, -10.0)
+    group = replace(group, advantages=[credit, 0 * credit], outcome=np.zeros(2))
+    assert credit_scale(group) == (1.0, 10.0)
+    assert credit_scale(replace(group, loss_mask=[credit >= 0, credit >= 0])) == (1.0, 1.0)
+    assert credit_scale(replace(group, advantages=[0 * credit] * 2)) == (1.0, 1.0)
 
 
 def run_of(folder) -> RecordedRun:
@@ -124,27 +152,23 @@ def test_the_page_gets_each_criterion_once_with_its_places(trained, tmp_path):
 def test_the_terminal_shows_reward_and_advantage_of_each_criterion(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["tree", str(order_run(tmp_path))]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["completion", "reward", "city", "item", "polite"] in lines
-    assert ["2", "0.33", "0", "-0.87", "1", "+0.58", "0", "+0.00"] in lines
-    assert ["4", "0.00", "0", "-0.87", "0", "+0.00"] in lines  # not judged by item
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "2 0.33 city 0 -0.87, item 1 +0.58, polite 0 +0.00" in lines
+    assert "4 0.00 city 0 -0.87, polite 0 +0.00" in lines  # not judged by item
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_a_narrow_console_shows_each_criterion_once_and_names_are_no_markup(width, tmp_path):
-    names = [f"[red]field {k}[/]" for k in range(7)]
+    names = [f"[red]field{k}[/]" for k in range(7)]
     rows = [
         row | {"spans": [Span(name, 0.5, 0.25)._asdict() for name in names]}
-        for row in rows_of([list(text) for text in HAND_WORKED], [1.0, 0.0, 0.0, 1.0])
+        for row in rows_of([list(text) for text in HAND_WORKED[:1]], [1.0])
     ]
     [group] = groups_of(read_trees(record(tmp_path, [rows])), terms_of("span_credit"))
     console = Console(width=width, record=True)
-    tables = criteria_tables(group, console)
-    heads = [str(column.header) for table in tables for column in table.columns[2:]]
-    assert heads == names
-    for table in tables:
-        console.print(table)
-    assert console.export_text().count("[red]") == 7
+    console.print(criteria_table(group))
+    printed = "".join(console.export_text().split())
+    assert [printed.count(name) for name in names] == [1] * 7
 
 
 def orders(**extra):
@@ -205,8 +229,7 @@ def test_the_verb_prints_criteria_and_writes_the_report(tmp_path, capsys):
     path, output = str(write(tmp_path, orders())), tmp_path / "credit.html"
     assert main(["credit", path, "--tokenizer", DEMO, "-o", str(output)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "1 1.00 1 +0.58 1 +1.15" not in printed  # the mean of three criteria, one of them always 0
-    assert "1 0.67 1 +0.58 1 +1.15 0 +0.00" in printed
+    assert "1 0.67 sum 1 +0.58, answer 1 +1.15, short 0 +0.00" in printed
     assert "span credit against GRPO" in printed
     assert "span credit against GRPO" in output.read_text(encoding="utf-8")
 
@@ -217,7 +240,7 @@ PLACE = {"name": "x", "reward": 1, "start": 0, "end": 2}
 @pytest.mark.parametrize(
     ("spans", "message"),
     [
-        ({"x": 1}, "line 2: `spans` must be a list of objects, got {'x': 1}"),
+        ({"x": 1}, "line 2: tempo_trl.rewards.span_reward.SpanReward() argument after ** must be a mapping"),
         ([PLACE | {"end": 4}], "line 2: `spans`: the place of 'x' must have 0 <= start < end <= 3, the number"),
         ([{"name": "x", "reward": 1, "start": 0}], "line 2: `spans`: 'x' must have a start and an end, or neither"),
         ([PLACE | {"reward": "1"}], "line 2: `spans`: the reward of 'x' must be a finite number, or None"),

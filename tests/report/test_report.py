@@ -16,7 +16,7 @@ from tempo_trl.runs.files import write_atomically
 from .recorded import HAND_REWARDS, HAND_TREE, HAND_WORKED, hand_worked_run, hostile_run, large_run, record, rows_of
 
 REPOSITORY = Path(__file__).parents[2]
-PICTURES = ("tree", "credit", "training")
+PICTURES = ("tree", "credit")
 
 
 def page_data(path: Path) -> dict:
@@ -80,7 +80,6 @@ def test_several_runs_have_a_line_a_method_with_a_band(tmp_path):
     assert (grpo["name"], len(grpo["runs"]), grpo["y"]) == ("grpo", 3, [pytest.approx(0.1), 0.5, pytest.approx(0.6)])
     assert grpo["low"][0] < 0.0 < grpo["y"][0] < grpo["high"][0]
     assert (tempo["name"], tempo["low"]) == ("tempo", None)
-    assert (tmp_path / "all" / "training.svg").is_file()
 
 
 def test_runs_of_different_models_are_no_runs_of_one_curve(tmp_path):
@@ -95,7 +94,7 @@ def test_a_run_without_trees_has_its_curves_and_says_so(tmp_path):
     data = page_data(report([log(tmp_path / "grpo", reward=[0.1, 0.2])], tmp_path / "r.html"))
     assert data["sources"] == data["groups"] == []
     assert "No trees were recorded" in data["headlines"][0]["facts"]
-    assert [path.stem for path in sorted((tmp_path / "r").glob("*.png"))] == ["training"]
+    assert not (tmp_path / "r").exists()
 
 
 def test_what_a_model_wrote_is_drawn_in_pictures_without_a_warning(tmp_path, recwarn):

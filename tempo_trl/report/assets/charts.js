@@ -62,7 +62,6 @@ function legend(entries) {
 }
 
 function drawCurves() {
-  byId("curves-lead").textContent = data.curvesLead;
   const names = [...new Set(data.curves.flatMap((curve) => curve.lines.map((line) => line.name)))];
   const colour = (name) => `var(--c${names.indexOf(name) % 6})`;
   if (names.length > 1) byId("curves").before(legend(names.map((name) => [name, colour(name)])));

@@ -8,7 +8,7 @@ const OF_KIND = {
   entropy: { grpo: () => null, method: (token) => token.entropy },
 };
 let rows = []; // of the group at hand: { row, tokens, shown }
-let scale = 1;
+let scale = 1; // the credit of the darkest colour
 let chunk = 0;
 
 function drawCredit(group) {
@@ -19,22 +19,24 @@ function drawCredit(group) {
   entropy.disabled = !has;
   entropy.parentElement.title = has ? "" : "no entropies were computed when this group was recorded";
   if (!has && state.kind === "entropy") chooseKind("total");
-  scale = 0;
-  for (const { row, tokens } of rows) {
-    scale = Math.max(scale, Math.abs(row.outcome ?? 0));
-    for (const token of tokens) scale = Math.max(scale, Math.abs(token.adv), Math.abs(token.td));
-  }
+  scale = group.scale[0];
   byId("credit").replaceChildren(...rows.map(drawCompletion));
   creditLegend();
-  byId("token-detail").textContent = `Point at a token, or press Tab to go through the underlined ones. A token is underlined ${whereMarked()}.`;
+  byId("token-detail").textContent = `Point at a token, or press Tab to go through the underlined ones. Underlined is ${whatIsMarked()}.`;
 }
 
 function creditLegend() {
-  const kind = state.kind;
-  const legend = kind === "entropy"
+  const legend = state.kind === "entropy"
     ? html("span", {}, "entropy 0", html("i", { class: "ramp entropy" }), `${plain(data.entropyMax)} nats`)
-    : html("span", {}, `${signed(-scale)}`, html("i", { class: "ramp credit" }), `${signed(scale)}, in units of the advantage`);
+    : scaleLegend("in units of the advantage");
   byId("credit-legend").replaceChildren(legend);
+}
+
+/** What the darkest colours stand for, and that what is larger is as dark. */
+function scaleLegend(unit) {
+  const [darkest, largest] = groupShown().scale;
+  const more = largest > darkest ? `; the largest 5%, up to ${plain(largest)}, are as dark` : "";
+  return html("span", {}, signed(-darkest), html("i", { class: "ramp credit" }), `${signed(darkest)}, ${unit}${more}`);
 }
 
 function drawCompletion({ row, tokens, shown }, index) {
@@ -43,7 +45,7 @@ function drawCompletion({ row, tokens, shown }, index) {
   const text = tokens.slice(0, shown);
   const box = html("div", { class: "completion", "data-row": index }, head);
   if (state.kind !== "entropy") box.append(line("GRPO", "grpo", [grpoSpan(row, text)]));
-  box.append(line(terms().label, "method", methodSpans(row, text)));
+  box.append(line(terms().label, "method", methodSpans(row, text, ownPlaces(row, tokens.length))));
   if (shown < tokens.length) {
     const more = Math.min(chunk, tokens.length - shown);
     box.append(html("button", { type: "button", class: "more" }, `show ${more.toLocaleString("en")} of ${(tokens.length - shown).toLocaleString("en")} more tokens`));
@@ -62,7 +64,7 @@ function grpoSpan(row, tokens) {
 }
 
 /** A span a token. The bytes of one character are one span: the first has its text, and the largest credit is shown. */
-function methodSpans(row, tokens) {
+function methodSpans(row, tokens, places) {
   const spans = [];
   let value = 0;
   tokens.forEach((token, t) => {
@@ -76,22 +78,17 @@ function methodSpans(row, tokens) {
     value = own;
     const span = html("i", { "data-token": t }, drawnText(token.text));
     paintSpan(span, value);
-    if (isMarked(token, row, t)) fill(span, { class: "turn", tabindex: 0 }, []);
+    if (terms().of_places) underlinePlace(span, places, t);
+    else if (terms().is_td ? token.td : Math.abs(token.td) > scale / 2) fill(span, { class: "turn", tabindex: 0 }, []);
     if (token.skip) span.classList.add("skip");
     spans.push(span);
   });
   return spans;
 }
 
-/** Underlined: TD errors where completions part, credit of criteria on their places, other credit above half the scale. */
-function isMarked(token, row, t) {
-  if (terms().of_places) return inAnyPlace(row, t);
-  return terms().is_td ? token.td !== 0 : Math.abs(token.td) > scale / 2;
-}
-
-function whereMarked() {
-  if (terms().of_places) return "where a criterion has its place";
-  return terms().is_td ? "if its TD error is not zero" : "if much was added to it";
+function whatIsMarked() {
+  if (terms().of_places) return "the place of a criterion that has credit there, up to half of the completion";
+  return terms().is_td ? "a token whose TD error is not zero" : "a token to which much was added";
 }
 
 /** Line breaks are drawn as a sign too, so that their colour is seen. */

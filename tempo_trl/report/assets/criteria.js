@@ -1,7 +1,19 @@
 // Criteria: rewards with a place. A row's `s` has [criterion, reward, advantage, places] of each that judged it.
 const groupShown = () => data.groups[state.group];
 const inPlace = (places, t) => places.some(([from, to]) => from <= t && t < to);
-const inAnyPlace = (row, t) => (row.s ?? []).some(([, , , places]) => inPlace(places, t));
+
+/** The places to underline: of criteria with credit, and of half of the completion at most. */
+function ownPlaces(row, length) {
+  const credited = (row.s ?? []).filter(([, , advantage]) => advantage !== 0);
+  return credited.flatMap(([, , , places]) => places).filter(([from, to]) => 2 * (to - from) <= length);
+}
+
+/** Underlines a token of a place. A place begins with a gap, and Tab stops there. */
+function underlinePlace(span, places, t) {
+  if (!inPlace(places, t)) return;
+  span.className = "own";
+  if (places.some(([from]) => from === t)) fill(span, { class: "own first", tabindex: 0 }, []);
+}
 
 /** Share of a criterion's advantage that a token has: all of it on a place, and everywhere without one. */
 function shareOf(places, t) {

@@ -2,16 +2,13 @@
 function drawTurns(group) {
   byId("turns-section").hidden = !group.turns;
   if (!group.turns) return byId("turn-table").replaceChildren();
-  const scale = Math.max(...group.turns.flat().map((turn) => Math.abs(turn[2])), 1e-9);
-  byId("turn-legend").replaceChildren(
-    html("span", {}, signed(-scale), html("i", { class: "ramp credit" }), `${signed(scale)}, mean advantage of a turn`),
-  );
+  byId("turn-legend").replaceChildren(scaleLegend("mean advantage of a turn"));
   const most = Math.max(...group.turns.map((turns) => turns.length));
   const heads = ["completion", "GRPO", ...Array.from({ length: most }, (_, n) => `turn ${n + 1}`)];
   const cell = (row, n) => {
     const [, , credit, calls] = group.turns[row][n];
     const element = html("td", { tabindex: 0, "data-row": row, "data-turn": n }, signed(credit), html("small", {}, cut(calls || "text", 18)));
-    element.style.backgroundColor = diverging(credit / scale);
+    element.style.backgroundColor = diverging(credit / group.scale[0]);
     return element;
   };
   const lines = group.turns.map((turns, row) =>
