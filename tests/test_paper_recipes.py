@@ -242,4 +242,4 @@ def test_the_flags_of_figure_5_keep_64_prompts_in_an_update(size):
     assert run.args.num_generations == size
     assert run.update == 64 * size
     assert (run.generations, run.updates) == (230, 1150)
-    assert read_recipe(recipe_path("qwen3-1.7b/math/base"))["num_generations"] == 6
+    assert read_recipe(recipe_path("qwen3-1.7b/math/base"))["num_generations"] == "6"

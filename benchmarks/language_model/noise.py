@@ -128,7 +128,7 @@ def measure(task: str, policy: str, prompts: int) -> dict:
         set_seed(index)
         prompt_ids = tokenizer.apply_chat_template(row["prompt"], add_generation_prompt=True, return_dict=False)
         groups = answered(model, tokenizer, task, prompt_ids, row, recipe).groups()
-        tokens = [tokens_of(model, prompt_ids, each.completion_ids, recipe["temperature"]) for each in groups]
+        tokens = [tokens_of(model, prompt_ids, each.completion_ids, float(recipe["temperature"])) for each in groups]
         by_credit = gradients_of(groups, tokens)
         for name, own in by_credit.items():
             found[name].append(moments(own, by_credit[BASELINE]))
@@ -158,7 +158,7 @@ def answered(
 ) -> Judged:
     """Complete a prompt as the task's recipe does, and judge the completions."""
     n = GROUP * GROUPS
-    limit, temperature = recipe["max_completion_length"], recipe["temperature"]
+    limit, temperature = int(recipe["max_completion_length"]), float(recipe["temperature"])
     (completion_ids,) = sampled(model, [prompt_ids], [n], limit, [tokenizer.eos_token_id], temperature)
     places = list(map(TokenTexts(tokenizer), completion_ids))
     columns = {name: [value] * n for name, value in row.items() if name != "prompt"}

@@ -1,15 +1,13 @@
 """The arguments of a training run: the fields of a recipe, overridden by flags. Unknown names raise an error."""
 
-import contextlib
 import os
-from argparse import Action, ArgumentParser, Namespace
-from collections.abc import Sequence
-from dataclasses import fields
-from difflib import get_close_matches
+from argparse import Action, ArgumentError, ArgumentParser, Namespace
+from collections.abc import Collection, Sequence
 from importlib import import_module
-from types import NoneType
-from typing import TYPE_CHECKING, NamedTuple, get_args, get_type_hints
+from inspect import formatannotation
+from typing import TYPE_CHECKING, NamedTuple, get_type_hints
 
+from transformers.hf_argparser import string_to_bool
 from trl import DatasetMixtureConfig, ModelConfig, TrlParser
 
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments, expect_one_of
@@ -20,10 +18,6 @@ if TYPE_CHECKING:
     from trl import GRPOConfig
 
 SCRIPT = "tempo_trl.train"  # the module that accelerate starts on every rank
-SIZES = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
-SIZES += ("steps_per_generation", "generation_batch_size", "num_iterations", "num_generations", "num_generations_eval")
-OF_THE_COMMAND = ("accelerate_config", "check", "show")
-NUMBERS = {"int": "a whole number", "float": "a number"}  # by the name of a flag's type, optional ones included
 
 
 class RunArguments(NamedTuple):
@@ -43,9 +37,35 @@ class TrainParser(TrlParser):
         super().__init__(types, prog="tempo-trl train", allow_abbrev=False)
         self.set_defaults(**METHODS[method].defaults)
         self.method = method
+        self.hints = {name: hint for kind in types for name, hint in get_type_hints(kind).items()}
 
     def error(self, message: str):
         raise ValueError(message)
+
+    def set_defaults_with_config(self, **recipe) -> list[str]:
+        """As in TRL, for a recipe whose values are text. argparse itself converts a text, but no list of them.
+
+        Raises:
+            ValueError: null, a list or a mapping where the field cannot have it, or an item of a wrong type.
+        """
+        for action in self._actions:
+            if action.dest in recipe and action.nargs != 0:
+                recipe[action.dest] = self._default(action, recipe[action.dest])
+        return super().set_defaults_with_config(**recipe)
+
+    def _default(self, action: Action, value: object) -> object:
+        expected = formatannotation(self.hints[action.dest])
+        if not isinstance(value, str) and type(value).__name__.removesuffix("Type") not in expected:
+            raise ValueError(f"`{action.dest}` is {value!r}, expected {expected}. Correct it in the recipe.")
+        if action.const and value == "true":  # `fsdp: true`, which is text as a flag
+            return True
+        if action.nargs != "+" or value is None:
+            return value
+        items = value if isinstance(value, list) else [value]  # one item may stand without a list
+        try:
+            return [self._get_value(action, item) if isinstance(item, str) else item for item in items]
+        except ArgumentError as error:
+            self.error(str(error))
 
 
 def class_of(method: str, kind: str) -> type:
@@ -69,8 +89,8 @@ def parse(argv: list[str]) -> RunArguments:
     parser, flags, _ = recipe_parser(argv)
     asked, unknown = parser.parse_known_args(flags)
     refuse_unknown(unknown, option_names(parser), parser.method)
-    for name in SIZES:  # before TRL divides by them
-        if (value := getattr(asked, name)) is not None and value < 1:
+    for name in ("gradient_accumulation_steps", "steps_per_generation", "num_iterations", "num_generations"):
+        if (value := getattr(asked, name)) is not None and value < 1:  # TRL would divide by it
             raise ValueError(f"`{name}` is {value}, expected at least 1. Raise it.")
     arguments = RunArguments(*parser.parse_args_into_dataclasses(flags, look_for_args_file=False))
     script = arguments.script
@@ -83,18 +103,7 @@ def parse(argv: list[str]) -> RunArguments:
         raise ValueError("got no model. Set `model_name_or_path` to a folder or to a model on the Hub.")
     settings = import_module("tempo_trl.trainers.settings")  # here, because `--help` must not wait for torch
     settings.refuse_what_cannot_train(arguments.training)  # also for methods that use TRL's own trainer
-    _refuse_split_groups(arguments.training)
     return arguments
-
-
-def _refuse_split_groups(args: "GRPOConfig") -> None:
-    """Raise ValueError if an evaluation would split a group, which TRL asks only if `eval_strategy` is set."""
-    group, batch = args.num_generations_eval or args.num_generations, args.per_device_eval_batch_size
-    if args.do_eval and args.world_size * batch % group:
-        raise ValueError(
-            f"`per_device_eval_batch_size` is {batch} on each of {args.world_size} processes, expected whole groups "
-            f"of {group} completions in an evaluation. Change it, or set `num_generations_eval` to 1."
-        )
 
 
 def launch_arguments(argv: list[str]) -> Namespace:
@@ -103,21 +112,17 @@ def launch_arguments(argv: list[str]) -> Namespace:
     A flag that both the run and accelerate know is passed to the run.
 
     Raises:
-        ValueError: neither the run nor accelerate knows a flag, a number of processes is below 1, or
-            [`recipe_parser`] raises it.
+        ValueError: neither the run nor accelerate knows a flag, or [`recipe_parser`] raises it.
     """
     parser, flags, recipe_flags = recipe_parser(argv)
     own_flags, of_launcher = parser.parse_known_args(flags)[1], launcher()
     given = [flag for flag in own_flags if flag.startswith("--")]
-    refuse_unknown(given, option_names(parser) | option_names(of_launcher), parser.method)
+    refuse_unknown(given, option_names(parser, of_launcher), parser.method)
 
     launch = [*recipe_flags, *own_flags]  # flags come last, and win
     arguments = of_launcher.parse_args(["--module", *launch, SCRIPT, *_without(argv, own_flags)])
     if arguments.training_script != SCRIPT:
         raise ValueError(f"got {arguments.training_script!r} without a flag. Remove it, or put its flag before it.")
-    for name in ("num_processes", "num_machines"):
-        if (count := getattr(arguments, name)) is not None and count < 1:
-            raise ValueError(f"`{name}` is {count}, expected at least 1. Raise it.")
     if arguments.accelerate_config:
         arguments.config_file = str(accelerate_config_path(arguments.accelerate_config))
     return arguments
@@ -149,14 +154,12 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
         recipe["method"] = chosen.method
     _set_environment(recipe.pop("env", None) or {})
     parser = TrainParser(recipe.get("method", "tempo"))
-    known = option_names(parser)
-    others, launch_flags = {key: value for key, value in recipe.items() if key not in known}, []
+    others, launch_flags = {name: value for name, value in recipe.items() if name not in parser.hints}, []
     if others:
         of_launcher = launcher()
-        # As they are written: unlike a flag, a key with dashes (`learning-rate`) sets nothing.
-        refuse_unknown([str(key) for key in others], known | option_names(of_launcher), parser.method)
+        refuse_unknown(list(others), parser.hints.keys() | option_names(of_launcher), parser.method)
         launch_flags = _as_flags(others, of_launcher)
-    parser.set_defaults_with_config(**with_numbers(parser, recipe))
+    parser.set_defaults_with_config(**recipe)
     return parser, flags, launch_flags
 
 
@@ -168,37 +171,10 @@ def named_first(argv: Sequence[str]) -> tuple[Namespace, list[str]]:
     return parser.parse_known_args(argv)
 
 
-def with_numbers(parser: TrainParser, recipe: dict) -> dict:
-    """
-    The recipe with its numbers converted. argparse converts flags, but takes the values of a YAML file as they are.
-
-    Raises:
-        ValueError: a value is not a number, or a list of numbers, where its flag expects one.
-    """
-    hints = {name: hint for kind in parser.dataclass_types for name, hint in get_type_hints(kind).items()}
-    numbers = {
-        action.dest: _number(action, recipe[action.dest])
-        for action in parser._actions
-        if action.dest in recipe and getattr(action.type, "__name__", "") in NUMBERS
-        if not (recipe[action.dest] is None and NoneType in get_args(hints[action.dest]))
-    }
-    return recipe | numbers
-
-
-def _number(action: Action, value: object) -> object:
-    listed = action.nargs in ("+", "*")
-    if listed == isinstance(value, list):
-        with contextlib.suppress(ValueError):  # of a text that is not a number, `8.0` and `True` as an int among them
-            items = [action.type(str(item)) for item in (value if listed else [value])]
-            return items if listed else items[0]
-    expected = f"{'a list, each ' if listed else ''}{NUMBERS[action.type.__name__]}"
-    raise ValueError(f"`{action.dest}` is {value!r}, expected {expected}. Correct it in the recipe.")
-
-
 def _set_environment(variables: dict) -> None:
     if not isinstance(variables, dict):
         raise ValueError(f"`env` is {variables!r}, expected a mapping of variable names to values. Change the recipe.")
-    os.environ.update({name: str(value) for name, value in variables.items()})
+    os.environ.update({name: value or "" for name, value in variables.items()})
 
 
 def launcher() -> ArgumentParser:
@@ -210,41 +186,27 @@ def launcher() -> ArgumentParser:
     return parser
 
 
-def _as_flags(values: dict, parser: ArgumentParser) -> list[str]:
-    """`{"num_processes": 2, "multi_gpu": True, "gpu_ids": None}` as `["--num_processes", "2", "--multi_gpu"]`."""
-    switches = {_name(option) for option, action in parser._option_string_actions.items() if action.nargs == 0}
-    flags = []
-    for key, value in values.items():
-        if value is None or (value is False and key in switches):
-            continue
-        flags += [f"--{key}"] if value is True and key in switches else [f"--{key}", str(value)]
-    return flags
+def _as_flags(values: dict[str, str | None], parser: ArgumentParser) -> list[str]:
+    """`{"num_processes": "2", "multi_gpu": "true", "gpu_ids": None}` as `["--num_processes=2", "--multi_gpu"]`."""
+    is_switch = {_name(option): action.nargs == 0 for option, action in parser._option_string_actions.items()}
+    given = {name: value for name, value in values.items() if value is not None}
+    wanted = [name for name, value in given.items() if not is_switch[name] or string_to_bool(value)]
+    return [f"--{name}" if is_switch[name] else f"--{name}={given[name]}" for name in wanted]
 
 
-def option_names(parser: ArgumentParser) -> set[str]:
-    """Names of a parser's flags, without dashes."""
-    return {_name(option) for option in parser._option_string_actions}
+def option_names(*parsers: ArgumentParser) -> set[str]:
+    """Names of the parsers' flags, without dashes."""
+    return {_name(option) for parser in parsers for option in parser._option_string_actions}
 
 
 def _name(flag: str) -> str:
     return flag.lstrip("-").partition("=")[0].replace("-", "_")
 
 
-def refuse_unknown(arguments: list[str], known: set[str], method: str) -> None:
-    """Raise ValueError if `arguments` contains a flag that is not `known`, or a value without a flag."""
+def refuse_unknown(arguments: list[str], known: Collection[str], method: str) -> None:
+    """Raise ValueError if `arguments` contains a flag, or a key, that is not `known`, or only a value."""
     names = [_name(argument) for argument in arguments if argument.startswith("--")] or arguments
-    hints = [_hint(name, known, method) for name in names if name not in known]
-    if hints:
-        raise ValueError("; ".join(hints))
-
-
-def _hint(name: str, known: set[str], method: str) -> str:
-    if name in OF_THE_COMMAND:
-        return f"`{name}` is a flag of `tempo-trl train`, not of the script that it launches. Remove it here"
-    for other in METHODS:
-        if name in {field.name for field in fields(class_of(other, "Config"))}:
-            return f"`{name}` belongs to method {other}, but this run uses method {method}. Remove it or set `method`"
-    nearest = get_close_matches(name, known, n=1)
-    return f"`{name}` is unknown. " + (
-        f"Did you mean `{nearest[0]}`?" if nearest else "`tempo-trl train --help-fields` lists all fields"
-    )
+    for name in [name for name in names if name not in known]:
+        others = [other for other in METHODS if name in class_of(other, "Config").__dataclass_fields__]
+        whose = f"belongs to method {others[0]}, but this run uses method {method}" if others else "is unknown"
+        raise ValueError(f"`{name}` {whose}. Correct it: `tempo-trl train --help-fields` lists all fields.")

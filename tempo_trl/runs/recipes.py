@@ -1,10 +1,13 @@
 """Find and read the packaged recipes: at the top level of a checkout, inside the package in a wheel."""
 
+import json
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 
 import yaml
+from yaml import MappingNode, Node, SequenceNode
 
 
 def recipes_folder() -> Path:
@@ -54,56 +57,85 @@ def accelerate_config_path(name: str) -> Path:
     raise ValueError(f"accelerate configuration {name!r} not found, expected a path or one of: {', '.join(known)}.")
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """A YAML loader that rejects repeated keys. The standard loaders silently keep the last value."""
-
-    def construct_mapping(self, node, deep=False):
-        keys = [key.value for key, _ in node.value]
-        repeated = sorted({key for key in keys if keys.count(key) > 1})
-        if repeated:
-            raise ValueError(
-                f"{self.name} has {', '.join(repeated)} more than once, expected each key once. Keep one of them."
-            )
-        return super().construct_mapping(node, deep)
-
-
 def read_recipe(path: Path) -> dict:
     """
     Fields of a recipe. One with `extends: qwen3-1.7b/math/base` starts from the fields of that recipe, and its own
     replace them. The name is that of a file, relative to the recipe's folder, or of a packaged recipe.
 
+    Values are text, or None for null, also in a list and in `env`: the type of a field decides how its text is read.
+    Only inside the mapping of any other field (`model_init_kwargs`), where types are unknown, are they YAML's.
+
     Raises:
         ValueError: the file is not a YAML mapping, has a key twice, extends itself, or extends no recipe.
     """
-    return _merged(path, ())
+    fields = {name: node for name, (_, node) in _merged(path, ()).items()}
+    return {name: _value(node, name == "env" or not isinstance(node, MappingNode)) for name, node in fields.items()}
 
 
 def recipe_text(path: Path) -> str:
     """The text of a recipe, or, if it extends another one, of the whole recipe that results."""
     if "extends" not in _own_fields(path):
         return path.read_text(encoding="utf-8")
-    return yaml.safe_dump(read_recipe(path), sort_keys=False, allow_unicode=True, width=float("inf"))
+    whole = MappingNode("tag:yaml.org,2002:map", list(_merged(path, ()).values()))
+    return yaml.serialize(whole, Dumper=_OneEntryPerLine, allow_unicode=True, width=float("inf"))
 
 
-def _merged(path: Path, extending: tuple[Path, ...]) -> dict:
+class _OneEntryPerLine(yaml.BaseDumper):
+    """Writes scalars as they were written, and each on a line of its own, so that a secret can be left out."""
+
+    def serialize_node(self, node, parent, index):
+        node.flow_style = False
+        super().serialize_node(node, parent, index)
+
+
+def _merged(path: Path, extending: tuple[Path, ...]) -> dict[str, tuple[Node, Node]]:
     if path.resolve() in extending:
         raise ValueError(f"{path} extends itself, expected a chain of recipes with an end. Change `extends`.")
-    recipe = _own_fields(path)
-    base = recipe.pop("extends", None)
-    if base is None:
-        return recipe
-    beside = path.parent / str(base)
-    return _merged(beside if beside.is_file() else recipe_path(str(base)), (*extending, path.resolve())) | recipe
+    fields = _own_fields(path)
+    if "extends" not in fields:
+        return fields
+    base = fields.pop("extends")[1].value
+    beside = path.parent / base
+    return _merged(beside if beside.is_file() else recipe_path(base), (*extending, path.resolve())) | fields
 
 
-def _own_fields(path: Path) -> dict:
+def _own_fields(path: Path) -> dict[str, tuple[Node, Node]]:
     try:
         with open(path, encoding="utf-8") as file:
-            recipe = yaml.load(file, _UniqueKeys)
+            recipe = yaml.compose(file, yaml.BaseLoader)
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid YAML: {error}. Correct it.") from error
-    if not isinstance(recipe, dict):
-        raise ValueError(
-            f"{path} contains a {type(recipe).__name__}, expected a mapping of fields to values. Write `field: value`."
-        )
-    return recipe
+    if not isinstance(recipe, MappingNode):
+        got = "nothing" if recipe is None else f"a {recipe.id}"
+        raise ValueError(f"{path} contains {got}, expected a mapping of fields to values. Write `field: value`.")
+    return _entries(recipe)
+
+
+def _entries(mapping: MappingNode) -> dict[str, tuple[Node, Node]]:
+    """Key and value of each entry, by the text of the key. Of a repeated key YAML would silently keep the last."""
+    keys = [str(key.value) for key, _ in mapping.value]
+    repeated = sorted({key for key in keys if keys.count(key) > 1})
+    if repeated:
+        file = mapping.start_mark.name
+        raise ValueError(f"{file} has {', '.join(repeated)} more than once, expected each key once. Keep one of them.")
+    return dict(zip(keys, mapping.value, strict=True))
+
+
+def _value(node: Node, is_text: bool) -> object:
+    if isinstance(node, MappingNode):
+        return {key: _value(value, is_text) for key, (_, value) in _entries(node).items()}
+    if isinstance(node, SequenceNode):
+        return [_value(item, is_text) for item in node.value]
+    if node.style is not None:  # quoted
+        return node.value
+    if node.value in ("", "~", "null", "Null", "NULL"):
+        return None
+    return node.value if is_text else _typed(node.value)
+
+
+def _typed(text: str) -> object:
+    """YAML's value of a plain scalar, but 1e-5 is a number as in JSON, and 1:30 and 2026-01-31 are text."""
+    with suppress(ValueError):
+        return json.loads(text)
+    value = yaml.safe_load(text)
+    return value if isinstance(value, bool | int | float) and ":" not in text else text

@@ -89,7 +89,6 @@ def test_a_run_that_would_stop_at_once_on_this_machine_is_told_and_passes(flags,
     [
         ("--num_generations 7", ["generation_batch_size (1920) must be divisible by num_generations (7)"]),
         ("--accelerate_config ddp", ["have 1,000 rows, expected at least the 2,560 prompts of a generation"]),
-        ("--do_eval true --per_device_eval_batch_size 8", ["8 on each of 1 processes, expected whole groups of 6"]),
         ("--reward_funcs no.such", ["cannot import function 'no.such'"]),
         ("--task medqa", ["medqa", "columns"]),
         ("--span_reward_funcs json_fields", ["`span_reward_funcs` must be None, got 1: TEMPOTrainer would not use"]),
@@ -146,4 +145,4 @@ def test_two_real_ranks_have_the_sizes_that_the_check_prints(tmp_path, capsys):
 def test_the_training_script_refuses_to_check_and_does_not_train(monkeypatch, capsys):
     monkeypatch.setattr(train, "run", lambda arguments: pytest.fail("it trains"))
     assert train.main(["--config", "sums/tempo", "--check"]) == 2
-    assert "`check` is a flag of `tempo-trl train`, not of the script that it launches" in capsys.readouterr().err
+    assert "`check` is unknown" in capsys.readouterr().err

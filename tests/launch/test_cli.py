@@ -13,7 +13,7 @@ from tempo_trl import __version__, version
 from tempo_trl.launch import cli
 from tempo_trl.launch.arguments import launch_arguments
 from tempo_trl.methods import METHODS
-from tempo_trl.runs.recipes import read_recipe, recipe_names, recipe_path, recipes_folder
+from tempo_trl.runs.recipes import read_recipe, recipe_names, recipes_folder
 
 RECIPE = "qwen3-1.7b/math/tempo"
 LOADED_AFTER_HELP = """
@@ -80,9 +80,11 @@ def test_help_of_train_is_short_and_shows_fields_on_demand(capsys):
 
 
 def test_a_recipe_is_shown_with_what_it_extends(tmp_path, capsys):
-    (tmp_path / "mine.yaml").write_text("extends: sums/tempo\nseed: 7\n")
+    (tmp_path / "mine.yaml").write_text("extends: sums/tempo\nrun_name: 2026\nlearning_rate: 1e-6\n")
     assert cli.main(["train", "--show", str(tmp_path / "mine.yaml")]) == 0
-    assert yaml.safe_load(capsys.readouterr().out) == read_recipe(recipe_path("sums/tempo")) | {"seed": 7}
+    shown = capsys.readouterr().out
+    assert yaml.load(shown, yaml.BaseLoader) == read_recipe(tmp_path / "mine.yaml")
+    assert "\nlearning_rate: 1e-6\n" in shown  # as it is written
     assert cli.main(["train", "--show", "nowhere"]) == 2
     assert "recipe 'nowhere' not found" in capsys.readouterr().err
 
@@ -114,8 +116,7 @@ def test_a_flag_is_the_run_s_if_the_run_knows_it_and_accelerate_s_otherwise(conf
     assert arguments.training_script_args == f"--seed 2 --config {RECIPE} --learning-rate=2 --max_steps 2".split()
 
 
-UNKNOWN = [("--num_proceses", "`num_proceses` is unknown. Did you mean `num_processes`?")]
-UNKNOWN += [("--learning-rat=1", "`learning_rat` is unknown. Did you mean `learning_rate`?")]
+UNKNOWN = [("--num_proceses", "`num_proceses` is unknown"), ("--learning-rat=1", "`learning_rat` is unknown")]
 UNKNOWN += [("stray", "got 'stray' without a flag")]
 
 

@@ -44,12 +44,12 @@ def test_flags_override_the_recipe_and_the_recipe_the_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--learning_rat 1", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
+        ("--learning_rat 1", "`learning_rat` is unknown"),
         ("--method grpo --td_coef 1", "`td_coef` belongs to method tempo, but this run uses method grpo"),
         ("--task maths", "`task` is 'maths', expected one of: math, gsm_hard, amc23, medqa, "),
         ("--dataset_name some/dataset", "got task and dataset_name"),
         ("--task sums --train_file rows.jsonl", "got train_file with `task` = 'sums', but only benchmarks"),
-        ("--accelerate_config zero2", "a flag of `tempo-trl train`"),
+        ("--accelerate_config zero2", "`accelerate_config` is unknown"),
     ],
 )
 def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
@@ -62,15 +62,22 @@ def test_wrong_flags_are_refused_in_one_paragraph(flags, message, capsys):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("learning_rat: 1.0", "`learning_rat` is unknown. Did you mean `learning_rate`?"),
+        ("learning_rat: 1.0", "`learning_rat` is unknown"),
+        ("learning-rate: 1.0", "`learning-rate` is unknown"),
+        ("no_shuffle_dataset: true", "`no_shuffle_dataset` is unknown"),
         ("seed: 1\nbeta: 0.1\nseed: 2", "has seed more than once"),
-        ("num_generations: six", "`num_generations` is 'six', expected a whole number."),
-        ("num_generations: 8.0", "`num_generations` is 8.0, expected a whole number."),
-        ("td_coef: null", "`td_coef` is None, expected a number."),
-        ("reward_weights: [1, one]", "`reward_weights` is [1, 'one'], expected a list, each a number."),
+        ("model_init_kwargs: {a: 1, a: 2}", "has a more than once"),
+        ("num_generations: six", "argument --num_generations/--num-generations: invalid int value: 'six'"),
+        ("num_generations: 8.0", "invalid int value: '8.0'"),
+        ("num_generations: 0", "`num_generations` is 0, expected at least 1"),
+        ("max_steps: 1:30", "argument --max_steps/--max-steps: invalid int value: '1:30'"),
+        ("do_eval: on", "argument --do_eval/--do-eval: Truthy value expected: got on"),
+        ("td_coef: null", "`td_coef` is None, expected float."),
+        ("seed: [1]", "`seed` is ['1'], expected int."),
+        ("run_name: {a: b}", "`run_name` is {'a': 'b'}, expected str | None."),
+        ("reward_weights: [1, one]", "argument --reward_weights/--reward-weights: invalid float value: 'one'"),
         ("env: fast", "`env` is 'fast', expected a mapping"),
-        ("- seed", "contains a list, expected a mapping"),
-        ("learning-rate: 1.0", "`learning-rate` is unknown. Did you mean `learning_rate`?"),
+        ("- seed", "contains a sequence, expected a mapping"),
     ],
 )
 def test_a_wrong_recipe_is_refused(text, message, tmp_path):
@@ -79,18 +86,45 @@ def test_a_wrong_recipe_is_refused(text, message, tmp_path):
     assert message in str(caught.value)
 
 
-def test_a_recipe_may_leave_what_is_optional_empty_and_write_numbers_as_text(tmp_path):
-    text = "max_completion_length: null\nreward_weights: null\nlearning_rate: 1e-6\n"
-    args = parse([*recipe(tmp_path, text), *GIVEN]).training
-    assert (args.max_completion_length, args.reward_weights, args.learning_rate) == (None, None, 1e-6)
-    assert parse([*recipe(tmp_path, "reward_weights: [1, 1e-1]"), *GIVEN]).training.reward_weights == [1.0, 0.1]
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("output_dir: 2026", "2026"),
+        ("output_dir: 1_0", "1_0"),
+        ("run_name: 1:30", "1:30"),
+        ("run_name: 007", "007"),
+        ("run_name: off", "off"),
+        ("run_name: 2026-01-31", "2026-01-31"),
+        ("run_name: 'null'", "null"),
+        ("run_name: null", None),
+        ("max_completion_length:", None),
+        ("max_completion_length: '64'", 64),
+        ("learning_rate: 1e-6", 1e-6),
+        ("do_eval: True", True),
+        ("do_eval: no", False),
+        ("fsdp_config: settings.json", "settings.json"),
+        ("eval_strategy: no", "no"),
+        ("reward_weights: [1, 1e-1]", [1.0, 0.1]),
+        ("reward_weights: 1", [1.0]),
+        ("reward_weights: null", None),
+        ("lora_target_modules: [1, off]", ["1", "off"]),
+        ("generation_kwargs: {a: 1e-5, b: 1:30, c: off}", {"a": 1e-5, "b": "1:30", "c": False}),
+        ("model_init_kwargs: {a: [1, {b: 2026-01-31}], c: '5'}", {"a": [1, {"b": "2026-01-31"}], "c": "5"}),
+    ],
+)
+def test_the_type_of_a_field_decides_how_its_value_is_read(text, value, tmp_path):
+    arguments = parse([*recipe(tmp_path, text), *GIVEN])
+    name = text.partition(":")[0]
+    (read,) = [getattr(own, name) for own in (arguments.training, arguments.model) if hasattr(own, name)]
+    assert read == value
+    assert isinstance(read, type(value))
 
 
 def test_a_key_of_the_launcher_that_is_unset_is_not_passed_on(tmp_path):
     text = "multi_gpu: false\nnum_processes: null\nnum_machines: 1\nquiet: true\nfsdp_offload_params: true\n"
     arguments = launch_arguments([*recipe(tmp_path, text), *GIVEN])
     assert (arguments.multi_gpu, arguments.num_processes, arguments.num_machines) == (False, None, 1)
-    assert (arguments.quiet, arguments.fsdp_offload_params) == (True, "True")
+    assert (arguments.quiet, arguments.fsdp_offload_params) == (True, "true")
 
 
 @pytest.mark.parametrize("method", ["tempo", "grpo"])
@@ -119,9 +153,9 @@ def test_a_run_needs_a_model_data_and_a_reward(flags, message):
 
 def test_a_recipe_may_set_the_environment_and_what_is_the_launchers(tmp_path, monkeypatch):
     monkeypatch.setenv("TEMPO_TRL_TEST", "old")
-    argv = [*recipe(tmp_path, "accelerate_config: ddp\nnum_processes: 2\nenv: {TEMPO_TRL_TEST: 3}\n"), *GIVEN]
+    argv = [*recipe(tmp_path, "accelerate_config: ddp\nnum_processes: 2\nenv: {TEMPO_TRL_TEST: 1.10}\n"), *GIVEN]
     assert parse(argv).training.seed == 42
-    assert os.environ["TEMPO_TRL_TEST"] == "3"
+    assert os.environ["TEMPO_TRL_TEST"] == "1.10"
     arguments = launch_arguments([*argv, "--num_processes", "4"])
     assert arguments.config_file == str(accelerate_config_path("ddp"))
     assert arguments.num_processes == 4
