@@ -271,23 +271,8 @@ def tree_values(
     return torch.from_numpy(np.repeat(value, until - column).reshape(len(tree.order), width + 1))
 
 
-def value_steps(
-    tree: PrefixTree, rewards: torch.Tensor, completion: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """TD errors of a tree's rows where they may differ from 0: (row, token, float32 TD error), in reading order.
-
-    Rows of the same `completion`, `(R,)`, have the same reward, and count once in each node that they share.
-    """
-    row, column, value = _value_changes(tree, rewards, completion=completion)
-    later = column > 0  # token t changes the value of column t + 1
-    return row[later], column[later] - 1, np.diff(value, prepend=np.float32(0.0))[later]
-
-
 def _value_changes(
-    tree: PrefixTree,
-    rewards: torch.Tensor,
-    weights: torch.Tensor | None = None,
-    completion: np.ndarray | None = None,
+    tree: PrefixTree, rewards: torch.Tensor, weights: torch.Tensor | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Changes of value along each row: (row, column, float32 value from that column on), in reading order."""
     sorted_rewards, shared = rewards.detach().cpu().double().numpy()[tree.order], tree.longest_shared_prefix
@@ -296,8 +281,6 @@ def _value_changes(
     first = np.cumsum(size) - size
     inside_nodes = np.arange(size.sum()) + np.repeat(tree.start - first, size)
     weight = 1.0 if weights is None else weights.cpu().double().numpy()[tree.order][inside_nodes]
-    if completion is not None:
-        weight = _earlier_place(completion[tree.order])[inside_nodes] < np.repeat(tree.start, size)
     means = _node_means(sorted_rewards[inside_nodes], weight, first)
 
     row = tree.order[np.concatenate([inside_nodes, alone])]
@@ -307,15 +290,6 @@ def _value_changes(
     known = np.flatnonzero(~np.isnan(value))
     reading = known[np.lexsort((column[known], row[known]))]
     return row[reading], column[reading], value[reading].astype(np.float32)
-
-
-def _earlier_place(completion: np.ndarray) -> np.ndarray:
-    """The last place before each place with the same completion, -1 where there is none."""
-    order = np.argsort(completion, kind="stable")
-    earlier = np.append(-1, order[:-1])
-    found = np.empty_like(order)
-    found[order] = np.where(np.diff(completion[order], prepend=-1) == 0, earlier, -1)
-    return found
 
 
 def _node_means(rewards: np.ndarray, weight: np.ndarray | float, first: np.ndarray) -> np.ndarray:

@@ -8,116 +8,14 @@ ends. A stage is the range of columns between two such places. On stage p, after
 level(p) + gap(p) * C(t), with the correlation C of completions that share t tokens.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
-from tempo_trl.credit.advantages import flat_groups, outcome_advantages
-from tempo_trl.credit.baseline_paths import BaselinePaths, branch_paths, own_paths, ranges
+from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pairwise_lcp, predictor
-from tempo_trl.credit.prefix_tree import PrefixTree, check_rewards, prefix_tree
-
-
-def prefix_baselines(
-    completion_ids: torch.Tensor,
-    completion_lengths: torch.Tensor,
-    rewards: torch.Tensor,
-    num_generations: int,
-    covariance: PrefixCovariance,
-    branches: torch.Tensor | None = None,
-    prompts: torch.Tensor | None = None,
-) -> torch.Tensor:
-    r"""
-    Baseline of every token: the value of the state before it, estimated from the other completions of the group only.
-
-    It is the best linear unbiased predictor of the state's value. Over the others, K(j, l) is C of the number of
-    tokens that j and l share, with v on the diagonal; and c(j) = C(min(number of tokens that i and j share, t)).
-
-    $$b_{i,t} = m + c^T K^{-1} (r - m 1), \quad m = \frac{1^T K^{-1} r}{1^T K^{-1} 1}$$
-
-    C = 0 is RLOO. The baseline is linear in the rewards, with weights of sum 1, and does not depend on the
-    completion's own reward, so subtracting it leaves the policy gradient unbiased.
-
-    Completions of a grown tree that share a sampled token are not independent. The others of a token are then the
-    completions that were not grown through the token's segment (`branches`).
-
-    Unscorable completions (reward NaN) are never among the others. If there are no others (a group of one, all others
-    unscorable, a segment that the whole group was grown through), b is the completion's own reward (0 for NaN), so
-    that r - b is 0 and the token is not trained.
-
-    Args:
-        completion_ids (`torch.Tensor` of shape `(B, T)`, integer):
-            Sampled token ids, right-padded with any id, which may be EOS: padding is never read.
-        completion_lengths (`torch.Tensor` of shape `(B,)`, integer):
-            True lengths in tokens, 0 to T.
-        rewards (`torch.Tensor` of shape `(B,)`):
-            Rewards, in any unit; NaN marks an unscorable completion.
-        num_generations (`int`):
-            Completions in a group.
-        covariance ([`PrefixCovariance`]):
-            C, fitted on earlier batches.
-        branches (`torch.Tensor` of shape `(B, T)`, integer, *optional*):
-            Id, at least 0, of the sampled segment of each token; ignored after a row's length. Rows of a group with
-            the same id at a token were grown through this segment and share it from its first to its last token. By
-            default every row is an independent sample.
-        prompts (`torch.Tensor` of shape `(B,)`, integer, *optional*):
-            Numbers that are equal for completions of a group with the same prompt. The prompt then counts as a token
-            before the first: only completions with the same prompt share a prefix after it.
-
-    Returns:
-        `torch.Tensor` of shape `(B, T)`, float32, on the device of `completion_ids`, 0 after each row's length.
-
-    Raises:
-        ValueError: if a rank, length, dtype or the number of rows does not fit, and for rows that share a segment but
-            not its tokens.
-
-    Note:
-        On a grown tree an unbiased gradient needs more than `branches`: the total weight in the loss of the
-        completions through a segment must not depend on the segment's tokens, and neither may the samples outside of
-        it. A sibling whose first token is forced to differ from the segment's is not independent of that token.
-    """
-    tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
-    check_rewards(rewards, len(completion_ids))
-    baselines = tree_baselines(tree, rewards, completion_ids.shape[1], covariance, branches)
-    return torch.from_numpy(baselines).float().to(completion_ids.device)
-
-
-def prefix_baseline_advantages(
-    completion_ids: torch.Tensor,
-    completion_lengths: torch.Tensor,
-    rewards: torch.Tensor,
-    num_generations: int,
-    *,
-    covariance: PrefixCovariance,
-    scale_rewards: str = "group",
-    branches: torch.Tensor | None = None,
-    prompts: torch.Tensor | None = None,
-) -> torch.Tensor:
-    r"""
-    Advantage of every token over its prefix baseline.
-
-    $$A_{i,t} = \frac{r_i - b_{i,t}}{\mathrm{scale}}$$
-
-    with b of [`prefix_baselines`] and the scale of [`tempo_advantages`]. A flat group (equal rewards), a group of one
-    and an unscorable completion (reward NaN) get exactly 0.
-
-    Args:
-        completion_ids, completion_lengths, rewards, num_generations, covariance, branches, prompts:
-            As in [`prefix_baselines`].
-        scale_rewards (`str`, *optional*, defaults to `"group"`):
-            `"group"`, `"batch"` or `"none"`, with the meaning of TRL's `GRPOConfig.scale_rewards`. A scale that is
-            estimated from the same rewards makes the gradient biased, as in GRPO; with `"none"` it is unbiased.
-
-    Returns:
-        `torch.Tensor` of shape `(B, T)`, float32, on the device of `completion_ids`, 0 past each row's length.
-
-    Raises:
-        ValueError: as [`prefix_baselines`]; also for an unknown scale.
-    """
-    tree = prefix_tree(completion_ids, completion_lengths, num_generations, prompts)
-    check_rewards(rewards, len(completion_ids))
-    outcome = outcome_advantages(rewards, num_generations, scale_rewards)
-    advantages = baseline_tokens(tree, outcome, completion_ids.shape[1], covariance, branches)
-    return advantages.to(completion_ids.device)
+from tempo_trl.credit.prefix_tree import PrefixTree
 
 
 def baseline_tokens(
@@ -141,7 +39,7 @@ def baseline_tokens(
         width (`int`):
             Columns T of the result.
         covariance, branches:
-            As in [`prefix_baselines`].
+            As in [`tree_baselines`].
 
     Returns:
         `torch.Tensor` of shape `(B, T)`, float32, on the CPU; 0 past each row's length, for unscorable completions and
@@ -161,9 +59,48 @@ def tree_baselines(
     covariance: PrefixCovariance,
     branches: torch.Tensor | None = None,
 ) -> np.ndarray:
-    """Prefix baselines of a tree's rows, `(R, width)`, float64: see [`prefix_baselines`]."""
+    r"""
+    Baseline of every token: the value of the state before it, estimated from the other completions of the group only.
+
+    It is the best linear unbiased predictor of the state's value. Over the others, K(j, l) is C of the number of
+    tokens that j and l share, with v on the diagonal; and c(j) = C(min(number of tokens that i and j share, t)).
+
+    $$b_{i,t} = m + c^T K^{-1} (r - m 1), \quad m = \frac{1^T K^{-1} r}{1^T K^{-1} 1}$$
+
+    C = 0 is RLOO. The baseline is linear in the rewards, with weights of sum 1, and does not depend on the
+    completion's own reward, so subtracting it leaves the policy gradient unbiased.
+
+    Completions of a grown tree that share a sampled token are not independent. The others of a token are then the
+    completions that were not grown through the token's segment (`branches`).
+
+    Unscorable completions (reward NaN) are never among the others. If there are no others (a group of one, all others
+    unscorable, a segment that the whole group was grown through), b is the completion's own reward (0 for NaN), so
+    that r - b is 0 and the token is not trained.
+
+    Args:
+        tree ([`PrefixTree`]):
+            Trees of the groups.
+        rewards (`torch.Tensor` of shape `(B,)`):
+            Rewards, in any unit; NaN marks an unscorable completion.
+        width (`int`):
+            Columns T of the result.
+        covariance ([`PrefixCovariance`]):
+            C, fitted on earlier batches.
+        branches (`torch.Tensor` of shape `(B, T)`, integer, *optional*):
+            Id, at least 0, of the sampled segment of each token; ignored after a row's length. Rows of a group with
+            the same id at a token were grown through this segment and share it from its first to its last token. By
+            default every row is an independent sample.
+
+    Returns:
+        `np.ndarray` of shape `(B, T)`, float64, 0 after each row's length.
+
+    Note:
+        On a grown tree an unbiased gradient needs more than `branches`: the total weight in the loss of the
+        completions through a segment must not depend on the segment's tokens, and neither may the samples outside of
+        it. A sibling whose first token is forced to differ from the segment's is not independent of that token.
+    """
     rewards, shared = rewards.detach().cpu().double().numpy(), pairwise_lcp(tree)
-    paths, runs = own_paths(tree) if branches is None else branch_paths(tree, shared, width, branches)
+    paths, runs = _own_paths(tree) if branches is None else _branch_paths(tree, width, branches)
     paths.others &= ~np.isnan(rewards).reshape(-1, tree.num_generations)[paths.row // tree.num_generations]
     tokens = _path_baselines(paths, shared, np.nan_to_num(rewards), covariance)
     baselines = np.zeros((len(rewards), width))
@@ -173,8 +110,58 @@ def tree_baselines(
     return baselines
 
 
+@dataclass
+class _Paths:
+    """
+    Runs of tokens that have a baseline: path q is tokens `begin[q]` to `end[q] - 1` of row `row[q]`, and `others[q]`
+    are the completions of its group that the baselines may use.
+
+    Args:
+        row, begin, end (`np.ndarray` of shape `(Q,)`, integer):
+            As above.
+        others (`np.ndarray` of shape `(Q, G)`, bool):
+            Which completions of the row's group may be used.
+    """
+
+    row: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    others: np.ndarray
+
+
+def _own_paths(tree: PrefixTree) -> tuple[_Paths, None]:
+    """One path per row, over all its tokens. The second result is None: the tokens are in reading order already."""
+    rows, size = np.arange(len(tree.order)), tree.num_generations
+    others = np.arange(size) != rows[:, None] % size
+    return _Paths(rows, np.zeros_like(rows), tree.lengths, others), None
+
+
+def _branch_paths(tree: PrefixTree, width: int, branches: torch.Tensor) -> tuple[_Paths, np.ndarray]:
+    """One path per sampled segment, and the index of each row's tokens, in reading order, among the paths' tokens."""
+    size, ids = tree.num_generations, branches.cpu().numpy()
+    starts = np.arange(width) < tree.lengths[:, None]
+    starts[:, 1:] &= ids[:, 1:] != ids[:, :-1]
+    row, begin = np.nonzero(starts)
+    end = np.append(begin, 0)[1:]  # where the row's next segment begins
+    end = np.where(end > 0, end, tree.lengths[row])
+
+    segment = np.stack([row // size, ids[row, begin]])
+    _, first, path = np.unique(segment, axis=1, return_index=True, return_inverse=True)
+    paths = _Paths(row[first], begin[first], end[first], np.ones((len(first), size), dtype=bool))
+    paths.others[path, row % size] = False
+
+    length = paths.end - paths.begin
+    offset = np.cumsum(length) - length
+    return paths, _ranges(offset[path], length[path])
+
+
+def _ranges(start: np.ndarray, length: np.ndarray) -> np.ndarray:
+    """start[0], start[0] + 1, ... (`length[0]` numbers), start[1], ..."""
+    return np.arange(length.sum()) + np.repeat(start - (np.cumsum(length) - length), length)
+
+
 def _path_baselines(
-    paths: BaselinePaths, shared: np.ndarray, rewards: np.ndarray, covariance: PrefixCovariance
+    paths: _Paths, shared: np.ndarray, rewards: np.ndarray, covariance: PrefixCovariance
 ) -> np.ndarray:
     """Baselines of the paths' tokens, one path after the other, float64; NaN on paths without others."""
     size = shared.shape[1]
@@ -189,7 +176,7 @@ def _path_baselines(
     return np.repeat(mean, paths.end - paths.begin) + _token_baselines(paths, left, gone, _of_those_left(dual), so_far)
 
 
-def _leaving(paths: BaselinePaths, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _leaving(paths: _Paths, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns after which the others leave each path, ascending, and the order of the rows: `(Q, G)` each."""
     size = shared.shape[1]
     left = np.where(paths.others, shared.reshape(-1, size)[paths.row], -1)  # -1: not used, as if gone from the start
@@ -198,15 +185,15 @@ def _leaving(paths: BaselinePaths, shared: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _token_baselines(
-    paths: BaselinePaths, left: np.ndarray, level: np.ndarray, gap: np.ndarray, weight: np.ndarray
+    paths: _Paths, left: np.ndarray, level: np.ndarray, gap: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
     """The baselines level(stage) + gap(stage) * weight(column) of the paths' tokens, one path after the other."""
     first = np.clip(np.pad(left + 1, ((0, 0), (1, 0))), paths.begin[:, None], paths.end[:, None])
     length = np.diff(first, axis=1, append=paths.end[:, None]).ravel()
     tokens, moving = np.repeat(level.ravel(), length), np.flatnonzero(gap)
     stage = np.repeat(moving, length[moving])
-    column = ranges(first.ravel()[moving], length[moving])
-    at = ranges((np.cumsum(length) - length)[moving], length[moving])
+    column = _ranges(first.ravel()[moving], length[moving])
+    at = _ranges((np.cumsum(length) - length)[moving], length[moving])
     tokens[at] += gap.ravel()[stage] * weight[column]
     return tokens
 

@@ -3,56 +3,54 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from tempo_trl.config_help import with_help
+from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_baseline import baseline_tokens, value_error_sums
-from tempo_trl.credit.prefix_covariance import LearnedPrefixes
+from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.methods.prefix_tree_method import PrefixTreeConfig, PrefixTreeTrainer, on_grown_trees
 
 COVARIANCE_DEPTHS = np.array([1, 4, 16, 64, 256])  # tokens at which the learned covariance is logged
 
 
-class PrefixBaselineCredit(LearnedPrefixes):
+class LoggedCovariance(PrefixCovariance):
+    """A covariance that is logged at some numbers of shared tokens."""
+
+    def learned_metrics(self):
+        named = zip(COVARIANCE_DEPTHS, self(COVARIANCE_DEPTHS).tolist(), strict=True)
+        return super().learned_metrics() | {f"tempo/prefix_covariance_{depth}": value for depth, value in named}
+
+
+def prefix_baseline_credit(batch: Batch, covariance: PrefixCovariance, forced_tokens: str = "keep") -> Credit:
     r"""
     Credit over the adaptive prefix baseline (ours, no paper's): $A_{i,t} = g_i - b_{i,t}$.
 
     b estimates the value of the state before the token from the other completions of the group
-    ([`~tempo_trl.credit.prefix_baseline.prefix_baselines`]). It uses the covariance of earlier batches, so b does not
-    depend on the reward that it is subtracted from.
+    ([`~tempo_trl.credit.prefix_baseline.tree_baselines`]).
 
     Args:
+        batch ([`~tempo_trl.Batch`]):
+            Whole groups.
+        covariance ([`~tempo_trl.credit.prefix_covariance.PrefixCovariance`]):
+            Of earlier batches, so that b does not depend on the reward that it is subtracted from.
         forced_tokens (`str`):
             As in [`PrefixBaselineConfig`], for completions that were grown as trees.
+
+    Returns:
+        [`~tempo_trl.Credit`], with the batch's pairs as `statistics`. Only independent completions have the metric
+        `tempo/value_error`.
     """
-
-    def __init__(self, forced_tokens: str = "keep"):
-        super().__init__()
-        self.forced_tokens = forced_tokens
-
-    def __call__(self, batch: Batch) -> Credit:
-        width = batch.completion_ids.shape[1]
-        segments = None if batch.tree_rollouts is None else branches(batch.tree_rollouts, width).segment
-        advantages = baseline_tokens(batch.tree, batch.outcome, width, self.covariance, segments)
-        metrics = value_error(batch, advantages)
-        credit = Credit(advantages, metrics=metrics, statistics=batch.pairs)
-        return on_grown_trees(credit, batch, self.forced_tokens)
-
-    def learned_metrics(self) -> dict[str, float]:
-        """`tempo/prefix_r2`, and the covariance of rewards at some numbers of shared tokens."""
-        values = self.covariance(COVARIANCE_DEPTHS).tolist()
-        named = zip(COVARIANCE_DEPTHS, values, strict=True)
-        return super().learned_metrics() | {f"tempo/prefix_covariance_{depth}": value for depth, value in named}
-
-
-def value_error(batch: Batch, advantages: torch.Tensor) -> dict[str, tuple[float, float]]:
-    """`tempo/value_error` of a baseline's advantages; empty on grown trees, whose completions are dependent."""
-    if batch.tree_rollouts is not None:
-        return {}
-    sums = value_error_sums(advantages, batch.outcome, batch.loss_mask, batch.num_generations, batch.counted)
-    return {"tempo/value_error": sums}
+    given = batch.tree, batch.outcome, batch.completion_ids.shape[1]
+    if batch.tree_rollouts is None:
+        advantages = baseline_tokens(*given, covariance)
+        sums = value_error_sums(advantages, batch.outcome, batch.loss_mask, batch.num_generations, batch.counted)
+        return Credit(advantages, metrics={"tempo/value_error": sums}, statistics=batch.pairs)
+    segments = branches(batch.tree_rollouts, given[2]).segment
+    outcome, _ = outcome_and_td_errors(*given, batch.weights)
+    credit = Credit(baseline_tokens(*given, covariance, segments), outcome=outcome[:, 0], statistics=batch.pairs)
+    return on_grown_trees(credit, batch, forced_tokens)
 
 
 @with_help
@@ -92,7 +90,7 @@ class PrefixBaselineTrainer(PrefixTreeTrainer):
     method_name = "prefix_baseline"
 
     def _prepare_credit(self):
-        self.learned = PrefixBaselineCredit(self.args.forced_tokens)
+        self.learned = LoggedCovariance()
 
     def credit(self, batch):
-        return self.learned(batch)
+        return prefix_baseline_credit(batch, self.learned, self.args.forced_tokens)

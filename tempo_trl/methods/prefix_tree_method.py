@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 
 from tempo_trl.config_help import with_help
-from tempo_trl.credit.advantages import outcome_and_td_errors
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.grown_tree import branches
-from tempo_trl.credit.prefix_covariance import LearnedPrefixes
+from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
 from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
@@ -55,7 +54,7 @@ class PrefixTreeTrainer(TokenCreditTrainer):
     _config_cls = PrefixTreeConfig
 
     def _prepare_credit(self):
-        self.learned = LearnedPrefixes()
+        self.learned = PrefixCovariance()
 
     def _tree_rollout(self, args):
         grow = {"fixed": fixed_tree_rollout, "entropy": entropy_tree_rollout}.get(args.rollout)
@@ -68,20 +67,17 @@ class PrefixTreeTrainer(TokenCreditTrainer):
 
 def on_grown_trees(credit: Credit, batch: Batch, forced_tokens: str) -> Credit:
     """
-    The credit of completions that were grown as trees: each counts with its weight w, as G w completions. The credit
-    of independent completions is returned as it is.
+    The credit of completions that were grown as trees: each counts with its weight w, as G w completions.
 
     Args:
-        credit ([`Credit`]): Credit of each token as if all completions had equal weights.
+        credit ([`Credit`]): Credit of each token as if all completions had equal weights, with their outcome.
         batch ([`Batch`]): The batch.
         forced_tokens (`str`): As in [`~tempo_trl.rollout.config_fields.EntropyTreeFields`].
     """
-    if (weights := batch.weights) is None:  # also of trees whose leaves have equal weights
-        return with_forced_tokens(credit, batch, forced_tokens)
-    share = batch.num_generations * weights.float()
-    outcome, _ = outcome_and_td_errors(batch.tree, batch.outcome, batch.completion_ids.shape[1], weights)
-    advantages = credit.advantages * share[:, None]
-    credit = replace(credit, advantages=advantages, weights=weights, outcome=outcome[:, 0] * share)
+    if (weights := batch.weights) is not None:
+        share = batch.num_generations * weights.float()
+        advantages, outcome = credit.advantages * share[:, None], credit.outcome * share
+        credit = replace(credit, advantages=advantages, weights=weights, outcome=outcome)
     return with_forced_tokens(credit, batch, forced_tokens)
 
 

@@ -28,12 +28,12 @@ def tempo_credit(batch: Batch, td_coef: float = 1.0, forced_tokens: str = "keep"
     Returns:
         [`~tempo_trl.Credit`], with the TD errors as `added`.
     """
-    width, weights = batch.completion_ids.shape[1], batch.weights
-    outcome, td = outcome_and_td_errors(batch.tree, batch.outcome, width, weights)
+    outcome, td = outcome_and_td_errors(batch.tree, batch.outcome, batch.completion_ids.shape[1], batch.weights)
     advantages = outcome + td_coef * td
     if batch.tree_rollouts is None:  # without TD errors one advantage per completion, as TRL has it
         return Credit(advantages if td_coef else batch.advantages, td, statistics=batch.pairs)
-    return on_grown_trees(Credit(advantages, td, statistics=batch.pairs), batch, forced_tokens)
+    credit = Credit(advantages, td, outcome=outcome[:, 0], statistics=batch.pairs)
+    return on_grown_trees(credit, batch, forced_tokens)
 
 
 @with_help

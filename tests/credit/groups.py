@@ -6,6 +6,10 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
+from tempo_trl.credit.advantages import outcome_advantages
+from tempo_trl.credit.prefix_baseline import baseline_tokens, tree_baselines
+from tempo_trl.credit.prefix_tree import prefix_tree
+
 PAD = 9  # hypothesis draws it as a token too: a pad id equal to a sampled id must not matter
 
 
@@ -69,6 +73,16 @@ def predicted_by_definition(among: np.ndarray, shared: np.ndarray, rewards: np.n
     inverse = np.linalg.inv(matrix)
     mean = one @ inverse @ rewards / (one @ inverse @ one)
     return mean + covariance(shared) @ inverse @ (rewards - mean)
+
+
+def prefix_baselines(ids, lengths, rewards, size, covariance, branches=None, prompts=None) -> torch.Tensor:
+    tree = prefix_tree(ids, lengths, size, prompts)
+    return torch.from_numpy(tree_baselines(tree, rewards, ids.shape[1], covariance, branches)).float()
+
+
+def prefix_baseline_advantages(ids, lengths, rewards, size, covariance, scale="group", branches=None) -> torch.Tensor:
+    outcome = outcome_advantages(rewards, size, scale)
+    return baseline_tokens(prefix_tree(ids, lengths, size), outcome, ids.shape[1], covariance, branches)
 
 
 def mean_of_others(rewards: torch.Tensor, size: int) -> torch.Tensor:

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from tempo_trl.credit import tempo_advantages
 from tempo_trl.credit.advantages import outcome_advantages
-from tempo_trl.credit.prefix_baseline import prefix_baselines
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
-from tests.credit.groups import as_tensors, groups
+from tests.credit.groups import as_tensors, groups, prefix_baselines
 
 
 @st.composite
@@ -30,7 +29,7 @@ def after_their_prompt(case, prompts):
 def covariance_of(case, prompts=None) -> PrefixCovariance:
     ids, lengths, rewards, size = case
     covariance = PrefixCovariance()
-    covariance.update(pair_statistics(prefix_tree(ids, lengths, size, prompts), rewards))
+    covariance.update([pair_statistics(prefix_tree(ids, lengths, size, prompts), rewards)])
     return covariance
 
 

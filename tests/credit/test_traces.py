@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tempo_trl.credit.gae import at_last_token, gae
-from tempo_trl.credit.spans import token_shares
+from tempo_trl.credit.spans import placed_credit
 from tempo_trl.credit.traces import LARGEST_LOG_RATIO, STYLES, eligibility_trace, trace_weights, traced_reference
 
 DECAYS = st.sampled_from([0.0, 0.3, 0.9, 0.99, 1.0])
@@ -110,8 +110,8 @@ def credit_of_a_call(method: str, answer: int) -> torch.Tensor:
     ones, width = own.float(), own.shape[1]
     if method == "span credit":  # a criterion of the last token, and one of the answer
         starts = torch.tensor([[[width - 1], [3]]])
-        shares = token_shares(starts, starts + 1, torch.tensor([width]), width, 0.9, own)
-        return torch.stack([share[0, :3] for share in shares])
+        placed = placed_credit(torch.ones(1, 2), starts, starts + 1, torch.tensor([width]), width, 0.9, own)
+        return torch.cat([credit[:, :3] for _, _, credit in placed])
     if method == "PPO":
         return gae(at_last_token(torch.ones(1), ones), torch.zeros(1, width), ones, 0.9, 0.9)[0][own]
     if method == "GRPO-lambda, weight":

@@ -9,14 +9,13 @@ from tempo_trl import GRPOLambdaConfig
 from tempo_trl.credit import span_advantages, tempo_advantages
 from tempo_trl.credit.advantages import outcome_advantages, outcome_and_td_errors
 from tempo_trl.credit.grown_tree import branches
-from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.credit.siblings import sibling_advantages
 from tempo_trl.runs.metrics import METRICS
 from tempo_trl.runs.token_places import TokenTexts
 
-from ..credit.groups import as_tensors
+from ..credit.groups import as_tensors, prefix_baseline_advantages
 from ..tiny import tiny_tokenizer
 from .engines import NEEDS_DEEPSPEED, launcher_of
 from .every_method import EVERY_METHOD, TREES, trainer_of
@@ -138,8 +137,8 @@ def expected_credit(method: str, inputs: tuple, covariance: PrefixCovariance) ->
     if method == "tempo":
         return tempo_advantages(*inputs)
     if method == "prefix_baseline":
-        advantages = prefix_baseline_advantages(*inputs, covariance=covariance)
-        covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size)))
+        advantages = prefix_baseline_advantages(*inputs, covariance)
+        covariance.update([pair_statistics(prefix_tree(ids, lengths, size), outcome_advantages(rewards, size))])
         return advantages
     inside = torch.arange(ids.shape[1]) < lengths[:, None]
     outcome = outcome_advantages(rewards, size).float()[:, None] * inside

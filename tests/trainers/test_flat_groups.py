@@ -8,11 +8,11 @@ from tempo_trl.credit import tempo_advantages
 from tempo_trl.credit.advantages import flat_groups, outcome_advantages
 from tempo_trl.credit.anchors import relative_returns
 from tempo_trl.credit.gae import mean_and_variance, moments, whiten
-from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.credit.siblings import sibling_advantages
 from tempo_trl.credit.spans import criterion_advantages
 
+from ..credit.groups import prefix_baseline_advantages
 from .every_method import EVERY_METHOD, FUNCTIONS, trainer_of
 
 NAN = torch.nan
@@ -68,7 +68,7 @@ COMPARED = {
     "completions, scale of the batch": lambda rewards: outcome_advantages(rewards, len(rewards), "batch"),
     "completions, no scale": lambda rewards: outcome_advantages(rewards, len(rewards), "none"),
     "prefixes": lambda rewards: tempo_advantages(*on_one_token(rewards)),
-    "others": lambda rewards: prefix_baseline_advantages(*on_one_token(rewards), covariance=PrefixCovariance()),
+    "others": lambda rewards: prefix_baseline_advantages(*on_one_token(rewards), PrefixCovariance()),
     "criteria": lambda rewards: criterion_advantages(rewards[:, None], len(rewards)),
     "siblings": of_siblings,
     "visits of a state": of_visits,

@@ -6,14 +6,13 @@ import torch
 from tempo_trl import TEMPOTrainer
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.credit.grown_tree import branches, repeated_rows
-from tempo_trl.credit.prefix_baseline import prefix_baseline_advantages
 from tempo_trl.credit.prefix_covariance import PrefixCovariance, pair_statistics
 from tempo_trl.credit.prefix_tree import prefix_tree
 from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.runs.trees import read_metadata, trees_path
 
-from ..credit.groups import as_tensors
+from ..credit.groups import as_tensors, prefix_baseline_advantages
 from .every_method import trainer_of
 from .recording import (
     RecordingBaseline,
@@ -92,27 +91,27 @@ def test_a_baseline_on_grown_trees_leaves_the_whole_branch_out(tiny_model, tmp_p
     for batch in run("baseline on entropy trees", tiny_model, tmp_path, max_steps=3).batches:
         ids, lengths, rewards, size = inputs_of(batch)
         segment = branches(batch.trees, ids.shape[1]).segment
-        expected = prefix_baseline_advantages(ids, lengths, rewards, size, covariance=covariance, branches=segment)
+        expected = prefix_baseline_advantages(ids, lengths, rewards, size, covariance, branches=segment)
         weights = torch.cat([tree.leaf_weights() for tree in batch.trees])
         expected = expected * (size * weights.float())[:, None]
         torch.testing.assert_close(spread(batch.output, ids.shape[1]), expected, rtol=1e-4, atol=1e-5)
         outcome = outcome_advantages(rewards, size).masked_fill(repeated_rows(batch.trees), torch.nan)
-        covariance.update(pair_statistics(prefix_tree(ids, lengths, size), outcome))
+        covariance.update([pair_statistics(prefix_tree(ids, lengths, size), outcome)])
 
 
 def test_the_covariance_is_logged_at_a_few_depths_with_the_share_that_prefixes_explain(tiny_model, tmp_path):
     trainer = run("prefix_baseline", tiny_model, tmp_path)
     entry = trainer.state.log_history[-2]
-    assert entry["tempo/prefix_r2"] == trainer.learned.covariance.explained
+    assert entry["tempo/prefix_r2"] == trainer.learned.explained
     for depth in (1, 4, 16, 64, 256):
-        assert entry[f"tempo/prefix_covariance_{depth}"] == trainer.learned.covariance([depth])[0]
+        assert entry[f"tempo/prefix_covariance_{depth}"] == trainer.learned([depth])[0]
 
 
 def test_an_evaluation_teaches_the_covariance_nothing(tiny_model, tmp_path):
     trainer = run("prefix_baseline", tiny_model, tmp_path)
-    before = trainer.learned.covariance.state_dict()
+    before = trainer.learned.state_dict()
     trainer.evaluate(questions(4))
-    assert trainer.learned.covariance.state_dict() == before
+    assert trainer.learned.state_dict() == before
 
 
 def test_the_fields_of_a_tree_change_nothing_where_completions_are_sampled_independently(tiny_model, tmp_path):

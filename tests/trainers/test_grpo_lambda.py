@@ -23,9 +23,13 @@ ADVANTAGES = torch.tensor([1.5, -0.8])
 DRIFT = torch.tensor([[0.3, -0.05, 0.7, 0.1], [-0.4, 0.02, 0.3, 9.0]])
 
 
-def decay_of(t: int, j: int, style: str) -> float:
-    """What token j counts for in the trace of token t."""
-    return LAMBDA ** (t - j) if style == "recent" else max(LAMBDA ** (t - j), LAMBDA**j)
+STEPS = MASK.cumsum(dim=1) - 1  # a tool's token takes no time
+
+
+def decay_of(t: int, j: int, style: str) -> torch.Tensor:
+    """What token j counts for in the trace of token t, in each row."""
+    recent = LAMBDA ** (STEPS[:, t] - STEPS[:, j])
+    return recent if style == "recent" else torch.maximum(recent, LAMBDA ** STEPS[:, j])
 
 
 def traced(log_ratio: torch.Tensor, style: str) -> torch.Tensor:
@@ -47,7 +51,7 @@ class LossProbe(probing.LossProbe, GRPOLambdaTrainer):
         if old_logps is not None:
             extra["old_per_token_logps"] = old_logps
         scored = SimpleNamespace(
-            advantages=ADVANTAGES, loss_mask=MASK.bool(), completion_ids=self.inputs["completion_ids"]
+            outcome=ADVANTAGES, loss_mask=MASK.bool(), completion_ids=self.inputs["completion_ids"]
         )
         if (advantages := self.credit(scored)).ndim == 2:
             extra |= {"advantages": advantages, "outcome": ADVANTAGES}
