@@ -26,33 +26,30 @@ class Benchmark(NamedTuple):
 
     Args:
         name: Its key in [`~tempo_trl.data.BENCHMARKS`], and the `source` of its rows.
-        columns: Columns that a row of the Hub or of a local file must have.
         domain: `math`, rewarded with `math_reward`, `choice` (`choice_reward`), `json` (`json_fields_reward`) or
             `calls` (`tool_call_fields_reward`).
         to_row: Converts a row of the Hub to `question` (the user's text without the instruction; for multiple choice
             with one option per line), `solution` (a text with a box, a bare answer, or the letter of an option; empty
             if the row has no answer), for multiple choice `options` (their texts, A first) and `stem` (the question
             without options), `system_prompt` and `example` (a question and its answer) if the benchmark's prompts have
-            them, and columns of the benchmark. Raises ValueError for an unexpected value.
+            them, and columns of the benchmark; None for a row that does not belong to the benchmark. Raises ValueError
+            for an unexpected value, and KeyError for a missing column.
         hub_id: Its dataset on the Hub; empty if its rows are generated.
         splits: The splits that have answers.
         eval_split: The evaluation split.
         train_split: The training split; None if all rows are for testing.
         configs: The Hub's configs to concatenate, in this order; empty for the default one.
-        keep: Whether a row of the Hub belongs to the benchmark; None if all do.
         generate: `generate(split)` returns the rows of a split that needs no download; None if the Hub has them.
     """
 
     name: str
-    columns: tuple[str, ...]
     domain: str
-    to_row: Callable[[dict], dict]
+    to_row: Callable[[dict], dict | None]
     hub_id: str = ""
     splits: tuple[str, ...] = ("train", "test")
     eval_split: str = "test"
     train_split: str | None = None
     configs: tuple[str, ...] = ()
-    keep: Callable[[dict], bool] | None = None
     generate: Callable[[str], list[dict]] | None = None
 
 
@@ -80,19 +77,16 @@ def gsm_row(row: dict) -> dict:
     return {"question": text(row, "input"), "solution": "" if target is None else repr(target)}
 
 
-def amc_row(row: dict) -> dict:
-    """A problem of AMC with its answer, `1` for 1.0; a local file may have answers as texts.
+def amc_row(row: dict) -> dict | None:
+    """A problem of AMC of 2023 with its answer, `1` for 1.0; a local file may have answers as texts.
 
     {"problem": "What is the product of ...", "answer": 1.0, "url": ".../2023_AMC_12A_Problems/Problem_19"}
     """
+    if "/2023_AMC_" not in text(row, "url"):
+        return None
     answer = answer_number(row, "answer")
     solution = "" if answer is None else str(int(answer)) if answer.is_integer() else repr(answer)
     return {"question": text(row, "problem"), "solution": solution, "url": row["url"]}
-
-
-def is_of_2023(row: dict) -> bool:
-    """Whether a problem of AMC is from 2023, according to its URL."""
-    return "/2023_AMC_" in text(row, "url")
 
 
 def medqa_row(row: dict) -> dict:
@@ -160,44 +154,28 @@ def one_line(text: str) -> str:
 
 TRAIN = {"train_split": "train"}
 ONLY_TRAIN = {"splits": ("train",), "eval_split": "train"}  # the only split, also where it is for testing
-_MEDQA = Benchmark(
-    *("medqa", ("question", "answer", "options", "answer_idx"), "choice", medqa_row, "GBaker/MedQA-USMLE-4-options"),
-    **TRAIN,
-)
+_MEDQA = Benchmark("medqa", "choice", medqa_row, "GBaker/MedQA-USMLE-4-options", **TRAIN)
 _TABLE = (
-    Benchmark(
-        *("math", ("problem", "level", "solution", "type"), "math", math_row, "DigitalLearningGmbH/MATH-lighteval"),
-        **TRAIN,
-    ),
-    Benchmark("gsm_hard", ("input", "target"), "math", gsm_row, "reasoning-machines/gsm-hard", **ONLY_TRAIN),
-    Benchmark(
-        *("amc23", ("problem", "answer", "url"), "math", amc_row, "AI-MO/aimo-validation-amc"),
-        **ONLY_TRAIN,
-        keep=is_of_2023,
-    ),
+    Benchmark("math", "math", math_row, "DigitalLearningGmbH/MATH-lighteval", **TRAIN),
+    Benchmark("gsm_hard", "math", gsm_row, "reasoning-machines/gsm-hard", **ONLY_TRAIN),
+    Benchmark("amc23", "math", amc_row, "AI-MO/aimo-validation-amc", **ONLY_TRAIN),
     _MEDQA,
     _MEDQA._replace(name="medqa_5options", hub_id="Neelectric/MedQA-USMLE"),
     Benchmark(
-        *("medmcqa", ("question", "opa", "opb", "opc", "opd", "cop", "subject_name"), "choice", medmcqa_row),
-        hub_id="openlifescienceai/medmcqa",
-        splits=("train", "validation"),
-        eval_split="validation",
+        *("medmcqa", "choice", medmcqa_row, "openlifescienceai/medmcqa", ("train", "validation"), "validation"),
         **TRAIN,
     ),
     Benchmark(
-        *("mmlu_medical", ("question", "subject", "choices", "answer"), "choice", mmlu_row, "cais/mmlu"),
-        splits=("test", "validation", "dev"),
+        *("mmlu_medical", "choice", mmlu_row, "cais/mmlu", ("test", "validation", "dev")),
         configs=(
             *("anatomy", "clinical_knowledge", "college_biology"),
             *("college_medicine", "medical_genetics", "professional_medicine"),
         ),
     ),
-    Benchmark("orders", ("order", "truth"), "json", orders.to_row, generate=orders.generated_rows, **TRAIN),
+    Benchmark("orders", "json", orders.to_row, generate=orders.generated_rows, **TRAIN),
     Benchmark(
-        *("function_calls", ("conversations", "tools"), "calls", function_calls.to_row),
-        hub_id="NousResearch/hermes-function-calling-v1",
+        *("function_calls", "calls", function_calls.to_row, "NousResearch/hermes-function-calling-v1"),
         configs=("func_calling_singleturn",),
-        keep=function_calls.has_calls,
         **ONLY_TRAIN,
         **TRAIN,
     ),

@@ -41,14 +41,11 @@ def tagged(calls: list[dict]) -> str:
     return "\n".join(f"<tool_call>\n{json.dumps(each)}\n</tool_call>" for each in calls)
 
 
-def has_calls(row: dict) -> bool:
-    """Whether the first answer of a row has calls, all of which can be read."""
-    return bool(_calls(_said(row, "gpt")))
-
-
-def to_row(row: dict) -> dict:
-    """A request with its tools in the system message, and the expected calls as JSON."""
+def to_row(row: dict) -> dict | None:
+    """A request with its tools in the system message, and the expected calls as JSON; None without such calls."""
     calls = _calls(_said(row, "gpt"))
+    if not calls:
+        return None
     tools = "\n".join(json.dumps(tool) for tool in objects(row, "tools", "a list of tools, or its JSON", _read))
     words = {"question": _said(row, "human").strip(), "system_prompt": SYSTEM_PROMPT.format(tools=tools)}
     return {"solution": tagged(calls), "calls": json.dumps(calls), **words}
@@ -57,15 +54,10 @@ def to_row(row: dict) -> dict:
 def _said(row: dict, speaker: str) -> str:
     """What a speaker says first."""
     expected = f"a list of turns with `from` and `value`, one of them from {speaker}"
-    turns = cell(row, "conversations", expected, lambda turns: isinstance(_first(turns, speaker), str))
-    return _first(turns, speaker)
-
-
-def _first(turns: Any, speaker: str) -> Any:
-    try:
-        return next(turn["value"] for turn in turns if turn["from"] == speaker)
-    except (TypeError, KeyError, StopIteration):
-        return None
+    turns = objects(row, "conversations", expected, _read)
+    said = [turn.get("value") for turn in turns if turn.get("from") == speaker]
+    cell(row, "conversations", expected, lambda _: bool(said) and isinstance(said[0], str))
+    return said[0]
 
 
 def _calls(answer: str) -> list[dict]:

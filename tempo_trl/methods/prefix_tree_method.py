@@ -8,7 +8,7 @@ from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.prefix_covariance import PrefixCovariance
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.forced_tokens import treat_forced_tokens
-from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers import checks
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -57,8 +57,9 @@ class PrefixTreeTrainer(TokenCreditTrainer):
         self.learned = PrefixCovariance()
 
     def _tree_rollout(self, args):
-        grow = {"fixed": fixed_tree_rollout, "entropy": entropy_tree_rollout}.get(args.rollout)
-        return grow and grow(args)
+        if args.rollout == "iid":
+            return None
+        return TreeRollout(args.fixed_tree() if args.rollout == "fixed" else args.entropy_tree())
 
     def _check_first_batch(self, sums):
         if self.accelerator.is_main_process:

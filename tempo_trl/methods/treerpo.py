@@ -11,7 +11,7 @@ from tempo_trl.credit.grown_tree import branches
 from tempo_trl.credit.siblings import SIBLING_SCALES, count_once, sibling_advantages
 from tempo_trl.methods.prefix_tree_method import with_forced_tokens
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
-from tempo_trl.rollout.tree_rollout import entropy_tree_rollout, fixed_tree_rollout
+from tempo_trl.rollout.tree_rollout import TreeRollout
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.settings import refuse_rewards_that_are_normalized_first
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
@@ -213,7 +213,7 @@ class TreeRPOTrainer(TokenCreditTrainer):
     method_name = "treerpo"
 
     def _tree_rollout(self, args):
-        return fixed_tree_rollout(args)
+        return TreeRollout(args.fixed_tree())
 
     def credit(self, batch):
         args = self.args
@@ -263,7 +263,7 @@ class TreeRPOEntropyTrainer(TokenCreditTrainer):
     method_name = "treerpo_entropy"
 
     def _tree_rollout(self, args):
-        return entropy_tree_rollout(args)
+        return TreeRollout(args.entropy_tree())
 
     def credit(self, batch):
         args = self.args

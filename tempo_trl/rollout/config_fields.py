@@ -1,8 +1,11 @@
 """Config fields for completions that are grown as trees."""
 
+import math
 from dataclasses import dataclass
 
 from tempo_trl.config_help import with_help
+from tempo_trl.rollout.entropy import EntropyTree
+from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.forced_tokens import FORCED_TOKENS
 
 
@@ -27,24 +30,20 @@ class FixedTreeFields:
 
     def check_fixed_tree(self) -> None:
         """Validate the shape of the tree and that it has `num_generations` leaves."""
-        if self.tree_children < 2 or self.tree_depth < 1:
-            raise ValueError(
-                f"got `tree_children`={self.tree_children} and `tree_depth`={self.tree_depth}, expected at least 2 "
-                "and 1. Raise them."
-            )
-        leaves = self.tree_children**self.tree_depth
+        leaves = self.fixed_tree().num_generations
         if self.num_generations != leaves:
             raise ValueError(
                 f"`num_generations` must be tree_children ** tree_depth = {self.tree_children} ** {self.tree_depth} = "
                 f"{leaves}, got {self.num_generations}: a tree of this shape yields that many completions. Change one "
                 "of the three."
             )
-        if self.tree_step_tokens is not None and self.tree_step_tokens < 1:
-            raise ValueError(f"`tree_step_tokens` must be at least 1, got {self.tree_step_tokens}. Raise it.")
-        if self.max_completion_length is None and self.tree_step_tokens is None:
-            raise ValueError(
-                "got neither `tree_step_tokens` nor `max_completion_length`, expected a limit for the tree. Set one."
-            )
+
+    def fixed_tree(self) -> FixedTree:
+        """The tree of these fields."""
+        step_tokens = self.tree_step_tokens
+        if step_tokens is None and self.max_completion_length is not None and self.tree_depth > 0:
+            step_tokens = math.ceil(self.max_completion_length / self.tree_depth)
+        return FixedTree(self.tree_children, self.tree_depth, step_tokens)
 
 
 @with_help
@@ -82,16 +81,18 @@ class EntropyTreeFields:
 
     def check_entropy_tree(self) -> None:
         """Validate the settings of the tree."""
-        if self.tree_max_depth < 1 or self.tree_min_segment_tokens < 1:
-            raise ValueError(
-                f"`tree_max_depth` and `tree_min_segment_tokens` must be at least 1, got {self.tree_max_depth} and "
-                f"{self.tree_min_segment_tokens}. Raise them."
-            )
-        cap = self.tree_coverage_tokens
-        if cap is not None and cap < self.tree_min_segment_tokens:
-            raise ValueError(
-                f"`tree_coverage_tokens` must be at least tree_min_segment_tokens = {self.tree_min_segment_tokens}, "
-                f"got {cap}: shorter segments do not split. Raise it, or set None for no coverage."
-            )
+        self.entropy_tree()
         if self.forced_tokens not in FORCED_TOKENS:
             raise ValueError(f"`forced_tokens` must be one of {FORCED_TOKENS}, got {self.forced_tokens!r}.")
+
+    def entropy_tree(self) -> EntropyTree:
+        """The tree of these fields."""
+        delimiters = {} if self.tree_delimiters is None else {"delimiters": self.tree_delimiters}
+        return EntropyTree(
+            num_generations=self.num_generations,
+            max_depth=self.tree_max_depth,
+            min_segment_tokens=self.tree_min_segment_tokens,
+            entropy_threshold=self.tree_entropy_threshold,
+            coverage_tokens=self.tree_coverage_tokens,
+            **delimiters,
+        )

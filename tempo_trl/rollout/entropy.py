@@ -8,9 +8,10 @@ from typing import NamedTuple
 import torch
 
 from tempo_trl.credit.grown_tree import Segment
-from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, Top
+from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, Top, check_least
 
 
+@dataclass
 class EntropyTree:
     """
     The tree of hierarchical TreeRPO (Tree Relative Policy Optimization, section 3.2): completions are sampled to
@@ -36,39 +37,29 @@ class EntropyTree:
             Minimum length of a segment that splits, in tokens.
         entropy_threshold (`float`):
             Entropy above which a segment splits, in nats, at least 0.
-        entropy_top_k (`int`):
+        top_k (`int`):
             The entropy is computed over this many most likely tokens of the sampling distribution, renormalized.
         delimiters (`Sequence[str]`):
             Texts that end a thought: a token must end with one of them, ignoring trailing spaces.
         coverage_tokens (`int`, *optional*):
-            Maximum length of a leaf segment without an extra sibling, in tokens. None for no extra siblings.
+            Maximum length of a leaf segment without an extra sibling, in tokens, at least `min_segment_tokens`. None
+            for no extra siblings.
 
     Raises:
         ValueError: if a number is too small.
     """
 
-    def __init__(
-        self,
-        num_generations: int,
-        max_depth: int = 7,
-        min_segment_tokens: int = 150,
-        entropy_threshold: float = 1.0,
-        entropy_top_k: int = 20,
-        delimiters: Sequence[str] = (".", "\n", "!", "?", ";", ":"),
-        coverage_tokens: int | None = None,
-    ):
-        given = [("num_generations", num_generations, 2), ("max_depth", max_depth, 1)]
-        given += [("min_segment_tokens", min_segment_tokens, 1), ("entropy_threshold", entropy_threshold, 0)]
-        given += [
-            ("entropy_top_k", entropy_top_k, 2),
-            ("coverage_tokens", 1 if coverage_tokens is None else coverage_tokens, 1),
-        ]
-        for name, value, least in given:
-            if value < least:
-                raise ValueError(f"`{name}` of an entropy tree must be at least {least}, got {value}. Raise it.")
-        self.num_generations, self.max_depth, self.top_k = num_generations, max_depth, entropy_top_k
-        self.min_segment_tokens, self.entropy_threshold = min_segment_tokens, entropy_threshold
-        self.delimiters, self.coverage_tokens = tuple(delimiters), coverage_tokens
+    num_generations: int
+    max_depth: int = 7
+    min_segment_tokens: int = 150
+    entropy_threshold: float = 1.0
+    top_k: int = 20
+    delimiters: Sequence[str] = (".", "\n", "!", "?", ";", ":")
+    coverage_tokens: int | None = None
+
+    def __post_init__(self):
+        check_least(self, num_generations=2, max_depth=1, min_segment_tokens=1, entropy_threshold=0, top_k=2)
+        check_least(self, coverage_tokens=self.min_segment_tokens)  # shorter segments do not split
         self._ends_thought: dict[int, bool] = {}  # token: whether its text ends with a delimiter
 
     def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingEntropyTree":
@@ -88,7 +79,7 @@ class EntropyTree:
     def _ends_a_thought(self, token: int, rules: Rules) -> bool:
         if token not in self._ends_thought:
             text = rules.tokenizer.decode([token], skip_special_tokens=False)
-            self._ends_thought[token] = text.rstrip(" ").endswith(self.delimiters)
+            self._ends_thought[token] = text.rstrip(" ").endswith(tuple(self.delimiters))
         return self._ends_thought[token]
 
 

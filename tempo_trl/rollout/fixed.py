@@ -1,9 +1,12 @@
 """Trees of a fixed shape: every node has the same number of children, and every step the same number of tokens."""
 
+from dataclasses import dataclass
+
 from tempo_trl.credit.grown_tree import Segment
-from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules
+from tempo_trl.rollout.growth import Continuation, GrowingTree, Request, Rules, check_least
 
 
+@dataclass
 class FixedTree:
     """
     The N-ary tree of TreeRPO (https://huggingface.co/papers/2506.05183): every node is continued `children` times by
@@ -26,14 +29,18 @@ class FixedTree:
         ValueError: if a number is too small.
     """
 
+    children: int
+    depth: int
+    step_tokens: int
     top_k = 0
 
-    def __init__(self, children: int, depth: int, step_tokens: int):
-        for name, value, least in (("children", children, 2), ("depth", depth, 1), ("step_tokens", step_tokens, 1)):
-            if value < least:
-                raise ValueError(f"`{name}` of a fixed tree must be at least {least}, got {value}. Raise it.")
-        self.children, self.depth, self.step_tokens = children, depth, step_tokens
-        self.num_generations = children**depth
+    def __post_init__(self):
+        check_least(self, children=2, depth=1, step_tokens=1)
+
+    @property
+    def num_generations(self) -> int:
+        """Completions of a group."""
+        return self.children**self.depth
 
     def start(self, prompt_ids: list[int], rules: Rules) -> "GrowingFixedTree":
         """A tree that contains only the prompt."""

@@ -44,6 +44,8 @@ class TransformersSampler:
         self.config = copy.deepcopy(generation_config)
         stop_strings, self.config.stop_strings = self.config.stop_strings, None
         self.stop_strings = StopStringCriteria(tokenizer, stop_strings) if stop_strings else None
+        eos = self.config.eos_token_id
+        self.eos_token_ids = [eos] if isinstance(eos, int) else list(eos or ())
         self.config.cache_implementation = None
         self.config.use_cache = True
         self.config.return_dict_in_generate = self.config.output_scores = True
@@ -75,7 +77,7 @@ class TransformersSampler:
             generation_config=self.config,
             stopping_criteria=StoppingCriteriaList([recorder]),
         )
-        found = iter(recorder.continuations(output.sequences, self._eos_token_ids()))
+        found = iter(recorder.continuations(output.sequences, self.eos_token_ids))
         return [[next(found) for _ in range(request.n)] for request in requests]
 
     def _distinct(self, requests: Sequence[Request]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -97,10 +99,6 @@ class TransformersSampler:
             input_ids=input_ids, attention_mask=attention_mask, position_ids=positions, use_cache=True, **keep
         )
         return output.past_key_values
-
-    def _eos_token_ids(self) -> list[int]:
-        eos = self.config.eos_token_id
-        return [eos] if isinstance(eos, int) else list(eos or ())
 
 
 class StepRecorder(StoppingCriteria):

@@ -6,41 +6,17 @@ from trl import GRPOConfig, GRPOTrainer
 
 from tempo_trl.rollout.growth import Grower
 
-# Options that count from the first generated token, which would be that of each segment instead of the completion's,
-# or that do not generate one sampled continuation.
-OF_WHOLE_COMPLETIONS = {
+# Trees are generated in segments. These options act on a token and all that is before it; others count from the first
+# generated token, which would be that of each segment, or do not generate one sampled continuation.
+SUPPORTED = {
     False: (  # transformers
-        "begin_suppress_tokens",
-        "encoder_no_repeat_ngram_size",
-        "encoder_repetition_penalty",
-        "exponential_decay_length_penalty",
-        "forced_bos_token_id",
-        "forced_eos_token_id",
-        "guidance_scale",
-        "max_length",
-        "max_new_tokens",
-        "max_time",
-        "min_length",
-        "min_new_tokens",
-        "num_beams",
-        "num_return_sequences",
-        "penalty_alpha",
-        "prompt_lookup_num_tokens",
+        "do_sample temperature top_k top_p top_h min_p typical_p epsilon_cutoff eta_cutoff repetition_penalty "
+        "no_repeat_ngram_size bad_words_ids sequence_bias suppress_tokens renormalize_logits remove_invalid_values "
+        "bos_token_id eos_token_id pad_token_id stop_strings use_cache cache_implementation disable_compile"
     ),
     True: (  # vLLM
-        "best_of",
-        "echo",
-        "frequency_penalty",
-        "logprobs",
-        "max_tokens",
-        "min_tokens",
-        "n",
-        "presence_penalty",
-        "prompt_logprobs",
-        "response_format",
-        "stream",
-        "structured_outputs",
-        "use_beam_search",
+        "temperature top_k top_p min_p repetition_penalty bad_words logit_bias allowed_token_ids seed stop "
+        "stop_token_ids ignore_eos include_stop_str_in_output skip_special_tokens"
     ),
 }
 
@@ -77,10 +53,11 @@ def _problems_of_args(args: GRPOConfig) -> Iterator[str]:
     if args.max_completion_length is None:
         yield "Trees need a maximum length, got None. Set `max_completion_length`."
     options = args.generation_kwargs or {}
-    if refused := sorted(set(options) & set(OF_WHOLE_COMPLETIONS[args.use_vllm])):
+    supported = SUPPORTED[args.use_vllm].split()
+    if refused := sorted(set(options) - set(supported)):
         yield (
-            f"generation_kwargs {refused} apply to whole completions, or do not generate one sampled continuation. "
-            "Trees are generated in segments. Remove them."
+            f"Trees are generated in segments, got generation_kwargs {refused}, expected some of "
+            f"{', '.join(supported)}. Remove the others."
         )
 
 

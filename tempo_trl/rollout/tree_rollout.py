@@ -1,15 +1,12 @@
 """Tree rollouts in TRL: the object to pass as `rollout_func` to `GRPOTrainer`."""
 
 import contextlib
-import math
 
 import torch
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from tempo_trl.credit.grown_tree import GrownTree
 from tempo_trl.rollout.completion_rules import rules_of
-from tempo_trl.rollout.entropy import EntropyTree
-from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.growth import Grower, Sampler, grow
 from tempo_trl.rollout.transformers_sampler import transformers_sampler
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
@@ -123,24 +120,3 @@ def _one_a_group(prompts: list, prompt_ids: list[list[int]], num_generations: in
             "`num_generations`, and use TRL's own sampler."
         )
     return prompt_ids[::num_generations]
-
-
-def fixed_tree_rollout(args: GRPOConfig) -> TreeRollout:
-    """The rollout of a configuration with [`~tempo_trl.rollout.config_fields.FixedTreeFields`]."""
-    step_tokens = args.tree_step_tokens or math.ceil(args.max_completion_length / args.tree_depth)
-    return TreeRollout(FixedTree(args.tree_children, args.tree_depth, step_tokens))
-
-
-def entropy_tree_rollout(args: GRPOConfig) -> TreeRollout:
-    """The rollout of a configuration with [`~tempo_trl.rollout.config_fields.EntropyTreeFields`]."""
-    delimiters = {} if args.tree_delimiters is None else {"delimiters": tuple(args.tree_delimiters)}
-    return TreeRollout(
-        EntropyTree(
-            num_generations=args.num_generations,
-            max_depth=args.tree_max_depth,
-            min_segment_tokens=args.tree_min_segment_tokens,
-            entropy_threshold=args.tree_entropy_threshold,
-            coverage_tokens=args.tree_coverage_tokens,
-            **delimiters,
-        )
-    )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tempo_trl.data import load_prompts
-from tempo_trl.data.function_calls import has_calls, to_row
+from tempo_trl.data.function_calls import to_row
 from tempo_trl.rewards import tool_call_fields
 
 from .rows import HUB_ROWS, function_row, write_file
@@ -42,7 +42,7 @@ UNREADABLE += ['<tool_call>["go"]</tool_call>', '<tool_call>{"name": "go", "argu
 
 @pytest.mark.parametrize("answer", UNREADABLE)
 def test_rows_without_calls_that_can_be_read_are_left_out(answer, tmp_path):
-    assert not has_calls(function_row(answer))
+    assert to_row(function_row(answer)) is None
     rows = [function_row(answer), ROWS[1]]
     assert load_prompts("function_calls", path=write_file(tmp_path / "rows.jsonl", rows))["row_id"][:] == [1]
 

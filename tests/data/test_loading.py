@@ -1,5 +1,6 @@
 """Rows and files that are not what they should be: null answers are named, all else is refused by its place."""
 
+import json
 import math
 import re
 
@@ -13,6 +14,8 @@ ANSWERS |= dict.fromkeys(("amc23", "medqa", "medqa_5options", "mmlu_medical"), "
 QUESTIONS = {"math": "problem", "gsm_hard": "input", "amc23": "problem"}
 QUESTIONS |= {"orders": "order", "function_calls": "conversations"}
 
+
+HUB_LINE = json.dumps(HUB_ROWS["math"][0]).encode() + b"\n"
 
 # Null answers
 
@@ -80,24 +83,13 @@ def test_a_cell_with_something_else_is_refused_by_file_row_and_column(name, chan
 # Files
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
-@pytest.mark.parametrize("content", ["", "\n\n"])
-def test_a_file_without_rows_is_refused_by_name(name, content, tmp_path):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=rf"{re.escape(str(tmp_path / name))} has no rows\. Expected JSON objects"):
+MALFORMED = [(f"rows.{kind}", content) for kind in ("jsonl", "json") for content in (b"", b"\n\n")]
+MALFORMED += [("rows.jsonl", HUB_LINE + last) for last in (b'{"problem": "Cu', b"not JSON", b"[1, 2")]
+MALFORMED += [("rows.parquet", content) for content in (b"", b"PAR1 is how it opens")]
+
+
+@pytest.mark.parametrize(("name", "content"), MALFORMED)
+def test_a_file_without_rows_that_can_be_read_is_refused_with_its_name_and_the_cause(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{re.escape(str(tmp_path / name))} cannot be read as rows in \w+: .+\."):
         load_prompts("math", path=tmp_path / name)
-
-
-@pytest.mark.parametrize("last", ['{"problem": "Cu', "not JSON", "[1, 2"])
-def test_a_malformed_line_is_refused_with_the_file_and_the_cause(last, tmp_path):
-    path = write_file(tmp_path / "rows.jsonl", HUB_ROWS["math"])
-    path.write_text(path.read_text() + last)
-    with pytest.raises(ValueError, match=f"{re.escape(str(path))} cannot be read: .+ Expected JSON objects"):
-        load_prompts("math", path=path)
-
-
-@pytest.mark.parametrize("content", [b"", b"PAR1 is how it opens"])
-def test_a_file_that_is_no_parquet_is_refused_with_its_name(content, tmp_path):
-    (tmp_path / "rows.parquet").write_bytes(content)
-    with pytest.raises(ValueError, match=r"rows\.parquet cannot be read: .+ Expected a parquet file"):
-        load_prompts("math", path=tmp_path / "rows.parquet")
