@@ -306,14 +306,19 @@ def test_trls_standard_deviation_is_ours(stock):
 def test_log_writes_the_completions_by_pandas_when_the_metrics_are_logged_and_cleared():
     source = inspect.getsource(GRPOTrainer.log)
     assert source.index("super().log(") < source.index("_metrics[mode].clear()") < source.index(".to_parquet(")
-    assert source.count(".to_parquet(") == 1, "faults.is_of_the_completions_table knows of one file"
-    assert 'f"completions_{self.state.global_step:05d}.parquet"' in source, "see faults.completions_path"
+    assert source.count(".to_parquet(") == 1, "see faults.surviving_table"
+    assert 'f"completions_{self.state.global_step:05d}.parquet"' in source
 
 
 def test_the_state_that_makes_a_checkpoint_whole_is_written_after_the_generators():
     source = inspect.getsource(Trainer._save_checkpoint)
     assert "run_dir = self._get_output_dir(trial=trial)" in source, "see RunTrainer._save_checkpoint"
     assert source.index("self._save_rng_state(") < source.index("self.state.save_to_json(")
+
+
+def test_the_reference_model_that_follows_the_policy_is_the_attribute():
+    source = inspect.getsource(GRPOTrainer.__init__)
+    assert "SyncRefModelCallback(ref_model=self.ref_model" in source, "see RunTrainer._save_checkpoint"
 
 
 def test_prompts_are_tokenized_once_a_batch_into_unpadded_ids(stock):

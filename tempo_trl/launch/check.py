@@ -14,7 +14,6 @@ from tempo_trl.launch.arguments import RunArguments, launch_arguments, parse
 from tempo_trl.launch.train import RunInputs, model_path, run_inputs
 from tempo_trl.rollout.config_fields import EntropyTreeFields, FixedTreeFields
 from tempo_trl.rollout.tree_requirements import check_trees_can_grow
-from tempo_trl.trainers.settings import clamp_of_cispo
 
 
 def check(argv: list[str]) -> None:
@@ -39,9 +38,8 @@ def check(argv: list[str]) -> None:
         raise ValueError(f"cannot load the data or the functions of the run: {error}") from error
     refuse(arguments, inputs)
     print("\n".join(lines_of(arguments, inputs, processes)))
-    would_stop = on_this_machine and f"on this machine the run would stop at once: {on_this_machine}"
-    for note in filter(None, (would_stop, clamp_of_cispo(arguments.training))):
-        print(f"\nNote: {note}")
+    if on_this_machine:
+        print(f"\nNote: on this machine the run would stop at once: {on_this_machine}")
     _print_server(arguments)
 
 

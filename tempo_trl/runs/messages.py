@@ -34,6 +34,16 @@ def content_text(content: str | list[dict] | None) -> str:
     return " ".join(part.get("text") or f"[{part.get('type', '?')}]" for part in content)
 
 
+def content_parts(content: list) -> list[dict]:
+    """The parts of a message's content. Anything else in it, as a tool may return it, becomes a part with its text."""
+    return [part if _is_part(part) else {"type": "text", "text": str(part)} for part in content]
+
+
+def _is_part(value: Any) -> bool:
+    kind = value.get("type") if isinstance(value, dict) else None
+    return isinstance(value.get("text"), str) if kind == "text" else isinstance(kind, str)
+
+
 def turns_of(completion: str | Sequence[dict], count: int) -> tuple[list[str], list[str]]:
     """
     Names of the tools that each turn of a completion calls, and the text that was observed before the turn.

@@ -14,7 +14,6 @@ from trl import GRPOTrainer
 from trl.trainer.utils import is_async_callable, shutdown_event_loop_in_daemon, start_event_loop_in_daemon
 
 from tempo_trl.runs.metrics import METRICS, OWN_COLUMNS
-from tempo_trl.trainers.checks import watch_rewards
 from tempo_trl.trainers.report import Report
 from tempo_trl.trainers.scored_rows import ScoredRows
 
@@ -213,12 +212,11 @@ class RewardFunctions:
             report ([`Report`]): Keeps the error, and what functions log.
             score (`Callable`): Gets the index of each function, and what calls it or waits for it.
         """
-        calls, patience = rows.calls[self.argument], self._trainer.args.ddp_timeout / 2
-        with watch_rewards(patience, self._trainer.accelerator.process_index, self.names):
-            for index, name in enumerate(self.names):
-                # An error does not end the loop: a sharded model needs every rank.
-                with report.keeps_errors_of(f"`{self.argument}` {name}"):
-                    score(index, partial(calls.result, index))
+        calls = rows.calls[self.argument]
+        for index, name in enumerate(self.names):
+            # An error does not end the loop: a sharded model needs every rank.
+            with report.keeps_errors_of(f"`{self.argument}` {name}"):
+                score(index, partial(calls.result, index))
         report.add(calls.metrics, calls.columns)
 
 

@@ -20,19 +20,19 @@ from trl.trainer.utils import get_config_model_id
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, only_rollout
 from tempo_trl.rollout.vllm_server import wait_for_server
-from tempo_trl.runs.messages import valid_text
+from tempo_trl.runs.messages import content_parts, valid_text
 from tempo_trl.trainers import checks, settings
 from tempo_trl.trainers.faults import surviving_table, watched_server
 from tempo_trl.trainers.report import keep_added_share
 from tempo_trl.trainers.reward_functions import distinct_names
 from tempo_trl.trainers.rollout_func import checked_rollout
-from tempo_trl.trainers.subclasses import warnings_at_the_caller
+from tempo_trl.trainers.zero_advantages import refuse_models_that_see_all_rows
 from tempo_trl.tree_forward.tree_pass import TreePass
 
 PACKAGES = ("trl.rewards.", "tempo_trl.rewards.")
 # Functions by name, with the number of lists that they take.
 NEED_AN_EXTRA = {"math_reward": 2, "accuracy_reward": 2, "reasoning_accuracy_reward": 2}
-STATE_FILE = "credit_state.pt"  # in a checkpoint
+STATE_FILE, REFERENCE_FILE = "credit_state.pt", "reference_model.pt"  # in a checkpoint
 
 
 class RunTrainer(GRPOTrainer):
@@ -57,12 +57,13 @@ class RunTrainer(GRPOTrainer):
     def __init__(self, model: str | PreTrainedModel, reward_funcs=None, args: GRPOConfig | None = None, **keywords):
         self._model_name = model if isinstance(model, str) else get_config_model_id(model.config)  # for messages
         args = settings.checked_config(args, self._config_cls, self._model_name, self._name)
-        checks.check_columns(keywords.get("train_dataset"), may_lack_prompts=bool(keywords.get("environment_factory")))
+        data = keywords.get("train_dataset"), keywords.get("eval_dataset")
+        checks.check_datasets(*data, may_lack_prompts=bool(keywords.get("environment_factory")))
         refuse_missing_extras(reward_funcs if isinstance(reward_funcs, list) else [reward_funcs])
         if (rollout := self._tree_rollout(args)) is not None:
             keywords["rollout_func"] = only_rollout(rollout, keywords.get("rollout_func"))
         wait_for_server(args, self._model_name)
-        with warnings_at_the_caller(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             if rollout is not None:  # TRL warns that `rollout_func` is experimental, but the user did not set it
                 warnings.filterwarnings("ignore", "You are using 'rollout_func'", UserWarning)
             super().__init__(model, reward_funcs, args, **keywords)
@@ -72,7 +73,10 @@ class RunTrainer(GRPOTrainer):
         self.eos_token_ids = [*self.eos_token_ids, *(end_token_ids(self) - {*self.eos_token_ids})]
         if isinstance(self.rollout_func, TreeRollout):
             check_trees_can_grow(self, self.rollout_func.grower)
-        checks.check_trainer(self)
+        checks.refuse_a_missing_end_token(self)
+        checks.refuse_stop_strings_that_are_not_found(self)
+        if getattr(args, "skip_zero_advantages", False):
+            refuse_models_that_see_all_rows(self)
         self.tree_pass = TreePass(self, self._tree_obstacle())
 
     def _tree_rollout(self, args: GRPOConfig) -> TreeRollout | None:
@@ -89,7 +93,6 @@ class RunTrainer(GRPOTrainer):
         keep_outputs_in_float32(self.accelerator)
 
     def _get_train_sampler(self, dataset=None):
-        checks.refuse_less_than_a_generation(self)
         # The epoch is a fraction with rounding errors: 1.9999999 means two whole epochs.
         return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 
@@ -133,11 +136,15 @@ class RunTrainer(GRPOTrainer):
     def _get_tool_suffix_ids(self, tool_messages):
         for message in tool_messages:
             message["content"] = valid_text(message["content"])
-        return super()._get_tool_suffix_ids(tool_messages)
+        suffix_ids = super()._get_tool_suffix_ids(tool_messages)
+        for message in tool_messages:  # after it, because the policy sees what the template makes of any list
+            if isinstance(message["content"], list):
+                message["content"] = content_parts(message["content"])
+        return suffix_ids
 
     def _tokenize_prompts(self, prompts):
         tokenized = super()._tokenize_prompts(prompts)
-        checks.check_prompts(tokenized[0], self)
+        checks.refuse_empty_prompts(tokenized[0])
         return tokenized
 
     def log(self, logs, start_time=None):
@@ -153,6 +160,8 @@ class RunTrainer(GRPOTrainer):
             folder = Path(self._get_output_dir(trial=trial), f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
             folder.mkdir(parents=True, exist_ok=True)
             self._save_method(folder)
+            if self.args.sync_ref_model and not (self.is_deepspeed_enabled or self.is_fsdp_enabled):
+                torch.save(self.ref_model.state_dict(), folder / REFERENCE_FILE)
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint):
@@ -161,6 +170,9 @@ class RunTrainer(GRPOTrainer):
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             self._load_method(Path(checkpoint))
+            if self.args.sync_ref_model:
+                checks.refuse_a_missing_reference(reference := Path(checkpoint, REFERENCE_FILE))
+                self.ref_model.load_state_dict(torch.load(reference, map_location="cpu", weights_only=True))
 
     def _save_rng_state(self, output_dir):
         super()._save_rng_state(output_dir)

@@ -31,7 +31,7 @@ from tempo_trl.trainers.span_rewards import (
     refuse_weights_of_no_reward,
 )
 from tempo_trl.trainers.step_rewards import StepRewardFunc, StepRewards
-from tempo_trl.trainers.subclasses import keep_assigned, refuse_unknown_arguments, signature_without, watch_columns
+from tempo_trl.trainers.subclasses import without_factors_of_columns
 from tempo_trl.trainers.whole_groups import batch_of
 from tempo_trl.trainers.zero_advantages import on_all_rows, rows_with_credit
 from tempo_trl.tree_forward.tree_pass import State
@@ -119,19 +119,6 @@ class TokenCreditTrainer(RunTrainer):
     reads_step_rewards = False  # whether a method's own credit function reads `Batch.step_rewards`
     reads_criteria = False  # ... and `Batch.criteria`
     reads_observations = False  # ... and `Batch.observations`
-    _watches_columns = False  # whether a user's subclass changes what is scored
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        watch_columns(cls)
-        own_credit = cls._has_own_credit()
-        read = {"step_reward_funcs": cls.reads_step_rewards, "span_reward_funcs": cls.reads_criteria}
-        unread = {"credit_func", *(name for name, is_read in read.items() if not is_read)} if own_credit else set()
-        cls.__signature__ = signature_without(cls, unread if cls.__init__ is TokenCreditTrainer.__init__ else set())
-
-    def __new__(cls, *args, **kwargs):
-        refuse_unknown_arguments(cls, kwargs)  # else Python names this class, whatever was built
-        return super().__new__(cls)
 
     def __init__(
         self,
@@ -192,6 +179,8 @@ class TokenCreditTrainer(RunTrainer):
         self.learned = credit_func
         self._prepare_credit()
         self._recorder = Recorder(self)
+        if type(self)._generate_and_score_completions is not TokenCreditTrainer._generate_and_score_completions:
+            self._generate_and_score_completions = without_factors_of_columns(self)
 
     # A method: what a subclass overrides
 
@@ -254,8 +243,6 @@ class TokenCreditTrainer(RunTrainer):
         self._assign_credit(rows.completed(self, output), report, due)
         if self.tree_pass.state is not State.OFF:
             self.tree_pass.number_rows(output)
-        if self._watches_columns:
-            keep_assigned(output)
         return output
 
     def _judged(self, report: Report, rows: ScoredRows, rewards: torch.Tensor) -> torch.Tensor:
@@ -266,9 +253,8 @@ class TokenCreditTrainer(RunTrainer):
         return rewards
 
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        rank, patience = self.accelerator.process_index, self.args.ddp_timeout / 2
-        with checks.watch_rewards(patience, rank, self.reward_func_names):
-            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        checks.refuse_columns_of_trl(inputs[0])  # a stream has told its columns only now
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         checks.refuse_rewards_without_a_variance(rewards, self.reward_weights, self.reward_func_names)
         if self._pending_metrics or self._pending_extra_logs:
             refuse_reserved_metrics(self._pending_metrics)
@@ -381,6 +367,3 @@ class TokenCreditTrainer(RunTrainer):
         if self.args.importance_sampling_level != "sequence" or "old_per_token_logps" not in inputs:
             return {}
         return {"old_per_token_logps": gspo_token_reference(logps, inputs["old_per_token_logps"], loss_mask(inputs))}
-
-
-TokenCreditTrainer.__signature__ = signature_without(TokenCreditTrainer, set())

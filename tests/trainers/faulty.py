@@ -6,11 +6,9 @@ to FOLDER, and at the end its weights.
 
 import os
 import time
-from datetime import timedelta
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from transformers import TrainerCallback
 
 from tempo_trl import PPOConfig, PPOTrainer, TEMPOConfig, TEMPOTrainer
@@ -21,27 +19,13 @@ from .recording import config, parity, questions, weights
 
 RANK = int(os.environ.get("RANK", "0"))
 STEPS = 12  # three epochs, six on two ranks; a generation is two steps, and each is saved
-PATIENCE = 30  # seconds, the ddp_timeout of the run that hangs; its ranks must have met within it
 FOR_EVER = 3600
 
 
-def faulty(trainer_state) -> bool:
-    return RANK == 1 and trainer_state.global_step >= 2  # one rank, after a generation that went well
-
-
 def reward_that_raises(completions, completion_ids, trainer_state, **columns):
-    if faulty(trainer_state):
+    if RANK == 1 and trainer_state.global_step >= 2:  # one rank, after a generation that went well
         raise ArithmeticError("this grader is out of order")
     return parity(completions, completion_ids)
-
-
-def reward_that_hangs(completions, completion_ids, trainer_state, **columns):
-    if faulty(trainer_state):
-        time.sleep(FOR_EVER)
-    return parity(completions, completion_ids)
-
-
-REWARDS = {f.__name__: f for f in (reward_that_raises, reward_that_hangs)}
 
 
 class TellsItsStep(TrainerCallback):
@@ -83,15 +67,14 @@ TRAINERS = {"killed_while_saving": StopsInTheMiddleOfSaving, "critic_that_raises
 
 def main(model: str, folder: str, fault: str) -> None:
     Path(folder, f"rank{RANK}.pid").write_text(str(os.getpid()))
-    hangs = {"ddp_timeout": PATIENCE} if fault == "reward_that_hangs" else {}
     schedule = {"steps_per_generation": 2, "save_strategy": "steps", "save_steps": 2, "max_steps": STEPS}
-    if hangs:  # transformers hands ddp_timeout to process groups of GPUs only
-        dist.init_process_group("gloo", timeout=timedelta(seconds=PATIENCE))
     config_cls = PPOConfig if fault == "critic_that_raises" else TEMPOConfig
-    args = config(folder, config_cls, per_device_train_batch_size=4, **schedule, **hangs)
+    args = config(folder, config_cls, per_device_train_batch_size=4, **schedule)
     cls = TRAINERS.get(fault, TEMPOTrainer)
     callbacks = [TellsItsStep(folder, mortal=fault == "killed")]
-    trainer = cls(model, REWARDS.get(fault, parity), args, questions(4), callbacks=callbacks)
+    trainer = cls(
+        model, reward_that_raises if fault == "reward_that_raises" else parity, args, questions(4), callbacks=callbacks
+    )
     checkpoint = last_whole_checkpoint(folder)
     know_the_cpu_by_its_number()
     trainer.train(resume_from_checkpoint=checkpoint)

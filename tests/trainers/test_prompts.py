@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, IterableDataset
 from PIL import Image
 
 from tempo_trl.report import read_trees
@@ -109,9 +109,23 @@ def test_images_tell_prompts_apart_by_what_they_show():
         ({"prompt": ["a"], "log_metric": ["b"]}, "the dataset has a column 'log_metric', but TRL passes"),
     ],
 )
-def test_columns_that_trl_would_stumble_over_are_refused_before_the_model_is_loaded(columns, message, tmp_path):
+@pytest.mark.parametrize("place", ["train", "eval", "one of two for eval"])
+def test_columns_that_trl_would_stumble_over_are_refused_before_the_model_is_loaded(columns, message, place, tmp_path):
+    wrong, right = Dataset.from_dict({name: own * 8 for name, own in columns.items()}), questions(8)
+    data = {
+        "train": {"dataset": wrong},
+        "eval": {"trainer": {"eval_dataset": wrong}},
+        "one of two for eval": {"trainer": {"eval_dataset": {"right": right, "wrong": wrong}}},
+    }
     with pytest.raises(ValueError, match=message):
-        train("no/such-model", tmp_path, dataset=Dataset.from_dict({name: own * 8 for name, own in columns.items()}))
+        train("no/such-model", tmp_path, **data[place])
+
+
+def test_such_a_column_of_a_stream_is_refused_at_its_first_batch(tiny_model, tmp_path):
+    stream = IterableDataset.from_generator(lambda: iter([{"prompt": "a", "completions": "b"}] * 8))
+    assert stream.column_names is None
+    with pytest.raises(ValueError, match="the dataset has a column 'completions', but TRL passes"):
+        train(tiny_model, tmp_path, dataset=stream)
 
 
 @pytest.mark.parametrize("prompts", [["a", "b", "", "c"], [""] * 4])

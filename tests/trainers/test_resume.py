@@ -7,7 +7,7 @@ import pytest
 
 from tempo_trl import Credit, TokenCreditConfig, TokenCreditTrainer
 
-from .recording import assert_same_weights, config, parity, questions, train
+from .recording import assert_same, assert_same_weights, config, parity, questions, train
 
 SCHEDULE = {"steps_per_generation": 2, "num_iterations": 2, "max_steps": 8, "save_strategy": "steps", "save_steps": 4}
 
@@ -35,6 +35,18 @@ def test_a_finished_run_that_is_resumed_does_not_train_on(tiny_model, tmp_path):
     assert resumed.state.global_step == SCHEDULE["max_steps"]
     assert not resumed.batches
     assert_same_weights(resumed, finished)
+
+
+def test_the_reference_model_that_follows_the_policy_is_that_of_the_run_that_never_stopped(tiny_model, tmp_path):
+    options = {"beta": 0.5, "sync_ref_model": True, "ref_model_sync_steps": 2, "ref_model_mixup_alpha": 0.5}
+    options |= SCHEDULE | {"per_device_train_batch_size": 4}
+    whole = train(tiny_model, tmp_path, **options)
+    resumed = train(tiny_model, tmp_path, resume=str(tmp_path / "checkpoint-4"), **options)
+    assert_same_weights(resumed, whole)
+    assert_same(dict(resumed.ref_model.state_dict()), dict(whole.ref_model.state_dict()))
+    (tmp_path / "checkpoint-4" / "reference_model.pt").unlink()
+    with pytest.raises(ValueError, match=r"checkpoint-4 has no reference_model.pt, .* Set sync_ref_model=False, or"):
+        train(tiny_model, tmp_path, resume=str(tmp_path / "checkpoint-4"), **options)
 
 
 class Counting:

@@ -1,16 +1,13 @@
-"""What people write below a trainer: constructors of their own, and advantages that they weigh."""
-
-import inspect
-import warnings
+"""What people write below a trainer: advantages that they weigh."""
 
 import pytest
 import torch
 from pyarrow.parquet import read_schema
 
-from tempo_trl import TEMPOConfig, TEMPOTrainer
+from tempo_trl import TEMPOTrainer
 from tempo_trl.runs.trees import trees_path
 
-from .recording import assert_same_weights, config, parity, questions, share_of_threes, train
+from .recording import assert_same_weights, share_of_threes, train
 
 
 def weighing(weigh):
@@ -107,40 +104,3 @@ def test_a_method_of_ones_own_is_recorded_under_its_name(tiny_model, tmp_path):
 def test_other_changes_of_advantages_train_as_they_are(change, tiny_model, tmp_path):
     trainer = run(change, tiny_model, tmp_path)
     assert torch.equal(trainer.output["advantages"], change(trainer.assigned))
-    assert "assigned_advantages" not in trainer.output
-
-
-class WithAPenalty(TEMPOTrainer):
-    def __init__(self, model, *, penalty: float = 0.1, **keywords):
-        super().__init__(model, **keywords)
-        self.penalty = penalty
-
-
-class Below(WithAPenalty):
-    """Has the constructor of its parent."""
-
-
-@pytest.mark.parametrize("cls", [WithAPenalty, Below])
-def test_a_subclass_shows_its_own_arguments(cls):
-    assert list(inspect.signature(cls).parameters) == ["model", "penalty", "keywords"]
-
-
-def test_a_wrong_argument_is_blamed_on_the_class_that_was_built(tiny_model, tmp_path):
-    with pytest.raises(TypeError, match=r"^TEMPOTrainer.__init__\(\) .* Did you mean 'reward_funcs'"):
-        TEMPOTrainer(tiny_model, reward_func=parity)
-    with pytest.raises(TypeError, match=r"'td_coef'. A field of the configuration belongs in `args`"):
-        TEMPOTrainer(tiny_model, parity, td_coef=0.5)
-    args = {"reward_funcs": parity, "args": config(tmp_path, TEMPOConfig), "train_dataset": questions()}
-    assert WithAPenalty(tiny_model, penalty=0.5, **args).penalty == 0.5
-
-
-def test_a_warning_of_trl_about_an_argument_points_to_the_script(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.delenv("TRL_EXPERIMENTAL_SILENCE", raising=False)
-    arguments = {"args": config(tmp_path), "train_dataset": questions(), "rollout_func": lambda prompts, trainer: {}}
-    with pytest.warns(UserWarning, match="'rollout_func'") as told:
-        TEMPOTrainer(tiny_model, parity, **arguments)
-    (warning,) = (warning for warning in told if "'rollout_func'" in str(warning.message))
-    assert warning.filename == __file__
-    with warnings.catch_warnings(), pytest.raises(UserWarning, match="'rollout_func'"):
-        warnings.simplefilter("error", UserWarning)
-        TEMPOTrainer(tiny_model, parity, **arguments)

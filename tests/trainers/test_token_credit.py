@@ -190,12 +190,7 @@ def test_a_credit_function_is_asked_for_where_there_is_none_and_refused_where_a_
 def test_signatures_name_trls_parameters_in_trls_order(name):
     theirs = list(inspect.signature(GRPOTrainer).parameters)
     ours = list(inspect.signature(getattr(tempo_trl, name)).parameters)
-    own = ["credit_func", "step_reward_funcs", "span_reward_funcs", "observation_key_func"]
-    taken = {agents: [own[1], own[3]] for agents in ("GiGPOTrainer", "HGPOTrainer")}
-    taken |= {"TokenCreditTrainer": own, "SpanCreditTrainer": own[2:]}
-    assert ours == theirs + taken.get(name, own[3:])
-    explicit = list(inspect.signature(getattr(tempo_trl, name).__init__).parameters)
-    assert explicit == ["self", *theirs, *own]  # for editors, which read the source
+    assert ours == [*theirs, "credit_func", "step_reward_funcs", "span_reward_funcs", "observation_key_func"]
 
 
 @pytest.mark.parametrize("name", TRAINERS)

@@ -4,12 +4,13 @@ import json
 
 import pandas as pd
 import pytest
+from trl import GRPOTrainer
 
 from tempo_trl import SpanReward, TEMPOTrainer
 from tempo_trl.runs.messages import valid_text
 
 from .agents import Rooms
-from .recording import questions, train
+from .recording import assert_same_weights, questions, train
 from .spans import RecordingSpans
 
 
@@ -58,20 +59,12 @@ CALLS = {
 }
 
 
-def run(model, folder, texts, reward, **overrides):
-    return train(
-        model,
-        folder,
-        type("WritingTrainer", (Writes, TEMPOTrainer), {"texts": texts}),
-        questions(conversational=True),
-        reward_funcs=reward,
-        trainer={"environment_factory": EchoRooms},
-        max_completion_length=400,
-        max_steps=1,
-        log_completions=True,
-        log_trees_steps=1,
-        **overrides,
-    )
+def run(model, folder, texts, reward, cls=TEMPOTrainer, factory=EchoRooms, **overrides):
+    options = {"max_completion_length": 400, "max_steps": 1, "log_completions": True} | overrides
+    options |= {"log_trees_steps": 1} if cls is TEMPOTrainer else {}
+    writing = type("WritingTrainer", (Writes, cls), {"texts": texts})
+    keywords = {"environment_factory": factory}
+    return train(model, folder, writing, questions(conversational=True), reward, trainer=keywords, **options)
 
 
 def length_reward(completions, **columns) -> list[float]:
@@ -91,23 +84,41 @@ def test_tables_and_trees_are_written_whatever_a_model_wrote(texts, tiny_model, 
     assert len(pd.read_parquet(tmp_path / "tempo" / "trees_0.parquet")) == 8
 
 
-@pytest.mark.parametrize("kind", ["two types", "another length"])
-def test_a_column_that_a_reward_function_logs_does_not_end_the_run(kind, tiny_model, tmp_path, said_once):
+def test_a_column_of_several_types_that_a_reward_function_logs_is_written_as_text(tiny_model, tmp_path):
     def logging_reward(completions, log_extra, **columns) -> list[float]:
-        log_extra("found", {"two types": [1, "one", None, [2]] * 2, "another length": [1] * 3}[kind])
+        log_extra("found", [1, "one", None, [2]] * 2)
         return length_reward(completions)
 
-    trainer = run(tiny_model, tmp_path, CALLS["arguments of two types"], logging_reward)
-    assert trainer.state.global_step == 1
+    run(tiny_model, tmp_path, CALLS["arguments of two types"], logging_reward)
     table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
-    assert len(table) == 8
-    told = said_once("The column `found` of the completions table has 3 values, expected 8")
-    if kind == "two types":
-        assert table["found"].tolist() == ["1", "one", "null", "[2]"] * 2
-        assert told == []
-    else:
-        assert "found" not in table
-        assert len(told) == 1
+    assert table["found"].tolist() == ["1", "one", "null", "[2]"] * 2
+
+
+class ListingRooms(Rooms):
+    def open(self, door: str) -> list:
+        """
+        Opens a door.
+
+        Args:
+            door: Its name.
+        """
+        return [door, 2, None, {"text": 3}, {"type": "text", "text": 4}, {"type": "text", "text": "five"}]
+
+
+def test_a_tool_may_return_a_list_of_anything_and_the_tokens_are_trls(tiny_model, tmp_path):
+    def reward(completions, **columns) -> list[float]:
+        return [float(i % 2) for i, _ in enumerate(completions)]
+
+    texts, options = [call({"door": "a"}), "none"], {"factory": ListingRooms, "log_completions": False}
+    theirs = run(tiny_model, tmp_path / "trl", texts, reward, GRPOTrainer, **options)
+    ours = run(
+        tiny_model, tmp_path, texts, reward, td_coef=0.0, epsilon_high=None, **options | {"log_completions": True}
+    )
+    assert_same_weights(ours, theirs)
+    table = pd.read_parquet(tmp_path / "completions" / "completions_00001.parquet")
+    (answer,) = (message for message in json.loads(table["completion"][0]) if message["role"] == "tool")
+    parts = ["a", "2", "None", "{'text': 3}", "{'type': 'text', 'text': 4}", "five"]
+    assert [part["text"] for part in answer["content"]] == parts
 
 
 def test_a_writable_table_is_the_one_that_trl_writes(tiny_model, tmp_path):
