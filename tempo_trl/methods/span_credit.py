@@ -12,6 +12,7 @@ from tempo_trl.credit.advantages import flat_groups
 from tempo_trl.credit.batch import Batch, Credit
 from tempo_trl.credit.spans import TRACE_LAMBDA, Criteria, criterion_advantages, placed_credit
 from tempo_trl.trainers.config import TokenCreditConfig
+from tempo_trl.trainers.report import Sums
 from tempo_trl.trainers.span_rewards import by_logged_name
 from tempo_trl.trainers.token_credit import TokenCreditTrainer
 
@@ -58,14 +59,14 @@ def span_credit(
     return Credit(advantages.float(), metrics=metrics, outcome=outcome + own.sum(dim=1), criteria=own.float())
 
 
-def _flat_sums(spans: Criteria, batch: Batch) -> dict[str, tuple[float, float]]:
+def _flat_sums(spans: Criteria, batch: Batch) -> Sums:
     """Criteria without two different rewards in their group / criteria that judged at least one of its completions."""
     judged = ~spans.rewards.isnan().unflatten(0, (-1, batch.num_generations)).all(dim=1)
     flat = (flat_groups(spans.rewards, batch.num_generations) & judged)[batch.counted_groups]
     return {"spans/flat": (flat.sum().item(), judged[batch.counted_groups].sum().item())}
 
 
-def _credit_sums(spans: Criteria, batch: Batch, sizes: torch.Tensor) -> dict[str, tuple[float, float]]:
+def _credit_sums(spans: Criteria, batch: Batch, sizes: torch.Tensor) -> Sums:
     """Size of the credit of each criterion / completions that it judged. A weight of 0 beside others is meant."""
     judged = (spans.rewards.isfinite() & batch.counted[:, None]).sum(dim=0)
     watched = spans.weights.bool() | ~spans.weights.any()
@@ -93,10 +94,7 @@ class SpanCreditConfig(TokenCreditConfig):
         """Validate the settings."""
         super().check()
         if not 0.0 <= self.trace_lambda <= 1.0:
-            raise ValueError(
-                f"`trace_lambda` must be between 0 and 1, got {self.trace_lambda!r}. Use 0 if no token before a place "
-                "changes the reward there, 1 for an unbiased gradient."
-            )
+            raise ValueError(f"`trace_lambda` must be between 0 and 1, got {self.trace_lambda!r}.")
 
 
 class SpanCreditTrainer(TokenCreditTrainer):

@@ -1,8 +1,8 @@
 """What an agent saw before each turn: keys of states, and a warning if most turns of a group are one state."""
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from numbers import Integral
 from unittest.mock import patch
 
@@ -60,14 +60,12 @@ def observed_before_steps(
             told = own = rows.state_keys.get((row, turn))
             if own is None and turn and trainer.observation_key_func is not None:
                 with report.keeps_errors_of("`observation_key_func`"):
-                    text = _observed_text(trainer, rows, turns, row, turn, answer)
-                    told = _key_of_text(trainer.observation_key_func, text)
+                    told = _key_of_answer(trainer, answer, rows, turns, row, turn)
             step = first[row][turn]
             if told is not None:
                 changed[row, step] = key_of(before[row], told)
-            if own is None and (images := list(images_in(answer))):
-                shown = hashlib.blake2b(b"".join(map(image_bytes, images)), digest_size=8).digest()
-                changed[row, step] = key_of(int(changed[row, step]), shown)
+            if own is None and (images := b"".join(map(image_bytes, images_in(answer)))):
+                changed[row, step] = key_of(int(changed[row, step]), images)
     return keys
 
 
@@ -80,18 +78,14 @@ def _answers(completions: list, first: list[list[int]]) -> Iterator[tuple[int, i
                 yield row, turn, answers[turn] if turn < len(answers) else []
 
 
-def _observed_text(
-    trainer: GRPOTrainer, rows: ScoredRows, turns: torch.Tensor, row: int, turn: int, answer: list[dict]
-) -> str:
-    """Text of the answers before a turn. A `rollout_func` may have no messages: then that of their tokens."""
-    if answer:
-        return answer_text(answer)
-    begin, end = turn_ends(turns[row : row + 1])[0, turn - 1] + 1, turn_starts(turns[row : row + 1])[0, turn]
-    return trainer._tokenizer.decode(rows.completion_ids[row][begin:end], skip_special_tokens=True)
-
-
-def _key_of_text(key_func: ObservationKeyFunc, text: str) -> bytes:
-    key = key_func(text)
+def _key_of_answer(trainer, answer: list[dict], rows: ScoredRows, turns: torch.Tensor, row: int, turn: int) -> bytes:
+    """What `observation_key_func` makes of the text of an answer."""
+    text = answer_text(answer)
+    if not answer:  # a `rollout_func` may have no messages: then it is the text of the tokens between the turns
+        ends, starts = turn_ends(turns[[row]])[0], turn_starts(turns[[row]])[0]
+        observed = rows.completion_ids[row][ends[turn - 1] + 1 : starts[turn]]
+        text = trainer._tokenizer.decode(observed, skip_special_tokens=True)
+    key = trainer.observation_key_func(text)
     if not isinstance(key, str):
         raise ValueError(
             f"`observation_key_func` must return a string, got {type(key).__name__} for the observation {text!r}. "
@@ -136,49 +130,44 @@ def image_bytes(image) -> bytes:
 STATE_KEY = "_state_key"  # private, because TRL makes an environment's public methods tools
 
 
-class StateKeys:
+@contextmanager
+def state_keys_read(trainer: GRPOTrainer, found: dict[tuple[int, int], bytes], report: Report) -> Iterator[None]:
     """
-    The environments' own keys, read just before each turn is sampled.
+    Reads the environments' own keys just before each turn that is sampled in the block, by TRL or by a subclass.
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):
             The trainer.
+        found (`dict[tuple[int, int], bytes]`):
+            Gets the keys, by row and turn.
         report ([`Report`]):
             Keeps an error of a `_state_key`.
     """
+    generate, play, later = trainer._generate_single_turn, trainer._tool_call_loop, []
 
-    def __init__(self, trainer: GRPOTrainer, report: Report):
-        self._trainer, self._report = trainer, report
-        self._turn, self._conversations, self._sizes = 0, None, []
-        self.found: dict[tuple[int, int], bytes] = {}  # by row and turn
+    def generate_single_turn(*args, **kwargs):
+        with report.keeps_errors_of(f"`{STATE_KEY}`"):
+            environments = trainer.environments or ()
+            turn, in_play = next(later[-1]) if later else (0, range(len(environments)))
+            for row in in_play:
+                if hasattr(environments[row], STATE_KEY):
+                    found[row, turn] = _key_of_state(environments[row], row, turn)
+        return generate(*args, **kwargs)
 
-    @contextmanager
-    def recorded(self) -> Iterator[None]:
-        """Reads the keys of all turns that are sampled in the block, by TRL or by a method of a user's subclass."""
-        generate, play = self._trainer._generate_single_turn, self._trainer._tool_call_loop
+    def tool_call_loop(prompts, prompt_ids, completion_ids, completions, *args):
+        later.append(_later_turns(completions, list(map(len, completions))))
+        return play(prompts, prompt_ids, completion_ids, completions, *args)
 
-        def generate_single_turn(*args, **kwargs):
-            with self._report.keeps_errors_of(f"`{STATE_KEY}`"):
-                self._read(self._trainer.environments or ())
-            return generate(*args, **kwargs)
+    with patch.multiple(trainer, _generate_single_turn=generate_single_turn, _tool_call_loop=tool_call_loop):
+        yield
 
-        def tool_call_loop(prompts, prompt_ids, completion_ids, completions, *args):
-            self._conversations, self._sizes = completions, list(map(len, completions))
-            return play(prompts, prompt_ids, completion_ids, completions, *args)
 
-        changes = {"_generate_single_turn": generate_single_turn, "_tool_call_loop": tool_call_loop}
-        with patch.multiple(self._trainer, **changes):
-            yield
-
-    def _read(self, environments: Sequence) -> None:
-        in_play = range(len(environments))  # the rows whose next turn TRL samples: at first all
-        if self._conversations is not None:  # then, within TRL's loop, those with a new answer at the end
-            before, self._sizes, self._turn = self._sizes, list(map(len, self._conversations)), self._turn + 1
-            grown = [row for row in in_play if self._sizes[row] > before[row]]
-            in_play = [row for row in grown if self._conversations[row][-1]["role"] != "assistant"]
-        for row in in_play:
-            if hasattr(environments[row], STATE_KEY):
-                self.found[row, self._turn] = _key_of_state(environments[row], row, self._turn)
+def _later_turns(conversations: list[list[dict]], sizes: list[int]) -> Iterator[tuple[int, list[int]]]:
+    """Each turn within TRL's loop, which extends the conversations, and its rows: those with a new answer."""
+    for turn in count(1):
+        before, sizes = sizes, list(map(len, conversations))
+        grown = [row for row, size in enumerate(sizes) if size > before[row]]
+        yield turn, [row for row in grown if conversations[row][-1]["role"] != "assistant"]
 
 
 def _key_of_state(environment: object, row: int, turn: int) -> bytes:
@@ -189,7 +178,6 @@ def _key_of_state(environment: object, row: int, turn: int) -> bytes:
     if isinstance(key, Integral | np.bool_):
         return b"number of an environment: " + str(int(key)).encode()
     raise ValueError(
-        f"{type(environment).__name__}.{STATE_KEY} must return a str or an int that identifies the state, got "
-        f"{type(key).__name__} before turn {turn} of row {row}. Return what tells states apart as text, from a method "
-        "that is not async."
+        f"{type(environment).__name__}.{STATE_KEY} must return a str or an int that identifies the state, and not be "
+        f"async, got {type(key).__name__} before turn {turn} of row {row}."
     )

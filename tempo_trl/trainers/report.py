@@ -18,6 +18,8 @@ from tempo_trl.runs.criteria import criteria_text, spans_of
 from tempo_trl.runs.metrics import CRITERIA
 from tempo_trl.trainers.scored_rows import ScoredRows
 
+Sums = dict[str, tuple[float, float]]  # numerators and denominators of metrics, by name
+
 
 class Totals(NamedTuple):
     """
@@ -51,7 +53,7 @@ class Report:
         self._rank = rank
         self._failure: tuple[str, bool] | None = None  # a message, and whether a function returned something invalid
         self.cause: Exception | None = None
-        self.sums: dict[str, tuple[float, float]] = {}  # (numerator, denominator) by name
+        self.sums: Sums = {}
         self.columns: dict[str, list] = {}  # of the table of completions, with a value per row of this rank
         self._pickled, self._drops_tokens = b"", False
 
@@ -66,7 +68,7 @@ class Report:
                 what = f"failed: {error}" if invalid else f"raised {type(error).__name__}: {error}"
                 self.cause, self._failure = error, (f"{name} {what} (on rank {self._rank})", invalid)
 
-    def add(self, sums: dict[str, tuple[float, float]], columns: dict[str, list]) -> None:
+    def add(self, sums: Sums, columns: dict[str, list]) -> None:
         """Add sums, and columns of the table of completions."""
         self.sums |= {str(name): (float(total), float(count)) for name, (total, count) in sums.items()}
         self.columns |= columns
@@ -93,27 +95,21 @@ class Report:
             raise (ValueError if invalid else RuntimeError)(message) from self.cause
         of_all = summed((name, *own) for own_sums in sums for name, own in own_sums.items())
         ratios = {name: numerator / denominator for name, (numerator, denominator) in of_all.items() if denominator}
-        return Totals(ratios, _joined(columns, rows), [*map(pickle.loads, pickled)], any(drops_tokens))
+        names = dict.fromkeys(name for own in columns for name in own)  # of which some ranks may have none
+        joined = {name: [value for own in columns for value in own.get(name, [None] * rows)] for name in names}
+        return Totals(ratios, joined, [*map(pickle.loads, pickled)], any(drops_tokens))
 
 
-def summed(entries: Iterable[tuple[str, float, float]]) -> dict[str, tuple[float, float]]:
+def summed(entries: Iterable[tuple[str, float, float]]) -> Sums:
     """Sums of numerators and denominators by name."""
-    sums: dict[str, tuple[float, float]] = {}
+    sums: Sums = {}
     for name, numerator, denominator in entries:
         before = sums.get(name, (0.0, 0.0))
         sums[name] = before[0] + numerator, before[1] + denominator
     return sums
 
 
-def _joined(reported: tuple[dict[str, list], ...], rows: int) -> dict[str, list]:
-    """Columns in rank order. A rank without a column has None in each of its `rows`."""
-    names = dict.fromkeys(name for own in reported for name in own)
-    return {name: [v for own in reported for v in own.get(name, [None] * rows)] for name in names}
-
-
-def log_credit(
-    trainer: GRPOTrainer, batch: Batch, rows: ScoredRows, credit: Credit, totals: Totals
-) -> dict[str, tuple[float, float]]:
+def log_credit(trainer: GRPOTrainer, batch: Batch, rows: ScoredRows, credit: Credit, totals: Totals) -> Sums:
     """
     Log `tempo/*`, `rollout/*` and the method's own metrics, and add the advantages to the table of completions.
 
@@ -136,12 +132,12 @@ def log_credit(
     sums |= {name: tuple(rows.sum(dim=0).tolist()) for name, rows in shares.items()}
     if trainer.sees_answers:
         sums |= state_sums(batch.observations, batch.num_generations, batch.counted)
-    summed = log_sums(trainer, "tempo", sums)
+    totals_of_tempo = log_sums(trainer, "tempo", sums)
     advantages = rows.output["advantages"].view(len(mask), -1)
     mean_advantage = (advantages * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
     columns = {name: r[:, 0] / r[:, 1].where(r[:, 1] > 0, 1.0) for name, r in shares.items()}
     _log_table(trainer, mean_advantage, columns)
-    return summed
+    return totals_of_tempo
 
 
 def own_outcome(batch: Batch, rows: ScoredRows, credit: Credit) -> torch.Tensor:
@@ -152,9 +148,7 @@ def own_outcome(batch: Batch, rows: ScoredRows, credit: Credit) -> torch.Tensor:
     return outcome.float().nan_to_num(0.0)
 
 
-def log_sums(
-    trainer: GRPOTrainer, prefix: str, sums: dict[str, tuple[float, float]]
-) -> dict[str, tuple[float, float]]:
+def log_sums(trainer: GRPOTrainer, prefix: str, sums: Sums) -> Sums:
     """
     Log `{prefix}/{name}` as the ratio of two sums over all ranks, and return the sums.
 
@@ -168,12 +162,6 @@ def log_sums(
         if denominator:
             metrics[f"{prefix}/{name}"].append(numerator / denominator)
     return dict(zip(sums, map(tuple, totals), strict=True))
-
-
-def keep_added_share(metrics: dict[str, list[float]]) -> None:
-    """Log a share of 0 while all groups are flat: nothing is credited then, and nobody should miss the metric."""
-    if metrics.get("tempo/frac_zero_std") and not metrics.get("tempo/added_share"):
-        metrics["tempo/added_share"].append(0.0)
 
 
 def _log_table(trainer: GRPOTrainer, advantages: torch.Tensor, columns: dict[str, torch.Tensor]) -> None:

@@ -28,17 +28,14 @@ FAMILIES = {name.partition("/")[0] for name in METRICS} | {
 }
 
 
-def refuse_reserved_metrics(
-    names: Iterable[str], said: str = "A reward function called `log_metric({!r}, ...)`"
-) -> None:
+def refuse_reserved_metrics(names: Iterable[str], said: str = "A reward function called `log_metric({!r}, ...)`"):
     """Raise ValueError if one of the names that a function of the user's gives is that of a metric logged anyway."""
     for name in names:
         family, slash, _ = name.partition("/")
         if name in TRL_METRICS or (slash and family in FAMILIES):
             raise ValueError(
-                f"{said.format(name)}, but the trainer logs "
-                f"{f'metrics {family}/*' if slash else 'this metric'} itself, and would average both. Choose another "
-                f"name, such as 'my_reward/{name.rpartition('/')[2]}'."
+                f"{said.format(name)}, but the trainer logs {family}{'/*' if slash else ''} itself, and would average "
+                f"both. Choose another name, such as 'my_reward/{name.rpartition('/')[2]}'."
             )
 
 
@@ -53,9 +50,8 @@ def refuse_reserved_columns(names: Iterable[str], reward_names: Iterable[str]) -
 
 
 READERS = {
-    "step_reward_funcs": "GiGPOTrainer, HGPOTrainer, or TokenCreditTrainer with a function "
-    "that reads `batch.step_rewards`",
-    "span_reward_funcs": "SpanCreditTrainer, or TokenCreditTrainer with a function that reads `batch.criteria`",
+    "step_reward_funcs": "GiGPOTrainer, HGPOTrainer, or a `credit_func` that reads `batch.step_rewards`",
+    "span_reward_funcs": "SpanCreditTrainer, or a `credit_func` that reads `batch.criteria`",
 }
 
 
@@ -82,20 +78,15 @@ def checked_functions(
             method needs one.
     """
     functions = given if isinstance(given, list) else [] if given is None else [given]
-    if are_needed and not functions:
-        raise ValueError(
-            f"`{argument}` must be a function, or a list of functions, that return lists of SpanReward; got none. "
-            f"Pass {trainer}(..., {argument}=your_function), or use TRL's GRPOTrainer for rewards without a place."
-        )
     if functions and not are_read:
         raise ValueError(
             f"`{argument}` must be None, got {len(functions)}: {trainer} would not use them. Use {READERS[argument]}."
         )
-    wrong = [each for each in functions if not callable(each) or isinstance(each, torch.nn.Module)]
-    if argument == "span_reward_funcs" and wrong:
+    wrong = [reprlib.repr(each) for each in functions if not callable(each) or isinstance(each, torch.nn.Module)]
+    if (argument == "span_reward_funcs" and wrong) or (are_needed and not functions):
         raise ValueError(
             f"`{argument}` must be a function that returns lists of SpanReward, or a list of such functions, got "
-            f"{reprlib.repr(wrong[0])}."
+            f"{wrong[0] if wrong else 'none'}. Pass one, or use TRL's GRPOTrainer for rewards without a place."
         )
     return functions
 
@@ -128,7 +119,7 @@ class Calls:
 
     def __init__(self, functions: list, keywords: dict[str, Any], reward_names: list[str], loop: Any):
         self._functions, self._reward_names = functions, reward_names
-        self._metrics: dict[str, list[float]] = defaultdict(list)
+        self.metrics: dict[str, tuple[float, float]] = {}  # (sum, count) by name, to be summed over ranks
         self.columns: dict[str, list] = defaultdict(list)  # of the table of completions
         self._keywords = keywords | {"log_metric": self._log_metric, "log_extra": self._log_extra}
         self._running = {
@@ -143,17 +134,13 @@ class Calls:
             return self._running[index].result()
         return self._functions[index](**self._keywords)
 
-    @property
-    def metrics(self) -> dict[str, tuple[float, float]]:
-        """(sum, count) by name, to be summed over ranks."""
-        return {name: (sum(values), len(values)) for name, values in self._metrics.items()}
-
     async def _awaited(self, function: Callable) -> Any:
         return await function(**self._keywords)  # here, so that an error of the call itself is the function's, too
 
     def _log_metric(self, name: str, value: float) -> None:
         refuse_reserved_metrics([name])
-        self._metrics[name].append(float(value))
+        total, count = self.metrics.get(name, (0.0, 0))
+        self.metrics[name] = total + float(value), count + 1
 
     def _log_extra(self, column: str, values: list) -> None:
         refuse_reserved_columns([column], self._reward_names)

@@ -23,7 +23,6 @@ from tempo_trl.rollout.vllm_server import wait_for_server
 from tempo_trl.runs.messages import content_parts, valid_text
 from tempo_trl.trainers import checks, settings
 from tempo_trl.trainers.faults import surviving_table, watched_server
-from tempo_trl.trainers.report import keep_added_share
 from tempo_trl.trainers.reward_functions import distinct_names
 from tempo_trl.trainers.rollout_func import checked_rollout
 from tempo_trl.trainers.zero_advantages import refuse_models_that_see_all_rows
@@ -150,7 +149,6 @@ class RunTrainer(GRPOTrainer):
     def log(self, logs, start_time=None):
         """Log metrics and the table of completions, as TRL does. A failure to write the table does not end the run."""
         self.tree_pass.log()
-        keep_added_share(self._metrics["train" if self.model.training else "eval"])
         with surviving_table(self):
             super().log(logs, start_time)
 

@@ -45,7 +45,7 @@ class ScoredRows:
     """
     This rank's B rows of a batch, as TRL samples and scores them.
 
-    [`Witness`] fills them in with what TRL's own methods get and return.
+    [`witnessed`] fills them in with what TRL's own methods get and return.
 
     Args:
         inputs (`list[dict]`): Rows of the dataset.
@@ -90,9 +90,12 @@ class ScoredRows:
         return replace(self, output=output, loss_mask=mask, num_generations=size, place=place, entropies=entropies)
 
 
-class Witness:
+@contextmanager
+def witnessed(
+    trainer: GRPOTrainer, rows: ScoredRows, judge: Callable | None = None, with_entropies: bool = False
+) -> Iterator[None]:
     """
-    Sees TRL sample and score a batch, by its own methods or those of a user's subclass, and notes it in the rows.
+    Notes in the rows what TRL samples and scores in the block, by its own methods or those of a user's subclass.
 
     Args:
         trainer ([`~trl.GRPOTrainer`]):
@@ -104,45 +107,32 @@ class Witness:
         with_entropies (`bool`, *optional*, defaults to `False`):
             Whether entropies are computed with the log-probabilities of the sampling policy.
     """
+    generate, score = trainer._generate, trainer._calculate_rewards
+    forward = trainer._get_per_token_logps_and_entropies
 
-    def __init__(
-        self, trainer: GRPOTrainer, rows: ScoredRows, judge: Callable | None = None, with_entropies: bool = False
-    ):
-        self._trainer, self._rows, self._judge, self._with_entropies = trainer, rows, judge, with_entropies
-        self._generate, self._score = trainer._generate, trainer._calculate_rewards
-        self._forward = trainer._get_per_token_logps_and_entropies
+    def generated(prompts: list) -> tuple:
+        result = generate(prompts)
+        rows.sampled = result[2]
+        return result
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Sees what TRL does in the block."""
-        seen = {"_generate": self.generate, "_calculate_rewards": self.score}
-        with patch.multiple(self._trainer, _get_per_token_logps_and_entropies=self.forward, **seen):
-            yield
-
-    def generate(self, prompts: list) -> tuple:
-        """TRL's completions of the prompts."""
-        generated = self._generate(prompts)
-        self._rows.sampled = generated[2]
-        return generated
-
-    def score(self, inputs: list[dict], prompts: list, completions: list, completion_ids: list) -> torch.Tensor:
-        """TRL's rewards of the rows of all ranks, `(N, F)`. Our async functions run beside its own."""
-        rows = self._rows
+    def scored(inputs: list[dict], prompts: list, completions: list, completion_ids: list) -> torch.Tensor:
         rows.inputs, rows.prompts, rows.completions, rows.completion_ids = inputs, prompts, completions, completion_ids
-        for functions in filter(None, (self._trainer.span_rewards, self._trainer.step_rewards)):
-            functions.begin(rows)
-        rewards = self._score(inputs, prompts, completions, completion_ids)
-        rows.rewards_per_func = self._judge(rows, rewards) if self._judge else rewards
+        for functions in filter(None, (trainer.span_rewards, trainer.step_rewards)):
+            functions.begin(rows)  # their async functions run beside TRL's
+        rewards = score(inputs, prompts, completions, completion_ids)
+        rows.rewards_per_func = judge(rows, rewards) if judge else rewards
         return rows.rewards_per_func
 
-    def forward(self, model, *args, **kwargs) -> tuple:
-        """TRL's log-probabilities of the completions, by the sampling policy or the reference model."""
-        if self._with_entropies and model is self._trainer.model:
+    def computed(model, *args, **kwargs) -> tuple:
+        if with_entropies and model is trainer.model:  # and not the reference model
             kwargs["compute_entropy"] = True
-        result = self._forward(model, *args, **kwargs)
-        if self._rows.entropies is None:
-            self._rows.entropies = result[1]
+        result = forward(model, *args, **kwargs)
+        rows.entropies = result[1] if rows.entropies is None else rows.entropies
         return result
+
+    changes = {"_generate": generated, "_calculate_rewards": scored, "_get_per_token_logps_and_entropies": computed}
+    with patch.multiple(trainer, **changes):
+        yield
 
 
 def loss_mask(inputs: dict) -> torch.Tensor:

@@ -12,7 +12,7 @@ from tempo_trl.rewards.span_reward import Places, SpanReward, by_criterion, chec
 from tempo_trl.runs.criteria import logged_name
 from tempo_trl.runs.messages import valid_text
 from tempo_trl.runs.token_places import TokenTexts
-from tempo_trl.trainers.report import Report, summed
+from tempo_trl.trainers.report import Report, Sums, summed
 from tempo_trl.trainers.reward_functions import RewardFunctions
 from tempo_trl.trainers.scored_rows import ScoredRows
 
@@ -32,7 +32,7 @@ def refuse_weights_of_no_reward(args: GRPOConfig | None) -> None:
     if (given := getattr(args, "reward_weights", None)) is not None:
         raise ValueError(
             f"`reward_weights` has {len(given)} numbers, expected none: there are no `reward_funcs`, and the reward "
-            "of an environment has a weight of 1. Remove it. `span_reward_weights` weighs the span reward functions."
+            "of an environment has a weight of 1. Remove it, or set `span_reward_weights`."
         )
 
 
@@ -73,8 +73,8 @@ class SpanRewards(RewardFunctions):
         """Start the async functions on a batch, whose texts they get."""
         if "texts" in rows.inputs[0]:
             raise ValueError(
-                "the dataset has a column 'texts', but span reward functions get the completions' texts by this name. "
-                "Rename the column, for example with dataset.rename_column('texts', 'my_texts')."
+                "the dataset has a column 'texts', by which name span reward functions get the completions' texts. "
+                "Rename the column."
             )
         rows.texts = [self._texts(ids) for ids in rows.completion_ids]
         super().begin(rows, texts=[places.text for places in rows.texts])
@@ -108,9 +108,7 @@ class SpanRewards(RewardFunctions):
         return criterion if len(self.functions) == 1 else f"{function}/{criterion}"
 
 
-def by_logged_name(
-    metric: str, criteria: Criteria, totals: torch.Tensor, counts: torch.Tensor
-) -> dict[str, tuple[float, float]]:
+def by_logged_name(metric: str, criteria: Criteria, totals: torch.Tensor, counts: torch.Tensor) -> Sums:
     """Sums of `(K,)` totals and counts over the criteria that are logged under one name, `spans/NAME/{metric}`."""
     names = (f"spans/{logged_name(name)}/{metric}" for name in criteria.names)
     return summed(zip(names, totals.tolist(), counts.tolist(), strict=True))

@@ -11,7 +11,7 @@ from trl.trainer.utils import get_callable_name, get_config_model_id
 
 from tempo_trl.credit.turns import turn_ends
 from tempo_trl.rewards.span_reward import LARGEST_REWARD
-from tempo_trl.trainers.report import Report
+from tempo_trl.trainers.report import Report, Sums
 from tempo_trl.trainers.reward_functions import RewardFunctions
 from tempo_trl.trainers.scored_rows import ScoredRows
 
@@ -72,24 +72,19 @@ def _fill(rewards: torch.Tensor, given: Any, counts: list[int], name: str) -> No
         got = f"{len(given)} lists" if isinstance(given, list) else type(given).__name__
         raise ValueError(f"{name} must return {len(counts)} lists, one per completion, got {got}.")
     for row, (numbers, count) in enumerate(zip(given, counts, strict=True)):
-        if not isinstance(numbers, list | tuple) or len(numbers) != count:
-            raise ValueError(
-                f"{name} must return {count} numbers for row {row}, one per turn or step, got {numbers!r}. Use None "
-                "for a turn without a reward."
-            )
         try:
             own = torch.tensor([torch.nan if number is None else float(number) for number in numbers])
         except (TypeError, ValueError):
             own = torch.tensor([torch.inf])
-        if (own.abs() > LARGEST_REWARD).any():
+        if not isinstance(numbers, list | tuple) or len(own) != count or (own.abs() > LARGEST_REWARD).any():
             raise ValueError(
-                f"{name} must return finite numbers or None, at most {LARGEST_REWARD:g} in size, got {numbers!r} for "
-                f"row {row}."
+                f"{name} must return {count} numbers or None for row {row}, one per turn or step, finite and at most "
+                f"{LARGEST_REWARD:g} in size, got {numbers!r}."
             )
         rewards[row, :count] = own
 
 
-def _means(name: str, rewards: torch.Tensor) -> dict[str, tuple[float, float]]:
+def _means(name: str, rewards: torch.Tensor) -> Sums:
     """Sums and counts of a function's rewards, over all turns and of each."""
     total, count = rewards.nansum(dim=0), (~rewards.isnan()).sum(dim=0)
     metrics = {f"step_rewards/{name}/mean": (total.sum().item(), count.sum().item())}
@@ -112,7 +107,7 @@ def _prepared(function: StepRewardFunc, trainer: GRPOTrainer) -> Callable | torc
     if isinstance(function, str):
         options = {"trust_remote_code": trainer.args.trust_remote_code} | (trainer.args.model_init_kwargs or {})
         known = {name: options[name] for name in ("revision", "trust_remote_code") if options.get(name) is not None}
-        _check_vocabulary(function, AutoTokenizer.from_pretrained(function, **known), trainer)
+        _check_vocabulary(function, AutoTokenizer.from_pretrained(function, **known), trainer._tokenizer)
         function = AutoModelForTokenClassification.from_pretrained(function, **options | {"device_map": None})
     if not isinstance(function, torch.nn.Module):
         return function
@@ -121,13 +116,11 @@ def _prepared(function: StepRewardFunc, trainer: GRPOTrainer) -> Callable | torc
     return trainer.accelerator.prepare_model(function, evaluation_mode=True, device_placement=True).eval()
 
 
-def _check_vocabulary(name: str, tokenizer: Any, trainer: GRPOTrainer) -> None:
-    policy = trainer._tokenizer
+def _check_vocabulary(name: str, tokenizer: Any, policy: Any) -> None:
     if tokenizer.get_vocab() != policy.get_vocab():
         raise ValueError(
-            f"The process reward model {name} must have the policy's vocabulary, because it reads the policy's token "
-            f"ids; it has another one ({len(tokenizer)} tokens, the policy has {len(policy)}). Use a model of the "
-            "same family, or call it in a function of your own."
+            f"The process reward model {name} must have the policy's vocabulary, whose token ids it reads; it has "
+            f"another one ({len(tokenizer)} tokens, the policy has {len(policy)}). Use a model of the same family."
         )
 
 

@@ -26,10 +26,10 @@ def delimited_steps(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.T
         delimiter (`str`):
             Text that ends a step.
     """
-    return steps_of(turns, step_ends(tokenizer, completion_ids, turns, delimiter.encode()))
+    return steps_of(turns, _step_ends(tokenizer, completion_ids, turns, delimiter.encode()))
 
 
-def step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: bytes) -> torch.Tensor:
+def _step_ends(tokenizer: Any, completion_ids: torch.Tensor, turns: torch.Tensor, delimiter: bytes) -> torch.Tensor:
     """Tokens that complete a delimiter within their turn, `(B, T)`, bool; not before what has no text, such as EOS."""
     rows, width = turns.shape
     place = np.flatnonzero(turns.numpy() >= 0)

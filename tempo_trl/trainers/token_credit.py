@@ -15,14 +15,14 @@ from trl.trainer.utils import get_callable_name
 from tempo_trl.credit.batch import Batch, Credit, checked
 from tempo_trl.credit.importance import gspo_token_reference
 from tempo_trl.trainers import checks
-from tempo_trl.trainers.agents import ObservationKeyFunc, StateKeys, sees_answers
+from tempo_trl.trainers.agents import ObservationKeyFunc, sees_answers, state_keys_read
 from tempo_trl.trainers.config import TokenCreditConfig
 from tempo_trl.trainers.credit_func import refuse_a_state_that_cannot_be_loaded, refuse_a_wrong_credit_func
 from tempo_trl.trainers.recorder import Recorder
 from tempo_trl.trainers.report import Report, Totals, log_credit
 from tempo_trl.trainers.reward_functions import checked_functions, refuse_reserved_columns, refuse_reserved_metrics
 from tempo_trl.trainers.run import RunTrainer
-from tempo_trl.trainers.scored_rows import ScoredRows, Witness, loss_mask
+from tempo_trl.trainers.scored_rows import ScoredRows, loss_mask, witnessed
 from tempo_trl.trainers.span_rewards import (
     SpanRewardFunc,
     SpanRewards,
@@ -234,11 +234,10 @@ class TokenCreditTrainer(RunTrainer):
         due = self.args.log_trees_steps > 0 and self._recorder.is_due()
         report, rows = Report(self.accelerator.process_index), ScoredRows()
         judge = None if self.span_rewards is None else partial(self._judged, report)
-        witness, asked = Witness(self, rows, judge, with_entropies=due or self.credit_func is not None), nullcontext()
+        keys = nullcontext()
         if self.environment_factories is not None:
-            keys = StateKeys(self, report)
-            rows.state_keys, asked = keys.found, keys.recorded()
-        with asked, witness.watching():
+            keys = state_keys_read(self, rows.state_keys, report)
+        with keys, witnessed(self, rows, judge, with_entropies=due or self.credit_func is not None):
             output = super()._generate_and_score_completions(inputs)
         self._assign_credit(rows.completed(self, output), report, due)
         if self.tree_pass.state is not State.OFF:

@@ -55,13 +55,13 @@ def test_numbers_and_rows_of_other_types_are_read_as_numbers_and_rows(tiny_model
 
 
 def test_a_dataset_column_named_texts_is_refused(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match=r"the dataset has a column 'texts', but .* Rename the column"):
+    with pytest.raises(ValueError, match=r"the dataset has a column 'texts', by which .* Rename the column"):
         dataset, args = questions().map(lambda row: {"texts": "a"}), config(tmp_path, SpanCreditConfig)
         RecordingAnswers(tiny_model, None, args, dataset, span_reward_funcs=fields).train()
 
 
 REFUSED = [
-    ({"functions": None}, r"`span_reward_funcs` must be a function, or a list .*got none\. Pass"),
+    ({"functions": None}, r"`span_reward_funcs` must be a function .*, or a list of such.* got none\. Pass"),
     ({"functions": (fields, fields)}, r"`span_reward_funcs` must be a function .*, or a list of such.* got"),
     ({"functions": [fields, "model"]}, r"`span_reward_funcs` must be a function .*, or a list of such.* got"),
     ({"span_reward_weights": [1.0, 2.0]}, r"`span_reward_weights` must have 1 numbers, one per function.*, got 2"),
