@@ -16,12 +16,12 @@ import math
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import islice, pairwise
+from itertools import islice
 from numbers import Real
 from typing import Any
 
 from tempo_trl.rewards.boxed import box_spans, gold_answer
-from tempo_trl.rewards.equation_reading import Equation, Number, equations_of, value_of
+from tempo_trl.rewards.equation_reading import Equation, equations_of, value_of
 from tempo_trl.rewards.math_equality import plain_number
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.reading import Segment, readings
@@ -34,13 +34,14 @@ _PLAIN = rf"(?:(?:{_GROUPED}|\d+)(?:\.\d+)?|\.\d+)"
 # A number as a whole, behind the letters of a word: sign, currency, mixed number or fraction, power of ten.
 _TIMES_TEN = r" ?(?:\\times|\\cdot|[×·*x]) ?10 ?\^ ?(?:\{[-−]?\d+\}|[-−]?\d+)"
 _WHOLE = re.compile(
-    rf"[^\W\d]\w*|(?P<number>(?P<sign>(?<!\w)[-−+] ?)?(?:\\?[$€£] ?(?:[-−] ?)?)?"
+    rf"[^\W\d]\w*|(?P<number>(?P<sign>(?:(?<!\w)[-−+] ?)?)(?:\\?[$€£] ?(?:[-−] ?)?)?"
     rf"(?:\d+ \d{{1,2}}/\d+|{_PLAIN}(?: ?/ ?{_PLAIN}|{_TIMES_TEN})?"
     rf"|\\[dt]?frac ?\{{{_PLAIN}\}} ?\{{{_PLAIN}\}}))(?![a-zA-Z])",
     re.ASCII,
 )
-_SUM_BEFORE = r"[\d)\]}%][ \t]*"
-_PART_BEFORE = re.compile(rf"(?:[\w^√{{\\]|\d[.,:'’]|{_SUM_BEFORE}(?:[-+*/×·÷−–—xX]|\\(?:times|cdot|div))[ \t]*)$")
+_PART_BEFORE = re.compile(
+    r"(?:[\w^√{\\]|[\^√{\\][-−+] ?|\d[.,:'’]|[\d)\]}%][ \t]*(?:[-+*/×·÷−–—xX]|\\(?:times|cdot|div))[ \t]*)$"
+)
 _PART_AFTER = re.compile(r"[\w^²³¹⁰-⁹√]|[.,:'’]\d|\\(?!text)[a-zA-Z]")
 _PERCENT = re.compile(r"\\?%(?=[\s$.]*$)")
 _TAIL = 400  # characters up to the last digit that are searched for the last number
@@ -52,7 +53,6 @@ def equations(
     *,
     column: str | None = "answer",
     lines: int | None = None,
-    chained: bool = True,
     **columns,
 ) -> list[list[SpanReward]]:
     r"""
@@ -84,14 +84,13 @@ def equations(
         lines: How many equations an answer should have. Missing ones earn 0.0, with what follows the last equation as
             their place, and further ones are not judged. By default, the equations that there are count, up to 32: a
             completion with fewer lines is compared with others in the lines that it has.
-        chained: Whether to judge `line N continues`.
         **columns: The column of final answers, and whatever else TRL passes.
 
     Raises:
         ValueError: no such column, a column named like an option, a final answer that is not a number, or `lines` that
             is not 1 to 32.
     """
-    refuse_columns_as_options("equations", column=column, lines=lines, chained=chained)
+    refuse_columns_as_options("equations", column=column, lines=lines)
     if lines is not None and not 1 <= lines <= MAX_LINES:
         raise ValueError(f"`lines` is {lines}, expected 1 to {MAX_LINES}, or None for as many as there are.")
     golds = [None] * len(texts)
@@ -99,7 +98,7 @@ def equations(
         expected = "a number or a text with one, such as 27, '1,234.5' or '... #### 27', or empty if it is unknown"
         golds = referenced(columns, column, "equations", _gold, expected)
     rows = zip(readings(texts, completions), golds, strict=True)
-    return [_criteria(said.answer, gold, column, lines, chained) for said, gold in rows]
+    return [_criteria(said.answer, gold, column, lines) for said, gold in rows]
 
 
 def _gold(value: Any) -> tuple[Fraction, ...] | None:
@@ -123,51 +122,34 @@ def _readings(text: str) -> tuple[Fraction, ...]:
 
 
 def _criteria(
-    answer: Segment, gold: tuple[Fraction, ...] | None, column: str | None, lines: int | None, chained: bool
+    answer: Segment, gold: tuple[Fraction, ...] | None, column: str | None, lines: int | None
 ) -> list[SpanReward]:
     said = answer.said if answer.kind == "content" else ""
-    found = list(islice(equations_of(said), lines or MAX_LINES))
-    judged = [*_lines(found), *_missing(said, found, lines or 0)]
-    kept = [each for each in judged if chained or not each[0].endswith("continues")]
+    judged = [*_lines(said, [*islice(equations_of(said), lines or MAX_LINES)], lines or 0)]
     if column is not None:
-        kept.append(("answer", *_answer(said, gold)))
-    return [SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in kept]
+        readings, *place = _final(said)
+        judged.append(("answer", None if gold is None else float(not set(readings).isdisjoint(gold)), *place))
+    return [SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in judged]
 
 
-Judged = tuple[str, float | None, int | None, int | None]  # criterion, reward, start and end in the answer
-
-
-def _lines(found: list[Equation]) -> Iterator[Judged]:
-    for n, equation in enumerate(found, 1):
-        yield f"line {n}", float(value_of(equation) == equation.result.value), *equation.result[1:]
-    for n, (before, equation) in enumerate(pairwise(found), 2):
-        yield f"line {n} continues", *_continuation(before.result, equation.operands)
-
-
-def _continuation(result: Number, operands: tuple[Number, ...]) -> tuple[float, int, int]:
-    for operand in operands:
-        if operand.value == result.value:
-            return 1.0, operand.start, operand.end
-    return 0.0, operands[0].start, operands[-1].end
-
-
-def _missing(answer: str, found: list[Equation], lines: int) -> Iterator[Judged]:
-    """The lines that an answer lacks, with what follows the last one; without an answer they have no place."""
-    start = found[-1].result.end if found else 0 if answer.strip() else None
-    for n in range(len(found) + 1, lines + 1):
-        yield f"line {n}", 0.0, start, None
+def _lines(said: str, found: list[Equation], lines: int) -> Iterator[tuple[str, float, int | None, int | None]]:
+    """Criterion, reward, and start and end in the answer, of each line."""
+    for n, (operands, _, result) in enumerate(found, 1):
+        yield f"line {n}", float(value_of(found[n - 1]) == result.value), result.start, result.end
         if n > 1:
-            yield f"line {n} continues", 0.0, start, None
-
-
-def _answer(answer: str, gold: tuple[Fraction, ...] | None) -> tuple[float | None, int | None, int | None]:
-    """Reward and place of the final answer."""
-    readings, start, end = _final(answer)
-    return None if gold is None else float(not set(readings).isdisjoint(gold)), start, end
+            same = [operand for operand in operands if operand.value == found[n - 2].result.value]
+            _, start, end = same[0] if same else (None, operands[0].start, operands[-1].end)
+            yield f"line {n} continues", float(bool(same)), start, end
+    # Lines that the answer lacks have what follows the last one, and without an answer no place.
+    rest = found[-1].result.end if found else 0 if said.strip() else None
+    for n in range(len(found) + 1, lines + 1):
+        yield f"line {n}", 0.0, rest, None
+        if n > 1:
+            yield f"line {n} continues", 0.0, rest, None
 
 
 def _final(answer: str) -> tuple[tuple[Fraction, ...], int | None, int | None]:
-    """The numbers that the final answer may mean, and its characters."""
+    """The numbers that the final answer may mean, none if it is a part of something else, and its characters."""
     found = box_spans(answer)
     if found:
         start, end = found[-1]
@@ -177,21 +159,13 @@ def _final(answer: str) -> tuple[tuple[Fraction, ...], int | None, int | None]:
     numbers = [each for each in _WHOLE.finditer(answer, max(0, digit - _TAIL), digit + 2) if each["number"]]
     if digit < 0 or not numbers:
         return (), None, None
-    last = numbers[-1]
-    return _whole(answer, last), *last.span()
-
-
-def _whole(answer: str, number: re.Match) -> tuple[Fraction, ...]:
-    """The numbers that one in an answer may mean; none if it is a part of something else."""
-    before, after = answer[max(0, number.start() - 40) : number.start()], answer[number.end() :][:8]
-    if _PART_BEFORE.search(before) or _PART_AFTER.match(after):
-        return ()
-    if number["sign"] and re.search(rf"{_SUM_BEFORE}$", before):
-        return ()
-    percent = re.match(r" ?\\?%", after)
-    found = _readings(number[0] + (percent[0] if percent else ""))
-    is_bullet = (number["sign"] or "").endswith(" ") and not before.rpartition("\n")[2].strip()
-    return (*found, *(-each for each in found)) if is_bullet else found
+    number, (start, end) = numbers[-1], numbers[-1].span()
+    if _PART_BEFORE.search(answer[max(0, start - 40) : number.end("sign")]) or _PART_AFTER.match(answer, end):
+        return (), start, end
+    percent = re.compile(r" ?\\?%").match(answer, end)
+    readings = _readings(number[0] + (percent[0] if percent else ""))
+    is_bullet = number["sign"].endswith(" ") and not answer[max(0, start - 40) : start].rpartition("\n")[2].strip()
+    return (*readings, *(-each for each in readings)) if is_bullet else readings, start, end
 
 
 equations_reward = mean_reward(equations)

@@ -264,14 +264,14 @@ def _add(reference: Reference, path: Path, node: Node) -> None:
     """Add a value's leaves, and the objects and lists above them."""
     is_whole = not node.opener or (node.opener == "[" and reference.comparison.lists == "set")
     if is_whole or (path and not node.members) or any(len(same) > 1 for same in node.members.values()):
-        reference.leaves[_name(path)] = path, reference.comparison.form(node.value, len(path))
+        reference.leaves[path_name(path)] = path, reference.comparison.form(node.value, len(path))
         return
     reference.branches[path] = node.opener, {*node.members}
     for key, [member] in node.members.items():
         _add(reference, (*path, key), member)
 
 
-def _name(path: Path) -> str:
+def path_name(path: Path) -> str:
     """Name of a leaf: `a.b`, `a[0]`, or `a["b.c"]` for a key that would be read as something else."""
     name = ""
     for key in path:
