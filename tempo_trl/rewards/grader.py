@@ -8,14 +8,11 @@ script again, and fork is unsafe with threads and CUDA.
 """
 
 import atexit
-import contextlib
 import json
 import os
-import selectors
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 COMMAND = ["-P", "-m", "tempo_trl.rewards.grader_worker"]
@@ -44,10 +41,20 @@ class Grader:
             gold, answer (`str`):
                 LaTeX without the box, at most `MAX_ANSWER_CHARS` characters each.
         """
+        # JSON escapes all but ASCII, lone surrogates and control characters too: any str passes the pipe.
+        question = json.dumps([gold, answer]).encode() + b"\n"
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._start()
-            return self._ask(gold, answer) if self._process else None
+            reply = b""
+            try:
+                if self._process is None or self._process.poll() is not None:
+                    self._start()
+                reply = self._ask(question)
+            except OSError:
+                pass  # the machine does not allow a child, or it died: no reply
+            finally:
+                if not reply:  # also after an interrupt, whose reply would answer the next question
+                    self.close()
+        return json.loads(reply) if reply else None
 
     def close(self) -> None:
         """Kill the child, if there is one. The next comparison starts another."""
@@ -58,57 +65,32 @@ class Grader:
             process.stdout.close()
             process.wait()
 
-    def disown(self) -> None:
-        """In a forked process: leave the child, its pipes and the lock to the parent, whose threads may hold it."""
-        if self._process is not None:
-            self._process.stdin.close()
-            self._process.stdout.close()
-        self.__init__()
-
     def _start(self) -> None:
-        """Start a child. If the machine does not allow it, there is none."""
         self.close()
         path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
-        with contextlib.suppress(OSError):
-            self._process = subprocess.Popen(
-                [sys.executable, *COMMAND],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                # sympy walks sets in hash order: with random hashes a borderline reward could differ between runs.
-                env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
-            )
+        self._process = subprocess.Popen(
+            [sys.executable, *COMMAND],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            # sympy walks sets in hash order: with random hashes a borderline reward could differ between runs.
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "0"},
+        )
 
-    def _ask(self, gold: str, answer: str) -> bool | None:
-        """The child's verdict. A child that does not reply is killed, also after an interrupt."""
-        reply = None
+    def _ask(self, question: bytes) -> bytes:
+        """The child's reply; empty if it dies, also because it does not reply in time."""
+        timer = threading.Timer(REPLY_SECONDS, self._process.kill)
+        timer.daemon = True
+        timer.start()
         try:
-            # JSON escapes all but ASCII, lone surrogates and control characters too: any str passes the pipe.
-            self._process.stdin.write(json.dumps([gold, answer]).encode() + b"\n")
-            reply = self._read_line()
-        except BrokenPipeError:
-            pass  # it died: no reply
+            self._process.stdin.write(question)
+            return self._process.stdout.readline()
         finally:
-            if reply is None:
-                self.close()
-        return None if reply is None else json.loads(reply)
-
-    def _read_line(self) -> bytes | None:
-        """The child's next line; None if it dies or does not write one in time."""
-        line, deadline = b"", time.monotonic() + REPLY_SECONDS
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    return None
-                chunk = self._process.stdout.read(4096)
-                if not chunk:
-                    return None
-                line += chunk
-        return line
+            timer.cancel()
 
 
 shared_grader = Grader()
 atexit.register(shared_grader.close)
-os.register_at_fork(after_in_child=shared_grader.disown)
+# A forked process has its own child and lock: threads of the parent may hold the parent's.
+os.register_at_fork(after_in_child=shared_grader.__init__)

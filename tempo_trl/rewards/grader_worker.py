@@ -7,11 +7,9 @@ other load of the machine.
 
 import contextlib
 import json
-import os
 import resource
 import signal
 import sys
-from typing import TextIO
 
 from tempo_trl.rewards.math_equality import is_equal
 
@@ -48,13 +46,6 @@ def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def take_stdout() -> TextIO:
-    """The parent's pipe, as a file of our own: what a library prints goes to stderr instead of into the protocol."""
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return replies
-
-
 def give_up(signum: int, frame: object) -> None:
     """Handle SIGPROF."""
     raise OutOfTime
@@ -63,12 +54,12 @@ def give_up(signum: int, frame: object) -> None:
 def main() -> None:
     """Answer each line of stdin."""
     limit_memory()
-    replies = take_stdout()
+    replies, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no reply
     is_equal("x", "y")  # imports sympy and builds the parser's tables: the first answer must not pay for them
     signal.signal(signal.SIGPROF, give_up)
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     for request in sys.stdin:
-        print(json.dumps(compare(*json.loads(request))), file=replies)
+        print(json.dumps(compare(*json.loads(request))), file=replies, flush=True)
 
 
 if __name__ == "__main__":

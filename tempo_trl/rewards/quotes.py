@@ -9,25 +9,18 @@ date       0.0     `built in 1789`
 polite     1.0     none: the judge quoted nothing
 """
 
-import logging
-import math
 import re
-from collections.abc import Callable, Iterator
-from functools import cached_property, partial
-from numbers import Real
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from unicodedata import combining
 
 from tempo_trl.rewards.mean_reward import made_of
 from tempo_trl.rewards.span_reward import SpanReward
 
-logger = logging.getLogger(__name__)
-
 _MARKS = str.maketrans("‘’`´“”„«»‐‑–—ς", "''''" + '"' * 5 + "----σ")
 _AROUND = "\"'“”„«»‘’` "
 # Both sides of an index that is inside a number: 1,|300 and 1|,300, 0|.5, 10|:30, 1/|2, and -|5 behind a space.
 _IN_NUMBER = re.compile(r"\d[.,:/'’]\|\d|\d\|[.,:/'’]\d|[^\w.,)\]][-−]\|\d")
-Place = tuple[int, int]
 
 
 class Quote(NamedTuple):
@@ -45,7 +38,7 @@ class Quote(NamedTuple):
     quote: str | None = None
 
 
-def quotes(judge: Callable[..., Any], *, fold: bool = True) -> Callable[..., Any]:
+def quotes(judge: Callable[..., Any]) -> Callable[..., Any]:
     """
     Make a span reward function of a judge that quotes from the completions.
 
@@ -55,16 +48,14 @@ def quotes(judge: Callable[..., Any], *, fold: bool = True) -> Callable[..., Any
     because judges tidy what they quote. Quotation marks around a quotation may be the judge's own.
 
     A criterion without a place is credited to the whole completion: one that quotes nothing, or an empty text, and one
-    whose quotation is not there. A warning is given for the first of the latter, and their share is logged. Several
-    quotations of one criterion are its places. They must have one score, and those that are not found are left out.
+    whose quotation is not there. Several quotations of one criterion are its places. They must have one score, and
+    those that are not found are left out.
 
     Args:
         judge (`Callable`):
             Called with the keywords of a span reward function, `texts` among them. It returns a list per completion
             of [`Quote`], or of tuples `(name, score, quote)` or dicts with these keys; `quote` may be left out. It may
             be `async`.
-        fold (`bool`, *optional*, defaults to `True`):
-            Whether case and kinds of marks may differ.
 
     Returns:
         `Callable`: The span reward function, named after the judge, and `async` if the judge is. It logs
@@ -74,63 +65,46 @@ def quotes(judge: Callable[..., Any], *, fold: bool = True) -> Callable[..., Any
         ValueError: when it is called, if the judge returns anything else, with the row, what was got and what is
             expected.
     """
-    warn = _once(logger.warning)
-    finder = partial(_spans, fold=fold, warn=warn)
 
     def spans(texts: list[str], **columns) -> list[list[SpanReward]]:
-        return finder(judge(texts=texts, **columns), texts, made.__name__, columns.get("log_metric"))
+        return _spans(judge(texts=texts, **columns), texts, made.__name__, columns.get("log_metric"))
 
     async def async_spans(texts: list[str], **columns) -> list[list[SpanReward]]:
-        return finder(await judge(texts=texts, **columns), texts, made.__name__, columns.get("log_metric"))
+        return _spans(await judge(texts=texts, **columns), texts, made.__name__, columns.get("log_metric"))
 
     made = made_of(judge, spans, async_spans)
     return made
 
 
-def _once(effect: Callable[..., None]) -> Callable[..., None]:
-    """A function that has its effect at its first call only."""
-    left = iter([effect])
-    return lambda *args: next(left, lambda *_: None)(*args)
-
-
 def _spans(
-    judged: Any, texts: list[str], judge: str, log_metric: Callable[[str, float], None] | None, *, fold: bool, warn
+    judged: Any, texts: list[str], judge: str, log_metric: Callable[[str, float], None] | None
 ) -> list[list[SpanReward]]:
     """The criteria of all completions, from what the judge returned."""
-    rows = _checked(judged, len(texts), judge)
-    placed = [_placed(row, _Words(text), fold) for row, text in zip(rows, texts, strict=True)]
-    found = [place is not None for row in placed for quote, place in row if _quoted(quote)]
-    if log_metric is not None and found:
-        log_metric("quotes/found", sum(found) / len(found))
-    for row, own in enumerate(placed):
-        for quote, place in own:
-            if _quoted(quote) and place is None:
-                warn(
-                    "%s quotes %.200r for %r, which is not in completion %d. The criterion has no place, so that its "
-                    "credit falls on the whole completion. Ask the judge for verbatim quotations, and watch the "
-                    "metric quotes/found. This warning is given once.",
-                    *(judge, quote.quote, quote.name, row),
-                )
-    return [list(_merged(own)) for own in placed]
+    if not isinstance(judged, list | tuple) or len(judged) != len(texts):
+        got = f"{len(judged)} lists" if isinstance(judged, list | tuple) else type(judged).__name__
+        raise ValueError(f"{judge} must return {len(texts)} lists of quotes, one per completion, got {got}.")
+    rows = [_row(given, f"{judge}, row {row}") for row, given in enumerate(judged)]
+    found = [_placed(row, _Words(text)) for row, text in zip(rows, texts, strict=True)]
+    is_found = [
+        span.start is not None
+        for row, spans in zip(rows, found, strict=True)
+        for quote, span in zip(row, spans, strict=True)
+        if (quote.quote or "").strip()
+    ]
+    if log_metric is not None and is_found:
+        log_metric("quotes/found", sum(is_found) / len(is_found))
+    return list(map(_merged, found))
 
 
-def _placed(row: list[Quote], words: "_Words", fold: bool) -> list[tuple[Quote, Place | None]]:
-    return [(quote, words.find(_quoted(quote), fold)) for quote in row]
+def _placed(row: list[Quote], words: "_Words") -> list[SpanReward]:
+    return [SpanReward(name, score, *words.find(" ".join((quote or "").split()))) for name, score, quote in row]
 
 
-def _quoted(quote: Quote) -> str:
-    """The words of a quotation with single spaces; empty if nothing is quoted."""
-    return " ".join((quote.quote or "").split())
-
-
-def _merged(own: list[tuple[Quote, Place | None]]) -> Iterator[SpanReward]:
+def _merged(spans: list[SpanReward]) -> list[SpanReward]:
     """The criteria of a completion: each with its places, or once without a place."""
-    scores = {quote.name: quote.score for quote, _ in own}
-    places: dict[str, dict[Place, None]] = {name: {} for name in scores}
-    for quote, place in own:
-        places[quote.name] |= {} if place is None else {place: None}
-    for name, found in places.items():
-        yield from (SpanReward(name, scores[name], *place) for place in found or [(None, None)])
+    placed = {span.name for span in spans if span.start is not None}
+    kept = [span for span in spans if span.start is not None or span.name not in placed]
+    return [*{(span.name, span.start): span for span in kept}.values()]
 
 
 class _Words:
@@ -139,22 +113,18 @@ class _Words:
     def __init__(self, text: str):
         words = [*re.finditer(r"\S+", text)]
         self._spaced = " ".join(word[0] for word in words)
+        self._folded = _folded(self._spaced)
         # Of each character of it, where the text has it. That of a space is never asked for.
         self._places = [at for word in words for at in range(word.start(), word.end() + 1)]
 
-    @cached_property
-    def _folded(self) -> str:
-        return _folded(self._spaced)
-
-    def find(self, wanted: str, fold: bool) -> Place | None:
-        """Place of a quotation in the text, None if it is not there."""
+    def find(self, wanted: str) -> tuple[int, int] | tuple[None, None]:
+        """Place of a quotation in the text, None for both if it is not there."""
         for own in filter(None, (wanted, wanted.strip(_AROUND))):
-            start = _first(own, self._spaced)
-            if start is None and fold:
-                start = _first(_folded(own), self._folded)
-            if start is not None:
-                return self._places[start], self._places[start + len(own) - 1] + 1
-        return None
+            for said, text in ((own, self._spaced), (_folded(own), self._folded)):
+                start = _first(said, text)
+                if start is not None:
+                    return self._places[start], self._places[start + len(own) - 1] + 1
+        return None, None
 
 
 def _folded(text: str) -> str:
@@ -181,15 +151,8 @@ def _is_of_word(character: str) -> bool:
     return character == "_" or character.isnumeric() or character.lower() != character.upper()
 
 
-def _checked(judged: Any, completions: int, judge: str) -> list[list[Quote]]:
-    """What the judge returned as [`Quote`]s."""
-    if not isinstance(judged, list | tuple) or len(judged) != completions:
-        got = f"{len(judged)} lists" if isinstance(judged, list | tuple) else type(judged).__name__
-        raise ValueError(f"{judge} must return {completions} lists of quotes, one per completion, got {got}.")
-    return [_row(given, f"{judge}, row {row}") for row, given in enumerate(judged)]
-
-
 def _row(given: Any, where: str) -> list[Quote]:
+    """What the judge says of a completion as [`Quote`]s."""
     if not isinstance(given, list | tuple) or isinstance(given, Quote):
         raise ValueError(f"{where}: expected a list of quotes, got {given!r}.")
     row = [_quote(each, where) for each in given]
@@ -208,13 +171,8 @@ def _quote(given: Any, where: str) -> Quote:
         quote = Quote(**given) if isinstance(given, dict) else Quote(*given)
     except TypeError:
         quote = Quote("", None)
-    name, score, text = quote
-    if not isinstance(name, str) or not name or isinstance(given, str) or not isinstance(text, str | None):
+    if isinstance(given, str) or not quote.name or not isinstance(quote.quote, str | None):
         raise ValueError(
             f"{where}: expected (name, score, quoted text or None), or a dict with these keys, got {given!r}."
-        )
-    if score is not None and not (isinstance(score, Real) and math.isfinite(score)):
-        raise ValueError(
-            f"{where}: the score of {name!r} must be a finite number, or None if it was not judged, got {score!r}."
         )
     return quote

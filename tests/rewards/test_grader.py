@@ -90,13 +90,14 @@ def test_an_answer_that_kills_the_child_is_not_decided_and_the_next_one_is_grade
 
 
 def test_an_interrupted_question_does_not_answer_the_next_one(make_grader, monkeypatch):
-    def interrupt(self):
+    def interrupt(self, question):
+        self._process.stdin.write(question)
         raise KeyboardInterrupt
 
     echo = make_grader("while True: print('true' if '1' in input() else 'false', flush=True)")
     assert echo.compare("1", "1") is True
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Grader, "_read_line", interrupt)
+        patch.setattr(Grader, "_ask", interrupt)
         echo.compare("1", "1")
     assert echo.compare("2", "2") is False
 

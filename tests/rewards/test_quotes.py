@@ -16,9 +16,9 @@ from tempo_trl.trainers.span_rewards import checked_spans
 TEXT = "The tower is 300 metres tall. It was\n built in 1789.<|im_end|>"
 
 
-def judged(*said, text=TEXT, log_metric=None, **options):
+def judged(*said, text=TEXT, log_metric=None):
     """Criteria of one completion of which a judge says this."""
-    [spans] = quotes(lambda **_: [list(said)], **options)(texts=[text], log_metric=log_metric)
+    [spans] = quotes(lambda **_: [list(said)])(texts=[text], log_metric=log_metric)
     return spans
 
 
@@ -66,18 +66,17 @@ def test_other_neighbours_are_no_part_of_it(quote, text):
 
 
 @pytest.mark.parametrize("quote", ["", " \n", None])
-def test_an_empty_quotation_has_no_place_and_no_warning(quote, caplog):
+def test_an_empty_quotation_has_no_place_and_is_not_counted(quote):
     logged = {}
     assert judged(("a", 1.0, quote), log_metric=logged.__setitem__) == [("a", 1.0, None, None)]
-    assert (logged, caplog.records) == ({}, [])
+    assert logged == {}
 
 
-def test_case_and_kinds_of_marks_may_differ_unless_fold_is_false():
+def test_case_and_kinds_of_marks_may_differ():
     text = "İt said: “Don’t – ever.”"
     for quote in ("IT SAID", "don't - EVER", "\"Don't"):
         [span] = judged(("a", 1.0, quote), text=text)
         assert len(quote) == span.end - span.start
-        assert judged(("a", 1.0, quote), text=text, fold=False) == [("a", 1.0, None, None)]
     assert judged(("a", 1.0, "it"), text="It, or it") == [("a", 1.0, 7, 9)]  # as it stands, before another case
 
 
@@ -92,15 +91,12 @@ def test_several_quotations_of_one_criterion_are_its_places():
     assert judged(("a", 1.0, "not there"), ("a", 1.0, None)) == [("a", 1.0, None, None)]
 
 
-def test_a_quotation_that_is_not_there_has_no_place_and_is_counted(caplog):
+def test_a_quotation_that_is_not_there_has_no_place_and_is_counted():
     logged = {}
     func = quotes(lambda **_: [[("a", 1.0, "tower"), ("b", 0.0, "bridge"), ("c", 1.0, None)], [("a", 1.0, "owe")]])
-    for _ in range(2):
-        spans = func(texts=[TEXT, TEXT], log_metric=logged.__setitem__)
+    spans = func(texts=[TEXT, TEXT], log_metric=logged.__setitem__)
     assert spans == [[("a", 1.0, 4, 9), ("b", 0.0, None, None), ("c", 1.0, None, None)], [("a", 1.0, None, None)]]
     assert logged == {"quotes/found": 1 / 3}
-    [record] = caplog.records  # once, although two were not found, twice
-    assert "'bridge' for 'b', which is not in completion 0" in record.getMessage()
 
 
 def test_the_judge_is_called_with_all_keywords_and_gives_its_name():
@@ -137,7 +133,6 @@ def test_an_async_judge_makes_an_async_function(judge):
         ([], "got 0 lists"),
         ([None], "row 0: expected a list of quotes, got None"),
         ([[{"name": "a", "reward": 1.0}]], "expected .name, score"),
-        ([[("a", float("nan"))]], "must be a finite number"),
         ([[("a", 1.0, "x"), ("a", 0.0, "y")]], "'a' has the scores 1.0 and 0.0, expected one"),
     ],
 )
