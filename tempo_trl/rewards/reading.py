@@ -125,8 +125,12 @@ def readings(texts: list[str], completions: list | None) -> list[Reading]:
 def rendered(message: dict) -> str:
     """A message of the assistant as text, with its thought and its calls between tags."""
     thought = _thought(message)
+    return (f"<think>{thought}</think>" if thought else "") + _behind_thought(message)
+
+
+def _behind_thought(message: dict) -> str:
     calls = (f"{OPEN}{_json(call)}{CLOSE}" for call in message.get("tool_calls") or [])
-    return "".join([f"<think>{thought}</think>" if thought else "", _content(message), *calls])
+    return "".join([_content(message), *calls])
 
 
 def _texts(message: dict) -> list[str]:
@@ -147,9 +151,7 @@ def _thought(message: dict) -> str:
 
 def _special(text: str, messages: list[dict]) -> list[str]:
     """The special tokens: words in brackets that a text has, and no message."""
-    said = "\n".join(
-        rendered(each).replace(f"<think>{_thought(each)}</think>", _thought(each), 1) for each in messages
-    )
+    said = "\n".join(_thought(each) + _behind_thought(each) for each in messages)
     return [word for word in set(_BRACKETED.findall(text)) if word not in said]
 
 
@@ -192,6 +194,7 @@ class _Reader:
         self.text, self.body_length, self.segments, self.cursor = text, body_length, [], 0
         self.special = _any_of(special)
         self.silent = _any_of([word for word in special if not _TAG.fullmatch(word)])
+        self.kept, self.index = _kept(text, rf"\s+|{self.special}")
 
     def read(self, message: dict, is_last: bool) -> None:
         if message.get("role", "assistant") != "assistant":
@@ -203,34 +206,34 @@ class _Reader:
             begin = self._think(thought)
             if begin == len(self.text) and not calls and not _content(message):
                 return  # it did not end
-        found = [self._call(call) for call in calls]
-        if found:
-            self._say_beside(_content(message), begin, found)
+        if calls:
+            self._say_beside(_content(message), begin, [self._call(call) for call in calls])
         else:
             self._say(_content(message), bool(thought), is_last)
 
     def _hear(self, said: str) -> None:
         """What a tool or a user said, which a template may have written as JSON."""
         for form in (said, json.dumps(said)[1:-1], json.dumps(said, ensure_ascii=False)[1:-1]):
-            start = self.text.find(form, self.cursor) if form else -1
-            if start >= 0:
-                self.cursor = start + len(form)
-                at = range(start, self.cursor + 1) if form == said else None
-                self.segments.append(Segment("heard", said, at, start, self.cursor))
+            at = self._find(form, self.cursor, len(self.text))
+            if at:
+                self.segments.append(Segment("heard", said, at if form == said else None, at[0], at[-1]))
+                self.cursor = at[-1]
                 return
 
     def _think(self, said: str) -> int:
         at = self._find(said, self.cursor, len(self.text))
-        if at is not None:
+        if at:
             closed = _THOUGHT_END.match(self.text, at[-1])
             self.cursor = closed.end() if closed else at[-1]
-        place = (None, None) if at is None else (at[0], self.cursor)
+        place = (at[0], self.cursor) if at else (None, None)
         self.segments.append(Segment("thought", said, at, *place, is_closed=self.cursor < len(self.text)))
         return self.cursor
 
     def _say(self, said: str, is_thought_over: bool, is_last: bool) -> None:
         """A message that is read here: a thought, then what was said, with calls in it."""
-        at = self._find_said(said, is_last)
+        at = self._find(said, self.cursor, len(self.text), is_last)
+        if not said.strip():
+            at = [max(self.body_length, self.cursor) if is_last else self.cursor] * (len(said) + 1)
         body, index = self._body(at) if at else (said, range(len(said) + 1))
         over = 0 if is_thought_over or "</think>" not in body else body.rindex("</think>") + len("</think>")
         is_open = not is_thought_over and "<think>" in body[over:]
@@ -260,64 +263,51 @@ class _Reader:
 
     def _say_beside(self, said: str, begin: int, calls: list[Segment]) -> None:
         """What TRL took for the content of a message with calls: the text between two calls, if one is just that."""
-        placed = [(call.start, call.end) for call in calls if call.start is not None]
-        edges = [begin, *(edge for place in placed for edge in place), max(self.body_length, self.cursor)]
-        gaps = [*zip(edges[::2], edges[1::2], strict=True)] if said.strip() else []
-        whole = [gap for gap in gaps if self._kept(self.text[slice(*gap)])[0] == "".join(said.split())]
-        found = next(filter(None, (self._find(said, *gap) for gap in (*whole, *gaps))), None)
-        if not said.strip():
-            found = [self.cursor] * (len(said) + 1)
-        content = Segment("content", said, found, found and found[0])
-        is_behind = found and any(call.start is not None and call.start < found[0] for call in calls)
-        self.segments += [*calls, content] if is_behind else [content, *calls]
-        self.cursor = max(self.cursor, found[-1]) if found else self.cursor
+        edges = [edge for call in calls if call.end is not None for edge in (call.start, call.end)]
+        edges = [begin, *edges, max(self.body_length, self.cursor)]
+        gaps = sorted(zip(edges[::2], edges[1::2], strict=True), key=lambda gap: not self._is_all(said, *gap))
+        found = filter(None, (self._find(said, *gap) for gap in gaps))
+        at = next(found, None) if said.strip() else [self.cursor] * (len(said) + 1)
+        self.segments += [Segment("content", said, at, at and at[0]), *calls]
+        self.cursor = max(self.cursor, at[-1]) if at else self.cursor
 
     def _call(self, call: Any) -> Segment:
         """A call that TRL parsed: the next one between tags that says it, else its name and arguments."""
         parsed, function = _json(call), _function(call)
+        place, body, is_json = None, None, False
         for tagged in _TAGGED.finditer(self.text, self.cursor):
             is_json = _is_said(function, tagged["body"])
             if is_json is not None:
-                return self._called(tagged.span("call"), tagged.span("body"), parsed, is_json)
-        if name := _name(function):
-            pieces = [{name}, *_pieces(function.get("arguments"))]
-            if place := _in_a_row(pieces, self.text, self.cursor):
-                return self._called(place, place, parsed, False)
-        return Segment("call", "", None, parsed=parsed)
-
-    def _called(self, place: tuple[int, int], body: tuple[int, int], parsed: str, is_json: bool) -> Segment:
+                place, body = tagged.span("call"), tagged.span("body")
+                break
+        else:
+            pieces = [{_name(function)}, *_pieces(function.get("arguments"))] if _name(function) else []
+            place = body = _in_a_row(pieces, self.text, self.cursor)
+        if place is None:
+            return Segment("call", "", None, parsed=parsed)
         self.cursor = place[1]
         said, at = self.text[slice(*body)], range(body[0], body[1] + 1)
-        return Segment("call", said, at, *place, parsed=parsed, is_json=is_json)
+        return Segment("call", said, at, *place, parsed=parsed, is_json=bool(is_json))
 
-    def _find_said(self, said: str, is_last: bool) -> Sequence[int] | None:
-        """Characters of a message: the last one in the body, of the last message, else the first one."""
-        body = max(self.body_length, self.cursor)
-        for end in (body, len(self.text)) if said else ():
-            if found := self._find(said, self.cursor, end, is_last):
-                return found
-        return None if said.strip() else [body if is_last else self.cursor] * (len(said) + 1)
+    def _is_all(self, said: str, begin: int, end: int) -> bool:
+        return self.kept[slice(*np.searchsorted(self.index, (begin, end)))] == "".join(said.split())
 
     def _find(self, said: str, begin: int, end: int, is_last: bool = False) -> Sequence[int] | None:
         """
         Characters of a part between two indices of the text, the first or the last ones that are the part up to space
-        and special tokens; as it stands, if that is not behind.
+        and special tokens.
         """
-        seek = str.rfind if is_last else str.find
-        start = seek(self.text, said, begin, end)
-        exact = range(start, start + len(said) + 1) if start >= 0 else None
-        if exact and (is_last or not self._kept(self.text[begin:start])[0]):
-            return exact
-        (own, ours), (text, theirs) = _kept(said, r"\s+"), self._kept(self.text[begin:end])
-        at = seek(text, own) if own else -1
-        if at < 0 or (exact and begin + theirs[at] >= start):
-            return exact
-        places = theirs[at : at + len(own)]
+        own, ours = _kept(said, r"\s+")
+        low, high = np.searchsorted(self.index, (begin, end))
+        at = (str.rfind if is_last else str.find)(self.kept, own, low, high) if own else -1
+        if at < 0:
+            return None
+        places = self.index[at : at + len(own)]
+        start = int(places[0] - ours[0])
+        if start >= begin and self.text.startswith(said, start):
+            return range(start, start + len(said) + 1)
         ranks = np.searchsorted(ours, np.arange(len(said) + 1))
-        return (begin + np.append(places, places[-1] + 1)[ranks]).tolist()
-
-    def _kept(self, text: str) -> tuple[str, np.ndarray]:
-        return _kept(text, rf"\s+|{self.special}")
+        return np.append(places, places[-1] + 1)[ranks].tolist()
 
 
 def _kept(text: str, ignored: str) -> tuple[str, np.ndarray]:
