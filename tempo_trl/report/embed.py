@@ -66,10 +66,8 @@ def _group(group: Group, node_texts: list, row_texts: list, numbers: dict[str, i
         _row(group, row, leaves[row], drawn, [numbers[piece] for piece in pieces], most)
         for row, pieces in enumerate(row_texts)
     ]
-    branch = first_branch(group.nodes)
-    first = None if branch is None else branch[0].end
-    about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt), "first": first}
-    about["scale"] = [json_number(size) for size in credit_scale(group)]
+    about = {"step": group.step, "group": group.group, "prompt": visible_piece(group.prompt)}
+    about |= {"first": first_branch(group.nodes), "scale": [json_number(size) for size in credit_scale(group)]}
     return about | {"nodes": drawn, "rows": rows} | _turns(group) | _criteria(group)
 
 

@@ -89,6 +89,6 @@ def labelled(
     return [n._replace(pieces=own, value=value(n), td=td(n)) for n, own in zip(nodes, pieces, strict=True)]
 
 
-def first_branch(nodes: Sequence[FoldedNode]) -> tuple[FoldedNode, int] | None:
-    """The first node after which completions branch, and its number of next tokens; None without one."""
-    return next(((node, int(n)) for node, n in zip(nodes, branches(nodes), strict=True) if n > 1), None)
+def first_branch(nodes: Sequence[FoldedNode]) -> int | None:
+    """Tokens before the first branch of completions; None without one."""
+    return next((node.end for node, n in zip(nodes, branches(nodes), strict=True) if n > 1), None)

@@ -147,16 +147,9 @@ def _group(step: int, group: int, rows: pd.DataFrame, terms: CreditTerms, trace_
         outcome=np.array(lists["outcome"], dtype=float),
         rewards=np.array(lists["reward"], dtype=float),
         terms=terms,
-        spans=_spans(lists["spans"]),
+        spans=[[Span(**span) for span in row] for row in lists["spans"] if row is not None],
         trace_lambda=trace_lambda,
         turns=lists["turns"],
         calls=[row.tolist() for row in lists["calls"]],
         observed=[row.tolist() for row in lists["observed"]],
     )
-
-
-def _spans(rows: list) -> list[list[Span]]:
-    """The recorded criteria of completions; none if a completion has none recorded."""
-    if any(row is None for row in rows):
-        return []
-    return [[Span(**span) for span in row] for row in rows]

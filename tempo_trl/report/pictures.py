@@ -92,10 +92,9 @@ def _box(axes, x: float, width: float, node: FoldedNode, text: str, group: Group
 
 def draw_credit(group: Group) -> Figure:
     """The first completions of a group as text, coloured by GRPO's credit and by the method's, on the same scale."""
-    shown = range(min(len(group.ids), CREDIT_ROWS))
     scale, largest = credit_scale(group)
     lines = []  # (label, [(piece, value)])
-    for row in shown:
+    for row in range(len(group.ids))[:CREDIT_ROWS]:
         pieces = [one_line(piece).replace("␣", " ") for piece in readable(group.tokens[row])][:CREDIT_TOKENS]
         lines += _wrapped(f"{row + 1}  GRPO ", [(piece, group.outcome[row]) for piece in pieces])
         lines += _wrapped(f"   {group.terms.label}", list(zip(pieces, group.advantages[row].tolist(), strict=False)))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
@@ -86,10 +86,8 @@ def criteria_table(group: Group) -> Table | None:
 
 def _table(heading: str, group: Group, rows: Sequence[list[Text]]) -> Table | None:
     """A row for each completion: its number, its reward, and what it has."""
-    table = Table(box=SIMPLE_HEAD)
-    for head in ("completion", "reward"):
-        table.add_column(head, justify="right")
-    table.add_column(heading, overflow="fold")
+    numbers = (Column(head, justify="right") for head in ("completion", "reward"))
+    table = Table(*numbers, Column(heading, overflow="fold"), box=SIMPLE_HEAD)
     for number, (reward, cells) in enumerate(zip(group.rewards, rows, strict=False), start=1):
         table.add_row(str(number), "–" if np.isnan(reward) else f"{reward:.2f}", Text(", ").join(cells))
     return table if rows else None

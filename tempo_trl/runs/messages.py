@@ -60,8 +60,9 @@ def turns_of(completion: str | Sequence[dict], count: int) -> tuple[list[str], l
     """
     messages = () if isinstance(completion, str) else completion
     calls = [", ".join(map(_tool_name, m.get("tool_calls") or ())) for m in messages if m["role"] == "assistant"]
-    observed = list(map(answer_text, answers_before_turns(messages)))
-    return _filled(calls, count), _filled(observed, count)
+    observed = [*map(answer_text, answers_before_turns(messages))]
+    empty = [""] * count
+    return [*calls, *empty][:count], [*observed, *empty][:count]
 
 
 def answers_before_turns(completion: str | Sequence[dict]) -> list[list[dict]]:
@@ -83,7 +84,3 @@ def answer_text(messages: Sequence[dict]) -> str:
 
 def _tool_name(call: dict) -> str:
     return str(call.get("function", call).get("name", "?"))
-
-
-def _filled(texts: list[str], count: int) -> list[str]:
-    return [*texts, *[""] * count][:count]

@@ -8,13 +8,10 @@ from contextlib import contextmanager
 @contextmanager
 def replacing_unprintable() -> Iterator[None]:
     """Print `?` inside the block for each character that the terminal cannot encode, instead of raising an error."""
-    stream = sys.stdout  # stderr never raises
-    if not hasattr(stream, "reconfigure"):  # of a notebook, which is UTF-8
-        yield
-        return
-    before = stream.errors
-    stream.reconfigure(errors="replace")
+    before = getattr(sys.stdout, "errors", None)  # stderr never raises
+    reconfigure = getattr(sys.stdout, "reconfigure", dict)  # that of a notebook is UTF-8, and has none
+    reconfigure(errors="replace")
     try:
         yield
     finally:
-        stream.reconfigure(errors=before)
+        reconfigure(errors=before)

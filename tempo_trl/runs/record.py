@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections import ChainMap
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,8 +76,7 @@ def record_run(
 def without_secret_lines(recipe: str) -> str:
     """The text of a recipe with secrets (`hub_token: ...`) replaced by comments, so that it is still a recipe."""
     lines = recipe.splitlines(keepends=True)
-    secret = [bool(SECRET_NAME.search(line.partition(":")[0].strip())) for line in lines]
-    return "".join(f"# {HIDDEN}\n" if hidden else line for line, hidden in zip(lines, secret, strict=True))
+    return "".join(f"# {HIDDEN}\n" if SECRET_NAME.search(line.partition(":")[0].strip()) else line for line in lines)
 
 
 def _facts(trainer, dataset: str | None, base_model: dict[str, str] | None) -> dict:
@@ -149,16 +149,10 @@ def changed_settings(old: dict, new: dict) -> list[str]:
     The settings that differ between two records' configurations, `max_steps` and the like included. What only one of
     them has, because the versions differ, is None in the other. An empty one differs in nothing.
     """
-    ours, theirs = _flat(old), _flat(new)
-    if not (ours and theirs):
-        return []
-    names = [name for name in sorted(ours | theirs) if not INCIDENTAL.search(name)]
-    return [name for name in names if ours.get(name) != theirs.get(name)]
-
-
-def _flat(config: dict) -> dict:
-    parts = [part for part in config.values() if isinstance(part, dict)]
-    return {name: value for part in parts for name, value in part.items()}
+    parts = [[part for part in config.values() if isinstance(part, dict)] for config in (old, new)]
+    ours, theirs = (dict(ChainMap(*own)) for own in parts)
+    names = sorted(ours | theirs) if ours and theirs else []
+    return [name for name in names if not INCIDENTAL.search(name) and ours.get(name) != theirs.get(name)]
 
 
 def read_record(run_dir: Path) -> dict:
@@ -171,7 +165,5 @@ def read_record(run_dir: Path) -> dict:
     try:
         return read_json(path, "Restore it, or train again.")
     except FileNotFoundError as error:
-        raise ValueError(
-            f"{path} does not exist, expected the folder of a run with its record. `tempo-trl train` writes it; in "
-            "your own script call `tempo_trl.runs.record.record_run(trainer)` before `train()`."
-        ) from error
+        written = "`tempo-trl train` writes it, or in your own script `tempo_trl.runs.record.record_run(trainer)`"
+        raise ValueError(f"{path} does not exist, expected the record of a run: {written}.") from error

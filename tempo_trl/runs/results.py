@@ -50,10 +50,6 @@ class Result:
         low, high = (100 * end for end in self.interval or (0, 0))
         return f"{100 * self.value:.1f} %" + (f" ({low:.1f} to {high:.1f})" if self.interval else "")
 
-    @property
-    def notes(self) -> str:
-        return f"{self.metric} {self.number}; {self.n} problems, {self.k} answer{'s' * (self.k > 1)} each"
-
 
 def evaluation_folder(run_dir: Path) -> Path:
     """The folder with the results of a run: `evaluation`, or `run_dir` itself if it has a benchmark's."""

@@ -1,6 +1,5 @@
 """A run as others see it: method, model, data and seed from its record, with its log and results."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,7 +68,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 
 def place_of(folder: Path) -> Path:
     """The folder of the model: the parent of a run's `evaluation`."""
-    full = Path(os.path.abspath(folder)).resolve()
+    full = folder.resolve()
     return full.parent if full.name == FOLDER and not _has_record(full) else full
 
 
@@ -87,10 +86,9 @@ def _read_run(folder: Path, label: str | None) -> Run:
     home, log, results = _home(folder), training_log(folder), read_results(folder)
     record = read_record(home) if _has_record(home) else {}
     if not (record or log or results or recorded_steps(folder)):
-        what = "is not a run" if folder.is_dir() else "is not a folder" if folder.exists() else "does not exist"
         raise ValueError(
-            f"{folder} {what}, expected trainer_state.json in it or in its checkpoints, {FOLDER}/*.json, or "
-            f"{RECORD_FOLDER}/{RECORD}. Give the output folder of `tempo-trl train`, or of `tempo-trl evaluate`."
+            f"{folder} is not the folder of a run, expected trainer_state.json in it or in its checkpoints, "
+            f"{FOLDER}/*.json, or {RECORD_FOLDER}/{RECORD}. Give the output folder of a training or an evaluation."
         )
     identity = _of_record(record) if record else {"method": place_of(folder).name}
     identity |= {"method": label} if label else {}

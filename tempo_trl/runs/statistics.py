@@ -98,13 +98,11 @@ def _majority(answers: Sequence[str], grades: np.ndarray) -> float:
 
 
 def _graded(correct: np.ndarray) -> np.ndarray:
-    correct = np.asarray(correct, dtype=float)
+    correct = np.nan_to_num(np.asarray(correct, dtype=float), nan=0.0)
     if correct.ndim != 2 or not correct.shape[1]:
         raise ValueError(f"got grades of shape {correct.shape}, expected (questions, answers).")
-    correct = np.nan_to_num(correct, nan=0.0)
-    if not np.isin(correct, (0, 1)).all():
-        odd = correct[~np.isin(correct, (0, 1))][0]
-        raise ValueError(f"got the grade {odd}, expected 0, 1 or NaN. Apply a threshold to partial rewards before.")
+    if odd := set(correct.flat) - {0, 1}:
+        raise ValueError(f"got the grade {odd.pop()}, expected 0, 1 or NaN. Apply a threshold before.")
     return correct
 
 

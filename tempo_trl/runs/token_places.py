@@ -81,18 +81,16 @@ def _characters(pieces: Sequence[bytes]) -> tuple[str, np.ndarray, np.ndarray]:
 def _joined(raw: bytes) -> tuple[str, np.ndarray]:
     """The text of bytes, with U+FFFD for each incomplete character, and whether a character begins at each byte."""
     is_first = (np.frombuffer(raw, dtype=np.uint8) & 0xC0) != 0x80  # a copy, no view of the bytes
-    parts, at = [], 0
+    at = 0
     while at < len(raw):
         try:
-            parts.append(raw[at:].decode())
+            raw[at:].decode()
             break
         except UnicodeDecodeError as error:
-            wrong = slice(at + error.start, at + error.end)
-            parts += [raw[at : wrong.start].decode(), "\ufffd"]
-            is_first[wrong] = False
-            is_first[wrong.start] = True
-            at = wrong.stop
-    return "".join(parts), is_first
+            is_first[at + error.start : at + error.end] = False
+            is_first[at + error.start] = True
+            at += error.end
+    return raw.decode(errors="replace"), is_first
 
 
 def _by_prefixes(

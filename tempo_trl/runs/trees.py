@@ -48,13 +48,7 @@ from tempo_trl.runs.record import FOLDER
 from tempo_trl.version import __version__
 
 SPAN = pa.struct(
-    [
-        ("name", pa.string()),
-        ("reward", pa.float32()),
-        ("advantage", pa.float32()),
-        ("start", pa.int32()),
-        ("end", pa.int32()),
-    ]
+    {"name": pa.string(), "reward": pa.float32(), "advantage": pa.float32(), "start": pa.int32(), "end": pa.int32()}
 )
 SCHEMA = pa.schema(
     [

@@ -128,8 +128,8 @@ def test_a_run_is_known_by_its_record_and_without_one_by_its_folder_or_label(tmp
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["empty"], "empty is not a run, expected trainer_state.json"),
-        (["absent"], "absent does not exist"),
+        (["empty"], "empty is not the folder of a run, expected trainer_state.json"),
+        (["absent"], "absent is not the folder of a run"),
         (["run", "run/evaluation"], "twice, which would count"),
         (["run", "--label", "a", "b"], "expected one for each of the 1 runs"),
         (["broken"], "does not have a graded question a line"),
