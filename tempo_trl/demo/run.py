@@ -7,7 +7,6 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -105,34 +104,27 @@ class Run:
         """TRL's tables of completions, that of step 0 (held-out answers of the untrained policy) first."""
         return sorted((self.folder / "completions").glob("completions_*.parquet"))
 
-    @cached_property
-    def _shares(self) -> dict[Path, float]:
-        kept = self.folder / "shares.json"
-        known = json.loads(kept.read_text()) if kept.exists() else {}
-        return {self.folder / "completions" / name: share for name, share in known.items()}
-
     def shares(self) -> list[float]:
         """
         The share of right fields at each step so far, read from TRL's tables of completions.
 
         They are kept in shares.json: an evaluation replaces the table of the step before it.
         """
-        tables, shares = self.tables(), self._shares
-        before = dict(shares)
-        for table in tables:
+        kept, tables = self.folder / "shares.json", {table.name: table for table in self.tables()}
+        known = json.loads(kept.read_text()) if kept.exists() else {}
+        # Without those of a step that a resumed run trains again.
+        shares = {name: share for name, share in known.items() if name in tables}
+        for name, table in tables.items():
             with suppress(pa.ArrowInvalid, OSError):  # the run is writing it, or has removed it
                 changed = table.stat().st_mtime_ns
                 if self._read.get(table) != changed:
                     completions = pd.read_parquet(table)
                     self._read[table] = changed
                     if held_out_orders().isdisjoint(orders_of(completions)):
-                        shares[table] = right_fields(completions)
-        for table in shares.keys() - set(tables):  # of a step that a resumed run trains again
-            del shares[table]
-        if shares != before:
-            content = {table.name: shares[table] for table in sorted(shares)}
-            write_atomically(self.folder / "shares.json", json.dumps(content, indent=2))
-        return [shares[table] for table in sorted(shares)]
+                        shares[name] = right_fields(completions)
+        if shares != known:
+            write_atomically(kept, json.dumps(shares, indent=2))
+        return [shares[name] for name in sorted(shares)]
 
 
 class Watch:

@@ -1,4 +1,4 @@
-"""What the demo shows: shares by field, answers with the reference, credit by field, and curves."""
+"""What the demo shows: shares by field, answers with the reference, and credit by field."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
@@ -18,7 +16,7 @@ from rich.text import Text
 from tempo_trl.credit.advantages import outcome_advantages
 from tempo_trl.demo.answers import FIELDS, MEASURE, checks, held_out_answers, held_out_rates, references
 from tempo_trl.demo.run import Run
-from tempo_trl.methods import METHODS, method_colours, method_label
+from tempo_trl.methods import METHODS
 from tempo_trl.report.collect import spread
 from tempo_trl.report.group import Group, recorded_groups
 from tempo_trl.report.terminal_tree import BAD, GOOD, credit_colour
@@ -34,7 +32,7 @@ GRPO = METHODS["grpo"].label
 
 
 def show(runs: list[Run], folder: Path, console: Console) -> None:
-    """Print tables, answers and credit; write curves.png and results.json to `folder`."""
+    """Print tables, answers and credit; write results.json to `folder`."""
     answers = {run.method: held_out_answers(run.folder) for run in runs}
     rates = {method: held_out_rates(*tables) for method, tables in answers.items()}
     for run in runs:
@@ -45,12 +43,12 @@ def show(runs: list[Run], folder: Path, console: Console) -> None:
         order = before["asked"][row]
         console.print(before_and_after(order, before["answer"][row], after["answer"][row]))
     _show_credit(runs[0], console)
-    shares = {run.method: run.shares() for run in runs}
-    draw(shares, folder / "curves.png")
-    numbers = {method: {MEASURE: own, "held_out": rates[method].to_dict()} for method, own in shares.items()}
+    numbers = {
+        run.method: {MEASURE: run.shares(), "held_out": own.to_dict()}
+        for run, own in zip(runs, rates.values(), strict=True)
+    }
     (folder / "results.json").write_text(json.dumps({"runs": numbers}, indent=2))
-    for what, name in (("Curves", "curves.png"), ("Numbers", "results.json")):
-        console.print(f"{what}: {folder / name}", highlight=False, soft_wrap=True)
+    console.print(f"Numbers: {folder / 'results.json'}", highlight=False, soft_wrap=True)
 
 
 def field_rates(rates: pd.DataFrame, label: str, n: int) -> Table:
@@ -60,15 +58,15 @@ def field_rates(rates: pd.DataFrame, label: str, n: int) -> Table:
         caption="95% Wilson intervals; other words than in training",
         box=SIMPLE_HEAD,
     )
-    for heading in ("field", "before", "after"):
-        table.add_column(heading, justify="left" if heading == "field" else "right")
+    table.add_column("field")
+    for when in rates:
+        table.add_column(when, justify="right")
     for field in FIELDS:
-        table.add_row(field, *(_rate(rates[when][field], n) for when in ("before", "after")))
-    means = [f"{rates[when][list(FIELDS)].mean():.0%}" for when in ("before", "after")]
+        table.add_row(field, *(_rate(share, n) for share in rates.loc[field]))
     table.add_section()
-    table.add_row("mean of the six", *means)
+    table.add_row("mean of the six", *(f"{share:.0%}" for share in rates.loc[list(FIELDS)].mean()))
     for name, key in CHECKS.items():
-        table.add_row(name, *(_rate(rates[when][key], n) for when in ("before", "after")))
+        table.add_row(name, *(_rate(share, n) for share in rates.loc[key]))
     return table
 
 
@@ -110,10 +108,8 @@ def _show_credit(run: Run, console: Console) -> None:
     group = max((own for own in all_groups(run.folder) if order_of(own) in references()), key=parted)
     title = f"Credit in some of the {len(group.ids)} answers to an order of step {group.step}"
     console.print(Text(title, style="italic"))
-    colours = console.color_system is not None
-    if colours:
-        console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
-    console.print(credit_of(group, run.label, colours))
+    console.print("blue: more likely from now on, orange: less, grey: as before; bold: much", style="dim")
+    console.print(credit_of(group, run.label))
 
 
 def all_groups(folder: Path) -> list[Group]:
@@ -132,26 +128,20 @@ def parted(group: Group) -> float:
     return float((found[list(FIELDS)].nunique() > 1).sum() * found["json"].mean())
 
 
-def credit_of(group: Group, label: str, colours: bool = True) -> Padding:
+def credit_of(group: Group, label: str) -> Padding:
     """
-    Completions of a group, from that with most right fields to that with fewest: the credit that GRPO with the same
-    rewards gives to each token, and that of the method. In colours each completion stands twice, one below the other.
+    Completions of a group, from that with most right fields to that with fewest, each twice: in the colours of the
+    credit that GRPO with the same rewards gives to its tokens, and of the method's.
     """
     grpo = outcome_advantages(torch.from_numpy(group.rewards), len(group.rewards)).numpy()
     table, scale = _labelled(order_of(group)), np.abs(np.concatenate(group.advantages)).max(initial=0.0) or 1.0
     for row in shown_completions(group):
         pieces, own = group.tokens[row], group.advantages[row]
-        same = f"{grpo[row]:+.2f} on every token"
+        same = in_colours_of(pieces, np.full(len(own), grpo[row]), np.abs(grpo).max() or 1.0)
         by_field = ", ".join(f"{name} {credit:+.2f}" for name, credit in field_credit(group, row).items())
         table.add_row("", "")
-        if colours:
-            same_colour = in_colours_of(pieces, np.full(len(own), grpo[row]), np.abs(grpo).max() or 1.0)
-            table.add_row(GRPO, same_colour.append(f"\n{same}"))
-            table.add_row(label, in_colours_of(pieces, own, scale).append(f"\n{by_field}"))
-        else:
-            table.add_row("answer", _on_one_line(_text(pieces)))
-            table.add_row(GRPO, same)
-            table.add_row(label, by_field)
+        table.add_row(GRPO, same.append(f"\n{grpo[row]:+.2f} on every token"))
+        table.add_row(label, in_colours_of(pieces, own, scale).append(f"\n{by_field}"))
     return _below(table)
 
 
@@ -199,19 +189,3 @@ def _labelled(order: str) -> Table:
 
 def _below(table: Table) -> Padding:
     return Padding(table, (0, 0, 1, 2))
-
-
-def draw(shares: dict[str, Sequence[float]], path: Path) -> None:
-    """The share of right fields at each step, a line per method."""
-    figure, colours = Figure(figsize=(6, 3.5), layout="constrained"), method_colours(list(shares))
-    axes = figure.subplots()
-    for method, own in shares.items():
-        axes.plot(range(1, len(own) + 1), own, color=colours[method], label=method_label(method), marker=".")
-    last = max(map(len, shares.values()))
-    axes.set(xlabel="steps", ylabel=MEASURE, xlim=(0.5, last + 0.5), ylim=(0, 1))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.suptitle("SmolLM2-135M-Instruct learns to write orders as JSON")
-    figure.savefig(path, dpi=150)

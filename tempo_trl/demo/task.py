@@ -86,12 +86,10 @@ def draw_problems(n: int, rng: random.Random, steps: int = STEPS, split: str = "
     """`n` problems of `split`, uniformly distributed over its problems with `steps` steps.
 
     Raises:
-        ValueError: if `split` is neither "train" nor "test", or `steps` is below 1.
+        ValueError: if `split` is neither "train" nor "test".
     """
     if split not in SPLITS:
         raise ValueError(f"split is {split!r}, expected one of {SPLITS}.")
-    if steps < 1:
-        raise ValueError(f"steps is {steps}, expected at least 1. Raise it.")
     drawn: list[str] = []
     while len(drawn) < n:
         terms = (rng.choice("+-") + rng.choice("0123456789") for _ in range(steps))
