@@ -91,7 +91,6 @@ def test_the_table_of_completions_is_printed_by_the_function_that_we_replace():
     assert "print_prompt_completions_sample(" in inspect.getsource(GRPOTrainer.log)
     parameters = list(inspect.signature(grpo_trainer.print_prompt_completions_sample).parameters)
     assert parameters[:2] == ["prompts", "completions"] and "extra" in parameters
-    assert grpo_trainer.strip_images_from_messages("text") == "text"
 
 
 def test_what_a_model_wrote_is_parsed_by_the_function_that_we_replace():

@@ -1,7 +1,7 @@
-"""What a trainer is given, checked when it is built and at its batches: tokenizer, data, prompts and rewards."""
+"""What a trainer is given, checked when it is built and at its batches: tokenizer, data and rewards."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -130,14 +130,4 @@ def refuse_columns_of_trl(columns: Iterable[str]) -> None:
         raise ValueError(
             f"the dataset has a column {min(taken)!r}, but TRL passes something else to reward functions by this "
             "name. Rename or remove the column."
-        )
-
-
-def refuse_empty_prompts(prompt_ids: Sequence[Sequence[int]]) -> None:
-    """Raise ValueError for a prompt without tokens."""
-    lengths = list(map(len, prompt_ids))
-    if 0 in lengths:
-        raise ValueError(
-            f"The prompt in row {lengths.index(0)} has no tokens, expected at least one. Drop the row, or begin the "
-            "prompt with a token, such as that of the beginning of a sequence."
         )

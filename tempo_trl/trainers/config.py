@@ -55,8 +55,6 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
     span_reward_weights: list[float] | None = None
 
     def __post_init__(self):
-        if self.num_generations == 0:  # TRL divides by it before it checks it
-            raise ValueError("`num_generations` must be at least 2, got 0: credit compares completions of a group.")
         super().__post_init__()
         self.check()
 
@@ -72,10 +70,6 @@ class TokenCreditConfig(TreeForwardFields, GRPOConfig):
         if self.skip_zero_advantages:
             refuse_gradients_without_advantage(self)
         self._check_weights()
-        if self.num_iterations < 1:
-            raise ValueError(
-                f"`num_iterations` must be at least 1, got {self.num_iterations}: no step would be taken."
-            )
         for name, least in (("log_trees_steps", 0), ("log_trees_prompts", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"`{name}` must be at least {least}, got {getattr(self, name)!r}. Raise it.")

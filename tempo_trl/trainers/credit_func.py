@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import re
 from collections.abc import Callable
 from functools import partial
 
@@ -60,12 +59,6 @@ def refuse_a_state_that_cannot_be_loaded(credit_func: Callable, name: str) -> No
     except pickle.UnpicklingError as error:
         raise ValueError(
             f"`state_dict()` of `credit_func` {name} must have tensors, numbers and strings, in lists, tuples and "
-            f"dicts: a resumed run reads nothing else from a checkpoint. Got {_refused_type(error)}. Convert NumPy "
-            "numbers with float(), arrays with torch.from_numpy, and other objects to these types."
+            "dicts: a resumed run reads nothing else from a checkpoint. Convert NumPy numbers with float(), arrays "
+            "with torch.from_numpy, and other objects to these types."
         ) from error
-
-
-def _refused_type(error: pickle.UnpicklingError) -> str:
-    """The type that torch names in its error."""
-    named = re.search(r"Unsupported (?:global: GLOBAL|class) (\S+)", str(error))
-    return named[1] if named else "another type"

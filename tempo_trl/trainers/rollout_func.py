@@ -36,15 +36,10 @@ def _check_counts(output: dict[str, Any], rows: int) -> None:
     for name in ("prompt_ids", "completion_ids", "logprobs", "env_mask"):
         values = output.get(name)
         if values is not None and len(values) != rows:
-            repeated = len(values) % rows == 0 and len(values) > rows
             raise ValueError(
                 f"`rollout_func` must return one row per prompt, got {len(values)} rows of `{name}` for {rows} "
-                "prompts. "
-                + (
-                    "TRL has already repeated each prompt `num_generations` times: return one completion for each."
-                    if repeated
-                    else "Return the rows of all prompts, in the order of the prompts."
-                )
+                "prompts, which TRL has already repeated `num_generations` times. Return one completion for each, in "
+                "the order of the prompts."
             )
     for name, values in output.items():
         if isinstance(values, list) and len(values) != rows:

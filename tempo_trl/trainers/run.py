@@ -143,7 +143,11 @@ class RunTrainer(GRPOTrainer):
 
     def _tokenize_prompts(self, prompts):
         tokenized = super()._tokenize_prompts(prompts)
-        checks.refuse_empty_prompts(tokenized[0])
+        if [] in tokenized[0]:
+            raise ValueError(
+                f"The prompt in row {tokenized[0].index([])} has no tokens, expected at least one. Drop the row, or "
+                "begin the prompt with a token, such as that of the beginning of a sequence."
+            )
         return tokenized
 
     def log(self, logs, start_time=None):

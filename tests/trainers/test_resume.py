@@ -91,11 +91,9 @@ def test_what_was_learned_is_there_for_evaluations_after_a_finished_run_and_befo
     assert resumed.credit_func.seen[:2] == [("evaluation", 3), ("training", 3)]
 
 
-@pytest.mark.parametrize(
-    ("number", "named"), [(np.float64, "numpy"), (lambda n: deque([n]), "collections.deque")], ids=["numpy", "deque"]
-)
-def test_a_state_that_no_resumed_run_could_read_is_refused_in_the_first_step(number, named, tiny_model, tmp_path):
+@pytest.mark.parametrize("number", [np.float64, lambda n: deque([n])], ids=["numpy", "deque"])
+def test_a_state_that_no_resumed_run_could_read_is_refused_in_the_first_step(number, tiny_model, tmp_path):
     trainer = counting_run(tiny_model, tmp_path, Counting(number))
-    with pytest.raises(ValueError, match=rf"`state_dict\(\)` of `credit_func` Counting .* Got {named}"):
+    with pytest.raises(ValueError, match=r"`state_dict\(\)` of `credit_func` Counting must have tensors, numbers and"):
         trainer.train()
     assert trainer.state.global_step == 0
