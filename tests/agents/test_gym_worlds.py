@@ -6,10 +6,8 @@ import pytest
 
 pytest.importorskip("gymnasium")
 
-from benchmarks.agents.policy import word_tokenizer
 from benchmarks.agents.taxi import Taxi, short_tasks, taxi_rows
-from benchmarks.agents.warm_start import lessons, played
-from benchmarks.agents.worlds import TAXI
+from benchmarks.agents.warm_start import played
 from benchmarks.tasks.rooms import state_text
 
 
@@ -26,10 +24,3 @@ def test_the_splits_share_no_task():
     train, test = ({row["start"] for row in taxi_rows(500, random.Random(0), split)} for split in ("train", "test"))
     assert not train & test
     assert len(short_tasks()) == 82
-
-
-def test_every_word_of_the_world_is_in_its_vocabulary():
-    tokenizer = word_tokenizer(Taxi.words)
-    taught = lessons(tokenizer, Taxi, TAXI.rows(20, 0), random.Random(0), skill=0.5)
-    assert not any(tokenizer.unk_token_id in ids for ids, _ in taught)
-    assert max(sum(own) for _, own in taught) <= TAXI.tokens

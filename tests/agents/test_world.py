@@ -1,15 +1,15 @@
 """The rooms as a world, and the template in which their policy speaks with it."""
 
 import random
+from itertools import product
 
 import pytest
-from trl.chat_template_utils import is_chat_template_prefix_preserving, parse_response, supports_tool_calling
+from trl.chat_template_utils import parse_response
 
 from benchmarks.agents.policy import word_tokenizer
 from benchmarks.agents.warm_start import is_valid, lessons, played
-from benchmarks.learning.policy import load_policy
 from benchmarks.tasks import recipe_of, rooms
-from benchmarks.tasks.rooms import START, TURNS, WORDS, Rooms, draw_tasks, neighbour, next_direction, state_text
+from benchmarks.tasks.rooms import TURNS, WORDS, Rooms, draw_tasks, neighbour, state_text
 from tempo_trl.launch import train
 from tempo_trl.runs.log import training_log
 
@@ -30,15 +30,11 @@ def test_the_best_play_wins_by_a_shortest_path(task):
     assert environment._turn == doors + 1 <= TURNS  # the call that picks the key up
 
 
-def test_doors_are_open_from_both_sides_and_lead_everywhere():
+def test_doors_are_open_from_both_sides():
     back = {"north": "south", "south": "north", "west": "east", "east": "west"}
-    for room in range(rooms.ROOMS):
-        for direction in rooms.STEPS:
-            other = neighbour(room, direction)
-            assert other == room or neighbour(other, back[direction]) == room
-        assert all(rooms.distance(room, other) < rooms.ROOMS for other in range(rooms.ROOMS))
-    assert neighbour(4, "up") == 4
-    assert next_direction(0, 4) == "south"
+    for room, direction in product(range(rooms.ROOMS), rooms.STEPS):
+        other = neighbour(room, direction)
+        assert other == room or neighbour(other, back[direction]) == room
 
 
 def test_the_exit_pays_only_with_the_key_and_in_time():
@@ -95,11 +91,6 @@ def test_the_splits_share_no_task():
         draw_tasks(1, random.Random(0), "dev")
 
 
-def test_trl_takes_the_template(tokenizer):
-    assert supports_tool_calling(tokenizer)
-    assert is_chat_template_prefix_preserving(tokenizer)
-
-
 @pytest.mark.parametrize(
     ("text", "call"),
     [
@@ -124,14 +115,6 @@ def test_lessons_teach_the_turns_of_the_policy_and_nothing_of_the_world(tokenize
     assert taught.pop() == " done"
     assert all(turn.strip() == "/take" or turn.strip().startswith("/go direction= ") for turn in taught)
     assert tokenizer.unk_token_id not in ids
-
-
-def test_the_shipped_policy_is_the_one_of_this_vocabulary(tokenizer):
-    model, shipped = load_policy(START)
-    assert shipped.get_vocab() == tokenizer.get_vocab()
-    assert shipped.chat_template == tokenizer.chat_template
-    assert shipped.response_template == tokenizer.response_template
-    assert model.config.vocab_size == len(tokenizer)
 
 
 @pytest.mark.matrix

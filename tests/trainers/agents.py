@@ -1,7 +1,6 @@
 """A scripted agent in a world of two rooms, for tests: the model's turns are written, the world's answers are real."""
 
 import json
-import os
 
 from tempo_trl import TokenCreditTrainer
 
@@ -24,7 +23,7 @@ class Rooms:
         Args:
             door: Its number.
         """
-        self.room, self.answers = door % 2, self.answers + 1
+        self.door, self.room, self.answers = door, door % 2, self.answers + 1
         return f"room {self.room}" + (f" at {id(self)}.{self.answers}" if self.counted else "")
 
 
@@ -47,12 +46,6 @@ class AskedRooms(KeyedRooms):
     def _state_key(self) -> int:
         self.asked.append(self.answers)
         return self.room
-
-
-class WrongOnTheLastRank(Rooms):
-    def _state_key(self):
-        last = os.environ.get("RANK", "0") == str(int(os.environ.get("WORLD_SIZE", "1")) - 1)
-        return None if last else self.room
 
 
 class Scripted:

@@ -125,12 +125,6 @@ def out_of_the_text_on_the_last_rank(texts, **columns) -> list[list[SpanReward]]
     return [[SpanReward("field", 1.0, 0, len(text) + more)] for text in texts]
 
 
-def raises_on_the_last_rank(texts, **columns) -> list[list[SpanReward]]:
-    if int(os.environ.get("WORLD_SIZE", "1")) - 1 == RANK:
-        raise KeyError("field")
-    return [[SpanReward("field", 1.0)] for _ in texts]
-
-
 def with_trls_metric(batch: Batch) -> Credit:
     return Credit(batch.advantages, metrics={"reward": (1.0, 1.0)})
 

@@ -14,7 +14,7 @@ from tempo_trl.methods.tempo import tempo_credit
 from . import credit_functions as functions
 from .agents import DOORS, CountingRooms, KeyedRooms, Rooms, rooms_of, scripted, visited_reward
 from .launching import run_ranks, torchrun
-from .recording import questions, train
+from .recording import Recording, questions, train
 
 OPTIONS = {"reward_funcs": visited_reward, "max_completion_length": 400, "max_steps": 1}
 
@@ -113,24 +113,9 @@ def test_the_log_says_how_often_states_come_back(tiny_model, tmp_path):
 
 @pytest.mark.matrix
 @pytest.mark.parametrize(
-    ("cls", "function"),
-    [
-        (GiGPOTrainer, gigpo_credit),
-        (HGPOTrainer, hgpo_credit),
-        (TEMPOTrainer, tempo_credit),
-    ],
+    ("cls", "function"), [(GiGPOTrainer, gigpo_credit), (HGPOTrainer, hgpo_credit), (TEMPOTrainer, tempo_credit)]
 )
 def test_methods_train_on_their_credit(cls, function, rooms, tiny_model, tmp_path):
-    trained = {}
-
-    class Keeps(cls):
-        method_name = cls.method_name
-
-        def _use(self, output, credit, recount):
-            super()._use(output, credit, recount)
-            trained["advantages"] = output["advantages"]
-
-    play(tiny_model, tmp_path, Keeps)
-    expected = function(rooms[0]).advantages
+    trainer = play(tiny_model, tmp_path, type("Recorded", (Recording, cls), {"method_name": cls.method_name}))
     mask = rooms[0].loss_mask
-    torch.testing.assert_close(trained["advantages"][mask], expected[mask])
+    torch.testing.assert_close(trainer.batches[0].output["advantages"][mask], function(rooms[0]).advantages[mask])

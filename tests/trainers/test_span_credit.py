@@ -143,27 +143,18 @@ async def stop(texts, **columns):
     return [[SpanReward("stop", float("!" in text))] for text in texts]
 
 
-@pytest.mark.parametrize(
-    ("functions", "names"),
-    [
-        ([fields, stop], ["fields", "stop"]),
-        ([fields, partial(fields)], ["fields", "fields_2"]),  # of one name
-    ],
-    ids=["function, async", "one name"],
-)
-def test_the_criteria_of_several_functions_are_named_and_weighed_by_function(functions, names, tiny_model, tmp_path):
-    trainer = train(tiny_model, tmp_path, functions, span_reward_weights=[0.5, -2.0])
+def test_the_criteria_of_several_functions_are_named_and_weighed_by_function(tiny_model, tmp_path):
+    trainer = train(tiny_model, tmp_path, [fields, stop, partial(fields)], span_reward_weights=[0.5, -2.0, 1.0])
     (batch,) = trainer.batches
-    scores, places, lengths, size = counted_by_hand(batch.completion_ids)
-    second = CRITERIA if "fields_2" in names else ("stop",)
-    columns = [CRITERIA.index(name) for name in second]
-    scores = [[*row, *(row[k] for k in columns)] for row in scores]
-    places = [[*row, *(row[k] for k in columns)] for row in places]
-    weights = torch.tensor([0.5] * 4 + [-2.0] * len(second))
-    assert_close(batch.output["advantages"], by_definition((scores, places, lengths, size), weights.tolist()))
+    scores, places, *rest = counted_by_hand(batch.completion_ids)
+    columns = [*range(4), CRITERIA.index("stop"), *range(4)]
+    scores, places = ([[row[k] for k in columns] for row in rows] for rows in (scores, places))
+    weights = torch.tensor([0.5] * 4 + [-2.0] + [1.0] * 4)
+    assert_close(batch.output["advantages"], by_definition((scores, places, *rest), weights.tolist()))
     logged = trainer.state.log_history[0]
-    expected = {f"spans/{names[0]}/{name}/mean" for name in CRITERIA}
-    expected |= {f"spans/{names[1]}/{name}/mean" for name in second}
+    expected = {f"spans/{name}/{of}/mean" for name in ("fields", "fields_2") for of in CRITERIA} | {
+        "spans/stop/stop/mean"
+    }
     assert {name for name in logged if name.startswith("spans/") and name.endswith("/mean")} == expected
     scores = torch.tensor(scores)
     mean = (scores.nan_to_num(0.0) @ weights) / (scores.isfinite().float() @ weights.abs())

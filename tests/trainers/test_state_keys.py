@@ -5,7 +5,6 @@ import pytest
 
 from .agents import AskedRooms, Rooms, rooms_of
 from .credit_functions import Watching
-from .launching import run_ranks, torchrun
 from .test_agents import play, watch
 
 
@@ -16,16 +15,6 @@ def keyed(key):
         def reset(self, **columns):
             super().reset(**columns)
             self.door = None
-
-        def open(self, door: int) -> str:
-            """
-            Opens a door.
-
-            Args:
-                door: Its number.
-            """
-            self.door = door
-            return super().open(door)
 
         def _state_key(self):
             return key(self.door)
@@ -54,18 +43,6 @@ async def awaited(door):
 def test_a_key_that_does_not_identify_a_state_is_named_with_its_turn(key, error, message, tiny_model, tmp_path):
     with pytest.raises(error, match=f"`_state_key` {message}"):
         watch(tiny_model, tmp_path, world=keyed(key))
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("rows", [6, 8])  # with 6, groups are split over the ranks
-def test_a_wrong_key_on_one_rank_is_the_same_error_on_every_rank(rows, tiny_model, tmp_path):
-    options = ("rooms='WrongOnTheLastRank'", "max_completion_length=400", f"per_device_train_batch_size={rows}")
-    ranks = run_ranks(torchrun(2), 2, "tests.trainers.credit_functions", tiny_model, tmp_path, "grpo", *options)
-    (kind, message), other = (rank["error"] for rank in ranks)
-    assert (kind, message) == other
-    assert kind == "ValueError"
-    assert "WrongOnTheLastRank._state_key must return a str or an int" in message
-    assert "got NoneType before turn 0 of row 0" in message and "(on rank 1)" in message
 
 
 @pytest.mark.parametrize("budget", [400, 250])

@@ -193,11 +193,6 @@ def test_visits_of_a_state_are_not_compared_by_rewards_that_are_normalized_first
         config(tmp_path, config_cls, multi_objective_aggregation="normalize_then_sum")
 
 
-def test_weights_that_do_not_fit_are_refused(tiny_model, tmp_path):
-    with pytest.raises(ValueError, match="`step_reward_weights` must have 1 numbers"):
-        watch(tiny_model, tmp_path, door_rewards, step_reward_weights=[1.0, 2.0])
-
-
 @pytest.fixture(scope="module")
 def reward_model(tmp_path_factory):
     """A process reward model on the spot, with the policy's vocabulary."""
