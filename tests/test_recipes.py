@@ -4,7 +4,6 @@ import re
 import shlex
 from argparse import Namespace
 from configparser import ConfigParser
-from dataclasses import fields
 from functools import cache
 
 import pytest
@@ -14,9 +13,8 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import TrainingArguments
-from trl import GRPOConfig
 
-from tempo_trl.launch.arguments import METHODS, class_of, launch_arguments, parse
+from tempo_trl.launch.arguments import METHODS, launch_arguments, parse
 from tempo_trl.rollout import vllm_server
 from tempo_trl.runs import recipes as recipe_files
 from tempo_trl.runs.recipes import (
@@ -29,14 +27,6 @@ from tempo_trl.runs.recipes import (
 )
 from tempo_trl.runs.record import without_secret_lines
 
-# What a method may set in another way than the grpo.yaml beside it, beside the fields of its own configuration.
-OF_THE_METHOD = {
-    "hepo": {"top_entropy_quantile"},
-    "span_credit": {"span_reward_funcs", "reward_funcs"},
-    "treerpo_entropy": {"temperature", "top_p", "top_k", "repetition_penalty", "vllm_importance_sampling_correction"},
-    # of PPO in the paper: two inner epochs, what follows from them, and the critic's room
-    "ppo": {"beta", "epsilon_high", "num_iterations", "logging_steps", "save_steps", "vllm_gpu_memory_utilization"},
-}
 HEPO = 0.2  # the share of tokens of the TEMPO paper's HEPO, which is GRPO otherwise
 RECOMMENDED = "qwen3-1.7b/math/tempo_recommended"  # by docs/guides/choosing.md; its method is the prefix baseline
 PAPER = [name for name in recipe_names() if name.startswith(("qwen3-1.7b/", "qwen3-4b/")) and name != RECOMMENDED]
@@ -49,13 +39,6 @@ ON_CPU = ["--use_cpu", "true"]
 def method_of(name: str) -> str:
     """Every other recipe is called by its method."""
     return "prefix_baseline" if name == RECOMMENDED else name.rpartition("/")[2]
-
-
-def of_the_method(name: str) -> set[str]:
-    """Keys in which a recipe may differ from the grpo.yaml of its folder."""
-    config = class_of(method_of(name), "Config")
-    own = {field.name for field in fields(config)} - {field.name for field in fields(GRPOConfig)}
-    return own | OF_THE_METHOD.get(method_of(name), set()) | {"method", "output_dir"}
 
 
 def differing(name: str, other: str) -> set[str]:
@@ -166,14 +149,6 @@ def test_trainer_and_server_share_the_gpus(subtests):
             assert len(sampling) == int(options.pop("--tensor-parallel-size", 1))
             assert options == {}
             assert sorted(training + sampling) == [str(gpu) for gpu in range(8 if "/eight_gpus/" in name else 2)]
-
-
-def test_recipes_of_one_cell_differ_only_in_the_keys_of_the_method(subtests):
-    for name in recipe_names():
-        with subtests.test(name):
-            baseline = f"{name.rpartition('/')[0]}/grpo"
-            if baseline in recipe_names() and name != RECOMMENDED:
-                assert differing(name, baseline) <= of_the_method(name)
 
 
 def test_a_path_comes_before_a_packaged_recipe(tmp_path, monkeypatch):

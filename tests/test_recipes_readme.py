@@ -55,12 +55,6 @@ def test_the_arithmetic_of_the_paper_s_experiment_is_that_of_its_recipes():
         assert cells[4] == f"{run.generations}; {paper}"
 
 
-def test_the_guide_names_what_is_there():
-    guide = re.findall("`([^`]+)`", " ".join(row[1] for row in rows_under("at hand")))
-    folders = {path.relative_to(recipes_folder()).as_posix() for path in recipes_folder().rglob("*")}
-    assert set(guide) <= folders | {path.rpartition("/")[2] for path in folders}
-
-
 def test_eight_devices_learn_what_two_do():
     blocks = re.findall(r"```bash\n(.*?)```", README, re.DOTALL)
     commands = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
