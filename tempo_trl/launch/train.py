@@ -4,8 +4,6 @@ This is the script behind `tempo-trl train`; `accelerate launch -m tempo_trl.tra
 are TRL's (the method's config, `ModelConfig`) and those of [`~tempo_trl.launch.fields.TrainArguments`].
 """
 
-import contextlib
-import json
 import sys
 import time
 import warnings
@@ -22,7 +20,7 @@ from tempo_trl.launch.arguments import RunArguments, class_of, named_first, pars
 from tempo_trl.launch.datasets import load_datasets, refuse_missing_columns
 from tempo_trl.launch.fields import BUILT_IN, TrainArguments
 from tempo_trl.launch.functions import load_functions, load_rewards
-from tempo_trl.runs.log import STATE, checkpoints
+from tempo_trl.runs.log import checkpoints, refuse_a_torn_checkpoint
 from tempo_trl.runs.printing import replacing_unprintable
 from tempo_trl.runs.recipes import recipe_path
 
@@ -106,37 +104,31 @@ def model_path(arguments: RunArguments) -> str:
 
 
 def checkpoint_to_resume(training_args: "GRPOConfig") -> str | None:
-    """The checkpoint folder to resume from: `last` (or `true`) means the last complete one in the output folder.
+    """The checkpoint folder to resume from: `last` (or `true`) means the last whole one in the output folder.
 
     None if the run starts from the beginning. `last` without any checkpoint also returns None, so that a job that its
     scheduler restarts can always use the same command.
 
     Raises:
-        ValueError: a path is given that is not a folder.
+        ValueError: a path is given that has no whole checkpoint.
     """
     asked = str(training_args.resume_from_checkpoint)
     if asked.lower() in ("none", "false"):
         return None
     if asked.lower() in ("last", "true"):
         return last_whole_checkpoint(training_args.output_dir)
-    if not Path(asked).is_dir():
-        raise ValueError(
-            f"`resume_from_checkpoint` is {asked!r}, which is not a folder. Give a checkpoint's folder, or 'last' for "
-            f"the last complete one in {training_args.output_dir}."
-        )
+    refuse_a_torn_checkpoint(Path(asked))
     return asked
 
 
 def last_whole_checkpoint(output_dir: str) -> str | None:
-    """The last complete checkpoint folder, or None.
-
-    A run that is killed while it saves leaves a folder without `trainer_state.json`, which Trainer writes last.
-    """
+    """The last checkpoint folder that is whole, or None. Those after it are named on stderr."""
     for folder in checkpoints(Path(output_dir)):
-        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
-            json.loads((folder / STATE).read_text())
+        try:
+            refuse_a_torn_checkpoint(folder)
             return str(folder)
-        print(f"Skipping {folder}: it is incomplete, without a readable trainer_state.json.", file=sys.stderr)
+        except ValueError as error:
+            print(f"Skipping a checkpoint: {error}", file=sys.stderr)
     return None
 
 
@@ -184,9 +176,8 @@ def warn_of_an_earlier_run(folder: Path) -> None:
     left = [*folder.glob("checkpoint-*"), *folder.glob("tempo/*trees_*.parquet")]
     if left:
         warnings.warn(
-            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning. "
-            "`--resume_from_checkpoint last` and `tempo-trl report` take files of later steps for this run's. Pass "
-            "`--resume_from_checkpoint last` to resume the earlier run; otherwise remove them, or set another "
+            f"{folder} has {left[0].name} of an earlier run, but this run starts from the beginning: a later resume "
+            "and the report would mix the two. Remove it, resume with `--resume_from_checkpoint last`, or set another "
             "`output_dir`.",
             stacklevel=2,
         )

@@ -1,6 +1,10 @@
-"""Read Trainer's log of a run."""
+"""The checkpoints of a run, and Trainer's log in them."""
 
+import json
+import zipfile
 from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
 
 from tempo_trl.runs.files import read_json
 
@@ -36,6 +40,30 @@ def checkpoints(run_dir: Path) -> list[Path]:
     """The checkpoint folders of a run, the last one first, with those that a killed run left incomplete."""
     folders = [path for path in run_dir.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdecimal()]
     return sorted(folders, key=_step, reverse=True)
+
+
+def refuse_a_torn_checkpoint(folder: Path) -> None:
+    """
+    Raise ValueError unless a folder has a whole checkpoint. A run that is killed while it saves leaves one without
+    `trainer_state.json`, which Trainer writes last; a full disk, or a machine that stops, files that break off.
+    """
+    if not (folder / STATE).is_file():
+        raise ValueError(
+            f"{folder} has no {STATE}, expected a folder that Trainer has saved. Give another checkpoint."
+        )
+    for path in sorted(folder.rglob("*")):
+        try:
+            if path.suffix == ".json":
+                json.loads(path.read_text("utf-8"))
+            elif path.suffix == ".safetensors":
+                with safe_open(path, "np"):
+                    pass
+            elif path.suffix in (".pt", ".pth", ".bin"):  # torch.save writes a zip file
+                zipfile.ZipFile(path).close()
+        except (ValueError, SafetensorError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"{path} cannot be read to its end: {error}. Remove {folder}, and resume from the one before it."
+            ) from error
 
 
 def _step(checkpoint: Path) -> int:

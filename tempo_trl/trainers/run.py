@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from torch.utils.data import Sampler
 from transformers import PreTrainedModel
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 from trl.trainer.utils import get_config_model_id
@@ -20,6 +20,7 @@ from trl.trainer.utils import get_config_model_id
 from tempo_trl.rollout.completion_rules import end_token_ids
 from tempo_trl.rollout.tree_rollout import TreeRollout, check_trees_can_grow, only_rollout
 from tempo_trl.rollout.vllm_server import wait_for_server
+from tempo_trl.runs.log import refuse_a_torn_checkpoint
 from tempo_trl.runs.messages import content_parts, valid_text
 from tempo_trl.trainers import checks, settings
 from tempo_trl.trainers.faults import surviving_table, watched_server
@@ -95,9 +96,18 @@ class RunTrainer(GRPOTrainer):
         # The epoch is a fraction with rounding errors: 1.9999999 means two whole epochs.
         return ResumableSampler(super()._get_train_sampler(dataset), lambda: int((self.state.epoch or 0) + 1e-6))
 
-    def train(self, *args, **kwargs):
-        """[`~trl.GRPOTrainer.train`]. Raises RuntimeError if no step was trained although there should be some."""
-        result = super().train(*args, **kwargs)
+    def train(self, resume_from_checkpoint=None, *args, **kwargs):
+        """
+        [`~trl.GRPOTrainer.train`].
+
+        Raises:
+            ValueError: a file of the checkpoint breaks off.
+            RuntimeError: no step was trained although there should be some.
+        """
+        last = get_last_checkpoint(self.args.output_dir) if resume_from_checkpoint is True else resume_from_checkpoint
+        if last:
+            refuse_a_torn_checkpoint(Path(last))
+        result = super().train(resume_from_checkpoint, *args, **kwargs)
         checks.refuse_a_run_without_a_step(self)
         return result
 

@@ -78,18 +78,13 @@ def test_the_processes_are_those_that_accelerate_would_start(flags, processes, c
     assert parse(["--config", "sums/tempo"]).training.generation_batch_size == 256  # of this one process again
 
 
-@pytest.mark.parametrize("flags", [MATH, f"{MATH} --use_cpu true", f"{MATH} --bf16 false"])
-def test_a_run_that_would_stop_at_once_on_this_machine_is_told_and_passes(flags, rows, capsys):
-    output = checked(f"{flags} --train_file {rows}", capsys)
-    assert ("on this machine the run would stop at once: " in output) == (flags == MATH)
-
-
 @pytest.mark.parametrize(
     ("flags", "messages"),
     [
         ("--num_generations 7", ["generation_batch_size (1920) must be divisible by num_generations (7)"]),
         ("--accelerate_config ddp", ["have 1,000 rows, expected at least the 2,560 prompts of a generation"]),
         ("--reward_funcs no.such", ["cannot import function 'no.such'"]),
+        ("--output_dir /dev/null/run", ["`output_dir`", "/dev/null"]),
         ("--task medqa", ["medqa", "columns"]),
         ("--span_reward_funcs json_fields", ["`span_reward_funcs` must be None, got 1: TEMPOTrainer would not use"]),
         ("--step_reward_funcs os.getcwd", ["`step_reward_funcs` must be None, got 1: TEMPOTrainer would not use"]),
@@ -117,13 +112,6 @@ def test_what_the_run_would_refuse_is_refused(flags, messages, rows, capsys):
 def test_trees_that_cannot_grow_are_refused(flags, message, rows, capsys):
     output = checked(f"{TREES}/{flags} --train_file {rows}", capsys, status=0 if message is None else 2)
     assert message is None or message in output
-
-
-def test_the_command_of_a_vllm_server_is_printed(rows, capsys):
-    output = checked(f"{MATH} --train_file {rows} --vllm_mode server --vllm_server_port 8123", capsys)
-    assert "http://0.0.0.0:8123" in output
-    assert " Qwen/Qwen3-1.7B --max-model-len 4096 " in next(line for line in output.splitlines() if "vllm" in line)
-    assert "vllm serve" not in checked(f"{MATH} --train_file {rows}", capsys)
 
 
 @pytest.mark.matrix

@@ -280,9 +280,13 @@ def test_last_is_the_last_whole_checkpoint_or_a_fresh_start(tmp_path):
     assert resumed() is None
     assert resumed("--resume_from_checkpoint", "last") == resumed("--resume_from_checkpoint", "true") == newest
     assert resumed(*recipe(tmp_path, "resume_from_checkpoint: true")) == newest
-    assert resumed("--resume_from_checkpoint", str(tmp_path)) == str(tmp_path)
-    with pytest.raises(ValueError, match=r"`resume_from_checkpoint` is 'elsewhere', which is not a folder\. Give"):
-        resumed("--resume_from_checkpoint", "elsewhere")
+    assert resumed("--resume_from_checkpoint", newest) == newest
+    for path, told in (
+        ("elsewhere", "no trainer_state.json"),
+        (f"{tmp_path}/out/checkpoint-11", "cannot be read to its"),
+    ):
+        with pytest.raises(ValueError, match=f"{path}.* {told}"):
+            resumed("--resume_from_checkpoint", path)
 
 
 def test_grpo_trains_on_a_dataset_by_name_with_trl_s_rewards(tiny_model, tmp_path):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tempo_trl import Credit, TokenCreditConfig, TokenCreditTrainer
+from tempo_trl.trainers.run import STATE_FILE
 
 from .recording import assert_same, assert_same_weights, config, parity, questions, train
 
@@ -89,6 +90,27 @@ def test_what_was_learned_is_there_for_evaluations_after_a_finished_run_and_befo
     resumed = counting_run(tiny_model, tmp_path, **options)
     resumed.train(resume_from_checkpoint=True)
     assert resumed.credit_func.seen[:2] == [("evaluation", 3), ("training", 3)]
+
+
+def test_a_file_of_a_checkpoint_that_breaks_off_is_named_with_what_to_do(tiny_model, tmp_path):
+    trainer = counting_run(tiny_model, tmp_path)
+    trainer.train()
+    checkpoint = tmp_path / "checkpoint-3"
+    read = {"trainer_state.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", STATE_FILE}
+    files = {
+        path.name: path for path in checkpoint.iterdir() if path.suffix in (".json", ".safetensors", ".pt", ".pth")
+    }
+    assert files.keys() >= read
+    for name, path in files.items():
+        whole = path.read_bytes()
+        for size in (0, len(whole) // 2, len(whole) - 3):
+            path.write_bytes(whole[:size])
+            with pytest.raises(
+                ValueError, match=rf"{name} cannot be read to its end: .* Remove {checkpoint}, and resume"
+            ):
+                trainer.train(resume_from_checkpoint=True)
+        path.write_bytes(whole)
+    trainer.train(resume_from_checkpoint=True)
 
 
 @pytest.mark.parametrize("number", [np.float64, lambda n: deque([n])], ids=["numpy", "deque"])
