@@ -141,13 +141,12 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     from tempo_trl.hub.pushing import begin_pushing, push, try_to_write_card
     from tempo_trl.runs.record import record_run
     from tempo_trl.runs.redaction import move_token_to_environment
-    from tempo_trl.trainers.checks import refuse_less_than_a_generation
+    from tempo_trl.trainers.checks import refuse_a_run_without_a_step
 
     training_args = arguments.training
     checkpoint, dataset_name = checkpoint_to_resume(training_args), _dataset_name(arguments.script)
     move_token_to_environment(training_args)
     trainer = build_trainer(arguments, callbacks)
-    refuse_less_than_a_generation(trainer)  # also for methods that use TRL's own trainer
     if checkpoint is None and trainer.is_world_process_zero():
         warn_of_an_earlier_run(Path(training_args.output_dir))
     base = base_model(trainer.model.config.name_or_path)
@@ -155,6 +154,7 @@ def run(arguments: RunArguments, argv: Sequence[str] = (), callbacks: "list[Trai
     if trainer.hub_model_id is not None:  # the main process of a run that pushes
         begin_pushing(trainer)
     result = trainer.train(resume_from_checkpoint=checkpoint)
+    refuse_a_run_without_a_step(trainer)  # also for methods that use TRL's own trainer
     trainer.log_metrics("train", result.metrics)
     trainer.save_metrics("train", result.metrics)
     trainer.save_state()
