@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSequenceClassificatio
 
 from .__main__ import TESTS, run
 from .stand_ins import MODELS, SENTENCES, save_stand_ins
-from .table import regressions, table
+from .table import table
 
 SUITE = """
 import pytest
@@ -49,19 +49,14 @@ def test_models_and_prompts_load_by_their_names_on_the_hub(hub, monkeypatch):
         assert type(model).__name__ == name.removeprefix("tiny-").partition("-")[0]
         tokens = AutoTokenizer.from_pretrained(f"trl-internal-testing/{name}")("2 + 2", return_tensors="pt")
         assert model(**tokens).logits.shape[-1] == (1 if classifier else model.config.vocab_size)
-
-
-@pytest.mark.parametrize("name", ["standard_prompt_only", "conversational_prompt_only"])
-def test_the_dataset_has_both_formats_and_splits(name, hub, monkeypatch):
-    monkeypatch.chdir(hub)
-    train, test = (load_dataset("trl-internal-testing/zen", name, split=split) for split in ("train", "test"))
-    assert (len(train), len(test)) == (SENTENCES - 2, 2)
-    assert isinstance(train[0]["prompt"], str if name.startswith("standard") else list)
+    for name, kind in (("standard_prompt_only", str), ("conversational_prompt_only", list)):
+        train, test = (load_dataset("trl-internal-testing/zen", name, split=split) for split in ("train", "test"))
+        assert (len(train), len(test), type(train[0]["prompt"])) == (SENTENCES - 2, 2, kind)
 
 
 @pytest.mark.matrix
 @pytest.mark.usefixtures("quick_python")
-def test_the_suite_runs_with_either_trainer_and_refusals_are_set_apart(hub, tmp_path):
+def test_the_suite_runs_with_either_trainer(hub, tmp_path):
     clone = tmp_path / "trl"
     (clone / TESTS).parent.mkdir(parents=True)
     (clone / TESTS).write_text(SUITE)
@@ -69,9 +64,9 @@ def test_the_suite_runs_with_either_trainer_and_refusals_are_set_apart(hub, tmp_
     stock, ours = (run(clone, trainer, hub, ["-n", "0"]) for trainer in ("stock", "tempo"))
     outcomes = {name: (stock[name][0], ours[name][0]) for name in stock}
     assert outcomes == {
-        "TestNames::test_stock": ("passed", "failed"),
-        "TestNames::test_ours": ("failed", "passed"),
-        "TestNames::test_a_config_of_trl": ("passed", "refused"),
+        "TestNames::test_stock": ("passed", "failure"),
+        "TestNames::test_ours": ("failure", "passed"),
+        "TestNames::test_a_config_of_trl": ("passed", "failure"),
         "TestNames::test_on_a_gpu": ("skipped", "skipped"),
     }
     assert "`args` must be a TEMPOConfig, got GRPOConfig" in ours["TestNames::test_a_config_of_trl"][1]
@@ -85,26 +80,16 @@ def test_a_suite_that_cannot_be_collected_ends_with_a_message(tmp_path):
 
 
 def test_the_table_counts_and_names_what_differs():
-    stock = {"a": ("passed", ""), "b": ("passed", ""), "c": ("failed", "x"), "d": ("skipped", "")}
-    ours = {"a": ("failed", "why\nmore"), "b": ("refused", "no"), "c": ("passed", ""), "d": ("skipped", "")}
+    stock = {"a": ("passed", ""), "b": ("failure", "x"), "c": ("skipped", "")}
+    ours = {"a": ("failure", "why\nmore"), "b": ("passed", ""), "c": ("skipped", "")}
     lines = table(stock, ours).splitlines()
     assert [line.split() for line in lines[1:5]] == [
-        ["passed", "2", "1"],
-        ["failed", "1", "1"],
-        ["refused", "0", "1"],
+        ["passed", "1", "1"],
+        ["failure", "1", "1"],
+        ["error", "0", "0"],
         ["skipped", "1", "1"],
     ]
     assert lines[6:] == [
-        "Passes with GRPOTrainer, TEMPOTrainer refuses it (documented): 1",
-        "  b",
-        "    no",
-        "",
-        "Passes with GRPOTrainer alone: 1",
-        "  a",
-        "    why",
-        "",
-        "Passes with TEMPOTrainer alone: 1",
-        "  c",
-        "    x",
+        *("Passes with GRPOTrainer alone: 1", "  a", "    why", ""),
+        *("Passes with TEMPOTrainer alone: 1", "  b", "    x"),
     ]
-    assert regressions(stock, ours) == 1
