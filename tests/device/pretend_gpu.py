@@ -112,15 +112,13 @@ class PretendGPU(TorchDispatchMode):
     Attributes:
         waits (`Counter`):
             How often the host waited, by kind and place in a source file.
-        copied (`Counter`):
-            Bytes copied from the device to the host, by place.
     """
 
     active: "PretendGPU | None" = None
 
     def __init__(self):
         super().__init__()
-        self.waits, self.copied = Counter(), Counter()
+        self.waits = Counter()
         self._functions = _Functions()
 
     def __enter__(self):
@@ -140,12 +138,9 @@ class PretendGPU(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return _run(func, args, kwargs or {})
 
-    def wait(self, kind: str, copied: torch.Tensor | None = None) -> None:
-        """Count a wait, and what is copied to the host in it."""
-        place = _place()
-        self.waits[kind, place] += 1
-        if copied is not None:
-            self.copied[place] += copied.numel() * copied.element_size()
+    def wait(self, kind: str) -> None:
+        """Count a wait."""
+        self.waits[kind, _place()] += 1
 
 
 def _place() -> str:
@@ -168,7 +163,7 @@ def _run(func, args: tuple, kwargs: dict):
     if there and here and name not in COPIES:
         _refuse_mixed(func, base, args, there, here)
     if there and PretendGPU.active:
-        _count_waits(base, args, there, to_gpu)
+        _count_waits(base, args, to_gpu)
     result = func(*_mapped(_inner, args), **_mapped(_inner, _on_the_cpu(kwargs)))
     if not to_gpu:
         return result
@@ -200,9 +195,9 @@ def _shapes(tensors: list[torch.Tensor]) -> list[tuple]:
     return [tuple(tensor.shape) for tensor in tensors]
 
 
-def _count_waits(base: str, args: tuple, there: list, to_gpu: bool) -> None:
+def _count_waits(base: str, args: tuple, to_gpu: bool) -> None:
     if base in ("_to_copy", "copy") and not to_gpu:
-        PretendGPU.active.wait("copy to the host", there[0])
+        PretendGPU.active.wait("copy to the host")
     elif base in WAITING:
         PretendGPU.active.wait(base)
     elif base in INDEXING:
@@ -234,12 +229,8 @@ def _mapped(function, value):
 
 
 def _on_the_cpu(kwargs: dict) -> dict:
-    changed = {}
-    if kwargs.get("device") is not None:
-        changed["device"] = torch.device("cpu")
-    if kwargs.get("pin_memory"):
-        changed["pin_memory"] = False
-    return kwargs | changed
+    own = {"device": torch.device("cpu"), "pin_memory": False}
+    return kwargs | {name: value for name, value in own.items() if kwargs.get(name)}
 
 
 def _wrapped(func, args: tuple, kwargs: dict, there: list, result):
@@ -293,7 +284,7 @@ class _Functions(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is torch.Tensor.tolist:
             if PretendGPU.active:
-                PretendGPU.active.wait("tolist", first)
+                PretendGPU.active.wait("tolist")
             return first.inner.tolist()
         if func in (torch.Tensor.numpy, torch.Tensor.__array__):
             raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")

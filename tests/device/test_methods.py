@@ -3,14 +3,11 @@
 import pytest
 
 from ..trainers.launching import run_ranks, torchrun
-from .cases import CASES, GROWING, OF_RANKS, TWICE
+from .cases import CASES, GROWING, OF_RANKS
 
 pytestmark = pytest.mark.matrix
 
 MODULE = "tests.device.run"
-ROWS = 2 * TWICE["per_device_train_batch_size"]  # of the two steps of a larger run
-TOKENS = ROWS * TWICE["max_completion_length"]
-BYTES_A_TOKEN = 60  # ids, masks, turns, log-probabilities, TD errors: six or seven tensors of 4 or 8 bytes
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +41,9 @@ def test_the_host_waits_as_often_for_twice_the_rows_and_tokens(name, seen):
     assert sum(seen[name]["waits"].values()) <= 60  # of two steps; 30 to 48 were counted
 
 
-@pytest.mark.parametrize("name", GROWING)
-def test_what_is_copied_to_the_host_is_a_few_numbers_a_token(name, seen):
-    copied = sum(seen[f"{name}, twice"]["copied"].values())
-    assert 0 < copied <= BYTES_A_TOKEN * TOKENS
-
-
-@pytest.mark.parametrize("name", ["advantages left on the CPU", "a mask on the CPU"])
-def test_a_tensor_on_the_wrong_device_is_found(name, seen):
-    assert seen[name]["error"].startswith("MixedDevices: Expected all tensors to be on the same device")
+def test_a_tensor_on_the_wrong_device_is_found(seen):
+    error = seen["advantages left on the CPU"]["error"]
+    assert error.startswith("MixedDevices: Expected all tensors to be on the same device")
 
 
 def test_a_wait_a_row_is_found(seen):

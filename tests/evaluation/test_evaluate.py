@@ -2,13 +2,9 @@
 
 import itertools
 import json
-import os
 import runpy
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
@@ -176,24 +172,6 @@ def test_an_evaluation_that_was_interrupted_comes_to_the_same_result(
             file.write('{"task": "gsm_hard", "row_')  # as a full disk leaves it
     evaluate(tiny_model, data_dir=many_rows, output=str(tmp_path), **LONG)
     assert everything_but_dates(tmp_path) == uninterrupted
-
-
-def test_a_killed_command_goes_on_where_it_stopped(tiny_model, many_rows, uninterrupted, tmp_path):
-    output, partial = tmp_path / "out", tmp_path / "out/state/gsm_hard.n2.jsonl"
-    flags = [f"--{name}={value}" for name, value in LONG.items()]
-    command = [sys.executable, "-m", "tempo_trl", "evaluate", "--model", tiny_model, "--data_dir", many_rows]
-    environment = os.environ | {"HF_DATASETS_CACHE": str(tmp_path / "cache")}
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen([*command, "--output", str(output), *flags], stderr=log, env=environment)
-        deadline = time.monotonic() + 900  # for a busy machine
-        while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
-            assert process.poll() is None, (tmp_path / "log").read_text()
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-    assert not (output / "medqa.n2.jsonl").exists()
-    evaluate(tiny_model, data_dir=many_rows, output=str(output), **LONG)
-    assert everything_but_dates(output) == uninterrupted
 
 
 def test_what_is_finished_is_not_asked_again_and_sampling_can_follow(tiny_model, rows, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tempo_trl.rollout.entropy import EntropyTree, alternative, entropies
+from tempo_trl.rollout.fixed import FixedTree
 from tempo_trl.rollout.growth import Top, grow
 
 from .scripted import Script, rules, text
@@ -214,13 +215,17 @@ def test_the_same_seed_draws_the_same_tree():
     assert len({tuple(forced(seed)) for seed in range(20)}) > 1
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"num_generations": 1}, {"min_segment_tokens": 0}, {"entropy_threshold": -0.1}, {"coverage_tokens": 0}],
-)
-def test_settings_below_their_least_are_refused(options):
-    with pytest.raises(ValueError, match=f"`{next(iter(options))}`"):
-        EntropyTree(**({"num_generations": 4} | options))
+FIXED, ENTROPY = {"children": 2, "depth": 2, "step_tokens": 3}, {"num_generations": 4}
+BELOW = [(FixedTree, FIXED, least) for least in ({"children": 1}, {"depth": 0}, {"step_tokens": 0})]
+BELOW += [(EntropyTree, ENTROPY, {"num_generations": 1}), (EntropyTree, ENTROPY, {"min_segment_tokens": 0})]
+BELOW += [(EntropyTree, ENTROPY, {"entropy_threshold": -0.1}), (EntropyTree, ENTROPY, {"coverage_tokens": 149})]
+
+
+@pytest.mark.parametrize(("shape", "options", "below"), BELOW)
+def test_settings_below_their_least_are_refused(shape, options, below):
+    (name,) = below
+    with pytest.raises(ValueError, match=f"`{name}` of a tree must be at least"):
+        shape(**options | below)
 
 
 def test_the_ratio_of_a_forced_token_is_the_policy_s_probability_over_that_of_its_draw():

@@ -73,9 +73,3 @@ def test_every_rank_makes_as_many_rounds_as_the_longest():
     elsewhere = iter([True, True, True, False])
     grow(FixedTree(2, 3, 2), [PROMPT], rules(), script, on_any_rank=lambda here: here or next(elsewhere))
     assert [len(asked) for asked in script.rounds] == [1, 0, 0, 0]
-
-
-@pytest.mark.parametrize("shape", [(1, 2, 3), (2, 0, 3), (2, 2, 0)])
-def test_a_shape_without_branches_or_steps_is_refused(shape):
-    with pytest.raises(ValueError, match="must be at least"):
-        FixedTree(*shape)

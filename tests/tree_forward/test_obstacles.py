@@ -15,55 +15,33 @@ from ..trainers.recording import assert_same_weights, config, questions, train
 from .models import TreeGRPOTrainer, model_of, trainer_of
 from .running import ACCUMULATED, run
 
-OBSTACLES = {
-    "chunked layers": (
-        lambda: model_of("qwen3", layer_types=["chunked_attention"] * 2),
-        {},
-        "without plain attention",
-    ),
-    "recurrent layers": (lambda: model_of("qwen3_next"), {}, "layers without plain attention: linear_attention"),
-    "sinks, in eager attention": (lambda: eager("qwen3"), {}, "attention implementation is 'eager'"),
-    "soft-capping": (lambda: model_of("qwen3", attn_logit_softcapping=30.0), {}, "soft-caps its attention scores"),
-    "dropout": (lambda: model_of("qwen3", attention_dropout=0.1), {}, "share its noise"),
-    "positions that are learned": (
-        lambda: model_of("gpt2", n_embd=32, n_layer=2),
-        {},
-        "does not use rotary position",
-    ),
-    "positions that depend on the batch": (
-        lambda: model_of("llama", rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}),
-        {},
-        "depend on the length of the batch: dynamic",
-    ),
-    "auxiliary loss": (lambda: model_of("qwen3_moe"), {"router_aux_loss_coef": 0.1}, "router's auxiliary loss"),
-    "dropout of adapters": (
-        lambda: model_of("qwen3"),
-        {"peft_config": LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)},
-        "share its noise",
-    ),
-    "virtual tokens": (
-        lambda: model_of("qwen3"),
-        {"peft_config": PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")},
-        "puts virtual tokens",
-    ),
-}
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+DROPS = LoraConfig(r=4, target_modules="all-linear", lora_dropout=0.1)
+VIRTUAL = PromptTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")
+OBSTACLES = [  # architecture, what the model has, what the trainer has, what is said
+    ("qwen3", {"layer_types": ["chunked_attention"] * 2}, {}, "without plain attention"),
+    ("qwen3_next", {}, {}, "layers without plain attention: linear_attention"),
+    ("qwen3", {"attn_implementation": "eager"}, {}, "attention implementation is 'eager'"),
+    ("qwen3", {"attn_logit_softcapping": 30.0}, {}, "soft-caps its attention scores"),
+    ("qwen3", {"attention_dropout": 0.1}, {}, "share its noise"),
+    ("gpt2", {"n_embd": 32, "n_layer": 2}, {}, "does not use rotary position"),
+    ("llama", {"rope_parameters": DYNAMIC}, {}, "depend on the length of the batch: dynamic"),
+    ("qwen3_moe", {}, {"router_aux_loss_coef": 0.1}, "router's auxiliary loss"),
+    ("qwen3", {}, {"peft_config": DROPS}, "share its noise"),
+    ("qwen3", {}, {"peft_config": VIRTUAL}, "puts virtual tokens"),
+]
 
 
-def eager(architecture: str):
-    model = model_of(architecture)
-    model.set_attn_implementation("eager")
-    return model
-
-
-@pytest.mark.parametrize("name", OBSTACLES)
-def test_what_the_tree_does_not_compute_is_left_with_one_warning_or_refused(name, tmp_path):
-    build, options, reason = OBSTACLES[name]
+@pytest.mark.parametrize(("architecture", "model", "options", "reason"), OBSTACLES)
+def test_what_the_tree_does_not_compute_is_left_with_one_warning_or_refused(
+    architecture, model, options, reason, tmp_path
+):
     with pytest.warns(UserWarning, match=f"tree_forward='auto' is off for this run: .*{reason}") as told:
-        trainer = trainer_of(build(), tmp_path, tree_forward="auto", **options)
+        trainer = trainer_of(model_of(architecture, **model), tmp_path, tree_forward="auto", **options)
     assert sum("tree_forward" in str(warning.message) for warning in told) == 1
     assert trainer.tree_pass.state is State.OFF
     with pytest.raises(ValueError, match=f"tree_forward='on' is not supported here: .*{reason}"):
-        trainer_of(build(), tmp_path, tree_forward="on", **options)
+        trainer_of(model_of(architecture, **model), tmp_path, tree_forward="on", **options)
 
 
 def test_what_accelerate_compiles_is_left_too(tmp_path, monkeypatch):
