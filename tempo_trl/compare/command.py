@@ -19,6 +19,7 @@ from rich.text import Text
 from tempo_trl.compare.questions import numbers_by_question
 from tempo_trl.methods import method_label
 from tempo_trl.runs.curves import read_curve
+from tempo_trl.runs.files import write_atomically
 from tempo_trl.runs.record import changed_settings
 from tempo_trl.runs.results import DECODING, Result, of_other_weights
 from tempo_trl.runs.run import Run, names_of, place_of, read_runs
@@ -135,11 +136,11 @@ def _ends(runs: Sequence[Run], metric: str, part: int) -> dict[int | Path, float
 
 def _paired_by_seed(own: dict[int | Path, float], others: dict[int | Path, float]) -> dict:
     """The difference over the seeds of both, or without such seeds that of the two means."""
-    both = [seed for seed in own if seed in others]
-    if not both:
+    differences = [own[seed] - others[seed] for seed in own if seed in others]
+    if not differences:
         return {"difference": float(np.mean([*own.values()]) - np.mean([*others.values()])), "over": "nothing"}
-    difference, *interval = map(float, student_interval(np.array([own[seed] - others[seed] for seed in both])))
-    over = f"{len(both)} seed{'s' * (len(both) > 1)}"
+    difference, *interval = map(float, student_interval(np.array(differences)))
+    over = f"{len(differences)} seed{'s' * (len(differences) > 1)}"
     return {"difference": difference, "difference_interval": interval, "over": over}
 
 
@@ -149,23 +150,19 @@ def _row(what: str, method: str, runs: int, value: float, interval: Sequence[flo
 
 def _write(folder: Path, rows: list[dict], baseline: str, notes: list[str]) -> None:
     rows = [row | {key: _known(row.get(key)) for key in ("interval", "difference_interval")} for row in rows]
-    caption = (
-        f"Differences from {method_label(baseline)}. Intervals over questions leave the randomness of training out."
-    )
+    caption = f"Differences from {method_label(baseline)}. Intervals over questions leave training's randomness out."
     table, console = Table(*HEADS, title="Comparison", caption=caption, box=SIMPLE_HEAD), Console()
     lines = [list(map(str, _cells(row))) for row in rows]
     for line in lines:
         table.add_row(*map(Text, line))  # a label is not markup
     console.print(table)
     text = [f"| {' | '.join(line)} |" for line in (HEADS, ["---"] * len(HEADS), *lines)]
-    for note in notes:
-        console.print(f"Note: {note}", highlight=False, markup=False)
-    folder.mkdir(parents=True, exist_ok=True)
-    listed = [f"- {note}" for note in notes]
-    (folder / "compare.md").write_text("\n".join([*text, "", caption, "", *listed]) + "\n", encoding="utf-8")
+    text += ["", caption, "", *(f"- {note}" for note in notes)]
+    write_atomically(folder / "compare.md", "\n".join(text) + "\n")
     numbers = {"baseline": baseline, "rows": rows, "notes": notes}
-    (folder / "compare.json").write_text(json.dumps(numbers, indent=2, allow_nan=False), encoding="utf-8")
-    console.print(f"\nWritten to {folder}: compare.md, compare.json", highlight=False, markup=False, soft_wrap=True)
+    write_atomically(folder / "compare.json", json.dumps(numbers, indent=2, allow_nan=False))
+    told = [*(f"Note: {note}" for note in notes), "", f"Written to {folder}: compare.md, compare.json"]
+    console.print("\n".join(told), highlight=False, markup=False, soft_wrap=True)
 
 
 def _known(interval: Sequence[float] | None) -> list[float] | None:

@@ -30,11 +30,10 @@ def numbers_by_question(folder: Path, result: Result) -> pd.Series | None:
     try:
         rows = pd.read_json(path, lines=True, dtype=False, convert_dates=False)
         correct = np.array([[np.nan if grade is None else grade for grade in row] for row in rows["correct"]], float)
-        answers = rows.get("answers", rows["correct"])
         index = pd.MultiIndex.from_frame(rows[KEY])
         if not index.is_unique:
             raise ValueError("a question occurs twice")
-        return pd.Series(_numbers(result.metric, answers, correct), index)
+        return pd.Series(_numbers(result.metric, rows["answers"], correct), index)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} does not have a graded question a line ({error}). Evaluate again.") from error
 
@@ -43,5 +42,5 @@ def _numbers(metric: str, answers: pd.Series, correct: np.ndarray) -> np.ndarray
     if found := re.fullmatch(r"pass@(\d+)", metric):
         return pass_at_k(correct, int(found[1]))
     if metric.startswith("maj@"):
-        return maj_at_n([[answer or "" for answer in row] for row in answers], correct)
+        return maj_at_n(answers.tolist(), correct)
     return avg_at_n(correct)

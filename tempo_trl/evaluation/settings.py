@@ -18,7 +18,6 @@ Repeat the command to resume an interrupted evaluation. lm-eval's own command ru
 """
 PAPER_TASKS = "math,gsm_hard,amc23,medqa,medmcqa,mmlu_medical"
 BATCH_SIZES = {"hf": 16, "vllm": 4096}
-_SIZES = ", ".join(f"{backend}: {size:,}" for backend, size in BATCH_SIZES.items())
 # Maximum completion length of the paper's recipes, and of the authors' code, which lets the model think.
 MAX_TOKENS, MAX_TOKENS_THINKING = 1024, 8192
 
@@ -60,7 +59,7 @@ class Settings:
     top_p: float = _flag("top-p of the sampled answers (%(default)s)", 1.0, "P")
     top_k: int = _flag("top-k of the sampled answers (%(default)s: all tokens)", 0, "K")
     seed: int = _flag("seed of the sampled answers (%(default)s)", 0, "N")
-    batch_size: int | None = _flag(f"answers generated together, then saved ({_SIZES})", None, "N")
+    batch_size: int | None = _flag("answers generated together, then saved (hf: 16, vllm: 4,096)", None, "N")
     model_args: str = _flag("arguments for lm-eval's model: tensor_parallel_size=2", "", "KEY=VALUE,...")
     prompt_style: str = _flag("style of the prompts, as in training (%(default)s)", "boxed", "NAME")
     system_prompt: str | None = _flag("system message of the prompts, instead of the style's", None, "TEXT")
