@@ -38,7 +38,7 @@ def run_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: 
     """Run `module` on forked ranks with the environment that `launcher` would set; load what each rank wrote."""
     status, printed = fork_to_the_end(launcher, ranks, module, model, folder, *options)
     assert status == 0, printed[-5000:]
-    return ranks_of(folder, ranks)
+    return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(ranks)]
 
 
 def fork_to_the_end(
@@ -72,17 +72,6 @@ def first_failure(ranks: list[subprocess.Popen], printed: Path) -> int:
     for rank in ranks:
         rank.wait(HANG)
     return status
-
-
-def launch_ranks(launcher: list[str], ranks: int, module: str, model: str, folder: Path, *options: str) -> list[dict]:
-    """The same under the launcher itself."""
-    status, printed = run_to_its_end(launcher, module, model, folder, *options)
-    assert status == 0, printed[-5000:]
-    return ranks_of(folder, ranks)
-
-
-def ranks_of(folder: Path, ranks: int) -> list[dict]:
-    return [torch.load(folder / f"rank{rank}.pt", weights_only=False) for rank in range(ranks)]
 
 
 def environments(launcher: list[str], ranks: int) -> list[dict[str, str]]:

@@ -86,7 +86,7 @@ def without_end(**tokens):
     tokenizer.eos_token = None
     tokenizer.pad_token = tokens.get("pad", "<|endoftext|>")
     model = Qwen3ForCausalLM(tiny_model_config(len(tokenizer)))
-    model.generation_config = GenerationConfig(eos_token_id=tokens.get("model"))
+    model.generation_config = GenerationConfig(eos_token_id=None)
     return model, tokenizer
 
 

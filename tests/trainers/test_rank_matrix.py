@@ -5,16 +5,14 @@ from itertools import product
 import pytest
 import torch
 
-from .launching import accelerate_launch, free_port, launch_ranks, run_ranks, torchrun
+from .launching import run_ranks, torchrun
 from .rank_matrix import CASES, EVAL_PROMPTS, EVAL_ROWS, GROUP_EVAL
 from .recording import assert_same
 
 pytestmark = pytest.mark.matrix
 
 WORLDS = ("2 ranks", "4 ranks")
-BY_LAUNCHER = "2 by accelerate launch"  # of a few cases: forked ranks have the environment that the launcher sets
-LAUNCHED = ("groups of 8", "batch scaling, two updates a generation", "rewards with a place")
-RUNS = [*product(CASES, WORLDS), *product(LAUNCHED, [BY_LAUNCHER])]
+RUNS = [*product(CASES, WORLDS)]
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +20,7 @@ def results(tiny_model, tmp_path_factory) -> dict[str, list[dict]]:
     """What each rank of each world wrote, case by case."""
     module, folder = "tests.trainers.rank_matrix", tmp_path_factory.mktemp
     ranks = {world: int(world[0]) for world in ("1", "2 ranks", "4 ranks")}
-    forked = {world: run_ranks(torchrun(n), n, module, tiny_model, folder("matrix")) for world, n in ranks.items()}
-    launcher = accelerate_launch(2, free_port())
-    return forked | {BY_LAUNCHER: launch_ranks(launcher, 2, module, tiny_model, folder("matrix"), *LAUNCHED)}
+    return {world: run_ranks(torchrun(n), n, module, tiny_model, folder("matrix")) for world, n in ranks.items()}
 
 
 def batches_of(ranks: list[dict], case: str) -> list[tuple[bool, list[list[int]], list[torch.Tensor]]]:
@@ -86,17 +82,3 @@ def test_metrics_are_those_of_all_completions(case, world, results):
     for ours, expected in zip(trained(results[world]), trained(results["1"]), strict=True):
         assert ours == pytest.approx(expected, rel=1e-5)
     assert all(rank[case]["table"] == results[world][0][case]["table"] for rank in results[world])
-
-
-def test_the_cases_are_what_they_are_called(results):
-    plain, flat, dull = (
-        torch.cat([row for training, _, rows in batches_of(results["1"], case) if training for row in rows])
-        for case in ("groups of 8", "only flat groups on the first ranks", "no branch at all")
-    )
-    assert len(set(plain.tolist())) > 10
-    assert 0 < flat.count_nonzero() < plain.count_nonzero()
-    assert not dull.any()
-    lengths = [
-        len(ids) for _, rows, _ in batches_of(results["1"], "lengths that differ much between prompts") for ids in rows
-    ]
-    assert max(lengths) > 5 * min(lengths)

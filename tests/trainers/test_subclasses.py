@@ -53,18 +53,10 @@ class Mixed(Penalty, TEMPOTrainer):
     """Its own class has no method."""
 
 
-class Chained(weighing(lambda advantages: 2 * advantages)):
-    def _generate_and_score_completions(self, inputs):
-        output = super()._generate_and_score_completions(inputs)
-        output["advantages"] = output["advantages"] * PER_ROW
-        return output
-
-
-@pytest.mark.parametrize("cls", [Mixed, Chained])
-def test_a_mixin_and_a_class_below_another_are_watched_too(cls, tiny_model, tmp_path):
+def test_a_mixin_is_watched_too(tiny_model, tmp_path):
     length = {"max_completion_length": 8, "generation_kwargs": {"min_new_tokens": 8}}
-    with pytest.raises(ValueError, match=f"{cls.__name__}.*by a number per column"):
-        train(tiny_model, tmp_path, cls=cls, reward_funcs=share_of_threes, max_steps=1, **length)
+    with pytest.raises(ValueError, match=r"Mixed.*by a number per column"):
+        train(tiny_model, tmp_path, cls=Mixed, reward_funcs=share_of_threes, max_steps=1, **length)
 
 
 def test_advantages_per_completion_may_be_made_into_ones_per_token(tiny_model, tmp_path):

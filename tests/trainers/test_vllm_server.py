@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from tempo_trl.rollout import vllm_server
-from tempo_trl.rollout.vllm_server import advice_if_server_stops, server_command, server_url, wait_for_server
+from tempo_trl.rollout.vllm_server import advice_if_server_stops, server_command, wait_for_server
 
 from .launching import free_port
 from .recording import config
@@ -91,11 +91,6 @@ def test_other_errors_and_those_of_other_samplers_pass_unchanged(tmp_path):
         raise ValueError("mine")
     with pytest.raises(OSError, match=r"^disk$"), advice_if_server_stops(config(tmp_path), "m", 1):
         raise OSError("disk")
-
-
-def test_the_address_is_that_of_the_config(tmp_path):
-    assert server_url(config(tmp_path, vllm_server_host="gpu7", vllm_server_port=9)) == "http://gpu7:9"
-    assert server_url(config(tmp_path, vllm_server_base_url="http://a:1")) == "http://a:1"
 
 
 def test_the_command_has_the_flags_that_trl_asks_for():
