@@ -264,7 +264,7 @@ def test_the_api_page_has_every_room_with_public_names():
     assert sorted(described) == sorted(hooks.public_names().values())
     assert len(set(described)) == len(described)
     rewards = {path.rpartition(".")[2] for path in described if path.startswith("tempo_trl.rewards.")}
-    assert {"SpanReward", "Quote", "json_fields", "json_fields_reward", "tool_call_fields", "quotes"} <= rewards
+    assert {"SpanReward", "Quote", "json_fields", "json_schema_reward", "tool_call_fields", "quotes"} <= rewards
 
 
 def test_the_api_page_and_the_fields_begin_with_tempo_then_come_your_own_credit_and_rewards_then_the_table():

@@ -73,7 +73,7 @@ def test_the_page_has_the_answers_of_the_example(example):
 def test_the_guide_s_code_prints_what_the_guide_shows(guide):
     shown = re.findall(r"```text\n(.*?)\n```", GUIDE, re.DOTALL)
     assert guide["printed"] == shown
-    assert len(shown) == 4
+    assert len(shown) == 5
 
 
 def test_both_functions_of_the_guide_agree(guide):

@@ -20,12 +20,14 @@ TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 _OWN = (
     *("math_reward", "choice_reward", "format_reward"),
-    *("json_fields_reward", "tool_call_fields_reward", "equations_reward"),
+    *("json_fields_reward", "json_schema_reward", "tool_call_fields_reward", "equations_reward"),
 )
 _TRLS = ("accuracy_reward", "reasoning_accuracy_reward", "think_format_reward", "get_soft_overlong_punishment")
 REWARDS = {name: f"tempo_trl.rewards.{name}" for name in _OWN} | {name: f"trl.rewards.{name}" for name in _TRLS}
 # Shorthands of functions that return rewards with a place.
-SPAN_REWARDS = {name: f"tempo_trl.rewards.{name}" for name in ("json_fields", "tool_call_fields", "equations")}
+SPAN_REWARDS = {
+    name: f"tempo_trl.rewards.{name}" for name in ("json_fields", "json_schema", "tool_call_fields", "equations")
+}
 
 
 @with_help
@@ -64,7 +66,7 @@ class TrainArguments(ScriptArguments):
             listed in a warning ([`~tempo_trl.data.leaks.check_leaks`]).
         reward_funcs (`list[str]`, *optional*):
             Reward functions: `"math_reward"`, `"choice_reward"`, `"json_fields_reward"`,
-            `"tool_call_fields_reward"`, `"equations_reward"`,
+            `"json_schema_reward"`, `"tool_call_fields_reward"`, `"equations_reward"`,
             `"format_reward"` (use a weight of 0 in `reward_weights` to log it only), `"accuracy_reward"`,
             `"reasoning_accuracy_reward"`, `"think_format_reward"`, `"get_soft_overlong_punishment"` (with
             `max_completion_len=1280`, `soft_punish_cache=256`, as in TRL's script), or the dotted path of a function.
@@ -76,8 +78,8 @@ class TrainArguments(ScriptArguments):
             Rewards per turn or step: dotted paths of functions, or process reward models (a folder, or an id with a
             slash on the Hub).
         span_reward_funcs (`list[str]`, *optional*):
-            Rewards with a place: `"json_fields"`, `"tool_call_fields"`, `"equations"`, or dotted paths of functions.
-            `reward_funcs` may then be left out.
+            Rewards with a place: `"json_fields"`, `"json_schema"`, `"tool_call_fields"`, `"equations"`, or dotted
+            paths of functions. `reward_funcs` may then be left out.
         observation_key_func (`str`, *optional*):
             Dotted path of a function from the text of a tool's answer to what identifies the state.
         tools (`list[str]`, *optional*):

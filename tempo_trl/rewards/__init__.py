@@ -4,6 +4,7 @@ from tempo_trl.rewards.choice_reward import choice_reward
 from tempo_trl.rewards.equations import equations, equations_reward
 from tempo_trl.rewards.format_reward import format_reward
 from tempo_trl.rewards.json_fields import json_fields, json_fields_reward
+from tempo_trl.rewards.json_schema import json_schema, json_schema_reward
 from tempo_trl.rewards.math_reward import math_reward
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.quotes import Quote, quotes
@@ -19,6 +20,8 @@ __all__ = [
     "format_reward",
     "json_fields",
     "json_fields_reward",
+    "json_schema",
+    "json_schema_reward",
     "math_reward",
     "mean_reward",
     "quotes",

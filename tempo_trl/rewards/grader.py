@@ -13,7 +13,9 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 COMMAND = ["-P", "-m", "tempo_trl.rewards.grader_worker"]
 PACKAGE = Path(__file__).parents[2]  # on the child's path: the package may be an uninstalled checkout
@@ -27,22 +29,29 @@ MAX_ANSWER_CHARS = 2000
 
 
 class Grader:
-    """Compares answers in one child process, from any thread, and replaces it when it hangs or dies."""
+    """
+    Compares answers in one child process, from any thread, and replaces it when it hangs or dies.
 
-    def __init__(self):
+    Args:
+        kind (`str`, *optional*): `"math"` compares with golds, `"schema"` with JSON schemas.
+    """
+
+    def __init__(self, kind: str = "math"):
+        self._kind = kind
         self._lock = threading.Lock()
         self._process = None
 
-    def compare(self, gold: str, answer: str) -> bool | None:
+    def compare(self, gold: str, *answer: str) -> Any:
         """
-        Whether an answer equals the gold; None if the child ran out of time or memory, died, or does not start.
+        Whether an answer equals the gold, or what [`~tempo_trl.rewards.schema_errors.schema_errors`] says of it; None
+        if the child ran out of time, memory or its stack, died, or does not start.
 
         Args:
             gold, answer (`str`):
-                LaTeX without the box, at most `MAX_ANSWER_CHARS` characters each.
+                LaTeX without the box, at most `MAX_ANSWER_CHARS` characters each; a schema, and JSON or nothing.
         """
         # JSON escapes all but ASCII, lone surrogates and control characters too: any str passes the pipe.
-        question = json.dumps([gold, answer]).encode() + b"\n"
+        question = json.dumps([gold, *answer]).encode() + b"\n"
         with self._lock:
             reply = b""
             try:
@@ -69,7 +78,7 @@ class Grader:
         self.close()
         path = os.pathsep.join(filter(None, [str(PACKAGE), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            [sys.executable, *COMMAND],
+            [sys.executable, *COMMAND, self._kind],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -90,7 +99,8 @@ class Grader:
             timer.cancel()
 
 
-shared_grader = Grader()
-atexit.register(shared_grader.close)
-# A forked process has its own child and lock: threads of the parent may hold the parent's.
-os.register_at_fork(after_in_child=shared_grader.__init__)
+shared_grader, schema_grader = Grader(), Grader("schema")
+for _grader in (shared_grader, schema_grader):
+    atexit.register(_grader.close)
+    # A forked process has its own child and lock: threads of the parent may hold the parent's.
+    os.register_at_fork(after_in_child=partial(_grader.__init__, _grader._kind))

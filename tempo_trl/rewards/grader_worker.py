@@ -1,8 +1,8 @@
 """The child process of `grader.py`: compares answers until its stdin closes.
 
-It reads one JSON line `[gold, answer]` at a time and writes true, false, or null for undecided. An error that nobody
-expected ends the process. The limit is the CPU time of this process, not wall time, so that verdicts do not depend on
-other load of the machine.
+It reads one JSON line `[gold, answer]` at a time and writes true, false, or null for undecided; with the argument
+`schema`, a JSON schema and a value, and what is wrong with it. An error that nobody expected ends the process. The
+limit is the CPU time of this process, not wall time, so that verdicts do not depend on other load of the machine.
 """
 
 import contextlib
@@ -10,9 +10,16 @@ import json
 import resource
 import signal
 import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
-from tempo_trl.rewards.math_equality import is_equal
-
+# The function that compares, by the worker's argument, and a first request: it imports sympy and builds the parser's
+# tables, and the first answer must not pay for that.
+FUNCTIONS = {
+    "math": ("math_equality", "is_equal", ["x", "y"]),
+    "schema": ("schema_errors", "schema_errors", ["{}", "{}"]),
+}
 # Per comparison. Of the 12,500 golds of MATH the slowest took 0.07 s.
 CPU_SECONDS = 3.0
 # After it the kernel ends the process, because no Python handler runs during C code.
@@ -25,12 +32,12 @@ class OutOfTime(BaseException):
     """The CPU time of a comparison is used up. A BaseException, which sympy does not catch."""
 
 
-def compare(gold: str, answer: str) -> bool | None:
-    """Whether a gold and an answer are equal; None if time, memory or the stack runs out."""
+def bounded(function: Callable[..., Any], *request: str) -> Any:
+    """What a function returns; None if time, memory or the stack runs out."""
     signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS, 0.1)  # repeated, because a destructor may swallow the first
     signal.setitimer(signal.ITIMER_VIRTUAL, MOST_CPU_SECONDS)
     try:
-        return is_equal(gold, answer)
+        return function(*request)
     except (OutOfTime, MemoryError, RecursionError):
         return None
     finally:
@@ -51,16 +58,18 @@ def give_up(signum: int, frame: object) -> None:
     raise OutOfTime
 
 
-def main() -> None:
+def main(kind: str = "math") -> None:
     """Answer each line of stdin."""
     limit_memory()
     replies, sys.stdout = sys.stdout, sys.stderr  # what a library prints is no reply
-    is_equal("x", "y")  # imports sympy and builds the parser's tables: the first answer must not pay for them
+    module, name, first = FUNCTIONS[kind]
+    function = getattr(import_module(f"tempo_trl.rewards.{module}"), name)
+    function(*first)
     signal.signal(signal.SIGPROF, give_up)
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
     for request in sys.stdin:
-        print(json.dumps(compare(*json.loads(request))), file=replies, flush=True)
+        print(json.dumps(bounded(function, *json.loads(request))), file=replies, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

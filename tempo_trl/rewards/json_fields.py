@@ -15,8 +15,10 @@ Where the JSON cannot be read, all that is undecided earns 0.0 from there on.
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 
-from tempo_trl.rewards.json_reading import Comparison, Node, Reference, compared, reference_of, scan
+from tempo_trl.rewards.json_reading import Comparison, Node, Reference, Verdict, compared, reference_of, scan
 from tempo_trl.rewards.mean_reward import mean_reward
 from tempo_trl.rewards.reading import Segment, readings
 from tempo_trl.rewards.span_reward import SpanReward, referenced, refuse_columns_as_options
@@ -82,22 +84,42 @@ def json_fields(
         'the text of a JSON object or array, such as {"city": "Paris"}',
     )
     rows = zip(readings(texts, completions), references, strict=True)
-    return [[] if reference is None else _judged(said.answer, reference) for said, reference in rows]
+    return [
+        [] if reference is None else judged(said.answer, reference.opener, partial(_leaves, reference=reference))
+        for said, reference in rows
+    ]
 
 
-def _judged(answer: Segment, reference: Reference) -> list[SpanReward]:
-    """The criteria of an answer: all leaves, then `json`, `additional` and `outside`."""
+def _leaves(root: Node, reference: Reference) -> tuple[list[tuple], list[Verdict]]:
+    leaves, additional = compared(root, reference)
+    return [(name, *verdict) for name, verdict in leaves.items()], additional
+
+
+def judged(
+    answer: Segment, opener: str, check: Callable[[Node], tuple[list[tuple], list[Verdict]] | None]
+) -> list[SpanReward]:
+    """
+    The criteria of an answer: those of a check, then `json`, `additional` and `outside`.
+
+    Args:
+        answer: The answer.
+        opener: The bracket that its JSON begins with.
+        check: From the JSON to verdicts, each after its criterion's name, and to those on `additional`; None if the
+            answer is not judged.
+    """
     said = answer.said
     first = len(said) - len(said.lstrip()) if said.strip() else 0
-    start = said.find(reference.opener) if answer.kind == "content" else -1
+    start = said.find(opener) if answer.kind == "content" else -1
     root = scan(said, start) if start >= 0 else Node(first, error=first)
-    leaves, additional = compared(root, reference)
-    judged = [(name, *verdict) for name, verdict in leaves.items()]
-    judged.append(("json", 1.0, start, root.end) if root.end else ("json", 0.0, root.error, None))
-    judged += [("additional", *verdict) for verdict in additional]
-    judged += [("outside", *verdict) for verdict in _outside(said, first, root)]
+    checked = check(root)
+    if checked is None:
+        return []
+    verdicts, additional = checked
+    verdicts.append(("json", 1.0, start, root.end) if root.end else ("json", 0.0, root.error, None))
+    verdicts += [("additional", *verdict) for verdict in additional]
+    verdicts += [("outside", *verdict) for verdict in _outside(said, first, root)]
     # Without places, those of one criterion are the same: one is left.
-    return list(dict.fromkeys(SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in judged))
+    return list(dict.fromkeys(SpanReward(name, reward, *answer.span(*place)) for name, reward, *place in verdicts))
 
 
 def _outside(said: str, first: int, root: Node) -> list[tuple[float, int, int | None]]:

@@ -37,7 +37,8 @@ Path = tuple[Key, ...]
 Verdict = tuple[float, int, int | None]  # reward and place; without an end it is that of the text
 
 
-def _integer(digits: str) -> int | float:
+def integer(digits: str) -> int | float:
+    """A number of any length in linear time: above 4,000 digits infinity."""
     return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
 
 
@@ -45,8 +46,8 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-_STRICT = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant)
-_LENIENT = json.JSONDecoder(parse_int=_integer)
+_STRICT = json.JSONDecoder(parse_int=integer, parse_constant=_refuse_constant)
+_LENIENT = json.JSONDecoder(parse_int=integer)
 
 
 # Values with places

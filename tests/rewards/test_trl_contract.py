@@ -35,7 +35,7 @@ def test_the_last_assistant_message_is_graded(completion, text):
     assert said == from_text
 
 
-@pytest.mark.parametrize("name", ["equations", "json_fields", "tool_call_fields"])
+@pytest.mark.parametrize("name", ["equations", "json_fields", "json_schema", "tool_call_fields"])
 def test_recipes_name_the_structured_rewards_by_their_shorthands(name):
     assert load_function(SPAN_REWARDS[name]) is getattr(rewards, name)
     assert load_function(REWARDS[f"{name}_reward"]) is getattr(rewards, f"{name}_reward")
