@@ -6,6 +6,9 @@ from pathlib import Path
 
 import jupytext
 import pytest
+from trl import GRPOTrainer
+
+from tempo_trl.demo.language_model import Source
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.py"))
@@ -51,6 +54,18 @@ def test_the_example_of_an_agent_prints_credit_by_turn_and_what_was_learned(prin
     assert "Credit by turn" in printed
     before, after = re.search(r"solved: (\d+)% before, (\d+)% after", printed).groups()
     assert int(after) > int(before)
+
+
+def test_the_example_of_fine_tuning_first_prints_the_checks_before_between_and_after(
+    printed_by, tiny_model, monkeypatch
+):
+    monkeypatch.setattr("tempo_trl.demo.language_model.language_model", lambda: Source(tiny_model, "a folder"))
+    # The example changes how TRL samples, which is taken back after the test.
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", GRPOTrainer._generate_single_turn)
+    small = [("range(128)", "range(4)"), ("max_steps=12", "max_steps=1"), ("max_steps=4", "max_steps=1")]
+    printed = printed_by("fine_tune_first.py", *small, ("max_completion_length=56", "max_completion_length=8"))
+    rows = re.findall(r"^│ (\w+) +(?:│ [\d.]+% +){3}│$", printed, re.MULTILINE)
+    assert rows == ["date", "customer", "city", "item", "quantity", "express", "json", "additional", "outside", "mean"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

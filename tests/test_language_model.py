@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import torch
 from huggingface_hub import ModelCard
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from tempo_trl.data.orders import generated_rows
@@ -147,16 +146,6 @@ def test_the_tree_pass_changes_no_update_beyond_rounding(tempo, tmp_path):
     assert distance(update, other) < 1e-3
 
 
-def test_without_td_errors_it_trains_as_trl_does(short_model, tmp_path):
-    def update(method: str, **changes) -> torch.Tensor:
-        fields = ONE_GROUP | {"model_name_or_path": short_model} | changes
-        return trained(f"{FOLDER}/{method}", tmp_path / "run", **fields)[0]
-
-    theirs = update("grpo")
-    assert torch.equal(update("tempo", td_coef=0.0, tree_forward="off"), theirs)
-    assert distance(update("tempo", tree_forward="off"), theirs) > 1e-2  # with them it does not
-
-
 @pytest.mark.both_stacks
 def test_the_credit_of_the_recorded_batch_is_that_of_the_definition(run):
     trees = read_trees(run)
@@ -169,19 +158,6 @@ def test_the_credit_of_the_recorded_batch_is_that_of_the_definition(run):
             for ours, by_definition in zip(recorded, expected, strict=True):
                 np.testing.assert_allclose(ours, by_definition, rtol=1e-3, atol=1e-4)
         assert any(np.ptp(row) > 0 for row in batch["advantages"])  # token by token
-
-
-@pytest.mark.both_stacks
-def test_a_resumed_run_is_the_run_that_never_stopped(run, tmp_path):
-    fields = SAVED | {"save_strategy": "no", "resume_from_checkpoint": run / "checkpoint-1"}
-    assert train.main(arguments(f"{FOLDER}/tempo", tmp_path, fields)) == 0
-    first, resumed, whole = (
-        load_file(folder / "model.safetensors") for folder in (run / "checkpoint-1", tmp_path, run)
-    )
-    assert any(not torch.equal(first[name], weight) for name, weight in whole.items())
-    for name, weight in whole.items():
-        assert torch.equal(resumed[name], weight), name
-    (tmp_path / "model.safetensors").unlink()
 
 
 def test_the_saved_model_answers_the_held_out_orders(evaluated):

@@ -119,6 +119,9 @@ def test_a_failed_run_does_not_stop_the_others_and_no_cell_runs_twice(tmp_path, 
     rates = Counter((row["arm"], row["seed"]) for row in json.loads(path.read_text())["cells"])
     assert rates == {("tempo", 100): 3, ("tempo", 101): 2}
     assert len(ran) == len(set(ran)) == 2 + 5
+    assert main([*arguments, "--numbers", str(path), "--output", str(tmp_path)]) == 1  # what failed runs again
+    assert len(ran) == 7 + 2
+    assert json.loads(path.read_text())["provenance"]["weights"].startswith("SmolLM2-135M-Instruct in 4 bits")
 
 
 def test_runs_that_end_after_the_study_was_stopped_are_added(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """The study on the language model: which runs, equal tokens, and own rates."""
 
-import json
 import math
 import re
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 import torch
 from rich.console import Console
 
-from benchmarks.language_model.__main__ import main
 from benchmarks.language_model.cells import Cells, mean_reward, tokens_of
 from benchmarks.language_model.figure import draw
 from benchmarks.language_model.lambda_grpo import lambda_grpo
@@ -180,22 +178,6 @@ def test_the_second_seed_of_the_sweep_runs_the_best_two_rates_of_the_first(tmp_p
     tried_in_turn(cells, lambda rate: 1 - abs(rate - 9e-5))
     second = [row["learning_rate"] for row in cells.rows if row["seed"] == SWEEP_SEEDS[1]]
     assert sorted(second) == [5e-5, 1e-4]
-
-
-def test_a_cell_in_the_file_is_not_run_again(tmp_path, monkeypatch):
-    path, ran = tmp_path / "cells.json", []
-    monkeypatch.setattr("benchmarks.language_model.__main__.train", lambda study, cell, *_: ran.append(cell))
-    monkeypatch.setattr(
-        "benchmarks.language_model.__main__.numbers",
-        lambda study, cell, _: row(
-            cell.arm, cell.learning_rate, cell.seed, 0.5 if cell.learning_rate == 5e-5 else 0.4
-        ),
-    )
-    assert main(["sweep", "--arms", "grpo", "--numbers", str(path), "--output", str(tmp_path)]) == 0
-    assert len(ran) == 5  # three rates on one seed, two on the other
-    assert main(["sweep", "--arms", "grpo", "--numbers", str(path), "--output", str(tmp_path)]) == 0
-    assert len(ran) == 5  # three rates on one seed, two on the other
-    assert json.loads(path.read_text())["provenance"]["weights"].startswith("SmolLM2-135M-Instruct in 4 bits")
 
 
 def test_a_figure_is_drawn_once_an_arm_has_runs_of_two_seeds(tmp_path):
