@@ -153,7 +153,7 @@ def recipe_parser(argv: list[str]) -> tuple[TrainParser, list[str], list[str]]:
     if chosen.method:
         recipe["method"] = chosen.method
     _set_environment(recipe.pop("env", None) or {})
-    parser = TrainParser(recipe.get("method", "tempo"))
+    parser = TrainParser(str(recipe.get("method", "tempo")))
     others, launch_flags = {name: value for name, value in recipe.items() if name not in parser.hints}, []
     if others:
         of_launcher = launcher()

@@ -4,11 +4,9 @@ import argparse
 import importlib
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 
 from tempo_trl.evaluation.settings import EXAMPLES, add_flags
@@ -36,11 +34,15 @@ def main(argv: list[str] | None = None) -> int:
     """Run the verb in `argv` (by default the process's arguments) and return the exit status."""
     argv = sys.argv[1:] if argv is None else argv
     _stay_importable()
-    with replacing_unprintable():
-        if argv[:1] == ["train"]:
-            return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
-        arguments = vars(command_parser().parse_args(argv))
-        return arguments.pop("run")(**arguments)
+    try:
+        with replacing_unprintable():
+            if argv[:1] == ["train"]:
+                return train(argv[1:])  # its flags are those of TRL and accelerate, which our parser does not list
+            arguments = vars(command_parser().parse_args(argv))
+            return arguments.pop("run")(**arguments)
+    except (ValueError, OSError) as error:
+        print(f"tempo-trl {argv[0]}: error: {error}", file=sys.stderr)
+        return 2
 
 
 def _stay_importable() -> None:
@@ -54,20 +56,9 @@ def _stay_importable() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose error for a verb, or another choice, that it does not know suggests the nearest."""
-
-    def error(self, message: str):
-        choice = re.search(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", message)
-        nearest = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1) if choice else []
-        super().error(f"{message}. Did you mean {nearest[0]}?" if nearest else message)
-
-
 def command_parser() -> argparse.ArgumentParser:
     """Parser of the verbs and of their flags, except those of `train`."""
-    parser = Parser(
-        prog="tempo-trl", description="Token-level credit assignment for RL of language models, on top of TRL."
-    )
+    parser = argparse.ArgumentParser("tempo-trl", description="Token-level credit for RL of language models, on TRL.")
     parser.add_argument("--version", action="version", version=f"tempo_trl {__version__}")
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
 
@@ -75,7 +66,7 @@ def command_parser() -> argparse.ArgumentParser:
     verb.add_argument("--quick", action="store_true", help="a few steps: about a minute instead of six")
     verb.add_argument("--compare", action="store_true", help="train GRPO as well, for as long")
     verb.add_argument("--output", default=DEMO_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
-    verb.set_defaults(run=checked("demo", main_of("tempo_trl.demo.orders")))
+    verb.set_defaults(run=main_of("tempo_trl.demo.orders"))
 
     _add_train(verbs)
 
@@ -92,7 +83,7 @@ def command_parser() -> argparse.ArgumentParser:
     verb.add_argument("runs", nargs="+", metavar="RUN", help="output folders of training, of evaluation, or of both")
     verb.add_argument("-o", "--output", default=COMPARE_OUTPUT, metavar="DIR", help="folder to write to (%(default)s)")
     verb.add_argument("--label", nargs="+", metavar="NAME", help="a label for each run, in the order of the runs")
-    verb.set_defaults(run=checked("compare", main_of("tempo_trl.compare.command")))
+    verb.set_defaults(run=main_of("tempo_trl.compare.command"))
 
     _add_report_verbs(verbs)
 
@@ -138,14 +129,14 @@ def _add_report_verbs(verbs) -> None:
     verb.add_argument(
         "--no-pictures", dest="pictures", action="store_false", help="do not write PNG and SVG files beside it"
     )
-    verb.set_defaults(run=checked("report", main_of("tempo_trl.report.command")))
+    verb.set_defaults(run=main_of("tempo_trl.report.command"))
 
     verb = verbs.add_parser("tree", help="draw the prefix tree of one recorded group in the terminal")
     verb.add_argument("run_dir", metavar="RUN_DIR", help="the run's output folder")
     verb.add_argument("--step", type=int, metavar="N", help="recorded step (default: the last)")
     verb.add_argument("--prompt", type=int, metavar="K", help="group of that step (default: the most informative)")
     verb.add_argument("--eval", action="store_true", dest="evaluation", help="draw a group of evaluation")
-    verb.set_defaults(run=checked("tree", main_of("tempo_trl.report.show_tree")))
+    verb.set_defaults(run=main_of("tempo_trl.report.show_tree"))
 
     verb = verbs.add_parser("credit", help="compute tree and credit of any completions with rewards, without training")
     verb.add_argument(
@@ -162,25 +153,12 @@ def _add_report_verbs(verbs) -> None:
     )
     verb.add_argument("--groups", type=int, default=3, metavar="N", help="groups to print (%(default)s)")
     verb.add_argument("-o", "--output", metavar="FILE", help="also write the report to this HTML file")
-    verb.set_defaults(run=checked("credit", main_of("tempo_trl.launch.credit")))
+    verb.set_defaults(run=main_of("tempo_trl.launch.credit"))
 
 
 def main_of(module: str) -> Callable[..., int]:
     """The `main` of a module that is imported when it is called."""
     return lambda **flags: importlib.import_module(module).main(**flags)
-
-
-def checked(verb: str, run: Callable[..., int]) -> Callable[..., int]:
-    """A verb that prints its ValueError or OSError, and then returns 2."""
-
-    def run_checked(**flags) -> int:
-        try:
-            return run(**flags)
-        except (ValueError, OSError) as error:
-            print(f"tempo-trl {verb}: error: {error}", file=sys.stderr)
-            return 2
-
-    return run_checked
 
 
 def recipes() -> int:
@@ -191,14 +169,10 @@ def recipes() -> int:
 
 def env() -> int:
     """Print the versions of Python, this package and its dependencies, and the GPUs that torch sees."""
-    print(f"{'platform':<16}{platform.platform()}")
-    print(f"{'python':<16}{platform.python_version()}")
-    print(f"{'tempo_trl':<16}{__version__}")
-    for package, version in package_versions().items():
+    own = {"platform": platform.platform(), "python": platform.python_version(), "tempo_trl": __version__}
+    for package, version in (own | package_versions()).items():
         print(f"{package:<16}{version or 'not installed'}")
-
-    from torch import cuda  # last: if torch fails to load, its version is printed above
-
+    cuda = importlib.import_module("torch").cuda  # last: if torch fails to load, its version is printed above
     devices = ", ".join(cuda.get_device_name(i) for i in range(cuda.device_count()))
     print(f"{'cuda':<16}{devices or 'no device'}")
     return 0
@@ -210,23 +184,16 @@ def train(argv: list[str]) -> int:
         command_parser().parse_args(["train", "--help"])
     if "--help-fields" in argv:
         return importlib.import_module("tempo_trl.launch.train").main(argv)
+    if argv[:1] == ["--show"]:
+        recipe = importlib.import_module("tempo_trl.runs.recipes")
+        print(recipe.recipe_text(recipe.recipe_path(" ".join(argv[1:]))), end="")
+        return 0
+    if "--check" in argv:
+        importlib.import_module("tempo_trl.launch.check").check([flag for flag in argv if flag != "--check"])
+        return 0
+    arguments = importlib.import_module("tempo_trl.launch.arguments").launch_arguments(argv)
     try:
-        if argv[:1] == ["--show"]:
-            recipe = importlib.import_module("tempo_trl.runs.recipes")
-            print(recipe.recipe_text(recipe.recipe_path(" ".join(argv[1:]))), end="")
-            return 0
-        if "--check" in argv:
-            importlib.import_module("tempo_trl.launch.check").check([flag for flag in argv if flag != "--check"])
-            return 0
-        arguments = importlib.import_module("tempo_trl.launch.arguments").launch_arguments(argv)
-    except ValueError as error:
-        print(f"tempo-trl train: error: {error}", file=sys.stderr)
-        return 2
-
-    from accelerate.commands.launch import launch_command
-
-    try:
-        launch_command(arguments)
+        importlib.import_module("accelerate.commands.launch").launch_command(arguments)
     except subprocess.CalledProcessError as failure:
         return failure.returncode  # the run has printed its own traceback
     return 0

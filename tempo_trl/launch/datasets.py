@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import trl
@@ -15,12 +16,9 @@ from tempo_trl.launch.functions import load_function
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-# What reward functions get beside columns of the dataset (`texts` is for span rewards), and columns they do not get.
-_NOT_COLUMNS = {
-    *("prompts", "completions", "completion_ids", "texts"),
-    *("environments", "log_metric", "log_extra", "trainer_state"),
-}
-_NOT_PASSED = ("prompt", "completion", "completion_ids")
+# What reward functions get beside columns of the dataset; `texts` is for span rewards.
+_GIVEN = {"prompts", "completions", "completion_ids", "texts"}
+_GIVEN |= {"environments", "log_metric", "log_extra", "trainer_state"}
 
 
 def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
@@ -33,19 +31,15 @@ def load_datasets(arguments: RunArguments) -> "tuple[Dataset, Dataset | None]":
 def _load_benchmark(script_args, training_args, _):
     prompt_settings = script_args.system_prompt, script_args.instruction, script_args.prompt_style or "boxed"
     train_split, eval_split = script_args.dataset_train_split, _eval_split(script_args)
-    is_one_split = _is_one_split(script_args, eval_split)
-    needed = training_args.do_eval or script_args.drop_leaked_rows
-    if is_one_split and needed:
-        name = eval_split.partition("[")[0]
+    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *prompt_settings)
+    if not (training_args.do_eval or script_args.drop_leaked_rows):
+        return train_dataset, None
+    is_local = script_args.train_file or script_args.eval_file
+    if not is_local and eval_split in (train_split, train_split.partition("[")[0]):  # function_calls has one split
         raise ValueError(
             f"the evaluation rows, {eval_split!r}, include all training rows, {train_split!r}. Set "
-            f"`dataset_train_split` to {name}[:-500] and `dataset_test_split` to {name}[-500:], or set `eval_file`."
+            "`dataset_train_split` to train[:-500] and `dataset_test_split` to train[-500:], or set `eval_file`."
         )
-    train_dataset = load_prompts(script_args.task, train_split, script_args.train_file, *prompt_settings)
-    # The Hub has both splits in one download. Local training rows are compared if an evaluation file is given.
-    compare = script_args.eval_file or not (script_args.train_file or is_one_split)
-    if not (needed or compare):
-        return train_dataset, None
     eval_dataset = load_prompts(script_args.task, eval_split, script_args.eval_file, *prompt_settings)
     train_dataset = check_leaks(train_dataset, eval_dataset, drop=script_args.drop_leaked_rows)
     return train_dataset, eval_dataset if training_args.do_eval else None
@@ -55,13 +49,6 @@ def _eval_split(script_args: TrainArguments) -> str:
     """The evaluation split: `dataset_test_split`, or the benchmark's own if it lacks that default."""
     benchmark, split = BENCHMARKS[script_args.task], script_args.dataset_test_split
     return benchmark.eval_split if split == "test" and split not in benchmark.splits else split
-
-
-def _is_one_split(script_args: TrainArguments, eval_split: str) -> bool:
-    """Whether the run would evaluate on all of the split that it trains on: function_calls has only one."""
-    train_split = script_args.dataset_train_split
-    is_local = script_args.train_file or script_args.eval_file
-    return not is_local and eval_split in (train_split, train_split.partition("[")[0])
 
 
 def _load_task(script_args, training_args, _):
@@ -94,11 +81,7 @@ def _mixture_of(mixture: "trl.DatasetMixtureConfig") -> "DatasetDict":
 def _split(dataset: "DatasetDict", field: str, script_args: TrainArguments) -> "Dataset":
     name = getattr(script_args, field)
     if name not in dataset:
-        raise ValueError(
-            f"`{field}` is {name!r}, expected one of the splits of the data: {', '.join(dataset)}. Set it to one of "
-            "them. A run evaluates if `do_eval` or `eval_strategy` is set; a mixture has a split test if "
-            "`test_split_size` is set."
-        )
+        raise ValueError(f"`{field}` is {name!r}, expected a split of the data: {', '.join(dataset)}. Set it to one.")
     return dataset[name]
 
 
@@ -107,26 +90,15 @@ def refuse_missing_columns(functions: list[Callable], *datasets: "Dataset | None
     Raise ValueError if a reward function needs a column that a dataset does not have, which a run would otherwise meet
     after it has loaded the model and sampled a batch.
     """
-    from trl.trainer.utils import get_callable_name  # imports torch, for which `--help` must not wait
-
-    for dataset in datasets:
-        names = None if dataset is None else dataset.column_names  # of a stream they may be unknown
-        columns = [name for name in names or () if name not in _NOT_PASSED]
-        for function in functions if names else ():
-            missing = [name for name in _needed(function) if name not in _NOT_COLUMNS.union(columns)]
-            if missing:
-                name, gets = get_callable_name(function), ", ".join(columns) or "none"
-                raise ValueError(
-                    f"the reward function {name} needs {', '.join(missing)}, but gets only these columns of the "
-                    f"dataset: {gets}. Rename a column, give the argument a default, or choose another function."
-                )
-
-
-def _needed(function: Callable) -> list[str]:
-    """The names of the arguments that a function cannot do without."""
-    try:
+    optional = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    for function, dataset in product(functions, datasets):
+        columns = {*((dataset and dataset.column_names) or ())} - {"prompt", "completion"}  # TRL does not pass these
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # not every callable that is written in C has one
-        return []
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [each.name for each in parameters if each.kind in by_name and each.default is each.empty]
+        needed = {each.name for each in parameters if each.default is each.empty and each.kind not in optional}
+        missing = needed - columns - _GIVEN
+        if missing and dataset and dataset.column_names:  # of a stream they may be unknown
+            name, gets = trl.trainer.utils.get_callable_name(function), ", ".join(sorted(columns)) or "none"
+            raise ValueError(
+                f"the reward function {name} needs {', '.join(sorted(missing))}, but gets only these columns of the "
+                f"dataset: {gets}. Rename a column, give the argument a default, or choose another function."
+            )

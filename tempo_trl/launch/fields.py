@@ -1,6 +1,6 @@
 """The fields that this package adds to a training run. Fields of method, model and dataset mixture are TRL's."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 BUILT_IN = {"sums": "tempo_trl.demo.task.load"}  # with a tiny model of its own
 TASKS = (*BENCHMARKS, *BUILT_IN)
-TOKEN_CREDIT = "token_credit"  # the method whose credit function is the user's
 # Shorthands, TRL's own among them. Every other reward function is named by its dotted path.
 _OWN = (
     *("math_reward", "choice_reward", "format_reward"),
@@ -90,7 +89,7 @@ class TrainArguments(ScriptArguments):
 
     Raises:
         ValueError: an unknown method, task, style or reward; no reward; no training data; a field for benchmarks
-            without a benchmark; method `"token_credit"` without a `credit_func`, or another method with one.
+            without a benchmark.
     """
 
     method: str = field(default="tempo", metadata={"help": f"Trainer and config, one of: {', '.join(METHODS)}."})
@@ -111,15 +110,12 @@ class TrainArguments(ScriptArguments):
     environment_factory: str | None = None
 
     def __post_init__(self):
-        for name in ("reward_funcs", "step_reward_funcs", "span_reward_funcs", "tools"):
-            if isinstance(getattr(self, name), str):  # a recipe's `reward_funcs: math_reward`
-                setattr(self, name, [getattr(self, name)])
         expect_one_of("method", self.method, METHODS)
-        if self.task is not None and "." not in str(self.task):
+        if self.task is not None and "." not in self.task:
             expect_one_of("task", self.task, TASKS, "the dotted path of a function")
         for field_name, known in (("reward_funcs", REWARDS), ("span_reward_funcs", SPAN_REWARDS)):
             for name in getattr(self, field_name) or []:
-                if "." not in str(name):
+                if "." not in name:
                     expect_one_of(field_name, name, known, "the dotted path of a function")
         rewards = self.reward_funcs or self.reward_model_name_or_path or self.environment_factory
         if not (rewards or self.span_reward_funcs):
@@ -129,23 +125,6 @@ class TrainArguments(ScriptArguments):
         if self.prompt_style is not None:
             expect_one_of("prompt_style", self.prompt_style, STYLES)
         self._check_benchmark(BENCHMARKS.get(self.task))
-        self._check_functions()
-
-    def _check_functions(self) -> None:
-        """Raise ValueError for functions that the method does not take. Our own trainers look closer."""
-        is_dotted = "." in str(self.credit_func or "")
-        if not (is_dotted if self.method == TOKEN_CREDIT else self.credit_func is None):
-            raise ValueError(
-                f"`credit_func` is {self.credit_func!r} with method {self.method!r}, expected the dotted path of a "
-                f"function (my_package.my_module.my_credit) with method {TOKEN_CREDIT!r}, and none with any other. "
-                "Change one of them."
-            )
-        given = [name for name in _OF_OUR_TRAINERS if getattr(self, name)]
-        if given and METHODS[self.method].trainer.startswith("trl."):
-            raise ValueError(
-                f"got {', '.join(given)} with method {self.method!r}, which trains with TRL's GRPOTrainer and takes "
-                "none. Remove it, or set `method` to span_credit or, for agents, gigpo."
-            )
 
     def _check_benchmark(self, benchmark: "Benchmark | None") -> None:
         given = [name for name in _BENCHMARK_FIELDS if getattr(self, name) not in (None, False)]
@@ -162,11 +141,10 @@ class TrainArguments(ScriptArguments):
             )
 
 
-_OF_OUR_TRAINERS = ("step_reward_funcs", "span_reward_funcs", "observation_key_func")
 _BENCHMARK_FIELDS = ("train_file", "eval_file", "system_prompt", "instruction", "prompt_style", "drop_leaked_rows")
 
 
-def expect_one_of(name: str, value: str, known: Iterable[str], otherwise: str | None = None) -> None:
-    if value not in [*known]:  # a list, too, may stand in a recipe
+def expect_one_of(name: str, value: str, known: Collection[str], otherwise: str | None = None) -> None:
+    if value not in known:
         expected = ", ".join([*known, *([otherwise] if otherwise else [])])
         raise ValueError(f"`{name}` is {value!r}, expected one of: {expected}. Correct it.")

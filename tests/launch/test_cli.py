@@ -57,16 +57,6 @@ def test_the_packaged_recipes_are_listed(capsys):
     assert capsys.readouterr().out.splitlines() == recipe_names()
 
 
-@pytest.mark.parametrize(
-    ("argv", "nearest"),
-    [("trian", "train"), ("reprot x", "report"), ("credit x --scale-rewards grop", "group"), ("evalute", "evaluate")],
-)
-def test_a_misspelt_verb_or_choice_is_answered_with_the_nearest(argv, nearest, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(argv.split())
-    assert capsys.readouterr().err.endswith(f"Did you mean {nearest}?\n")
-
-
 def test_help_of_train_is_short_and_shows_fields_on_demand(capsys):
     with pytest.raises(SystemExit, match="0"):
         cli.main(["train", "--help", "--check"])

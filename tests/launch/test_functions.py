@@ -8,11 +8,11 @@ import pytest
 
 from tempo_trl.demo.task import policy_path
 from tempo_trl.launch.arguments import parse
-from tempo_trl.launch.fields import TOKEN_CREDIT
 from tempo_trl.launch.functions import load_function
-from tempo_trl.launch.train import build_trainer, main
+from tempo_trl.launch.train import build_trainer
 from tempo_trl.methods import METHODS, Method
 
+TOKEN_CREDIT = "token_credit"
 ON_SUMS = ["--task", "sums", "--use_cpu", "true", "--bf16", "false"]
 GIVEN = [*ON_SUMS, "--reward_funcs", "tempo_trl.demo.task.correct_answer"]
 MINE = """
@@ -107,25 +107,6 @@ def test_a_task_may_be_a_function_of_split_and_seed():
 def test_an_environment_may_bring_its_own_reward():
     given = build_trainer(parse([*ON_SUMS, *OF_TOKEN_CREDIT, "--environment_factory", "my_functions.World"])).given
     assert given["environment_factory"].__name__ == "World" and given["reward_funcs"] == []
-
-
-@pytest.mark.parametrize("name", ["step_reward_funcs", "observation_key_func"])
-def test_methods_of_trl_refuse_what_trl_does_not_take(name, capsys):
-    assert main([*GIVEN, "--method", "grpo", f"--{name}", "my_functions.per_turn"]) == 2
-    error = capsys.readouterr().err
-    assert f"got {name} with method 'grpo', which trains with TRL's GRPOTrainer" in error
-
-
-OTHERS = [name for name in METHODS if name != TOKEN_CREDIT]
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [(TOKEN_CREDIT, None), (TOKEN_CREDIT, "credit"), *((other, "my_functions.credit") for other in OTHERS)],
-)
-def test_a_credit_function_belongs_to_token_credit_by_its_dotted_path(method, path):
-    with pytest.raises(ValueError, match=rf"`credit_func` is '?{path}'? with method '{method}', expected the dotted"):
-        parse([*GIVEN, "--method", method, *(["--credit_func", path] if path else [])])
 
 
 @pytest.mark.parametrize(

@@ -224,14 +224,14 @@ def test_a_benchmark_with_one_split_trains_on_it_and_evaluates_only_on_a_slice(s
     assert [dataset.num_rows for dataset in datasets_of(*flags)] == [2, 2]
 
 
-def test_the_hub_s_splits_are_compared_without_an_evaluation_and_local_rows_ask_for_nothing(asked, caplog):
+def test_the_evaluation_rows_are_asked_for_only_where_a_run_needs_them(asked, caplog):
     hub, no_evaluation = "DigitalLearningGmbH/MATH-lighteval", ["--do_eval", "false"]
-    train_dataset, eval_dataset = datasets_of(*no_evaluation)
-    assert (asked, len(train_dataset), eval_dataset) == ([(hub, "train"), (hub, "test")], 1, None)
-    assert "1 training rows are also evaluation rows. They are kept" in caplog.text
+    assert datasets_of(*no_evaluation)[1] is None
+    assert asked == [(hub, "train")]
     asked.clear()
-    assert datasets_of(*no_evaluation, "--train_file", "rows.jsonl")[1] is None
-    assert asked == [("json", "train")]
+    assert datasets_of(*no_evaluation, "--drop_leaked_rows", "true")[1] is None
+    assert asked == [(hub, "train"), (hub, "test")]
+    assert "1 training rows are also evaluation rows. They are dropped" in caplog.text
 
 
 def folder_of(path: Path, prompts: list[str], split: str = "train") -> Path:
