@@ -1,6 +1,5 @@
 r"""The reward for multiple-choice answers: 1.0 if the completion commits to the correct letter, 0.0 if not."""
 
-import logging
 import re
 from collections.abc import Callable
 from string import ascii_uppercase
@@ -8,8 +7,6 @@ from string import ascii_uppercase
 from tempo_trl.rewards.boxed import BoxRule, after_thinking, completion_text, counted, gold_answer
 from tempo_trl.rewards.boxed import boxes as boxes_of
 from tempo_trl.rewards.math_equality import plain_text, unstyled
-
-logger = logging.getLogger(__name__)
 
 
 def choice_reward(
@@ -41,22 +38,19 @@ def choice_reward(
         its solution is not the letter of an option.
 
     Raises:
-        ValueError: `completions`, `solution` and `options` differ in length, options go by other keys, or `boxes` has
-            another value.
+        ValueError: options go by other keys, or `boxes` has another value.
     """
-    if not len(solution) == len(options) == len(completions):
-        raise ValueError(
-            f"got {len(solution)} solutions and {len(options)} lists of options for {len(completions)} completions, "
-            "expected one of each per completion. Pass lists of equal length."
-        )
-    rows = list(map(_texts, options))
-    golds = list(map(_gold, solution, rows))
-    letters = [chosen_letter(completion_text(said), row, boxes) for said, row in zip(completions, rows, strict=True)]
-    answers = [letter for letter, row in zip(letters, rows, strict=True) if row]
-    if log_metric is not None and answers:
-        log_metric("choice/no_answer", answers.count("") / len(answers))
-    _warn_of_unknown(solution, golds, rows)
-    return [float(letter == gold) if gold else None for letter, gold in zip(letters, golds, strict=True)]
+    rewards, letters = [], []
+    for completion, gold, row in zip(completions, solution, options, strict=True):
+        texts = _texts(row)
+        gold = gold_answer(gold) if isinstance(gold, str) else ""
+        letter = chosen_letter(completion_text(completion), texts, boxes)
+        letters += [letter] if texts else []
+        is_known = len(gold) == 1 and gold in ascii_uppercase[: len(texts)]
+        rewards.append(float(letter == gold) if is_known else None)
+    if log_metric is not None and letters:
+        log_metric("choice/no_answer", letters.count("") / len(letters))
+    return rewards
 
 
 _TAGGED = re.compile(r"<answer>((?:(?!</?answer>).)*+)</answer>", re.IGNORECASE | re.DOTALL)
@@ -91,22 +85,3 @@ def _texts(options: list[str] | dict[str, str] | None) -> list[str]:
             )
         options = list(options.values())
     return options or []
-
-
-def _gold(solution: str | None, options: list[str]) -> str:
-    """Letter of the correct option; empty if the solution is not a letter of the row's options."""
-    letter = gold_answer(solution) if isinstance(solution, str) else ""
-    return letter if letter in list(ascii_uppercase[: len(options)]) else ""
-
-
-def _warn_of_unknown(solution: list[str], golds: list[str], rows: list[list[str]]) -> None:
-    """Warn of solutions that are not a letter: errors in the data. An empty solution is an unknown answer."""
-    unknown = [text for text, gold, row in zip(solution, golds, rows, strict=True) if row and text and not gold]
-    if unknown:
-        logger.warning(
-            "choice_reward: %d of %d solutions are not the letter of an option, for example %.60r. Their reward is "
-            "None. Write the letter of the correct option into `solution`, A for the first.",
-            len(unknown),
-            len(golds),
-            unknown[0],
-        )

@@ -3,8 +3,7 @@
 import math
 import reprlib
 from collections.abc import Callable, Sequence
-from numbers import Real
-from operator import index as integer
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +90,7 @@ def _fault(span: Any, length: int, unit: str) -> str | None:
         return f"{name!r} must have a start and an end, or neither, got start {start!r} and end {end!r}."
     if start is None:
         return None
-    if not _is_integer(start) or not _is_integer(end):
+    if not all(isinstance(each, Integral) and not isinstance(each, bool) for each in (start, end)):
         return f"start and end of {name!r} must be integers, got {start!r} and {end!r}."
     if not 0 <= start < end <= length:
         return (
@@ -99,14 +98,6 @@ def _fault(span: Any, length: int, unit: str) -> str | None:
             "Use None for both if the criterion has no place."
         )
     return None
-
-
-def _is_integer(value: Any) -> bool:
-    try:
-        integer(value)
-    except TypeError:
-        return False
-    return not isinstance(value, bool)
 
 
 def _refuse_contradictions(spans: Sequence[SpanReward], where: str) -> None:
