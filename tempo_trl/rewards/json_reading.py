@@ -204,13 +204,6 @@ class Comparison(NamedTuple):
                 return dict, frozenset((key, self.form(member, depth + 1)) for key, member in value.items())
         raise ValueError("it repeats a key, or has a number that is not finite")
 
-    def is_equal(self, value: Any, depth: int, form: Hashable) -> bool:
-        """Whether a value at a depth has a form."""
-        try:
-            return self.form(value, depth) == form
-        except ValueError:
-            return False
-
 
 def folded(text: str) -> str:
     """A text without what folding ignores: case, Unicode's compatibility forms (NFKC), surrounding and repeated space.
@@ -310,10 +303,13 @@ def _on_leaf(root: Node, path: Path, form: Hashable, comparison: Comparison) -> 
     node, depth = root.find(path)
     if node.end is None:
         return None
-    is_missing = depth < len(path) and node.opener == ("[" if isinstance(path[depth], int) else "{")
-    if is_missing:
+    if depth < len(path) and node.opener == ("[" if isinstance(path[depth], int) else "{"):  # it is missing
         return 0.0, node.end - 1, node.end
-    return float(depth == len(path) and comparison.is_equal(node.value, depth, form)), node.start, node.end
+    try:
+        is_right = depth == len(path) and comparison.form(node.value, depth) == form
+    except ValueError:
+        is_right = False
+    return float(is_right), node.start, node.end
 
 
 def _on_additional(root: Node, reference: Reference) -> list[Verdict]:

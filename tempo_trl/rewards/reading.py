@@ -159,12 +159,16 @@ def _any_of(words: list[str]) -> str:
     return "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
 
 
-def _function(call: Any) -> Any:
-    return call.get("function", call) if isinstance(call, dict) else call
+def _called(call: Any) -> tuple[str, dict]:
+    """Name and arguments of a call; empty if it is malformed."""
+    function = call.get("function", call) if isinstance(call, dict) else None
+    name, arguments = (function.get("name"), function.get("arguments")) if isinstance(function, dict) else (None, None)
+    return name if isinstance(name, str) else "", arguments if isinstance(arguments, dict) else {}
 
 
 def _json(call: Any) -> str:
-    return json.dumps(_function(call), default=str)
+    name, arguments = _called(call)
+    return json.dumps({"name": name, "arguments": arguments}, default=str)
 
 
 def _body_length(text: str, special: str) -> int:
@@ -273,16 +277,15 @@ class _Reader:
 
     def _call(self, call: Any) -> Segment:
         """A call that TRL parsed: the next one between tags that says it, else its name and arguments."""
-        parsed, function = _json(call), _function(call)
-        place, body, is_json = None, None, False
-        for tagged in _TAGGED.finditer(self.text, self.cursor):
-            is_json = _is_said(function, tagged["body"])
+        (name, arguments), parsed, keys = _called(call), _json(call), [*map(str, _called(call)[1])]
+        place = body = is_json = None
+        for tagged in _TAGGED.finditer(self.text, self.cursor) if name else ():
+            is_json = _is_said(name, keys, tagged["body"])
             if is_json is not None:
                 place, body = tagged.span("call"), tagged.span("body")
                 break
         else:
-            pieces = [{_name(function)}, *_pieces(function.get("arguments"))] if _name(function) else []
-            place = body = _in_a_row(pieces, self.text, self.cursor)
+            place = body = _in_a_row([{name}, *_pieces(arguments)], self.text, self.cursor) if name else None
         if place is None:
             return Segment("call", "", None, parsed=parsed)
         self.cursor = place[1]
@@ -318,28 +321,14 @@ def _kept(text: str, ignored: str) -> tuple[str, np.ndarray]:
     return re.sub(ignored, "", text), index
 
 
-def _is_said(function: Any, body: str) -> bool | None:
+def _is_said(name: str, keys: list[str], body: str) -> bool | None:
     """Whether a call stands between tags as JSON; False if in another form; None if it is another call."""
-    name, keys = _name(function), _keys(function)
-    if not name:
-        return None
     try:
-        written = json.loads(body)
+        written = _called(json.loads(body))
     except (ValueError, RecursionError):
         begins = name in "".join(body.split(maxsplit=1)[:1])  # its first word is the name, or has it in a tag
         return False if begins and _in_a_row([{name}, *({key} for key in keys)], body, 0) else None
-    is_same = isinstance(written, dict) and written.get("name") == name and _keys(written) == keys
-    return True if is_same else None
-
-
-def _name(function: Any) -> str:
-    name = function.get("name") if isinstance(function, dict) else None
-    return name if isinstance(name, str) else ""
-
-
-def _keys(function: Any) -> list[str]:
-    arguments = function.get("arguments") if isinstance(function, dict) else None
-    return [*map(str, arguments)] if isinstance(arguments, dict) else []
+    return True if (name, keys) == (written[0], [*written[1]]) else None
 
 
 def _pieces(value: Any) -> list[set[str]]:

@@ -90,12 +90,11 @@ def _fault(span: Any, length: int, unit: str) -> str | None:
         return f"{name!r} must have a start and an end, or neither, got start {start!r} and end {end!r}."
     if start is None:
         return None
-    if not all(isinstance(each, Integral) and not isinstance(each, bool) for each in (start, end)):
-        return f"start and end of {name!r} must be integers, got {start!r} and {end!r}."
-    if not 0 <= start < end <= length:
+    are_integers = all(isinstance(each, Integral) and not isinstance(each, bool) for each in (start, end))
+    if not are_integers or not 0 <= start < end <= length:
         return (
-            f"the place of {name!r} must have 0 <= start < end <= {length}, {unit}, got start {start} and end {end}. "
-            "Use None for both if the criterion has no place."
+            f"the place of {name!r} must have 0 <= start < end <= {length}, {unit}, and whole numbers, got start "
+            f"{start!r} and end {end!r}. Use None for both if the criterion has no place."
         )
     return None
 

@@ -112,23 +112,21 @@ def _references(value: Any, comparison: Comparison) -> list[Reference]:
 
 def _call(call: Any) -> dict[str, Any]:
     """Name and arguments of an expected call."""
-    call = _only(call, "function") if isinstance(call, dict) and call.get("function") is not None else call
-    name = call.get("name") if isinstance(call, dict) else None
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"a call is {reprlib.repr(call)}, without the text of a name")
-    arguments = _only(call, "arguments", "name")
+    call = _filled(call)
+    call = _filled(call["function"]) if [*call] == ["function"] else call
+    name, arguments = call.get("name"), call.get("arguments")
+    if call.keys() - {"name", "arguments"} or not isinstance(name, str) or not name:
+        raise ValueError(f"a call has {reprlib.repr(call)}, expected the text of a name, arguments and nothing else")
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     if not isinstance(arguments, dict | None):
         raise ValueError(f"the arguments of {name!r} are {reprlib.repr(arguments)}, not an object")
     return {"name": name, "arguments": arguments or {}}
 
 
-def _only(call: dict, key: str, *others: str) -> Any:
-    """What a call has at a key. Raises ValueError if it has more than that and what messages have besides."""
-    for unknown, value in call.items():
-        if value is not None and unknown not in (key, *others, "type", "id"):
-            raise ValueError(f"a call has the key {unknown!r}, where it may have {', '.join((*others, key))}")
-    return call.get(key)
+def _filled(call: Any) -> dict[str, Any]:
+    """What is filled in a call, without what messages have besides."""
+    members = call.items() if isinstance(call, dict) else ()
+    return {key: value for key, value in members if value is not None and key not in ("type", "id")}
 
 
 # Calls beside expected ones

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tempo_trl.rewards.equation_reading import equations_of, value_of
-from tempo_trl.rewards.equations import equations, equations_reward
+from tempo_trl.rewards.equations import equations
 from tempo_trl.trainers.span_rewards import checked_spans
 
 END = "<|im_end|>"
@@ -116,12 +116,6 @@ def test_thoughts_are_not_read():
     assert judged("<think>1 + 1 = 3", 3) == {"answer": (0.0, None)}
 
 
-def test_the_answer_is_found_in_its_text():
-    said = [[{"role": "assistant", "content": "4 + 3 = 7"}]]
-    assert judged("<s>4 + 3 = 7</s>", 7, said) == {"line 1": (1.0, "7"), "answer": (1.0, "7")}
-    assert judged("something else", 7, said) == {"line 1": (1.0, None), "answer": (1.0, None)}
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -133,11 +127,6 @@ def test_the_answer_is_found_in_its_text():
 def test_errors_say_what_is_expected(options, message):
     with pytest.raises(ValueError, match=message):
         equations([TEXT], **({"other": [1]} | options))
-
-
-def test_the_reward_is_the_mean_of_the_criteria():
-    assert equations_reward(["4 + 3 = 7\n7 * 2 = 15\nThe answer is 15."], answer=[14]) == [0.5]
-    assert equations_reward.__name__ == "equations_reward"
 
 
 @given(st.lists(st.sampled_from("+-*/"), min_size=1, max_size=9), st.data())

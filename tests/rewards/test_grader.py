@@ -47,34 +47,18 @@ def test_a_child_that_never_replies_is_killed_and_replaced_and_its_question_stay
     assert math_reward([boxed(r"\frac36")], [r"\frac12 + 0"]) == [1.0]
 
 
-# Right answers that took math-verify nearly a second, which was its limit on the wall.
-SLOW = [("x^3+125", "(x+5)(x^2-5x+25)"), (r"\sqrt2+\sqrt3", r"\sqrt{5+2\sqrt6}")]
+IDLE_OR_BUSY = """
+import itertools, time
+from tempo_trl.rewards import grader_worker
+grader_worker.CPU_SECONDS = 0.2
+grader_worker.is_equal = lambda _, answer: all(itertools.count(1)) if answer == "busy" else time.sleep(0.5) is None
+grader_worker.main()
+"""
 
 
-@pytest.mark.matrix
-@pytest.mark.parametrize(("gold", "answer"), SLOW)
-def test_a_child_that_is_stopped_for_longer_than_its_limit_gives_the_verdict_of_an_idle_machine(gold, answer):
-    """The child runs for a tenth of the time: its clock stands still while it is stopped."""
-    shared_grader.close()
-    assert shared_grader.compare("1", "1.0")
-    pid, done = shared_grader._process.pid, threading.Event()
-
-    def hold():
-        while not done.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            done.wait(0.45)
-            os.kill(pid, signal.SIGCONT)
-            done.wait(0.05)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    try:
-        verdict = shared_grader.compare(gold, answer)
-    finally:
-        done.set()
-        holder.join()
-    assert verdict is True
-    assert shared_grader._process.pid == pid
+def test_only_the_childs_own_time_counts(make_grader):
+    child = make_grader(IDLE_OR_BUSY)
+    assert [child.compare("1", answer) for answer in ("idle", "busy", "idle")] == [True, None, True]
 
 
 @pytest.mark.matrix

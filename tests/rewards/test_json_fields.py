@@ -66,15 +66,9 @@ def test_a_right_answer_was_decided_by_each_value_by_closing_and_by_stopping():
 
 def test_what_is_missing_was_decided_by_the_bracket_that_closed_its_object_or_list():
     text = '{"a": {"b": 1 }, "l": [1 ]}' + END
-    found = verdicts(text, '{"a": {"b": 1, "c": 2}, "l": [1, 2], "o": {"x": 1, "y": 2}}')
-    assert (found["a.c"], found["l[1]"], found["o.x"], found["o.y"]) == (
-        (0.0, "}"),
-        (0.0, "]"),
-        (0.0, "}"),
-        (0.0, "}"),
-    )
-    places = {span.name: span.start for span in spans(text, '{"a": {"b": 1, "c": 2}, "l": [1, 2], "o": {"x": 1}}')}
-    assert (places["a.c"], places["l[1]"], places["o.x"]) == (14, 25, 26)
+    found = spans(text, '{"a": {"b": 1, "c": 2}, "l": [1, 2], "o": {"x": 1, "y": 2}}')
+    places = {span.name: (span.start, text[span.start : span.end]) for span in found if not span.reward}
+    assert places == {"a.c": (14, "}"), "l[1]": (25, "]"), "o.x": (26, "}"), "o.y": (26, "}")}
 
 
 def test_another_kind_of_value_than_an_object_or_a_list_decides_all_leaves_in_it():
@@ -199,14 +193,8 @@ def test_an_answer_is_found_in_a_text_with_special_tokens_and_other_white_space_
 
 
 def test_an_answer_that_is_not_in_its_text_is_graded_without_places():
-    found = spans("something else", '{"a": 1, "b": 2}', '{"a": 1}')
-    assert [tuple(span) for span in found] == [
-        ("a", 1.0, None, None),
-        ("b", 0.0, None, None),
-        ("json", 1.0, None, None),
-        ("additional", 1.0, None, None),
-        ("outside", 1.0, None, None),
-    ]
+    found = verdicts("something else", '{"a": 1, "b": 2}', '{"a": 1}')
+    assert found == dict.fromkeys(("a", "json", "additional", "outside"), (1.0, None)) | {"b": (0.0, None)}
 
 
 # Values

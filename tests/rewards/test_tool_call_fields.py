@@ -63,17 +63,6 @@ def test_each_argument_is_decided_by_its_key_and_value():
     assert text[75:85] == END
 
 
-def test_nested_arguments_go_by_their_paths():
-    call = {"name": "f", "arguments": {"to": {"city": "Rome"}, "n": [1, 2]}}
-    found = judged(written(call), [call])
-    assert {name for name in found if name.startswith("arguments")} == {
-        "arguments.to.city",
-        "arguments.n[0]",
-        "arguments.n[1]",
-    }
-    assert all(reward == 1.0 for reward, _ in found.values())
-
-
 SAME = [[WEATHER], json.dumps([WEATHER]), [{"type": "function", "function": WEATHER}]]
 SAME += [[{"type": "function", "function": WEATHER | {"arguments": '{"city": "Paris", "days": 3}'}}]]
 SAME += [(WEATHER | {"arguments": {"days": 3.0, "city": "Paris"}},)]
@@ -99,13 +88,12 @@ def test_additional_arguments_are_wrong_where_they_stand():
     assert found["arguments.days"][0] == 1.0
 
 
-def test_booleans_are_not_numbers_and_folding_is_an_option():
+def test_folding_is_an_option_also_for_names():
     call = {"name": "Weather", "arguments": {"city": " PARIS", "days": True}}
-    assert [judged(written(call), [WEATHER])[key][0] for key in ("name", "arguments.city", "arguments.days")] == [
-        0
-    ] * 3
-    folded = judged(written(call), [WEATHER], fold=True)
-    assert [folded[key][0] for key in ("name", "arguments.city", "arguments.days")] == [1, 1, 0]
+    rewards = [
+        [reward for reward, _ in judged(written(call), [WEATHER], fold=fold).values()] for fold in (False, True)
+    ]
+    assert [each[:3] for each in rewards] == [[0.0] * 3, [1.0, 1.0, 0.0]]
 
 
 def test_a_call_that_is_not_json_is_wrong_from_the_error_to_its_end():
@@ -240,7 +228,7 @@ def test_as_many_calls_are_found_as_trl_parses(text, calls):
     [
         ("{", "row 0 of column 'calls' is '{', expected a list of calls"),
         ({"name": "f"}, "it is a dict, not a list"),
-        ([{"arguments": {}}], "without the text of a name"),
+        ([{"arguments": {}}], "expected the text of a name"),
         ("[" * 100_000, "expected a list of calls"),
     ],
 )

@@ -27,7 +27,7 @@ A, LONG = partial(SpanReward, "a", 1.0), len("rome,3!" + EOS)
         ([[SpanReward(3, 1.0)]] * 8, ", row 0: the name of a criterion must be a text, got 3"),
         ([[SpanReward("a", "1")]] * 8, ", row 0: the reward of 'a' must be a finite number, or None .*, got '1'"),
         ([[A(0)]] * 8, ", row 0: 'a' must have a start and an end, or neither, got start 0 and end None"),
-        ([[A(0, 1.5)]] * 8, r", row 0: start and end of 'a' must be integers, got 0 and 1\.5"),
+        ([[A(0, 1.5)]] * 8, r", row 0: the place of 'a' must have .* whole numbers, got start 0 and end 1\.5"),
         ([[A(2, 2)]] * 8, rf", row 0: the place of 'a' must have 0 <= start < end <= {LONG}, .*start 2 and end 2"),
         ([[A(0, LONG)]] * 8, rf", row 1: .* <= {LONG - 1}, the length of the completion's text .*end {LONG}"),
         ([[A(0, 2), A(0, 2)]] * 8, r", row 0: 'a' stands twice with the same place \(0, 2\)"),
