@@ -57,33 +57,28 @@ def test_the_page_shows_the_tree_of_the_hand_worked_group(hand_worked, open_page
     assert heights[0] > heights[2] > heights[4] > heights[3] == heights[5]
 
 
-def test_a_click_folds_and_another_unfolds(hand_worked, open_page):
+def test_clicks_and_keys_walk_and_fold_the_tree(hand_worked, open_page):
     page = open_page(hand_worked)
     node = page.locator("#tree .node[data-node='2']")
-    node.click()
-    assert len(nodes(page)) == 4
-    assert node.get_attribute("aria-expanded") == "false"
-    assert "3 more" in page.locator("#tree .folded").text_content()
-    node.click()
-    assert len(nodes(page)) == 6
-    assert node.get_attribute("aria-expanded") == "true"
-
-
-def test_the_keyboard_walks_and_folds_the_tree(hand_worked, open_page):
-    page = open_page(hand_worked)
-
-    def focused():
-        return page.evaluate("document.activeElement.getAttribute('data-node')")
-
+    for shown, expanded in [(4, "false"), (6, "true")]:
+        node.click()
+        assert (len(nodes(page)), node.get_attribute("aria-expanded")) == (shown, expanded)
     page.locator("#tree .node[data-node='0']").focus()
-    for key, at in [("ArrowRight", "1"), ("ArrowRight", "2"), ("ArrowDown", "3"), ("ArrowLeft", "2"), ("End", "5")]:
+    focused = "document.activeElement.getAttribute('data-node')"
+    keys = [
+        ("ArrowRight", "1"),
+        ("ArrowRight", "2"),
+        ("ArrowDown", "3"),
+        ("ArrowLeft", "2"),
+        ("End", "5"),
+        ("Home", "0"),
+    ]
+    for key, at in keys:
         page.keyboard.press(key)
-        assert focused() == at
-    page.keyboard.press("Home")
-    page.keyboard.press("Enter")
-    assert (focused(), len(nodes(page))) == ("0", 1)
-    page.keyboard.press("ArrowRight")
-    assert (focused(), len(nodes(page))) == ("0", 6)
+        assert page.evaluate(focused) == at
+    for key, shown in [("Enter", 1), ("ArrowRight", 6)]:
+        page.keyboard.press(key)
+        assert (page.evaluate(focused), len(nodes(page))) == ("0", shown)
     assert page.locator("#tree [tabindex='0']").count() == 1
 
 
@@ -299,12 +294,6 @@ def test_no_table_of_tokens_or_criteria_is_cut_in_a_narrow_window(run, tmp_path,
     assert page.locator("#token-table, #criteria-table").evaluate_all(cut) == []
     number = page.locator("#token-table td.number").first
     assert number.evaluate("cell => getComputedStyle(cell, '::before').content").startswith('"sum |')
-
-
-def test_the_page_is_whole_by_itself(hand_worked):
-    text = hand_worked.read_text(encoding="utf-8")
-    assert not re.findall(r"""(?:src|href)=["'](?!data:)""", text)
-    assert "default-src 'none'" in text
 
 
 def agent_rows() -> list[dict]:

@@ -157,16 +157,12 @@ def test_the_terminal_shows_reward_and_advantage_of_each_criterion(tmp_path, cap
     assert "4 0.00 city 0 -0.87, polite 0 +0.00" in lines  # not judged by item
 
 
-@pytest.mark.parametrize("width", [30, 60, 200])
-def test_a_narrow_console_shows_each_criterion_once_and_names_are_no_markup(width, tmp_path):
+def test_a_narrow_console_shows_each_criterion_once_and_names_are_no_markup(tmp_path):
     names = [f"[red]field{k}[/]" for k in range(7)]
-    rows = [
-        row | {"spans": [Span(name, 0.5, 0.25)._asdict() for name in names]}
-        for row in rows_of([list(text) for text in HAND_WORKED[:1]], [1.0])
-    ]
-    [group] = groups_of(read_trees(record(tmp_path, [rows])), terms_of("span_credit"))
-    console = Console(width=width, record=True)
-    console.print(criteria_table(group))
+    [row] = rows_of([list(HAND_WORKED[0])], [1.0])
+    row["spans"] = [Span(name, 0.5, 0.25)._asdict() for name in names]
+    console = Console(width=30, record=True)
+    console.print(criteria_table(groups_of(read_trees(record(tmp_path, [[row]])), terms_of("span_credit"))[0]))
     printed = "".join(console.export_text().split())
     assert [printed.count(name) for name in names] == [1] * 7
 
@@ -234,17 +230,12 @@ def test_the_verb_prints_criteria_and_writes_the_report(tmp_path, capsys):
     assert "span credit against GRPO" in output.read_text(encoding="utf-8")
 
 
-PLACE = {"name": "x", "reward": 1, "start": 0, "end": 2}
-
-
 @pytest.mark.parametrize(
     ("spans", "message"),
     [
         ({"x": 1}, "line 2: tempo_trl.rewards.span_reward.SpanReward() argument after ** must be a mapping"),
-        ([PLACE | {"end": 4}], "line 2: `spans`: the place of 'x' must have 0 <= start < end <= 3, the number"),
-        ([{"name": "x", "reward": 1, "start": 0}], "line 2: `spans`: 'x' must have a start and an end, or neither"),
-        ([PLACE | {"reward": "1"}], "line 2: `spans`: the reward of 'x' must be a finite number, or None"),
-        ([PLACE, PLACE | {"reward": 0, "end": 1}], "line 2: `spans`: SpanReward(name='x'"),
+        ([{"name": "x", "start": 0}], "line 2: SpanReward.__new__() missing 1 required positional argument: 'reward'"),
+        ([{"name": "x", "reward": 1, "start": 0, "end": 4}], "line 2: `spans`: the place of 'x' must have 0 <= start"),
     ],
 )
 def test_what_is_no_criterion_is_named_by_its_line(spans, message, tmp_path, capsys):

@@ -104,12 +104,6 @@ def test_what_a_model_wrote_is_drawn_in_pictures_without_a_warning(tmp_path, rec
     assert "<script" not in text
 
 
-def test_model_text_cannot_leave_its_script_element(tmp_path):
-    text = report([hostile_run(tmp_path / "run")], pictures=False).read_text(encoding="utf-8")
-    assert text.count("<script") == text.count("</script>") == 2
-    assert "{{" not in re.sub(r'<script id="data".*?</script>', "", text, flags=re.DOTALL)
-
-
 def test_groups_are_limited_and_taken_from_every_step(tmp_path):
     folder = large_run(tmp_path / "large", groups=160, size=3, tokens=20)
     data = page_data(report([folder], pictures=False))
@@ -135,13 +129,9 @@ def test_tree_draws_the_group_that_was_asked_for(tmp_path, capsys):
     assert main(["tree", folder, "--eval"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [(["--step", "0", "--prompt", "9"], "group 9 of step 0 was not recorded. Choose --prompt from 0 to 1")],
-)
-def test_tree_says_what_was_recorded(flags, message, tmp_path, capsys):
-    assert main(["tree", str(hand_worked_run(tmp_path / "run")), *flags]) == 2
-    assert message in capsys.readouterr().err
+def test_tree_says_what_was_recorded(tmp_path, capsys):
+    assert main(["tree", str(hand_worked_run(tmp_path / "run")), "--step", "0", "--prompt", "9"]) == 2
+    assert "group 9 of step 0 was not recorded. Choose --prompt from 0 to 1" in capsys.readouterr().err
 
 
 def test_the_terminal_shows_no_escape_that_a_model_wrote(tmp_path, capsys):

@@ -60,20 +60,14 @@ def test_other_processes_write_nothing(tmp_path):
     assert not (tmp_path / "run/tempo").exists()
 
 
-def test_local_folders_are_no_names_on_the_hub(tmp_path):
-    local = trainer(tmp_path)
-    local.model.config.name_or_path = str(tmp_path)
-    record_run(local, dataset=str(tmp_path))
-    record = read_record(tmp_path)
-    assert record["model"]["hub_id"] is record["dataset"]["hub_id"] is None
-    assert record["model"]["name"] == tmp_path.name
-
-
-def test_a_local_folder_can_be_given_the_name_on_the_hub_of_what_it_holds(tmp_path):
+def test_local_folders_are_no_names_on_the_hub_unless_the_name_of_what_they_hold_is_given(tmp_path):
     local, known = trainer(tmp_path), {"hub_id": "some/model", "weights": "a package, in 4 bits"}
     local.model.config.name_or_path = str(tmp_path)
-    record_run(local, base_model=known)
-    assert read_record(tmp_path)["model"] == known | {"name": tmp_path.name, "adapter": False}
+    unknown = {"hub_id": None, "name": tmp_path.name, "adapter": False}
+    for given in ({}, known):
+        record_run(local, dataset=str(tmp_path), base_model=given)
+        assert read_record(tmp_path)["model"] == unknown | given
+    assert read_record(tmp_path)["dataset"]["hub_id"] is None
 
 
 def test_a_resumed_run_keeps_the_records_of_its_parts_and_a_new_one_does_not(tmp_path):
